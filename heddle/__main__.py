@@ -1,0 +1,5 @@
+"""`python -m heddle` is the same as `heddle`."""
+
+from heddle.cli import main
+
+main()

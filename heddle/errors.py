@@ -1,0 +1,46 @@
+"""The one kind of error a user sees: what is wrong, why, and the nearest thing that works."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class HeddleError(Exception):
+    """A mistake the user can mend, told in three parts.
+
+    Args:
+        what: what is wrong, in one sentence that names the value.
+        why: the rule it breaks.
+        hint: the nearest thing that works.
+    """
+
+    def __init__(self, what: str, why: str = "", hint: str = "") -> None:
+        self.what, self.why, self.hint = what, why, hint
+        super().__init__("\n".join(part for part in (what, why, hint) if part))
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Name what the user probably meant: "Did you mean 'layers'? Known: …"."""
+    options = sorted(known)
+    close = difflib.get_close_matches(word, options, n=1, cutoff=0.6)
+    listed = f"Known: {', '.join(options)}."
+    return f"Did you mean '{close[0]}'? {listed}" if close else listed
+
+
+def divisors(n: int, limit: int | None = None) -> list[int]:
+    """All positive divisors of n, ascending, up to limit: the degrees that can split n."""
+    small = [d for d in range(1, int(n**0.5) + 1) if n % d == 0]
+    every = sorted({*small, *(n // d for d in small)})
+    return [d for d in every if limit is None or d <= limit]
+
+
+def nearest_number(value: int, options: Iterable[int]) -> int:
+    """The option closest to value, the smaller of two equally close."""
+    return min(options, key=lambda option: (abs(option - value), option))
+
+
+def listing(numbers: Iterable[int]) -> str:
+    """'1, 2, 3 and 6' for error messages."""
+    words = [str(n) for n in numbers]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,20 @@
+"""Shared by all tests."""
+
+from __future__ import annotations
+
+import os
+
+# Before torch is imported anywhere: tests measure correctness, and small tensors are quicker on one thread.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("heddle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("heddle")
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path, monkeypatch):
+    """Every test runs in a folder of its own: what it writes is nobody else's."""
+    monkeypatch.chdir(tmp_path)
