@@ -1,0 +1,74 @@
+"""Sampling from a model, one token at a time, remembering keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from heddle.models.transformer import Microbatch, Transformer
+
+
+class KeyValueCache:
+    """Keys and values of every layer, in memory laid out once."""
+
+    def __init__(self, batch: int, capacity: int) -> None:
+        self.batch, self.capacity = batch, capacity
+        self.length = 0  # tokens that all layers have seen
+        self.kept: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+
+    def extend(self, owner: nn.Module, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Append to what a layer remembers; give back all of it."""
+        if owner not in self.kept:
+            heads, size = keys.shape[1], keys.shape[3]
+            empty = keys.new_empty(2, self.batch, heads, self.capacity, size)
+            self.kept[owner] = (empty[0], empty[1])
+        end = self.length + keys.shape[2]
+        for kept, new in zip(self.kept[owner], (keys, values), strict=True):
+            kept[:, :, self.length : end] = new
+        k, v = self.kept[owner]
+        return k[:, :, :end], v[:, :, :end]
+
+
+@torch.no_grad()
+def generate(
+    model: Transformer,
+    prompt: Sequence[int],
+    *,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 0,
+) -> Iterator[int]:
+    """Continue a prompt forever; the caller stops.
+
+    When the model's positions run out, the second half of the text so far becomes the new beginning.
+    """
+    device = next(model.parameters()).device
+    generator = torch.Generator(device).manual_seed(seed)
+    capacity = model.spec.sequence
+    text = list(prompt)
+    cache, unseen = KeyValueCache(1, capacity), text[-capacity:]
+    while True:
+        if cache.length + len(unseen) > capacity:
+            cache, unseen = KeyValueCache(1, capacity), text[-max(1, capacity // 2) :]
+        ids = torch.tensor(unseen, device=device)
+        logits = model(ids, Microbatch(sequence=len(unseen), cache=cache))[-1]
+        cache.length += len(unseen)
+        token = sample(logits.float(), temperature, top_k, top_p, generator)
+        text.append(token)
+        unseen = [token]
+        yield token
+
+
+def sample(logits: Tensor, temperature: float, top_k: int, top_p: float, generator: torch.Generator) -> int:
+    """Draw one token: from the k likeliest, and from the smallest set of likeliest whose probabilities reach p."""
+    if temperature == 0:
+        return int(logits.argmax())
+    probabilities, order = torch.softmax(logits / temperature, dim=-1).sort(descending=True)
+    if top_k:
+        probabilities[top_k:] = 0
+    before = probabilities.cumsum(0) - probabilities  # the likeliest always stays
+    probabilities[before > top_p * probabilities.sum()] = 0
+    return int(order[torch.multinomial(probabilities, 1, generator=generator)])

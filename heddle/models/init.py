@@ -1,0 +1,46 @@
+"""Initial weights: a pure function of the seed, the parameter's global name and the place in it."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from heddle.models.random import fill_normal
+from heddle.models.transformer import Transformer
+from heddle.spec.model import ModelSpec
+
+STD = 0.02  # GPT-2's, and Megatron's default
+
+
+def initial_std(spec: ModelSpec, name: str) -> float:
+    """Spread of a weight: what feeds the residual stream is damped by its depth, as in GPT-2."""
+    return STD / math.sqrt(2 * spec.layers) if name.endswith(("attention.out.weight", "mlp.down.weight")) else STD
+
+
+def materialize(model: Transformer, device: torch.device, dtype: torch.dtype) -> None:
+    """Give a model that was built on the meta device memory on a real one, without any value yet."""
+    model.to(dtype).to_empty(device=device)
+    model.tie()
+
+
+@torch.no_grad()
+def initialize(model: Transformer, seed: int) -> None:
+    """Give every parameter of a model, or of a chunk of one, its initial value in place."""
+    spec = model.spec
+    for name, parameter in model.named_parameters():
+        initialize_parameter(parameter, name, spec, seed, parameter.shape, (0,) * parameter.dim())
+
+
+@torch.no_grad()
+def initialize_parameter(
+    target: Tensor, name: str, spec: ModelSpec, seed: int, shape: torch.Size, offset: tuple[int, ...]
+) -> None:
+    """Fill `target`, the box at `offset` of a parameter of global `shape`, with its part of the initial value."""
+    if "norm" in name.split(".")[-2]:
+        target.fill_(1.0 if name.endswith("weight") else 0.0)
+    elif name.endswith("bias"):
+        target.zero_()
+    else:
+        fill_normal(target, name, seed, initial_std(spec, name), shape, offset)
