@@ -1,0 +1,26 @@
+"""The learning rate of each step: warm-up, then cosine, linear, warm-up–stable–decay, or constant."""
+
+from __future__ import annotations
+
+import math
+
+from heddle.spec.job import Train
+
+
+def learning_rate(train: Train, step: int) -> float:
+    """The rate for the step that is number `step`, counted from 0."""
+    return train.learning_rate * _share(train, step)
+
+
+def _share(train: Train, step: int) -> float:
+    if step < train.warmup:
+        return (step + 1) / train.warmup  # the first step already learns
+    if train.schedule == "constant":
+        return 1.0
+    start = train.warmup
+    if train.schedule == "wsd":
+        start = max(start, train.steps - max(1, round(train.decay * train.steps)))
+    # the last step has exactly the final rate
+    progress = min(1.0, max(0.0, (step - start) / max(1, train.steps - 1 - start)))
+    falling = (1 + math.cos(math.pi * progress)) / 2 if train.schedule == "cosine" else 1 - progress
+    return train.final_learning_rate + (1 - train.final_learning_rate) * falling

@@ -1,0 +1,127 @@
+"""What a run tells about itself: a live line, metrics.jsonl, and TensorBoard where it is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+
+@dataclass(frozen=True)
+class StepMetrics:
+    """One optimizer step, as it stands in metrics.jsonl."""
+
+    step: int  # steps done, so the first is 1
+    loss: float
+    learning_rate: float
+    gradient_norm: float
+    seconds: float
+    tokens_per_second: float
+    mfu: float
+    memory_gib: float
+    loss_scale: float | None = None
+
+
+class Metrics:
+    """Writes every step to the run folder and shows some of them to a person."""
+
+    def __init__(self, folder: Path, steps: int, log_every: int, console: Console, start: int = 0) -> None:
+        self.steps, self.log_every, self.console = steps, log_every, console
+        self.path = folder / "metrics.jsonl"
+        self.path.write_text("".join(line + "\n" for line in _lines_up_to(self.path, start)))
+        self.file = self.path.open("a")
+        self.board = _tensorboard(folder)
+        self.live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+        self.smoothed_seconds = 0.0
+        self.shown_at = 0.0
+
+    def __enter__(self) -> Metrics:
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live:
+            self.live.stop()
+        self.file.close()
+        if self.board is not None:
+            self.board.close()
+
+    def step(self, metrics: StepMetrics) -> None:
+        """Record one step; show it live on a terminal, and every so often for good."""
+        self._write(asdict(metrics))
+        # A slow first step (allocation, compilation) should not rule the estimate for long.
+        blend = 0.9 if self.smoothed_seconds else 0.0
+        self.smoothed_seconds = blend * self.smoothed_seconds + (1 - blend) * metrics.seconds
+        line = self._line(metrics)
+        if metrics.step % self.log_every == 0 or metrics.step in (1, self.steps):
+            self.console.print(line, soft_wrap=True)
+        elif self.live and time.monotonic() - self.shown_at > 0.1:
+            self.live.update(line, refresh=True)
+            self.shown_at = time.monotonic()
+
+    def evaluation(self, step: int, loss: float) -> None:
+        """Record a loss on the validation split."""
+        self._write({"step": step, "validation_loss": loss})
+        self.console.print(f"step {step:>6}  validation loss {loss:.4f}", highlight=False)
+
+    def _write(self, row: dict[str, Any]) -> None:
+        row = {key: value for key, value in row.items() if value is not None}
+        self.file.write(json.dumps(row) + "\n")
+        self.file.flush()
+        if self.board is not None:
+            for key, value in row.items():
+                if key != "step":
+                    self.board.add_scalar(key, value, row["step"])
+
+    def _line(self, m: StepMetrics) -> Text:
+        remaining = round((self.steps - m.step) * self.smoothed_seconds)
+        parts = [
+            (f"step {m.step:>6}/{self.steps}", "bold"),
+            (f"loss {m.loss:.4f}", "green"),
+            (f"lr {m.learning_rate:.2e}", ""),
+            (f"norm {m.gradient_norm:.2f}", ""),
+            (f"{_short(m.tokens_per_second)} tok/s", "cyan"),
+            (f"mfu {100 * m.mfu:.1f}%", ""),
+            (f"mem {m.memory_gib:.2f} GiB", ""),
+            (f"eta {remaining // 3600}:{remaining // 60 % 60:02}:{remaining % 60:02}", "dim"),
+        ]
+        return Text("  ").join(Text(words, style=style) for words, style in parts)
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The rows of a metrics file; a last line cut off by a crash is left out."""
+    rows: list[dict[str, Any]] = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return rows
+
+
+def _lines_up_to(path: Path, step: int) -> list[str]:
+    """What stays of an earlier metrics file when a run goes on from `step`."""
+    return [json.dumps(row) for row in read_metrics(path) if row["step"] <= step]
+
+
+def _tensorboard(folder: Path) -> Any:
+    if importlib.util.find_spec("tensorboard") is None:
+        return None
+    from torch.utils.tensorboard.writer import SummaryWriter
+
+    return SummaryWriter(str(folder / "tensorboard"))
+
+
+def _short(number: float) -> str:
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.1f}{unit}"
+    return f"{number:.0f}"
