@@ -1,0 +1,63 @@
+"""`heddle`: the commands, and how mistakes are shown."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from heddle.cli import data
+from heddle.cli.generate import generate
+from heddle.cli.schedule import schedule
+from heddle.cli.train import train
+from heddle.errors import HeddleError
+
+app = typer.Typer(
+    name="heddle",
+    help="Plan, simulate, train and explain the parallel training of large transformer models.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(train)
+app.command()(generate)
+app.command()(schedule)
+app.add_typer(data.app, name="data")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from heddle import __version__
+
+        typer.echo(f"heddle {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Plan, simulate, train and explain the parallel training of large transformer models."""
+
+
+def main() -> None:
+    """Run a command; a user's mistake is told in three parts with exit code 2, never as a traceback."""
+    try:
+        app()
+    except HeddleError as error:
+        show(error)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.secho("Stopped.", err=True)
+        sys.exit(130)
+
+
+def show(error: HeddleError) -> None:
+    """What is wrong, why, and the nearest thing that works."""
+    typer.secho(f"error: {error.what}", fg="red", bold=True, err=True)
+    for part in (error.why, error.hint):
+        if part:
+            typer.secho(f"  {part}", err=True)

@@ -1,0 +1,48 @@
+"""What several commands share: finding torch, changing single keys of a job."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from heddle.errors import HeddleError
+
+
+def require_torch(command: str) -> None:
+    """Say which extra is missing before anything tries to import it."""
+    missing = [name for name in ("torch", "safetensors", "tokenizers") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise HeddleError(
+            f"`heddle {command}` needs {', '.join(missing)}, which this environment lacks.",
+            "Planning and simulating work without them; training does not.",
+            "Install them with: pip install 'heddle[train]'",
+        )
+
+
+def load_with_changes(path: Path, changes: list[str]) -> Any:
+    """Read a job file with some of its keys changed: ["train.steps=50", …]."""
+    from heddle.spec.job import job_from_tables
+    from heddle.spec.read import read_toml
+
+    document = read_toml(path)
+    for change in changes:
+        _apply(document, change)
+    try:
+        return job_from_tables(document, path.parent)
+    except HeddleError as error:
+        raise HeddleError(f"{path}: {error.what}", error.why, error.hint) from None
+
+
+def _apply(document: dict[str, Any], change: str) -> None:
+    import tomllib
+
+    name, equals, text = change.partition("=")
+    table, dot, key = name.strip().partition(".")
+    if not (equals and dot and table and key):
+        raise HeddleError(f"--set {change} names no key.", "", "Write it as --set train.steps=50.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()  # a bare word is a string: shells eat quotes
+    document.setdefault(table, {})[key] = value

@@ -1,0 +1,49 @@
+"""`heddle generate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def generate(
+    run: Annotated[Path, typer.Argument(help="A run folder.", metavar="RUN")],
+    prompt: Annotated[str, typer.Option(help="Text to continue.")] = "",
+    tokens: Annotated[int, typer.Option(help="How many tokens to add.", min=1)] = 200,
+    temperature: Annotated[float, typer.Option(help="0 always takes the likeliest token.", min=0.0)] = 0.8,
+    top_k: Annotated[int, typer.Option(help="Draw from this many likeliest tokens; 0: from all.", min=0)] = 0,
+    top_p: Annotated[
+        float, typer.Option(help="Draw from the likeliest that reach this probability.", min=0.0, max=1.0)
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same text.")] = 0,
+    count: Annotated[int, typer.Option(help="How many samples.", min=1)] = 1,
+) -> None:
+    """Write text with a trained model."""
+    from heddle.cli.common import require_torch
+
+    require_torch("generate")
+
+    from heddle.models.generate import generate as continue_text
+    from heddle.train.inference import load_for_inference
+
+    model, tokenizer = load_for_inference(run)
+    ids = [int(i) for i in tokenizer.encode(prompt)] or [tokenizer.end]
+    for number in range(count):
+        if number:
+            typer.echo("\n" + "─" * 40)
+        typer.echo(prompt, nl=False)
+        stream = continue_text(model, ids, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed + number)
+        text: list[int] = []
+        shown = ""
+        for token, _ in zip(stream, range(tokens), strict=False):
+            if token == tokenizer.end:
+                break
+            text.append(token)
+            # A character may take several tokens: hold back what does not decode yet.
+            decoded = tokenizer.decode(text)
+            if not decoded.endswith("\ufffd"):
+                typer.echo(decoded[len(shown) :], nl=False)
+                shown = decoded
+        typer.echo()

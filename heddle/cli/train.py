@@ -1,0 +1,45 @@
+"""`heddle train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def train(
+    job: Annotated[Path, typer.Argument(help="The job file.", metavar="JOB.toml")],
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
+    name: Annotated[str | None, typer.Option(help="Name of the run folder, in place of the job's.")] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a key: --set train.steps=50", metavar="TABLE.KEY=VALUE"),
+    ] = None,
+) -> None:
+    """Train the job of a file, from its first step or on from its newest checkpoint."""
+    from heddle.cli.common import load_with_changes, require_torch
+
+    require_torch("train")
+    changed = [*(changes or []), *([f"train.name={name}"] if name else [])]
+    loaded = load_with_changes(job, changed)
+
+    from rich.console import Console
+
+    from heddle.train.loop import train as run_job
+
+    console = Console()
+    result = run_job(loaded, console, resume=resume)
+    if result.step < result.steps:
+        again = f"heddle train {job} --resume" + "".join(f" --set {change}" for change in changed)
+        console.print(f"Stopped after step {result.step} of {result.steps}. Go on with: {again}", soft_wrap=True)
+        return
+    learned = result.loss if result.validation_loss is None else result.validation_loss
+    kind = "training" if result.validation_loss is None else "validation"
+    console.print(
+        f"Trained {result.steps} steps in {result.seconds:.0f} s. {kind.capitalize()} loss {learned:.3f} nats a token; "
+        f"guessing by token frequency alone would score {result.unigram_entropy:.3f}.",
+        soft_wrap=True,
+        highlight=False,
+    )
+    console.print(f'Sample from it with: heddle generate {result.run} --prompt "def "', soft_wrap=True)
