@@ -1,0 +1,319 @@
+"""Hugging Face `config.json` to ModelSpec and back, for the families that a ModelSpec describes exactly.
+
+Keys and defaults are those of the configuration classes of transformers, version 4 and 5. Whatever changes
+the arithmetic and has no place in a ModelSpec is refused, never approximated. What only matters elsewhere
+(token ids, dtype, cache, initialisation) is passed over: a `config.json` is full of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from heddle.errors import HeddleError, nearest
+from heddle.spec.model import Bias, ModelSpec, RopeScaling
+
+T = TypeVar("T", int, float, bool, str)
+
+JSON_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
+
+
+@dataclass(frozen=True)
+class Family:
+    """What sets one family apart from Llama, whose keys Mistral and Qwen share."""
+
+    architecture: str
+    kv_heads: int | None = None  # where the key is absent; None: as many as heads
+    head_size: int | None = None  # where the key is absent; None: hidden / heads
+    biases: tuple[Bias, ...] = ("none",)
+    qk_norm: bool = False
+    windows: bool = False  # knows sliding-window attention
+
+
+LLAMA_STYLE = {
+    "llama": Family("LlamaForCausalLM", biases=("none", "all")),
+    "mistral": Family("MistralForCausalLM", kv_heads=8, windows=True),
+    "qwen2": Family("Qwen2ForCausalLM", kv_heads=32, biases=("qkv",), windows=True),
+    "qwen3": Family("Qwen3ForCausalLM", kv_heads=32, head_size=128, qk_norm=True, windows=True),
+}
+FAMILIES = ("gpt2", *LLAMA_STYLE)
+ROPE_TYPES = ("default", "llama3")
+
+
+def read_config(config: dict[str, Any]) -> ModelSpec:
+    """The model that a parsed `config.json` describes.
+
+    Its name is `_name_or_path` where the file has one, else its `model_type`. Its dropout is GPT-2's residual
+    and embedding dropout, which must agree. GPT-2's attention dropout is left out: Heddle's attention has
+    none, every published GPT-2 states 0.1, and a trained model computes the same without it.
+    """
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str) or model_type not in FAMILIES:
+        raise HeddleError(
+            f"model_type = {model_type!r} is not known.",
+            "Heddle reads the model families that it can compute exactly.",
+            nearest(str(model_type), FAMILIES),
+        )
+    return _read_gpt2(config) if model_type == "gpt2" else _read_llama_style(config, model_type)
+
+
+def _read_gpt2(config: dict[str, Any]) -> ModelSpec:
+    _only(config, "activation_function", "gelu_new")  # the tanh form
+    _only(config, "scale_attn_weights", True)
+    _only(config, "scale_attn_by_inverse_layer_idx", False)
+    _only(config, "add_cross_attention", False)
+    residual, embedding = (_get(config, key, float, 0.1) for key in ("resid_pdrop", "embd_pdrop"))
+    if residual != embedding:
+        raise HeddleError(
+            f"resid_pdrop = {residual} and embd_pdrop = {embedding} differ.",
+            "A Heddle model has one dropout, after the embedding and on both residual branches.",
+            f"Set both to {residual} or both to {embedding}.",
+        )
+    hidden = _get(config, "n_embd", int)
+    return ModelSpec(
+        name=_get(config, "_name_or_path", str, "") or "gpt2",
+        layers=_get(config, "n_layer", int),
+        hidden=hidden,
+        heads=_get(config, "n_head", int),
+        vocab=_get(config, "vocab_size", int),
+        sequence=_get(config, "n_positions", int),
+        ffn=_get(config, "n_inner", int, 4 * hidden),
+        norm_epsilon=_get(config, "layer_norm_epsilon", float, 1e-5),
+        tied=_get(config, "tie_word_embeddings", bool, True),
+        dropout=residual,
+    )
+
+
+def _read_llama_style(config: dict[str, Any], model_type: str) -> ModelSpec:
+    family = LLAMA_STYLE[model_type]
+    _only(config, "hidden_act", "silu")
+    _only(config, "attention_dropout", 0.0)
+    layers, heads = _get(config, "num_hidden_layers", int), _get(config, "num_attention_heads", int)
+    # An absent key takes the family's default, a null always means "as many as heads".
+    kv_heads = heads if "num_key_value_heads" in config else family.kv_heads or heads
+    theta, scaling = _rope(config)
+    return ModelSpec(
+        name=_get(config, "_name_or_path", str, "") or model_type,
+        layers=layers,
+        hidden=_get(config, "hidden_size", int),
+        heads=heads,
+        vocab=_get(config, "vocab_size", int),
+        sequence=_get(config, "max_position_embeddings", int),
+        kv_heads=_get(config, "num_key_value_heads", int, kv_heads),
+        head_size=_get(config, "head_dim", int, family.head_size or 0),
+        ffn=_get(config, "intermediate_size", int),
+        norm="rmsnorm",
+        norm_epsilon=_get(config, "rms_norm_eps", float, 1e-6),
+        activation="swiglu",
+        positions="rotary",
+        rope_theta=theta,
+        rope_scaling=scaling,
+        window=_window(config, model_type, layers),
+        bias=_bias(config, model_type),
+        qk_norm=family.qk_norm,
+        tied=_get(config, "tie_word_embeddings", bool, False),
+    )
+
+
+def _bias(config: dict[str, Any], model_type: str) -> Bias:
+    family = LLAMA_STYLE[model_type]
+    if model_type == "qwen3":
+        _only(config, "attention_bias", False)
+    if model_type != "llama":
+        return family.biases[0]
+    # Llama's attention_bias is on query, key, value *and* output projection: alone it is not our "qkv".
+    attention, mlp = _get(config, "attention_bias", bool, False), _get(config, "mlp_bias", bool, False)
+    if attention != mlp:
+        raise HeddleError(
+            f"attention_bias = {_json(attention)} with mlp_bias = {_json(mlp)} cannot be expressed.",
+            "A Heddle model has biases on all its linear layers, on query, key and value only, or on none.",
+            "Set both to true or both to false.",
+        )
+    return "all" if attention else "none"
+
+
+def _rope(config: dict[str, Any]) -> tuple[float, RopeScaling | None]:
+    """The base of the rotary positions and how they are stretched.
+
+    Version 4 of transformers wrote `rope_theta` beside `rope_scaling`, version 5 writes both into
+    `rope_parameters`. Where a file has several, the order of precedence here is that of version 5.
+    """
+    rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    if not isinstance(rope, dict) or any(isinstance(value, dict) for value in rope.values()):
+        raise HeddleError(
+            f"The rotary parameters {rope!r} are not one flat object.",
+            "All layers of a Heddle model share one set of rotary positions.",
+            'For example "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}.',
+        )
+    _only({**config, **rope}, "partial_rotary_factor", 1.0)
+    theta = _get(rope, "rope_theta", float, _get(config, "rope_theta", float, 10_000.0))
+    kind = _get(rope, "rope_type", str, _get(rope, "type", str, "default"))
+    if kind not in ROPE_TYPES:
+        raise HeddleError(
+            f"Rotary positions of type '{kind}' are not known.",
+            "Heddle stretches rotary positions the way Llama 3.1 does, or not at all.",
+            nearest(kind, ROPE_TYPES),
+        )
+    if kind == "default":
+        return theta, None
+    return theta, RopeScaling(
+        factor=_get(rope, "factor", float),
+        low_frequency_factor=_get(rope, "low_freq_factor", float),
+        high_frequency_factor=_get(rope, "high_freq_factor", float),
+        original_sequence=_get(rope, "original_max_position_embeddings", int),
+    )
+
+
+def _window(config: dict[str, Any], model_type: str, layers: int) -> int | None:
+    """How many tokens each token sees, itself included; None for all of them."""
+    qwen = model_type in ("qwen2", "qwen3")
+    if not LLAMA_STYLE[model_type].windows or (qwen and not _get(config, "use_sliding_window", bool, False)):
+        return None
+    if "sliding_window" in config and config["sliding_window"] is None:
+        return None
+    first = _get(config, "max_window_layers", int, 28) if qwen else 0
+    kinds = config.get("layer_types") or ["full_attention"] * first + ["sliding_attention"] * (layers - first)
+    sliding = list(kinds)[:layers].count("sliding_attention")
+    if 0 < sliding < layers:
+        raise HeddleError(
+            f"{sliding} of the {layers} layers have sliding-window attention, the others do not.",
+            "A Heddle model has one window for all its layers, or none.",
+            'Set "use_sliding_window" to false.' if qwen else 'Remove "layer_types".',
+        )
+    return _get(config, "sliding_window", int, 4096) if sliding else None
+
+
+def write_config(spec: ModelSpec) -> dict[str, Any]:
+    """The `config.json` of the family that the model fits; reading it gives the same model.
+
+    Llama and its relatives have no dropout on the residual branches, so theirs is not written: a trained
+    model computes the same without it.
+    """
+    obstacles = {family: _obstacles(spec, family) for family in FAMILIES}
+    model_type = min(FAMILIES, key=lambda family: len(obstacles[family]))
+    if obstacles[model_type]:
+        changes = " and ".join(
+            "no window" if value is None else f"{field} = {_json(value)}"
+            for field, value in obstacles[model_type].items()
+        )
+        raise HeddleError(
+            f"Model '{spec.name}' fits no Hugging Face family.",
+            f"Known are {', '.join(FAMILIES)}; each fixes more than its sizes.",
+            f"The nearest is {model_type}: it would fit with {changes}.",
+        )
+    common = {
+        "_name_or_path": spec.name,
+        "model_type": model_type,
+        "vocab_size": spec.vocab,
+        "tie_word_embeddings": spec.tied,
+        # A spec knows no tokenizer, and a family's own ids may lie outside this vocabulary.
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
+    return common | (_write_gpt2(spec) if model_type == "gpt2" else _write_llama_style(spec, model_type))
+
+
+def _obstacles(spec: ModelSpec, model_type: str) -> dict[str, Any]:
+    """The fields that keep a model from being of a family, each with the value that would fit."""
+    whole = max(1, spec.hidden // spec.heads)  # a head's share of a hidden size that the heads divide
+    allowed: dict[str, tuple[Any, ...]]
+    if model_type == "gpt2":
+        allowed = {"norm": ("layernorm",), "activation": ("gelu",), "positions": ("learned",)}
+        allowed |= {"hidden": (whole * spec.heads,), "head_size": (whole,), "kv_heads": (spec.heads,)}
+        allowed |= {"bias": ("all",), "qk_norm": (False,), "window": (None,)}
+    else:
+        family = LLAMA_STYLE[model_type]
+        allowed = {"norm": ("rmsnorm",), "activation": ("swiglu",), "positions": ("rotary",)}
+        allowed |= {"bias": family.biases, "qk_norm": (family.qk_norm,)}
+        if not family.windows:
+            allowed["window"] = (None,)
+        if model_type == "llama":  # version 5 of transformers asks for it, even beside an explicit head_dim
+            allowed["hidden"] = (whole * spec.heads,)
+    return {field: values[0] for field, values in allowed.items() if getattr(spec, field) not in values}
+
+
+def _write_gpt2(spec: ModelSpec) -> dict[str, Any]:
+    return {
+        "architectures": ["GPT2LMHeadModel"],
+        "n_layer": spec.layers,
+        "n_embd": spec.hidden,
+        "n_head": spec.heads,
+        "n_inner": spec.ffn,
+        "n_positions": spec.sequence,
+        "activation_function": "gelu_new",
+        "layer_norm_epsilon": spec.norm_epsilon,
+        "resid_pdrop": spec.dropout,
+        "embd_pdrop": spec.dropout,
+        "attn_pdrop": 0.0,
+    }
+
+
+def _write_llama_style(spec: ModelSpec, model_type: str) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "architectures": [LLAMA_STYLE[model_type].architecture],
+        "num_hidden_layers": spec.layers,
+        "hidden_size": spec.hidden,
+        "num_attention_heads": spec.heads,
+        "num_key_value_heads": spec.kv_heads,
+        "head_dim": spec.head_size,
+        "intermediate_size": spec.ffn,
+        "max_position_embeddings": spec.sequence,
+        "hidden_act": "silu",
+        "rms_norm_eps": spec.norm_epsilon,
+        # The form of version 4, which version 5 still reads; version 4 cannot read `rope_parameters`.
+        "rope_theta": spec.rope_theta,
+        "rope_scaling": None,
+        "attention_dropout": 0.0,
+    }
+    if spec.rope_scaling is not None:
+        config["rope_scaling"] = {
+            "rope_type": "llama3",
+            "factor": spec.rope_scaling.factor,
+            "low_freq_factor": spec.rope_scaling.low_frequency_factor,
+            "high_freq_factor": spec.rope_scaling.high_frequency_factor,
+            "original_max_position_embeddings": spec.rope_scaling.original_sequence,
+        }
+    if model_type == "llama":
+        config |= {"attention_bias": spec.bias == "all", "mlp_bias": spec.bias == "all"}
+    if model_type == "qwen3":
+        config["attention_bias"] = False
+    if LLAMA_STYLE[model_type].windows:
+        config["sliding_window"] = spec.window
+    if model_type in ("qwen2", "qwen3"):  # where layers from max_window_layers on have the window
+        config["use_sliding_window"] = spec.window is not None
+        config["max_window_layers"] = 0 if spec.window else spec.layers
+    return config
+
+
+def _get(config: dict[str, Any], key: str, kind: type[T], default: T | None = None) -> T:
+    """The value of a key, of the right type; null counts as absent, absent without a default is an error."""
+    value = config.get(key)
+    if value is None:
+        if default is None:
+            raise HeddleError(
+                f"The configuration lacks '{key}'.",
+                "The model cannot be known without it.",
+                f"Add {key!r} as {JSON_NAMES[kind]}; the model's own config.json has it.",
+            )
+        return default
+    if kind is float and type(value) is int:
+        return kind(value)
+    if type(value) is not kind:  # not isinstance: in Python, true is an int
+        raise HeddleError(f"'{key}' = {_json(value)} has the wrong type.", f"It must be {JSON_NAMES[kind]}.")
+    return value
+
+
+def _only(config: dict[str, Any], key: str, known: str | bool | float) -> None:
+    """Refuse a key whose value asks for arithmetic that Heddle does not have."""
+    if config.get(key, known) not in (None, known):
+        raise HeddleError(
+            f"'{key}' = {_json(config[key])} is not known.",
+            "Heddle refuses what it would compute differently.",
+            f"Known: {_json(known)}.",
+        )
+
+
+def _json(value: object) -> str:
+    """A value as the file would write it, for messages."""
+    words = {True: "true", False: "false", None: "null"}
+    return words[value] if value is None or isinstance(value, bool) else repr(value)

@@ -1,0 +1,218 @@
+"""The whole of a training job: one TOML file with [model], [cluster], [data], [train] and [plan]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from heddle.errors import HeddleError, nearest
+from heddle.spec.cluster import Cluster
+from heddle.spec.model import ModelSpec
+from heddle.spec.plan import Plan
+from heddle.spec.presets import cluster_presets, model_presets, preset
+from heddle.spec.read import build, read_json, read_toml, to_table, wrong_type
+
+Precision = Literal["fp32", "bf16", "fp16"]
+LearningRateSchedule = Literal["cosine", "linear", "wsd", "constant"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """Where the text comes from and how it becomes tokens. Give either `text` or `tokens`."""
+
+    text: tuple[str, ...] | str = ()  # files or globs, .jsonl or any text; "stdlib:" is Python's own library
+    tokens: str | None = None  # a folder made by `heddle data prepare`
+    tokenizer: str = "bytes"  # "bytes", "bpe:SIZE" (trained on the text), or the path of a tokenizer.json
+    key: str = "text"  # the field of a JSONL line that holds the text
+    validation: float = 0.05  # share of the tokens that is kept for evaluation
+    cache: str = "prepared"  # where tokens made from `text` are kept
+    verify: bool = True  # check the checksum of the token files before training
+
+    def __post_init__(self) -> None:
+        if bool(self.text) == bool(self.tokens):
+            raise HeddleError(
+                "[data] needs either 'text' or 'tokens'.",
+                "Training reads text files, or a folder of tokens made by `heddle data prepare`.",
+                'For example text = "corpus/**/*.txt".',
+            )
+        if not 0 <= self.validation < 1:
+            raise HeddleError(f"data.validation = {self.validation} is no share.", "It lies from 0 up to, without, 1.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """How long, how fast and how precisely to train, and where the run goes."""
+
+    name: str = "run"
+    runs: str = "runs"  # the run folder is RUNS/NAME
+    steps: int = 1000
+    global_batch: int = 8  # samples a step, over all replicas
+    sequence: int | None = None  # tokens a sample; the model's longest if left out
+    seed: int = 0
+    precision: Precision = "fp32"
+    optimizer: Literal["adamw"] = "adamw"
+    learning_rate: float = 3e-4
+    final_learning_rate: float = 0.1  # as a share of learning_rate
+    schedule: LearningRateSchedule = "cosine"
+    warmup: int = 0  # steps
+    decay: float = 0.2  # share of the steps that WSD decays over
+    beta1: float = 0.9
+    beta2: float = 0.95
+    epsilon: float = 1e-8
+    weight_decay: float = 0.1
+    clip: float = 1.0  # largest gradient norm; 0 leaves gradients alone
+    log_every: int = 10
+    eval_every: int = 0  # steps; 0: only at the end
+    eval_batches: int = 20
+    save_every: int = 0  # steps; 0: only at the end
+    compile: bool = False  # torch.compile the layers
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "global_batch", "log_every", "sequence"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise HeddleError(f"train.{name} = {value} is not positive.")
+        counts, amounts = ("warmup", "eval_every", "eval_batches", "save_every"), ("clip", "weight_decay")
+        for name in (*counts, *amounts, "learning_rate"):
+            if getattr(self, name) < 0:
+                raise HeddleError(f"train.{name} = {getattr(self, name)} is negative.")
+        for name in ("final_learning_rate", "decay", "beta1", "beta2"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise HeddleError(f"train.{name} = {getattr(self, name)} is no share.", "It lies between 0 and 1.")
+        if not self.name or "/" in self.name or self.name.startswith("."):
+            raise HeddleError(f"train.name = {self.name!r} is no name for a folder.", "It becomes RUNS/NAME.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A model, what it runs on, what it learns from, how, and (once decided) under which plan."""
+
+    model: ModelSpec
+    data: Data
+    train: Train = field(default_factory=Train)
+    cluster: Cluster | None = None  # None: this machine, looked at when it is needed
+    plan: Plan | None = None
+
+    def __post_init__(self) -> None:
+        if self.sequence > self.model.sequence:
+            raise HeddleError(
+                f"train.sequence = {self.sequence} is longer than the model's {self.model.sequence} positions.",
+                "The model has no position for the tokens beyond.",
+                f"Use train.sequence = {self.model.sequence}, or model.sequence = {self.sequence}.",
+            )
+        if self.plan is not None:
+            self.plan.check(self.model, self.train.global_batch, self.sequence)
+
+    @property
+    def sequence(self) -> int:
+        """Tokens a sample."""
+        return self.train.sequence or self.model.sequence
+
+    @property
+    def run_folder(self) -> Path:
+        """Where this job's run goes."""
+        return Path(self.train.runs) / self.train.name
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens one optimizer step learns from."""
+        return self.train.global_batch * self.sequence
+
+
+TABLES = ("model", "cluster", "data", "train", "plan", "predicted")
+
+
+def load_job(path: str | Path) -> Job:
+    """Read a job file; every mistake in it is a HeddleError that names the file."""
+    path = Path(path)
+    document = read_toml(path)
+    try:
+        return job_from_tables(document, path.parent)
+    except HeddleError as error:
+        raise HeddleError(f"{path}: {error.what}", error.why, error.hint) from None
+
+
+def job_from_tables(document: dict[str, Any], folder: Path = Path()) -> Job:
+    """Make a job from the tables of a parsed file; `folder` is where its relative paths start."""
+    for key, table in document.items():
+        if key not in TABLES:
+            raise HeddleError(f"There is no table [{key}].", "Heddle never ignores a key.", nearest(key, TABLES))
+        if not isinstance(table, dict):
+            raise HeddleError(f"'{key}' is not a table.", f"Write [{key}] on a line of its own.")
+    for needed in ("model", "data"):
+        if needed not in document:
+            raise HeddleError(f"The table [{needed}] is missing.", "A job needs at least [model] and [data].")
+    return Job(
+        model=model_from_table(document["model"], folder),
+        data=_located(build(Data, document["data"], "data"), folder),
+        train=build(Train, document.get("train", {}), "train"),
+        cluster=cluster_from_table(document["cluster"], folder) if "cluster" in document else None,
+        plan=build(Plan, document["plan"], "plan") if "plan" in document else None,
+    )
+
+
+def _located(data: Data, folder: Path) -> Data:
+    """Inputs lie relative to the job file; what is written lies where the command is run."""
+
+    def place(path: str) -> str:
+        return path if path.startswith("stdlib:") else str((folder / path).absolute())
+
+    texts = (data.text,) if isinstance(data.text, str) else data.text
+    is_file = data.tokenizer.endswith(".json")
+    return replace(
+        data,
+        text=tuple(place(text) for text in texts),
+        tokens=None if data.tokens is None else place(data.tokens),
+        tokenizer=place(data.tokenizer) if is_file else data.tokenizer,
+    )
+
+
+def model_from_table(table: dict[str, Any], folder: Path = Path()) -> ModelSpec:
+    """A model from its numbers, `preset = "gpt2"` or `config = "config.json"`; other keys override."""
+    from heddle.spec.huggingface import read_config
+
+    table = dict(table)
+    if "preset" in table and "config" in table:
+        raise HeddleError("[model] has both 'preset' and 'config'.", "A model starts from one of them.")
+    if "preset" in table:
+        table = preset("model", _pop_word(table, "preset", "model"), model_presets()) | table
+    elif "config" in table:
+        config = folder / _pop_word(table, "config", "model")
+        table = to_table(read_config(read_json(config, "a Hugging Face model configuration"))) | table
+    return build(ModelSpec, table, "model")
+
+
+def cluster_from_table(table: dict[str, Any], folder: Path = Path()) -> Cluster:
+    """A cluster from its numbers, `preset = "dgx-a100-80gb"` or `"this"`, or `file = "mine.toml"`."""
+    from heddle.spec.this import this_machine
+
+    table = dict(table)
+    if "preset" in table and "file" in table:
+        raise HeddleError("[cluster] has both 'preset' and 'file'.", "A cluster starts from one of them.")
+    if "preset" in table:
+        name = _pop_word(table, "preset", "cluster")
+        start = to_table(this_machine()) if name == "this" else None
+        table = (start or preset("cluster", name, {"this": {}, **cluster_presets()})) | table
+    elif "file" in table:
+        path = folder / _pop_word(table, "file", "cluster")
+        start = read_toml(path).get("cluster")
+        if not isinstance(start, dict):
+            raise HeddleError(f"{path} has no table [cluster].", "It should describe a cluster.")
+        table = start | table
+    return build(Cluster, table, "cluster")
+
+
+def _pop_word(table: dict[str, Any], key: str, where: str) -> str:
+    value = table.pop(key)
+    if not isinstance(value, str):
+        raise wrong_type(f"{where}.{key}", value, "a string")
+    return value
+
+
+def dumps_job(job: Job) -> str:
+    """The job as TOML; reading it gives the same job."""
+    import tomli_w
+
+    tables = {name: to_table(getattr(job, name)) for name in TABLES[:-1] if getattr(job, name) is not None}
+    return tomli_w.dumps(tables)

@@ -1,0 +1,154 @@
+"""What a transformer is: the numbers that fix its shape, and from them its exact parameter count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from heddle.errors import HeddleError, divisors, listing, nearest_number
+
+Norm = Literal["layernorm", "rmsnorm"]
+Activation = Literal["gelu", "swiglu"]
+Positions = Literal["learned", "rotary"]
+Bias = Literal["all", "qkv", "none"]
+
+
+@dataclass(frozen=True)
+class RopeScaling:
+    """How Llama 3.1 stretches rotary positions beyond the length it was first trained on."""
+
+    factor: float
+    low_frequency_factor: float
+    high_frequency_factor: float
+    original_sequence: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """The shape of a decoder-only transformer, GPT-2 style or Llama style.
+
+    Fields left out follow from the others: `kv_heads` from `heads`, `head_size` from `hidden / heads`,
+    `ffn` from `hidden` (4 × for gelu; for swiglu 8/3 ×, rounded up to a multiple of 64, which keeps the
+    parameter count of the 4 × block).
+    """
+
+    name: str = "custom"
+    layers: int
+    hidden: int
+    heads: int
+    vocab: int
+    sequence: int  # the longest sequence the model takes
+    kv_heads: int = 0
+    head_size: int = 0
+    ffn: int = 0
+    norm: Norm = "layernorm"
+    norm_epsilon: float = 1e-5
+    activation: Activation = "gelu"  # the tanh form, as in GPT-2 and Megatron
+    positions: Positions = "learned"
+    rope_theta: float = 10_000.0
+    rope_scaling: RopeScaling | None = None
+    window: int | None = (
+        None  # sliding-window attention (Mistral 7B v0.1): how many tokens one may look at, itself included
+    )
+    bias: Bias = "all"  # "qkv" is Qwen2's choice
+    qk_norm: bool = False  # Qwen3 normalises every query and key head
+    tied: bool = True  # the output layer shares the embedding's weight
+    dropout: float = 0.0  # after the embedding and on both residual branches
+
+    def __post_init__(self) -> None:
+        for field in ("layers", "hidden", "heads", "vocab", "sequence"):
+            _positive(field, getattr(self, field))
+        if not self.kv_heads:
+            object.__setattr__(self, "kv_heads", self.heads)
+        if not self.head_size:
+            if self.hidden % self.heads:
+                options = divisors(self.hidden)
+                raise HeddleError(
+                    f"heads = {self.heads} does not divide hidden = {self.hidden}.",
+                    "Each head takes an equal share of the hidden size, unless head_size is given.",
+                    f"Nearest number of heads that works: {nearest_number(self.heads, options)}.",
+                )
+            object.__setattr__(self, "head_size", self.hidden // self.heads)
+        if not self.ffn:
+            swiglu = 64 * -(-8 * self.hidden // (3 * 64))
+            object.__setattr__(self, "ffn", swiglu if self.activation == "swiglu" else 4 * self.hidden)
+        for field in ("kv_heads", "head_size", "ffn"):
+            _positive(field, getattr(self, field))
+        if self.heads % self.kv_heads:
+            raise HeddleError(
+                f"kv_heads = {self.kv_heads} does not divide heads = {self.heads}.",
+                "Each key/value head serves an equal group of query heads.",
+                f"{listing(divisors(self.heads))} can.",
+            )
+        if self.positions == "rotary" and self.head_size % 2:
+            raise HeddleError(
+                f"head_size = {self.head_size} is odd.",
+                "Rotary positions turn pairs of numbers.",
+                "Use an even one.",
+            )
+        if not 0 <= self.dropout < 1:
+            raise HeddleError(f"dropout = {self.dropout} is no share.", "It lies from 0 up to, but without, 1.")
+        if self.window is not None:
+            _positive("window", self.window)
+
+    @property
+    def group(self) -> int:
+        """Query heads that share one key/value head."""
+        return self.heads // self.kv_heads
+
+    @property
+    def layer_parameters(self) -> int:
+        """Parameters of one transformer layer, exact."""
+        h, f, size = self.hidden, self.ffn, self.head_size
+        qkv_rows = (self.heads + 2 * self.kv_heads) * size
+        count = qkv_rows * h + self.heads * size * h  # attention in and out
+        count += (3 if self.activation == "swiglu" else 2) * h * f
+        count += 2 * self.norm_parameters
+        if self.bias in ("all", "qkv"):
+            count += qkv_rows
+        if self.bias == "all":
+            count += h + h + (2 * f if self.activation == "swiglu" else f)
+        if self.qk_norm:
+            count += 2 * size
+        return count
+
+    @property
+    def norm_parameters(self) -> int:
+        """Parameters of one normalisation over the hidden size."""
+        return self.hidden * (2 if self.norm == "layernorm" and self.bias == "all" else 1)
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Token embedding and, where positions are learned, position embedding."""
+        return self.hidden * (self.vocab + (self.sequence if self.positions == "learned" else 0))
+
+    @property
+    def head_parameters(self) -> int:
+        """Final norm and output layer; a tied output layer counts with the embedding."""
+        return self.norm_parameters + (0 if self.tied else self.hidden * self.vocab)
+
+    @property
+    def parameters(self) -> int:
+        """All parameters, exact: the count that the published models state."""
+        return self.embedding_parameters + self.layers * self.layer_parameters + self.head_parameters
+
+    def flops(self, samples: int, sequence: int | None = None, recompute: bool = False) -> float:
+        """Model FLOPs of one training step over `samples` sequences.
+
+        The matrix products of Eq. 3 of the PTD-P paper and Appendix A of arXiv 2205.05198, generalised to
+        grouped queries and gated MLPs: forward once, backward twice, `recompute` one more forward of the
+        layers.
+        Attention is counted over the full square, as both papers do, although causal kernels skip half.
+        """
+        s = sequence or self.sequence
+        width = self.heads * self.head_size
+        dense = self.hidden * (2 * width + 2 * self.kv_heads * self.head_size)
+        dense += (3 if self.activation == "swiglu" else 2) * self.hidden * self.ffn
+        layer = 2 * s * dense + 4 * s * min(s, self.window or s) * width
+        logits = 2 * s * self.hidden * self.vocab
+        return float(samples) * ((4 if recompute else 3) * self.layers * layer + 3 * logits)
+
+
+def _positive(field: str, value: int) -> None:
+    if value < 1:
+        raise HeddleError(f"model.{field} = {value} is not positive.", "A model has at least one of each.")

@@ -1,0 +1,191 @@
+"""The shape of a model: its exact parameter count, its FLOPs, what follows from what, and what is refused."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heddle.errors import HeddleError
+from heddle.spec import ModelSpec
+from heddle.spec.job import model_from_table
+from heddle.spec.presets import model_presets
+
+# Counts that others state: the number of weights that the model's Hugging Face page shows, or, where the file
+# there stores a tied output layer twice (Qwen3-0.6B: 751,632,384), `model.num_parameters()` of transformers.
+# GPT-2's are also those of the model presets of Keras.
+PUBLISHED = {
+    "gpt2": 124_439_808,
+    "gpt2-medium": 354_823_168,
+    "gpt2-large": 774_030_080,
+    "gpt2-xl": 1_557_611_200,
+    "llama-7b": 6_738_415_616,
+    "llama-2-13b": 13_015_864_320,
+    "llama-2-70b": 68_976_648_192,
+    "llama-3-8b": 8_030_261_248,
+    "llama-3-70b": 70_553_706_496,
+    "llama-3.1-8b": 8_030_261_248,
+    "llama-3.1-405b": 405_853_388_800,
+    "llama-3.2-1b": 1_235_814_400,
+    "tinyllama-1.1b": 1_100_048_384,
+    "mistral-7b": 7_241_732_096,
+    "qwen2-0.5b": 494_032_768,
+    "qwen2-7b": 7_615_616_512,
+    "qwen3-0.6b": 596_049_920,
+    "qwen3-4b": 4_022_468_096,
+    "qwen3-8b": 8_190_735_360,
+}
+
+# Table 1 of the PTD-P paper (arXiv 2104.04473): billions of parameters, heads, hidden, layers.
+PTDP = [
+    ("1.7", 24, 2304, 24),
+    ("3.6", 32, 3072, 30),
+    ("7.5", 32, 4096, 36),
+    ("18.4", 48, 6144, 40),
+    ("39.1", 64, 8192, 48),
+    ("76.1", 80, 10240, 60),
+    ("145.6", 96, 12288, 80),
+    ("310.1", 128, 16384, 96),
+    ("529.6", 128, 20480, 105),
+    ("1008", 160, 25600, 128),
+]
+V, S = 51200, 2048
+
+TINY: dict[str, Any] = {"layers": 2, "hidden": 96, "heads": 6, "vocab": 257, "sequence": 32}
+
+
+def model(name: str) -> ModelSpec:
+    return model_from_table({"preset": name})
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_are_those_that_are_published(name: str) -> None:
+    assert model(name).parameters == PUBLISHED[name]
+
+
+@pytest.mark.parametrize("name", model_presets())
+def test_every_preset_loads_under_its_own_name(name: str) -> None:
+    assert model(name).name == name
+
+
+@pytest.mark.parametrize(("billions", "a", "h", "l"), PTDP)
+def test_ptdp_shapes_and_equation_2(billions: str, a: int, h: int, l: int) -> None:  # noqa: E741
+    spec = model(f"megatron-{billions}b")
+    assert (spec.heads, spec.hidden, spec.layers, spec.vocab, spec.sequence) == (a, h, l, V, S)
+    # Eq. 2, P = 12 l h² (1 + 13/(12h) + (V+s)/(12lh)), multiplied out so that it stays whole. It counts all
+    # but the final layer norm's weight and bias.
+    equation_2 = 12 * l * h**2 + 13 * l * h + (V + S) * h
+    assert spec.parameters - equation_2 == 2 * h
+    assert f"{spec.parameters / 1e9:.1f}".removesuffix(".0") == billions
+
+
+@pytest.mark.parametrize(("billions", "a", "h", "l"), PTDP)
+def test_ptdp_equation_3(billions: str, a: int, h: int, l: int) -> None:  # noqa: E741
+    spec = model(f"megatron-{billions}b")
+    # Eq. 3, F = 96 B s l h² (1 + s/(6h) + V/(16lh)), with everything computed twice in the forward pass;
+    # without recomputation it is 72 B s l h² (1 + s/(6h) + V/(12lh)) (arXiv 2205.05198, appendix A).
+    recomputed = 96 * S * l * h**2 + 16 * S**2 * l * h + 6 * S * h * V
+    once = 72 * S * l * h**2 + 12 * S**2 * l * h + 6 * S * h * V
+    assert spec.flops(1, recompute=True) == float(recomputed)
+    assert spec.flops(1) == float(once)
+    assert spec.flops(512) == pytest.approx(512 * once, rel=1e-15)
+
+
+def test_flops_of_grouped_queries_gates_and_windows() -> None:
+    # Llama 3 8B, forward, one layer, by hand: query and output 4096², key and value 4096 × 1024, three
+    # matrices of 4096 × 14336; then scores and their product with the values over the full square.
+    s, h = 8192, 4096
+    layer = 2 * s * (2 * h * h + 2 * h * 1024 + 3 * h * 14336) + 2 * 2 * s * s * h
+    assert model("llama-3-8b").flops(1) == float(3 * (32 * layer + 2 * s * h * 128256))
+    mistral = model("mistral-7b")
+    beyond = replace(mistral, window=None).flops(1) - mistral.flops(1)
+    assert beyond == float(3 * 32 * 4 * 32768 * (32768 - 4096) * 4096)
+    assert mistral.flops(1, 4096) == replace(mistral, window=None).flops(1, 4096)
+
+
+def test_fields_left_out_follow_from_the_others() -> None:
+    gpt = ModelSpec(**TINY)
+    assert (gpt.kv_heads, gpt.head_size, gpt.ffn, gpt.group) == (6, 16, 384, 1)
+    llama = ModelSpec(**TINY, activation="swiglu", kv_heads=2)
+    assert (llama.ffn, llama.group) == (256, 3)  # 8/3 × 96 = 256, a multiple of 64 already
+    # 8/3 × 4096 is 10922.7; the next multiple of 64 is below Llama 7B's 11008, which rounds to 256
+    assert ModelSpec(**TINY | {"hidden": 4096, "heads": 32}, activation="swiglu").ffn == 10944
+    assert ModelSpec(**TINY | {"heads": 5}, head_size=20).head_size == 20  # heads need not divide hidden
+
+
+@given(
+    heads=st.integers(1, 8),
+    size=st.sampled_from([2, 4, 6]),
+    layers=st.integers(1, 5),
+    vocab=st.integers(1, 300),
+    tied=st.booleans(),
+    bias=st.sampled_from(["all", "qkv", "none"]),
+    activation=st.sampled_from(["gelu", "swiglu"]),
+    positions=st.sampled_from(["learned", "rotary"]),
+)
+def test_the_parts_add_up_to_the_whole(
+    heads: int, size: int, layers: int, vocab: int, tied: bool, bias: Any, activation: Any, positions: Any
+) -> None:
+    spec = ModelSpec(
+        layers=layers,
+        hidden=heads * size,
+        heads=heads,
+        vocab=vocab,
+        sequence=16,
+        tied=tied,
+        bias=bias,
+        activation=activation,
+        positions=positions,
+    )
+    deeper = replace(spec, layers=layers + 1)
+    assert deeper.parameters - spec.parameters == spec.layer_parameters
+    assert replace(spec, tied=False).parameters - replace(spec, tied=True).parameters == spec.hidden * vocab
+    learned, rotary = replace(spec, positions="learned"), replace(spec, positions="rotary")
+    assert learned.parameters - rotary.parameters == 16 * spec.hidden
+    # Query, key and value together are 3 × hidden wide where every query head has its own key and value head.
+    biased, bare = replace(spec, bias="qkv"), replace(spec, bias="none")
+    assert biased.layer_parameters - bare.layer_parameters == 3 * spec.hidden
+    assert replace(spec, qk_norm=True).layer_parameters - spec.layer_parameters == 2 * size
+
+
+@pytest.mark.parametrize("field", ["layers", "hidden", "heads", "vocab", "sequence"])
+@pytest.mark.parametrize("value", [0, -1])
+def test_sizes_are_positive(field: str, value: int) -> None:
+    with pytest.raises(HeddleError, match=f"model.{field} = {value} is not positive"):
+        ModelSpec(**TINY | {field: value})
+
+
+@pytest.mark.parametrize("field", ["kv_heads", "head_size", "ffn", "window"])
+def test_sizes_that_may_be_left_out_are_not_negative(field: str) -> None:
+    with pytest.raises(HeddleError, match=f"model.{field} = -2 is not positive"):
+        ModelSpec(**TINY | {field: -2})
+
+
+def test_heads_divide_hidden() -> None:
+    with pytest.raises(HeddleError, match="heads = 7 does not divide hidden = 96") as caught:
+        ModelSpec(**TINY | {"heads": 7})
+    (better,) = map(int, re.findall(r"\d+", caught.value.hint))
+    assert ModelSpec(**TINY | {"heads": better}).heads == 6  # 6 and 8 are as near; the smaller is named
+
+
+def test_kv_heads_divide_heads() -> None:
+    with pytest.raises(HeddleError, match="kv_heads = 4 does not divide heads = 6") as caught:
+        ModelSpec(**TINY, kv_heads=4)
+    options = [int(word) for word in re.findall(r"\d+", caught.value.hint)]
+    assert options == [1, 2, 3, 6]
+    assert [ModelSpec(**TINY, kv_heads=option).group for option in options] == [6, 3, 2, 1]
+
+
+def test_rotary_positions_need_an_even_head() -> None:
+    with pytest.raises(HeddleError, match="head_size = 15 is odd"):
+        ModelSpec(**TINY, head_size=15, positions="rotary")
+    assert ModelSpec(**TINY, head_size=15).head_size == 15
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, 1.5])
+def test_dropout_is_a_share(share: float) -> None:
+    with pytest.raises(HeddleError, match=f"dropout = {share} is no share"):
+        ModelSpec(**TINY, dropout=share)
+    assert ModelSpec(**TINY, dropout=0.0).dropout == 0.0
