@@ -1,0 +1,260 @@
+"""Which files the text lies in, and the text itself, read in pieces small enough to hold in memory."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import io
+import json
+import os
+import re
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, TextIO
+
+from heddle.errors import HeddleError, nearest
+
+# A corpus is often one file of many gigabytes; no more than a piece of it is ever in memory.
+PIECE = 1 << 18  # characters
+LOOK_BACK = 1 << 14  # characters searched for a good place to cut
+
+STDLIB = "stdlib:"
+NOT_STDLIB = frozenset({"site-packages", "__pycache__"})  # inside its folder, but not part of Python's library
+PACKED = {".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".parquet", ".arrow"}
+
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Piece(NamedTuple):
+    """A document, or as much of a long one as is read at a time."""
+
+    text: str
+    size: int  # bytes of the text in UTF-8
+    last: bool  # whether its document ends here
+
+
+@dataclass
+class Tally:
+    """What reading has come across so far. Nothing is passed over without being counted here."""
+
+    documents: int = 0
+    characters: int = 0
+    bytes: int = 0  # of text, in UTF-8
+    empty: int = 0  # files and JSONL texts without a character in them, which make no document
+    replaced: int = 0  # bytes that are not UTF-8, each read as U+FFFD
+    read: int = 0  # bytes of the files, for a progress bar: JSONL has more than its texts
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The files of a corpus by name, in the order they are read, and the JSONL field to read."""
+
+    files: dict[str, Path]
+    key: str = "text"
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files together."""
+        return sum(path.stat().st_size for path in self.files.values())
+
+    def documents(self) -> Iterator[str]:
+        """Every document whole."""
+        parts: list[str] = []
+        for piece in self.pieces():
+            parts.append(piece.text)
+            if piece.last:
+                yield "".join(parts)
+                parts.clear()
+
+    def pieces(self, tally: Tally | None = None) -> Iterator[Piece]:
+        """Every document in pieces of at most PIECE characters, counted into `tally`."""
+        tally = tally or Tally()
+        for path in self.files.values():
+            done = tally.read
+            try:
+                with path.open("rb") as raw, _decoded(raw) as file:
+                    texts = _jsonl_texts(path, file, self.key) if path.suffix == ".jsonl" else iter([file])
+                    for text in texts:
+                        before = tally.documents
+                        for part, last in _cut(text):
+                            tally.read = done + raw.tell()
+                            yield _count(part, last, tally)
+                        tally.empty += tally.documents == before
+            except OSError as error:
+                raise HeddleError(
+                    f"{path} cannot be read.",
+                    f"{error.strerror or error}.",
+                    "Make it readable, or leave it out of data.text.",
+                ) from None
+        if not tally.documents:
+            raise HeddleError(
+                f"There is no text in the {len(self.files)} file(s) of the corpus.",
+                f"All are empty, or JSONL with an empty '{self.key}'; the first is {next(iter(self.files))}.",
+                "Point data.text at files with text in them.",
+            )
+
+
+def find_corpus(text: str | tuple[str, ...], base: Path, key: str = "text") -> Corpus:
+    """The files that `text` names: paths and globs relative to `base`, or "stdlib:*.py" of Python itself."""
+    patterns = (text,) if isinstance(text, str) else text
+    found: dict[str, Path] = {}
+    for pattern in patterns:
+        found |= _match(pattern, base)
+    # Two patterns may name one file in two ways; it is read once.
+    unique: dict[tuple[int, int], str] = {}
+    for name in sorted(found):
+        stat = found[name].stat()
+        unique.setdefault((stat.st_dev, stat.st_ino), name)
+    return Corpus({name: found[name] for name in unique.values()}, key)
+
+
+def _match(pattern: str, base: Path) -> dict[str, Path]:
+    prefix, folder, wanted, skipped = "", base, pattern, frozenset[str]()
+    if pattern.startswith(STDLIB):
+        prefix, folder = STDLIB, Path(sysconfig.get_path("stdlib"))
+        wanted, skipped = pattern.removeprefix(STDLIB), NOT_STDLIB
+    parts = Path(wanted).parts
+    # A name may hold the characters of a glob, such as "notes[1].txt".
+    literal = (folder / wanted).is_file() and skipped.isdisjoint(parts)
+    paths = [folder / wanted] if literal else list(_expand(folder, parts, skipped))
+    files = {prefix + os.path.relpath(path, folder): path for path in paths if path.is_file()}
+    if not files:
+        raise HeddleError(
+            f"No file matches '{pattern}'.",
+            f"Looked in {'the standard library of Python' if prefix else folder.absolute()}.",
+            f"That is a folder; try '{pattern.rstrip('/')}/**/*.txt'." if paths else _beside(folder, wanted),
+        )
+    for path in files.values():
+        if path.suffix in PACKED:
+            raise HeddleError(
+                f"{path} is not text.",
+                f"Files that end in {path.suffix} are packed; their bytes would be learned as they are.",
+                "Unpack it to .txt or .jsonl first, or use a pattern that leaves it out.",
+            )
+    return files
+
+
+def _expand(folder: Path, parts: tuple[str, ...], skipped: frozenset[str]) -> Iterator[Path]:
+    """What a glob finds. Unlike the glob module it can leave folders aside, and tells what it cannot read."""
+    if not parts:
+        yield folder
+        return
+    first, rest = parts[0], parts[1:]
+    if first == "**":
+        yield from _expand(folder, rest or ("*",), skipped)
+        for child in _children(folder, skipped):
+            circle = child.is_symlink() and folder.resolve().is_relative_to(child.resolve())
+            if child.is_dir() and child.name[0] != "." and not circle:
+                yield from _expand(child, parts, skipped)
+    elif glob.has_magic(first):
+        for child in _children(folder, skipped):
+            if fnmatch.fnmatchcase(child.name, first) and (first[0] == "." or child.name[0] != "."):
+                yield from _expand(child, rest, skipped)
+    elif (folder / first).exists() and first not in skipped:
+        yield from _expand(folder / first, rest, skipped)
+
+
+def _children(folder: Path, skipped: frozenset[str]) -> list[Path]:
+    try:
+        return [child for child in folder.iterdir() if child.name not in skipped] if folder.is_dir() else []
+    except OSError as error:
+        raise HeddleError(
+            f"The folder {folder} cannot be read.", f"{error.strerror}.", "Use a pattern that leaves it out."
+        ) from None
+
+
+def _beside(folder: Path, wanted: str) -> str:
+    """What there is at the first part of a path that leads nowhere."""
+    at = folder
+    for part in Path(wanted).parts[:-1]:
+        if glob.has_magic(part):
+            break
+        if not (at / part).is_dir():
+            return f"There is no folder '{part}'. {nearest(part, _names(at))}" if _names(at) else f"{at} is empty."
+        at = at / part
+    return f"That folder holds: {', '.join(_names(at)[:8])}." if _names(at) else f"{at} is empty."
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir() if not p.name.startswith(".")) if folder.is_dir() else []
+
+
+def _decoded(raw: BinaryIO) -> TextIO:
+    # surrogateescape tells what is not UTF-8, which is counted, from a U+FFFD that stands in the file;
+    # newline="\n" leaves a text as it is, "\r" included.
+    return io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="\n")
+
+
+def _jsonl_texts(path: Path, file: TextIO, key: str) -> Iterator[TextIO]:
+    for number, line in enumerate(file, 1):
+        if line.isspace():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            value = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise HeddleError(
+                f"{where} is not valid JSON.", f"{error}.", "Each line of a .jsonl file is one JSON object."
+            ) from None
+        if not isinstance(value, dict):
+            raise HeddleError(
+                f"{where} is not a JSON object.",
+                f"It is {_short(value)}.",
+                f'Write each document as {{"{key}": "…"}}.',
+            )
+        if key not in value:
+            raise HeddleError(f"{where} has no field '{key}'.", "data.key names the text.", nearest(key, value))
+        if not isinstance(value[key], str):
+            raise HeddleError(
+                f"{where}: '{key}' is not a string.",
+                f"It is {_short(value[key])}.",
+                "data.key must name a field that holds text.",
+            )
+        yield io.StringIO(value[key], newline="\n")
+
+
+def _short(value: object) -> str:
+    words = json.dumps(value, ensure_ascii=False)
+    return words if len(words) <= 40 else f"{words[:40]}…"
+
+
+def _cut(source: TextIO) -> Iterator[tuple[str, bool]]:
+    """The text of one document in pieces, and with each whether it is the last."""
+    held = ""
+    while chunk := source.read(PIECE):
+        held += chunk
+        while len(held) > PIECE:
+            at = _good_cut(held, PIECE)
+            yield held[:at], False
+            held = held[at:]
+    if held:
+        yield held, True
+
+
+def _good_cut(text: str, end: int) -> int:
+    """The last place up to `end` where a tokenizer ends a word whatever comes after.
+
+    That is between a letter or digit and white space: the splitting patterns of GPT-2, Llama 3 and their kin
+    never join the two, so encoding the pieces gives the tokens of the whole.
+    """
+    for at in range(end, max(end - LOOK_BACK, 1), -1):
+        if text[at].isspace() and text[at - 1].isalnum():
+            return at
+    return end
+
+
+def _count(text: str, last: bool, tally: Tally) -> Piece:
+    size = len(text)
+    if not text.isascii():
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError:  # a byte that was not UTF-8, or half a pair in a JSON escape
+            text, count = LONE_SURROGATE.subn("\ufffd", text)
+            tally.replaced += count
+            size = len(text.encode())
+    tally.documents += last
+    tally.characters += len(text)
+    tally.bytes += size
+    return Piece(text, size, last)
