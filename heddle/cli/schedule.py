@@ -1,0 +1,59 @@
+"""`heddle schedule`: draw a pipeline schedule, prove that it cannot deadlock, and say what it costs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def schedule(
+    name: Annotated[str, typer.Argument(help="gpipe, 1f1b or interleaved")],
+    pipeline: Annotated[int, typer.Option("--pipeline", "-p", help="Pipeline ranks.")],
+    microbatches: Annotated[int, typer.Option("--microbatches", "-m", help="Microbatches a step.")],
+    virtual: Annotated[int, typer.Option("--virtual", "-v", help="Chunks of the model a rank.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the schedule as JSON.")] = False,
+) -> None:
+    """Draw a pipeline schedule, verify it, and state its bubble and its memory."""
+    # Imported here so that `heddle --help` does not pay for them.
+    import json
+
+    from rich.console import Console
+
+    from heddle.schedule import bubble_fraction, build, verify
+    from heddle.simulate import replay
+    from heddle.trace.terminal import draw
+
+    order = build(name, pipeline, microbatches, virtual)
+    verified = verify(order)
+    trace = replay(order, forward=1.0, backward=2.0)
+    formula = bubble_fraction(pipeline, microbatches, virtual)
+    console = Console(highlight=False)
+
+    if as_json:
+        facts = {
+            "name": name,
+            "pipeline": pipeline,
+            "virtual": virtual,
+            "microbatches": microbatches,
+            "bubble": {"replay": trace.bubble, "formula": formula},
+            "peak_stash": verified.peak_stash,
+            "actions": verified.actions,
+            "messages": verified.messages,
+            "ranks": order.ranks,
+        }
+        console.out(json.dumps(facts))
+        return
+
+    console.print(draw(trace, console.width), soft_wrap=True)
+    if virtual == 1:
+        unit, written = "microbatches", "(p-1)/m"
+    else:
+        unit = "microbatches x chunks"
+        written = "(p-1)/(v m)" if microbatches >= pipeline else "(v p + m-1)/(v m) - 1"
+    console.print()
+    console.print(f"bubble      {trace.bubble:.1%} of the ideal time; formula {written} = {formula:.1%}")
+    console.print("            (every forward takes 1, every backward 2, messages nothing)")
+    console.print(f"peak stash  {' '.join(map(str, verified.peak_stash))}")
+    console.print(f"            (activations that each rank holds at once, in {unit})")
+    console.print(f"verified    {verified.actions} actions, {verified.messages} messages: complete, no deadlock")

@@ -1,0 +1,50 @@
+"""The order of work of every pipeline rank, as data: what runs, in which order, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Kind(StrEnum):
+    FORWARD = "forward"
+    BACKWARD = "backward"
+
+
+class Action(NamedTuple):
+    """One piece of work: one microbatch through one chunk of the model, in one direction.
+
+    `chunk` counts in model order over the whole pipeline, 0 … pipeline·virtual - 1. A number local to the
+    rank would need the rank beside it wherever it is read.
+    """
+
+    kind: Kind
+    chunk: int
+    microbatch: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} of microbatch {self.microbatch} in chunk {self.chunk}"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What each pipeline rank does in one training step.
+
+    `ranks[r]` is the list of actions of rank r, in the order it runs them. The simulator, the drawing, the
+    check for deadlock and the pipeline executor all read this list; messages are derived from it.
+    """
+
+    name: str
+    pipeline: int
+    virtual: int
+    microbatches: int
+    ranks: tuple[tuple[Action, ...], ...]
+
+    @property
+    def chunks(self) -> int:
+        return self.pipeline * self.virtual
+
+    def rank_of(self, chunk: int) -> int:
+        """Chunks are dealt to the ranks like cards, each rank gets early and late ones (PTD-P §2.2.2)."""
+        return chunk % self.pipeline

@@ -1,0 +1,92 @@
+"""What goes between ranks, derived from the actions: an order of work cannot disagree with its messages."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from heddle.schedule.actions import Action, Kind, Schedule
+
+TAG_LIMIT = 2**31  # transports take a signed 32-bit tag
+
+
+class Payload(StrEnum):
+    ACTIVATION = "activation"
+    GRADIENT = "gradient"
+
+
+# Looking an enum member up in its class is slow, and these run for every action of every rank.
+_FORWARD, _ACTIVATION, _GRADIENT = Kind.FORWARD, Payload.ACTIVATION, Payload.GRADIENT
+
+
+class Message(NamedTuple):
+    """A tensor on its way from `source` to `destination`.
+
+    `chunk` is the chunk that made it: the earlier one of an activation, the later one of a gradient.
+
+    The tag is unique within a step. With pipeline=2 and virtual chunks the previous and the next rank are the
+    same peer; there an activation and a gradient of equal shape are in flight between the same two ranks, and
+    without tags they are swapped in silence. Two steps share their tags, which is safe: transports deliver
+    messages of one (source, destination, tag) in the order they were sent.
+    """
+
+    kind: Payload
+    chunk: int
+    microbatch: int
+    source: int
+    destination: int
+    tag: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} of microbatch {self.microbatch} from chunk {self.chunk} on rank {self.source}"
+
+
+def producer(schedule: Schedule, action: Action) -> Action | None:
+    """The action of the neighbouring chunk that makes this action's input.
+
+    None at the two ends: the first chunk reads the data, the last one starts its backward from its own loss.
+    """
+    kind, chunk, microbatch = action
+    source = chunk - _direction(kind)
+    return Action(kind, source, microbatch) if 0 <= source < schedule.chunks else None
+
+
+def consumer(schedule: Schedule, action: Action) -> Action | None:
+    """The action of the neighbouring chunk that takes this action's output; None at the two ends."""
+    kind, chunk, microbatch = action
+    target = chunk + _direction(kind)
+    return Action(kind, target, microbatch) if 0 <= target < schedule.chunks else None
+
+
+def incoming(schedule: Schedule, action: Action) -> Message | None:
+    """The message that must have arrived before `action` starts.
+
+    None when there is no producer, and when the producer is on the same rank: with pipeline=1 neighbouring
+    chunks hand over in memory.
+    """
+    kind, chunk, microbatch = action
+    return _message(schedule, kind, chunk - _direction(kind), microbatch)
+
+
+def outgoing(schedule: Schedule, action: Action) -> Message | None:
+    """The message that `action` sends when it ends; None as for `incoming`."""
+    return _message(schedule, *action)
+
+
+def _message(schedule: Schedule, kind: Kind, chunk: int, microbatch: int) -> Message | None:
+    """What the action (kind, chunk, microbatch), if there is one, sends to another rank."""
+    chunks = schedule.chunks
+    target = chunk + _direction(kind)
+    if not (0 <= chunk < chunks and 0 <= target < chunks):
+        return None
+    source, destination = schedule.rank_of(chunk), schedule.rank_of(target)
+    if source == destination:
+        return None
+    tag = 2 * (microbatch * chunks + chunk)
+    if kind is _FORWARD:
+        return Message(_ACTIVATION, chunk, microbatch, source, destination, tag)
+    return Message(_GRADIENT, chunk, microbatch, source, destination, tag + 1)
+
+
+def _direction(kind: Kind) -> int:
+    return 1 if kind is _FORWARD else -1

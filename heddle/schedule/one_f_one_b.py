@@ -1,0 +1,30 @@
+"""1F1B: one forward, one backward (PipeDream-Flush, Narayanan et al. 2021; PTD-P §2.2.1, Figure 4 top)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heddle.schedule.actions import Action, Kind, Schedule
+
+
+def one_f_one_b(pipeline: int, microbatches: int) -> Schedule:
+    """The bubble of GPipe with the activations of at most `pipeline - rank` microbatches in memory."""
+    order = []
+    for rank in range(pipeline):
+        forwards = [Action(Kind.FORWARD, rank, i) for i in range(microbatches)]
+        backwards = [Action(Kind.BACKWARD, rank, i) for i in range(microbatches)]
+        # While the first microbatch travels from this rank to the last and back, this rank can start as many
+        # more as there are ranks behind it. Starting any more would cost memory and save no time.
+        order.append(alternate(forwards, backwards, warmup=pipeline - rank - 1))
+    return Schedule("1f1b", pipeline, 1, microbatches, tuple(order))
+
+
+def alternate(forwards: Sequence[Action], backwards: Sequence[Action], warmup: int) -> tuple[Action, ...]:
+    """Warm-up of forwards only, steady pairs of one forward and one backward, cool-down of backwards only."""
+    warmup = min(warmup, len(forwards))
+    steady = len(forwards) - warmup
+    order = list(forwards[:warmup])
+    for forward, backward in zip(forwards[warmup:], backwards[:steady], strict=True):
+        order += (forward, backward)
+    order += backwards[steady:]
+    return tuple(order)

@@ -1,0 +1,37 @@
+"""A trace for https://ui.perfetto.dev and chrome://tracing: a process a rank, a thread a lane."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heddle.trace.trace import Trace
+
+
+def to_perfetto(trace: Trace) -> dict[str, Any]:
+    """The trace in Chrome's Trace Event Format, ready for `json.dump`."""
+    lanes = sorted({(span.rank, span.lane) for span in trace.spans})
+    thread = {lane: number for number, lane in enumerate(lanes)}
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "pid": rank, "args": {"name": f"rank {rank}"}}
+        for rank in range(trace.ranks)
+    ]
+    events += [
+        {"ph": "M", "name": "thread_name", "pid": rank, "tid": thread[rank, lane], "args": {"name": lane}}
+        for rank, lane in lanes
+    ]
+    for span in trace.spans:
+        label = span.name if span.microbatch < 0 else f"{span.name} {span.microbatch}"
+        about = {"chunk": span.chunk, "microbatch": span.microbatch, "bytes": span.bytes}
+        events.append(
+            {
+                "ph": "X",
+                "name": label,
+                "cat": span.name,  # Perfetto colours by name and filters by category
+                "pid": span.rank,
+                "tid": thread[span.rank, span.lane],
+                "ts": span.start * 1e6,  # the format counts in microseconds
+                "dur": (span.end - span.start) * 1e6,
+                "args": {key: value for key, value in about.items() if value >= 0},
+            }
+        )
+    return {"traceEvents": events, "displayTimeUnit": "ms"}

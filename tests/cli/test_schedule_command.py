@@ -1,0 +1,65 @@
+"""`heddle schedule`, and the page of the documentation that shows its output."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from heddle.cli.schedule import schedule
+from heddle.errors import HeddleError
+
+DOCS = Path(__file__).parents[2] / "docs" / "schedules.md"
+SHOWN = re.findall(r"```console\n\$ heddle schedule (.*)\n((?:.*\n)*?)```", DOCS.read_text(encoding="utf-8"))
+
+app = typer.Typer()
+app.command("schedule")(schedule)
+
+
+def run(arguments: str, width: int = 80) -> str:
+    environment = {"COLUMNS": str(width), "FORCE_COLOR": None, "TTY_COMPATIBLE": None}
+    result = CliRunner().invoke(app, shlex.split(arguments), env=environment, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.parametrize(("arguments", "output"), SHOWN, ids=[arguments for arguments, _ in SHOWN])
+def test_the_documentation_shows_the_real_output(arguments, output):
+    assert run(arguments) == output
+
+
+def test_the_documentation_shows_every_schedule():
+    assert {arguments.split()[0] for arguments, _ in SHOWN} == {"gpipe", "1f1b", "interleaved"}
+
+
+def test_json_holds_the_whole_schedule():
+    printed = run("interleaved --pipeline 2 --microbatches 4 --virtual 2 --json", width=20)
+    assert printed.count("\n") == 1  # one line whatever the width, for `jq` and `grep`
+    told = json.loads(printed)
+    assert told["bubble"] == {"replay": 0.125, "formula": 0.125}
+    assert told["peak_stash"] == [5, 3]
+    assert (told["actions"], told["messages"]) == (32, 24)
+    assert told["ranks"][1][:3] == [["forward", 1, 0], ["forward", 1, 1], ["forward", 3, 0]]
+
+
+def test_fewer_microbatches_than_ranks_have_a_formula_too():
+    assert "66.7% of the ideal time; formula (v p + m-1)/(v m) - 1 = 66.7%" in run("interleaved -p 4 -m 3 -v 2")
+
+
+def test_mistakes_are_heddle_errors():
+    with pytest.raises(HeddleError, match="interleaved"):
+        run("1f1b -p 4 -m 8 -v 2")
+
+
+def test_nothing_heavy_is_imported_for_the_help():
+    code = (
+        "import sys; from heddle.cli.schedule import schedule; "
+        "heavy = {'heddle.schedule', 'heddle.trace', 'numpy', 'torch'} & set(sys.modules); "
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,82 @@
+"""The drawing, against pictures that were looked at once and kept."""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from heddle.errors import HeddleError
+from heddle.schedule import build
+from heddle.simulate import replay
+from heddle.trace import Span, Trace
+from heddle.trace.terminal import draw
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.mark.parametrize(
+    ("golden", "schedule", "width"),
+    [
+        ("1f1b_4x8.txt", ("1f1b", 4, 8), 80),
+        ("interleaved_4x8x2.txt", ("interleaved", 4, 8, 2), 128),
+        ("interleaved_4x8x2_narrow.txt", ("interleaved", 4, 8, 2), 80),
+        ("1f1b_8x64.txt", ("1f1b", 8, 64), 80),
+    ],
+)
+def test_golden(golden, schedule, width):
+    assert draw(replay(build(*schedule)), width).plain + "\n" == (GOLDEN / golden).read_text()
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+@pytest.mark.parametrize("size", [("1f1b", 2, 3), ("gpipe", 12, 5), ("interleaved", 4, 12, 3), ("1f1b", 16, 200)])
+def test_no_row_is_wider_than_asked_and_all_is_ascii(size, width):
+    *rows, _, _legend = draw(replay(build(*size)), width).plain.split("\n")
+    assert max(map(len, rows)) <= width
+    assert draw(replay(build(*size)), width).plain.isascii()
+
+
+def test_the_picture_does_not_depend_on_the_unit_or_the_origin_of_time():
+    trace = replay(build("1f1b", 4, 8))
+    scaled = Trace(4, [s._replace(start=s.start * 1e-3 + 70, end=s.end * 1e-3 + 70) for s in trace.spans])
+    assert draw(scaled).plain == draw(trace).plain
+
+
+def test_only_the_compute_lane_is_drawn():
+    trace = replay(build("1f1b", 2, 2))
+    busier = Trace(2, [*trace.spans, Span(0, "send", "activation", 0.0, 50.0)])
+    assert draw(busier).plain == draw(trace).plain
+
+
+def test_other_work_and_cells_too_narrow_for_their_number():
+    spans = [Span(0, "compute", "forward", i, i + 1, chunk=0, microbatch=i) for i in range(10)]
+    spans += [Span(0, "compute", "backward", 10.0, 10.5, chunk=0, microbatch=3)]
+    spans += [Span(0, "compute", "update", 11.0, 13.0)]
+    row, _, legend = draw(Trace(1, spans)).plain.split("\n")
+    assert row == "rank 0  0>1>2>3>4>5>6>7>8>9><.####"
+    assert legend.endswith("; # other")
+
+
+@pytest.mark.parametrize("microbatches", [11, 12])
+def test_microbatch_numbers_of_different_length_line_up(microbatches):
+    row = draw(replay(build("1f1b", 1, microbatches), 1, 1), width=200).plain.split("\n")[0]
+    assert row == "rank 0  " + "".join(f"{i}>>"[:3] + f"{i}<<"[:3] for i in range(microbatches))
+
+
+def test_colour_only_for_a_terminal(monkeypatch):
+    for variable in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    picture = draw(replay(build("interleaved", 2, 2, 2)))
+    for terminal in (True, False):
+        console = Console(force_terminal=terminal, width=80, legacy_windows=False)
+        with console.capture() as capture:
+            console.print(picture)
+        assert ("\x1b[37;44m0a" in capture.get()) is terminal
+        assert ("\x1b[30;106m0b" in capture.get()) is terminal  # another shade for the second chunk
+        assert ("\x1b" in capture.get()) is terminal
+
+
+@pytest.mark.parametrize("spans", [[], [Span(0, "send", "x", 0, 1)], [Span(0, "compute", "forward", 1, 1)]])
+def test_nothing_to_draw(spans):
+    with pytest.raises(HeddleError, match="nothing to draw"):
+        draw(Trace(1, spans))
