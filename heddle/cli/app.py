@@ -50,9 +50,10 @@ def main() -> None:
     except HeddleError as error:
         show(error)
         sys.exit(2)
-    except KeyboardInterrupt:
-        typer.secho("Stopped.", err=True)
-        sys.exit(130)
+    except SystemExit as end:
+        if end.code == 130:  # how Typer ends on Ctrl-C
+            typer.secho("Stopped.", err=True)
+        raise
 
 
 def show(error: HeddleError) -> None:

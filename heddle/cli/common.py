@@ -20,14 +20,16 @@ def require_torch(command: str) -> None:
         )
 
 
-def load_with_changes(path: Path, changes: list[str]) -> Any:
-    """Read a job file with some of its keys changed: ["train.steps=50", …]."""
+def load_with_changes(path: Path, changes: list[str], name: str | None = None) -> Any:
+    """Read a job file with some of its keys changed: ["train.steps=50", …], and with another name for its run."""
     from heddle.spec.job import job_from_tables
     from heddle.spec.read import read_toml
 
     document = read_toml(path)
     for change in changes:
         _apply(document, change)
+    if name is not None and isinstance(train := document.setdefault("train", {}), dict):
+        train["name"] = name  # not through _apply, which would read 2024 as a number
     try:
         return job_from_tables(document, path.parent)
     except HeddleError as error:
@@ -40,9 +42,14 @@ def _apply(document: dict[str, Any], change: str) -> None:
     name, equals, text = change.partition("=")
     table, dot, key = name.strip().partition(".")
     if not (equals and dot and table and key):
-        raise HeddleError(f"--set {change} names no key.", "", "Write it as --set train.steps=50.")
+        raise HeddleError(
+            f"--set {change} names no key and value.",
+            "A key is named with its table, and has a value.",
+            "Write it as --set train.steps=50.",
+        )
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()  # a bare word is a string: shells eat quotes
-    document.setdefault(table, {})[key] = value
+    if isinstance(keys := document.setdefault(table, {}), dict):  # what is no table is told of when the job is made
+        keys[key] = value

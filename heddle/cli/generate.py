@@ -46,4 +46,4 @@ def generate(
             if not decoded.endswith("\ufffd"):
                 typer.echo(decoded[len(shown) :], nl=False)
                 shown = decoded
-        typer.echo()
+        typer.echo(tokenizer.decode(text)[len(shown) :])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ def train(
     job: Annotated[Path, typer.Argument(help="The job file.", metavar="JOB.toml")],
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
     name: Annotated[str | None, typer.Option(help="Name of the run folder, in place of the job's.")] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Record what every rank does, and show the bubble.")] = False,
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", help="Change a key: --set train.steps=50", metavar="TABLE.KEY=VALUE"),
@@ -21,18 +23,27 @@ def train(
     from heddle.cli.common import load_with_changes, require_torch
 
     require_torch("train")
-    changed = [*(changes or []), *([f"train.name={name}"] if name else [])]
-    loaded = load_with_changes(job, changed)
+    loaded = load_with_changes(job, changes or [], name)
 
     from rich.console import Console
 
     from heddle.train.loop import train as run_job
 
+    result = run_job(loaded, resume=resume, trace=trace)
+    if result is None:  # another rank speaks
+        return
     console = Console()
-    result = run_job(loaded, console, resume=resume)
+    if result.first_step >= result.steps:
+        console.out(
+            f"{result.run} has done its {result.steps} steps already. "
+            f"Train it for longer with --set train.steps={2 * result.first_step}.",
+            highlight=False,
+        )
+        return
     if result.step < result.steps:
-        again = f"heddle train {job} --resume" + "".join(f" --set {change}" for change in changed)
-        console.print(f"Stopped after step {result.step} of {result.steps}. Go on with: {again}", soft_wrap=True)
+        options = [*(["--name", name] if name else []), *(f"--set={change}" for change in changes or [])]
+        again = shlex.join(["heddle", "train", str(job), "--resume", *options])
+        console.out(f"Stopped after step {result.step} of {result.steps}. Go on with: {again}", highlight=False)
         return
     learned = result.loss if result.validation_loss is None else result.validation_loss
     kind = "training" if result.validation_loss is None else "validation"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from heddle.models.random import fill_normal
 from heddle.models.transformer import Transformer
@@ -19,10 +19,20 @@ def initial_std(spec: ModelSpec, name: str) -> float:
     return STD / math.sqrt(2 * spec.layers) if name.endswith(("attention.out.weight", "mlp.down.weight")) else STD
 
 
-def materialize(model: Transformer, device: torch.device, dtype: torch.dtype) -> None:
-    """Give a model that was built on the meta device memory on a real one, without any value yet."""
-    model.to(dtype).to_empty(device=device)
-    model.tie()
+def materialize(model: nn.Module, device: torch.device, dtype: torch.dtype) -> None:
+    """Give a model that was built on the meta device memory on a real one, without any value yet.
+
+    What two modules share they still share afterwards, and notes on a parameter stay with it.
+    """
+    made: dict[nn.Parameter, nn.Parameter] = {}
+    for module in model.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is None:
+                continue
+            if parameter not in made:
+                made[parameter] = nn.Parameter(torch.empty_like(parameter, device=device, dtype=dtype))
+                made[parameter].__dict__.update(parameter.__dict__)
+            module._parameters[name] = made[parameter]
 
 
 @torch.no_grad()

@@ -45,6 +45,6 @@ def _stretched(plain: Tensor, scaling: RopeScaling) -> Tensor:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn [batch, heads, sequence, head size] by its positions; pairs are (i, i + size/2), as in GPT-NeoX and Llama."""
+    """Turn [batch, heads, sequence, head size] by its positions; pairs are (i, i + size/2), as in Llama."""
     left, right = x.chunk(2, dim=-1)
     return (x * cos + torch.cat((-right, left), dim=-1) * sin).to(x.dtype)

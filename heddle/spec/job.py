@@ -110,6 +110,12 @@ class Job:
         return self.train.sequence or self.model.sequence
 
     @property
+    def planned(self) -> Job:
+        """The same job with a plan, its stages written out; without one, a single device does everything at once."""
+        plan = self.plan or Plan(microbatch=self.train.global_batch)
+        return replace(self, plan=plan.resolved(self.model))
+
+    @property
     def run_folder(self) -> Path:
         """Where this job's run goes."""
         return Path(self.train.runs) / self.train.name

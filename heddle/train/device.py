@@ -43,7 +43,7 @@ def memory_gib(device: torch.device) -> float:
 
 
 def peak_flops(cluster: Cluster | None, precision: Precision, device: torch.device) -> tuple[float, str]:
-    """FLOP/s to hold utilisation against, and where the number comes from: the cluster's file, or a measurement here."""
+    """FLOP/s to hold utilisation against, and where that comes from: the cluster's file, or a measurement here."""
     stated = cluster.device.tflops.flops(precision) if cluster else None
     if cluster and stated:
         return stated, f"stated for {cluster.device.name}"

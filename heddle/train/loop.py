@@ -1,23 +1,28 @@
-"""The training loop, from a job to its last step or to the request to stop."""
+"""The training loop, from a job to its last step or to the request to stop; the same on every rank."""
 
 from __future__ import annotations
 
 import math
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch.distributed as dist
 from rich.console import Console
 
 from heddle.errors import HeddleError
+from heddle.parallel.mesh import Mesh
 from heddle.spec.job import Job
 from heddle.train.data import Prepared, check_vocab, prepared_for
-from heddle.train.device import memory_gib, peak_flops, synchronize
+from heddle.train.device import memory_gib, peak_flops, pick_device, synchronize
 from heddle.train.interrupt import StopRequest
+from heddle.train.launch import join, launched_place, leave, run_processes
 from heddle.train.learning_rate import learning_rate
 from heddle.train.metrics import Metrics, StepMetrics
+from heddle.train.recorder import NoRecorder, Recorder, measured_bubble
 from heddle.train.run import Run, create_run, refuse_existing, resume_run
-from heddle.train.trainer import Trainer
+from heddle.train.trainer import StepResult, Trainer
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,7 @@ class Result:
     """How a run ended."""
 
     run: Path
+    first_step: int  # where it went on from; 0 if not resumed
     step: int
     steps: int
     loss: float  # of the last step
@@ -33,29 +39,49 @@ class Result:
     seconds: float
 
 
-def train(job: Job, console: Console, resume: bool = False) -> Result:
-    """Run a job from its first step to its last, or on from its newest checkpoint."""
+def train(job: Job, resume: bool = False, trace: bool = False) -> Result | None:
+    """Run a job under its plan, on as many processes as that takes; None on all but the first rank of a launcher."""
     if not resume:
         refuse_existing(job)
-    data = prepared_for(job.data)
-    check_vocab(data, job.model.vocab)
-    trainer = Trainer(job, data.train)
-    run = resume_run(job) if resume else create_run(job)
+    plan, place = job.planned.plan, launched_place()
+    assert plan is not None
+    if place is not None:
+        mesh = join(plan, place)
+        try:
+            result = train_rank(mesh, job, resume, trace)
+        finally:
+            leave()
+        return result if mesh.rank == 0 else None
+    if plan.world > 1:
+        _prepare(job, Mesh())  # once, before anybody starts, so that mistakes are told at once
+        return run_processes(plan, train_rank, job, resume, trace)
+    return train_rank(Mesh(), job, resume, trace)
+
+
+def train_rank(mesh: Mesh, job: Job, resume: bool, trace: bool) -> Result:
+    """One rank's part of a run."""
+    job = job.planned
+    assert job.plan is not None
+    data = _prepare(job, mesh)
+    recorder = Recorder(mesh, pick_device()) if trace else NoRecorder()
+    trainer = Trainer(job, data.train, mesh, recorder)
+    run = _open_run(job, data, mesh, resume)
     if resume:
         trainer.load(run.checkpoints)
-    else:
-        data.tokenizer.save(run.tokenizer)
     peak, source = peak_flops(job.cluster, job.train.precision, trainer.device)
+    console = Console(quiet=mesh.rank != 0)
     console.print(
-        f"{job.model.name}: {job.model.parameters:,} parameters on {trainer.device}, {job.train.precision}, "
-        f"peak {peak / 1e12:.3g} TFLOP/s ({source}); {len(data.train):,} tokens to learn from",
+        f"{job.model.name}: {job.model.parameters:,} parameters on {job.plan.world} × {trainer.device.type}, "
+        f"{job.train.precision}, peak {peak / 1e12:.3g} TFLOP/s each ({source}); "
+        f"{len(data.train):,} tokens to learn from",
         highlight=False,
         soft_wrap=True,
     )
-    started = time.monotonic()
-    loss, validation = _loop(trainer, run, data, peak, console)
+    first_step, started = trainer.step, time.monotonic()
+    loss, validation = _loop(trainer, run, data, peak * job.plan.world, console)
     return Result(
         run=run.folder,
+        first_step=first_step,
         step=trainer.step,
         steps=job.train.steps,
         loss=loss,
@@ -65,18 +91,39 @@ def train(job: Job, console: Console, resume: bool = False) -> Result:
     )
 
 
+def _prepare(job: Job, mesh: Mesh) -> Prepared:
+    """The tokens, made and checked by the first rank, opened by the others."""
+    if mesh.rank != 0:
+        dist.barrier(group=mesh.world.group)
+    data = prepared_for(job.data)
+    check_vocab(data, job.model.vocab)
+    if mesh.rank == 0 and mesh.world.size > 1:
+        dist.barrier(group=mesh.world.group)
+    return data
+
+
+def _open_run(job: Job, data: Prepared, mesh: Mesh, resume: bool) -> Run:
+    if mesh.rank == 0:
+        run = resume_run(job) if resume else create_run(job)
+        if not resume:
+            data.tokenizer.save(run.tokenizer)
+    if mesh.world.size > 1:
+        dist.barrier(group=mesh.world.group)
+    return Run(job.run_folder)
+
+
 def _loop(trainer: Trainer, run: Run, data: Prepared, peak: float, console: Console) -> tuple[float, float | None]:
     """Steps until the last or until asked to stop, and a checkpoint of wherever that is."""
     train = trainer.job.train
-    metrics = Metrics(run.folder, train.steps, train.log_every, console, trainer.step)
-    loss, validation, saved = math.nan, None, trainer.step
-    with metrics, StopRequest() as stop:
-        while trainer.step < train.steps and not stop:
-            loss = _step(trainer, peak, metrics)
-            done = trainer.step == train.steps
-            if done or _due(train.eval_every, trainer.step):
+    first = trainer.mesh.rank == 0
+    metrics = Metrics(run.folder, train.steps, train.log_every, console, trainer.step) if first else None
+    loss, validation, saved, stopped = math.nan, None, trainer.step, False
+    with metrics or nullcontext(), StopRequest() as stop:
+        while trainer.step < train.steps and not stopped:
+            loss, _, stopped = _step(trainer, run, peak, metrics, stop)
+            if trainer.step == train.steps or _due(train.eval_every, trainer.step):
                 validation = trainer.evaluate(data.validation)
-                if validation is not None:
+                if metrics and validation is not None:
                     metrics.evaluation(trainer.step, validation)
             if _due(train.save_every, trainer.step):
                 trainer.save(run.checkpoints)
@@ -86,34 +133,39 @@ def _loop(trainer: Trainer, run: Run, data: Prepared, peak: float, console: Cons
     return loss, validation
 
 
-def _step(trainer: Trainer, peak: float, metrics: Metrics) -> float:
+def _step(trainer: Trainer, run: Run, peak: float, metrics: Metrics | None, stop: StopRequest) -> StepResult:
     job, scale = trainer.job, trainer.optimizer.scale
     rate = learning_rate(job.train, trainer.step)
     began = time.perf_counter()
-    loss, norm = trainer.train_step()
+    result = trainer.train_step(stop)
     synchronize(trainer.device)
     seconds = time.perf_counter() - began
     # Under fp16 an overflowing gradient only lowers the scale; a loss that is no number ends any run.
-    if not math.isfinite(loss) or not (math.isfinite(norm) or scale.enabled):
+    if not math.isfinite(result.loss) or not (math.isfinite(result.norm) or scale.enabled):
         raise HeddleError(
-            f"Step {trainer.step} has loss {loss} and gradient norm {norm}.",
+            f"Step {trainer.step} has loss {result.loss} and gradient norm {result.norm}.",
             "Training cannot go on from numbers that are not finite; the newest checkpoint is from before them.",
             "Lower [train] learning_rate, lengthen warmup or set clip; then go on with --resume.",
         )
-    metrics.step(
-        StepMetrics(
-            step=trainer.step,
-            loss=loss,
-            learning_rate=rate,
-            gradient_norm=norm,
-            seconds=seconds,
-            tokens_per_second=job.tokens_per_step / seconds,
-            mfu=job.model.flops(job.train.global_batch, job.sequence) / seconds / peak,
-            memory_gib=memory_gib(trainer.device),
-            loss_scale=scale.value if scale.enabled else None,
+    bubble = None
+    if isinstance(trainer.recorder, Recorder):
+        bubble = measured_bubble(trainer.recorder.write(run.traces, trainer.step), trainer.mesh)
+    if metrics:
+        metrics.step(
+            StepMetrics(
+                step=trainer.step,
+                loss=result.loss,
+                learning_rate=rate,
+                gradient_norm=result.norm,
+                seconds=seconds,
+                tokens_per_second=job.tokens_per_step / seconds,
+                mfu=job.model.flops(job.train.global_batch, job.sequence) / seconds / peak,
+                memory_gib=memory_gib(trainer.device),
+                loss_scale=scale.value if scale.enabled else None,
+                bubble=bubble,
+            )
         )
-    )
-    return loss
+    return result
 
 
 def _due(every: int, step: int) -> bool:

@@ -27,6 +27,7 @@ class StepMetrics:
     mfu: float
     memory_gib: float
     loss_scale: float | None = None
+    bubble: float | None = None  # idle over busy time of all ranks, where the run is traced
 
 
 class Metrics:
@@ -93,6 +94,8 @@ class Metrics:
             (f"mem {m.memory_gib:.2f} GiB", ""),
             (f"eta {remaining // 3600}:{remaining // 60 % 60:02}:{remaining % 60:02}", "dim"),
         ]
+        if m.bubble is not None:
+            parts.insert(-1, (f"bubble {100 * m.bubble:.1f}%", ""))
         return Text("  ").join(Text(words, style=style) for words, style in parts)
 
 

@@ -1,17 +1,18 @@
-"""AdamW with full-precision master weights, clipping by the global norm, and dynamic loss scaling for fp16."""
+"""AdamW over the pieces of parameters that this rank updates, with clipping and loss scaling."""
 
 from __future__ import annotations
 
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from heddle.parallel.pieces import Piece
 from heddle.spec.job import Train
 
 
 class LossScale:
-    """Dynamic loss scaling: halve when a gradient overflows, double after a long quiet stretch."""
+    """Dynamic loss scaling for fp16: halve when a gradient overflows, double after a long quiet stretch."""
 
     GROWTH_INTERVAL = 2000
 
@@ -32,95 +33,50 @@ class LossScale:
 
 
 class Optimizer:
-    """AdamW over named parameters.
+    """AdamW in full precision, fused."""
 
-    Parameters in bf16 or fp16 get an fp32 master, and their gradients are added up in fp32 as the microbatches
-    produce them, so that neither small updates nor small gradients are rounded away.
-    """
-
-    def __init__(self, parameters: dict[str, nn.Parameter], train: Train) -> None:
-        self.train = train
-        self.parameters = parameters
-        self.masters = {name: _master(parameter) for name, parameter in parameters.items()}
-        # Norms and biases are left out of weight decay, as in GPT-2 and all its heirs.
-        decayed = [master for master in self.masters.values() if master.dim() > 1]
-        others = [master for master in self.masters.values() if master.dim() <= 1]
+    def __init__(self, pieces: list[Piece], train: Train) -> None:
+        self.pieces, self.train = pieces, train
+        self.updates = 0  # steps that changed the weights
+        self.scale = LossScale(train.precision == "fp16")
         self.adam = torch.optim.AdamW(
             [
-                {"params": decayed, "weight_decay": train.weight_decay},
-                {"params": others, "weight_decay": 0.0},
+                {"params": [p.master for p in pieces if p.decay], "weight_decay": train.weight_decay},
+                {"params": [p.master for p in pieces if not p.decay], "weight_decay": 0.0},
             ],
             lr=train.learning_rate,
             betas=(train.beta1, train.beta2),
             eps=train.epsilon,
             fused=True,
         )
-        self.scale = LossScale(train.precision == "fp16")
 
-    def step(self, rate: float) -> float:
-        """Clip, update, clear the gradients; give the gradient norm before clipping.
+    def squared_norm(self) -> Tensor:
+        """The square of the norm of the gradients that this rank counts; summed over all ranks it is the whole."""
+        gradients = [piece.master.grad for piece in self.pieces if piece.counted and piece.master.grad is not None]
+        if not gradients:
+            return torch.zeros(())
+        norms = torch.stack(torch._foreach_norm(gradients))
+        return (norms.double() ** 2).sum()
+
+    def step(self, rate: float, squared_norm: float) -> float:
+        """Clip and update, given the square of the norm over all ranks; gives the norm before clipping.
 
         A norm that is not finite changes no weight: under fp16 the loss scale is lowered, otherwise the caller
         sees the norm and decides.
         """
-        gradients = [master.grad for master in self.masters.values() if master.grad is not None]
-        norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))) / self.scale.value
-        finite = math.isfinite(norm)
-        if finite:
+        norm = math.sqrt(squared_norm) / self.scale.value if math.isfinite(squared_norm) else math.nan
+        if math.isfinite(norm):
             factor = 1 / self.scale.value
             if self.train.clip and norm > self.train.clip:
                 factor *= self.train.clip / norm
             if factor != 1:
-                torch._foreach_mul_(gradients, factor)
+                torch._foreach_mul_([p.master.grad for p in self.pieces if p.master.grad is not None], factor)
             for group in self.adam.param_groups:
                 group["lr"] = rate
             self.adam.step()
-            self._copy_masters_back()
-        self.scale.update(overflow=not finite)
-        self.adam.zero_grad(set_to_none=True)
+            self.updates += 1
+            for piece in self.pieces:
+                if piece.target is not None:
+                    piece.target.copy_(piece.master)
+        self.scale.update(overflow=not math.isfinite(norm))
         return norm
-
-    @torch.no_grad()
-    def _copy_masters_back(self) -> None:
-        for name, parameter in self.parameters.items():
-            if self.masters[name] is not parameter:
-                parameter.copy_(self.masters[name])
-
-    def state(self) -> dict[str, Tensor]:
-        """Everything AdamW remembers, under the parameters' own names."""
-        tensors: dict[str, Tensor] = {}
-        for name, master in self.masters.items():
-            for key, value in self.adam.state[master].items():
-                tensors[f"{name}:{key}"] = value
-            if master is not self.parameters[name]:
-                tensors[f"{name}:master"] = master.detach()
-        return tensors
-
-    @torch.no_grad()
-    def load_state(self, tensors: dict[str, Tensor]) -> None:
-        """Take back what `state` gave."""
-        for full_name, value in tensors.items():
-            name, _, key = full_name.rpartition(":")
-            master = self.masters[name]
-            if key == "master":
-                master.copy_(value)
-            else:
-                self.adam.state[master][key] = value.to(master.device) if value.dim() else value
-
-
-def _master(parameter: nn.Parameter) -> Tensor:
-    """The fp32 tensor that is optimized: the parameter itself, or its master, which collects its gradients."""
-    if parameter.dtype == torch.float32:
-        return parameter
-    master = parameter.detach().float().requires_grad_()
-
-    def collect(low: Tensor) -> None:
-        assert low.grad is not None
-        if master.grad is None:
-            master.grad = low.grad.float()
-        else:
-            master.grad += low.grad
-        low.grad = None
-
-    parameter.register_post_accumulate_grad_hook(collect)
-    return master

@@ -22,6 +22,11 @@ class Run:
         return self.folder / "checkpoints"
 
     @property
+    def traces(self) -> Path:
+        """Spans of the first steps, a file a step and rank; there when the run was traced."""
+        return self.folder / "traces"
+
+    @property
     def tokenizer(self) -> Path:
         """Where the tokenizer's files are."""
         return self.folder / "tokenizer"
@@ -82,10 +87,11 @@ def open_run(folder: Path) -> Run:
     """Find an existing run."""
     run = Run(folder)
     if not run.job_file.exists():
-        others = sorted(str(path.parent) for path in folder.parent.glob("*/job.toml")) if folder.parent.is_dir() else []
+        near = [place for place in (folder, folder.parent) if place.is_dir()]  # many name the folder of all runs
+        others = [str(path.parent) for place in near for path in sorted(place.glob("*/job.toml"))]
         raise HeddleError(
             f"{folder} is no run folder.",
             "A run folder holds the job.toml that it was started with.",
-            f"Runs beside it: {', '.join(others)}." if others else "Train one with `heddle train JOB.toml`.",
+            f"Runs near it: {', '.join(others)}." if others else "Train one with `heddle train JOB.toml`.",
         )
     return run

@@ -1,107 +1,136 @@
-"""A model, its optimizer and its data, and how far they have come together."""
+"""A rank's part of a training run: its part of the model, its optimizer and its data, and how far they have come."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heddle.models import Microbatch, Transformer, initialize, materialize
+from heddle.models import Microbatch
 from heddle.models.random import token_keys
+from heddle.parallel.apply import parallelize
+from heddle.parallel.collectives import all_reduce, slice_of
+from heddle.parallel.mesh import Mesh
+from heddle.parallel.pipeline import Pipeline, Shape, Work, forward_only
+from heddle.schedule import build as build_schedule
+from heddle.schedule import verify
 from heddle.spec.job import Job
-from heddle.spec.plan import Plan
-from heddle.train import checkpoint
-from heddle.train.checkpoint import Progress
+from heddle.train.checkpoint import Checkpoint, Progress, newest
+from heddle.train.checkpoint import save as save_checkpoint
 from heddle.train.data import Samples
 from heddle.train.device import DTYPES, pick_device
+from heddle.train.interrupt import StopRequest
 from heddle.train.learning_rate import learning_rate
 from heddle.train.optimizer import Optimizer
+from heddle.train.recorder import NoRecorder, Recorder
 
 Tokens = NDArray[Any]
+Stop = bool | StopRequest
+
+
+class StepResult(NamedTuple):
+    """What a step tells, the same on every rank."""
+
+    loss: float
+    norm: float  # of the gradient, before clipping
+    stop: bool  # whether any rank was asked to stop
 
 
 class Trainer:
-    """Everything that one optimizer step needs and changes."""
+    """Everything that one optimizer step needs and changes, on one rank. One device is the smallest mesh."""
 
-    def __init__(self, job: Job, tokens: Tokens) -> None:
-        self.job = job
+    def __init__(
+        self, job: Job, tokens: Tokens, mesh: Mesh | None = None, recorder: Recorder | NoRecorder | None = None
+    ) -> None:
+        self.job = job = job.planned
+        assert job.plan is not None
+        self.mesh = mesh or Mesh()
         self.device = pick_device()
-        self.plan = job.plan or Plan(microbatch=job.train.global_batch)
-        self.model = self._build_model()
-        # A tied output layer is the embedding itself and has no name of its own.
-        self.parameters = dict(self.model.named_parameters())
-        self.optimizer = Optimizer(self.parameters, job.train)
-        self.samples = Samples(tokens, job.sequence, job.train.seed)
+        self.recorder = recorder or NoRecorder()
+        train, model = job.train, job.model
+        self.plan = plan = job.plan
+        dtype = DTYPES[train.precision]
+        self.parallel = parallelize(model, plan, self.mesh, self.device, dtype, train.seed, train.compile)
+        self.optimizer = Optimizer(self.parallel.gradients.pieces, train)
+        schedule = build_schedule(plan.schedule, plan.pipeline, plan.microbatches(train.global_batch), plan.virtual)
+        verify(schedule)
+        shape = Shape(plan.microbatch * job.sequence, model.hidden, dtype, self.device, sliced=plan.sequence)
+        chunks, loss = self.parallel.chunks, self.parallel.loss
+        self.pipeline = Pipeline(schedule, chunks, loss, self.mesh, shape, self.recorder)
+        self.evaluation = Pipeline(forward_only(schedule), chunks, loss, self.mesh, shape, NoRecorder())
+        self.samples = Samples(tokens, job.sequence, train.seed)
         self.step = 0
 
-    def _build_model(self) -> Transformer:
-        train = self.job.train
-        with torch.device("meta"):
-            model = Transformer(self.job.model)
-        materialize(model, self.device, DTYPES[train.precision])
-        initialize(model, train.seed)
-        if train.compile:
-            for layer in model.layers.values():
-                layer.compile()
-        return model
-
-    def train_step(self) -> tuple[float, float]:
-        """One optimizer step over one global batch; gives its loss and gradient norm."""
-        batch = self.job.train.global_batch
-        microbatches = self.plan.microbatches(batch)
-        total = torch.zeros((), device=self.device)
-        for start in range(self.step * batch, (self.step + 1) * batch, self.plan.microbatch):
-            ids, following = self._fetch(self.samples, start)
-            loss = self._loss(ids, following, self._dropout_keys(start)) / microbatches
-            (loss * self.optimizer.scale.value).backward()
-            total += loss.detach()
-        norm = self.optimizer.step(learning_rate(self.job.train, self.step))
+    def train_step(self, stop: Stop = False) -> StepResult:
+        """One optimizer step over one global batch. `stop` is looked at when the step is almost over."""
+        rate = learning_rate(self.job.train, self.step)
+        works = self._works(self.samples, self.step, training=True)
+        gradients = self.parallel.gradients
+        # Replicas add their gradients up; each contributes its share of the mean.
+        scale = self.optimizer.scale.value / self.mesh.data.size
+        loss = self.pipeline.run(works, scale, gradients)
+        with self.recorder.span("data", "gradients"):
+            gradients.finish()
+        with self.recorder.span("optimizer", "update"):
+            total, squared_norm, stops = self._sum_over_ranks(loss, self.optimizer.squared_norm(), bool(stop))
+            norm = self.optimizer.step(rate, squared_norm)
+            gradients.share()
+            gradients.clear()
         self.step += 1
-        return float(total), norm
+        return StepResult(total, norm, stops > 0)
 
     @torch.no_grad()
     def evaluate(self, tokens: Tokens) -> float | None:
-        """Mean loss over the first samples of `tokens`; None where they are fewer than one sample takes."""
+        """Mean loss over the first samples of `tokens`; None where they are fewer than one sample takes.
+
+        Samples are counted in global batches, so that the result does not depend on the plan.
+        """
         if len(tokens) <= self.job.sequence:
             return None
         samples = Samples(tokens, self.job.sequence, self.job.train.seed)
-        batches = min(self.job.train.eval_batches, max(1, samples.count // self.plan.microbatch))
-        starts = range(0, batches * self.plan.microbatch, self.plan.microbatch)
-        return sum(float(self._loss(*self._fetch(samples, start))) for start in starts) / batches
+        batches = max(1, min(self.job.train.eval_batches, samples.count // self.job.train.global_batch))
+        losses = [self.evaluation.run(self._works(samples, number, training=False)) for number in range(batches)]
+        return self._sum_over_ranks(torch.stack(losses).mean())[0]
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint of the present step."""
-        scale = self.optimizer.scale
-        progress = Progress(self.step, self.step * self.job.train.global_batch, scale.value, scale.quiet)
-        checkpoint.save(folder, progress, self.parameters, self.optimizer.state())
+        samples, scale = self.step * self.job.train.global_batch, self.optimizer.scale
+        progress = Progress(self.step, samples, self.optimizer.updates, scale.value, scale.quiet)
+        save_checkpoint(folder, progress, self.optimizer.pieces, self.optimizer.adam, self.mesh)
 
     def load(self, folder: Path) -> None:
-        """Take up the newest checkpoint in a folder."""
-        newest = checkpoint.newest(folder)
-        progress = checkpoint.load_progress(newest)
-        tensors = checkpoint.load_tensors(newest / "model.safetensors", self.parameters)
-        checkpoint.copy_into(self.parameters, tensors)
-        self.optimizer.load_state(checkpoint.load_tensors(newest / "optimizer.safetensors"))
+        """Take up the newest checkpoint in a folder, written under this plan or any other."""
+        checkpoint = Checkpoint(newest(folder))
+        checkpoint.check({piece.name: tuple(piece.place.shape) for piece in self.optimizer.pieces})
+        checkpoint.read_pieces(self.optimizer.pieces, self.optimizer.adam)
+        self.parallel.gradients.share()
+        progress = checkpoint.progress
+        self.step, self.optimizer.updates = progress.step, progress.updates
         self.optimizer.scale.value, self.optimizer.scale.quiet = progress.loss_scale, progress.quiet_steps
-        self.step = progress.step
 
-    def _fetch(self, samples: Samples, start: int) -> tuple[Tensor, Tensor]:
-        """One microbatch of the samples numbered from start: flat token ids, and the ids that follow them."""
-        inputs, targets = samples.batch(start, self.plan.microbatch)
-        ids, following = (torch.from_numpy(part).flatten().to(self.device) for part in (inputs, targets))
-        return ids, following
+    def _works(self, samples: Samples, number: int, training: bool) -> list[Work]:
+        """This replica's microbatches of global batch `number`."""
+        size, batch = self.plan.microbatch, self.job.train.global_batch
+        first = number * batch + self.mesh.data.rank * (batch // self.mesh.data.size)
+        works = []
+        for start in range(first, first + batch // self.mesh.data.size, size):
+            inputs, targets = samples.batch(start, size)
+            ids, following = (torch.from_numpy(part).flatten().to(self.device) for part in (inputs, targets))
+            keys = self._dropout_keys(start) if training and self.job.model.dropout else None
+            works.append(Work(ids, following, Microbatch(sequence=self.job.sequence, keys=keys)))
+        return works
 
-    def _loss(self, ids: Tensor, following: Tensor, keys: Tensor | None = None) -> Tensor:
-        """Mean cross-entropy of predicting what follows, in nats a token."""
-        logits = self.model(ids, Microbatch(sequence=self.job.sequence, keys=keys))
-        return F.cross_entropy(logits.float(), following)
-
-    def _dropout_keys(self, start: int) -> Tensor | None:
-        if not self.job.model.dropout:
-            return None
+    def _dropout_keys(self, start: int) -> Tensor:
         numbers = torch.arange(start, start + self.plan.microbatch, device=self.device)
-        return token_keys(self.job.train.seed, numbers, self.job.sequence)
+        keys = token_keys(self.job.train.seed, numbers, self.job.sequence)
+        return slice_of(keys, self.mesh.tensor) if self.plan.sequence else keys
+
+    def _sum_over_ranks(self, loss: Tensor, *others: Tensor | bool) -> list[float]:
+        """The mean loss over replicas, and sums of other numbers: all in one message."""
+        counted = self.mesh.tensor.rank == 0 and self.mesh.pipeline.rank == self.mesh.pipeline.size - 1
+        own = loss.double() / self.mesh.data.size if counted else torch.zeros_like(loss, dtype=torch.float64)
+        numbers = torch.stack([own, *(torch.as_tensor(other).to(own) for other in others)])
+        return all_reduce(numbers, self.mesh.world).tolist()

@@ -53,7 +53,8 @@ def test_logits_equal_the_plain_reference(name):
 @settings(max_examples=40)
 def test_parameter_count_is_the_spec_s(heads, group, size, layers, **kinds):
     spec = ModelSpec(
-        layers=layers, hidden=16, heads=heads * group, kv_heads=heads, head_size=size, ffn=24, vocab=31, sequence=8, **kinds
+        layers=layers, hidden=16, heads=heads * group, kv_heads=heads, head_size=size, ffn=24, vocab=31, sequence=8,
+        **kinds,
     )  # fmt: skip
     with torch.device("meta"):
         model = Transformer(spec)

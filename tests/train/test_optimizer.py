@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import nn
 
+from heddle.parallel.data import Reducer
+from heddle.parallel.mesh import Mesh
 from heddle.spec import Train
 from heddle.train.optimizer import LossScale, Optimizer
 
@@ -18,6 +21,20 @@ def parameters(dtype=torch.float32) -> dict[str, nn.Parameter]:
     }
 
 
+def setup(named: dict[str, nn.Parameter], train: Train) -> tuple[Optimizer, Callable[[float], float]]:
+    """An optimizer of these parameters on one device, and its whole step, given a rate."""
+    reducer = Reducer({0: list(named.items())}, Mesh(), zero=0)
+    optimizer = Optimizer(reducer.pieces, train)
+
+    def step(rate: float) -> float:
+        reducer.finish()
+        norm = optimizer.step(rate, float(optimizer.squared_norm()))
+        reducer.clear()
+        return norm
+
+    return optimizer, step
+
+
 def set_gradients(named: dict[str, nn.Parameter], seed: int, size: float = 1.0) -> None:
     generator = torch.Generator().manual_seed(seed)
     loss = sum((p * (size * torch.randn(p.shape, generator=generator)).to(p.dtype)).sum() for p in named.values())
@@ -27,14 +44,14 @@ def set_gradients(named: dict[str, nn.Parameter], seed: int, size: float = 1.0) 
 def test_steps_equal_adamw_written_out():
     train = Train(clip=0.5, weight_decay=0.1, beta1=0.9, beta2=0.95, epsilon=1e-8)
     ours, theirs = parameters(), {name: p.detach().double() for name, p in parameters().items()}
-    optimizer = Optimizer(ours, train)
+    _, step_with = setup(ours, train)
     first = {name: torch.zeros_like(p) for name, p in theirs.items()}
     second = {name: torch.zeros_like(p) for name, p in theirs.items()}
     for step in range(1, 6):
         set_gradients(ours, step)
         gradients = {name: p.grad.double() for name, p in ours.items()}
         norm = math.sqrt(sum(float((g * g).sum()) for g in gradients.values()))
-        assert optimizer.step(rate=0.01) == pytest.approx(norm, rel=1e-6)
+        assert step_with(0.01) == pytest.approx(norm, rel=1e-6)
         for name, p in theirs.items():
             g = gradients[name] * min(1, 0.5 / norm)
             first[name] = 0.9 * first[name] + 0.1 * g
@@ -48,11 +65,11 @@ def test_steps_equal_adamw_written_out():
 @pytest.mark.parametrize("clip", [0.0, 1e9])
 def test_gradients_below_the_limit_are_left_alone(clip):
     ours, plain = parameters(), parameters()
-    optimizer = Optimizer(ours, Train(clip=clip, weight_decay=0.0))
+    _, step_with = setup(ours, Train(clip=clip, weight_decay=0.0))
     reference = torch.optim.AdamW(plain.values(), lr=0.1, betas=(0.9, 0.95), weight_decay=0.0)
     for named in (ours, plain):
         set_gradients(named, 1, size=50.0)
-    optimizer.step(rate=0.1)
+    step_with(0.1)
     reference.step()
     for name, p in ours.items():
         torch.testing.assert_close(p, plain[name])
@@ -60,30 +77,31 @@ def test_gradients_below_the_limit_are_left_alone(clip):
 
 def test_masters_remember_updates_too_small_for_bfloat16():
     named = {"weight": nn.Parameter(torch.ones(2, 2, dtype=torch.bfloat16))}
-    optimizer = Optimizer(named, Train(weight_decay=0.0, clip=0.0, precision="bf16"))
+    optimizer, step_with = setup(named, Train(weight_decay=0.0, clip=0.0, precision="bf16"))
     for _ in range(100):
         named["weight"].sum().backward()
-        optimizer.step(rate=1e-4)  # an update that bfloat16 alone would round away: 1 - 1e-4 == 1
+        step_with(1e-4)  # an update that bfloat16 alone would round away: 1 - 1e-4 == 1
     assert named["weight"].dtype == torch.bfloat16
     assert float(named["weight"][0, 0].detach()) == pytest.approx(1 - 100 * 1e-4, abs=4e-3)
-    assert float(optimizer.masters["weight"][0, 0].detach()) == pytest.approx(0.99, abs=1e-5)
+    assert float(optimizer.pieces[0].master[0]) == pytest.approx(0.99, abs=1e-5)
 
 
 def test_low_precision_gradients_are_added_up_in_full_precision():
     named = {"weight": nn.Parameter(torch.zeros(1, 1, dtype=torch.bfloat16))}
-    optimizer = Optimizer(named, Train(precision="bf16"))
+    reducer = Reducer({0: list(named.items())}, Mesh(), zero=0)
     for _ in range(1000):
         (named["weight"] * 1.0).sum().backward()  # in bfloat16, 256 + 1 == 256
     assert named["weight"].grad is None
-    assert float(optimizer.masters["weight"].grad) == 1000
+    reducer.finish()
+    assert reducer.pieces[0].master.grad.item() == 1000
 
 
 def test_loss_scale_halves_on_overflow_and_skips_the_step():
     named = parameters()
     before = {name: p.detach().clone() for name, p in named.items()}
-    optimizer = Optimizer(named, Train(precision="fp16"))
+    optimizer, step_with = setup(named, Train(precision="fp16"))
     set_gradients(named, 1, size=math.inf)
-    assert not math.isfinite(optimizer.step(rate=0.1))
+    assert not math.isfinite(step_with(0.1))
     assert all(torch.equal(p, before[name]) for name, p in named.items())
     assert all(p.grad is None for p in named.values())
     assert optimizer.scale.value == 2**15
@@ -91,10 +109,10 @@ def test_loss_scale_halves_on_overflow_and_skips_the_step():
 
 def test_scaled_gradients_give_the_same_step():
     plain, scaled = parameters(), parameters()
-    one, other = Optimizer(plain, Train(clip=0.3)), Optimizer(scaled, Train(clip=0.3, precision="fp16"))
+    (_, one), (optimizer, other) = setup(plain, Train(clip=0.3)), setup(scaled, Train(clip=0.3, precision="fp16"))
     set_gradients(plain, 1)
-    set_gradients(scaled, 1, size=other.scale.value)
-    assert one.step(0.1) == pytest.approx(other.step(0.1))
+    set_gradients(scaled, 1, size=optimizer.scale.value)
+    assert one(0.1) == pytest.approx(other(0.1))
     for name, p in plain.items():
         torch.testing.assert_close(p, scaled[name])
 
@@ -108,19 +126,3 @@ def test_loss_scale_grows_after_a_quiet_stretch():
     assert scale.value == 2**17
     scale.update(overflow=True)
     assert (scale.value, scale.quiet) == (2**16, 0)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_state_survives_a_round_trip(dtype):
-    train = Train(precision="fp32" if dtype == torch.float32 else "bf16")
-    one = parameters(dtype)
-    optimizer = Optimizer(one, train)
-    set_gradients(one, 1)
-    optimizer.step(0.01)
-    other = {name: nn.Parameter(p.detach().clone()) for name, p in one.items()}
-    copy = Optimizer(other, train)
-    copy.load_state({name: tensor.clone() for name, tensor in optimizer.state().items()})
-    for named, each in ((one, optimizer), (other, copy)):
-        set_gradients(named, 2)
-        each.step(0.01)
-    assert all(torch.equal(one[name], other[name]) for name in one)

@@ -74,15 +74,16 @@ def test_low_precision_follows_full_precision(precision, tolerance):
     assert low != full
 
 
-def test_evaluation_counts_each_sample_once_and_changes_nothing():
-    trainer = Trainer(job(eval_batches=3), tokens())
-    held_out = tokens()[:100]
+@pytest.mark.parametrize("microbatch", [2, 8])
+def test_evaluation_counts_whole_batches_and_changes_nothing(microbatch):
+    trainer = Trainer(job(microbatch, eval_batches=3), tokens())
+    held_out = tokens()[: 16 * 20 + 1]  # twenty samples: two global batches of eight
     first = trainer.evaluate(held_out)
     samples = Samples(held_out, 16, 0)
-    inputs, targets = (torch.from_numpy(part).flatten() for part in samples.batch(0, 4))
+    inputs, targets = (torch.from_numpy(part).flatten() for part in samples.batch(0, 16))
     with torch.no_grad():
-        expected = F.cross_entropy(trainer.model(inputs, Microbatch(sequence=16)), targets)
-    assert first == pytest.approx(float(expected), rel=1e-6)  # six windows make one whole microbatch of four
+        expected = F.cross_entropy(trainer.parallel.chunks[0](inputs, Microbatch(sequence=16)), targets)
+    assert first == pytest.approx(float(expected), rel=1e-6)
     assert trainer.evaluate(held_out) == first
     assert trainer.evaluate(held_out[:16]) is None
 

@@ -1,0 +1,169 @@
+"""The one function that turns the single-device model into this rank's part of a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from heddle.models.init import initialize_parameter, materialize
+from heddle.models.transformer import Attention, Dropout, Layer, Microbatch, Transformer
+from heddle.parallel.collectives import take_slice
+from heddle.parallel.data import Reducer
+from heddle.parallel.mesh import Axis, Mesh
+from heddle.parallel.place import Place, place_of, set_place
+from heddle.parallel.recompute import apply_recompute
+from heddle.parallel.sharded import ShardedParameters, shard
+from heddle.parallel.tensor import ColumnParallelLinear, RowParallelLinear
+from heddle.parallel.vocabulary import VocabularyParallelEmbedding, VocabularyParallelLoss
+from heddle.spec.model import ModelSpec
+from heddle.spec.plan import Plan
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """What one rank holds: its chunks of the model, the loss, and what makes gradients whole."""
+
+    chunks: dict[int, Transformer]
+    loss: nn.Module
+    gradients: Reducer | ShardedParameters
+    names: dict[Tensor, str]  # of the local parameters, in the whole model
+
+
+def parallelize(
+    spec: ModelSpec, plan: Plan, mesh: Mesh, device: torch.device, dtype: torch.dtype, seed: int, compiled: bool = False
+) -> Parallel:
+    """Build this rank's part of the model, with its initial weights.
+
+    The order matters. What is split is split on the meta device, where nothing has memory; only then does each
+    rank make its own shard real, and nothing else.
+    """
+    chunks = build_chunks(spec, plan, mesh)
+    loss: nn.Module = CrossEntropy()
+    if mesh.tensor.size > 1:
+        for chunk in chunks.values():
+            split_over_tensor(chunk, mesh.tensor, plan.sequence)
+        loss = VocabularyParallelLoss(mesh.tensor, spec.vocab)
+    for chunk in chunks.values():
+        apply_recompute(chunk, plan)
+        if compiled:
+            for layer in chunk.layers.values():
+                layer.compile()
+    sharded = plan.zero >= 2 and mesh.data.size > 1
+    if sharded:
+        for chunk in chunks.values():
+            shard(chunk, mesh, plan.zero, dtype)
+    named = {}
+    for number, chunk in chunks.items():
+        # sharded parameters are their own masters; what computes with them casts them
+        materialize(chunk, device, torch.float32 if sharded else dtype)
+        mark_tied(chunk, plan)
+        named[number] = [(global_name(spec, name), parameter) for name, parameter in chunk.named_parameters()]
+        for name, parameter in named[number]:
+            place = place_of(parameter)
+            local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
+            initialize_parameter(local, name, spec, seed, place.shape, place.offset)
+    parameters = [pair for pairs in named.values() for pair in pairs]
+    if sharded:
+        gradients: Reducer | ShardedParameters = ShardedParameters(chunks.values(), parameters, mesh)
+    else:
+        gradients = Reducer(named, mesh, plan.zero)
+    return Parallel(chunks, loss, gradients, {parameter: name for name, parameter in parameters})
+
+
+def build_chunks(spec: ModelSpec, plan: Plan, mesh: Mesh) -> dict[int, Transformer]:
+    """This pipeline rank's chunks, without memory: chunk c lives on rank c modulo the number of ranks."""
+    chunks = {}
+    for number in range(mesh.pipeline.rank, plan.chunks, plan.pipeline):
+        with torch.device("meta"):
+            chunks[number] = Transformer(
+                spec,
+                layers=plan.layers_of(number, spec.layers),
+                first=number == 0,
+                last=number == plan.chunks - 1,
+            )
+    return chunks
+
+
+def split_over_tensor(chunk: Transformer, axis: Axis, sequence: bool) -> None:
+    """Columns of the first product of attention and MLP, rows of the second; vocabulary rows at both ends."""
+
+    def swap(owner: nn.Module, name: str, kind: type[ColumnParallelLinear | RowParallelLinear]) -> None:
+        setattr(owner, name, kind(getattr(owner, name), axis, sequence))
+
+    for layer in chunk.layers.values():
+        assert isinstance(layer, Layer)
+        swap(layer.attention, "qkv", ColumnParallelLinear)
+        swap(layer.attention, "out", RowParallelLinear)
+        for name in ("gate", "up"):
+            if hasattr(layer.mlp, name):
+                swap(layer.mlp, name, ColumnParallelLinear)
+        swap(layer.mlp, "down", RowParallelLinear)
+    if chunk.embed is not None:
+        chunk.embed.tokens = VocabularyParallelEmbedding(chunk.embed.tokens, axis)  # type: ignore[assignment]
+        if sequence:
+            chunk.embed.dropout = SlicedDropout(chunk.embed.dropout, axis)  # type: ignore[assignment]
+    if chunk.head is not None:
+        swap(chunk, "head", ColumnParallelLinear)
+    chunk.tie()
+    mark_partial(chunk, sequence)
+
+
+def mark_partial(chunk: Transformer, sequence: bool) -> None:
+    """Note which gradients each tensor-parallel rank has only a part of.
+
+    Norms of queries and keys see this rank's heads only. With sequence parallelism all norms, and the biases added
+    after a row-parallel product, see this rank's tokens only.
+    """
+    for module in chunk.modules():
+        partial: list[nn.Parameter | None] = []
+        if isinstance(module, Attention) and module.q_norm is not None and module.k_norm is not None:
+            partial += [module.q_norm.weight, module.k_norm.weight]
+        if sequence and isinstance(module, Layer):
+            partial += [*module.attention_norm.parameters(), *module.mlp_norm.parameters()]
+        if sequence and isinstance(module, RowParallelLinear):
+            partial.append(module.bias)
+        if sequence and isinstance(module, Transformer) and module.norm is not None:
+            partial += [*module.norm.parameters()]
+        for parameter in partial:
+            if parameter is not None:
+                set_place(parameter, Place(parameter.shape, (0,) * parameter.dim(), partial=True))
+
+
+def mark_tied(chunk: Transformer, plan: Plan) -> None:
+    """Note the embedding weight that the first and the last stage share; the last one's is the copy."""
+    if not chunk.spec.tied or plan.pipeline == 1:
+        return
+    weights = []
+    if chunk.embed is not None:
+        weights.append((chunk.embed.tokens.weight, False))
+    if chunk.head is not None:
+        weights.append((chunk.head.weight, True))
+    for weight, copy in weights:
+        set_place(weight, replace(place_of(weight), tied=True, copy=copy))
+
+
+def global_name(spec: ModelSpec, name: str) -> str:
+    """The name a parameter has in the whole model: a tied output layer is the embedding."""
+    return "embed.tokens.weight" if spec.tied and name == "head.weight" else name
+
+
+class SlicedDropout(nn.Module):
+    """Where sequence parallelism begins: from all tokens to this rank's slice, then dropout of the slice."""
+
+    def __init__(self, dropout: Dropout, axis: Axis) -> None:
+        super().__init__()
+        self.dropout, self.axis = dropout, axis
+
+    def forward(self, x: Tensor, batch: Microbatch) -> Tensor:
+        return self.dropout(take_slice(x, self.axis), batch)
+
+
+class CrossEntropy(nn.Module):
+    """Mean cross-entropy in nats a token, in full precision."""
+
+    def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(logits.float(), targets)

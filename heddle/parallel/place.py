@@ -1,0 +1,44 @@
+"""Where the numbers of a local parameter sit in the whole model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Place:
+    """The box that a local parameter is of its global one, and what its gradient needs before it is whole."""
+
+    shape: torch.Size  # of the global parameter
+    offset: tuple[int, ...]  # where the box starts
+    split: bool = False  # tensor-parallel ranks hold different boxes
+    partial: bool = False  # tensor-parallel ranks hold the same numbers, but each only a part of their gradient
+    tied: bool = False  # both ends of the pipeline hold it, each with a part of its gradient
+    copy: bool = False  # the second holder of a tied parameter: trained alike, counted and saved with the first
+
+
+def set_place(parameter: Tensor, place: Place) -> None:
+    """Note where a parameter belongs."""
+    parameter.heddle_place = place  # type: ignore[attr-defined]
+
+
+def place_of(parameter: Tensor) -> Place:
+    """Where a parameter belongs; one that was never split is all of itself."""
+    place: Place | None = getattr(parameter, "heddle_place", None)
+    return place or Place(parameter.shape, (0,) * parameter.dim())
+
+
+def split_parameter(parameter: Tensor, dim: int, rank: int, size: int) -> nn.Parameter:
+    """A parameter of the same kind that is slice `rank` of `size` along `dim`, padded to equal slices.
+
+    Works on the meta device, where nothing has memory yet.
+    """
+    rows = -(-parameter.shape[dim] // size)
+    shape, offset = list(parameter.shape), [0] * parameter.dim()
+    shape[dim], offset[dim] = rows, rank * rows
+    local = nn.Parameter(parameter.new_empty(shape))
+    set_place(local, Place(parameter.shape, tuple(offset), split=True))
+    return local
