@@ -66,6 +66,8 @@ class Train:
     eval_every: int = 0  # steps; 0: only at the end
     eval_batches: int = 20
     save_every: int = 0  # steps; 0: only at the end
+    keep_last: int = 2  # newest checkpoints that stay on disk
+    keep_every: int = 0  # checkpoints of these steps stay for good; 0: none
     compile: bool = False  # torch.compile the layers
 
     def __post_init__(self) -> None:

@@ -1,7 +1,8 @@
 """Checkpoints: one folder a step, layout-free, whole or not there at all.
 
-Every rank writes the boxes of the global tensors that it is the owner of, under their global names; every rank
-reads the boxes it needs, from whichever files hold them. So any plan can read what any other wrote.
+Parameters and optimizer state lie under their global names as boxes of their global shapes, so that any plan reads
+what any other wrote, without conversion. A checkpoint is written beside its final place and renamed when it is
+complete: a crash at any instant leaves the previous one whole and found.
 """
 
 from __future__ import annotations
@@ -9,27 +10,34 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+import threading
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
+from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pieces import Piece
-from heddle.spec.read import build, read_json
+from heddle.spec.job import Job, dumps_job
+from heddle.spec.read import build, read_json, to_table
+from heddle.train.storage import Boxes, SafetensorsReader, SafetensorsWriter, check_file, read_index
 
-KEEP = 2  # newest checkpoints that stay on disk
-STATE = ("exp_avg", "exp_avg_sq")  # what AdamW remembers of each number
+FORMAT = 1
+ABOUT = "checkpoint.json"
+JOB = "job.toml"
+ADAM = ("exp_avg", "exp_avg_sq")  # what AdamW remembers of each number
 
-Box = tuple[tuple[int, ...], tuple[int, ...]]  # offset and shape
+State = dict[str, Boxes]
 
 
 @dataclass(frozen=True)
@@ -43,8 +51,8 @@ class Progress:
     quiet_steps: int
 
 
-def boxes_of(piece: Piece) -> Iterator[tuple[Box, int]]:
-    """A flat range of a row-major box, as at most three boxes of the global tensor, each with its start in the range.
+def boxes_of(piece: Piece, values: Tensor) -> Iterator[tuple[tuple[int, ...], Tensor]]:
+    """A flat range of a row-major box, as at most three boxes of the global tensor: (offset, values) pairs.
 
     Part of a first row, whole rows, part of a last row. Rows that only pad the vocabulary are left out.
     """
@@ -57,151 +65,219 @@ def boxes_of(piece: Piece) -> Iterator[tuple[Box, int]]:
         rows = min(rows, piece.place.shape[0] - piece.place.offset[0] - row)
         if rows <= 0:
             continue
+        part = values[low - start : low - start + rows * columns]
         if len(piece.local) == 1:
-            yield ((piece.place.offset[0] + row,), (rows,)), low - start
+            yield (piece.place.offset[0] + row,), part
         else:
-            first, second = piece.place.offset
-            yield ((first + row, second + column), (rows, columns)), low - start
+            yield (piece.place.offset[0] + row, piece.place.offset[1] + column), part.view(rows, columns)
 
 
-def save(folder: Path, progress: Progress, pieces: list[Piece], adam: torch.optim.Optimizer, mesh: Mesh) -> Path:
-    """Write a checkpoint beside its final place and rename it, so that a crash leaves the older ones whole."""
-    final, partial = folder / f"step-{progress.step:08}", folder / f".partial-{progress.step:08}"
-    tensors: dict[str, Tensor] = {}
-    places: dict[str, str] = {}
+def state_of(pieces: list[Piece], adam: torch.optim.Optimizer, owned: bool) -> State:
+    """Masters and optimizer state as boxes of global tensors; with `owned`, only what no other rank has, too."""
+    state: State = {}
     for piece in pieces:
-        if not piece.counted:  # another rank owns these numbers
+        if owned and not piece.counted:
             continue
-        state = adam.state[piece.master]
-        for (offset, shape), start in boxes_of(piece):
-            size = torch.Size(shape).numel()
-            for kind, values in (("parameter", piece.master), *((kind, state[kind]) for kind in STATE)):
-                key = f"{len(tensors)}"
-                tensors[key] = values[start : start + size].view(shape).cpu().contiguous()
-                places[key] = json.dumps([kind, piece.name, piece.place.shape, offset])
-    try:
-        if mesh.rank == 0:
+        kept = adam.state[piece.master]
+        for kind in ADAM:
+            if kind not in kept:  # before the first update
+                kept[kind] = torch.zeros_like(piece.master)
+        kept.setdefault("step", torch.zeros(()))
+        for name, values in ((piece.name, piece.master), *((f"{piece.name}:{kind}", kept[kind]) for kind in ADAM)):
+            state[name] = Boxes(tuple(piece.place.shape), list(boxes_of(piece, values)))
+    return state
+
+
+class Saver:
+    """Writes checkpoints in the background; training stands still only while the state is copied to host memory."""
+
+    def __init__(self, folder: Path, mesh: Mesh, keep_last: int = 2, keep_every: int = 0) -> None:
+        self.folder, self.mesh = folder, mesh
+        self.keep_last, self.keep_every = keep_last, keep_every
+        # a group of its own: the background thread must not mix with the messages of training
+        self.group = dist.new_group(list(mesh.world.ranks), backend="gloo") if mesh.world.size > 1 else None
+        self.staged: dict[str, list[Tensor]] = {}
+        self.thread: threading.Thread | None = None
+        self.failure: BaseException | None = None
+
+    def save(self, state: State, progress: Progress, job: Job) -> None:
+        """Copy the state and begin to write it; an earlier save that still runs is waited for."""
+        self.wait()
+        copy = {name: self._staged(name, boxes) for name, boxes in state.items()}
+        self.thread = threading.Thread(target=self._run, args=(copy, progress, job), name="checkpoint")
+        self.thread.start()
+
+    def wait(self) -> None:
+        """Until the last save is on disk; raises what went wrong with it."""
+        if self.thread is not None:
+            self.thread.join()
+            self.thread = None
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+
+    def _staged(self, name: str, boxes: Boxes) -> Boxes:
+        """A copy in host memory that is laid out once and used for every save."""
+        if name not in self.staged:
+            self.staged[name] = [torch.empty_like(values, device="cpu") for _, values in boxes.boxes]
+        for buffer, (_, values) in zip(self.staged[name], boxes.boxes, strict=True):
+            buffer.copy_(values)
+        pairs = zip(boxes.boxes, self.staged[name], strict=True)
+        return Boxes(tuple(boxes.shape), [(offset, buffer) for (offset, _), buffer in pairs])
+
+    def _run(self, state: State, progress: Progress, job: Job) -> None:
+        try:
+            self._write(state, progress, job)
+        except (OSError, CheckpointException) as error:
+            reason = error if isinstance(error, OSError) else _first_failure(error)
+            self.failure = HeddleError(
+                f"The checkpoint of step {progress.step} could not be written to {self.folder}.",
+                f"{getattr(reason, 'strerror', None) or reason}.",
+                "Earlier checkpoints are untouched; make room, then go on with --resume.",
+            )
+        except BaseException as error:
+            self.failure = error
+
+    def _write(self, state: State, progress: Progress, job: Job) -> None:
+        final = self.folder / f"step-{progress.step:08}"
+        partial = self.folder / f".partial-{progress.step:08}"
+        first = self.mesh.rank == 0
+        if first:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
-        _barrier(mesh)
-        path = partial / f"rank-{mesh.rank:05}.safetensors"
-        save_file(tensors, path, metadata=places)
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-        _barrier(mesh)
-        if mesh.rank == 0:
-            (partial / "progress.json").write_text(json.dumps(asdict(progress), indent=2))
+        if self.group is not None:
+            dist.barrier(group=self.group)
+        _quietly(
+            dcp_save,
+            state,
+            storage_writer=SafetensorsWriter(partial),
+            process_group=self.group,
+            no_dist=self.group is None,
+        )
+        if first:
+            about = {"format": FORMAT, "progress": asdict(progress)}
+            if job.plan is not None:
+                about |= {"plan": to_table(job.plan), "plan_hash": job.plan.hash}
+            (partial / JOB).write_text(dumps_job(job))
+            (partial / ABOUT).write_text(json.dumps(about, indent=2))
+            _sync(partial)
             shutil.rmtree(final, ignore_errors=True)
             partial.rename(final)
-            for old in checkpoints(folder)[:-KEEP]:
+            _sync(self.folder)
+            self._prune()
+
+    def _prune(self) -> None:
+        for old in checkpoints(self.folder)[: -self.keep_last]:
+            if not (self.keep_every and step_of(old) % self.keep_every == 0):
                 shutil.rmtree(old)
-        _barrier(mesh)
-    except OSError as error:
-        raise HeddleError(
-            f"The checkpoint of step {progress.step} could not be written to {folder}.",
-            f"{error.strerror or error}.",
-            "Earlier checkpoints are untouched; make room, then go on with --resume.",
-        ) from None
-    return final
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """All complete checkpoints of a run, oldest first."""
+    """All complete checkpoints in a folder, oldest first."""
     return sorted(folder.glob("step-*")) if folder.is_dir() else []
 
 
-def newest(folder: Path) -> Path:
-    """The newest checkpoint of a run folder's `checkpoints`."""
+def step_of(checkpoint: Path) -> int:
+    """The step that a checkpoint was written after."""
+    return int(checkpoint.name.removeprefix("step-"))
+
+
+def newest_good(folder: Path, mesh: Mesh, warn: Callable[[str], None]) -> Path:
+    """The newest checkpoint that is whole; damaged ones are named and passed over."""
     found = checkpoints(folder)
-    if not found:
+    for candidate in reversed(found):
+        problem = agree(mesh, damage(candidate, mesh))
+        if problem is None:
+            return candidate
+        warn(f"{problem} Going back to the checkpoint before it.")
+    if found:
+        raise HeddleError(f"No checkpoint in {folder} is whole.", f"{len(found)} were looked at.", "Start anew.")
+    raise HeddleError(
+        f"There is no checkpoint in {folder}.",
+        "A run writes one when it ends, when it is stopped with Ctrl-C, and every save_every steps.",
+        "Train the run first.",
+    )
+
+
+def damage(checkpoint: Path, mesh: Mesh) -> str | None:
+    """What is wrong with a checkpoint's files, those that fall to this rank; None if nothing."""
+    try:
+        read_progress(checkpoint)
+        files = sorted({box.file for tensor in read_index(checkpoint).values() for box in tensor.boxes})
+        for name in files[mesh.rank :: mesh.world.size]:
+            check_file(checkpoint / name)
+    except HeddleError as error:
+        return " ".join(part for part in (error.what, error.why) if part)
+    return None
+
+
+def agree(mesh: Mesh, problem: str | None) -> str | None:
+    """The first problem that any rank has."""
+    if mesh.world.size == 1:
+        return problem
+    problems: list[str | None] = [None] * mesh.world.size
+    dist.all_gather_object(problems, problem, group=mesh.world.group)
+    return next((problem for problem in problems if problem), None)
+
+
+def read_progress(checkpoint: Path) -> Progress:
+    """How far the run had come."""
+    about = read_json(checkpoint / ABOUT, "what a checkpoint says about itself")
+    if about.get("format") != FORMAT or not isinstance(about.get("progress"), dict):
+        raise HeddleError(f"{checkpoint / ABOUT} is not one that this Heddle reads.", f"It reads format {FORMAT}.")
+    return build(Progress, about["progress"], "progress")
+
+
+def check_model(checkpoint: Path, shapes: dict[str, tuple[int, ...]]) -> None:
+    """Refuse a checkpoint of another model, naming the first three differences."""
+    held = {name: tensor.shape for name, tensor in read_index(checkpoint).items() if ":" not in name}
+    wrong = sorted(name for name in shapes if held.get(name) != shapes[name])
+    if wrong:
+        shown = "; ".join(f"{name} is {_shape(held.get(name))}, wanted {_shape(shapes[name])}" for name in wrong[:3])
         raise HeddleError(
-            f"There is no checkpoint in {folder}.",
-            "A run writes one when it ends, when it is stopped with Ctrl-C, and every save_every steps.",
-            f"Delete {folder.parent} and train it from its first step.",
+            f"{checkpoint} belongs to another model.", f"{shown} ({len(wrong)} differ).", "Mend [model], or the path."
         )
-    return found[-1]
 
 
-@dataclass(frozen=True)
-class Stored:
-    """One box in a checkpoint file."""
-
-    path: Path
-    key: str
-    offset: tuple[int, ...]
+def load_state(checkpoint: Path, state: State, mesh: Mesh) -> None:
+    """Fill boxes from a checkpoint, whatever plan wrote it."""
+    group = mesh.world.group
+    _quietly(dcp_load, state, storage_reader=SafetensorsReader(checkpoint), process_group=group, no_dist=group is None)
 
 
-class Checkpoint:
-    """Reads any box of any global tensor from the files of one checkpoint."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    @cached_property
-    def progress(self) -> Progress:
-        """How far the run had come."""
-        return build(Progress, read_json(self.folder / "progress.json", "the progress of a run"), "progress")
-
-    @cached_property
-    def stored(self) -> dict[tuple[str, str], tuple[tuple[int, ...], list[Stored]]]:
-        """By kind and name: the global shape, and the boxes that make it up."""
-        found: dict[tuple[str, str], tuple[tuple[int, ...], list[Stored]]] = {}
-        for path in sorted(self.folder.glob("rank-*.safetensors")):
-            for key, words in self._metadata(path).items():
-                kind, name, shape, offset = json.loads(words)
-                found.setdefault((kind, name), (tuple(shape), []))[1].append(Stored(path, key, tuple(offset)))
-        return found
-
-    @staticmethod
-    def _metadata(path: Path) -> dict[str, str]:
-        try:
-            with safe_open(path, "pt") as file:
-                return dict(file.metadata() or {})
-        except (OSError, SafetensorError) as error:
-            raise HeddleError(f"{path} cannot be read.", f"{error}.") from None
-
-    def check(self, shapes: dict[str, tuple[int, ...]]) -> None:
-        """Refuse a checkpoint of another model, naming the first three differences."""
-        held = {name: shape for (kind, name), (shape, _) in self.stored.items() if kind == "parameter"}
-        wrong = sorted(name for name in shapes if held.get(name) != shapes[name])
-        if wrong:
-            shown = "; ".join(f"{name} is {held.get(name)}, wanted {shapes[name]}" for name in wrong[:3])
-            raise HeddleError(
-                f"{self.folder} belongs to another model.", f"{shown} ({len(wrong)} differ).", "Mend [model]."
-            )
-
-    def read_into(self, target: Tensor, kind: str, name: str, offset: tuple[int, ...]) -> None:
-        """Fill `target`, the box at `offset` of a global tensor."""
-        for stored in self.stored[kind, name][1]:
-            with safe_open(stored.path, "pt") as file:
-                part = file.get_slice(stored.key)
-                low = [max(a, b) for a, b in zip(offset, stored.offset, strict=True)]
-                ends = [
-                    min(a + n, b + m)
-                    for a, n, b, m in zip(offset, target.shape, stored.offset, part.get_shape(), strict=True)
-                ]
-                if any(start >= end for start, end in zip(low, ends, strict=True)):
-                    continue
-                source = tuple(slice(a - b, e - b) for a, b, e in zip(low, stored.offset, ends, strict=True))
-                into = tuple(slice(a - b, e - b) for a, b, e in zip(low, offset, ends, strict=True))
-                target[into].copy_(part[source])
-
-    @torch.no_grad()
-    def read_pieces(self, pieces: list[Piece], adam: torch.optim.Optimizer) -> None:
-        """Fill masters and optimizer state of these pieces."""
-        for piece in pieces:
-            state = adam.state[piece.master]
-            state["step"] = torch.tensor(float(self.progress.updates))
-            for kind in STATE:
-                state[kind] = torch.zeros_like(piece.master)
-            for (offset, shape), start in boxes_of(piece):
-                size = torch.Size(shape).numel()
-                for kind, values in (("parameter", piece.master), *((kind, state[kind]) for kind in STATE)):
-                    self.read_into(values[start : start + size].view(shape), kind, piece.name, offset)
-            if piece.target is not None:
-                piece.target.copy_(piece.master)
+@torch.no_grad()
+def load_pieces(checkpoint: Path, pieces: list[Piece], adam: torch.optim.Optimizer, mesh: Mesh) -> Progress:
+    """Fill masters and optimizer state, and the low-precision parameters from the masters."""
+    progress = read_progress(checkpoint)
+    check_model(checkpoint, {piece.name: tuple(piece.place.shape) for piece in pieces})
+    load_state(checkpoint, state_of(pieces, adam, owned=False), mesh)
+    for piece in pieces:
+        adam.state[piece.master]["step"].fill_(progress.updates)
+        if piece.target is not None:
+            piece.target.copy_(piece.master)
+    return progress
 
 
-def _barrier(mesh: Mesh) -> None:
-    if mesh.world.size > 1:
-        dist.barrier(group=mesh.world.group)
+def _shape(shape: tuple[int, ...] | None) -> str:
+    return "not there" if shape is None else " × ".join(map(str, shape))
+
+
+def _sync(folder: Path) -> None:
+    """Make sure that the names in a folder are on disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _quietly(function: Callable[..., Any], *arguments: Any, **options: Any) -> None:
+    """Without torch's remark that a single process is a single process."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        function(*arguments, **options)
+
+
+def _first_failure(error: CheckpointException) -> BaseException:
+    """What went wrong on the first rank that failed."""
+    return next(iter(error.failures.values()))[0]

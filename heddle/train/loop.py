@@ -6,6 +6,7 @@ import math
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch.distributed as dist
@@ -14,6 +15,7 @@ from rich.console import Console
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
 from heddle.spec.job import Job
+from heddle.train.checkpoint import Saver, newest_good
 from heddle.train.data import Prepared, check_vocab, prepared_for
 from heddle.train.device import memory_gib, peak_flops, pick_device, synchronize
 from heddle.train.interrupt import StopRequest
@@ -66,10 +68,11 @@ def train_rank(mesh: Mesh, job: Job, resume: bool, trace: bool) -> Result:
     recorder = Recorder(mesh, pick_device()) if trace else NoRecorder()
     trainer = Trainer(job, data.train, mesh, recorder)
     run = _open_run(job, data, mesh, resume)
-    if resume:
-        trainer.load(run.checkpoints)
-    peak, source = peak_flops(job.cluster, job.train.precision, trainer.device)
+    saver = Saver(run.checkpoints, mesh, job.train.keep_last, job.train.keep_every)
     console = Console(quiet=mesh.rank != 0)
+    if resume:
+        trainer.load(newest_good(run.checkpoints, mesh, partial(console.print, style="yellow", soft_wrap=True)))
+    peak, source = peak_flops(job.cluster, job.train.precision, trainer.device)
     console.print(
         f"{job.model.name}: {job.model.parameters:,} parameters on {job.plan.world} × {trainer.device.type}, "
         f"{job.train.precision}, peak {peak / 1e12:.3g} TFLOP/s each ({source}); "
@@ -78,7 +81,7 @@ def train_rank(mesh: Mesh, job: Job, resume: bool, trace: bool) -> Result:
         soft_wrap=True,
     )
     first_step, started = trainer.step, time.monotonic()
-    loss, validation = _loop(trainer, run, data, peak * job.plan.world, console)
+    loss, validation = _loop(trainer, saver, run, data, peak * job.plan.world, console)
     return Result(
         run=run.folder,
         first_step=first_step,
@@ -112,7 +115,9 @@ def _open_run(job: Job, data: Prepared, mesh: Mesh, resume: bool) -> Run:
     return Run(job.run_folder)
 
 
-def _loop(trainer: Trainer, run: Run, data: Prepared, peak: float, console: Console) -> tuple[float, float | None]:
+def _loop(
+    trainer: Trainer, saver: Saver, run: Run, data: Prepared, peak: float, console: Console
+) -> tuple[float, float | None]:
     """Steps until the last or until asked to stop, and a checkpoint of wherever that is."""
     train = trainer.job.train
     first = trainer.mesh.rank == 0
@@ -126,10 +131,11 @@ def _loop(trainer: Trainer, run: Run, data: Prepared, peak: float, console: Cons
                 if metrics and validation is not None:
                     metrics.evaluation(trainer.step, validation)
             if _due(train.save_every, trainer.step):
-                trainer.save(run.checkpoints)
+                trainer.save(saver)
                 saved = trainer.step
         if trainer.step > saved:
-            trainer.save(run.checkpoints)
+            trainer.save(saver)
+        saver.wait()
     return loss, validation
 
 

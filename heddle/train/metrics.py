@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -75,7 +76,9 @@ class Metrics:
 
     def _write(self, row: dict[str, Any]) -> None:
         row = {key: value for key, value in row.items() if value is not None}
-        self.file.write(json.dumps(row) + "\n")
+        # JSON has no NaN: the norm of a step that overflowed under fp16 is null.
+        finite = {key: value if math.isfinite(value) else None for key, value in row.items()}
+        self.file.write(json.dumps(finite, allow_nan=False) + "\n")
         self.file.flush()
         if self.board is not None:
             for key, value in row.items():

@@ -18,8 +18,7 @@ from heddle.parallel.pipeline import Pipeline, Shape, Work, forward_only
 from heddle.schedule import build as build_schedule
 from heddle.schedule import verify
 from heddle.spec.job import Job
-from heddle.train.checkpoint import Checkpoint, Progress, newest
-from heddle.train.checkpoint import save as save_checkpoint
+from heddle.train.checkpoint import Progress, Saver, load_pieces, state_of
 from heddle.train.data import Samples
 from heddle.train.device import DTYPES, pick_device
 from heddle.train.interrupt import StopRequest
@@ -95,19 +94,16 @@ class Trainer:
         losses = [self.evaluation.run(self._works(samples, number, training=False)) for number in range(batches)]
         return self._sum_over_ranks(torch.stack(losses).mean())[0]
 
-    def save(self, folder: Path) -> None:
-        """Write a checkpoint of the present step."""
+    def save(self, saver: Saver) -> None:
+        """Begin to write a checkpoint of the present step."""
         samples, scale = self.step * self.job.train.global_batch, self.optimizer.scale
         progress = Progress(self.step, samples, self.optimizer.updates, scale.value, scale.quiet)
-        save_checkpoint(folder, progress, self.optimizer.pieces, self.optimizer.adam, self.mesh)
+        saver.save(state_of(self.optimizer.pieces, self.optimizer.adam, owned=True), progress, self.job)
 
-    def load(self, folder: Path) -> None:
-        """Take up the newest checkpoint in a folder, written under this plan or any other."""
-        checkpoint = Checkpoint(newest(folder))
-        checkpoint.check({piece.name: tuple(piece.place.shape) for piece in self.optimizer.pieces})
-        checkpoint.read_pieces(self.optimizer.pieces, self.optimizer.adam)
+    def load(self, checkpoint: Path) -> None:
+        """Take up a checkpoint, written under this plan or any other."""
+        progress = load_pieces(checkpoint, self.optimizer.pieces, self.optimizer.adam, self.mesh)
         self.parallel.gradients.share()
-        progress = checkpoint.progress
         self.step, self.optimizer.updates = progress.step, progress.updates
         self.optimizer.scale.value, self.optimizer.scale.quiet = progress.loss_scale, progress.quiet_steps
 

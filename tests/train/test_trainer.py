@@ -8,7 +8,9 @@ import torch
 import torch.nn.functional as F
 
 from heddle.models import Microbatch, Transformer, initialize
+from heddle.parallel.mesh import Mesh
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
+from heddle.train.checkpoint import Saver
 from heddle.train.data import Samples
 from heddle.train.learning_rate import learning_rate
 from heddle.train.trainer import Trainer
@@ -96,9 +98,11 @@ def test_a_loaded_trainer_goes_on_bit_for_bit(tmp_path, precision):
     first = Trainer(job(model=model, precision=precision), tokens())
     for _ in range(6):
         first.train_step()
-    first.save(tmp_path)
+    saver = Saver(tmp_path, Mesh())
+    first.save(saver)
+    saver.wait()
     second = Trainer(job(model=model, precision=precision), tokens())
-    second.load(tmp_path)
+    second.load(tmp_path / "step-00000006")
     assert second.step == 6
     assert [second.train_step()[0] for _ in range(4)] == losses[6:]
 

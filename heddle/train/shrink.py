@@ -1,0 +1,150 @@
+"""The smallest job that a plan treats in all the ways in which it treats the real one.
+
+What matters to a plan is not how large a number is but how it relates to others: whether ranks divide it, whether
+stages are equal, whether microbatches fill the pipeline. Sizes shrink, relations stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from heddle.spec.job import Job, Train
+from heddle.spec.model import ModelSpec
+from heddle.spec.plan import Plan, Recompute
+
+PROCESSES = 16  # more than this do not fit one machine that somebody also works on
+CHUNKS = 4  # a rank
+GROUP = 8  # query heads that share a key/value head
+SEQUENCE, VOCAB, WIDTH = 8, 32, 16  # the least that leaves room for something to go wrong
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """A small job, and what of the plan it does not show because a degree had to shrink as well."""
+
+    job: Job
+    notes: tuple[str, ...]
+
+
+def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
+    """Shrink a job with a plan; its degrees too, if they need more than so many processes."""
+    planned = job.planned
+    model, plan, train = planned.model, planned.plan, planned.train
+    assert plan is not None
+    degrees, notes = _fewer_processes(plan, processes)
+    recompute, stages = _stages(plan, degrees)
+    microbatch, sequence = _tokens(plan, degrees, planned.sequence)
+    small_model = _model(model, plan, degrees, sum(stages), sequence, planned.sequence)
+    small_plan = replace(degrees, microbatch=microbatch, stages=stages, recompute=recompute)
+    microbatches = _microbatches(plan.microbatches(train.global_batch), plan.pipeline, degrees.pipeline)
+    small_train = Train(
+        name=train.name,
+        steps=steps,
+        global_batch=microbatches * microbatch * degrees.data,
+        sequence=sequence,
+        seed=train.seed,
+        learning_rate=1e-2,  # a real job's first steps hardly move; differences should get the chance to grow
+        schedule=train.schedule,
+        final_learning_rate=train.final_learning_rate,
+        decay=train.decay,
+        warmup=min(train.warmup, 2),
+        beta1=train.beta1,
+        beta2=train.beta2,
+        epsilon=train.epsilon,
+        weight_decay=train.weight_decay,
+        clip=min(train.clip, 0.1),  # small enough to clip, where the job clips at all
+    )
+    return Shrunk(Job(model=small_model, data=job.data, train=small_train, plan=small_plan), tuple(notes))
+
+
+def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
+    """The plan with degrees that fit: replicas go first, they are all alike; then the larger of the other two."""
+    tensor, pipeline, data = plan.tensor, plan.pipeline, plan.data
+    if plan.world > limit:
+        data = min(data, 2)
+    while tensor * pipeline * data > limit:
+        if pipeline >= tensor:
+            pipeline = -(-pipeline // 2)
+        else:
+            tensor = -(-tensor // 2)
+    virtual = min(plan.virtual, CHUNKS)
+    notes = [
+        f"{name} {before} → {after}: {lost}"
+        for name, before, after, lost in (
+            ("data", plan.data, data, "replicas are alike, two show what more would."),
+            ("tensor", plan.tensor, tensor, f"the sums over {plan.tensor} ranks were not tried."),
+            ("pipeline", plan.pipeline, pipeline, f"the order of work of {plan.pipeline} stages was not tried."),
+            ("virtual", plan.virtual, virtual, f"the order of work of {plan.virtual} chunks a rank was not tried."),
+        )
+        if before != after
+    ]
+    # stages and recomputation are those of the old degrees until the caller has found the new ones
+    changed = replace(plan, tensor=tensor, pipeline=pipeline, data=data, virtual=virtual, stages=(), recompute="none")
+    return changed, notes
+
+
+def _stages(plan: Plan, small: Plan) -> tuple[Recompute | tuple[Recompute, ...], tuple[int, ...]]:
+    """Recomputation and layers of each chunk: uneven stages stay uneven, and every kind of recomputation stays."""
+    bounds = [0, *accumulate(plan.stages)]
+    spread = max(1, small.chunks - 1)
+    chosen = [round(i * (plan.chunks - 1) / spread) for i in range(small.chunks)]  # first and last among them
+    least = min(plan.stages)
+    uneven = [plan.stages[chunk] > least for chunk in chosen]
+    if max(plan.stages) > least and len(set(uneven)) == 1:
+        uneven = [i == small.chunks // 2 for i in range(small.chunks)]
+    kinds = [
+        list(dict.fromkeys(plan.recompute_of(layer) for layer in range(bounds[chunk], bounds[chunk + 1])))
+        for chunk in chosen
+    ]
+    size = max(1 if small.chunks > 1 else min(2, *plan.stages, plan.stages[0]), *map(len, kinds))
+    stages = tuple(size + more for more in uneven)
+    if isinstance(plan.recompute, str):
+        return plan.recompute, stages
+    words = [(kind * layers)[:layers] for kind, layers in zip(kinds, stages, strict=True)]
+    return tuple(word for chunk in words for word in chunk), stages
+
+
+def _tokens(plan: Plan, small: Plan, sequence: int) -> tuple[int, int]:
+    """Samples a microbatch and tokens a sample: whether tensor ranks can share a microbatch's tokens stays."""
+    even = plan.microbatch * sequence % plan.tensor == 0
+    tokens = -(-SEQUENCE // small.tensor) * small.tensor
+    if even or small.tensor == 1:
+        return min(plan.microbatch, 2), tokens
+    return 1, tokens + 1
+
+
+def _microbatches(count: int, stages: int, fewer: int) -> int:
+    """Fewer, equal to, a multiple of, or something beside a multiple of the number of stages, as it was."""
+    if stages == 1:
+        return min(count, 2)
+    if count < stages:
+        return min(count, fewer - 1)
+    return min(count // stages, 2) * fewer + (count % stages > 0)
+
+
+def _model(model: ModelSpec, plan: Plan, small: Plan, layers: int, sequence: int, before: int) -> ModelSpec:
+    kv_heads = small.tensor * min(2, model.kv_heads // plan.tensor)
+    heads = kv_heads * min(model.group, GROUP)
+    head_size = max(4, WIDTH // heads)
+    square = model.heads * model.head_size == model.hidden
+    hidden = heads * head_size if square else heads * head_size + 4
+    vocab = -(-VOCAB // small.tensor) * small.tensor
+    if model.vocab % plan.tensor and small.tensor > 1:
+        vocab += model.vocab % plan.tensor % small.tensor or 1
+    window = model.window
+    if window is not None:
+        window = min(sequence - 1, max(2, window * sequence // before)) if window < before else sequence
+    return replace(
+        model,
+        name=f"{model.name}, shrunk",
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_size=head_size,
+        ffn=small.tensor * -(-2 * hidden // small.tensor),
+        vocab=vocab,
+        sequence=sequence if before == model.sequence else 2 * sequence,
+        window=window,
+    )

@@ -1,0 +1,282 @@
+"""Storage for torch's distributed checkpoint: safetensors files with checksums, and an index in JSON.
+
+torch plans what each rank writes and reads; this says how it lies on disk. Nothing is pickled: every file can be
+opened by any safetensors reader, and a damaged one is found before anything is loaded from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+from torch.distributed.checkpoint.metadata import (
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    TensorProperties,
+    TensorStorageMetadata,
+)
+from torch.distributed.checkpoint.planner import (
+    LoadPlan,
+    LoadPlanner,
+    SavePlan,
+    SavePlanner,
+    TensorWriteData,
+    WriteItem,
+    WriteItemType,
+)
+from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
+from torch.futures import Future
+
+from heddle.errors import HeddleError
+from heddle.spec.read import build, read_json
+
+INDEX = "index.json"
+DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.float64: "F64", torch.int64: "I64"}
+DTYPE_OF = {name: dtype for dtype, name in DTYPES.items()}
+
+
+class Boxes(Tensor):
+    """Some boxes of a global tensor, as torch's distributed checkpoint wants to see them.
+
+    It has the size of the whole but holds only the boxes: (offset, values) pairs.
+    """
+
+    boxes: list[tuple[tuple[int, ...], Tensor]]
+
+    @staticmethod
+    def __new__(cls, shape: tuple[int, ...], boxes: list[tuple[tuple[int, ...], Tensor]]) -> Self:
+        dtype = boxes[0][1].dtype if boxes else torch.float32
+        made = Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=torch.device("cpu"))
+        made.boxes = boxes
+        return made
+
+    def __init__(self, shape: tuple[int, ...], boxes: list[tuple[tuple[int, ...], Tensor]]) -> None:
+        """See the class."""
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, _types: Any, args: Any = (), _kwargs: Any = None) -> Any:  # type: ignore[override]
+        if func is torch.ops.aten.detach.default:
+            return args[0]
+        raise NotImplementedError(f"{func} on boxes")
+
+    def __create_write_items__(self, fqn: str, _: object) -> list[WriteItem]:
+        properties = TensorProperties(dtype=self.dtype)
+        return [
+            WriteItem(
+                index=MetadataIndex(fqn, chunk.offsets),
+                type=WriteItemType.SHARD,
+                tensor_data=TensorWriteData(chunk=chunk, properties=properties, size=self.size()),
+            )
+            for chunk in self.__create_chunk_list__()
+        ]
+
+    def __create_chunk_list__(self) -> list[ChunkStorageMetadata]:
+        return [ChunkStorageMetadata(torch.Size(offset), values.size()) for offset, values in self.boxes]
+
+    def __get_tensor_shard__(self, index: MetadataIndex) -> Tensor:
+        return next(values for offset, values in self.boxes if torch.Size(offset) == index.offset)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Where a box lies on disk."""
+
+    file: str
+    key: str
+    offset: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A global tensor on disk."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    boxes: tuple[Stored, ...]
+
+
+def write_file(path: Path, tensors: Iterable[tuple[str, Tensor]]) -> None:
+    """Write a safetensors file, with the checksum of each tensor in its header, and make sure that it is on disk.
+
+    The library's own writer first collects everything in memory; this one writes each tensor from where it is.
+    """
+    named = [(key, tensor.detach().contiguous()) for key, tensor in tensors]
+    header: dict[str, Any] = {}
+    at = 0
+    for key, tensor in named:
+        size = tensor.numel() * tensor.itemsize
+        header[key] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + size]}
+        at += size
+    header["__metadata__"] = {key: f"{zlib.crc32(_bytes(tensor)):08x}" for key, tensor in named}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for _, tensor in named:
+            file.write(_bytes(tensor))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    return memoryview(tensor.view(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
+
+
+def check_file(path: Path) -> None:
+    """Refuse a file that is missing, cut off or changed, and say which tensor it is."""
+    try:
+        with safe_open(path, "pt") as file:
+            sums = file.metadata() or {}
+            for key in file.keys():  # noqa: SIM118
+                found = f"{zlib.crc32(_bytes(file.get_tensor(key).contiguous())):08x}"
+                if sums.get(key) != found:
+                    raise HeddleError(
+                        f"{path} is damaged.", f"Tensor {key} has checksum {found}, written with {sums.get(key)}."
+                    )
+    except FileNotFoundError:
+        raise HeddleError(f"{path} is missing.", "The index of its checkpoint names it.") from None
+    except (OSError, SafetensorError) as error:
+        raise HeddleError(f"{path} is damaged.", f"{error}.") from None
+
+
+def read_index(folder: Path) -> dict[str, StoredTensor]:
+    """What a checkpoint holds, by global name; file names that lead out of the folder are refused."""
+    table = read_json(folder / INDEX, "the index of a checkpoint")
+    index = {name: build(StoredTensor, entry, name) for name, entry in table.items()}
+    for tensor in index.values():
+        for box in tensor.boxes:
+            if Path(box.file).name != box.file:
+                raise HeddleError(
+                    f"{folder / INDEX} names the file {box.file!r}.",
+                    "The files of a checkpoint lie in its own folder.",
+                    "Do not load this checkpoint; somebody has tampered with it.",
+                )
+    return index
+
+
+class SafetensorsWriter(StorageWriter):
+    """One file a rank, and an index by the coordinator."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def reset(self, checkpoint_id: Any = None) -> None:
+        """Nothing is kept from one checkpoint to the next."""
+
+    def set_up_storage_writer(self, *_: Any, **__: Any) -> None:
+        """The folder is made by whoever saves."""
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        """As it is."""
+        return plan
+
+    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        """Tell each rank the name of its file."""
+        return [dataclasses.replace(plan, storage_data=f"part-{i:05}.safetensors") for i, plan in enumerate(plans)]
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        """Write this rank's boxes."""
+        name: str = plan.storage_data
+        tensors = [(str(i), planner.resolve_data(item)) for i, item in enumerate(plan.items)]
+        if tensors:
+            write_file(self.folder / name, tensors)  # type: ignore[arg-type]
+        results = []
+        for key, item in enumerate(plan.items):
+            assert item.tensor_data is not None
+            chunk = item.tensor_data.chunk
+            stored = Stored(name, str(key), tuple(chunk.offsets), tuple(chunk.sizes))
+            results.append(WriteResult(item.index, math.prod(chunk.sizes), stored))
+        future: Future[list[WriteResult]] = Future()
+        future.set_result(results)
+        return future
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        """Write the index."""
+        boxes: dict[str, list[Stored]] = {}
+        for result in (result for each in results for result in each):
+            boxes.setdefault(result.index.fqn, []).append(result.storage_data)
+        index = {}
+        for name, tensor in metadata.state_dict_metadata.items():
+            assert isinstance(tensor, TensorStorageMetadata)
+            stored = StoredTensor(DTYPES[tensor.properties.dtype], tuple(tensor.size), tuple(boxes[name]))
+            index[name] = dataclasses.asdict(stored)
+        with (self.folder / INDEX).open("w") as file:
+            json.dump(index, file)
+            file.flush()
+            os.fsync(file.fileno())
+
+    @classmethod
+    def validate_checkpoint_id(cls, _checkpoint_id: Any) -> bool:
+        """Any folder will do."""
+        return True
+
+
+class SafetensorsReader(StorageReader):
+    """Reads any boxes from what the writer wrote."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.stored: dict[MetadataIndex, Stored] = {}
+
+    def reset(self, checkpoint_id: Any = None) -> None:
+        """Nothing is kept from one checkpoint to the next."""
+
+    def read_metadata(self, *_: Any, **__: Any) -> Metadata:
+        """The index, in torch's words."""
+        tensors: dict[str, Any] = {}
+        stored: dict[MetadataIndex, Stored] = {}
+        for name, tensor in read_index(self.folder).items():
+            chunks = [ChunkStorageMetadata(torch.Size(box.offset), torch.Size(box.shape)) for box in tensor.boxes]
+            properties = TensorProperties(dtype=DTYPE_OF[tensor.dtype])
+            tensors[name] = TensorStorageMetadata(properties, torch.Size(tensor.shape), chunks)
+            stored |= {MetadataIndex(name, torch.Size(box.offset)): box for box in tensor.boxes}
+        return Metadata(tensors, storage_data=stored)
+
+    def set_up_storage_reader(self, metadata: Metadata, *_: Any, **__: Any) -> None:
+        """Remember where the boxes are."""
+        self.stored = metadata.storage_data
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        """As it is."""
+        return plan
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        """As they are."""
+        return plans
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        """Copy every wanted part of a box to where it is wanted; files are opened once each."""
+        by_file: dict[str, list[Any]] = {}
+        for item in plan.items:
+            by_file.setdefault(self.stored[item.storage_index].file, []).append(item)
+        for name, items in by_file.items():
+            with safe_open(self.folder / name, "pt") as file:
+                for item in items:
+                    part = tuple(
+                        slice(start, start + length)
+                        for start, length in zip(item.storage_offsets, item.lengths, strict=True)
+                    )
+                    values = file.get_slice(self.stored[item.storage_index].key)[part]
+                    target = planner.resolve_tensor(item).detach()
+                    target.copy_(values)
+                    planner.commit_tensor(item, target)
+        future: Future[None] = Future()
+        future.set_result(None)
+        return future
+
+    @classmethod
+    def validate_checkpoint_id(cls, _checkpoint_id: Any) -> bool:
+        """Any folder will do."""
+        return True
