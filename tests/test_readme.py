@@ -1,0 +1,68 @@
+"""What the README tells people to type works: its commands, its job file, `make demo` and `make test`."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+from commands import ENVIRONMENT, REPOSITORY, run_commands, steps_of, write_named_blocks
+
+from heddle.spec import ModelSpec
+from heddle.spec.job import load_job
+from heddle.spec.presets import model_presets
+from heddle.spec.read import build
+
+README = REPOSITORY / "README.md"
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """What make and the commands of the README read, away from the checkout, which stays as it is."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt", "README.md"):
+        shutil.copy2(REPOSITORY / name, tmp_path)
+    shutil.copytree(REPOSITORY / "examples", tmp_path / "examples")
+    return tmp_path
+
+
+def make(*arguments, cwd):
+    """Run make with the environment that runs this test; -o: as if all were installed, so nothing is."""
+    command = ["make", *arguments, f"VENV={sys.prefix}", "-o", f"{sys.prefix}/installed"]
+    ended = subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "Installing" not in ended.stdout
+    return ended.stdout
+
+
+def test_every_command_works_in_order(clone):
+    write_named_blocks(README, clone)
+    ran = run_commands(README, clone)
+    assert {command.split()[1] for command in ran} == {"train", "generate", "data", "schedule"}
+
+
+def test_the_job_file_is_a_job(tmp_path):
+    (path,) = write_named_blocks(README, tmp_path)
+    assert load_job(path).train.name == path.stem
+
+
+def test_the_demo_trains_and_writes(clone):
+    said = make("demo", "STEPS=4", cwd=clone)
+    assert "Trained 4 steps" in said
+    assert said.partition("--tokens 200\n")[2].startswith("def ")  # what follows the second command is its text
+    assert len(steps_of(clone / "runs" / "demo")) == 4
+
+
+def test_the_demo_has_the_size_that_the_readme_states():
+    tiny = build(ModelSpec, model_presets()["tiny"], "model")
+    assert f"The {tiny.parameters:,} parameters" in README.read_text(encoding="utf-8")
+
+
+def test_make_test_runs_every_check(clone):
+    lines = make("-n", "test", cwd=clone).splitlines()
+    checks = [line.removeprefix(f"{sys.prefix}/bin/") for line in lines]
+    assert checks == ["ruff format --check .", "ruff check .", "mypy", "python -m pytest"]
+
+
+def test_the_map_names_every_room():
+    text = README.read_text(encoding="utf-8")
+    rooms = [path.parent.name for path in (REPOSITORY / "heddle").glob("*/__init__.py")]
+    assert {room for room in rooms if f"| `heddle/{room}` |" not in text} == set()
