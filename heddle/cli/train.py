@@ -42,6 +42,7 @@ def train(
         return
     if result.step < result.steps:
         options = [*(["--name", name] if name else []), *(f"--set={change}" for change in changes or [])]
+        options += ["--trace"] if trace else []
         again = shlex.join(["heddle", "train", str(job), "--resume", *options])
         console.out(f"Stopped after step {result.step} of {result.steps}. Go on with: {again}", highlight=False)
         return
@@ -53,4 +54,4 @@ def train(
         soft_wrap=True,
         highlight=False,
     )
-    console.print(f'Sample from it with: heddle generate {result.run} --prompt "def "', soft_wrap=True)
+    console.print(f'Sample from it with: heddle generate {result.run} --prompt "…"', soft_wrap=True)

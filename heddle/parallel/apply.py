@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from heddle.models.init import initialize_parameter, materialize
 from heddle.models.transformer import Attention, Dropout, Layer, Microbatch, Transformer
@@ -16,11 +16,13 @@ from heddle.parallel.data import Reducer
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.place import Place, place_of, set_place
 from heddle.parallel.recompute import apply_recompute
-from heddle.parallel.sharded import ShardedParameters, shard
 from heddle.parallel.tensor import ColumnParallelLinear, RowParallelLinear
 from heddle.parallel.vocabulary import VocabularyParallelEmbedding, VocabularyParallelLoss
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
+
+if TYPE_CHECKING:
+    from heddle.parallel.sharded import ShardedParameters
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ def parallelize(
                 layer.compile()
     sharded = plan.zero >= 2 and mesh.data.size > 1
     if sharded:
+        from heddle.parallel.sharded import ShardedParameters, shard  # slow to import, and seldom needed
+
         for chunk in chunks.values():
             shard(chunk, mesh, plan.zero, dtype)
     named = {}
@@ -64,7 +68,7 @@ def parallelize(
         named[number] = [(global_name(spec, name), parameter) for name, parameter in chunk.named_parameters()]
         for name, parameter in named[number]:
             place = place_of(parameter)
-            local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
+            local = parameter.to_local() if sharded else parameter  # type: ignore[attr-defined]
             initialize_parameter(local, name, spec, seed, place.shape, place.offset)
     parameters = [pair for pairs in named.values() for pair in pairs]
     if sharded:

@@ -191,11 +191,15 @@ def newest_good(folder: Path, mesh: Mesh, warn: Callable[[str], None]) -> Path:
             return candidate
         warn(f"{problem} Going back to the checkpoint before it.")
     if found:
-        raise HeddleError(f"No checkpoint in {folder} is whole.", f"{len(found)} were looked at.", "Start anew.")
+        raise HeddleError(
+            f"No checkpoint in {folder} is whole.",
+            f"{len(found)} were looked at, and each is damaged.",
+            f"Bring one back from a copy, or delete {folder.parent} and train anew.",
+        )
     raise HeddleError(
         f"There is no checkpoint in {folder}.",
         "A run writes one when it ends, when it is stopped with Ctrl-C, and every save_every steps.",
-        "Train the run first.",
+        f"Delete {folder.parent} and train anew.",
     )
 
 
@@ -239,10 +243,11 @@ def check_model(checkpoint: Path, shapes: dict[str, tuple[int, ...]]) -> None:
         )
 
 
-def load_state(checkpoint: Path, state: State, mesh: Mesh) -> None:
+def load_state(checkpoint: Path | SafetensorsReader, state: State, mesh: Mesh) -> None:
     """Fill boxes from a checkpoint, whatever plan wrote it."""
+    reader = SafetensorsReader(checkpoint) if isinstance(checkpoint, Path) else checkpoint
     group = mesh.world.group
-    _quietly(dcp_load, state, storage_reader=SafetensorsReader(checkpoint), process_group=group, no_dist=group is None)
+    _quietly(dcp_load, state, storage_reader=reader, process_group=group, no_dist=group is None)
 
 
 @torch.no_grad()

@@ -25,6 +25,7 @@ from heddle.train.interrupt import StopRequest
 from heddle.train.learning_rate import learning_rate
 from heddle.train.optimizer import Optimizer
 from heddle.train.recorder import NoRecorder, Recorder
+from heddle.train.source import Source, load_weights
 
 Tokens = NDArray[Any]
 Stop = bool | StopRequest
@@ -62,11 +63,12 @@ class Trainer:
         self.evaluation = Pipeline(forward_only(schedule), chunks, loss, self.mesh, shape, NoRecorder())
         self.samples = Samples(tokens, job.sequence, train.seed)
         self.step = 0
+        self.position = 0  # the number of the next sample
 
     def train_step(self, stop: Stop = False) -> StepResult:
         """One optimizer step over one global batch. `stop` is looked at when the step is almost over."""
         rate = learning_rate(self.job.train, self.step)
-        works = self._works(self.samples, self.step, training=True)
+        works = self._works(self.samples, self.position, training=True)
         gradients = self.parallel.gradients
         # Replicas add their gradients up; each contributes its share of the mean.
         scale = self.optimizer.scale.value / self.mesh.data.size
@@ -79,6 +81,7 @@ class Trainer:
             gradients.share()
             gradients.clear()
         self.step += 1
+        self.position += self.job.train.global_batch
         return StepResult(total, norm, stops > 0)
 
     @torch.no_grad()
@@ -91,28 +94,34 @@ class Trainer:
             return None
         samples = Samples(tokens, self.job.sequence, self.job.train.seed)
         batches = max(1, min(self.job.train.eval_batches, samples.count // self.job.train.global_batch))
-        losses = [self.evaluation.run(self._works(samples, number, training=False)) for number in range(batches)]
+        starts = range(0, batches * self.job.train.global_batch, self.job.train.global_batch)
+        losses = [self.evaluation.run(self._works(samples, start, training=False)) for start in starts]
         return self._sum_over_ranks(torch.stack(losses).mean())[0]
 
     def save(self, saver: Saver) -> None:
         """Begin to write a checkpoint of the present step."""
-        samples, scale = self.step * self.job.train.global_batch, self.optimizer.scale
-        progress = Progress(self.step, samples, self.optimizer.updates, scale.value, scale.quiet)
+        scale = self.optimizer.scale
+        progress = Progress(self.step, self.position, self.optimizer.updates, scale.value, scale.quiet)
         saver.save(state_of(self.optimizer.pieces, self.optimizer.adam, owned=True), progress, self.job)
 
     def load(self, checkpoint: Path) -> None:
         """Take up a checkpoint, written under this plan or any other."""
         progress = load_pieces(checkpoint, self.optimizer.pieces, self.optimizer.adam, self.mesh)
         self.parallel.gradients.share()
-        self.step, self.optimizer.updates = progress.step, progress.updates
+        self.step, self.position, self.optimizer.updates = progress.step, progress.samples, progress.updates
         self.optimizer.scale.value, self.optimizer.scale.quiet = progress.loss_scale, progress.quiet_steps
 
-    def _works(self, samples: Samples, number: int, training: bool) -> list[Work]:
-        """This replica's microbatches of global batch `number`."""
-        size, batch = self.plan.microbatch, self.job.train.global_batch
-        first = number * batch + self.mesh.data.rank * (batch // self.mesh.data.size)
+    def start_from(self, source: Source) -> None:
+        """Take weights from elsewhere in place of new ones; nothing has been learned here yet."""
+        load_weights(source, self.optimizer.pieces, self.mesh)
+        self.parallel.gradients.share()
+
+    def _works(self, samples: Samples, position: int, training: bool) -> list[Work]:
+        """This replica's microbatches of the global batch that starts with sample number `position`."""
+        size, share = self.plan.microbatch, self.job.train.global_batch // self.mesh.data.size
+        first = position + self.mesh.data.rank * share
         works = []
-        for start in range(first, first + batch // self.mesh.data.size, size):
+        for start in range(first, first + share, size):
             inputs, targets = samples.batch(start, size)
             ids, following = (torch.from_numpy(part).flatten().to(self.device) for part in (inputs, targets))
             keys = self._dropout_keys(start) if training and self.job.model.dropout else None
