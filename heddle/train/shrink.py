@@ -34,6 +34,8 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
     assert plan is not None
     degrees, notes = _fewer_processes(plan, processes)
     recompute, stages = _stages(plan, degrees)
+    if not isinstance(plan.recompute, str):
+        notes += [f"recompute: no chunk that was tried has {kind!r}." for kind in {*plan.recompute} - {*recompute}]
     microbatch, sequence = _tokens(plan, degrees, planned.sequence)
     small_model = _model(model, plan, degrees, sum(stages), sequence, planned.sequence)
     small_plan = replace(degrees, microbatch=microbatch, stages=stages, recompute=recompute)
@@ -85,20 +87,19 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
 
 
 def _stages(plan: Plan, small: Plan) -> tuple[Recompute | tuple[Recompute, ...], tuple[int, ...]]:
-    """Recomputation and layers of each chunk: uneven stages stay uneven, and every kind of recomputation stays."""
+    """Recomputation and layers of each chunk: uneven stages stay uneven, and a chunk's kinds of recomputation stay."""
     bounds = [0, *accumulate(plan.stages)]
-    spread = max(1, small.chunks - 1)
-    chosen = [round(i * (plan.chunks - 1) / spread) for i in range(small.chunks)]  # first and last among them
-    least = min(plan.stages)
-    uneven = [plan.stages[chunk] > least for chunk in chosen]
-    if max(plan.stages) > least and len(set(uneven)) == 1:
-        uneven = [i == small.chunks // 2 for i in range(small.chunks)]
+    last = max(1, small.chunks - 1)
+    chosen = [round(i * (plan.chunks - 1) / last) for i in range(small.chunks)]  # the first, the last, some between
+    sizes = [plan.stages[chunk] for chunk in chosen]
+    if len(set(sizes)) == 1 < len(set(plan.stages)):
+        sizes[small.chunks // 2] += 1
     kinds = [
         list(dict.fromkeys(plan.recompute_of(layer) for layer in range(bounds[chunk], bounds[chunk + 1])))
         for chunk in chosen
     ]
-    size = max(1 if small.chunks > 1 else min(2, *plan.stages, plan.stages[0]), *map(len, kinds))
-    stages = tuple(size + more for more in uneven)
+    least = max(2 if small.chunks == 1 else 1, *map(len, kinds))
+    stages = tuple(min(size, least + (min(sizes) < size == max(sizes))) for size in sizes)
     if isinstance(plan.recompute, str):
         return plan.recompute, stages
     words = [(kind * layers)[:layers] for kind, layers in zip(kinds, stages, strict=True)]

@@ -1,0 +1,144 @@
+"""`heddle prove`: does a plan compute what one device computes?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from heddle.spec.job import Job
+    from heddle.train.prove import Proof
+
+
+def prove(
+    job: Annotated[Path, typer.Argument(help="The job file, with its [plan].", metavar="PLAN.toml")],
+    steps: Annotated[int, typer.Option(help="Steps to train.", min=1)] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a key: --set plan.tensor=2", metavar="TABLE.KEY=VALUE"),
+    ] = None,
+) -> None:
+    """Show that a plan trains like one device: losses and every gradient, on a model shrunk for it."""
+    from heddle.cli.common import load_with_changes, require_torch
+
+    require_torch("prove")
+    loaded = load_with_changes(job, changes or [])
+
+    import json
+
+    from rich.console import Console
+
+    from heddle.train.prove import prove as run_proof
+
+    proof = run_proof(loaded, steps)
+    if proof is None:  # another rank speaks
+        return
+    console = Console(highlight=False)
+    if as_json:
+        console.out(json.dumps(_facts(proof)))
+    else:
+        _show(proof, loaded, console)
+    if not proof.comparison.equal:
+        raise typer.Exit(1)
+
+
+def _facts(proof: Proof) -> dict[str, Any]:
+    import math
+
+    from heddle.spec.read import to_table
+
+    comparison, small = proof.comparison, proof.shrunk.job
+    assert small.plan is not None
+    facts = {
+        "equal": comparison.equal,
+        "max_loss_diff": comparison.max_loss_diff,
+        "max_gradient_diff": comparison.max_gradient_diff,
+        "expected_rounding": comparison.rounding,
+        "seconds": round(proof.seconds, 2),
+        "loss_limit": comparison.loss_limit,
+        "gradient_limit": comparison.gradient_limit,
+        "loss_rounding": proof.loss_rounding,
+        "norm_diff": comparison.norm,
+        "worst_gradient": comparison.worst,
+        "wrong_gradients": comparison.wrong,
+        "cause": proof.cause,
+        "processes": small.plan.world,
+        "not_tried": list(proof.shrunk.notes),
+        "plan": to_table(small.plan),
+        "model": to_table(small.model),
+    }
+    # JSON has no word for infinity: what is no number is null
+    return {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in facts.items()}
+
+
+def _show(proof: Proof, job: Job, console: Console) -> None:
+    from rich.table import Table
+
+    comparison, small = proof.comparison, proof.shrunk.job
+    assert small.plan is not None
+    count = small.plan.world
+    console.print(f"{_degrees(small)}, on {count} process{'es' if count > 1 else ''}", soft_wrap=True)
+    console.print(f"model shrunk for the proof: {_sizes(job, small)}", soft_wrap=True)
+    for note in proof.shrunk.notes:
+        console.print(f"[yellow]not tried[/]  {note}", soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("relative difference")
+    for heading in ("largest", "rounding", "allowed"):
+        table.add_column(heading, justify="right")
+    rows = (
+        (f"loss, {small.train.steps} steps", comparison.max_loss_diff, proof.loss_rounding, comparison.loss_limit),
+        (
+            f"gradients of {len(comparison.gradients)} parameters, step 1",
+            max(difference.relative for difference in comparison.gradients.values()),
+            comparison.rounding,
+            comparison.gradient_limit,
+        ),
+        ("gradient norm, step 1", comparison.norm, comparison.rounding, comparison.gradient_limit),
+    )
+    for name, difference, rounding, limit in rows:
+        colour = "" if difference <= limit else "[red]"
+        table.add_row(name, f"{colour}{difference:.1e}", f"{rounding:.1e}", f"{limit:.1e}")
+    console.print()
+    console.print(table)
+    console.print(f"worst gradient: {comparison.worst}")
+    console.print()
+    if comparison.equal:
+        console.print(f"[green]equal[/]: this plan trains like one device. ({proof.seconds:.0f} s)")
+        return
+    console.print(f"[red]different[/]: {proof.cause}.", soft_wrap=True)
+    if comparison.wrong:
+        shown = ", ".join(comparison.wrong[:3]) + (", …" if len(comparison.wrong) > 3 else "")
+        console.print(
+            f"{len(comparison.wrong)} of {len(comparison.gradients)} gradients differ by more than rounding: {shown}",
+            soft_wrap=True,
+        )
+
+
+def _degrees(small: Job) -> str:
+    """The plan in one line."""
+    plan = small.plan
+    assert plan is not None
+    parts = []
+    if plan.tensor > 1:
+        parts.append(f"tensor {plan.tensor}" + (" with sequence" if plan.sequence else ""))
+    if plan.pipeline > 1:
+        chunks = f" with {plan.virtual} chunks a rank" if plan.virtual > 1 else ""
+        parts.append(f"pipeline {plan.pipeline} ({plan.schedule}{chunks}, layers {'+'.join(map(str, plan.stages))})")
+    if plan.data > 1:
+        parts.append(f"data {plan.data}" + (f" (ZeRO-{plan.zero})" if plan.zero else ""))
+    recompute = plan.recompute if isinstance(plan.recompute, str) else "mixed"
+    more = f"{plan.microbatches(small.train.global_batch)} microbatches of {plan.microbatch}"
+    return " × ".join(parts or ["one device"]) + f", {more}" + (f", recompute {recompute}" * (recompute != "none"))
+
+
+def _sizes(job: Job, small: Job) -> str:
+    """Which sizes changed, from what to what."""
+    fields = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")
+    pairs = [(name, getattr(job.model, name), getattr(small.model, name)) for name in fields]
+    pairs += [("sequence", job.sequence, small.sequence), ("batch", job.train.global_batch, small.train.global_batch)]
+    return ", ".join(f"{name} {a} → {b}" if a != b else f"{name} {a}" for name, a, b in pairs)

@@ -1,0 +1,16 @@
+"""Shared by the tests of parallelism."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from world import World
+
+
+@pytest.fixture(scope="session")
+def world() -> Iterator[World]:
+    """Eight processes, started when first asked for."""
+    processes = World()
+    yield processes
+    processes.close()
