@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
-from heddle.cli import data
+from heddle.cli import data, export, import_
 from heddle.cli.generate import generate
+from heddle.cli.inspect import inspect
+from heddle.cli.launch import launch
+from heddle.cli.prove import prove
 from heddle.cli.schedule import schedule
+from heddle.cli.trace import trace
 from heddle.cli.train import train
 from heddle.errors import HeddleError
 
@@ -21,9 +25,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(train)
+app.command()(launch)
+app.command()(trace)
 app.command()(generate)
+app.command()(prove)
 app.command()(schedule)
+app.command()(inspect)
 app.add_typer(data.app, name="data")
+app.add_typer(import_.app, name="import")
+app.add_typer(export.app, name="export")
 
 
 def _version(asked: bool) -> None:

@@ -9,7 +9,7 @@ import typer
 
 
 def generate(
-    run: Annotated[Path, typer.Argument(help="A run folder.", metavar="RUN")],
+    run: Annotated[Path, typer.Argument(help="A run, a checkpoint or a Hugging Face folder.", metavar="RUN")],
     prompt: Annotated[str, typer.Option(help="Text to continue.")] = "",
     tokens: Annotated[int, typer.Option(help="How many tokens to add.", min=1)] = 200,
     temperature: Annotated[float, typer.Option(help="0 always takes the likeliest token.", min=0.0)] = 0.8,

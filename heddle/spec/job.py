@@ -46,6 +46,8 @@ class Train:
 
     name: str = "run"
     runs: str = "runs"  # the run folder is RUNS/NAME
+    # weights to begin with: a run, a checkpoint or a Hugging Face folder; new ones if left out
+    start_from: str | None = field(default=None, metadata={"key": "from"})
     steps: int = 1000
     global_batch: int = 8  # samples a step, over all replicas
     sequence: int | None = None  # tokens a sample; the model's longest if left out
@@ -68,6 +70,8 @@ class Train:
     save_every: int = 0  # steps; 0: only at the end
     keep_last: int = 2  # newest checkpoints that stay on disk
     keep_every: int = 0  # checkpoints of these steps stay for good; 0: none
+    restarts: int = 3  # how often a run goes on by itself after a process died
+    hang_after: float = 0.0  # seconds after which a step counts as hung; 0: many times as long as usual
     compile: bool = False  # torch.compile the layers
 
     def __post_init__(self) -> None:
@@ -154,7 +158,7 @@ def job_from_tables(document: dict[str, Any], folder: Path = Path()) -> Job:
     return Job(
         model=model_from_table(document["model"], folder),
         data=_located(build(Data, document["data"], "data"), folder),
-        train=build(Train, document.get("train", {}), "train"),
+        train=_started(build(Train, document.get("train", {}), "train"), folder),
         cluster=cluster_from_table(document["cluster"], folder) if "cluster" in document else None,
         plan=build(Plan, document["plan"], "plan") if "plan" in document else None,
     )
@@ -174,6 +178,11 @@ def _located(data: Data, folder: Path) -> Data:
         tokens=None if data.tokens is None else place(data.tokens),
         tokenizer=place(data.tokenizer) if is_file else data.tokenizer,
     )
+
+
+def _started(train: Train, folder: Path) -> Train:
+    """What a run starts from is an input: it, too, lies relative to the job file."""
+    return train if train.start_from is None else replace(train, start_from=str((folder / train.start_from).absolute()))
 
 
 def model_from_table(table: dict[str, Any], folder: Path = Path()) -> ModelSpec:

@@ -58,19 +58,25 @@ def build(cls: type[T], table: dict[str, Any], where: str) -> T:
 
     `where` is the table's name in the file, such as "model"; it appears in every message.
     """
-    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    fields = {key_of(field): field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(cls)
     for key in table:
         if key not in fields:
             raise HeddleError(f"[{where}] has no key '{key}'.", "Heddle never ignores a key.", nearest(key, fields))
     missing = [
-        name
-        for name, field in fields.items()
-        if name not in table and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        key
+        for key, field in fields.items()
+        if key not in table and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     ]
     if missing:
         raise HeddleError(f"[{where}] lacks '{missing[0]}'.", f"Needed: {', '.join(missing)}.")
-    return cls(**{key: _convert(hints[key], value, f"{where}.{key}") for key, value in table.items()})
+    names = {key: fields[key].name for key in table}
+    return cls(**{names[key]: _convert(hints[names[key]], value, f"{where}.{key}") for key, value in table.items()})
+
+
+def key_of(field: dataclasses.Field[Any]) -> str:
+    """What a field is called in a file: its name, unless its metadata has a word that Python keeps for itself."""
+    return str(field.metadata.get("key", field.name))
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:
@@ -113,7 +119,7 @@ def wrong_type(where: str, value: Any, expected: str) -> HeddleError:
 def to_table(value: Any) -> dict[str, Any]:
     """The reverse of `build`: a plain table, without what is None (TOML has no null)."""
     return {
-        field.name: _plain(getattr(value, field.name))
+        key_of(field): _plain(getattr(value, field.name))
         for field in dataclasses.fields(value)
         if getattr(value, field.name) is not None
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -10,27 +11,35 @@ import typer
 from heddle.models import Transformer, materialize
 from heddle.parallel.mesh import Mesh
 from heddle.spec.job import load_job
-from heddle.train.checkpoint import check_model, load_state, newest_good
 from heddle.train.data import Tokenizer, load_tokenizer
 from heddle.train.device import DTYPES, pick_device
-from heddle.train.run import open_run
+from heddle.train.run import Run, open_run
+from heddle.train.source import Source, find_source, is_source
 from heddle.train.storage import Boxes
 
 
 def load_for_inference(folder: Path) -> tuple[Transformer, Tokenizer]:
-    """The newest weights of a run."""
-    run = open_run(folder)
-    job = load_job(run.job_file)
-    checkpoint = newest_good(run.checkpoints, Mesh(), lambda words: typer.secho(words, err=True))
+    """The newest weights of a run, in its precision; or those of a checkpoint or a Hugging Face folder."""
+    if not is_source(folder):
+        open_run(folder)  # says what runs there are
+    source = find_source(folder, Mesh(), partial(typer.secho, err=True))
+    run = Run(folder)
+    precision = load_job(run.job_file).train.precision if run.job_file.is_file() else "fp32"
+    model = load_model(source, DTYPES[precision], pick_device())
+    return model, load_tokenizer(source.companions or folder)
+
+
+@torch.no_grad()
+def load_model(
+    source: Source, dtype: torch.dtype, device: torch.device, rounded: torch.dtype | None = None
+) -> Transformer:
+    """The whole model with its weights, as if they had been `rounded` to another dtype before."""
     with torch.device("meta"):
-        model = Transformer(job.model)
-    materialize(model, pick_device(), DTYPES[job.train.precision])
-    parameters = dict(model.named_parameters())
-    check_model(checkpoint, {name: tuple(parameter.shape) for name, parameter in parameters.items()})
-    # read in full precision, as they were written, and rounded on the way in
-    state = {name: torch.empty(parameter.shape) for name, parameter in parameters.items()}
-    load_state(checkpoint, {name: Boxes(tuple(t.shape), [((0,) * t.dim(), t)]) for name, t in state.items()}, Mesh())
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(state[name])
-    return model.eval(), load_tokenizer(run.tokenizer)
+        model = Transformer(source.model)
+    materialize(model, device, dtype)
+    for name, parameter in model.named_parameters():
+        # read in full precision, and rounded on the way in; one at a time, so that little is held twice
+        values = torch.empty(parameter.shape, dtype=rounded or torch.float32)
+        source.load({name: Boxes(tuple(values.shape), [((0,) * values.dim(), values)])})
+        parameter.copy_(values)
+    return model.eval()

@@ -107,7 +107,7 @@ class StoredTensor:
     boxes: tuple[Stored, ...]
 
 
-def write_file(path: Path, tensors: Iterable[tuple[str, Tensor]]) -> None:
+def write_file(path: Path, tensors: Iterable[tuple[str, Tensor]], notes: dict[str, str] | None = None) -> None:
     """Write a safetensors file, with the checksum of each tensor in its header, and make sure that it is on disk.
 
     The library's own writer first collects everything in memory; this one writes each tensor from where it is.
@@ -119,7 +119,7 @@ def write_file(path: Path, tensors: Iterable[tuple[str, Tensor]]) -> None:
         size = tensor.numel() * tensor.itemsize
         header[key] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + size]}
         at += size
-    header["__metadata__"] = {key: f"{zlib.crc32(_bytes(tensor)):08x}" for key, tensor in named}
+    header["__metadata__"] = {key: f"{zlib.crc32(_bytes(tensor)):08x}" for key, tensor in named} | (notes or {})
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with path.open("wb") as file:
@@ -155,15 +155,34 @@ def read_index(folder: Path) -> dict[str, StoredTensor]:
     """What a checkpoint holds, by global name; file names that lead out of the folder are refused."""
     table = read_json(folder / INDEX, "the index of a checkpoint")
     index = {name: build(StoredTensor, entry, name) for name, entry in table.items()}
-    for tensor in index.values():
-        for box in tensor.boxes:
-            if Path(box.file).name != box.file:
-                raise HeddleError(
-                    f"{folder / INDEX} names the file {box.file!r}.",
-                    "The files of a checkpoint lie in its own folder.",
-                    "Do not load this checkpoint; somebody has tampered with it.",
-                )
+    for name in sorted({box.file for tensor in index.values() for box in tensor.boxes}):
+        if not lies_in(folder, name):
+            raise HeddleError(
+                f"{folder / INDEX} names the file {name!r}.",
+                "The files of a checkpoint lie in its own folder.",
+                "Do not load this checkpoint; somebody has tampered with it.",
+            )
+    for name, tensor in index.items():
+        held = sum(math.prod(box.shape) for box in tensor.boxes)
+        if tensor.dtype not in DTYPE_OF or held != math.prod(tensor.shape):  # what no box holds would never be read
+            raise HeddleError(
+                f"{folder / INDEX} is damaged.",
+                f"It places {held} of the {math.prod(tensor.shape)} numbers of {name}, a tensor of {tensor.dtype}.",
+            )
     return index
+
+
+def lies_in(folder: Path, name: str) -> bool:
+    """Whether a name that an index gives is that of a file in the folder: no path, and no link that leads away."""
+    return Path(name).name == name and (folder / name).resolve().parent == folder.resolve()
+
+
+def write_index(folder: Path, index: dict[str, StoredTensor]) -> None:
+    """Write what a checkpoint holds, and make sure that it is on disk."""
+    with (folder / INDEX).open("w") as file:
+        json.dump({name: dataclasses.asdict(stored) for name, stored in index.items()}, file)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 class SafetensorsWriter(StorageWriter):
@@ -210,12 +229,8 @@ class SafetensorsWriter(StorageWriter):
         index = {}
         for name, tensor in metadata.state_dict_metadata.items():
             assert isinstance(tensor, TensorStorageMetadata)
-            stored = StoredTensor(DTYPES[tensor.properties.dtype], tuple(tensor.size), tuple(boxes[name]))
-            index[name] = dataclasses.asdict(stored)
-        with (self.folder / INDEX).open("w") as file:
-            json.dump(index, file)
-            file.flush()
-            os.fsync(file.fileno())
+            index[name] = StoredTensor(DTYPES[tensor.properties.dtype], tuple(tensor.size), tuple(boxes[name]))
+        write_index(self.folder, index)
 
     @classmethod
     def validate_checkpoint_id(cls, _checkpoint_id: Any) -> bool:
@@ -224,10 +239,10 @@ class SafetensorsWriter(StorageWriter):
 
 
 class SafetensorsReader(StorageReader):
-    """Reads any boxes from what the writer wrote."""
+    """Reads any boxes from what the writer wrote; whoever has read the index already passes it on."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, index: dict[str, StoredTensor] | None = None) -> None:
+        self.folder, self.index = folder, index
         self.stored: dict[MetadataIndex, Stored] = {}
 
     def reset(self, checkpoint_id: Any = None) -> None:
@@ -237,7 +252,7 @@ class SafetensorsReader(StorageReader):
         """The index, in torch's words."""
         tensors: dict[str, Any] = {}
         stored: dict[MetadataIndex, Stored] = {}
-        for name, tensor in read_index(self.folder).items():
+        for name, tensor in (read_index(self.folder) if self.index is None else self.index).items():
             chunks = [ChunkStorageMetadata(torch.Size(box.offset), torch.Size(box.shape)) for box in tensor.boxes]
             properties = TensorProperties(dtype=DTYPE_OF[tensor.dtype])
             tensors[name] = TensorStorageMetadata(properties, torch.Size(tensor.shape), chunks)
@@ -268,13 +283,17 @@ class SafetensorsReader(StorageReader):
                         slice(start, start + length)
                         for start, length in zip(item.storage_offsets, item.lengths, strict=True)
                     )
-                    values = file.get_slice(self.stored[item.storage_index].key)[part]
+                    values = self.read_part(file, self.stored[item.storage_index], part)
                     target = planner.resolve_tensor(item).detach()
                     target.copy_(values)
                     planner.commit_tensor(item, target)
         future: Future[None] = Future()
         future.set_result(None)
         return future
+
+    def read_part(self, file: Any, box: Stored, part: tuple[slice, ...]) -> Tensor:
+        """A part of a box, counted from the box's corner, out of its open file."""
+        return file.get_slice(box.key)[part]
 
     @classmethod
     def validate_checkpoint_id(cls, _checkpoint_id: Any) -> bool:

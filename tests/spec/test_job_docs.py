@@ -15,7 +15,7 @@ from heddle.spec import Cluster, Data, Device, Link, ModelSpec, Peak, Plan, Rope
 from heddle.spec.huggingface import FAMILIES, write_config
 from heddle.spec.job import TABLES, cluster_from_table, job_from_tables, model_from_table
 from heddle.spec.presets import cluster_presets, model_presets
-from heddle.spec.read import build, to_table
+from heddle.spec.read import build, key_of, to_table
 
 PAGE = (Path(__file__).parents[2] / "docs" / "job-file.md").read_text(encoding="utf-8")
 SECTIONS: dict[str, Any] = {
@@ -89,7 +89,7 @@ def test_every_section_is_checked() -> None:
 def test_every_key_is_documented_and_no_other(heading: str) -> None:
     keys = [row.key.strip("`") for row in rows(heading)]
     assert len(keys) == len(set(keys))
-    fields = {field.name for field in dataclasses.fields(SECTIONS[heading])}
+    fields = {key_of(field) for field in dataclasses.fields(SECTIONS[heading])}
     assert set(keys) == fields | STARTS.get(heading, set())
     assert all(row.meaning for row in rows(heading))
 
@@ -99,7 +99,7 @@ def test_every_key_is_documented_and_no_other(heading: str) -> None:
     [(heading, field) for heading, cls in SECTIONS.items() for field in dataclasses.fields(cls)],
 )
 def test_types_and_defaults_are_true(heading: str, field: dataclasses.Field[Any]) -> None:
-    (row,) = [row for row in rows(heading) if row.key == f"`{field.name}`"]
+    (row,) = [row for row in rows(heading) if row.key == f"`{key_of(field)}`"]
     assert row.type == described(typing.get_type_hints(SECTIONS[heading])[field.name])
     true = default(field)
     if true in ("required", "none") and not row.default.startswith("`"):

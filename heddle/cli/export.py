@@ -1,0 +1,61 @@
+"""`heddle export`: weights for other systems."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Write weights for other systems.", no_args_is_help=True)
+
+
+class Dtype(StrEnum):
+    """What numbers may be rounded to."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+
+
+@app.callback()
+def _export() -> None:
+    """Keeps `hf` a word of its own: Typer would fold a group with one command into the command."""
+
+
+@app.command()
+def hf(
+    weights: Annotated[Path, typer.Argument(help="A run or a checkpoint.", metavar="RUN|CHECKPOINT")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")],
+    dtype: Annotated[Dtype | None, typer.Option(help="Round the weights; they stay as they are if left out.")] = None,
+    shard_gib: Annotated[float, typer.Option(help="The largest file, and the most that is in memory at once.")] = 5.0,
+    check: Annotated[bool, typer.Option(help="Compare logits with transformers, where it is installed.")] = True,
+) -> None:
+    """Write the weights of a run or a checkpoint as a Hugging Face folder, tokenizer included."""
+    from heddle.cli.common import require_torch
+    from heddle.errors import HeddleError
+
+    require_torch("export")
+    if shard_gib <= 0:
+        raise HeddleError(f"--shard-gib {shard_gib:g} leaves no room.", "A file holds at least one tensor.", "Use 5.")
+
+    from functools import partial
+
+    from rich.console import Console
+
+    from heddle.cli.import_ import summary
+    from heddle.parallel.mesh import Mesh
+    from heddle.train.agreement import Agreed
+    from heddle.train.device import DTYPES
+    from heddle.train.exchange import export_huggingface
+    from heddle.train.source import find_source
+
+    source = find_source(weights, Mesh(), partial(typer.secho, err=True))
+    rounded = None if dtype is None else DTYPES[dtype.value]
+    agreed = Agreed(source.model, check)
+    shard = int(shard_gib * 2**30)
+    written = export_huggingface(source, output, rounded, shard, lambda made: agreed.check(made, source, rounded))
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    console.print(f"{source.model.name}: {source.model.parameters:,} parameters, {summary(written)}.")
+    console.print(str(agreed))

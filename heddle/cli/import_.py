@@ -1,0 +1,52 @@
+"""`heddle import`: weights from elsewhere become a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from heddle.train.exchange import Written
+
+app = typer.Typer(help="Make weights from elsewhere into a checkpoint.", no_args_is_help=True)
+
+
+@app.callback()
+def _import() -> None:
+    """Keeps `hf` a word of its own: Typer would fold a group with one command into the command."""
+
+
+@app.command()
+def hf(
+    folder: Annotated[Path, typer.Argument(help="A model's folder: config.json and safetensors.", metavar="FOLDER")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The checkpoint to make.")],
+    check: Annotated[bool, typer.Option(help="Compare logits with transformers, where it is installed.")] = True,
+) -> None:
+    """Make a Hugging Face folder into a checkpoint, for a job to name as train.from."""
+    from heddle.cli.common import require_torch
+
+    require_torch("import")
+
+    from rich.console import Console
+
+    from heddle.train.agreement import Agreed
+    from heddle.train.exchange import import_huggingface
+    from heddle.train.source import checkpoint_source, huggingface_source
+
+    source = huggingface_source(folder)
+    agreed = Agreed(source.model, check)
+    written = import_huggingface(source, output, lambda made: agreed.check(folder, checkpoint_source(made)))
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    console.print(f"{source.model.name}: {source.model.parameters:,} parameters, {summary(written)}.")
+    console.print(str(agreed))
+    console.print(f'Start a run from it with [train] from = "{output}" and [model] config = "{output}/config.json".')
+
+
+def summary(written: Written) -> str:
+    """What was written, in a few words."""
+    from heddle.cli.common import size
+
+    beside = f", with {', '.join(written.companions)}" if written.companions else ""
+    return f"{size(written.bytes)} in {written.files} file{'s' * (written.files > 1)} at {written.folder}{beside}"
