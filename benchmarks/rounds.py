@@ -10,8 +10,8 @@ from collections.abc import Callable
 Arm = Callable[[], float]  # does its work once and gives the seconds it took
 
 
-def alternate(arms: dict[str, Arm], rounds: int) -> dict[str, list[float]]:
-    """Time all arms `rounds` times after one round to warm up."""
+def alternate(arms: dict[str, Arm], rounds: int, rank: int = 0) -> dict[str, list[float]]:
+    """Time all arms `rounds` times after one round to warm up. Several ranks that call this stay in step."""
     names = list(arms)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for number in range(rounds + 1):
@@ -20,7 +20,8 @@ def alternate(arms: dict[str, Arm], rounds: int) -> dict[str, list[float]]:
             taken = arms[name]()
             if number:
                 seconds[name].append(taken)
-        print(f"round {number}/{rounds}", end="\r", file=sys.stderr, flush=True)
+        if rank == 0 and sys.stderr.isatty():
+            print(f"round {number}/{rounds}", end="\r", file=sys.stderr, flush=True)
     return seconds
 
 
@@ -34,3 +35,8 @@ def report(name: str, peer: str, seconds: dict[str, list[float]], **ratios: obje
     medians = {arm: round(statistics.median(values), 5) for arm, values in seconds.items()}
     rounded = {key: round(value, 4) if isinstance(value, float) else value for key, value in ratios.items()}
     print(json.dumps({"benchmark": name, "peer": peer, "median_seconds": medians, **rounded}))
+
+
+def report_cases(name: str, peer: str, cases: list[dict[str, object]], **facts: object) -> None:
+    """One JSON line for a benchmark of several cases."""
+    print(json.dumps({"benchmark": name, "peer": peer, **facts, "cases": cases}))

@@ -36,12 +36,13 @@ def make(*arguments, cwd):
 def test_every_command_works_in_order(clone):
     write_named_blocks(README, clone)
     ran = run_commands(README, clone)
-    assert {command.split()[1] for command in ran} == {"train", "generate", "data", "schedule"}
+    shown = {"train", "generate", "data", "schedule", "prove", "trace", "inspect"}
+    assert {command.split()[1] for command in ran} == shown
 
 
-def test_the_job_file_is_a_job(tmp_path):
-    (path,) = write_named_blocks(README, tmp_path)
-    assert load_job(path).train.name == path.stem
+def test_the_job_files_are_jobs(tmp_path):
+    for path in write_named_blocks(README, tmp_path):
+        assert load_job(path).train.name == path.stem
 
 
 def test_the_demo_trains_and_writes(clone):

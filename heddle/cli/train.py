@@ -8,12 +8,18 @@ from typing import Annotated
 
 import typer
 
+from heddle.errors import HeddleError
+
 
 def train(
     job: Annotated[Path, typer.Argument(help="The job file.", metavar="JOB.toml")],
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
     name: Annotated[str | None, typer.Option(help="Name of the run folder, in place of the job's.")] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Record what every rank does, and show the bubble.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Try one step of every kind of rank here, with tensors without memory.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what a dry run found as JSON.")] = False,
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", help="Change a key: --set train.steps=50", metavar="TABLE.KEY=VALUE"),
@@ -26,6 +32,14 @@ def train(
     loaded = load_with_changes(job, changes or [], name)
 
     from rich.console import Console
+
+    if dry_run or as_json:
+        _refuse_together(dry_run, {"--resume": resume, "--trace": trace})
+        from heddle.train.dry_run import dry_run as try_job
+        from heddle.train.dry_run_report import show
+
+        show(try_job(loaded), as_json, Console())
+        return
 
     from heddle.train.loop import train as run_job
 
@@ -55,3 +69,18 @@ def train(
         highlight=False,
     )
     console.print(f'Sample from it with: heddle generate {result.run} --prompt "…"', soft_wrap=True)
+
+
+def _refuse_together(dry_run: bool, others: dict[str, bool]) -> None:
+    """A dry run leaves nothing behind, and only a dry run speaks JSON."""
+    if not dry_run:
+        raise HeddleError(
+            "--json goes with --dry-run.", "Training writes its numbers to metrics.jsonl in the run folder."
+        )
+    for option, given in others.items():
+        if given:
+            raise HeddleError(
+                f"--dry-run and {option} exclude each other.",
+                "A dry run takes one step with tensors that have no numbers, and writes nothing.",
+                f"Leave {option} out.",
+            )

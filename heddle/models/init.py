@@ -6,6 +6,7 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from heddle.models.random import fill_normal
 from heddle.models.transformer import Transformer
@@ -48,6 +49,8 @@ def initialize_parameter(
     target: Tensor, name: str, spec: ModelSpec, seed: int, shape: torch.Size, offset: tuple[int, ...]
 ) -> None:
     """Fill `target`, the box at `offset` of a parameter of global `shape`, with its part of the initial value."""
+    if isinstance(target, FakeTensor):
+        return  # a dry run: it has a shape, and no memory to fill
     if "norm" in name.split(".")[-2]:
         target.fill_(1.0 if name.endswith("weight") else 0.0)
     elif name.endswith("bias"):

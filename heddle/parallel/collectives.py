@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,14 +16,22 @@ from heddle.parallel.mesh import Axis
 class Handle:
     """A collective under way: `wait` gives its result."""
 
-    def __init__(self, work: dist.Work | None, result: Tensor, *kept: Tensor) -> None:
+    def __init__(
+        self, work: dist.Work | None, result: Tensor, *kept: Tensor, kind: str = "", axis: Axis | None = None
+    ) -> None:
         self.work, self.result = work, result
         self.kept = kept  # inputs must outlive the communication
+        self.kind, self.axis = kind, axis  # for whoever asks what a rank is waiting for
+        self.complete: Callable[[], None] | None = None
+        if work is not None and axis is not None and axis.watch is not None:
+            self.complete = axis.watch(kind, work, max(x.nbytes for x in (result, *kept)))
 
     def wait(self) -> Tensor:
         """The result, once it is there."""
         if self.work is not None:
             self.work.wait()
+            if self.complete is not None:
+                self.complete()
         return self.result
 
 
@@ -35,7 +44,7 @@ def start_all_reduce(x: Tensor, axis: Axis, op: Any = dist.ReduceOp.SUM) -> Hand
     """Begin to sum over the axis, in place."""
     if axis.size == 1:
         return Handle(None, x)
-    return Handle(dist.all_reduce(x, op=op, group=axis.group, async_op=True), x)
+    return Handle(dist.all_reduce(x, op=op, group=axis.group, async_op=True), x, kind="all-reduce", axis=axis)
 
 
 def gather(x: Tensor, axis: Axis) -> Tensor:
@@ -49,7 +58,8 @@ def start_gather(x: Tensor, axis: Axis) -> Handle:
         return Handle(None, x)
     x = x.contiguous()
     out = x.new_empty(axis.size * x.shape[0], *x.shape[1:])
-    return Handle(dist.all_gather_single(out, x, group=axis.group, async_op=True), out, x)
+    work = dist.all_gather_single(out, x, group=axis.group, async_op=True)
+    return Handle(work, out, x, kind="all-gather", axis=axis)
 
 
 def reduce_scatter(x: Tensor, axis: Axis) -> Tensor:
@@ -63,7 +73,8 @@ def start_reduce_scatter(x: Tensor, axis: Axis) -> Handle:
         return Handle(None, x)
     x = x.contiguous()
     out = x.new_empty(x.shape[0] // axis.size, *x.shape[1:])
-    return Handle(dist.reduce_scatter_single(out, x, group=axis.group, async_op=True), out, x)
+    work = dist.reduce_scatter_single(out, x, group=axis.group, async_op=True)
+    return Handle(work, out, x, kind="reduce-scatter", axis=axis)
 
 
 def slice_of(x: Tensor, axis: Axis) -> Tensor:

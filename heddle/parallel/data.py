@@ -116,7 +116,7 @@ class Bucket:
         low, high = self._range()
         mine = self.values[low:high].clone()
         work = dist.all_gather_single(self.values, mine, group=self.data.group, async_op=True)
-        return Handle(work, self.values, mine)
+        return Handle(work, self.values, mine, kind="all-gather", axis=self.data)
 
 
 class Reducer:

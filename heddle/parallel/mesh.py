@@ -6,6 +6,7 @@ a value that is passed to whoever needs it; there are no global process groups.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch.distributed as dist
@@ -21,6 +22,8 @@ class Axis:
     rank: int = 0  # this process's place among them
     ranks: tuple[int, ...] = (0,)  # their ranks in the world
     group: dist.ProcessGroup | None = None  # None where there is nobody to talk to
+    # told of every collective that begins: its name, itself, its bytes; gives what to call once it was waited for
+    watch: Callable[[str, dist.Work, int], Callable[[], None] | None] | None = None
 
     @property
     def size(self) -> int:

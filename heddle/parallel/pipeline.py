@@ -181,10 +181,7 @@ class Pipeline:
         with self.recorder.span("receive", f"receive {message.kind}", action.chunk, action.microbatch, self._size()):
             x = self.inboxes[message.source].take(message)
         self._settle(message)
-        if self.scatter:
-            with self.recorder.span("tensor", "gather", action.chunk, action.microbatch, self._size()):
-                x = gather(x, self.mesh.tensor)
-        return x
+        return gather(x, self.mesh.tensor) if self.scatter else x
 
     def _send(self, action: Action, x: Tensor) -> None:
         message = outgoing(self.schedule, action)

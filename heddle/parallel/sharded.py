@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
@@ -27,7 +28,8 @@ def shard(chunk: Transformer, mesh: Mesh, zero: int, dtype: torch.dtype) -> None
     places = {name: place_of(parameter) for name, parameter in chunk.named_parameters()}
     kind = "cuda" if torch.cuda.is_available() else "cpu"
     assert mesh.data.group is not None
-    replicas = DeviceMesh.from_group(mesh.data.group, kind, mesh_dim_names=("data",))
+    with unset_fake_temporarily():  # a dry run's tensors have no numbers, but ranks are numbers
+        replicas = DeviceMesh.from_group(mesh.data.group, kind, mesh_dim_names=("data",))
     policy = MixedPrecisionPolicy(param_dtype=None if dtype == torch.float32 else dtype, reduce_dtype=torch.float32)
     for layer in chunk.layers.values():
         fully_shard(layer, mesh=replicas, mp_policy=policy, reshard_after_forward=zero == 3)

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import multiprocessing
 import os
 import signal
+import socket
+import sys
 import tempfile
+import threading
+import time
+import traceback
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from multiprocessing import forkserver
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from rich.console import Console
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 from heddle.errors import HeddleError
-from heddle.parallel.mesh import Mesh, build_mesh
+from heddle.parallel.mesh import Mesh, build_mesh, coordinates
 from heddle.spec.plan import Plan
 from heddle.train.device import pick_device
+from heddle.train.interrupt import answer
+from heddle.train.notes import FOLDER as NOTES
+from heddle.train.notes import final_error, tell, told
 
 TIMEOUT = timedelta(minutes=30)
+STOP = "stop"  # a file in the folder of notes: there once somebody asked to stop
+PATIENCE = 2.0  # seconds that a process stays which was not the first to fail, so that the first one is seen
 
 
 @dataclass(frozen=True)
@@ -36,13 +49,15 @@ class Place:
 
 def launched_place() -> Place | None:
     """This process's place where torchrun, Slurm or another launcher that sets the usual variables started it."""
-    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-        return Place(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
-    if "SLURM_PROCID" in os.environ and "SLURM_NTASKS" in os.environ and int(os.environ["SLURM_NTASKS"]) > 1:
-        # srun starts the tasks; `heddle launch --slurm` exports the address of the first node
-        os.environ.setdefault("LOCAL_RANK", os.environ.get("SLURM_LOCALID", "0"))
-        os.environ["RANK"], os.environ["WORLD_SIZE"] = os.environ["SLURM_PROCID"], os.environ["SLURM_NTASKS"]
-        return Place(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+    found = os.environ
+    if "RANK" in found and "WORLD_SIZE" in found:
+        return Place(int(found["RANK"]), int(found["WORLD_SIZE"]))
+    # Only srun speaks of a step: SLURM_NTASKS is also there in a batch script, where one process runs. A step of one
+    # task is a shell or a whole machine, and starts its own processes.
+    if "SLURM_PROCID" in found and int(found.get("SLURM_STEP_NUM_TASKS", 1)) > 1:
+        found["RANK"], found["WORLD_SIZE"] = found["SLURM_PROCID"], found["SLURM_STEP_NUM_TASKS"]
+        found.setdefault("LOCAL_RANK", found.get("SLURM_LOCALID", "0"))
+        return launched_place()
     return None
 
 
@@ -76,17 +91,42 @@ def leave() -> None:
         dist.destroy_process_group()
 
 
-def run_processes(plan: Plan, work: Callable[..., Any], *arguments: Any) -> Any:
+def run_joined(plan: Plan, place: Place, work: Callable[..., Any], *arguments: Any) -> Any:
+    """Do this process's part, `work(mesh, *arguments)`, among those that another launcher started.
+
+    Only one process tells what went wrong. The others wait for the launcher to end them.
+    """
+    try:
+        result = work(join(plan, place), *arguments)
+    except Exception as error:
+        if _is_first_to_fail(place, error):
+            raise
+        time.sleep(PATIENCE)
+        os._exit(1)
+    leave()
+    return result
+
+
+def _is_first_to_fail(place: Place, error: Exception) -> bool:
+    if not dist.is_initialized():  # what is wrong before they meet is wrong for all of them
+        return place.rank == 0 or not isinstance(error, HeddleError)
+    try:
+        return dist.distributed_c10d._get_default_store().add("heddle/failed", 1) == 1
+    except RuntimeError:  # whoever kept the store is gone
+        return isinstance(error, HeddleError)
+
+
+def run_processes(plan: Plan, work: Callable[..., Any], *arguments: Any, restarts: int = 0) -> Any:
     """Start the plan's processes on this machine, let each do `work(mesh, *arguments)`, give rank 0's result.
 
-    Ctrl-C and SIGTERM are passed on once, as a request to stop after the step; a second one ends everything.
+    When one dies, all are started again, up to `restarts` times; what a user has to mend is told at once. Ctrl-C and
+    SIGTERM are passed on once, as a request to stop after the step; a second one ends everything.
     """
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    # One thread a rank: ranks share the cores of a CPU, and a GPU's rank needs no more.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    with tempfile.TemporaryDirectory(prefix="heddle-") as folder:
+    _set_environment(plan.world)
+    with tempfile.TemporaryDirectory(prefix="heddle-") as folder, _ForwardedSignals(Path(folder)) as stop:
         config = LaunchConfig(
             min_nodes=1,
             max_nodes=1,
@@ -94,60 +134,142 @@ def run_processes(plan: Plan, work: Callable[..., Any], *arguments: Any) -> Any:
             run_id=uuid.uuid4().hex,
             rdzv_backend="c10d",
             rdzv_endpoint="127.0.0.1:0",
-            max_restarts=0,
+            local_addr="127.0.0.1",  # looking up its own name takes seconds on some laptops
+            max_restarts=restarts,
             monitor_interval=0.1,
-            start_method="spawn",
+            start_method=_start_method(),
             signals_to_handle="SIGHUP",
+            logs_specs=DefaultLogsSpecs(log_dir=folder),
         )
-        with _ForwardSignals():
-            try:
-                results = elastic_launch(config, _worker)(plan, Path(folder), work, arguments)
-            except ChildFailedError as error:
-                raise _told(Path(folder), error) from None
-    return results[0]
+        try:
+            result = elastic_launch(config, _worker)(plan, Path(folder), work, arguments)[0]
+            if (final := final_error(Path(folder))) is not None:
+                raise final
+            if stop.asked and result is None:  # before the first step
+                raise KeyboardInterrupt
+            return result
+        except ChildFailedError as error:
+            if stop.asked:
+                raise KeyboardInterrupt from None
+            raise _told(plan, Path(folder), error) from None
+        except SignalException:
+            raise KeyboardInterrupt from None
+        finally:
+            Console().show_cursor()  # which rank 0 hides while it shows a live line, and cannot restore if killed
+
+
+def _set_environment(world: int) -> None:
+    """What the processes inherit, where the user has not said otherwise."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // world)))
+    # gloo would look for an address by the machine's name, which fails on a laptop without a network
+    loopback = {"lo", "lo0"} & {name for _, name in socket.if_nameindex()}
+    if loopback:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback.pop())
+
+
+def _start_method() -> str:
+    """Fork from a server that has imported everything once; spawn where there are GPUs, which do not survive a fork."""
+    if torch.cuda.is_available() or "forkserver" not in multiprocessing.get_all_start_methods():
+        return "spawn"
+    forkserver.set_forkserver_preload(["heddle.train.loop"])
+    # The processes inherit that SIGINT is ignored: of a Ctrl-C, which reaches them too, only the parent shall hear.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    forkserver.ensure_running()
+    signal.signal(signal.SIGINT, before)
+    return "forkserver"
 
 
 def _worker(plan: Plan, folder: Path, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C and passes it on as SIGTERM
-    if not torch.cuda.is_available():
-        torch.set_num_threads(1)
+    """One process of `run_processes`. What goes wrong is written, not raised: raised, it ends in a long report."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where processes are spawned they have to say so themselves
+    _end_with_parent()
     place = launched_place()
     assert place is not None
+    os.environ[NOTES] = str(folder)
+    if final_error(folder) is not None or (folder / STOP).exists():
+        return None  # the launcher starts all again, whatever it was that ended them
+    (folder / f"{place.rank}.json").unlink(missing_ok=True)  # of an earlier start
     try:
         result = work(join(plan, place), *arguments)
     except HeddleError as error:
-        # Written, not raised: an exception's way through the launcher ends in its own long report.
-        note = {"what": error.what, "why": error.why, "hint": error.hint}
-        (folder / f"{place.rank}.json").write_text(json.dumps(note))
+        tell(place.rank, error)
         os._exit(2)
+    except Exception as error:
+        last_line = traceback.format_exception_only(error)[-1].strip()
+        died = HeddleError(
+            f"{_name(plan, place.rank)} failed: {last_line}",
+            "That should not happen, whatever the job says; the traceback above shows where it did.",
+            "Go on from the newest checkpoint with --resume; if it happens again, please report it.",
+        )
+        tell(place.rank, died, traceback.format_exc(), final=False)
+        time.sleep(PATIENCE)  # if it failed because another one was killed, that one is to be seen first
+        os._exit(1)
     leave()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # all is done; the launcher waits for ever if one is missing now
     return result
 
 
-def _told(folder: Path, error: Exception) -> Exception:
-    """The error that a process told of, or what the launcher knows."""
-    for path in sorted(folder.glob("*.json")):
-        return HeddleError(**json.loads(path.read_text()))
-    return error
+def _end_with_parent() -> None:
+    """A process whose parent was killed must not stay behind."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
-class _ForwardSignals:
+def _told(plan: Plan, folder: Path, failed: ChildFailedError) -> HeddleError:
+    """What the process that failed first told, or how it died without a word."""
+    if (final := final_error(folder)) is not None:
+        return final
+    rank, failure = failed.get_first_failure()
+    if (note := told(folder, rank)) is not None:
+        sys.stderr.write(note.trace)
+        return note.error
+    how = f"ended with exit code {failure.exitcode}"
+    if failure.exitcode < 0:
+        how = f"was killed by {signal.Signals(-failure.exitcode).name}"
+    return HeddleError(
+        f"{_name(plan, rank)} {how}.",
+        "It left no word. Linux kills processes with SIGKILL when memory runs out, and `dmesg` then says so.",
+        "Go on from the newest checkpoint with --resume.",
+    )
+
+
+def _name(plan: Plan, rank: int) -> str:
+    tensor, data, pipeline = coordinates(plan, rank)
+    return f"Rank {rank} (data {data}, pipeline {pipeline}, tensor {tensor})"
+
+
+class _ForwardedSignals:
     """Passes the first request to stop on to the processes; the second one kills them."""
 
-    def __init__(self) -> None:
-        self.asked = False
+    def __init__(self, folder: Path) -> None:
+        self.asked, self.folder = False, folder
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> _ForwardedSignals:
         self.previous = {number: signal.signal(number, self._forward) for number in (signal.SIGINT, signal.SIGTERM)}
+        logging.disable()  # torch's launcher tells of every failure in its own long way
+        return self
 
     def __exit__(self, *_: object) -> None:
+        logging.disable(logging.NOTSET)
         for number, handler in self.previous.items():
             signal.signal(number, handler)
 
     def _forward(self, _number: int, _frame: FrameType | None) -> None:
         again, self.asked = self.asked, True
-        for process in multiprocessing.active_children():
-            if process.pid is not None:
-                os.kill(process.pid, signal.SIGKILL if again else signal.SIGTERM)
+        processes = multiprocessing.active_children()
         if again:
+            for process in processes:
+                process.kill()
+        elif processes:
+            (self.folder / STOP).touch()
+            processes[0].terminate()  # one is enough: at the end of each step they ask each other
+            answer()
+        if again or not processes:
             raise KeyboardInterrupt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -15,15 +16,19 @@ from rich.console import Console
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
 from heddle.spec.job import Job
-from heddle.train.checkpoint import Saver, newest_good
+from heddle.train.checkpoint import Saver, checkpoints, newest_good
 from heddle.train.data import Prepared, check_vocab, prepared_for
 from heddle.train.device import memory_gib, peak_flops, pick_device, synchronize
+from heddle.train.doctor import Doctor, forget
 from heddle.train.interrupt import StopRequest
-from heddle.train.launch import join, launched_place, leave, run_processes
+from heddle.train.launch import launched_place, leave, run_joined, run_processes
 from heddle.train.learning_rate import learning_rate
+from heddle.train.memory import memory_in_use, out_of_memory, ran_out
 from heddle.train.metrics import Metrics, StepMetrics
+from heddle.train.notes import restart_count
 from heddle.train.recorder import NoRecorder, Recorder, measured_bubble
 from heddle.train.run import Run, create_run, refuse_existing, resume_run
+from heddle.train.source import Source, check_model, differences, find_source
 from heddle.train.trainer import StepResult, Trainer
 
 
@@ -43,39 +48,56 @@ class Result:
 
 def train(job: Job, resume: bool = False, trace: bool = False) -> Result | None:
     """Run a job under its plan, on as many processes as that takes; None on all but the first rank of a launcher."""
-    if not resume:
+    if not resume and not restart_count():
         refuse_existing(job)
     plan, place = job.planned.plan, launched_place()
     assert plan is not None
     if place is not None:
-        mesh = join(plan, place)
-        try:
-            result = train_rank(mesh, job, resume, trace)
-        finally:
-            leave()
-        return result if mesh.rank == 0 else None
+        result = run_joined(plan, place, train_rank, job, resume, trace)
+        return result if place.rank == 0 else None
     if plan.world > 1:
         _prepare(job, Mesh())  # once, before anybody starts, so that mistakes are told at once
-        return run_processes(plan, train_rank, job, resume, trace)
+        return run_processes(plan, train_rank, job, resume, trace, restarts=job.train.restarts)
     return train_rank(Mesh(), job, resume, trace)
 
 
 def train_rank(mesh: Mesh, job: Job, resume: bool, trace: bool) -> Result:
     """One rank's part of a run."""
+    base = memory_in_use()
+    try:
+        return _train_rank(mesh, job, resume, trace)
+    except (RuntimeError, MemoryError) as error:
+        if not ran_out(error):
+            raise
+    # Only here is what the step held let go, with the exception that held it.
+    leave()
+    raise out_of_memory(job, mesh, base)
+
+
+def _train_rank(mesh: Mesh, job: Job, resume: bool, trace: bool) -> Result:
     job = job.planned
     assert job.plan is not None
     data = _prepare(job, mesh)
+    console = Console(quiet=mesh.rank != 0)
+    warn = partial(console.print, style="yellow", soft_wrap=True, markup=False)
+    existing = resume
+    if restart_count():
+        existing, resume = True, bool(checkpoints(Run(job.run_folder).checkpoints))
+        warn(f"A process died; going on from the newest checkpoint (restart {restart_count()}).")
+    source = None if resume else _source(job, mesh, warn)
     recorder = Recorder(mesh, pick_device()) if trace else NoRecorder()
     trainer = Trainer(job, data.train, mesh, recorder)
-    run = _open_run(job, data, mesh, resume)
+    run = _open_run(job, data, mesh, existing)
     saver = Saver(run.checkpoints, mesh, job.train.keep_last, job.train.keep_every)
-    console = Console(quiet=mesh.rank != 0)
     if resume:
-        trainer.load(newest_good(run.checkpoints, mesh, partial(console.print, style="yellow", soft_wrap=True)))
-    peak, source = peak_flops(job.cluster, job.train.precision, trainer.device)
+        trainer.load(newest_good(run.checkpoints, mesh, warn))
+    elif source is not None:
+        trainer.start_from(source)
+        console.print(f"Starting from the weights of {source.folder}.", highlight=False, soft_wrap=True)
+    peak, origin = peak_flops(job.cluster, job.train.precision, trainer.device)
     console.print(
         f"{job.model.name}: {job.model.parameters:,} parameters on {job.plan.world} × {trainer.device.type}, "
-        f"{job.train.precision}, peak {peak / 1e12:.3g} TFLOP/s each ({source}); "
+        f"{job.train.precision}, peak {peak / 1e12:.3g} TFLOP/s each ({origin}); "
         f"{len(data.train):,} tokens to learn from",
         highlight=False,
         soft_wrap=True,
@@ -105,10 +127,22 @@ def _prepare(job: Job, mesh: Mesh) -> Prepared:
     return data
 
 
-def _open_run(job: Job, data: Prepared, mesh: Mesh, resume: bool) -> Run:
+def _source(job: Job, mesh: Mesh, warn: Callable[[str], None]) -> Source | None:
+    """The weights that the job starts from, found and checked before anything is made."""
+    if job.train.start_from is None:
+        return None
+    source = find_source(Path(job.train.start_from), mesh, warn)
+    check_model(source, job.model)
+    if words := differences(source, job.model):
+        warn(f"[model] is not quite that of {source.folder}: {words}.")
+    return source
+
+
+def _open_run(job: Job, data: Prepared, mesh: Mesh, existing: bool) -> Run:
     if mesh.rank == 0:
-        run = resume_run(job) if resume else create_run(job)
-        if not resume:
+        run = resume_run(job) if existing else create_run(job)
+        forget(run.hang)
+        if not existing:
             data.tokenizer.save(run.tokenizer)
     if mesh.world.size > 1:
         dist.barrier(group=mesh.world.group)
@@ -123,16 +157,23 @@ def _loop(
     first = trainer.mesh.rank == 0
     metrics = Metrics(run.folder, train.steps, train.log_every, console, trainer.step) if first else None
     loss, validation, saved, stopped = math.nan, None, trainer.step, False
-    with metrics or nullcontext(), StopRequest() as stop:
-        while trainer.step < train.steps and not stopped:
-            loss, _, stopped = _step(trainer, run, peak, metrics, stop)
-            if trainer.step == train.steps or _due(train.eval_every, trainer.step):
-                validation = trainer.evaluate(data.validation)
-                if metrics and validation is not None:
-                    metrics.evaluation(trainer.step, validation)
-            if _due(train.save_every, trainer.step):
-                trainer.save(saver)
-                saved = trainer.step
+    doctor = Doctor(run.hang, trainer.mesh, trainer.plan, train.hang_after)
+    with metrics or nullcontext(), StopRequest(answer=trainer.mesh.world.size == 1) as stop, doctor:
+        try:
+            while trainer.step < train.steps and not stopped:
+                loss, _, stopped = _step(trainer, run, peak, metrics, stop)
+                stop.shared = stopped
+                if trainer.step == train.steps or _due(train.eval_every, trainer.step):
+                    validation = trainer.evaluate(data.validation)
+                    if metrics and validation is not None:
+                        metrics.evaluation(trainer.step, validation)
+                if _due(train.save_every, trainer.step):
+                    trainer.save(saver)
+                    saved = trainer.step
+                doctor.beat()
+        except HeddleError:
+            saver.wait()  # what is still being written is the checkpoint to go on from
+            raise
         if trainer.step > saved:
             trainer.save(saver)
         saver.wait()

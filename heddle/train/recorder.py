@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
-from heddle.parallel.collectives import all_reduce
-from heddle.parallel.mesh import Mesh
+from heddle.errors import HeddleError
+from heddle.parallel.collectives import gather
+from heddle.parallel.mesh import Axis, Mesh
 from heddle.trace import COMPUTE, Span, Trace
+from heddle.trace.steps import write_rank
 
 STEPS = 20  # a trace keeps this many steps; more would only be larger
 ROUNDS = 5  # of asking rank 0 for the time
+DRIFT = 100  # steps until the clocks of two machines are compared again
 
 
 class NoRecorder:
     """Measures nothing, at no cost."""
+
+    def watched(self, mesh: Mesh) -> Mesh:
+        """The mesh as it is."""
+        return mesh
 
     def span(self, *_: object, **__: object) -> AbstractContextManager[None]:
         """Nothing to note."""
@@ -35,84 +44,144 @@ class Recorder:
     """
 
     def __init__(self, mesh: Mesh, device: torch.device) -> None:
-        self.mesh = mesh
-        self.cuda = device.type == "cuda"
-        self.offset = clock_offset(mesh)  # what to add to this clock to get rank 0's
+        self.mesh, self.device = mesh, device
+        self.clock = Clock(mesh, device)
         self.pending: list[tuple[str, str, int, int, int, object, object]] = []
-        self.base_event, self.base_time = (self._mark(), time.perf_counter()) if self.cuda else (None, 0.0)
-        self.kept: list[Span] = []
-        self.steps = 0
+        self.action: tuple[int, int] | None = None  # chunk and microbatch at work; None between steps
+        self.base = self._base()
+        self.written = 0
+
+    def watched(self, mesh: Mesh) -> Mesh:
+        """The same mesh, whose axes tell this recorder of every collective along them."""
+
+        def watch(axis: Axis, lane: str) -> Axis:
+            return replace(axis, watch=partial(self._collective, lane))
+
+        tensor, data = watch(mesh.tensor, "tensor"), watch(mesh.data, "data")
+        return replace(mesh, tensor=tensor, data=data, ends=watch(mesh.ends, "embedding"))
 
     @contextmanager
     def span(self, lane: str, name: str, chunk: int = -1, microbatch: int = -1, size: int = 0) -> Iterator[None]:
         """Note the time from entering to leaving."""
+        self.action = chunk, microbatch
         start = self._mark()
         yield
         self.pending.append((lane, name, size, chunk, microbatch, start, self._mark()))
 
+    def _collective(self, lane: str, name: str, work: dist.Work, size: int) -> Callable[[], None] | None:
+        """Note a collective of the action at work that began just now; gives what to call when it was waited for."""
+        if self.action is None:  # an evaluation
+            return None
+        chunk, microbatch = self.action
+        start = self._mark()
+
+        def complete(_: object = None) -> None:
+            self.pending.append((lane, name, size, chunk, microbatch, start, self._mark()))
+
+        if self.device.type == "cuda":
+            return complete  # its stream shows no earlier that a collective is complete
+        try:
+            work.get_future().add_done_callback(complete)  # called by the transport's own thread
+        except RuntimeError:  # gloo's reduce-scatter has no future
+            return complete
+        return None
+
     def _mark(self) -> object:
-        if not self.cuda:
+        if self.device.type != "cuda":
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 
+    def _base(self) -> tuple[object, float]:
+        """A mark whose time is known; taken when the device is idle, and anew each step, since events drift."""
+        return self._mark(), time.perf_counter()
+
     def _seconds(self, mark: object) -> float:
         if isinstance(mark, float):
-            return mark + self.offset
+            return mark + self.clock.offset
+        event, seconds = self.base
         assert isinstance(mark, torch.cuda.Event)
-        assert isinstance(self.base_event, torch.cuda.Event)
-        return self.base_time + self.base_event.elapsed_time(mark) / 1000 + self.offset
+        assert isinstance(event, torch.cuda.Event)
+        return seconds + event.elapsed_time(mark) / 1000 + self.clock.offset
 
     def write(self, folder: Path, step: int) -> list[Span]:
         """The spans of the step that just ended; those of the first steps also go to a file of this rank."""
-        spans = [
+        spans = in_turn(
             Span(self.mesh.rank, lane, name, self._seconds(start), self._seconds(end), size, chunk, microbatch)
             for lane, name, size, chunk, microbatch, start, end in self.pending
-        ]
+        )
         self.pending.clear()
-        if self.steps < STEPS:
-            self.steps += 1
-            folder.mkdir(exist_ok=True)
-            path = folder / f"step-{step:08}-rank-{self.mesh.rank:05}.jsonl"
-            Trace(self.mesh.world.size, spans).write(path)
+        self.action = None
+        self.base = self._base()
+        if self.written < STEPS:
+            self.written += 1
+            try:
+                write_rank(folder, step, self.mesh.rank, Trace(self.mesh.world.size, spans))
+            except OSError as error:
+                raise HeddleError(
+                    f"The trace of step {step} could not be written to {folder}.",
+                    f"{error.strerror}.",
+                    "Make room, or train without --trace.",
+                ) from None
+        if step % DRIFT == 0:
+            self.clock.compare()
         return spans
 
 
-def read_step(folder: Path, step: int) -> Trace:
-    """The trace of one step, over all ranks."""
-    parts = [Trace.read(path) for path in sorted(folder.glob(f"step-{step:08}-rank-*.jsonl"))]
-    return Trace(parts[0].ranks, [span for part in parts for span in part.spans])
+def in_turn(spans: Iterator[Span]) -> list[Span]:
+    """Spans of a lane one after the other: a link that was asked for two things did the second after the first."""
+    free: dict[str, float] = {}
+    turns = []
+    for span in sorted(spans, key=lambda span: span.end):
+        start = max(span.start, free.get(span.lane, span.start))
+        free[span.lane] = span.end
+        turns.append(span._replace(start=start))
+    return sorted(turns, key=lambda span: span.start)
 
 
 def measured_bubble(spans: list[Span], mesh: Mesh) -> float:
     """Idle time over busy time of all ranks, from each one's spans: `Trace.bubble` without moving the spans."""
     work = [span for span in spans if span.lane == COMPUTE]
-    busy = torch.tensor(sum(span.end - span.start for span in work), dtype=torch.float64)
-    edges = torch.tensor([-min(s.start for s in work), max(s.end for s in work)], dtype=torch.float64)
-    if mesh.world.size > 1:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        busy, edges = all_reduce(busy.to(device), mesh.world), edges.to(device)
-        all_reduce(edges, mesh.world, dist.ReduceOp.MAX)
-    elapsed = mesh.world.size * float(edges.sum())
-    return (elapsed - float(busy)) / float(busy)
+    busy = sum(span.end - span.start for span in work)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    own = torch.tensor(
+        [[busy, min(span.start for span in work), max(span.end for span in work)]], dtype=torch.float64, device=device
+    )
+    ranks = gather(own, mesh.world)
+    elapsed = float(ranks[:, 2].max() - ranks[:, 1].min())
+    used = float(ranks[:, 0].sum())
+    return (mesh.world.size * elapsed - used) / used
 
 
-def clock_offset(mesh: Mesh) -> float:
-    """How far this machine's clock is behind that of rank 0; ranks of one machine share a clock.
+class Clock:
+    """Rank 0's time on every rank. Ranks of one machine share a clock; the others ask how far theirs is behind."""
 
-    Each answer is late by the way it took, so the earliest-looking one is nearest.
-    """
-    if mesh.world.size == 1:
-        return 0.0
-    hosts: list[str | None] = [None] * mesh.world.size
-    dist.all_gather_object(hosts, socket.gethostname(), group=mesh.world.group)
-    best = float("-inf")
-    for _ in range(ROUNDS):
-        dist.barrier(group=mesh.world.group)
-        now = torch.tensor(time.perf_counter(), dtype=torch.float64)
-        if torch.cuda.is_available():
-            now = now.cuda()
-        dist.broadcast(now, src=mesh.world.ranks[0], group=mesh.world.group)
-        best = max(best, float(now) - time.perf_counter())
-    return 0.0 if hosts[mesh.world.rank] == hosts[0] else best
+    def __init__(self, mesh: Mesh, device: torch.device) -> None:
+        self.world, self.device = mesh.world, device
+        self.offset = 0.0  # what to add to this rank's clock
+        machines: list[str | None] = [None] * self.world.size
+        if self.world.size > 1:
+            dist.all_gather_object(machines, _machine(), group=self.world.group)
+        self.far = machines[self.world.rank] != machines[0]
+        self.several = len(set(machines)) > 1
+        self.compare()
+
+    def compare(self) -> None:
+        """Ask rank 0 for the time. Each answer is late by the way it took, so the latest one is nearest."""
+        if not self.several:
+            return
+        offset = float("-inf")
+        for _ in range(ROUNDS):
+            dist.barrier(group=self.world.group)
+            now = torch.tensor(time.perf_counter(), dtype=torch.float64, device=self.device)
+            dist.broadcast(now, src=self.world.ranks[0], group=self.world.group)
+            offset = max(offset, float(now) - time.perf_counter())
+        if self.far:
+            self.offset = offset
+
+
+def _machine() -> str:
+    """A name that processes share if and only if they share a clock: containers of one machine do."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return boot.read_text() if boot.exists() else socket.gethostname()

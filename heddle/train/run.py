@@ -27,6 +27,11 @@ class Run:
         return self.folder / "traces"
 
     @property
+    def hang(self) -> Path:
+        """What the ranks were doing, if the run stood still."""
+        return self.folder / "hang"
+
+    @property
     def tokenizer(self) -> Path:
         """Where the tokenizer's files are."""
         return self.folder / "tokenizer"

@@ -47,9 +47,9 @@ class Trainer:
     ) -> None:
         self.job = job = job.planned
         assert job.plan is not None
-        self.mesh = mesh or Mesh()
         self.device = pick_device()
         self.recorder = recorder or NoRecorder()
+        self.mesh = self.recorder.watched(mesh or Mesh())
         train, model = job.train, job.model
         self.plan = plan = job.plan
         dtype = DTYPES[train.precision]
@@ -73,7 +73,7 @@ class Trainer:
         # Replicas add their gradients up; each contributes its share of the mean.
         scale = self.optimizer.scale.value / self.mesh.data.size
         loss = self.pipeline.run(works, scale, gradients)
-        with self.recorder.span("data", "gradients"):
+        with self.recorder.span("optimizer", "gradients"):
             gradients.finish()
         with self.recorder.span("optimizer", "update"):
             total, squared_norm, stops = self._sum_over_ranks(loss, self.optimizer.squared_norm(), bool(stop))

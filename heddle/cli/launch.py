@@ -1,0 +1,128 @@
+"""`heddle launch`: the script or the commands that start a job on a cluster. Prints them; starts nothing."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from heddle.spec.job import Job
+
+
+def launch(
+    job: Annotated[Path, typer.Argument(help="The job file.", metavar="JOB.toml")],
+    slurm: Annotated[bool, typer.Option("--slurm", help="A script for Slurm's sbatch.")] = False,
+    torchrun: Annotated[bool, typer.Option("--torchrun", help="A torchrun command for each node.")] = False,
+    time: Annotated[
+        str | None, typer.Option(help="Slurm: the time limit, such as 1-12:00:00.", metavar="LIMIT")
+    ] = None,
+    partition: Annotated[str | None, typer.Option(help="Slurm: the partition.")] = None,
+    account: Annotated[str | None, typer.Option(help="Slurm: the account.")] = None,
+    port: Annotated[int | None, typer.Option(help="Where processes meet on the first node.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run folder, in place of the job's.")] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a key: --set train.steps=50", metavar="TABLE.KEY=VALUE"),
+    ] = None,
+) -> None:
+    """Print what starts a job's processes on a cluster: a script for sbatch, or torchrun commands."""
+    from heddle.cli.common import load_with_changes
+    from heddle.errors import HeddleError
+
+    if slurm == torchrun:
+        raise HeddleError(
+            "`heddle launch` needs either --slurm or --torchrun.",
+            "It prints what the cluster's own launcher reads.",
+            f"For example: heddle launch --slurm {job} | sbatch",
+        )
+    loaded: Job = load_with_changes(job, changes or [], name)
+    nodes, tasks = shape(loaded)
+    options = [*(["--name", name] if name else []), *(f"--set={change}" for change in changes or [])]
+    train = ["train", str(job), *options]
+    if torchrun:
+        typer.echo("\n".join(torchrun_lines(nodes, tasks, train, port)))
+        return
+    asked = {"time": time, "partition": partition, "account": account}
+    typer.echo(slurm_script(loaded, nodes, tasks, train, asked, port))
+
+
+def shape(job: Job) -> tuple[int, int]:
+    """Nodes, and processes on each: a process a device. A job without a cluster runs on one machine."""
+    from heddle.errors import HeddleError, listing
+
+    plan, cluster = job.planned.plan, job.cluster
+    assert plan is not None
+    if cluster is None or plan.world <= cluster.devices:
+        return 1, plan.world
+    if plan.world % cluster.devices:
+        below = plan.world // cluster.devices * cluster.devices
+        raise HeddleError(
+            f"The plan's {plan.world} processes do not fill whole nodes of {cluster.devices} devices.",
+            "Nodes with different numbers of processes would split groups of ranks that should be close.",
+            f"Change the degrees so that tensor × pipeline × data is {listing([below, below + cluster.devices])}, "
+            "or another multiple.",
+        )
+    nodes = plan.world // cluster.devices
+    if nodes > cluster.nodes:
+        raise HeddleError(
+            f"The plan needs {nodes} nodes of {cluster.devices} devices, the cluster has {cluster.nodes}.",
+            f"tensor × pipeline × data = {plan.tensor} × {plan.pipeline} × {plan.data} = {plan.world} processes.",
+            f"Write nodes = {nodes} in [cluster] if it has them, or use a smaller plan.",
+        )
+    return nodes, cluster.devices
+
+
+def torchrun_lines(nodes: int, tasks: int, train: list[str], port: int | None) -> list[str]:
+    """A command a node; on more than one the user says where the first is."""
+    command = f"--nproc-per-node {tasks} -m heddle {shlex.join(train)}"
+    if nodes == 1:
+        return [f"torchrun --standalone {command}"]
+    meet = f'--master-addr "$MASTER_ADDR" --master-port {port or 29500}'
+    return [
+        "# One line on each node, with MASTER_ADDR set to the address of the first one everywhere.",
+        *(f"torchrun --nnodes {nodes} --node-rank {node} {meet} {command}" for node in range(nodes)),
+    ]
+
+
+def slurm_script(
+    job: Job, nodes: int, tasks: int, train: list[str], asked: dict[str, str | None], port: int | None
+) -> str:
+    """A batch script that saves before its time is up, goes back into the queue, and then goes on."""
+    gpus = job.cluster is not None and "cpu" not in job.cluster.device.name.lower()
+    settings = {
+        "job-name": job.train.name,
+        **{key: value for key, value in asked.items() if value is not None},
+        "nodes": nodes,
+        "ntasks-per-node": tasks,
+        **({"gpus-per-node": tasks} if gpus else {}),
+        "signal": "TERM@120",
+        "requeue": None,
+        "open-mode": "append",
+        "output": "%x-%j.out",
+    }
+    head = [f"#SBATCH --{key}" + ("" if value is None else f"={value}") for key, value in settings.items()]
+    run = shlex.quote(str(job.run_folder))
+    last = shlex.quote(str(job.run_folder / "checkpoints" / f"step-{job.train.steps:08}"))
+    return f"""\
+#!/bin/bash
+{chr(10).join(head)}
+# Two minutes before the time is up every process gets SIGTERM, ends its step and writes a checkpoint.
+
+set -euo pipefail
+
+export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+export MASTER_PORT={port or "$((20000 + SLURM_JOB_ID % 10000))"}
+export OMP_NUM_THREADS=${{SLURM_CPUS_PER_TASK:-1}}
+
+resume=
+if [ -e {run} ]; then
+    resume=--resume  # requeued, or submitted again
+fi
+srun --kill-on-bad-exit=1 heddle {shlex.join(train)} $resume
+
+if [ ! -e {last} ]; then
+    scontrol requeue "$SLURM_JOB_ID"  # stopped before the last step
+fi"""

@@ -1,0 +1,60 @@
+"""`heddle trace`: what every rank did in a step of a traced run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from heddle.trace import Trace
+
+
+def trace(
+    run: Annotated[Path, typer.Argument(help="The folder of a run that was trained with --trace.", metavar="RUN")],
+    step: Annotated[int | None, typer.Option(help="Which step; else the last that was traced.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Also write it for ui.perfetto.dev.", metavar="FILE.json")
+    ] = None,
+) -> None:
+    """Draw the pipeline as it was measured, and say what the time went to."""
+    import json
+
+    from rich.console import Console
+
+    from heddle.errors import HeddleError
+    from heddle.trace import to_perfetto
+    from heddle.trace.steps import read_step, traced_steps
+    from heddle.trace.terminal import draw
+    from heddle.train.run import open_run
+
+    folder = open_run(run).traces
+    # The first steps are the slowest, because memory is allocated and caches are cold: the last one is typical.
+    chosen = step if step is not None else max(traced_steps(folder), default=1)
+    measured = read_step(folder, chosen)
+    console = Console(highlight=False)
+    console.print(draw(measured, console.width), soft_wrap=True)
+    console.print()
+    console.print(f"step {chosen}: {1e3 * measured.duration:.1f} ms, bubble {measured.bubble:.1%} of the ideal time")
+    for line in lanes(measured):
+        console.print(line, soft_wrap=True)
+    if output is not None:
+        try:
+            output.write_text(json.dumps(to_perfetto(measured)))
+        except OSError as error:
+            raise HeddleError(f"{output} cannot be written.", f"{error.strerror}.", "Choose another file.") from None
+        console.print(f"\nWritten to {output}. Open it at https://ui.perfetto.dev.", soft_wrap=True)
+
+
+def lanes(trace: Trace) -> list[str]:
+    """How long each lane was busy, as a mean over the ranks, and what with."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for span in trace.spans:
+        found.setdefault(span.lane, {}).setdefault(span.name, []).append(span.end - span.start)
+    lines = []
+    for lane, names in found.items():
+        total = sum(map(sum, names.values())) / trace.ranks
+        what = ", ".join(f"{len(times)} {name}" for name, times in names.items())
+        lines.append(f"{lane:<10} {1e3 * total:>8.1f} ms a rank  {total / trace.duration:>4.0%}  {what}")
+    return lines

@@ -1,0 +1,141 @@
+"""What a dry run found, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from heddle.spec.cluster import GIB
+from heddle.train.dry_run import DryRun, KindOfRank
+from heddle.train.observe import Channel, Tally
+
+ABREAST = 5  # kinds of rank in one table; more would not fit on a line
+
+
+def show(found: DryRun, as_json: bool, console: Console) -> None:
+    """Print what a dry run found."""
+    if as_json:
+        console.out(json.dumps(facts(found)), highlight=False)
+        return
+    job, plan = found.job, found.plan
+    console.print(
+        f"{job.model.name}: {job.model.parameters:,} parameters on {plan.world:,} ranks "
+        f"(tensor {plan.tensor} × pipeline {plan.pipeline} × data {plan.data}), {job.train.precision}, "
+        f"{found.microbatches:,} microbatches a step; {_number(len(found.kinds), 'kind')} of rank",
+        soft_wrap=True,
+        highlight=False,
+    )
+    for start in range(0, len(found.kinds), ABREAST):
+        console.print(table(found, found.kinds[start : start + ABREAST]), highlight=False)
+    fullest = max(found.kinds, key=lambda kind: kind.bytes)
+    verdict = f"Every kind of rank took its step. The fullest holds {_size(fullest.bytes)}, temporary tensors aside"
+    if job.cluster is not None:
+        memory = job.cluster.device.memory_gib
+        fits = "fits into" if fullest.bytes <= memory * GIB else "does not fit into"
+        verdict += f", which {fits} the {memory:g} GiB of {job.cluster.device.name}"
+    console.print(f"{verdict}.", soft_wrap=True, highlight=False)
+
+
+def table(found: DryRun, kinds: Sequence[KindOfRank]) -> Table:
+    """One column a kind of rank; traffic is that of one step."""
+    out = Table(box=None, pad_edge=False)
+    out.add_column("")
+    for kind in kinds:
+        out.add_column(_called(kind), justify="right")
+
+    def row(name: str, text: Callable[[KindOfRank], str]) -> None:
+        out.add_row(name, *map(text, kinds))
+
+    row("tensor ranks", lambda kind: spans(kind.tensor))
+    row("ranks", lambda kind: f"{len(found.ranks(kind)):,}")
+    row("layers", lambda kind: " + ".join(map(str, kind.layers)))
+    row("parameters", lambda kind: f"{kind.held.parameters:,}")
+    row("weights", lambda kind: _size(kind.held.parameter_bytes))
+    row("gradients", lambda kind: _size(kind.held.gradient_bytes))
+    row("optimizer", lambda kind: _size(kind.held.optimizer_bytes))
+    row("saved a microbatch", lambda kind: " + ".join(map(_size, kind.saved)))
+    row("microbatches held", lambda kind: _extremes(kind.peak_stash))
+    row("activations at peak", lambda kind: _size(kind.peak_saved))
+    row("in all", lambda kind: _size(kind.bytes))
+    for channel in sorted({channel for kind in kinds for channel in kind.traffic}, key=_order):
+        row(f"{channel.axis} {channel.operation}", lambda kind, of=channel: _traffic(kind, of))  # type: ignore[misc]
+    return out
+
+
+def facts(found: DryRun) -> dict[str, Any]:
+    """All numbers of a dry run, ready for JSON; sizes are in bytes, traffic is that of one step."""
+    return {
+        "model": found.job.model.name,
+        "model_parameters": found.job.model.parameters,
+        "world": found.plan.world,
+        "microbatches": found.microbatches,
+        "kinds": [
+            {
+                "ranks": found.ranks(kind),
+                "tensor": kind.tensor,
+                "stages": kind.stages,
+                "layers": kind.layers,
+                **asdict(kind.held),
+                "saved_bytes": kind.saved,
+                "peak_stash": kind.peak_stash,
+                "peak_saved_bytes": kind.peak_saved,
+                "bytes": kind.bytes,
+                "traffic": [
+                    {"axis": axis, "operation": operation, "count": number, "bytes": size}
+                    for (axis, operation), (number, size) in sorted(
+                        kind.traffic.items(), key=lambda item: _order(item[0])
+                    )
+                ],
+            }
+            for kind in found.kinds
+        ],
+    }
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """Ascending numbers in few words: "0-3, 7"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def _called(kind: KindOfRank) -> str:
+    return f"{'stage' if len(kind.stages) == 1 else 'stages'} {spans(kind.stages)}"
+
+
+def _extremes(stash: Sequence[int]) -> str:
+    low, high = min(stash), max(stash)
+    return str(high) if low == high else f"{low} to {high}"
+
+
+def _order(channel: Channel) -> tuple[int, str, str]:
+    """Messages first, then the axes from the innermost out."""
+    axes = ("pipeline", "tensor", "ends", "data", "world")
+    return axes.index(channel.axis) if channel.axis in axes else len(axes), *channel
+
+
+def _traffic(kind: KindOfRank, channel: Channel) -> str:
+    number, size = kind.traffic.get(channel, Tally())
+    return f"{number:,}: {_size(size)}" if number else "-"
+
+
+def _size(size: int) -> str:
+    amount, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{amount:.0f} B" if unit == "B" else f"{amount:.2f} {unit}"
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

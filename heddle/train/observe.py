@@ -1,0 +1,182 @@
+"""Looking over a rank's shoulder while it takes a step: what it holds, what it keeps, what it says to others.
+
+All is seen from below, in PyTorch's dispatcher, autograd and memory. So the collectives that `fully_shard` starts
+by itself are counted as ours are, and a dry run and a real one are counted by the same lines.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from heddle.parallel.data import Bucket, Reducer
+from heddle.parallel.mesh import Mesh
+from heddle.spec.job import Job
+from heddle.train.recorder import NoRecorder
+from heddle.train.trainer import Tokens, Trainer
+
+_NAMES = {
+    "c10d::allreduce_": "all-reduce",
+    "c10d::_allgather_base_": "all-gather",
+    "c10d::_reduce_scatter_base_": "reduce-scatter",
+    "c10d::send": "send",
+    "c10d::recv_": "receive",
+}
+
+
+class Channel(NamedTuple):
+    """A kind of communication: "all-reduce" over "tensor", "send" along "pipeline"."""
+
+    axis: str
+    operation: str
+
+
+class Tally(NamedTuple):
+    """How often, and how many bytes in all.
+
+    The bytes of a collective are those of the whole tensor: what is reduced, what a gather gives, what a
+    reduce-scatter takes.
+    """
+
+    number: int = 0
+    size: int = 0
+
+
+Tallies = Mapping[Channel, Tally]
+
+
+class Traffic(TorchDispatchMode):
+    """Counts every collective and message that runs inside, by axis of the mesh."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        super().__init__()
+        axes = {name: getattr(mesh, name).group for name in ("tensor", "data", "pipeline", "ends", "world")}
+        self.axes = {group.group_name: name for name, group in axes.items() if group is not None}
+        self.axes |= {group.group_name: "pipeline" for group in mesh.channels.values()}
+        self.tallies: dict[Channel, Tally] = defaultdict(Tally)
+
+    def __torch_dispatch__(
+        self, func: Any, _types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func.namespace == "c10d":
+            self._count(func, args)
+        return func(*args, **(kwargs or {}))
+
+    def _count(self, func: Any, args: tuple[Any, ...]) -> None:
+        boxed = next(arg for arg in args if isinstance(arg, torch.ScriptObject))  # the group comes before the operator
+        group = dist.ProcessGroup.unbox(boxed).group_name
+        name = func._schema.name
+        channel = Channel(self.axes.get(group, group), _NAMES.get(name, name))
+        number, size = self.tallies[channel]
+        whole = max(leaf.nbytes for leaf in tree_leaves(args) if isinstance(leaf, Tensor))
+        self.tallies[channel] = Tally(number + 1, size + whole)
+
+
+class Saved(NoRecorder):
+    """Takes a recorder's place, and notes what each microbatch's forward through a chunk saves for its backward.
+
+    Memory counts once however many saved tensors view it, and only where it is first seen. What the first
+    microbatch shares with those behind it, weights and tables of positions, is therefore counted with the first;
+    ask for a later one.
+    """
+
+    def __init__(self) -> None:
+        self.size: Counter[tuple[int, int]] = Counter()  # bytes by (chunk, microbatch)
+        self.seen: dict[int, torch.UntypedStorage] = {}  # kept alive, so that no address is used twice
+
+    def span(self, *about: object, **_: object) -> AbstractContextManager[None]:
+        """Look on while a forward runs."""
+        match about:
+            case ("compute", "forward", int(chunk), int(microbatch)):
+                return self._forward(chunk, microbatch)
+        return nullcontext()
+
+    @contextmanager
+    def _forward(self, chunk: int, microbatch: int) -> Iterator[None]:
+        with saved_tensors_hooks(self._note(chunk, microbatch), lambda kept: kept):
+            yield
+
+    def _note(self, chunk: int, microbatch: int) -> Callable[[Tensor], Tensor]:
+        def note(x: Tensor) -> Tensor:
+            storage = x.untyped_storage()
+            if storage._cdata not in self.seen:
+                self.seen[storage._cdata] = storage
+                self.size[chunk, microbatch] += storage.nbytes()
+            return x.detach()  # an output that its own node keeps would never be freed
+
+        return note
+
+
+@dataclass(frozen=True)
+class Held:
+    """How many parameters a rank holds, and the bytes of all that stays from step to step."""
+
+    parameters: int
+    parameter_bytes: int
+    gradient_bytes: int  # when the optimizer looks at them
+    optimizer_bytes: int  # moments, and full-precision masters where parameters have less
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What was seen of one rank in one step."""
+
+    held: Held
+    saved: tuple[int, ...]  # bytes that the second microbatch left for its backward in each chunk of the rank
+    traffic: Tallies
+
+
+def observe_step(job: Job, tokens: Tokens, mesh: Mesh) -> Observation:
+    """Build a rank's part of a job, and take its first step."""
+    saved, traffic, gradients = Saved(), Traffic(mesh), 0
+    trainer = Trainer(job, tokens, mesh, saved)
+
+    def before_update(*_: object) -> None:
+        nonlocal gradients
+        gradients = gradient_bytes(trainer)
+
+    trainer.optimizer.adam.register_step_pre_hook(before_update)
+    with traffic:
+        trainer.train_step()
+    parameters = list(trainer.parallel.names)
+    moments = [value for state in trainer.optimizer.adam.state.values() for value in state.values()]
+    masters = [piece.master for piece in trainer.optimizer.pieces]
+    held = Held(
+        parameters=sum(_local(parameter).numel() for parameter in parameters),
+        parameter_bytes=memory_of(parameters),
+        gradient_bytes=gradients,
+        optimizer_bytes=memory_of([*moments, *masters], besides=parameters),
+    )
+    return Observation(held, tuple(saved.size[chunk, 1] for chunk in trainer.parallel.chunks), dict(traffic.tallies))
+
+
+def gradient_bytes(trainer: Trainer) -> int:
+    """Memory of a rank's gradients: as backward left them, and as they were summed."""
+    summed = [piece.master.grad for piece in trainer.optimizer.pieces]
+    own = [parameter.grad for parameter in trainer.parallel.names]
+    reducer = trainer.parallel.gradients
+    parts = reducer.parts if isinstance(reducer, Reducer) else []
+    buckets = [part.gradients for part in parts if isinstance(part, Bucket)]
+    return memory_of(tensor for tensor in (*summed, *own, *buckets) if tensor is not None)
+
+
+def memory_of(tensors: Iterable[Tensor], besides: Iterable[Tensor] = ()) -> int:
+    """Bytes of memory behind some tensors, without what lies behind others."""
+    elsewhere = {_local(tensor).untyped_storage()._cdata for tensor in besides}
+    storages = {storage._cdata: storage for storage in (_local(tensor).untyped_storage() for tensor in tensors)}
+    return sum(storage.nbytes() for address, storage in storages.items() if address not in elsewhere)
+
+
+def _local(tensor: Tensor) -> Tensor:
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

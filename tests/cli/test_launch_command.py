@@ -1,0 +1,123 @@
+"""`heddle launch`: what it prints suits the plan, the cluster and bash, and is what the documentation shows."""
+
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+from commands import ENVIRONMENT, REPOSITORY, call, run_commands, write_job, write_named_blocks
+
+DOCS = REPOSITORY / "docs" / "launching.md"
+SHOWN = re.findall(r"```console\n\$ heddle (launch .*)\n((?:.*\n)*?)```", DOCS.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def printed(tmp_path, capsys):
+    """What `heddle launch` prints for a job with a cluster of 4 nodes of 8 devices, under some changes."""
+    write_job(tmp_path / "jobs")
+    job = tmp_path / "jobs" / "job.toml"
+    changes = ["cluster.preset=dgx-h100", "cluster.nodes=4", "model.layers=8", "train.global_batch=64"]
+
+    def launch(*arguments, code=0):
+        capsys.readouterr()
+        words = [word for change in changes for word in ("--set", change)]
+        assert call("launch", job.relative_to(tmp_path), *words, *arguments) == code
+        said = capsys.readouterr()
+        return said.err if code else said.out
+
+    return launch
+
+
+def settings(script):
+    return dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(.*))?$", script, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("plan", "nodes", "tasks"),
+    [((), 1, 1), (("data=4",), 1, 4), (("data=8",), 1, 8), (("data=8", "tensor=2", "pipeline=2"), 4, 8)],
+)
+def test_every_device_gets_one_task(printed, plan, nodes, tasks):
+    script = printed("--slurm", *(word for change in plan for word in ("--set", f"plan.{change}")))
+    asked = settings(script)
+    assert (asked["nodes"], asked["ntasks-per-node"], asked["gpus-per-node"]) == (str(nodes), str(tasks), str(tasks))
+    subprocess.run(["bash", "-n", "-c", script], check=True)
+
+
+def test_what_was_asked_for_is_in_the_script(printed):
+    options = ("--time", "1-12:00:00", "--partition", "gpu", "--account", "weavers", "--port", "4321")
+    script = printed("--slurm", *options, "--name", "my run")
+    asked = settings(script)
+    assert [asked[key] for key in ("time", "partition", "account")] == ["1-12:00:00", "gpu", "weavers"]
+    assert "export MASTER_PORT=4321\n" in script
+    (command,) = [shlex.split(line) for line in script.splitlines() if line.startswith("srun ")]
+    assert command[2:4] == ["heddle", "train"]
+    assert command[command.index("--name") + 1] == "my run"
+    assert "--set=cluster.nodes=4" in command
+    assert "if [ -e 'runs/my run' ]; then" in script
+    assert "if [ ! -e 'runs/my run/checkpoints/step-00000006' ]; then" in script
+    subprocess.run(["bash", "-n", "-c", script], check=True)
+
+
+def test_what_was_not_asked_for_is_not_in_the_script(printed):
+    asked = settings(printed("--slurm"))
+    assert not {"time", "partition", "account"} & asked.keys()
+    assert asked.keys() >= {"signal", "requeue", "open-mode"}
+    cpus = ("--set", 'cluster.device={name="cpu core", memory_gib=1.0}')
+    assert "gpus-per-node" not in settings(printed("--slurm", *cpus))
+
+
+def test_a_torchrun_command_for_every_node(printed):
+    assert printed("--torchrun", "--set", "plan.data=4").startswith(
+        "torchrun --standalone --nproc-per-node 4 -m heddle "
+    )
+    lines = printed("--torchrun", "--set", "plan.data=32", "--port", "4321").splitlines()
+    assert lines[0].startswith("# ")
+    assert [shlex.split(line)[:6] for line in lines[1:]] == [
+        ["torchrun", "--nnodes", "4", "--node-rank", str(node), "--master-addr"] for node in range(4)
+    ]
+    assert all("--master-port 4321 --nproc-per-node 8 -m heddle train" in line for line in lines[1:])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ((), ["needs either --slurm or --torchrun", "launcher reads", "heddle launch --slurm"]),
+        (("--slurm", "--torchrun"), ["needs either", "launcher reads", "heddle launch --slurm"]),
+        (
+            ("--slurm", "--set", "plan.pipeline=3", "--set", "plan.data=4"),
+            ["12 processes do not fill whole nodes of 8", "split groups", "is 8 and 16, or another multiple"],
+        ),
+        (
+            ("--slurm", "--set", "plan.data=64"),
+            ["needs 8 nodes of 8 devices, the cluster has 4", "1 × 1 × 64 = 64", "nodes = 8"],
+        ),
+    ],
+)
+def test_what_cannot_be_started_is_told(printed, arguments, parts):
+    said = printed(*arguments, code=2).splitlines()
+    assert len(said) == len(parts)
+    for line, part in zip(said, parts, strict=True):
+        assert part in line
+
+
+def test_printing_needs_no_torch(tmp_path):
+    write_job(tmp_path / "jobs")
+    script = "import sys; sys.modules['torch'] = None; from heddle.cli import main; main()"
+    command = [sys.executable, "-c", script, "launch", "--slurm", "jobs/job.toml"]
+    shown = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith("#!/bin/bash\n")
+
+
+@pytest.mark.parametrize(("arguments", "output"), SHOWN, ids=[arguments for arguments, _ in SHOWN])
+def test_the_documentation_shows_the_real_output(arguments, output, tmp_path, capsys):
+    write_named_blocks(DOCS, tmp_path)
+    assert call(*shlex.split(arguments)) == 0
+    assert capsys.readouterr().out == output
+
+
+@pytest.mark.dist
+def test_the_commands_of_the_documentation_run_in_order(tmp_path):
+    write_named_blocks(DOCS, tmp_path)
+    ran = run_commands(DOCS, tmp_path)
+    assert [command.split()[1] for command in ran] == ["train", "launch", "launch", "train"]

@@ -1,0 +1,67 @@
+"""Every benchmark runs, in a setting too small to tell anything, and prints one line of valid JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from commands import ENVIRONMENT, REPOSITORY
+
+TINY = ["--layers", "4", "--sequence", "16", "--microbatch", "1", "--rounds", "1"]
+
+
+def run(name: str, *arguments: str) -> dict[str, Any]:
+    command = [sys.executable, str(REPOSITORY / "benchmarks" / f"{name}.py"), *arguments]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=240, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 1, done.stdout
+    result = json.loads(done.stdout, parse_constant=lambda word: 1 / 0)
+    assert result["benchmark"] == name
+    assert result["peer"]
+    return result
+
+
+def positive(case: dict[str, Any], *names: str) -> bool:
+    return all(math.isfinite(case[name]) and case[name] > 0 for name in names)
+
+
+def test_single_device():
+    result = run("single_device", "--hidden", "64", "--sequence", "16", "--rounds", "1", "--layers", "1")
+    assert positive(result, "ratio", "a_a")
+
+
+@pytest.mark.dist
+def test_tensor_parallel():
+    result = run("tensor_parallel", *TINY, "--hidden", "128", "--vocab", "64")
+    assert [case["sequence_parallel"] for case in result["cases"]] == [False, True]
+    assert all(positive(case, "ratio", "a_a") and positive(case["cpu"], "ratio", "a_a") for case in result["cases"])
+    assert all(case["loss_difference"] < 1e-5 for case in result["cases"])
+
+
+@pytest.mark.dist
+def test_pipeline_parallel():
+    result = run("pipeline_parallel", *TINY, "--hidden", "64", "--vocab", "64", "--microbatches", "2", "4")
+    cases = [(case["schedule"], case["microbatches"]) for case in result["cases"]]
+    assert cases == [("1f1b", 2), ("1f1b", 4), ("interleaved", 2), ("interleaved", 4)]
+    assert all(positive(case, "ratio", "a_a") for case in result["cases"])
+    assert result["deepspeed"]  # measured, or a word on why not
+
+
+@pytest.mark.dist
+def test_data_parallel():
+    result = run("data_parallel", *TINY, "--hidden", "64", "--vocab", "64", "--steps", "1")
+    assert [case["zero"] for case in result["cases"]] == [0, 1, 3]
+    assert all(positive(case, "ratio", "a_a") for case in result["cases"])
+    assert result["deepspeed"]
+
+
+@pytest.mark.dist
+def test_bubble():
+    result = run("bubble", *TINY[2:], "--layers", "8", "--hidden", "64", "--microbatches", "4")
+    cases = [(case["pipeline"], case["schedule"], case["formula"]) for case in result["cases"]]
+    assert cases == [(2, "1f1b", 0.25), (2, "interleaved", 0.125), (4, "1f1b", 0.75), (4, "interleaved", 0.375)]
+    assert all(positive(case, "measured", "replayed", "stretch") for case in result["cases"])

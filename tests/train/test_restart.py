@@ -1,0 +1,88 @@
+"""Runs that lose a process go on by themselves; runs that lack memory say what would fit."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from commands import ENVIRONMENT, heddle, losses, start, write_job
+
+PLAN = ("--set", "plan.tensor=2", "--set", "plan.data=2", "--set", "plan.zero=1", "--set", "train.steps=60")
+
+
+def kill_one(run: Path, after: int, process: subprocess.Popen[str]) -> None:
+    """Kill rank 2 once the run has a checkpoint and has done some steps."""
+    metrics, seen = run / "metrics.jsonl", 0
+    while seen < after:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+        seen = len(metrics.read_text().splitlines()) if metrics.exists() else 0
+    pid = int(re.search(r'"pid": (\d+)', (run / "hang" / "process-00002").read_text())[1])
+    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.dist
+def test_a_killed_rank_brings_the_run_back_and_changes_nothing(tmp_path):
+    write_job(tmp_path)
+    heddle("train", "job.toml", "--name", "whole", *PLAN, cwd=tmp_path)
+    process = start("train", "job.toml", "--name", "killed", "--set", "train.save_every=3", *PLAN, cwd=tmp_path)
+    kill_one(tmp_path / "runs" / "killed", 8, process)
+    out, errors = process.communicate(timeout=200)
+    assert process.returncode == 0, out + errors
+    assert "A process died; going on from the newest checkpoint (restart 1)." in out
+    assert losses(tmp_path / "runs" / "killed") == losses(tmp_path / "runs" / "whole")
+
+
+@pytest.mark.dist
+def test_without_restarts_the_dead_rank_is_named(tmp_path):
+    write_job(tmp_path)
+    process = start("train", "job.toml", "--name", "killed", "--set", "train.restarts=0", *PLAN, cwd=tmp_path)
+    kill_one(tmp_path / "runs" / "killed", 2, process)
+    _, errors = process.communicate(timeout=200)
+    assert process.returncode == 2
+    assert "Rank 2 (data 1, pipeline 0, tensor 0) was killed by SIGKILL" in errors
+
+
+HUNGRY = """
+import resource, sys
+from heddle.train import loop, memory
+limit = memory.Path("/proc/self/statm").read_text().split()[0]
+resource.setrlimit(resource.RLIMIT_AS, (int(limit) * resource.getpagesize() + (600 << 20),) * 2)
+from heddle.cli import main
+sys.argv = ["heddle", "train", "job.toml", "--set", "model.hidden=256", "--set", "model.layers=4",
+    "--set", "train.global_batch=512", "--set", "train.sequence=16"]
+main()
+"""
+
+
+def test_running_out_of_memory_is_told_with_the_bill_and_what_fits(tmp_path):
+    write_job(tmp_path)
+    command = [sys.executable, "-c", HUNGRY]
+    ended = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "error: Rank 0 (data 0, pipeline 0, tensor 0) ran out of memory." in ended.stderr
+    bill = re.search(
+        r"weights ([\d.]+), gradients ([\d.]+), optimizer ([\d.]+), activations ([\d.]+) .*: ([\d.]+) GiB in all",
+        ended.stderr,
+    )
+    weights, gradients, optimizer, activations, total = map(float, bill.groups())
+    assert total == pytest.approx(weights + gradients + optimizer + activations, abs=0.03)
+    assert activations > 0.5
+    found = re.search(r"The smallest change that fits: plan.(\w+) = (\S+), which needs ([\d.]+) GiB", ended.stderr)
+    assert found, ended.stderr
+    assert float(found[3]) < total
+    again = HUNGRY.replace(
+        '"train.sequence=16"',
+        f'"train.sequence=16", "--set", "plan.{found[1]}={found[2]}"'
+        + (', "--set", "plan.microbatch=512"' if found[1] != "microbatch" else "")
+        + ', "--set", "train.steps=2", "--name", "fits"',
+    )
+    ended = subprocess.run([sys.executable, "-c", again], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr  # what was said to fit does fit
