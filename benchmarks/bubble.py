@@ -9,9 +9,9 @@ With 4 ranks and fewer cores, ranks that should compute at the same time would t
 pass for computing. So the 4 ranks are made slow devices of a steady speed: a first step finds the CPU time that a
 forward and a backward take, and from then on a rank sleeps after each of them until `--slowdown` times that has passed,
 the same for all chunks, which have equally many layers. Work, messages and order are the real ones, and so is the
-clock; only, a device now needs no more than 1/slowdown of a core, and 4 of them fit on 2 cores when the slowdown is 2 or
-more. Messages are not slowed, so they weigh less than they would on devices as fast as a core: the 2-rank result shows
-them at full weight.
+clock; only, a device now needs no more than 1/slowdown of a core, and 4 of them fit on 2 cores when the slowdown is 2
+or more. Messages are not slowed, so they weigh less than they would on devices as fast as a core: the 2-rank result
+shows them at full weight.
 
 What other load takes away shows as `stretch`: wall time of the actions over what they should have taken (1 is
 undisturbed; far above 1 the result means little).

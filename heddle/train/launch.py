@@ -24,7 +24,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from rich.console import Console
+from torch._C._distributed_c10d import PrefixStore
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.rendezvous import rendezvous
 
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh, build_mesh, coordinates
@@ -32,7 +34,7 @@ from heddle.spec.plan import Plan
 from heddle.train.device import pick_device
 from heddle.train.interrupt import answer
 from heddle.train.notes import FOLDER as NOTES
-from heddle.train.notes import final_error, tell, told
+from heddle.train.notes import final_error, restart_count, tell, told
 
 TIMEOUT = timedelta(minutes=30)
 STOP = "stop"  # a file in the folder of notes: there once somebody asked to stop
@@ -79,7 +81,11 @@ def join(plan: Plan, place: Place) -> Mesh:
             )
     if place.world > 1:
         device = pick_device()
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
+        # A launcher that starts all again may keep its store, in which the addresses of the dead still stand.
+        store, rank, world = next(rendezvous("env://", timeout=TIMEOUT))
+        store = PrefixStore(f"start-{restart_count()}", store)
+        backend = "nccl" if device.type == "cuda" else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=TIMEOUT)
     mesh = build_mesh(plan, place.rank, place.world)
     assert mesh is not None
     return mesh

@@ -60,6 +60,11 @@ class Recorder:
         tensor, data = watch(mesh.tensor, "tensor"), watch(mesh.data, "data")
         return replace(mesh, tensor=tensor, data=data, ends=watch(mesh.ends, "embedding"))
 
+    @property
+    def keeps(self) -> bool:
+        """Whether this step goes to a file."""
+        return self.written < STEPS
+
     @contextmanager
     def span(self, lane: str, name: str, chunk: int = -1, microbatch: int = -1, size: int = 0) -> Iterator[None]:
         """Note the time from entering to leaving."""
@@ -70,7 +75,7 @@ class Recorder:
 
     def _collective(self, lane: str, name: str, work: dist.Work, size: int) -> Callable[[], None] | None:
         """Note a collective of the action at work that began just now; gives what to call when it was waited for."""
-        if self.action is None:  # an evaluation
+        if self.action is None or not self.keeps:  # an evaluation, or a step of which only the bubble is wanted
             return None
         chunk, microbatch = self.action
         start = self._mark()
@@ -114,7 +119,7 @@ class Recorder:
         self.pending.clear()
         self.action = None
         self.base = self._base()
-        if self.written < STEPS:
+        if self.keeps:
             self.written += 1
             try:
                 write_rank(folder, step, self.mesh.rank, Trace(self.mesh.world.size, spans))
@@ -136,7 +141,7 @@ def in_turn(spans: Iterator[Span]) -> list[Span]:
     for span in sorted(spans, key=lambda span: span.end):
         start = max(span.start, free.get(span.lane, span.start))
         free[span.lane] = span.end
-        turns.append(span._replace(start=start))
+        turns.append(span if start == span.start else span._replace(start=start))
     return sorted(turns, key=lambda span: span.start)
 
 

@@ -137,8 +137,9 @@ def test_gpt3_on_512_ranks():
     assert abs(middle.held.optimizer_bytes - 12 * middle.held.parameters / 8) < 10_000  # shared by eight replicas
     tensor = {channel.operation: tally for channel, tally in middle.traffic.items() if channel.axis == "tensor"}
     # forward: a gather before and a reduce-scatter after each pair of products; backward: the same and one more gather
-    assert tensor["reduce-scatter"].number == 12 * 4 * 128
-    assert tensor["all-gather"].number == 12 * 6 * 128
+    whole = 2 * 2048 * 12288
+    assert tensor["reduce-scatter"] == Tally(12 * 4 * 128, 12 * 4 * 128 * whole)
+    assert tensor["all-gather"] == Tally(12 * 6 * 128, 12 * 6 * 128 * whole)
 
 
 # Table 1 of PTD-P: preset, tensor, pipeline, chunks a rank, data, microbatch, global batch
@@ -226,6 +227,13 @@ def test_nothing_is_lost(model, plan):
     check_conservation(found)
     if plan.pipeline > 1:
         check_messages(found)
+
+
+@pytest.mark.parametrize("model", [GPT, LLAMA])
+def test_what_all_microbatches_share_is_not_saved_by_each(model):
+    """Twice as large a microbatch saves twice as much: no weights, no tables of positions."""
+    one, two = (dry_run(job(model, Plan(pipeline=3, microbatch=size), 4)) for size in (1, 2))
+    assert [kind.saved for kind in two.kinds[:2]] == [(2 * kind.saved[0],) for kind in one.kinds[:2]]
 
 
 def test_virtual_chunks_are_weighed_one_by_one():
