@@ -39,18 +39,23 @@ def out_of_memory(job: Job, mesh: Mesh, base: int) -> HeddleError:
         f"optimizer {_gib(held.optimizer_bytes)}, activations {_gib(kind.peak_saved)} at their peak: "
         f"{_gib(kind.bytes)} GiB in all, beside temporary memory; {_gib(limit)} GiB are there"
     )
-    return HeddleError(f"Rank {mesh.rank} ({mesh}) ran out of memory.", f"{bill}.", _advice(job, mesh, limit))
+    # What failed needed more than was there, whatever of it was counted: what is to fit must need clearly less.
+    return HeddleError(
+        f"Rank {mesh.rank} ({mesh}) ran out of memory.", f"{bill}.", _advice(job, mesh, 0.9 * min(limit, kind.bytes))
+    )
 
 
-def _advice(job: Job, mesh: Mesh, limit: int) -> str:
+def _advice(job: Job, mesh: Mesh, limit: float) -> str:
     fallback: tuple[int, str] | None = None
     for words, change in changes(job):
         try:
             size = max(kind.bytes for kind in dry_run(change).kinds)
         except HeddleError:
             continue
-        if size <= 0.9 * limit:  # temporary memory needs some, too
-            return f"The smallest change that fits: {words}, which needs {_gib(size)} GiB."
+        if size <= limit:
+            return (
+                f"The smallest change that should fit: {words}, which needs {_gib(size)} GiB beside temporary memory."
+            )
         if fallback is None or size < fallback[0]:
             fallback = size, words
     if fallback is None:

@@ -14,6 +14,7 @@ import sys
 import time
 from contextlib import chdir, suppress
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch.distributed as dist
@@ -53,11 +54,12 @@ def folder(tmp_path_factory):
 STARTED: list[subprocess.Popen[str]] = []
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def _leave_nobody_behind():
     """Where a test fails, what it has started goes all the same."""
     yield
-    for process in STARTED:
+    while STARTED:
+        process = STARTED.pop()
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
@@ -434,10 +436,12 @@ def test_under_torchrun_one_rank_tells_what_is_wrong(folder):
 
 
 @pytest.fixture
-def environment(monkeypatch):
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID"):
-        monkeypatch.delenv(name, raising=False)
-    return lambda **variables: [monkeypatch.setenv(name, value) for name, value in variables.items()]
+def environment():
+    """Sets variables, from none of those that launchers set; all is as before afterwards."""
+    with mock.patch.dict(os.environ):
+        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID"):
+            os.environ.pop(name, None)
+        yield lambda **variables: os.environ.update(variables)
 
 
 def test_a_place_is_what_the_launcher_says(environment):

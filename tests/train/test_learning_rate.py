@@ -28,7 +28,7 @@ def test_linear_after_warmup():
 
 def test_wsd_is_flat_then_falls():
     got = rates(steps=10, schedule="wsd", warmup=2, decay=0.3, final_learning_rate=0.0)
-    assert got == pytest.approx([0.5, 1, 1, 1, 1, 1, 1, 1, 0.5, 0])
+    assert got == pytest.approx([0.5, 1, 1, 1, 1, 1, 1, 2 / 3, 1 / 3, 0])
 
 
 def test_constant():
