@@ -20,7 +20,7 @@ undisturbed; far above 1 the result means little).
 them but the order: what is left there over the formula is uneven stages and jitter of the machine. What is more in
 `measured` is ours: messages, Python, waiting in the wrong place.
 
-    python benchmarks/bubble.py [--microbatches 8 --hidden 512 --rounds 7 --slowdown 2.5]
+    python benchmarks/bubble.py [--microbatches 8 --hidden 512 --rounds 7 --slowdown 3]
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def main() -> None:
     parser.add_argument("--microbatches", type=int, nargs="+", default=[8])
     for name, default in {"hidden": 512, "layers": 8, "sequence": 128, "microbatch": 1, "rounds": 7}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--slowdown", type=float, default=2.5, help="of the 4 devices, against a core")
+    parser.add_argument("--slowdown", type=float, default=3.0, help="of the 4 devices, against a core")
     options = parser.parse_args()
     found = run(2, cases, 2, 0.0, options) + run(4, cases, 4, options.slowdown, options)
     shape = {name: getattr(options, name) for name in ("hidden", "layers", "sequence", "microbatch")}

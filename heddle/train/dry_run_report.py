@@ -14,7 +14,7 @@ from heddle.spec.cluster import GIB
 from heddle.train.dry_run import DryRun, KindOfRank
 from heddle.train.observe import Channel, Tally
 
-ABREAST = 5  # kinds of rank in one table; more would not fit on a line
+ABREAST = 4  # kinds of rank in one table; more would not fit on a line
 
 
 def show(found: DryRun, as_json: bool, console: Console) -> None:
