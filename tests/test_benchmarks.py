@@ -34,6 +34,7 @@ def test_single_device():
     assert positive(result, "ratio", "a_a")
 
 
+@pytest.mark.slow
 @pytest.mark.dist
 def test_tensor_parallel():
     result = run("tensor_parallel", *TINY, "--hidden", "128", "--vocab", "64")
@@ -42,6 +43,7 @@ def test_tensor_parallel():
     assert all(case["loss_difference"] < 1e-5 for case in result["cases"])
 
 
+@pytest.mark.slow
 @pytest.mark.dist
 def test_pipeline_parallel():
     result = run("pipeline_parallel", *TINY, "--hidden", "64", "--vocab", "64", "--microbatches", "2", "4")
@@ -51,6 +53,7 @@ def test_pipeline_parallel():
     assert result["deepspeed"]  # measured, or a word on why not
 
 
+@pytest.mark.slow
 @pytest.mark.dist
 def test_data_parallel():
     result = run("data_parallel", *TINY, "--hidden", "64", "--vocab", "64", "--steps", "1")
@@ -59,6 +62,7 @@ def test_data_parallel():
     assert result["deepspeed"]
 
 
+@pytest.mark.slow
 @pytest.mark.dist
 def test_bubble():
     result = run("bubble", *TINY[2:], "--layers", "8", "--hidden", "64", "--microbatches", "4")

@@ -26,7 +26,7 @@ def clone(tmp_path):
 
 def make(*arguments, cwd):
     """Run make with the environment that runs this test; -o: as if all were installed, so nothing is."""
-    command = ["make", *arguments, f"VENV={sys.prefix}", "-o", f"{sys.prefix}/installed"]
+    command = ["make", "--no-print-directory", *arguments, f"VENV={sys.prefix}", "-o", f"{sys.prefix}/installed"]
     ended = subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "Installing" not in ended.stdout

@@ -33,6 +33,10 @@ def prove(
 
     from rich.console import Console
 
+    from heddle.train import forkserver
+
+    forkserver.start_early(loaded.planned.plan)
+
     from heddle.train.prove import prove as run_proof
 
     proof = run_proof(loaded, steps)

@@ -41,6 +41,10 @@ def train(
         show(try_job(loaded), as_json, Console())
         return
 
+    from heddle.train import forkserver
+
+    forkserver.start_early(loaded.planned.plan)
+
     from heddle.train.loop import train as run_job
 
     result = run_job(loaded, resume=resume, trace=trace)

@@ -45,6 +45,10 @@ class StopRequest:
                 answer()
         elif not (self.launched and time.monotonic() < self.asked_at + ECHO):
             self._restore()
+            if (
+                number == signal.SIGINT
+            ):  # restored, it may be ignored: a shell does so for what it runs in the background
+                raise KeyboardInterrupt
             signal.raise_signal(number)
 
     def _restore(self) -> None:

@@ -6,7 +6,6 @@ import logging
 import multiprocessing
 import os
 import signal
-import socket
 import sys
 import tempfile
 import threading
@@ -16,7 +15,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from multiprocessing import forkserver
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -31,6 +29,7 @@ from torch.distributed.rendezvous import rendezvous
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh, build_mesh, coordinates
 from heddle.spec.plan import Plan
+from heddle.train import forkserver
 from heddle.train.device import pick_device
 from heddle.train.interrupt import answer
 from heddle.train.notes import FOLDER as NOTES
@@ -131,7 +130,7 @@ def run_processes(plan: Plan, work: Callable[..., Any], *arguments: Any, restart
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    _set_environment(plan.world)
+    forkserver.set_environment(plan.world)
     with tempfile.TemporaryDirectory(prefix="heddle-") as folder, _ForwardedSignals(Path(folder)) as stop:
         config = LaunchConfig(
             min_nodes=1,
@@ -164,31 +163,15 @@ def run_processes(plan: Plan, work: Callable[..., Any], *arguments: Any, restart
             Console().show_cursor()  # which rank 0 hides while it shows a live line, and cannot restore if killed
 
 
-def _set_environment(world: int) -> None:
-    """What the processes inherit, where the user has not said otherwise."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // world)))
-    # gloo would look for an address by the machine's name, which fails on a laptop without a network
-    loopback = {"lo", "lo0"} & {name for _, name in socket.if_nameindex()}
-    if loopback:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback.pop())
-
-
 def _start_method() -> str:
-    """Fork from a server that has imported everything once; spawn where there are GPUs, which do not survive a fork."""
-    if torch.cuda.is_available() or "forkserver" not in multiprocessing.get_all_start_methods():
-        return "spawn"
-    forkserver.set_forkserver_preload(["heddle.train.loop"])
-    # The processes inherit that SIGINT is ignored: of a Ctrl-C, which reaches them too, only the parent shall hear.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    forkserver.ensure_running()
-    signal.signal(signal.SIGINT, before)
-    return "forkserver"
+    """Fork from the server; spawn where there are GPUs, which do not survive a fork."""
+    return "forkserver" if not torch.cuda.is_available() and forkserver.start() else "spawn"
 
 
 def _worker(plan: Plan, folder: Path, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     """One process of `run_processes`. What goes wrong is written, not raised: raised, it ends in a long report."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where processes are spawned they have to say so themselves
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # inherited, it may be ignored, and then nothing ends them
     _end_with_parent()
     place = launched_place()
     assert place is not None
@@ -256,6 +239,7 @@ class _ForwardedSignals:
 
     def __init__(self, folder: Path) -> None:
         self.asked, self.folder = False, folder
+        self.others = set(multiprocessing.active_children())  # processes of whoever called us: none of our business
 
     def __enter__(self) -> _ForwardedSignals:
         self.previous = {number: signal.signal(number, self._forward) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -269,7 +253,7 @@ class _ForwardedSignals:
 
     def _forward(self, _number: int, _frame: FrameType | None) -> None:
         again, self.asked = self.asked, True
-        processes = multiprocessing.active_children()
+        processes = [process for process in multiprocessing.active_children() if process not in self.others]
         if again:
             for process in processes:
                 process.kill()

@@ -8,7 +8,7 @@ import pytest
 from world import World
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def world() -> Iterator[World]:
     """Eight processes, started when first asked for."""
     processes = World()

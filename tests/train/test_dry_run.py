@@ -127,6 +127,7 @@ def test_a_trillion_parameters_on_3072_ranks():
     assert middle.traffic[Channel("tensor", "all-gather")] == Tally(2 * 512, 2 * 512 * whole)  # of what was scattered
 
 
+@pytest.mark.slow
 def test_gpt3_on_512_ranks():
     plan = Plan(tensor=8, sequence=True, pipeline=8, virtual=3, data=8, zero=1, schedule="interleaved")
     found = in_seconds(job(GPT3, plan, 1024, "bf16"), 60)
@@ -155,7 +156,7 @@ TABLE_1 = [
     ("megatron-529.6b", 8, 35, 3, 9, 1, 2520),
     ("megatron-1008b", 8, 64, 1, 6, 1, 3072),
 ]
-QUICK = {"megatron-39.1b", "megatron-310.1b", "megatron-529.6b"}
+QUICK = {"megatron-529.6b"}
 
 
 @pytest.mark.parametrize(
@@ -218,9 +219,13 @@ def test_layers_and_recomputation_make_kinds():
     assert alike.kinds[1].peak_saved == 4 * alike.kinds[1].saved[0]
 
 
-@pytest.mark.parametrize("model", [GPT, LLAMA, dataclasses.replace(LLAMA, tied=True, bias="qkv")])
 @pytest.mark.parametrize(
-    "plan", [Plan(), Plan(tensor=4, pipeline=2), Plan(tensor=2, sequence=True, pipeline=4, data=3)]
+    ("model", "plan"),
+    [
+        (GPT, Plan(tensor=2, sequence=True, pipeline=4, data=3)),
+        (LLAMA, Plan(tensor=4, pipeline=2)),
+        (dataclasses.replace(LLAMA, tied=True, bias="qkv"), Plan(tensor=2, pipeline=2)),
+    ],
 )
 def test_nothing_is_lost(model, plan):
     found = dry_run(job(model, plan, 12))
@@ -229,7 +234,7 @@ def test_nothing_is_lost(model, plan):
         check_messages(found)
 
 
-@pytest.mark.parametrize("model", [GPT, LLAMA])
+@pytest.mark.parametrize("model", [LLAMA])
 def test_what_all_microbatches_share_is_not_saved_by_each(model):
     """Twice as large a microbatch saves twice as much: no weights, no tables of positions."""
     one, two = (dry_run(job(model, Plan(pipeline=3, microbatch=size), 4)) for size in (1, 2))
@@ -269,7 +274,7 @@ REAL: dict[str, tuple[ModelSpec, Plan, int, str]] = {
 def real(tmp_path_factory) -> dict[str, list[Observation]]:
     """What four processes really did under each plan, by rank."""
     folder = tmp_path_factory.mktemp("real")
-    torch.multiprocessing.spawn(take_real_steps, (folder,), nprocs=4)
+    torch.multiprocessing.start_processes(take_real_steps, (folder,), nprocs=4, start_method="forkserver")
     parts = [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(4)]
     return {name: [part[name] for part in parts if name in part] for name in REAL}
 

@@ -125,26 +125,26 @@ def test_own_processes_learn_what_one_process_learns(folder):
 
 
 def test_under_torchrun(folder):
-    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4")
-    said = finish(start(*torchrun, "-m", "heddle", *under(TENSOR_PIPELINE, "torchrun"), cwd=folder))
-    assert losses(folder / "runs/torchrun") == losses(folder / "runs/own")
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    said = finish(start(*torchrun, "-m", "heddle", *under({"tensor": 2}, "torchrun"), cwd=folder))
+    assert losses(folder / "runs/torchrun") == losses(folder / "runs/own-tensor")
     assert said.count("Trained 4 steps") == 1  # only one of the ranks speaks
 
 
 def test_on_two_nodes(folder):
     # Two agents on one machine know as little of each other as two on two; the lines are those that Heddle prints.
     (folder / "two-nodes.toml").write_text(
-        (folder / "job.toml").read_text() + '[cluster]\nnodes = 2\ndevices = 2\ndevice = {name = "cpu core", '
+        (folder / "job.toml").read_text() + '[cluster]\nnodes = 2\ndevices = 1\ndevice = {name = "cpu core", '
         'memory_gib = 1.0}\nlinks = [{name = "loopback", gbs = 2.0}]\n'
     )
-    arguments = ["launch", "--torchrun", "two-nodes.toml", *under(TENSOR_PIPELINE, "two-nodes")[2:]]
+    arguments = ["launch", "--torchrun", "two-nodes.toml", *under({"tensor": 2}, "two-nodes")[2:]]
     printed = finish(heddle(*arguments, "--port", free_port(), cwd=folder)).splitlines()
     lines = [line for line in printed if not line.startswith("#")]
     assert ["--node-rank 0" in lines[0], "--node-rank 1" in lines[1]] == [True, True]
     agents = [start("bash", "-c", line, cwd=folder, MASTER_ADDR="127.0.0.1") for line in lines]
     for agent in agents:
         finish(agent)
-    assert losses(folder / "runs/two-nodes") == losses(folder / "runs/own")
+    assert losses(folder / "runs/two-nodes") == losses(folder / "runs/own-tensor")
 
 
 def test_under_slurm(folder, slurm):
@@ -323,11 +323,11 @@ def stop_the_parent(mesh):
 
 
 def test_a_request_before_the_first_step_ends_everything(folder):
-    began = time.monotonic()
+    before, began = multiprocessing.active_children(), time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         run_processes(Plan(pipeline=2), stop_the_parent, restarts=1)
     assert time.monotonic() - began < 30
-    assert multiprocessing.active_children() == []
+    assert set(multiprocessing.active_children()) == set(before)
 
 
 def test_ranks_do_not_outlive_a_killed_parent(folder):

@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 from commands import ENVIRONMENT, heddle, losses, start, write_job
 
-PLAN = ("--set", "plan.tensor=2", "--set", "plan.data=2", "--set", "plan.zero=1", "--set", "train.steps=60")
+PLAN = ("--set", "plan.data=2", "--set", "plan.zero=1", "--set", "train.steps=40")
 
 
 def kill_one(run: Path, after: int, process: subprocess.Popen[str]) -> None:
-    """Kill rank 2 once the run has a checkpoint and has done some steps."""
+    """Kill rank 1 once the run has a checkpoint and has done some steps."""
     metrics, seen = run / "metrics.jsonl", 0
     while seen < after:
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
         seen = len(metrics.read_text().splitlines()) if metrics.exists() else 0
-    pid = int(re.search(r'"pid": (\d+)', (run / "hang" / "process-00002").read_text())[1])
+    pid = int(re.search(r'"pid": (\d+)', (run / "hang" / "process-00001").read_text())[1])
     os.kill(pid, signal.SIGKILL)
 
 
@@ -46,7 +46,7 @@ def test_without_restarts_the_dead_rank_is_named(tmp_path):
     kill_one(tmp_path / "runs" / "killed", 2, process)
     _, errors = process.communicate(timeout=200)
     assert process.returncode == 2
-    assert "Rank 2 (data 1, pipeline 0, tensor 0) was killed by SIGKILL" in errors
+    assert "Rank 1 (data 1, pipeline 0, tensor 0) was killed by SIGKILL" in errors
 
 
 HUNGRY = """
