@@ -8,9 +8,9 @@ import pytest
 from world import World
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    """Eight processes, started when first asked for."""
+    """Eight processes, started when first asked for, for the tests of one file."""
     processes = World()
     yield processes
     processes.close()

@@ -156,12 +156,12 @@ TABLE_1 = [
     ("megatron-529.6b", 8, 35, 3, 9, 1, 2520),
     ("megatron-1008b", 8, 64, 1, 6, 1, 3072),
 ]
-QUICK = {"megatron-529.6b"}
+QUICK_ROWS = {"megatron-529.6b"}
 
 
 @pytest.mark.parametrize(
     ("preset", "tensor", "pipeline", "virtual", "data", "microbatch", "batch"),
-    [pytest.param(*row, id=row[0], marks=[] if row[0] in QUICK else pytest.mark.slow) for row in TABLE_1],
+    [pytest.param(*row, id=row[0], marks=[] if row[0] in QUICK_ROWS else pytest.mark.slow) for row in TABLE_1],
 )
 def test_megatrons_table_1(preset, tensor, pipeline, virtual, data, microbatch, batch):
     plan = Plan(
@@ -269,6 +269,8 @@ REAL: dict[str, tuple[ModelSpec, Plan, int, str]] = {
     "zero 3": (LLAMA, Plan(data=4, zero=3, recompute="full"), 12, "bf16"),
 }
 
+QUICK_PLANS = ("interleaved, tensor", "zero 1, pipeline", "zero 2, tensor", "zero 3")
+
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory) -> dict[str, list[Observation]]:
@@ -293,7 +295,9 @@ def take_real_steps(rank: int, folder: Path) -> None:
 
 
 @pytest.mark.dist
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK_PLANS else pytest.param(name, marks=pytest.mark.slow) for name in REAL]
+)
 def test_a_real_run_does_what_the_dry_run_says(real, name):
     model, plan, batch, precision = REAL[name]
     found = dry_run(job(model, plan, batch, precision))

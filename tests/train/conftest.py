@@ -1,0 +1,47 @@
+"""Shared by the tests of training."""
+
+import os
+import signal
+from contextlib import chdir, suppress
+from unittest import mock
+
+import pytest
+from commands import call, write_job
+from launching import (
+    SERIAL,
+    STARTED,
+    TENSOR_PIPELINE,
+    under,
+)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """A job, and two runs of it: on one process, and on four that `heddle train` started itself."""
+    folder = tmp_path_factory.mktemp("launch")
+    write_job(folder / "job")
+    with chdir(folder / "job"):
+        assert call(*under(SERIAL, "serial")) == 0
+        assert call(*under(TENSOR_PIPELINE, "own")) == 0
+        assert call(*under({"tensor": 2}, "own-tensor")) == 0
+    return folder / "job"
+
+
+@pytest.fixture(autouse=True)
+def _leave_nobody_behind():
+    """Where a test fails, what it has started goes all the same."""
+    yield
+    while STARTED:
+        process = STARTED.pop()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.fixture
+def environment():
+    """Sets variables, from none of those that launchers set; all is as before afterwards."""
+    with mock.patch.dict(os.environ):
+        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID"):
+            os.environ.pop(name, None)
+        yield lambda **variables: os.environ.update(variables)
