@@ -37,16 +37,18 @@ class Bucket:
         first = parameters[0][1]
         self.gradients = first.new_zeros(self.share * mesh.data.size, dtype=torch.float32)
         self.starts = [sum(sizes[:i]) for i in range(len(sizes))]
+        self.views = [
+            self.gradients[start : start + size].view_as(parameter)
+            for start, size, (_, parameter) in zip(self.starts, sizes, parameters, strict=True)
+        ]
+        self.stale = set(range(len(parameters)))  # whose gradient in the buffer is of an earlier step
         self.missing: set[int] = set()
         self.handle: Handle | None = None
         if zero:
             self._flatten_values(first)
         self.pieces = self._make_pieces(mesh)
-        for index, (start, (_, parameter)) in enumerate(zip(self.starts, parameters, strict=True)):
-            view = self.gradients[start : start + parameter.numel()].view_as(parameter)
-            if parameter.dtype == torch.float32:
-                parameter.grad = view  # autograd adds to it in place
-            parameter.register_post_accumulate_grad_hook(self._arrival(index, view))
+        for index, (_, parameter) in enumerate(parameters):
+            parameter.register_post_accumulate_grad_hook(self._arrival(index))
 
     def _flatten_values(self, first: Tensor) -> None:
         """ZeRO-1 gathers updated parameters in place, so they live in one flat buffer, too."""
@@ -71,10 +73,17 @@ class Bucket:
             return 0, len(self.gradients)
         return self.data.rank * self.share, (self.data.rank + 1) * self.share
 
-    def _arrival(self, index: int, view: Tensor) -> Callable[[Tensor], None]:
+    def _arrival(self, index: int) -> Callable[[Tensor], None]:
+        view = self.views[index]
+
         def gradient_arrived(parameter: Tensor) -> None:
-            if parameter.dtype != torch.float32:
-                assert parameter.grad is not None
+            assert parameter.grad is not None
+            full = parameter.dtype == torch.float32
+            if index in self.stale:
+                self.stale.remove(index)
+                view.copy_(parameter.grad)
+                parameter.grad = view if full else None  # autograd adds to a view in place
+            elif not full:
                 view.add_(parameter.grad)
                 parameter.grad = None
             if index in self.missing:
@@ -94,6 +103,8 @@ class Bucket:
     def finish(self) -> None:
         """Wait for the sum, and let the masters see it."""
         if self.handle is None:
+            for index in self.stale:  # what the loss does not depend on
+                self.views[index].zero_()
             for axis in self.sums:
                 all_reduce(self.gradients, axis)
             self._start()
@@ -106,8 +117,10 @@ class Bucket:
             at += piece.master.numel()
 
     def clear(self) -> None:
-        """Make ready for the gradients of another step."""
-        self.gradients.zero_()
+        """Make ready for the gradients of another step, which overwrite these."""
+        self.stale = set(range(len(self.parameters)))
+        for _, parameter in self.parameters:
+            parameter.grad = None
 
     def start_sharing(self) -> Handle | None:
         """After an update under ZeRO-1: begin to give every replica the shares of the others."""
