@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
-from heddle.parallel.collectives import Handle, all_reduce, start_all_reduce, start_reduce_scatter
+from heddle.parallel.collectives import Handle, all_reduce, start_all_reduce, start_reduce_scatter, start_sharing
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.pieces import FreeParameters, Piece, make_piece
 from heddle.parallel.place import place_of
@@ -126,10 +125,7 @@ class Bucket:
         """After an update under ZeRO-1: begin to give every replica the shares of the others."""
         if not self.zero or self.data.size == 1:
             return None
-        low, high = self._range()
-        mine = self.values[low:high].clone()
-        work = dist.all_gather_single(self.values, mine, group=self.data.group, async_op=True)
-        return Handle(work, self.values, mine, kind="all-gather", axis=self.data)
+        return start_sharing(self.values, self.data)
 
 
 class Reducer:

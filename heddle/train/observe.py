@@ -30,6 +30,8 @@ _NAMES = {
     "c10d::allreduce_": "all-reduce",
     "c10d::_allgather_base_": "all-gather",
     "c10d::_reduce_scatter_base_": "reduce-scatter",
+    "c10d::alltoall_base_": "reduce-scatter",  # over gloo
+    "c10d::broadcast_": "all-gather",  # over gloo, one for each slice
     "c10d::send": "send",
     "c10d::recv_": "receive",
 }
@@ -80,7 +82,8 @@ class Traffic(TorchDispatchMode):
         channel = Channel(self.axes.get(group, group), _NAMES.get(name, name))
         number, size = self.tallies[channel]
         whole = max(leaf.nbytes for leaf in tree_leaves(args) if isinstance(leaf, Tensor))
-        self.tallies[channel] = Tally(number + 1, size + whole)
+        of_a_later_slice = name == "c10d::broadcast_" and args[2] > 0
+        self.tallies[channel] = Tally(number + (not of_a_later_slice), size + whole)
 
 
 class Saved(NoRecorder):
