@@ -1,0 +1,110 @@
+"""What one microbatch takes in a layer and at the two ends of the model, and what a step takes once: closed form and
+event replay both add up these.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from heddle.cost import compute, network
+from heddle.cost.work import Column, Work
+from heddle.spec.cluster import Cluster
+
+
+class LayerCost(NamedTuple):
+    """Seconds of one microbatch in one layer of one rank; forward, backward and `again` include `tensor`."""
+
+    forward: Column
+    backward: Column
+    again_full: Column  # doing the forward once more
+    again_selective: Column  # doing its attention core once more
+    again_per_op: Column  # doing every second matrix product once more
+    tensor_forward: Column  # of these, collectives along the tensor axis that nothing hides
+    tensor_backward: Column
+
+
+def again(work: Work, cost: LayerCost) -> Column:
+    """What a backward repeats of its forward, as a mean over layers."""
+    return work.full * cost.again_full + work.selective * cost.again_selective + work.per_op * cost.again_per_op
+
+
+def layer_cost(cluster: Cluster, work: Work) -> LayerCost:
+    """One layer, tensor-parallel collectives included."""
+    cost = compute.layer(cluster, work)
+    tensor = tensor_exchange(cluster, work)
+    # The sum of a linear layer's input gradients runs beside the product for its weight gradient, which is half of the
+    # backward; of a forward nothing can, unless products are cut into pieces that are sent while others are made.
+    forward_tensor = tensor - work.tensor_overlap * hidden(cluster, tensor, cost.forward)
+    backward_tensor = tensor - hidden(cluster, tensor, cost.backward / 2)
+    ring = context_exchange(cluster, work)  # runs beside the attention it feeds
+    forward = cost.forward + np.maximum(0.0, ring - cost.core)
+    backward = cost.backward + np.maximum(0.0, 2 * ring - 2 * cost.core)
+    floor = compute.launches(cluster, work)
+    return LayerCost(
+        forward=np.maximum(forward + forward_tensor, floor),
+        backward=np.maximum(backward + backward_tensor, 2 * floor),
+        again_full=np.maximum(forward + forward_tensor, floor),
+        again_selective=cost.core,
+        again_per_op=cost.half,
+        tensor_forward=forward_tensor,
+        tensor_backward=backward_tensor,
+    )
+
+
+def tensor_exchange(cluster: Cluster, work: Work) -> Column:
+    """Collectives along the tensor axis in one pass through one layer.
+
+    Two all-reduces of the activations (Megatron-LM, PTD-P §2.3); under sequence parallelism two pairs of all-gather
+    and reduce-scatter, which move the same bytes (arXiv 2205.05198 §4.2.2). The gather that its backward repeats
+    runs beside a matrix product.
+    """
+    count = work.tokens * work.hidden * work.element
+    whole = network.all_reduce(cluster, count, work.tensor)
+    pairs = 2 * network.all_gather(cluster, count, work.tensor)
+    return 2 * np.where(work.sequence_parallel, pairs, whole)
+
+
+def context_exchange(cluster: Cluster, work: Work) -> Column:
+    """Keys and values that go round the ring of pieces of the sequence (Ring Attention, arXiv 2310.01889)."""
+    count = 2 * work.tokens * work.kv_heads * work.head_size / work.tensor * work.element
+    span = work.tensor * work.context
+    return (work.context - 1) * network.point_to_point(cluster, count, np.where(work.context > 1, span, 1))
+
+
+def shard_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
+    """What ZeRO 2 and 3 communicate for every microbatch: parameters gathered for use, gradients summed into shards.
+
+    ZeRO-3 gathers for the forward and for the backward, ZeRO-2 once for both (arXiv 1910.02054 §7; PyTorch FSDP,
+    arXiv 2304.11277 §3.2).
+    """
+    stride = work.tensor
+    replicas = work.data * work.context
+    count = np.where(work.zero == 3, 2 + work.regather * (work.full > 0), 1)
+    gather = network.all_gather(cluster, parameters * work.element, replicas, stride, sharded=True)
+    reduce = network.reduce_scatter(cluster, parameters * work.reduce_bytes, replicas, stride, sharded=True)
+    return np.where(work.zero >= 2, count * gather + reduce, 0.0)
+
+
+def data_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
+    """What replicas communicate once a step: gradients summed, with ZeRO-1 into shards, then parameters gathered."""
+    replicas = work.data * work.context
+    whole = network.all_reduce(cluster, parameters * work.reduce_bytes, replicas, work.tensor)
+    shards = network.reduce_scatter(cluster, parameters * work.reduce_bytes, replicas, work.tensor)
+    gathered = network.all_gather(cluster, parameters * work.element, replicas, work.tensor)
+    return np.where(work.zero == 0, whole, np.where(work.zero == 1, shards + gathered, 0.0))
+
+
+def hidden(cluster: Cluster, communication: Column, beside: Column) -> Column:
+    """Seconds of communication that disappear beside that much compute.
+
+    What runs side by side slows each other down, over memory bandwidth and processors; `overlap` is the share of the
+    shorter of the two that is truly gained (as the overlap coefficients of Galvatron, arXiv 2211.13878 §4).
+    """
+    return cluster.efficiency.overlap * np.minimum(communication, beside)
+
+
+def slowdown(cluster: Cluster, work: Work) -> Column:
+    """How much longer a step takes because somebody is always late, and more so among more nodes."""
+    return 1 + cluster.efficiency.jitter * np.log2(np.maximum(network.nodes(cluster, work), 1))

@@ -1,0 +1,183 @@
+"""A training step in closed form: seconds and bytes of many plans at once.
+
+Stages are as even as can be, and every stage of one kind costs the same. Then the step is exact for 1F1B, GPipe and
+the interleaved schedule where all chunks cost alike, and within the unevenness of the ends elsewhere;
+`heddle.simulate.events` replays what this adds up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import numpy as np
+
+from heddle.cost import compute, memory, network, stage
+from heddle.cost.stage import LayerCost
+from heddle.cost.work import Column, Work
+from heddle.spec.cluster import GIB, Cluster
+
+CHUNK = 4096  # plans that are priced at once: their columns stay in the cache
+
+# What the price of a layer depends on, of all that differs between plans of one model.
+_LAYER_KEYS = ("tensor", "microbatch", "sequence_parallel")
+
+
+class Breakdown(NamedTuple):
+    """Where the seconds of a step go, as a mean over ranks; they add up to the step."""
+
+    compute: Column
+    recompute: Column
+    tensor: Column
+    pipeline: Column
+    data: Column  # what is not hidden of it
+    optimizer: Column
+    bubble: Column
+    jitter: Column
+
+
+@dataclass(frozen=True)
+class Step:
+    """What each plan's step takes and holds."""
+
+    seconds: Column
+    breakdown: Breakdown
+    bubble: Column  # idle over ideal time (PTD-P §2.2.1)
+    memory: Column  # bytes of the fullest rank
+    fits: Column
+
+
+def closed_form(work: Work, cluster: Cluster) -> Step:
+    """Price every plan of `work` on a cluster; with numbers in all columns the answer is numbers."""
+    length = max((len(value) for field in fields(work) if np.ndim(value := getattr(work, field.name))), default=0)
+    if length <= CHUNK:
+        return _price(work, cluster)
+    parts = [_price(work.take(slice(start, start + CHUNK)), cluster) for start in range(0, length, CHUNK)]
+
+    def joined(columns: list[Column]) -> Column:
+        return np.concatenate(columns)
+
+    return Step(
+        seconds=joined([part.seconds for part in parts]),
+        breakdown=Breakdown(*(joined(list(columns)) for columns in zip(*(p.breakdown for p in parts), strict=True))),
+        bubble=joined([part.bubble for part in parts]),
+        memory=joined([part.memory for part in parts]),
+        fits=joined([part.fits for part in parts]),
+    )
+
+
+def _price(work: Work, cluster: Cluster) -> Step:
+    layer, embedding, head = _layer_and_ends(work, cluster)
+    p, v, m, layers = work.pipeline, work.virtual, work.microbatches, work.layers
+    first, last = heaviest_rank(layers, p, v)
+    again = stage.again(work, layer)
+    one = layer.forward + layer.backward + again
+    send = network.between_stages(cluster, work)
+    ends = embedding + head
+
+    # Seconds of one microbatch on all ranks together, and on the rank that everybody waits for.
+    sends = 2 * send * (p * v - 1)
+    total = layers * one + ends + sends
+    slowest = np.maximum(first * one + np.where(p == 1, ends, 0.0), last * one + head * (p > 1)) + 2 * send * v
+    slowest = np.where(p == 1, total, slowest)
+    # (m-1) times the slowest rank, and once through all: Piper (NeurIPS 2021) §3, (m + p - 1)·(f + b) of PTD-P §2.2.1
+    # where all are equal. With v chunks a rank fills and drains v times as fast (§2.2.2); with fewer microbatches than
+    # ranks each lap still waits for the first of them to come round (heddle.schedule.bubble).
+    few = (v > 1) & (m < p)
+    laps = np.where(few, (v - 1) / v * p + m / v, m)
+    pipe = laps * slowest + (total - slowest) / v
+
+    parameters = memory.layer_parameters(work) * first + memory.end_parameters(work, np.equal(p, 1) | (p > 1), p == 1)
+    per_microbatch = stage.shard_exchange(cluster, work, parameters)
+    once = stage.data_exchange(cluster, work, parameters)
+    beside = first * (layer.backward + again)
+    data = m * (per_microbatch - stage.hidden(cluster, per_microbatch, slowest))
+    data = data + once - work.data_overlap * stage.hidden(cluster, once, beside)
+    shared = np.where(work.zero >= 1, work.data * work.context, 1)
+    update = compute.optimizer(cluster, parameters / shared, work.element)
+    late = stage.slowdown(cluster, work)
+
+    per_rank = m / p
+    recompute_tensor = work.full * layer.tensor_forward
+    tensor = per_rank * layers * (layer.tensor_forward + layer.tensor_backward + recompute_tensor)
+    recompute = per_rank * layers * (again - recompute_tensor)
+    busy = per_rank * total
+    pipeline = per_rank * sends
+    breakdown = Breakdown(
+        compute=busy - tensor - recompute - pipeline,
+        recompute=recompute,
+        tensor=tensor,
+        pipeline=pipeline,
+        data=data,
+        optimizer=update,
+        bubble=pipe - busy,
+        jitter=(late - 1) * (pipe + data + update),
+    )
+    held = peak_memory(work, cluster, first)
+    return Step(
+        seconds=late * (pipe + data + update),
+        breakdown=breakdown,
+        bubble=pipe / busy - 1,
+        memory=held,
+        fits=held <= cluster.device.memory_gib * GIB,
+    )
+
+
+def heaviest_rank(layers: Column, pipeline: Column, virtual: Column) -> tuple[Column, Column]:
+    """Layers of the rank with most, and of the last one, when stages are as even as can be."""
+    chunks = pipeline * virtual
+    small, extra = layers // chunks, layers % chunks
+    # `even_stages` gives the extra layers to the chunks in the middle: to as many ranks as there are, then again.
+    most = small * virtual + np.minimum(virtual, np.ceil(extra / pipeline))
+    start = (chunks - extra) // 2
+    # the last rank's chunks are those at p-1, 2p-1, …; how many of them lie in [start, start + extra)
+    on_last = (start + extra) // pipeline - start // pipeline
+    return most, small * virtual + on_last
+
+
+def peak_memory(work: Work, cluster: Cluster, layers: Column) -> Column:
+    """Bytes of the fullest of the first and the last rank: one holds most microbatches, the other the logits."""
+    one, v = memory.layer_parameters(work), work.virtual
+    saved = memory.layer_activations(work)
+    chunk = layers / v * saved.mean(work)
+    moment = saved.moment(work)
+    left, briefly = memory.end_activations(work)
+    alone = work.pipeline == 1
+    totals = []
+    for is_first, held in ((True, memory.in_flight(work)), (False, np.where(work.gpipe, work.microbatches * v, v))):
+        ends = memory.end_parameters(work, alone | is_first, alone | (not is_first))
+        parameters = one * layers + ends
+        kept = memory.states(work, parameters, np.maximum(one, work.padded_vocab * work.hidden))
+        with_head = alone | (not is_first)
+        activations = held * chunk + np.where(with_head, left, 0.0)
+        momentary = np.maximum(moment, np.where(with_head, briefly, 0.0))
+        totals.append(sum(kept) + activations + momentary)
+    held = np.maximum(*totals)
+    return held + memory.slack(cluster, held)
+
+
+def _layer_and_ends(work: Work, cluster: Cluster) -> tuple[LayerCost, Column, Column]:
+    """Prices of a layer and of the ends, worked out once for each of the few that differ."""
+
+    def price(some: Work) -> tuple[LayerCost, Column, Column]:
+        embedding, head = compute.embedding(cluster, some), compute.head(cluster, some)
+        return stage.layer_cost(cluster, some), sum(embedding), sum(head)
+
+    arrays = {f.name for f in fields(work) if np.ndim(getattr(work, f.name))}
+    others = {"pipeline", "virtual", "data", "zero", "gpipe", "full", "selective", "scatter", "regather"}
+    if not arrays or arrays - others - set(_LAYER_KEYS):
+        return price(work)
+    keys = [np.broadcast_to(getattr(work, name), _length(work, arrays)) for name in _LAYER_KEYS]
+    several = work.microbatches > 1
+    key = (keys[0].astype(np.int64) << 32) | (keys[1].astype(np.int64) << 2) | (keys[2].astype(np.int64) << 1) | several
+    _, index, inverse = np.unique(key, return_index=True, return_inverse=True)
+    layer, embedding, head = price(work.take(index))
+
+    def spread(column: Column) -> Column:
+        return column[inverse] if np.ndim(column) else column
+
+    return LayerCost(*map(spread, layer)), spread(embedding), spread(head)
+
+
+def _length(work: Work, arrays: set[str]) -> int:
+    return len(getattr(work, next(iter(arrays))))
