@@ -29,7 +29,7 @@ PRIORS: dict[str, tuple[float, float]] = {
     "jitter": (0.7, 1.0),
     "launch_us": (1.0, np.inf),
 }
-NOISE = 0.04  # what a good model misses a row by; a row that is missed by far more counts less (soft L1)
+NOISE = 0.04  # what a good model misses a row by; a row that is missed by far more counts little (Cauchy's loss)
 STEPS = 30
 
 
@@ -72,7 +72,7 @@ def fit(
 
     def loss(theta: Floats) -> float:
         misses = residuals(theta)
-        return float((weight * 2 * (np.sqrt(1 + misses**2) - 1)).sum() + (((theta - start) / widths) ** 2).sum())
+        return float((weight * np.log1p(misses**2)).sum() + (((theta - start) / widths) ** 2).sum())
 
     # A floor that no row reaches has no slope: begin from where one might.
     starts = [start + np.log(factor) * np.equal(names, "launch_us") for factor in (1.0, 5.0)]
@@ -80,7 +80,7 @@ def fit(
     best = loss(theta)
     for _ in range(STEPS):
         misses, jacobian = residuals(theta), _jacobian(residuals, theta)
-        robust = weight / np.sqrt(1 + misses**2)
+        robust = weight / (1 + misses**2)
         normal = jacobian.T @ (robust[:, None] * jacobian) + np.diag(1 / widths**2)
         gradient = jacobian.T @ (robust * misses) + (theta - start) / widths**2
         step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), gradient)
@@ -95,7 +95,7 @@ def fit(
             if damping > 1e6:
                 break
     misses, jacobian = residuals(theta), _jacobian(residuals, theta)
-    robust = weight / np.sqrt(1 + misses**2)
+    robust = weight / (1 + misses**2)
     normal = jacobian.T @ (robust[:, None] * jacobian) + np.diag(1 / widths**2)
     leverage = robust * np.einsum("ij,jk,ik->i", jacobian, np.linalg.inv(normal), jacobian)
     unseen = misses / (1 - np.minimum(leverage, 0.999))

@@ -12,11 +12,20 @@ from heddle.spec.cluster import Cluster
 
 # Output tiles of cuBLAS and how fast each is for its size: a small tile reads its operands more often. NVIDIA,
 # "Matrix Multiplication Background User's Guide", §§ "Tile Quantization" and "Wave Quantization".
-TILES = ((256, 128, 1.0), (128, 128, 0.9), (64, 64, 0.55))
+TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.95), (256, 64, 0.9), (128, 64, 0.85), (64, 64, 0.65))
 # A tile first fills its pipeline and at the end writes its output: as long as this much of the inner dim.
-PROLOGUE = 128
+PROLOGUE = 200
 # Tensor cores load 16 bytes at once (same guide, § "Performance"); narrower rows load narrower.
 ALIGNMENT = ((16, 1.0), (8, 0.75), (4, 0.6), (1, 0.45))
+
+# Blocks on the diagonal are half wasted, and short rows fill few processors: at this length fused attention reaches half
+# of what it does at a long one (FlashAttention-2, Figures 4 to 6).
+SHORT = 512
+BACKWARD = 2.5 * 230 / 196  # seconds of fused attention's backward, relative to its forward
+
+# RMSNorm written out as float, square, mean, scale, cast, weight moves 36 bytes a number instead of 4; rotary positions
+# as float, complex product, cast 20 instead of 4.
+EAGER = 7
 
 # Kernels that a layer starts, forward; backward starts twice as many. Counted in Megatron-LM's layer.
 KERNELS, KERNELS_UNFUSED = 14, 20
@@ -29,6 +38,7 @@ class Pass(NamedTuple):
     backward: Column
     core: Column  # attention without its linear layers
     half: Column  # every second matrix product and what lies between them
+    last: Column  # the last matrix product
 
 
 def peak_flops(cluster: Cluster, precision: str) -> float:
@@ -77,9 +87,10 @@ def matmul(cluster: Cluster, precision: str, m: Column, k: Column, n: Column, ba
         for rows, columns, share in TILES:
             tiles = batch * np.ceil(m / rows) * np.ceil(n / columns)
             waves = np.ceil(tiles / processors)
-            flops = 2.0 * waves * processors * rows * columns * (k + PROLOGUE)
+            flops = 2.0 * waves * processors * rows * columns * k
             seconds = np.minimum(seconds, flops / (speed * share))
-    seconds = seconds / np.minimum(alignment(k, element), alignment(n, element))
+    least = np.minimum(np.minimum(m, n), k)
+    seconds = seconds * (1 + PROLOGUE / least) / np.minimum(alignment(k, element), alignment(n, element))
     moved = batch * (element * (m * k + k * n) + max(element, 2) * m * n)
     return np.maximum(seconds, moved / memory_speed(cluster))
 
@@ -107,15 +118,15 @@ def attention(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     """The attention core of one layer, from query, key and value to its output: forward and backward."""
     heads = work.microbatch * work.heads / work.tensor
     s, size, e = work.sequence, work.head_size, work.element
-    rows = s / work.context
-    # Fused: one kernel that skips what the causal mask hides; its backward is 5 products to the forward's 2
-    # (FlashAttention-2, arXiv 2307.08691 §3.1.2 and §4.1).
+    rows = s
+    # Fused: one kernel that skips what the causal mask hides. Its backward has 5 products to the forward's 2, at a
+    # somewhat lower rate (FlashAttention-2, arXiv 2307.08691 §3.1.2, §4.1: 230 TFLOP/s forward, 196 backward).
     speed = peak_flops(cluster, work.precision) * cluster.efficiency.attention * work.attention_speed
     speed = speed * alignment(size, e)
     pairs = rows * np.minimum(work.window, s) * np.where(work.window < s, 1.0, 0.5)
-    fused = 4.0 * heads * pairs * size / speed
+    fused = 4.0 * heads * pairs * size / speed * (1 + SHORT / np.minimum(work.window, s))
     if np.all(work.fused):
-        return fused, 2.5 * fused
+        return fused, BACKWARD * fused
     # Unfused: two products over the whole square, and kernels that read and write the scores: the masked softmax
     # (read, write), dropout (read, write, a byte of mask); on the way back dropout and softmax again, the latter
     # with one more operand (arXiv 2205.05198 Figure 3).
@@ -126,7 +137,7 @@ def attention(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     masks = work.dropout * (2 * e + 1)
     forward = products + scores * (2 * e + masks) / memory_speed(cluster)
     backward = 2 * products + scores * (3 * e + masks) / memory_speed(cluster)
-    return np.where(work.fused, fused, forward), np.where(work.fused, 2.5 * fused, backward)
+    return np.where(work.fused, fused, forward), np.where(work.fused, BACKWARD * fused, backward)
 
 
 def elementwise(cluster: Cluster, work: Work) -> tuple[Column, Column]:
@@ -140,12 +151,13 @@ def elementwise(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     masks = work.dropout * 2
     # norm: read, write; residual: read twice, write once. Back: a norm reads two and writes one, as does the sum of
     # the two branches' gradients; dropout reads and writes.
-    forward = outside * (2 * (2 + 3) * e + masks)
-    backward = outside * (2 * (3 + 3) * e + work.dropout * 4 * e + masks)
+    norm = np.where(work.eager, EAGER, 1)
+    forward = outside * (2 * (2 * norm + 3) * e + masks)
+    backward = outside * (2 * (3 * norm + 3) * e + work.dropout * 4 * e + masks)
     width = tokens * work.ffn / work.tensor
     forward = forward + width * (2 + work.gated) * e
     backward = backward + width * (3 + 2 * work.gated) * e
-    turned = work.rotary * tokens * (work.heads + work.kv_heads) * work.head_size / work.tensor * 2 * e
+    turned = work.rotary * tokens * (work.heads + work.kv_heads) * work.head_size / work.tensor * 2 * e * norm
     speed = memory_speed(cluster)
     return (forward + turned) / speed, (backward + turned) / speed
 
@@ -166,12 +178,12 @@ def layer(cluster: Cluster, work: Work) -> Pass:
     ]
     core_forward, core_backward = attention(cluster, work)
     # each microbatch adds its gradients to those of the ones before
-    adding = work.element + 2 * work.gradient_bytes
+    adding = (1 - work.adds_in_place) * (work.element + 2 * work.gradient_bytes)
     accumulate = np.where(work.microbatches > 1, adding, 0) * work.layer_parameters / t / memory_speed(cluster)
     forward = sum(part[0] for part in parts) + core_forward
     backward = sum(part[1] for part in parts) + core_backward + accumulate
     half = sum(part[0] for part in parts[:-1]) / 2 + parts[-1][0]
-    return Pass(forward, backward, core_forward, half)
+    return Pass(forward, backward, core_forward, half, parts[3][0])
 
 
 def launches(cluster: Cluster, work: Work) -> Column:

@@ -53,7 +53,7 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
     gradients in fp32). Replicas share the optimizer's part from ZeRO-1 on, gradients from 2, weights from 3; what
     ZeRO-3 uses it gathers, one layer in use and one ahead of it. `largest`: parameters of its largest layer.
     """
-    replicas = work.replicas
+    replicas = work.data
     mixed = work.element < 4
     shared = np.where(work.zero >= 1, replicas, 1)
     optimizer = parameters * (MOMENTS + (MASTER if mixed else 0)) / shared
@@ -104,7 +104,7 @@ def layer_activations(work: Work) -> Saved:
     ffn = work.ffn * (2 + 2 * work.gated)
     split_by_tensor = tokens * (2 * query + pair + ffn) * e / t
     # softmax, its dropout's mask and output; fused attention keeps one number a row instead
-    pairs = work.microbatch * work.heads * work.sequence / t * work.sequence / work.context
+    pairs = work.microbatch * work.heads * work.sequence / t * work.sequence
     core = np.where(work.fused, tokens * work.heads / t * 4, pairs * (e + work.dropout * (e + 1)))
     none = split_by_sequence + split_by_tensor + core
     # torchtitan keeps the input, attention's output and every second product: query, value, gate, down
@@ -134,6 +134,11 @@ def end_activations(work: Work) -> tuple[Column, Column]:
     logits = work.tokens * work.padded_vocab
     inputs = 2 * work.tokens * work.hidden * work.element / outside
     return inputs + 4 * logits, (4 + work.element) * logits
+
+
+def exchange_buffers(work: Work) -> Column:
+    """Bytes of messages on their way: under sequence parallelism a layer's gathered input and its gradient."""
+    return np.where(work.sequence_parallel, 2 * work.tokens * work.hidden * work.element, 0.0)
 
 
 def slack(cluster: Cluster, held: Column) -> Column:

@@ -51,7 +51,7 @@ def between_stages(cluster: Cluster, work: Work) -> Column:
     leave, as Megatron-LM's does; so a message costs both ends its time.
     """
     whole = work.tokens * work.hidden * work.element
-    span = work.tensor * work.context * work.data * work.pipeline
+    span = work.world
     slices = np.where(work.scatter, work.tensor, 1)
     gather = np.where(work.sequence_parallel | (slices == 1), 0.0, all_gather(cluster, whole, work.tensor))
     return np.where(work.pipeline > 1, point_to_point(cluster, whole / slices, span) + gather, 0.0)

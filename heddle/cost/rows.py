@@ -27,6 +27,9 @@ TRITON_SPEED = 0.5  # of FlashAttention-2: "around 2× speedup" over what came b
 FULL_POWER = {"A100": 400, "H100": 700, "H200": 700, "B200": 1000}  # watts, NVIDIA data sheets
 
 
+IDLE_POWER = 100
+
+
 class CannotModelError(Exception):
     """Why a row is skipped."""
 
@@ -90,17 +93,21 @@ def read_row(name: str, table: Mapping[str, str], cluster: Cluster | None = None
         raise CannotModelError(f"its step_s is {text['step_s'] or 'empty'}")
     if (experts := _number(text, "ep", 1)) > 1:
         raise CannotModelError(f"expert parallelism (ep = {experts:g}) is not modelled")
+    if (pieces := _number(text, "cp", 1)) > 1:
+        raise CannotModelError(f"context parallelism (cp = {pieces:g}) is not modelled")
     framework, notes = text.get("framework", "").lower(), text.get("notes", "").lower()
     assumed: list[str] = []
     model = _model(text)
     plan = _plan(text, framework, notes, assumed)
-    world = plan["tensor"] * plan["pipeline"] * plan["data"] * plan["context"]
+    world = plan["tensor"] * plan["pipeline"] * plan["data"]
     devices = int(_number(text, "n_gpus", world))
     if world != devices:
         raise CannotModelError(f"its degrees make {world} devices, n_gpus says {devices}")
     numbers = _numbers(text.get("precision", ""), framework)
     attention = text.get("attn", "").lower()
     megatron = any(word in framework for word in ("megatron", "deepspeed"))
+    beside = "asynctp" in notes.replace(" ", "")
+    early = _published(text) < 2022
     changed = {"dropout": int(attention == "unfused")}
     if megatron:  # pads the vocabulary so that every rank's part is a multiple of 128
         changed["vocab"] = -(-model.vocab // (128 * plan["tensor"])) * 128 * plan["tensor"]
@@ -111,8 +118,12 @@ def read_row(name: str, table: Mapping[str, str], cluster: Cluster | None = None
         batch=int(_number(text, "gbs")),
         fused=int(attention != "unfused"),
         attention_speed=TRITON_SPEED if "triton" in attention else 1.0,
+        stops_early=int("torchtitan" in framework),
+        adds_in_place=int("megatron" in framework and not early),
+        waits_backward=float("megatron" in framework and early) or float("torchtitan" in framework) * (1 - 0.5 * beside),
         regather=int("deepspeed" in framework),
-        tensor_overlap=int("asynctp" in notes.replace(" ", "")),
+        tensor_overlap=0.5 * beside,
+        eager=int("eager" in notes and bool(model.activation == "swiglu")),
         data_overlap=int(not megatron),
     )
     if work.microbatches < 1 or work.microbatches % 1:
@@ -149,6 +160,12 @@ def _number(text: Mapping[str, str], name: str, default: float | None = None) ->
         raise CannotModelError(f"{name} = {value!r} is no number") from None
 
 
+def _published(text: Mapping[str, str]) -> float:
+    """The year of the paper that a row is from: Megatron-LM got faster in ways that its users do not name."""
+    found = re.search(r"arxiv:\s*(\d\d)\d\d\.\d", text.get("source", ""), re.IGNORECASE)
+    return 2000 + int(found[1]) if found else np.inf
+
+
 def _model(text: Mapping[str, str]) -> ModelSpec:
     sizes = {name: int(_number(text, name)) for name in ("layers", "hidden", "heads", "vocab")}
     sizes["sequence"] = int(_number(text, "seq"))
@@ -164,11 +181,8 @@ def _model(text: Mapping[str, str]) -> ModelSpec:
 
 
 def _plan(text: Mapping[str, str], framework: str, notes: str, assumed: list[str]) -> dict[str, Any]:
-    degrees = {"tensor": "tp", "pipeline": "pp", "data": "dp", "context": "cp"}
+    degrees = {"tensor": "tp", "pipeline": "pp", "data": "dp"}
     plan: dict[str, Any] = {key: int(_number(text, name, 1)) for key, name in degrees.items()}
-    if not text.get("mbs"):
-        assumed.append("mbs = 1")
-    plan["microbatch"] = int(_number(text, "mbs", 1))
     virtual = int(_number(text, "vpp", 0))
     if not virtual:
         interleaved = plan["pipeline"] > 1 and ("interleaved" in notes or "ptd-p" in framework)
@@ -177,6 +191,12 @@ def _plan(text: Mapping[str, str], framework: str, notes: str, assumed: list[str
         if plan["pipeline"] > 1:
             assumed.append(f"vpp = {virtual}")
     plan["virtual"] = virtual
+    samples = int(_number(text, "gbs")) // plan["data"]
+    # torchtitan cuts a replica's batch into as many microbatches as there are stages, unless told otherwise
+    stages = plan["pipeline"] * virtual if "torchtitan" in framework else samples
+    plan["microbatch"] = int(_number(text, "mbs", max(1, samples // stages)))
+    if not text.get("mbs"):
+        assumed.append(f"mbs = {plan['microbatch']}")
     zero = text.get("zero", "").lower()
     level = re.search(r"\d", zero.replace("fsdp2", "fsdp"))
     plan["zero"] = int(level[0]) if level else 3 * ("fsdp" in zero)
@@ -199,6 +219,8 @@ def _numbers(precision: str, framework: str) -> dict[str, Any]:
     base = next((name for name in ("bf16", "fp16", "fp32") if name in word), "bf16" if "fp8" in word else "")
     if not base:
         raise CannotModelError(f"precision = {precision!r} is not known")
+    if "rowwise" in word:
+        raise CannotModelError("8-bit products with a scale for each row are not modelled")
     pure = "pure" in word or (base == "fp16" and "megatron" in framework)  # gradients as short as weights
     return {"precision": base, "fp8": int("fp8" in word), "gradient_bytes": 2 if pure else 4, "reduce_bytes": 2 if pure else 4}
 
@@ -224,8 +246,9 @@ def cluster_of(text: Mapping[str, str]) -> Cluster:
     watts = re.search(r"(\d{3,4})\s*W\b", said)
     full = next((value for key, value in FULL_POWER.items() if key in device.name), None)
     if watts and full and int(watts[1]) < full:
-        # Power grows with clock times voltage squared, and voltage with clock: a cap costs its cube root.
-        capped = (int(watts[1]) / full) ** (1 / 3)
+        # Beyond what it takes when idle, power grows with clock times voltage squared, and voltage with clock: a cap
+        # costs its cube root.
+        capped = ((int(watts[1]) - IDLE_POWER) / (full - IDLE_POWER)) ** (1 / 3)
         rates = {f.name: value * capped for f in fields(device.tflops) if (value := getattr(device.tflops, f.name))}
         device = replace(device, tflops=replace(device.tflops, **rates))
     inner, outer = cluster.links

@@ -23,6 +23,7 @@ class LayerCost(NamedTuple):
     again_per_op: Column  # doing every second matrix product once more
     tensor_forward: Column  # of these, collectives along the tensor axis that nothing hides
     tensor_backward: Column
+    tensor_again: Column
 
 
 def again(work: Work, cost: LayerCost) -> Column:
@@ -37,19 +38,18 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost:
     # The sum of a linear layer's input gradients runs beside the product for its weight gradient, which is half of the
     # backward; of a forward nothing can, unless products are cut into pieces that are sent while others are made.
     forward_tensor = tensor - work.tensor_overlap * hidden(cluster, tensor, cost.forward)
-    backward_tensor = tensor - hidden(cluster, tensor, cost.backward / 2)
-    ring = context_exchange(cluster, work)  # runs beside the attention it feeds
-    forward = cost.forward + np.maximum(0.0, ring - cost.core)
-    backward = cost.backward + np.maximum(0.0, 2 * ring - 2 * cost.core)
+    backward_tensor = tensor - (1 - work.waits_backward) * hidden(cluster, tensor, cost.backward / 2)
+    tensor_again = forward_tensor * (1 - work.stops_early / 2)
     floor = compute.launches(cluster, work)
     return LayerCost(
-        forward=np.maximum(forward + forward_tensor, floor),
-        backward=np.maximum(backward + backward_tensor, 2 * floor),
-        again_full=np.maximum(forward + forward_tensor, floor),
+        forward=np.maximum(cost.forward + forward_tensor, floor),
+        backward=np.maximum(cost.backward + backward_tensor, 2 * floor),
+        again_full=np.maximum(cost.forward - work.stops_early * cost.last + tensor_again, floor),
         again_selective=cost.core,
         again_per_op=cost.half,
         tensor_forward=forward_tensor,
         tensor_backward=backward_tensor,
+        tensor_again=work.full * tensor_again,
     )
 
 
@@ -66,21 +66,13 @@ def tensor_exchange(cluster: Cluster, work: Work) -> Column:
     return 2 * np.where(work.sequence_parallel, pairs, whole)
 
 
-def context_exchange(cluster: Cluster, work: Work) -> Column:
-    """Keys and values that go round the ring of pieces of the sequence (Ring Attention, arXiv 2310.01889)."""
-    count = 2 * work.tokens * work.kv_heads * work.head_size / work.tensor * work.element
-    span = work.tensor * work.context
-    return (work.context - 1) * network.point_to_point(cluster, count, np.where(work.context > 1, span, 1))
-
-
 def shard_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
     """What ZeRO 2 and 3 communicate for every microbatch: parameters gathered for use, gradients summed into shards.
 
     ZeRO-3 gathers for the forward and for the backward, ZeRO-2 once for both (arXiv 1910.02054 §7; PyTorch FSDP,
     arXiv 2304.11277 §3.2).
     """
-    stride = work.tensor
-    replicas = work.data * work.context
+    replicas, stride = work.data, work.tensor
     count = np.where(work.zero == 3, 2 + work.regather * (work.full > 0), 1)
     gather = network.all_gather(cluster, parameters * work.element, replicas, stride, sharded=True)
     reduce = network.reduce_scatter(cluster, parameters * work.reduce_bytes, replicas, stride, sharded=True)
@@ -89,7 +81,7 @@ def shard_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
 
 def data_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
     """What replicas communicate once a step: gradients summed, with ZeRO-1 into shards, then parameters gathered."""
-    replicas = work.data * work.context
+    replicas = work.data
     whole = network.all_reduce(cluster, parameters * work.reduce_bytes, replicas, work.tensor)
     shards = network.reduce_scatter(cluster, parameters * work.reduce_bytes, replicas, work.tensor)
     gathered = network.all_gather(cluster, parameters * work.element, replicas, work.tensor)

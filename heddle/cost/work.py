@@ -48,14 +48,13 @@ class Work:
     fp8: Column = 0  # 1: the layers' matrix products in 8 bits
     gradient_bytes: Column = 4  # of a gradient that is kept over microbatches
     reduce_bytes: Column = 4  # of a gradient that is sent
-    sharded_bytes: Column = 0  # of a weight that ZeRO-3 keeps; 0: as in matrix products
     # the kernels
     fused: Column = 1  # 1: attention never writes its scores to memory
     attention_speed: Column = 1.0  # of fused attention, relative to FlashAttention-2
+    eager: Column = 0  # 1: norms and rotary positions are many kernels each, in fp32
     # the plan
     tensor: Column = 1
     sequence_parallel: Column = 0
-    context: Column = 1  # ring attention over pieces of the sequence; only measured runs of others have it
     pipeline: Column = 1
     virtual: Column = 1
     data: Column = 1
@@ -65,7 +64,10 @@ class Work:
     full: Column = 0.0  # share of the layers that recompute everything
     selective: Column = 0.0  # share of the layers that recompute the attention core
     per_op: Column = 0.0  # share that recompute every second matrix product (torchtitan's "selective")
-    # what others do and Heddle does not
+    # what others do otherwise than Heddle
+    stops_early: Column = 1  # 1: recomputing ends before the last product, whose output no backward needs (PyTorch ≥ 2.1)
+    adds_in_place: Column = 0  # 1: products add to the gradients of earlier microbatches themselves (Megatron-LM, 2022)
+    waits_backward: Column = 0  # 1: no product runs beside the sum of input gradients (Megatron-LM before 2022)
     scatter: Column = 1  # 0: every tensor rank sends the whole message to the next stage
     regather: Column = 0  # 1: ZeRO-3 gathers parameters a third time, for the recomputed forward (DeepSpeed)
     tensor_overlap: Column = 0  # 1: tensor-parallel collectives run beside their matrix products (async TP)
@@ -79,7 +81,7 @@ class Work:
     @property
     def tokens(self) -> Column:
         """Tokens of a microbatch on one rank, before tensor parallelism splits anything."""
-        return self.microbatch * self.sequence / self.context
+        return self.microbatch * self.sequence
 
     @property
     def microbatches(self) -> Column:
@@ -89,17 +91,12 @@ class Work:
     @property
     def world(self) -> Column:
         """Devices of the plan."""
-        return self.tensor * self.context * self.pipeline * self.data
+        return self.tensor * self.pipeline * self.data
 
     @property
     def padded_vocab(self) -> Column:
         """Rows of the vocabulary that one tensor rank holds."""
         return np.ceil(self.vocab / self.tensor)
-
-    @property
-    def replicas(self) -> Column:
-        """Ranks that hold the same weights unless ZeRO shares them out."""
-        return self.data * self.context
 
     def take(self, index: Any) -> Work:
         """Some of the plans; fields that are one number for all stay so."""

@@ -20,7 +20,7 @@ from heddle.spec.cluster import GIB, Cluster
 CHUNK = 4096  # plans that are priced at once: their columns stay in the cache
 
 # What the price of a layer depends on, of all that differs between plans of one model.
-_LAYER_KEYS = ("tensor", "microbatch", "sequence_parallel")
+_LAYER_KEYS = ("tensor", "microbatch", "sequence_parallel", "full")
 
 
 class Breakdown(NamedTuple):
@@ -93,14 +93,13 @@ def _price(work: Work, cluster: Cluster) -> Step:
     beside = first * (layer.backward + again)
     data = m * (per_microbatch - stage.hidden(cluster, per_microbatch, slowest))
     data = data + once - work.data_overlap * stage.hidden(cluster, once, beside)
-    shared = np.where(work.zero >= 1, work.data * work.context, 1)
+    shared = np.where(work.zero >= 1, work.data, 1)
     update = compute.optimizer(cluster, parameters / shared, work.element)
     late = stage.slowdown(cluster, work)
 
     per_rank = m / p
-    recompute_tensor = work.full * layer.tensor_forward
-    tensor = per_rank * layers * (layer.tensor_forward + layer.tensor_backward + recompute_tensor)
-    recompute = per_rank * layers * (again - recompute_tensor)
+    tensor = per_rank * layers * (layer.tensor_forward + layer.tensor_backward + layer.tensor_again)
+    recompute = per_rank * layers * (again - layer.tensor_again)
     busy = per_rank * total
     pipeline = per_rank * sends
     breakdown = Breakdown(
@@ -150,7 +149,7 @@ def peak_memory(work: Work, cluster: Cluster, layers: Column) -> Column:
         kept = memory.states(work, parameters, np.maximum(one, work.padded_vocab * work.hidden))
         with_head = alone | (not is_first)
         activations = held * chunk + np.where(with_head, left, 0.0)
-        momentary = np.maximum(moment, np.where(with_head, briefly, 0.0))
+        momentary = np.maximum(moment, np.where(with_head, briefly, 0.0)) + memory.exchange_buffers(work)
         totals.append(sum(kept) + activations + momentary)
     held = np.maximum(*totals)
     return held + memory.slack(cluster, held)
@@ -164,7 +163,7 @@ def _layer_and_ends(work: Work, cluster: Cluster) -> tuple[LayerCost, Column, Co
         return stage.layer_cost(cluster, some), sum(embedding), sum(head)
 
     arrays = {f.name for f in fields(work) if np.ndim(getattr(work, f.name))}
-    others = {"pipeline", "virtual", "data", "zero", "gpipe", "full", "selective", "scatter", "regather"}
+    others = {"pipeline", "virtual", "data", "zero", "gpipe", "selective", "scatter", "regather"}
     if not arrays or arrays - others - set(_LAYER_KEYS):
         return price(work)
     keys = [np.broadcast_to(getattr(work, name), _length(work, arrays)) for name in _LAYER_KEYS]

@@ -69,15 +69,15 @@ class Efficiency:
     The defaults are what such kernels usually reach; a preset's are fitted to measured runs, and `source` says which.
     """
 
-    matmul: float = 0.75  # share of peak FLOP/s that a large matrix product reaches
-    attention: float = 0.4  # share of peak FLOP/s that fused attention reaches, causal half counted
-    memory: float = 0.8  # share of memory bandwidth that element-wise kernels reach
-    gather: float = 0.2  # share of the links between nodes that ZeRO's gathers of parameters reach
+    matmul: float = 0.82  # share of peak FLOP/s that a large matrix product reaches
+    attention: float = 0.45  # share of peak FLOP/s that fused attention reaches, causal half counted
+    memory: float = 0.85  # share of memory bandwidth that element-wise kernels reach
+    gather: float = 0.15  # share of the links between nodes that ZeRO's gathers of parameters reach
     overlap: float = 0.85  # share of communication beside compute that is truly hidden
     jitter: float = 0.01  # how much longer a step takes for every doubling of the nodes
     launch_us: float = 8.0  # what the host needs to start one kernel
     collective_us: float = 30.0  # what it takes to start one collective
-    slack: float = 0.05  # memory that the allocator cannot use, as a share of what is held
+    slack: float = 0.1  # memory that the allocator cannot use, as a share of what is held
     source: str = "usual values, not measured"
 
     def __post_init__(self) -> None:
