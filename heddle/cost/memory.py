@@ -128,12 +128,13 @@ def end_activations(work: Work) -> tuple[Column, Column]:
     """Bytes that a microbatch leaves in the output layer and the loss, and bytes that the loss holds for a moment.
 
     Left: the input of the final norm and of the output layer, the logits in fp32 (arXiv 2205.05198 §4.3). For a moment:
-    the logits as they were multiplied, and their gradient.
+    the logits as they were multiplied, and their gradient; a loss over a split vocabulary is several kernels, and holds
+    their exponentials as well.
     """
     outside = np.where(work.sequence_parallel, work.tensor, 1)
     logits = work.tokens * work.padded_vocab
     inputs = 2 * work.tokens * work.hidden * work.element / outside
-    return inputs + 4 * logits, (4 + work.element) * logits
+    return inputs + 4 * logits, (4 + work.element + np.where(work.tensor > 1, 4, 0)) * logits
 
 
 def exchange_buffers(work: Work) -> Column:

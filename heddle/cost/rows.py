@@ -61,8 +61,13 @@ def read_csv(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     return header, rows
 
 
-def read_rows(path: Path, cluster: Cluster | None = None) -> tuple[list[Row], list[tuple[str, str]]]:
-    """Runs that can be modelled, and for all others their id and the reason."""
+def read_rows(
+    path: Path, cluster: Cluster | None = None, fallback: Cluster | None = None
+) -> tuple[list[Row], list[tuple[str, str]]]:
+    """Runs that can be modelled, and for all others their id and the reason.
+
+    Rows run on `cluster`; without it on the preset of their GPU, and where there is none on `fallback`.
+    """
     header, tables = read_csv(path)
     missing = [name for name in NEEDED if name not in header]
     if missing:
@@ -77,7 +82,7 @@ def read_rows(path: Path, cluster: Cluster | None = None) -> tuple[list[Row], li
     for number, table in enumerate(tables):
         name = table.get("id") or f"row {number + 1}"
         try:
-            rows.append(read_row(name, table, cluster))
+            rows.append(read_row(name, table, cluster, fallback))
         except CannotModelError as why:
             skipped.append((name, str(why)))
         except HeddleError as error:
@@ -85,7 +90,9 @@ def read_rows(path: Path, cluster: Cluster | None = None) -> tuple[list[Row], li
     return rows, skipped
 
 
-def read_row(name: str, table: Mapping[str, str], cluster: Cluster | None = None) -> Row:
+def read_row(
+    name: str, table: Mapping[str, str], cluster: Cluster | None = None, fallback: Cluster | None = None
+) -> Row:
     """One run; CannotModelError says why not."""
     text = {key: (value or "").strip() for key, value in table.items() if key is not None}
     seconds = _number(text, "step_s")
@@ -128,7 +135,7 @@ def read_row(name: str, table: Mapping[str, str], cluster: Cluster | None = None
     )
     if work.microbatches < 1 or work.microbatches % 1:
         raise CannotModelError(f"a batch of {work.batch} does not split over dp = {work.data} × mbs = {work.microbatch}")
-    machine = cluster or cluster_of(text)
+    machine = cluster or cluster_of(text, fallback)
     machine = replace(machine, nodes=max(1, -(-devices // machine.devices)))
     held = _number(text, "mem_gb", 0.0)
     if held and "gib" not in notes:
@@ -225,10 +232,12 @@ def _numbers(precision: str, framework: str) -> dict[str, Any]:
     return {"precision": base, "fp8": int("fp8" in word), "gradient_bytes": 2 if pure else 4, "reduce_bytes": 2 if pure else 4}
 
 
-def cluster_of(text: Mapping[str, str]) -> Cluster:
+def cluster_of(text: Mapping[str, str], fallback: Cluster | None = None) -> Cluster:
     """The preset that a row's GPU is in, changed by what its interconnect column says."""
     word = text.get("gpu", "").lower()
     found = re.search(r"(a100|a800|h100|h800|h200|b200)", word)
+    if not found and fallback is not None:
+        return fallback
     if not found:
         raise CannotModelError(f"there is no preset for the GPU {text.get('gpu')!r}; give --cluster")
     chip = found[1]

@@ -98,5 +98,8 @@ def hidden(cluster: Cluster, communication: Column, beside: Column) -> Column:
 
 
 def slowdown(cluster: Cluster, work: Work) -> Column:
-    """How much longer a step takes because somebody is always late, and more so among more nodes."""
-    return 1 + cluster.efficiency.jitter * np.log2(np.maximum(network.nodes(cluster, work), 1))
+    """How much longer a step takes because somebody is always late, and more so among more nodes.
+
+    The largest of n delays with spread σ is about σ·sqrt(2 ln n) above their mean (Cramér 1946, §28.6).
+    """
+    return 1 + cluster.efficiency.jitter * np.sqrt(2 * np.log(np.maximum(network.nodes(cluster, work), 1)))

@@ -1,5 +1,41 @@
-"""Schedule and cost in, trace out, before anything is spent."""
+"""Schedule and cost in, trace out, before anything is spent.
 
-from heddle.simulate.events import replay, step_time
+`replay` and `step_time` put a schedule on a clock; `simulate` prices one job exactly, `closed_form` many plans at once.
+"""
 
-__all__ = ["replay", "step_time"]
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from heddle.simulate.events import jitter, replay, step_time
+
+if TYPE_CHECKING:
+    from heddle.simulate.closed_form import closed_form
+    from heddle.simulate.simulation import Simulation, simulate
+
+__all__ = ["Simulation", "closed_form", "jitter", "replay", "simulate", "step_time"]
+
+
+def __getattr__(name: str) -> Any:
+    """NumPy is imported by who needs it: drawing a schedule does not."""
+    if name == "closed_form":
+        from heddle.simulate.closed_form import closed_form
+
+        return closed_form
+    if name in ("Simulation", "simulate"):
+        from heddle.simulate import simulation
+
+        return getattr(simulation, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class _Simulate(ModuleType):
+    """The package can be called: `heddle.simulate(job)` is the function, `heddle.simulate.replay` lies in the package."""
+
+    def __call__(self, job: Any) -> Any:
+        from heddle.simulate.simulation import simulate
+
+        return simulate(job)
+
+
+sys.modules[__name__].__class__ = _Simulate

@@ -74,7 +74,7 @@ class Efficiency:
     memory: float = 0.85  # share of memory bandwidth that element-wise kernels reach
     gather: float = 0.15  # share of the links between nodes that ZeRO's gathers of parameters reach
     overlap: float = 0.85  # share of communication beside compute that is truly hidden
-    jitter: float = 0.01  # how much longer a step takes for every doubling of the nodes
+    jitter: float = 0.015  # spread of a node's step time, as a share of it
     launch_us: float = 8.0  # what the host needs to start one kernel
     collective_us: float = 30.0  # what it takes to start one collective
     slack: float = 0.1  # memory that the allocator cannot use, as a share of what is held
@@ -155,3 +155,12 @@ def _share(what: str, value: float) -> None:
             "It is what real work reaches of the stated number: above 0, at most 1.",
             "If more than the stated number was measured, state the measured one, with an efficiency of 1.",
         )
+
+
+def dumps_cluster(cluster: Cluster) -> str:
+    """The cluster as a TOML file with a [cluster] table; a job names it as cluster.file."""
+    import tomli_w
+
+    from heddle.spec.read import to_table
+
+    return tomli_w.dumps({"cluster": to_table(cluster)})
