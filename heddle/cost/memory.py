@@ -53,19 +53,14 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
     gradients in fp32). Replicas share the optimizer's part from ZeRO-1 on, gradients from 2, weights from 3; what
     ZeRO-3 uses it gathers, one layer in use and one ahead of it. `largest`: parameters of its largest layer.
     """
-    replicas = work.data
-    mixed = work.element < 4
-    shared = np.where(work.zero >= 1, replicas, 1)
-    optimizer = parameters * (MOMENTS + (MASTER if mixed else 0)) / shared
-    gradients = parameters * work.gradient_bytes / np.where(work.zero >= 2, replicas, 1)
-    weights = parameters * work.element / np.where(work.zero >= 2, replicas, 1)
-    # A shard of ZeRO 2 and 3 is its own master where it is kept in fp32.
-    gathered = np.where(
-        work.zero == 3,
-        2 * largest * work.element + largest * work.reduce_bytes,
-        np.where(work.zero == 2, parameters * work.element + largest * work.reduce_bytes, 0.0),
-    )
-    return weights, gradients, optimizer, gathered
+    shard = parameters / work.data
+    updated = np.where(work.zero >= 1, shard, parameters)
+    optimizer = updated * (MOMENTS + (MASTER if work.element < 4 else 0))
+    if not np.any(work.zero >= 2):
+        return parameters * work.element, parameters * work.gradient_bytes, optimizer, 0.0
+    kept = np.where(work.zero >= 2, shard, parameters)
+    in_use = np.where(work.zero == 3, 2 * largest, parameters) * work.element + largest * work.reduce_bytes
+    return kept * work.element, kept * work.gradient_bytes, optimizer, np.where(work.zero >= 2, in_use, 0.0)
 
 
 class Saved(NamedTuple):
@@ -119,7 +114,7 @@ def in_flight(work: Work) -> Column:
     layers; that is 1 + (p-1)/(p·v) times 1F1B's (arXiv 2205.05198 §4.2.3). GPipe: all.
     """
     m, p, v = work.microbatches, work.pipeline, work.virtual
-    group = np.where(m >= p, np.ceil(m / np.maximum(1, m // p)), m)  # heddle.schedule.interleaved
+    group = np.where(m >= p, np.ceil(m / np.maximum(1, np.floor(m / p))), m)  # heddle.schedule.interleaved
     interleaved = (v - 1) * group + 2 * (p - 1) + 1
     return np.where(work.gpipe, m * v, np.minimum(np.where(v > 1, interleaved, p), m * v))
 

@@ -23,12 +23,19 @@ def all_gather(cluster: Cluster, count: Column, size: Column, stride: Column = 1
     A ring moves (n-1)/n of the bytes past every rank (Patarasuk and Yuan 2009; PTD-P §3.2). The same holds, backwards,
     for a reduce-scatter. `sharded`: one of ZeRO's, which reach less of the links between nodes.
     """
-    speed, hops = _ring(cluster, size, stride, sharded)
-    seconds = cluster.efficiency.collective_us * 1e-6 + hops + (size - 1) / size * count / speed
-    return np.where(size > 1, seconds, 0.0)
+    return rings(cluster, count, 1, size, stride, sharded)
 
 
 reduce_scatter = all_gather
+
+
+def rings(
+    cluster: Cluster, count: Column, turns: Column, size: Column, stride: Column = 1, sharded: bool = False
+) -> Column:
+    """Seconds of several collectives over the same ring, which go round it so often and move `count` bytes together."""
+    speed, hops = _ring(cluster, size, stride, sharded)
+    seconds = turns * (cluster.efficiency.collective_us * 1e-6 + hops) + (size - 1) / size * count / speed
+    return np.where(size > 1, seconds, 0.0)
 
 
 def all_reduce(cluster: Cluster, count: Column, size: Column, stride: Column = 1) -> Column:
@@ -53,7 +60,8 @@ def between_stages(cluster: Cluster, work: Work) -> Column:
     whole = work.tokens * work.hidden * work.element
     span = work.world
     slices = np.where(work.scatter, work.tensor, 1)
-    gather = np.where(work.sequence_parallel | (slices == 1), 0.0, all_gather(cluster, whole, work.tensor))
+    gathers = (slices > 1) & np.equal(work.sequence_parallel, 0)
+    gather = np.where(gathers, all_gather(cluster, whole, work.tensor), 0.0)
     return np.where(work.pipeline > 1, point_to_point(cluster, whole / slices, span) + gather, 0.0)
 
 
@@ -87,10 +95,13 @@ def _ring(cluster: Cluster, size: Column, stride: Column, sharded: bool = False)
     """
     speed, hops = np.inf, 0.0
     inner = 1  # devices that the links so far join
+    span = size * stride
     for link in cluster.links:
-        together = np.clip(inner // stride, 1, size)
-        leaves = size * stride > np.maximum(inner, stride)
-        reached = size if link.devices is None else np.clip(link.devices // stride, together, size)
+        together = 1.0 if inner == 1 else np.minimum(np.maximum(np.floor(inner / stride), 1), size)
+        leaves = span > np.maximum(inner, stride)
+        reached = size
+        if link.devices is not None:
+            reached = np.minimum(np.maximum(np.floor(link.devices / stride), together), size)
         between = link.devices is None or link.devices > cluster.devices
         share = cluster.efficiency.gather if sharded and between else None
         speed = np.where(leaves, np.minimum(speed, _speed(link, share) * together), speed)

@@ -194,7 +194,8 @@ def _plan(text: Mapping[str, str], framework: str, notes: str, assumed: list[str
     if not virtual:
         interleaved = plan["pipeline"] > 1 and ("interleaved" in notes or "ptd-p" in framework)
         each = int(_number(text, "layers")) // plan["pipeline"]
-        virtual = next((n for n in range(2, each + 1) if each % n == 0), 1) if interleaved else 1
+        fewest = 2 if "torchtitan" in framework else next((n for n in range(2, each + 1) if each % n == 0), 1)
+        virtual = fewest if interleaved else 1
         if plan["pipeline"] > 1:
             assumed.append(f"vpp = {virtual}")
     plan["virtual"] = virtual

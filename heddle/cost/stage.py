@@ -73,19 +73,20 @@ def shard_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
     arXiv 2304.11277 §3.2).
     """
     replicas, stride = work.data, work.tensor
-    count = np.where(work.zero == 3, 2 + work.regather * (work.full > 0), 1)
-    gather = network.all_gather(cluster, parameters * work.element, replicas, stride, sharded=True)
-    reduce = network.reduce_scatter(cluster, parameters * work.reduce_bytes, replicas, stride, sharded=True)
-    return np.where(work.zero >= 2, count * gather + reduce, 0.0)
+    if not np.any(work.zero >= 2):
+        return 0.0
+    gathers = np.where(work.zero == 3, 2 + work.regather * (work.full > 0), 1)
+    count = parameters * (gathers * work.element + work.reduce_bytes)
+    seconds = network.rings(cluster, count, gathers + 1, replicas, stride, sharded=True)
+    return np.where(work.zero >= 2, seconds, 0.0)
 
 
 def data_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
     """What replicas communicate once a step: gradients summed, with ZeRO-1 into shards, then parameters gathered."""
-    replicas = work.data
-    whole = network.all_reduce(cluster, parameters * work.reduce_bytes, replicas, work.tensor)
-    shards = network.reduce_scatter(cluster, parameters * work.reduce_bytes, replicas, work.tensor)
-    gathered = network.all_gather(cluster, parameters * work.element, replicas, work.tensor)
-    return np.where(work.zero == 0, whole, np.where(work.zero == 1, shards + gathered, 0.0))
+    # an all-reduce is a reduce-scatter and an all-gather of what it reduces
+    count = parameters * (work.reduce_bytes + np.where(work.zero == 0, work.reduce_bytes, work.element))
+    seconds = network.rings(cluster, count, 2, work.data, work.tensor)
+    return np.where(work.zero <= 1, seconds, 0.0)
 
 
 def hidden(cluster: Cluster, communication: Column, beside: Column) -> Column:

@@ -7,8 +7,9 @@ the interleaved schedule where all chunks cost alike, and within the unevenness 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +20,10 @@ from heddle.spec.cluster import GIB, Cluster
 
 CHUNK = 4096  # plans that are priced at once: their columns stay in the cache
 
-# What the price of a layer depends on, of all that differs between plans of one model.
-_LAYER_KEYS = ("tensor", "microbatch", "sequence_parallel", "full")
+# What differs between plans of one model: what the price of a layer depends on, with a number above all its values,
+# and what it does not depend on.
+_OF_A_LAYER = {"tensor": 2**20, "microbatch": 2**20, "sequence_parallel": 2, "full": 2}
+_NOT_OF_A_LAYER = {"pipeline", "virtual", "data", "zero", "gpipe", "selective", "per_op", "scatter", "regather"}
 
 
 class Breakdown(NamedTuple):
@@ -49,25 +52,29 @@ class Step:
 
 def closed_form(work: Work, cluster: Cluster) -> Step:
     """Price every plan of `work` on a cluster; with numbers in all columns the answer is numbers."""
-    length = max((len(value) for field in fields(work) if np.ndim(value := getattr(work, field.name))), default=0)
-    if length <= CHUNK:
-        return _price(work, cluster)
-    parts = [_price(work.take(slice(start, start + CHUNK)), cluster) for start in range(0, length, CHUNK)]
+    work = work.as_floats()
+    prices, which = _distinct_prices(work, cluster)
+    if len(work) <= CHUNK:
+        return _price(work, cluster, _spread(prices, which))
+    chunks = [slice(start, start + CHUNK) for start in range(0, len(work), CHUNK)]
+    parts = [
+        _price(work.take(chunk), cluster, _spread(prices, chunk if which is None else which[chunk])) for chunk in chunks
+    ]
 
-    def joined(columns: list[Column]) -> Column:
+    def joined(columns: Sequence[Column]) -> Column:
         return np.concatenate(columns)
 
     return Step(
         seconds=joined([part.seconds for part in parts]),
-        breakdown=Breakdown(*(joined(list(columns)) for columns in zip(*(p.breakdown for p in parts), strict=True))),
+        breakdown=Breakdown(*(joined(columns) for columns in zip(*(part.breakdown for part in parts), strict=True))),
         bubble=joined([part.bubble for part in parts]),
         memory=joined([part.memory for part in parts]),
         fits=joined([part.fits for part in parts]),
     )
 
 
-def _price(work: Work, cluster: Cluster) -> Step:
-    layer, embedding, head = _layer_and_ends(work, cluster)
+def _price(work: Work, cluster: Cluster, prices: Prices) -> Step:
+    layer, embedding, head = prices
     p, v, m, layers = work.pipeline, work.virtual, work.microbatches, work.layers
     first, last = heaviest_rank(layers, p, v)
     again = stage.again(work, layer)
@@ -125,12 +132,13 @@ def _price(work: Work, cluster: Cluster) -> Step:
 def heaviest_rank(layers: Column, pipeline: Column, virtual: Column) -> tuple[Column, Column]:
     """Layers of the rank with most, and of the last one, when stages are as even as can be."""
     chunks = pipeline * virtual
-    small, extra = layers // chunks, layers % chunks
+    small = np.floor(layers / chunks)
+    extra = layers - small * chunks
     # `even_stages` gives the extra layers to the chunks in the middle: to as many ranks as there are, then again.
     most = small * virtual + np.minimum(virtual, np.ceil(extra / pipeline))
-    start = (chunks - extra) // 2
+    start = np.floor((chunks - extra) / 2)
     # the last rank's chunks are those at p-1, 2p-1, …; how many of them lie in [start, start + extra)
-    on_last = (start + extra) // pipeline - start // pipeline
+    on_last = np.floor((start + extra) / pipeline) - np.floor(start / pipeline)
     return most, small * virtual + on_last
 
 
@@ -155,28 +163,40 @@ def peak_memory(work: Work, cluster: Cluster, layers: Column) -> Column:
     return held + memory.slack(cluster, held)
 
 
-def _layer_and_ends(work: Work, cluster: Cluster) -> tuple[LayerCost, Column, Column]:
-    """Prices of a layer and of the ends, worked out once for each of the few that differ."""
+class Prices(NamedTuple):
+    """Seconds of one microbatch in a layer and, both ways together, in the two ends of the model."""
 
-    def price(some: Work) -> tuple[LayerCost, Column, Column]:
+    layer: LayerCost
+    embedding: Column
+    head: Column
+
+
+def _distinct_prices(work: Work, cluster: Cluster) -> tuple[Prices, Any]:
+    """Prices of the few layers that differ, and for each plan the place of its own; None: they are in order.
+
+    Among a hundred thousand plans of one model there are perhaps fifty prices of a layer.
+    """
+
+    def price(some: Work) -> Prices:
         embedding, head = compute.embedding(cluster, some), compute.head(cluster, some)
-        return stage.layer_cost(cluster, some), sum(embedding), sum(head)
+        return Prices(stage.layer_cost(cluster, some), sum(embedding), sum(head))
 
-    arrays = {f.name for f in fields(work) if np.ndim(getattr(work, f.name))}
-    others = {"pipeline", "virtual", "data", "zero", "gpipe", "selective", "scatter", "regather"}
-    if not arrays or arrays - others - set(_LAYER_KEYS):
-        return price(work)
-    keys = [np.broadcast_to(getattr(work, name), _length(work, arrays)) for name in _LAYER_KEYS]
-    several = work.microbatches > 1
-    key = (keys[0].astype(np.int64) << 32) | (keys[1].astype(np.int64) << 2) | (keys[2].astype(np.int64) << 1) | several
-    _, index, inverse = np.unique(key, return_index=True, return_inverse=True)
-    layer, embedding, head = price(work.take(index))
-
-    def spread(column: Column) -> Column:
-        return column[inverse] if np.ndim(column) else column
-
-    return LayerCost(*map(spread, layer)), spread(embedding), spread(head)
+    if not work.arrays or set(work.arrays) - _NOT_OF_A_LAYER - set(_OF_A_LAYER):
+        return price(work), None
+    key = np.where(work.microbatches > 1, 1.0, 0.0)
+    for name, most in _OF_A_LAYER.items():
+        key = key * most + getattr(work, name)
+    _, first, which = np.unique(key, return_index=True, return_inverse=True)
+    expanded = {name: np.broadcast_to(getattr(work, name), len(work)) for name in work.arrays}
+    return price(replace(work, **expanded).take(first)), which
 
 
-def _length(work: Work, arrays: set[str]) -> int:
-    return len(getattr(work, next(iter(arrays))))
+def _spread(prices: Prices, which: Any) -> Prices:
+    """The price of each plan from the distinct ones."""
+    if which is None:
+        return prices
+
+    def one(column: Column) -> Column:
+        return column[which] if np.ndim(column) else column
+
+    return Prices(LayerCost(*map(one, prices.layer)), one(prices.embedding), one(prices.head))
