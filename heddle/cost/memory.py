@@ -42,8 +42,9 @@ def end_parameters(work: Work, first: Column, last: Column) -> Column:
     A tied embedding lives on both; where one stage is first and last, once.
     """
     table = work.padded_vocab * work.hidden
-    tables = first * 1 + last * (1 - work.tied * (first * 1))
-    return tables * table + first * work.position_parameters + last * work.norm_parameters
+    begins = np.where(first, table + work.position_parameters, 0.0)
+    own = np.where(first, (1 - work.tied) * table, table) if np.any(work.tied) else table
+    return begins + np.where(last, own + work.norm_parameters, 0.0)
 
 
 def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Column, Column, Column]:

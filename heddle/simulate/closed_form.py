@@ -74,9 +74,10 @@ def closed_form(work: Work, cluster: Cluster) -> Step:
 
 
 def _price(work: Work, cluster: Cluster, prices: Prices) -> Step:
-    layer, embedding, head = prices
+    layer, embedding, head = prices.layer, prices.embedding, prices.head
     p, v, m, layers = work.pipeline, work.virtual, work.microbatches, work.layers
     first, last = heaviest_rank(layers, p, v)
+    alone = p == 1
     again = stage.again(work, layer)
     one = layer.forward + layer.backward + again
     send = network.between_stages(cluster, work)
@@ -85,8 +86,8 @@ def _price(work: Work, cluster: Cluster, prices: Prices) -> Step:
     # Seconds of one microbatch on all ranks together, and on the rank that everybody waits for.
     sends = 2 * send * (p * v - 1)
     total = layers * one + ends + sends
-    slowest = np.maximum(first * one + np.where(p == 1, ends, 0.0), last * one + head * (p > 1)) + 2 * send * v
-    slowest = np.where(p == 1, total, slowest)
+    slowest = np.maximum(first * one + np.where(alone, ends, 0.0), last * one + head * (p > 1)) + 2 * send * v
+    slowest = np.where(alone, total, slowest)
     # (m-1) times the slowest rank, and once through all: Piper (NeurIPS 2021) §3, (m + p - 1)·(f + b) of PTD-P §2.2.1
     # where all are equal. With v chunks a rank fills and drains v times as fast (§2.2.2); with fewer microbatches than
     # ranks each lap still waits for the first of them to come round (heddle.schedule.bubble).
@@ -94,7 +95,8 @@ def _price(work: Work, cluster: Cluster, prices: Prices) -> Step:
     laps = np.where(few, (v - 1) / v * p + m / v, m)
     pipe = laps * slowest + (total - slowest) / v
 
-    parameters = memory.layer_parameters(work) * first + memory.end_parameters(work, np.equal(p, 1) | (p > 1), p == 1)
+    fullest = memory.layer_parameters(work) * first
+    parameters = fullest + memory.end_parameters(work, True, alone)
     per_microbatch = stage.shard_exchange(cluster, work, parameters)
     once = stage.data_exchange(cluster, work, parameters)
     beside = first * (layer.backward + again)
@@ -119,7 +121,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices) -> Step:
         bubble=pipe - busy,
         jitter=(late - 1) * (pipe + data + update),
     )
-    held = peak_memory(work, cluster, first)
+    held = _peak_memory(work, cluster, prices, fullest, first, alone)
     return Step(
         seconds=late * (pipe + data + update),
         breakdown=breakdown,
@@ -142,24 +144,19 @@ def heaviest_rank(layers: Column, pipeline: Column, virtual: Column) -> tuple[Co
     return most, small * virtual + on_last
 
 
-def peak_memory(work: Work, cluster: Cluster, layers: Column) -> Column:
+def _peak_memory(
+    work: Work, cluster: Cluster, prices: Prices, fullest: Column, layers: Column, alone: Column
+) -> Column:
     """Bytes of the fullest of the first and the last rank: one holds most microbatches, the other the logits."""
-    one, v = memory.layer_parameters(work), work.virtual
-    saved = memory.layer_activations(work)
-    chunk = layers / v * saved.mean(work)
-    moment = saved.moment(work)
-    left, briefly = memory.end_activations(work)
-    alone = work.pipeline == 1
-    totals = []
-    for is_first, held in ((True, memory.in_flight(work)), (False, np.where(work.gpipe, work.microbatches * v, v))):
-        ends = memory.end_parameters(work, alone | is_first, alone | (not is_first))
-        parameters = one * layers + ends
-        kept = memory.states(work, parameters, np.maximum(one, work.padded_vocab * work.hidden))
-        with_head = alone | (not is_first)
-        activations = held * chunk + np.where(with_head, left, 0.0)
-        momentary = np.maximum(moment, np.where(with_head, briefly, 0.0)) + memory.exchange_buffers(work)
-        totals.append(sum(kept) + activations + momentary)
-    held = np.maximum(*totals)
+    v, saved = work.virtual, prices.saved
+    chunk, moment = layers / v * saved.mean(work), saved.moment(work)
+    largest = np.maximum(fullest / layers, work.padded_vocab * work.hidden)
+    at_end = np.maximum(moment, prices.briefly) + prices.left
+    first = sum(memory.states(work, fullest + memory.end_parameters(work, True, alone), largest))
+    first = first + memory.in_flight(work) * chunk + np.where(alone, at_end, moment)
+    last = sum(memory.states(work, fullest + memory.end_parameters(work, alone, True), largest))
+    last = last + np.where(work.gpipe, work.microbatches * v, v) * chunk + at_end
+    held = np.maximum(first, last) + prices.buffers
     return held + memory.slack(cluster, held)
 
 
@@ -169,6 +166,10 @@ class Prices(NamedTuple):
     layer: LayerCost
     embedding: Column
     head: Column
+    saved: memory.Saved  # bytes that it leaves in a layer
+    left: Column  # bytes that it leaves in the last chunk beside that
+    briefly: Column  # bytes that the loss holds for a moment
+    buffers: Column  # bytes of messages on their way
 
 
 def _distinct_prices(work: Work, cluster: Cluster) -> tuple[Prices, Any]:
@@ -179,7 +180,14 @@ def _distinct_prices(work: Work, cluster: Cluster) -> tuple[Prices, Any]:
 
     def price(some: Work) -> Prices:
         embedding, head = compute.embedding(cluster, some), compute.head(cluster, some)
-        return Prices(stage.layer_cost(cluster, some), sum(embedding), sum(head))
+        return Prices(
+            stage.layer_cost(cluster, some),
+            sum(embedding),
+            sum(head),
+            memory.layer_activations(some),
+            *memory.end_activations(some),
+            memory.exchange_buffers(some),
+        )
 
     if not work.arrays or set(work.arrays) - _NOT_OF_A_LAYER - set(_OF_A_LAYER):
         return price(work), None
@@ -199,4 +207,6 @@ def _spread(prices: Prices, which: Any) -> Prices:
     def one(column: Column) -> Column:
         return column[which] if np.ndim(column) else column
 
-    return Prices(LayerCost(*map(one, prices.layer)), one(prices.embedding), one(prices.head))
+    layer, saved = LayerCost(*map(one, prices.layer)), memory.Saved(*map(one, prices.saved))
+    rest = map(one, (prices.left, prices.briefly, prices.buffers))
+    return Prices(layer, one(prices.embedding), one(prices.head), saved, *rest)
