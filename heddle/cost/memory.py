@@ -51,17 +51,24 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
     """Weights, gradients, optimizer and gathered parameters, for the parameters of one rank.
 
     Mixed precision keeps 2 + 4 + 4 + 8 = 18 bytes a parameter, fp32 4 + 4 + 8 = 16 (arXiv 1910.02054 §3.1, with
-    gradients in fp32). Replicas share the optimizer's part from ZeRO-1 on, gradients from 2, weights from 3; what
-    ZeRO-3 uses it gathers, one layer in use and one ahead of it. `largest`: parameters of its largest layer.
+    gradients in fp32). Replicas share the optimizer's part from ZeRO-1 on, which sums gradients into a shard of their
+    own; from ZeRO-2 on they share all three, and a shard of weights is its own fp32 master. What is used is gathered:
+    by ZeRO-3 one layer and the next, by ZeRO-2 all. `largest`: parameters of the largest layer.
     """
     shard = parameters / work.data
-    updated = np.where(work.zero >= 1, shard, parameters)
-    optimizer = updated * (MOMENTS + (MASTER if work.element < 4 else 0))
+    weights = parameters * work.element
+    gradients = (parameters + np.where(work.zero == 1, shard, 0.0)) * work.gradient_bytes
+    optimizer = np.where(work.zero >= 1, shard, parameters) * (MOMENTS + (MASTER if work.element < 4 else 0))
     if not np.any(work.zero >= 2):
-        return parameters * work.element, parameters * work.gradient_bytes, optimizer, 0.0
-    kept = np.where(work.zero >= 2, shard, parameters)
+        return weights, gradients, optimizer, 0.0
+    sharded = work.zero >= 2
     in_use = np.where(work.zero == 3, 2 * largest, parameters) * work.element + largest * work.reduce_bytes
-    return kept * work.element, kept * work.gradient_bytes, optimizer, np.where(work.zero >= 2, in_use, 0.0)
+    return (
+        np.where(sharded, shard * MASTER, weights),
+        np.where(sharded, shard * work.gradient_bytes, gradients),
+        np.where(sharded, shard * MOMENTS, optimizer),
+        np.where(sharded, in_use, 0.0),
+    )
 
 
 class Saved(NamedTuple):
