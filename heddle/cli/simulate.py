@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 def simulate(
     plan: Annotated[Path, typer.Argument(help="A job file with a [plan] and a [cluster].", metavar="PLAN.toml")],
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
-    trace: Annotated[
-        Path | None, typer.Option(help="Write the step for ui.perfetto.dev.", metavar="FILE.json")
-    ] = None,
+    trace: Annotated[Path | None, typer.Option(help="Write the step for ui.perfetto.dev.", metavar="FILE.json")] = None,
     memory: Annotated[bool, typer.Option("--memory", help="Show the memory of every stage, item by item.")] = False,
     tokens: Annotated[
         float | None, typer.Option(help="Also say how many days this many tokens take; else the job's own.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +19,8 @@ PROLOGUE = 200
 # Tensor cores load 16 bytes at once (same guide, § "Performance"); narrower rows load narrower.
 ALIGNMENT = ((16, 1.0), (8, 0.75), (4, 0.6), (1, 0.45))
 
-# Blocks on the diagonal are half wasted, and short rows fill few processors: at this length fused attention reaches half
-# of what it does at a long one (FlashAttention-2, Figures 4 to 6).
+# Blocks on the diagonal are half wasted, and short rows fill few processors: at this length fused attention reaches
+# half of what it does at a long one (FlashAttention-2, Figures 4 to 6).
 SHORT = 512
 BACKWARD = 2.5 * 230 / 196  # seconds of fused attention's backward, relative to its forward
 
@@ -111,7 +112,7 @@ def linear(cluster: Cluster, work: Work, rows: Column, inputs: Column, outputs: 
     operands = rows * (inputs + outputs) + inputs * outputs
     cast = operands * (2 * work.element + 2) / memory_speed(cluster)
     eight = products("fp8")
-    return tuple(np.where(work.fp8, e + share * cast, p) for e, p, share in zip(eight, plain, (0.5, 0.5), strict=True))  # type: ignore[return-value]
+    return tuple(np.where(work.fp8, e + share * cast, p) for e, p, share in zip(eight, plain, (0.5, 0.5), strict=True))
 
 
 def attention(cluster: Cluster, work: Work) -> tuple[Column, Column]:
@@ -203,18 +204,11 @@ def head(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     The loss works in fp32: logits are cast, their largest found, exponentiated and summed; the gradient is made from
     the probabilities and cast back (Megatron-LM's vocabulary-parallel cross entropy, PTD-P §2.3).
     """
-    plain = work if not np.any(work.fp8) else work_in_full(work)
+    plain = replace(work, fp8=0)  # output layers keep their precision
     forward, backward = linear(cluster, plain, work.tokens, work.hidden, work.padded_vocab)
     logits = work.tokens * work.padded_vocab / memory_speed(cluster)
     e = work.element
     return forward + logits * (e + 4 + 4 + 8 + 4), backward + logits * (4 + 4 + 4 + e)
-
-
-def work_in_full(work: Work) -> Work:
-    """The same without 8-bit products: output layers keep their precision."""
-    from dataclasses import replace
-
-    return replace(work, fp8=0)
 
 
 def optimizer(cluster: Cluster, parameters: Column, element: int) -> Column:

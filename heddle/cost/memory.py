@@ -116,7 +116,7 @@ def layer_activations(work: Work) -> Saved:
 
 
 def in_flight(work: Work) -> Column:
-    """Chunks' worth of activations that the first rank holds at once: as many as its schedule starts before it ends one.
+    """Chunks' worth of activations that the first rank holds at once: those it starts before the first one ends.
 
     1F1B: p microbatches of one chunk (PTD-P §2.2.1). Interleaved: (v-1)·p + 2(p-1) + 1 chunks, each 1/v of the rank's
     layers; that is 1 + (p-1)/(p·v) times 1F1B's (arXiv 2205.05198 §4.2.3). GPipe: all.

@@ -79,7 +79,8 @@ def _innermost(cluster: Cluster, span: Column) -> tuple[Column, Column]:
     if not cluster.links:
         return np.inf, 0.0
     outermost = cluster.links[-1]
-    speed, latency = _speed(outermost), outermost.latency_us * 1e-6
+    speed: Column = _speed(outermost)
+    latency: Column = outermost.latency_us * 1e-6
     for link in reversed(cluster.links[:-1]):
         inside = span <= (link.devices or np.inf)
         speed = np.where(inside, _speed(link), speed)
@@ -93,7 +94,8 @@ def _ring(cluster: Cluster, size: Column, stride: Column, sharded: bool = False)
     Of a group's ranks, those inside one node share its links to other nodes: as many rings run side by side, one over
     each rank's own network card.
     """
-    speed, hops = np.inf, 0.0
+    speed: Column = np.inf
+    hops: Column = 0.0
     inner = 1  # devices that the links so far join
     span = size * stride
     for link in cluster.links:

@@ -55,7 +55,9 @@ def read_csv(path: Path) -> tuple[list[str], list[dict[str, str]]]:
             rows = list(reader)
             header = list(reader.fieldnames or ())
     except OSError as error:
-        raise HeddleError(f"{path} cannot be read.", f"{error.strerror}.", "Give a CSV file of measured runs.") from None
+        raise HeddleError(
+            f"{path} cannot be read.", f"{error.strerror}.", "Give a CSV file of measured runs."
+        ) from None
     except (UnicodeDecodeError, csv.Error):
         raise HeddleError(f"{path} is not a CSV file.", "It is not text in rows.", "Give measured runs.") from None
     return header, rows
@@ -127,21 +129,24 @@ def read_row(
         attention_speed=TRITON_SPEED if "triton" in attention else 1.0,
         stops_early=int("torchtitan" in framework),
         adds_in_place=int("megatron" in framework and not early),
-        waits_backward=float("megatron" in framework and early) or float("torchtitan" in framework) * (1 - 0.5 * beside),
+        waits_backward=float("megatron" in framework and early)
+        or float("torchtitan" in framework) * (1 - 0.5 * beside),
         regather=int("deepspeed" in framework),
         tensor_overlap=0.5 * beside,
         eager=int("eager" in notes and bool(model.activation == "swiglu")),
         data_overlap=int(not megatron),
     )
     if work.microbatches < 1 or work.microbatches % 1:
-        raise CannotModelError(f"a batch of {work.batch} does not split over dp = {work.data} × mbs = {work.microbatch}")
+        raise CannotModelError(
+            f"a batch of {work.batch} does not split over dp = {work.data} × mbs = {work.microbatch}"
+        )
     machine = cluster or cluster_of(text, fallback)
     machine = replace(machine, nodes=max(1, -(-devices // machine.devices)))
     held = _number(text, "mem_gb", 0.0)
     if held and "gib" not in notes:
         held *= 1e9 / GIB
     group = text.get("dataset") or text.get("framework") or "all"
-    if "zero" in framework or plan["zero"] == 3 and megatron:
+    if "zero" in framework or (plan["zero"] == 3 and megatron):
         group += " ZeRO-3"
     return Row(name, group, work, machine, seconds, held or None, tuple(assumed))
 
@@ -152,7 +157,8 @@ def stack(works: Iterable[Work]) -> Work:
     first = every[0]
     assert all(work.precision == first.precision for work in every)
     names = [field.name for field in fields(Work) if field.name != "precision"]
-    return replace(first, **{name: np.array([getattr(work, name) for work in every]) for name in names})
+    columns: dict[str, Any] = {name: np.array([getattr(work, name) for work in every]) for name in names}
+    return replace(first, **columns)
 
 
 def _number(text: Mapping[str, str], name: str, default: float | None = None) -> float:
@@ -230,7 +236,12 @@ def _numbers(precision: str, framework: str) -> dict[str, Any]:
     if "rowwise" in word:
         raise CannotModelError("8-bit products with a scale for each row are not modelled")
     pure = "pure" in word or (base == "fp16" and "megatron" in framework)  # gradients as short as weights
-    return {"precision": base, "fp8": int("fp8" in word), "gradient_bytes": 2 if pure else 4, "reduce_bytes": 2 if pure else 4}
+    return {
+        "precision": base,
+        "fp8": int("fp8" in word),
+        "gradient_bytes": 2 if pure else 4,
+        "reduce_bytes": 2 if pure else 4,
+    }
 
 
 def cluster_of(text: Mapping[str, str], fallback: Cluster | None = None) -> Cluster:

@@ -66,7 +66,9 @@ class Work:
     selective: Column = 0.0  # share of the layers that recompute the attention core
     per_op: Column = 0.0  # share that recompute every second matrix product (torchtitan's "selective")
     # what others do otherwise than Heddle
-    stops_early: Column = 1  # 1: recomputing ends before the last product, whose output no backward needs (PyTorch ≥ 2.1)
+    stops_early: Column = (
+        1  # 1: recomputing ends before the last product, whose output no backward needs (PyTorch ≥ 2.1)
+    )
     adds_in_place: Column = 0  # 1: products add to the gradients of earlier microbatches themselves (Megatron-LM, 2022)
     waits_backward: Column = 0  # 1: no product runs beside the sum of input gradients (Megatron-LM before 2022)
     scatter: Column = 1  # 0: every tensor rank sends the whole message to the next stage

@@ -1,6 +1,7 @@
 """Schedule and cost in, trace out, before anything is spent.
 
-`replay` and `step_time` put a schedule on a clock; `simulate` prices one job exactly, `closed_form` many plans at once.
+`replay` and `step_time` put a schedule on a clock; `simulate` prices one job exactly, and
+`heddle.simulate.closed_form` many plans at once.
 """
 
 import sys
@@ -10,18 +11,13 @@ from typing import TYPE_CHECKING, Any
 from heddle.simulate.events import jitter, replay, step_time
 
 if TYPE_CHECKING:
-    from heddle.simulate.closed_form import closed_form
     from heddle.simulate.simulation import Simulation, simulate
 
-__all__ = ["Simulation", "closed_form", "jitter", "replay", "simulate", "step_time"]
+__all__ = ["Simulation", "jitter", "replay", "simulate", "step_time"]
 
 
 def __getattr__(name: str) -> Any:
     """NumPy is imported by who needs it: drawing a schedule does not."""
-    if name == "closed_form":
-        from heddle.simulate.closed_form import closed_form
-
-        return closed_form
     if name in ("Simulation", "simulate"):
         from heddle.simulate import simulation
 
@@ -30,7 +26,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _Simulate(ModuleType):
-    """The package can be called: `heddle.simulate(job)` is the function, `heddle.simulate.replay` lies in the package."""
+    """The package can be called: `heddle.simulate(job)` predicts, `heddle.simulate.replay` lies in the package."""
 
     def __call__(self, job: Any) -> Any:
         from heddle.simulate.simulation import simulate

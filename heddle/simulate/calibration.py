@@ -67,22 +67,28 @@ def calibrate(cluster: Cluster, paths: Sequence[Path], names: Sequence[str] = CO
         return np.concatenate([file.predict(candidate) for file in files])
 
     found = fit(cluster, predict, np.concatenate([file.seconds for file in files]), names, weights)
-    source = f"fitted to {', '.join(f'{count} rows of {path.name}' for count, path in zip(counts, others, strict=True))}"
+    source = (
+        f"fitted to {', '.join(f'{count} rows of {path.name}' for count, path in zip(counts, others, strict=True))}"
+    )
     if collectives:
         source += f"; links to {len(collectives)} all-reduces"
     efficiency = {
         name: float(f"{value:.3g}") for name, value in found.constants.items()
     }  # more digits than rows can tell would only look exact
-    calibrated = replace(cluster, efficiency=replace(cluster.efficiency, **efficiency, source=source))  # type: ignore[arg-type]
+    calibrated = replace(cluster, efficiency=replace(cluster.efficiency, **efficiency, source=source))
     return Calibration(calibrated, found, files, len(collectives))
 
 
 def _with_collectives(cluster: Cluster, rows: list[dict[str, str]]) -> Cluster:
     """The innermost link as measured all-reduces show it."""
     if not cluster.links:
-        raise HeddleError(f"Cluster '{cluster.name}' has no links.", "Collectives run over one.", "Add [[cluster.links]].")
+        raise HeddleError(
+            f"Cluster '{cluster.name}' has no links.", "Collectives run over one.", "Add [[cluster.links]]."
+        )
     try:
-        ranks, count, seconds = (np.array([float(row[name]) for row in rows]) for name in ("n_ranks", "bytes", "time_ns"))
+        ranks, count, seconds = (
+            np.array([float(row[name]) for row in rows]) for name in ("n_ranks", "bytes", "time_ns")
+        )
     except ValueError as error:
         raise HeddleError("A measured collective has no number.", f"{error}.", "Mend or remove the row.") from None
     if len(rows) < 6:
@@ -134,9 +140,7 @@ def calibrated_like(cluster: Cluster, other: Cluster) -> Cluster:
         replace(link, efficiency=known.efficiency, latency_us=known.latency_us)
         for link, known in zip(cluster.links, other.links, strict=False)
     ]
-    return replace(
-        cluster, efficiency=other.efficiency, links=(*links, *cluster.links[len(links) :])
-    )
+    return replace(cluster, efficiency=other.efficiency, links=(*links, *cluster.links[len(links) :]))
 
 
 def _layer_times(path: Path, tables: list[dict[str, str]], cluster: Cluster) -> Measured:
@@ -144,8 +148,8 @@ def _layer_times(path: Path, tables: list[dict[str, str]], cluster: Cluster) -> 
     works, seconds = [], []
     hardware = replace(calibrated_like(cluster_of(tables[0]), cluster), nodes=1)
     for row in tables:
-        sizes = {name: int(row[name]) for name in ("layers", "hidden", "heads")}
-        model = ModelSpec(**sizes, vocab=128, sequence=int(row["seq"]), dropout=0.1)
+        layers, hidden, heads, sequence = (int(row[name]) for name in ("layers", "hidden", "heads", "seq"))
+        model = ModelSpec(layers=layers, hidden=hidden, heads=heads, sequence=sequence, vocab=128, dropout=0.1)
         works.append(
             Work(
                 **model_columns(model),

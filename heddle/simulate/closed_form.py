@@ -195,7 +195,7 @@ def _distinct_prices(work: Work, cluster: Cluster) -> tuple[Prices, Any]:
     for name, most in _OF_A_LAYER.items():
         key = key * most + getattr(work, name)
     _, first, which = np.unique(key, return_index=True, return_inverse=True)
-    expanded = {name: np.broadcast_to(getattr(work, name), len(work)) for name in work.arrays}
+    expanded: dict[str, Any] = {name: np.broadcast_to(getattr(work, name), len(work)) for name in work.arrays}
     return price(replace(work, **expanded).take(first)), which
 
 

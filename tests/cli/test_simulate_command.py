@@ -9,7 +9,10 @@ from commands import REPOSITORY, blocks, call, run_commands, write_named_blocks
 from heddle.spec.job import cluster_from_table
 
 PLAN = REPOSITORY / "examples" / "plans" / "gpt3-175b.toml"
-HEADER = "id,step_s,layers,hidden,heads,vocab,seq,gbs,mbs,tp,pp,dp,gpu,n_gpus,precision,attn,recompute,framework,cp".split(",")
+HEADER = [
+    *("id", "step_s", "layers", "hidden", "heads", "vocab", "seq", "gbs", "mbs", "tp", "pp", "dp", "gpu", "n_gpus"),
+    *("precision", "attn", "recompute", "framework", "cp"),
+]
 RUN = ["1.0", "24", "2048", "16", "50304", "1024"]
 
 
@@ -17,7 +20,13 @@ def write_rows(path, count=8, factor=1.0, **columns):
     rows = []
     for number in range(count):
         batch, seconds = 8 * (number + 1), factor * 0.12 * (number + 1)
-        row = dict(zip(HEADER, [f"r{number}", seconds, *RUN[1:], batch, 2, 1, 1, 4, "A100", 4, "bf16", "flash", "none", "x", 1], strict=True))
+        row = dict(
+            zip(
+                HEADER,
+                [f"r{number}", seconds, *RUN[1:], batch, 2, 1, 1, 4, "A100", 4, "bf16", "flash", "none", "x", 1],
+                strict=True,
+            )
+        )
         rows.append(row | columns)
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0].keys())
@@ -75,7 +84,11 @@ def test_bad_plans_and_clusters_are_told(capsys, change, word):
 def test_validate_prints_the_promised_json(capsys, tmp_path):
     path = write_rows(tmp_path / "rows.csv")
     with path.open("a") as file:
-        file.write("odd," + ",".join(["1.0", *RUN[1:], "8", "2", "1", "1", "4", "A100", "4", "bf16", "flash", "none", "x", "2"]) + "\n")
+        file.write(
+            "odd,"
+            + ",".join(["1.0", *RUN[1:], "8", "2", "1", "1", "4", "A100", "4", "bf16", "flash", "none", "x", "2"])
+            + "\n"
+        )
     assert call("validate", path, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found.keys() >= {"rows", "mape", "median", "worst", "skipped"}

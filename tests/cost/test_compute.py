@@ -44,8 +44,10 @@ def test_a_device_without_processors_has_no_waves():
 
 
 def test_odd_rows_load_slower():
-    """NVIDIA's guide: dims that are multiples of 16 bytes. A head of 108 costs what one of 112 does not (BLOOM's runs)."""
-    work = Work(**model_columns(ModelSpec(layers=1, hidden=4096, heads=32, vocab=128, sequence=2048)), batch=1, precision="bf16")
+    """NVIDIA's guide asks for rows of 16 bytes. A head of 108 costs what one of 112 does not (BLOOM's runs)."""
+    work = Work(
+        **model_columns(ModelSpec(layers=1, hidden=4096, heads=32, vocab=128, sequence=2048)), batch=1, precision="bf16"
+    )
     aligned = compute.attention(A100, replace(work, head_size=112))[0] / 112
     odd = compute.attention(A100, replace(work, head_size=108))[0] / 108
     assert 1.2 < float(odd / aligned) < 1.5
@@ -58,7 +60,9 @@ def test_numbers_and_arrays_are_priced_alike():
     together = stage.layer_cost(A100, work)
     for index in range(3):
         alone = stage.layer_cost(A100, replace(work, tensor=int(tensor[index]), microbatch=int(microbatch[index])))
-        assert [float(column[index]) for column in np.broadcast_arrays(*together)] == pytest.approx(list(map(float, alone)))
+        assert [float(column[index]) for column in np.broadcast_arrays(*together)] == pytest.approx(
+            list(map(float, alone))
+        )
 
 
 def test_small_work_takes_as_long_as_it_takes_to_start():

@@ -54,7 +54,14 @@ def test_the_closed_form_agrees_with_the_replay(numbers):
 def gpt(layers, hidden, heads, batch, **plan):
     """A run of the paper: fp16, unfused attention, dropout, full recomputation."""
     model = ModelSpec(layers=layers, hidden=hidden, heads=heads, vocab=51_200, sequence=2048, dropout=0.1)
-    kernels = {"fused": 0, "stops_early": 0, "data_overlap": 0, "waits_backward": 1, "gradient_bytes": 2, "reduce_bytes": 2}
+    kernels = {
+        "fused": 0,
+        "stops_early": 0,
+        "data_overlap": 0,
+        "waits_backward": 1,
+        "gradient_bytes": 2,
+        "reduce_bytes": 2,
+    }
     return Work(**model_columns(model), batch=batch, precision="fp16", **kernels, **{"full": 1.0, **plan})
 
 
