@@ -84,10 +84,11 @@ def show_memory(console: Console, prediction: Simulation, every: bool) -> None:
     bills = prediction.memory
     fullest = max(range(len(bills)), key=lambda stage: float(bills[stage].total))
     names = bills[0]._fields
-    console.print("GiB      " + "".join(f"{name:>13}" for name in (*names, "total", "headroom")))
+    console.print("GiB      " + "".join(f"{name:>12}" for name in (*names, "total", "headroom")), soft_wrap=True)
     for number, bill in enumerate(bills):
         if every or number == fullest:
             cells = [*bill, bill.total, prediction.limit - bill.total]
-            console.print(f"stage {number:<3}" + "".join(f"{float(cell) / GIB:>13.2f}" for cell in cells))
+            line = f"stage {number:<3}" + "".join(f"{float(cell) / GIB:>12.2f}" for cell in cells)
+            console.print(line, soft_wrap=True)
     if not every and len(bills) > 1:
         console.print(f"(the fullest of {len(bills)} stages; --memory shows all)")

@@ -14,8 +14,6 @@ from heddle.spec.cluster import Cluster
 # Output tiles of cuBLAS and how fast each is for its size: a small tile reads its operands more often. NVIDIA,
 # "Matrix Multiplication Background User's Guide", §§ "Tile Quantization" and "Wave Quantization".
 TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.95), (256, 64, 0.9), (128, 64, 0.85), (64, 64, 0.65))
-# A tile first fills its pipeline and at the end writes its output: as long as this much of the inner dim.
-PROLOGUE = 200
 # Tensor cores load 16 bytes at once (same guide, § "Performance"); narrower rows load narrower.
 ALIGNMENT = ((16, 1.0), (8, 0.75), (4, 0.6), (1, 0.45))
 
@@ -90,8 +88,11 @@ def matmul(cluster: Cluster, precision: str, m: Column, k: Column, n: Column, ba
             waves = np.ceil(tiles / processors)
             flops = 2.0 * waves * processors * rows * columns * k
             seconds = np.minimum(seconds, flops / (speed * share))
+    # A tile first fills its pipeline and at the end writes its output; narrow operands are read more often.
     least = np.minimum(np.minimum(m, n), k)
-    seconds = seconds * (1 + PROLOGUE / least) / np.minimum(alignment(k, element), alignment(n, element))
+    seconds = (
+        seconds * (1 + cluster.efficiency.half_dim / least) / np.minimum(alignment(k, element), alignment(n, element))
+    )
     moved = batch * (element * (m * k + k * n) + max(element, 2) * m * n)
     return np.maximum(seconds, moved / memory_speed(cluster))
 

@@ -112,7 +112,9 @@ def read_row(
     devices = int(_number(text, "n_gpus", world))
     if world != devices:
         raise CannotModelError(f"its degrees make {world} devices, n_gpus says {devices}")
-    numbers = _numbers(text.get("precision", ""), framework)
+    if not text.get("precision"):
+        assumed.append("precision = bf16")
+    numbers = _numbers(text.get("precision") or "bf16", framework)
     attention = text.get("attn", "").lower()
     megatron = any(word in framework for word in ("megatron", "deepspeed"))
     beside = "asynctp" in notes.replace(" ", "")
@@ -194,8 +196,9 @@ def _model(text: Mapping[str, str]) -> ModelSpec:
 
 
 def _plan(text: Mapping[str, str], framework: str, notes: str, assumed: list[str]) -> dict[str, Any]:
-    degrees = {"tensor": "tp", "pipeline": "pp", "data": "dp"}
-    plan: dict[str, Any] = {key: int(_number(text, name, 1)) for key, name in degrees.items()}
+    plan: dict[str, Any] = {"tensor": int(_number(text, "tp", 1)), "pipeline": int(_number(text, "pp", 1))}
+    replicas = int(_number(text, "n_gpus", 1)) // (plan["tensor"] * plan["pipeline"])
+    plan["data"] = int(_number(text, "dp", max(1, replicas)))
     virtual = int(_number(text, "vpp", 0))
     if not virtual:
         interleaved = plan["pipeline"] > 1 and ("interleaved" in notes or "ptd-p" in framework)

@@ -131,7 +131,7 @@ def _measured(path: Path, cluster: Cluster) -> Measured:
 def _hardware(row: Row, cluster: Cluster) -> Cluster:
     """The cluster being calibrated, or what the row ran on where that is a different device."""
     same = row.cluster.device.name == cluster.device.name
-    return replace(cluster if same else row.cluster, nodes=1 if len(row.cluster.links) == 1 else row.cluster.nodes)
+    return replace(cluster if same else row.cluster, nodes=1)  # costs look at the plan's devices, not at the cluster's
 
 
 def calibrated_like(cluster: Cluster, other: Cluster) -> Cluster:

@@ -70,6 +70,7 @@ class Efficiency:
     """
 
     matmul: float = 0.82  # share of peak FLOP/s that a large matrix product reaches
+    half_dim: float = 200.0  # smallest dim at which a matrix product reaches half of that
     attention: float = 0.45  # share of peak FLOP/s that fused attention reaches, causal half counted
     memory: float = 0.85  # share of memory bandwidth that element-wise kernels reach
     gather: float = 0.15  # share of the links between nodes that ZeRO's gathers of parameters reach
@@ -88,7 +89,7 @@ class Efficiency:
                 raise HeddleError(
                     f"cluster.efficiency.{name} = {getattr(self, name)} is no share.", "It lies between 0 and 1."
                 )
-        for name in ("launch_us", "collective_us"):
+        for name in ("half_dim", "launch_us", "collective_us"):
             if getattr(self, name) < 0:
                 raise HeddleError(f"cluster.efficiency.{name} = {getattr(self, name)} is negative.")
 

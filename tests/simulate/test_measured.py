@@ -44,3 +44,14 @@ def test_torchtitan_on_h100():
 def test_the_presets_predict_what_they_were_fitted_to():
     for name, limit in (("mosaic_a100_40gb_fsdp.csv", 5), ("mosaic_h100_fsdp.csv", 5)):
         assert validate([DATA / "calibration" / name]).seconds.mape <= limit
+
+
+def test_the_manual_states_these_errors():
+    page = (Path(__file__).parents[2] / "docs" / "calibration.md").read_text(encoding="utf-8")
+    lines = [line for line in page.splitlines() if line.startswith("| ") and line.endswith(" % |")]
+    tables = errors("megatron_2104_04473.csv").groups
+    torchtitan = errors("torchtitan_h100_with_memory.csv")
+    found = [*tables.values(), errors("megatron_2205_05198.csv").seconds, torchtitan.seconds, torchtitan.memory]
+    true = [f"| {each.count} | {each.mape:.1f} % | {each.worst:.1f} % |" for each in found]
+    assert len(lines) == len(true)
+    assert all(line.endswith(numbers) for line, numbers in zip(lines, true, strict=True)), true
