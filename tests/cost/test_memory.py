@@ -99,7 +99,7 @@ PLANS = [
     {"tensor": 2, "sequence": True},
     {"tensor": 2, "pipeline": 2},
     {"pipeline": 2, "virtual": 2, "schedule": "interleaved"},
-    {"pipeline": 2, "stages": (3, 5)},
+    {"pipeline": 2, "stages": (1, 3)},
     {"data": 2, "zero": 1},
     {"data": 2, "zero": 2},
     {"data": 2, "zero": 3},
@@ -114,7 +114,7 @@ def test_the_bill_is_what_the_trainer_holds(plan):
     pytest.importorskip("torch")
     from heddle.train.dry_run import dry_run
 
-    model = ModelSpec(layers=8, hidden=256, heads=8, vocab=1000, sequence=128)
+    model = ModelSpec(layers=4, hidden=256, heads=8, vocab=1000, sequence=128)
     kinds, bills = dry_run(job(model, **plan)).kinds, simulate(job(model, **plan)).memory
     for kind in kinds:
         bill = bills[kind.stages[0]]
