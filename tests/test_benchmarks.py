@@ -34,6 +34,11 @@ def test_single_device():
     assert positive(result, "ratio", "a_a")
 
 
+def test_simulate():
+    result = run("simulate", "--plans", "5000", "--rounds", "1", "--pipeline", "4", "--microbatches", "8")
+    assert positive(result, "ratio", "a_a", "plans_per_second")
+
+
 @pytest.mark.slow
 @pytest.mark.dist
 def test_tensor_parallel():

@@ -8,13 +8,16 @@ from typing import Annotated
 import typer
 
 from heddle.cli import data, export, import_
+from heddle.cli.calibrate import calibrate
 from heddle.cli.generate import generate
 from heddle.cli.inspect import inspect
 from heddle.cli.launch import launch
 from heddle.cli.prove import prove
 from heddle.cli.schedule import schedule
+from heddle.cli.simulate import simulate
 from heddle.cli.trace import trace
 from heddle.cli.train import train
+from heddle.cli.validate import validate
 from heddle.errors import HeddleError
 
 app = typer.Typer(
@@ -30,6 +33,9 @@ app.command()(trace)
 app.command()(generate)
 app.command()(prove)
 app.command()(schedule)
+app.command()(simulate)
+app.command()(validate)
+app.command()(calibrate)
 app.command()(inspect)
 app.add_typer(data.app, name="data")
 app.add_typer(import_.app, name="import")

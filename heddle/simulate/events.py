@@ -11,11 +11,19 @@ from heddle.schedule.verify import verify
 from heddle.trace.trace import COMPUTE, Span, Trace
 
 Cost: TypeAlias = float | Sequence[float]
+Noise: TypeAlias = list[list[float]]  # a factor for each action of each rank
 
 _NEVER = -1.0  # the end of an action that has not run yet; all real times are >= 0
 
 
-def replay(schedule: Schedule, forward: Cost = 1.0, backward: Cost = 2.0, transfer: Cost = 0.0) -> Trace:
+def replay(
+    schedule: Schedule,
+    forward: Cost = 1.0,
+    backward: Cost = 2.0,
+    transfer: Cost = 0.0,
+    slowness: Cost = 1.0,
+    noise: Noise | None = None,
+) -> Trace:
     """Run the schedule on a clock.
 
     Args:
@@ -25,36 +33,72 @@ def replay(schedule: Schedule, forward: Cost = 1.0, backward: Cost = 2.0, transf
         transfer: seconds between the end of an action and the arrival of its message on another rank: one
             number, or one for each pair of neighbouring chunks (chunk 0 to 1 first), used in both directions.
             A message delays its receiver only: sends are asynchronous, and messages do not queue on a link.
+        slowness: how many times as long a rank takes for everything: one number, or one for each rank.
+        noise: how many times as long each action of each rank takes, from `jitter`.
     """
-    costs = _costs(schedule, forward, backward, transfer)
-    starts = _start_times(schedule, *costs)
-    forwards, backwards, _ = costs
+    durations, between = _durations(schedule, forward, backward, transfer, slowness, noise)
+    starts = _start_times(schedule, durations, between)
     is_forward = Kind.FORWARD  # looked up once: naming an enum member costs as much as the rest of a span
     spans: list[Span] = []
     for rank, order in enumerate(schedule.ranks):
         spans += [
-            Span(rank, COMPUTE, "forward", start, start + forwards[chunk], 0, chunk, microbatch)
+            Span(rank, COMPUTE, "forward", start, start + seconds, 0, chunk, microbatch)
             if kind is is_forward
-            else Span(rank, COMPUTE, "backward", start, start + backwards[chunk], 0, chunk, microbatch)
-            for (kind, chunk, microbatch), start in zip(order, starts[rank], strict=True)
+            else Span(rank, COMPUTE, "backward", start, start + seconds, 0, chunk, microbatch)
+            for (kind, chunk, microbatch), start, seconds in zip(order, starts[rank], durations[rank], strict=True)
         ]
     return Trace(schedule.pipeline, spans)
 
 
-def step_time(schedule: Schedule, forward: Cost = 1.0, backward: Cost = 2.0, transfer: Cost = 0.0) -> float:
+def step_time(
+    schedule: Schedule,
+    forward: Cost = 1.0,
+    backward: Cost = 2.0,
+    transfer: Cost = 0.0,
+    slowness: Cost = 1.0,
+    noise: Noise | None = None,
+) -> float:
     """Just the duration of `replay`, for searches that look at many schedules and draw none of them."""
-    costs = _costs(schedule, forward, backward, transfer)
-    starts = _start_times(schedule, *costs)
+    durations, between = _durations(schedule, forward, backward, transfer, slowness, noise)
+    starts = _start_times(schedule, durations, between)
     # A rank's actions follow one another, so its last one ends last.
-    return max(
-        starts[rank][-1] + (costs[0] if order[-1].kind is Kind.FORWARD else costs[1])[order[-1].chunk]
-        for rank, order in enumerate(schedule.ranks)
-    )
+    return max(began[-1] + seconds[-1] for began, seconds in zip(starts, durations, strict=True))
 
 
-def _start_times(
-    schedule: Schedule, forward: list[float], backward: list[float], transfer: list[float]
-) -> list[list[float]]:
+def jitter(schedule: Schedule, spread: float, seed: int = 0) -> Noise:
+    """Noise for `replay`: log-normal factors with mean 1 and about that relative spread, the same for the same seed."""
+    import numpy as np
+
+    if spread < 0:
+        raise HeddleError(f"A spread of {spread} is negative.", "It is a share of an action's time.", "Use 0.02.")
+    sigma = float(np.sqrt(np.log1p(spread**2)))
+    draws = np.random.default_rng(seed)
+    return [draws.lognormal(-(sigma**2) / 2, sigma, len(order)).tolist() for order in schedule.ranks]
+
+
+def _durations(
+    schedule: Schedule, forward: Cost, backward: Cost, transfer: Cost, slowness: Cost, noise: Noise | None
+) -> tuple[list[list[float]], list[float]]:
+    """Seconds of each action of each rank, and of each message."""
+    forwards, backwards, between = _costs(schedule, forward, backward, transfer)
+    factors = _per_rank(slowness, schedule.pipeline)
+    is_forward = Kind.FORWARD
+    durations = [
+        [
+            (forwards[chunk] if kind is is_forward else backwards[chunk]) * factors[rank]
+            for kind, chunk, _ in schedule.ranks[rank]
+        ]
+        for rank in range(schedule.pipeline)
+    ]
+    if noise is not None:
+        durations = [
+            [seconds * factor for seconds, factor in zip(exact, late, strict=True)]
+            for exact, late in zip(durations, noise, strict=True)
+        ]
+    return durations, between
+
+
+def _start_times(schedule: Schedule, durations: list[list[float]], transfer: list[float]) -> list[list[float]]:
     """An action starts when its rank is free and its input is there: that recurrence, over plain lists.
 
     Ranks are swept to and fro, each running until it lacks an input: to and fro because forwards depend on
@@ -70,7 +114,7 @@ def _start_times(
     while sweep:
         moved = False
         for rank in sweep:
-            order, began, clock = schedule.ranks[rank], starts[rank], clocks[rank]
+            order, began, clock, seconds = schedule.ranks[rank], starts[rank], clocks[rank], durations[rank]
             first = len(began)
             for index in range(first, len(order)):
                 kind, chunk, microbatch = order[index]
@@ -83,7 +127,7 @@ def _start_times(
                         if ready > clock:
                             clock = ready
                     began.append(clock)
-                    clock += forward[chunk]
+                    clock += seconds[index]
                     forward_end[chunk][microbatch] = clock
                 else:  # that the rank's own forward came before is for verify() to check, not for the clock
                     if chunk < last:
@@ -94,7 +138,7 @@ def _start_times(
                         if ready > clock:
                             clock = ready
                     began.append(clock)
-                    clock += backward[chunk]
+                    clock += seconds[index]
                     backward_end[chunk][microbatch] = clock
             clocks[rank] = clock
             moved = moved or len(began) > first
@@ -130,3 +174,14 @@ def _per_chunk(what: str, cost: Cost, count: int) -> list[float]:
     if any(not value >= 0 for value in costs):
         raise HeddleError(f"A {what} cost is {min(costs)}.", "Work takes time.", "Costs are seconds, 0 or more.")
     return costs
+
+
+def _per_rank(slowness: Cost, ranks: int) -> list[float]:
+    factors = [float(slowness)] * ranks if isinstance(slowness, int | float) else [float(value) for value in slowness]
+    if len(factors) != ranks or any(not factor > 0 for factor in factors):
+        raise HeddleError(
+            f"There are {len(factors)} factors of slowness, the least {min(factors, default=0.0)}.",
+            f"This schedule needs {ranks}, one for each rank, all positive.",
+            "Give a single number if all ranks are equal.",
+        )
+    return factors

@@ -1,6 +1,6 @@
 """What the user has and what was decided: frozen dataclasses, TOML in and out, no torch."""
 
-from heddle.spec.cluster import Cluster, Device, Link, Peak
+from heddle.spec.cluster import Cluster, Device, Efficiency, Link, Peak
 from heddle.spec.job import Data, Job, Train, dumps_job, load_job
 from heddle.spec.model import ModelSpec, RopeScaling
 from heddle.spec.plan import Plan, even_stages
@@ -9,6 +9,7 @@ __all__ = [
     "Cluster",
     "Data",
     "Device",
+    "Efficiency",
     "Job",
     "Link",
     "ModelSpec",

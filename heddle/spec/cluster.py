@@ -34,11 +34,13 @@ class Device:
     memory_gib: float
     memory_gbs: float | None = None  # memory bandwidth, GB/s
     tflops: Peak = field(default_factory=Peak)
+    processors: int | None = None  # multiprocessors that share the tiles of a matrix product; None: not known
 
     def __post_init__(self) -> None:
         _positive("device.memory_gib", self.memory_gib)
-        if self.memory_gbs is not None:
-            _positive("device.memory_gbs", self.memory_gbs)
+        for name in ("memory_gbs", "processors"):
+            if getattr(self, name) is not None:
+                _positive(f"device.{name}", getattr(self, name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +51,47 @@ class Link:
     devices: int | None = None  # how many neighbouring devices it joins; None: the whole cluster
     gbs: float  # GB/s of one device in one direction
     latency_us: float = 0.0
+    efficiency: float = 0.8  # share of `gbs` that a long message reaches
 
     def __post_init__(self) -> None:
         _positive(f"bandwidth gbs of link '{self.name}'", self.gbs)
+        _share(f"efficiency of link '{self.name}'", self.efficiency)
         if self.devices is not None:
             _positive(f"devices of link '{self.name}'", self.devices)
         if self.latency_us < 0:
             raise HeddleError(f"latency_us = {self.latency_us} of link '{self.name}' is negative.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Efficiency:
+    """What real work reaches of the numbers on the label: few constants, physical, no share above 1.
+
+    The defaults are what such kernels usually reach; a preset's are fitted to measured runs, and `source` says which.
+    """
+
+    matmul: float = 0.82  # share of peak FLOP/s that a large matrix product reaches
+    half_dim: float = 200.0  # smallest dim at which a matrix product reaches half of that
+    attention: float = 0.45  # share of peak FLOP/s that fused attention reaches, causal half counted
+    memory: float = 0.85  # share of memory bandwidth that element-wise kernels reach
+    gather: float = 0.15  # share of the links between nodes that ZeRO's gathers of parameters reach
+    overlap: float = 0.85  # share of communication beside compute that is truly hidden
+    jitter: float = 0.015  # spread of a node's step time, as a share of it
+    launch_us: float = 8.0  # what the host needs to start one kernel
+    collective_us: float = 30.0  # what it takes to start one collective
+    slack: float = 0.1  # memory that the allocator cannot use, as a share of what is held
+    source: str = "usual values, not measured"
+
+    def __post_init__(self) -> None:
+        for name in ("matmul", "attention", "memory", "gather"):
+            _share(f"efficiency.{name}", getattr(self, name))
+        for name in ("overlap", "jitter", "slack"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise HeddleError(
+                    f"cluster.efficiency.{name} = {getattr(self, name)} is no share.", "It lies between 0 and 1."
+                )
+        for name in ("half_dim", "launch_us", "collective_us"):
+            if getattr(self, name) < 0:
+                raise HeddleError(f"cluster.efficiency.{name} = {getattr(self, name)} is negative.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +103,7 @@ class Cluster:
     devices: int = 1  # a node
     device: Device
     links: tuple[Link, ...] = ()
+    efficiency: Efficiency = field(default_factory=Efficiency)
 
     def __post_init__(self) -> None:
         _positive("nodes", self.nodes)
@@ -110,3 +147,21 @@ class Cluster:
 def _positive(what: str, value: float) -> None:
     if value <= 0:
         raise HeddleError(f"cluster.{what} = {value} is not positive.", "A cluster has at least some of it.")
+
+
+def _share(what: str, value: float) -> None:
+    if not 0 < value <= 1:
+        raise HeddleError(
+            f"cluster.{what} = {value} is no share.",
+            "It is what real work reaches of the stated number: above 0, at most 1.",
+            "If more than the stated number was measured, state the measured one, with an efficiency of 1.",
+        )
+
+
+def dumps_cluster(cluster: Cluster) -> str:
+    """The cluster as a TOML file with a [cluster] table; a job names it as cluster.file."""
+    import tomli_w
+
+    from heddle.spec.read import to_table
+
+    return tomli_w.dumps({"cluster": to_table(cluster)})

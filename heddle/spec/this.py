@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 
 from heddle.spec.cluster import GIB, Cluster, Device, Link
 
@@ -26,13 +27,9 @@ def _gpus() -> Cluster | None:
         return None
     name, mib = (word.strip() for word in rows[0])
     stated = next((known for key, known in known_devices().items() if key in name), None)
-    device = Device(
-        name=name,
-        # a GPU that shares the machine's memory reports "[N/A]"
-        memory_gib=float(mib) / 1024 if mib.isdecimal() else _memory_gib(),
-        memory_gbs=stated.memory_gbs if stated else None,
-        **({"tflops": stated.tflops} if stated else {}),
-    )
+    # a GPU that shares the machine's memory reports "[N/A]"
+    memory = float(mib) / 1024 if mib.isdecimal() else _memory_gib()
+    device = replace(stated or Device(name=name, memory_gib=memory), name=name, memory_gib=memory)
     # PCIe 4.0 ×16 is the least that joins GPUs of one machine; `heddle profile` measures the truth
     return Cluster(name="this", devices=len(rows), device=device, links=(Link(name="pcie", gbs=32.0),))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from heddle.spec import Cluster, Data, Device, Link, ModelSpec, Peak, Plan, RopeScaling, Train
+from heddle.spec import Cluster, Data, Device, Efficiency, Link, ModelSpec, Peak, Plan, RopeScaling, Train
 from heddle.spec.huggingface import FAMILIES, write_config
 from heddle.spec.job import TABLES, cluster_from_table, job_from_tables, model_from_table
 from heddle.spec.presets import cluster_presets, model_presets
@@ -27,6 +27,7 @@ SECTIONS: dict[str, Any] = {
     "[cluster.device]": Device,
     "[cluster.device.tflops]": Peak,
     "[[cluster.links]]": Link,
+    "[cluster.efficiency]": Efficiency,
     "[plan]": Plan,
 }
 # Keys of the file that are not of the dataclass: where a model or a cluster starts from.

@@ -1,0 +1,149 @@
+"""Fitting a cluster's few constants to measured rows.
+
+A constant moves from its usual value only as far as rows pull it: each has a prior, log-normal around what such
+hardware usually reaches. So rows that say nothing about a constant leave it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.errors import HeddleError
+from heddle.spec.cluster import Cluster, Efficiency
+
+Floats = NDArray[np.float64]
+Predict = Callable[[Cluster], Floats]  # seconds of every row on a cluster
+
+# How far each constant may lie from its usual value, as a factor e^±this; and the most that it can be.
+PRIORS: dict[str, tuple[float, float]] = {
+    "matmul": (0.15, 1.0),
+    "attention": (0.4, 1.0),
+    "memory": (0.15, 1.0),
+    "gather": (1.0, 1.0),
+    "overlap": (0.1, 1.0),
+    "jitter": (0.7, 1.0),
+    "launch_us": (1.0, np.inf),
+}
+NOISE = 0.04  # what a good model misses a row by; a row that is missed by far more counts little (Cauchy's loss)
+STEPS = 30
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A calibrated cluster and how well it does."""
+
+    cluster: Cluster
+    constants: dict[str, float]
+    errors: Floats  # relative error of each row, in per cent, with all rows known
+    left_out: Floats  # the same when the row itself was not used
+
+    @property
+    def mape(self) -> float:
+        """Mean error in per cent over the rows that were fitted."""
+        return float(np.abs(self.errors).mean())
+
+    @property
+    def leave_one_out(self) -> float:
+        """Mean error in per cent of a row that the fit has not seen."""
+        return float(np.abs(self.left_out).mean())
+
+
+def fit(
+    cluster: Cluster, predict: Predict, measured: Floats, names: Sequence[str], weights: Floats | None = None
+) -> Fit:
+    """Fit the named constants so that `predict` meets `measured` seconds.
+
+    Gauss-Newton on the logarithms of constants and of seconds. Leave-one-out by the hat matrix: exact for a linear
+    model, and the fit is one at its optimum (Cook and Weisberg 1982, §2.2).
+    """
+    check_rows(len(measured), names)
+    start = np.log([getattr(Efficiency(), name) for name in names])
+    widths = np.array([PRIORS[name][0] for name in names])
+    most = np.log([PRIORS[name][1] for name in names])
+    weight = np.ones(len(measured)) if weights is None else weights
+
+    def residuals(theta: Floats) -> Floats:
+        return np.log(predict(with_constants(cluster, names, theta)) / measured) / NOISE
+
+    def loss(theta: Floats) -> float:
+        misses = residuals(theta)
+        return float((weight * np.log1p(misses**2)).sum() + (((theta - start) / widths) ** 2).sum())
+
+    # A floor that no row reaches has no slope: begin from where one might.
+    starts = [start + np.log(factor) * np.equal(names, "launch_us") for factor in (1.0, 5.0)]
+    theta, damping = min(starts, key=loss), 1e-3
+    best = loss(theta)
+    for _ in range(STEPS):
+        misses, jacobian = residuals(theta), _jacobian(residuals, theta)
+        robust = weight / (1 + misses**2)
+        normal = jacobian.T @ (robust[:, None] * jacobian) + np.diag(1 / widths**2)
+        gradient = jacobian.T @ (robust * misses) + (theta - start) / widths**2
+        step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), gradient)
+        candidate = np.minimum(theta - step, most)
+        if (found := loss(candidate)) < best:
+            small = best - found < 1e-6 * best
+            theta, best, damping = candidate, found, damping / 3
+            if small:
+                break
+        else:
+            damping *= 5
+            if damping > 1e6:
+                break
+    misses, jacobian = residuals(theta), _jacobian(residuals, theta)
+    robust = weight / (1 + misses**2)
+    normal = jacobian.T @ (robust[:, None] * jacobian) + np.diag(1 / widths**2)
+    leverage = robust * np.einsum("ij,jk,ik->i", jacobian, np.linalg.inv(normal), jacobian)
+    unseen = misses / (1 - np.minimum(leverage, 0.999))
+    return Fit(
+        cluster=with_constants(cluster, names, theta),
+        constants=dict(zip(names, np.exp(theta).tolist(), strict=True)),
+        errors=100 * np.expm1(NOISE * misses),
+        left_out=100 * np.expm1(NOISE * unseen),
+    )
+
+
+def check_rows(rows: int, names: Sequence[str]) -> None:
+    """Refuse more constants than the rows can carry: one for every two rows."""
+    if rows < 2 * len(names):
+        raise HeddleError(
+            f"{rows} row{'s' * (rows != 1)} cannot carry {len(names)} constants ({', '.join(names)}).",
+            "Every constant needs at least two rows, or the fit follows their noise.",
+            f"Give {2 * len(names)} rows, or fit fewer: --fit {' --fit '.join(names[: max(1, rows // 2)])}."
+            if rows >= 2
+            else f"Give at least {2 * len(names)} rows.",
+        )
+
+
+def with_constants(cluster: Cluster, names: Sequence[str], theta: Floats) -> Cluster:
+    """The cluster with some efficiencies replaced by e^theta."""
+    values: dict[str, Any] = {name: float(value) for name, value in zip(names, np.exp(theta), strict=True)}
+    return replace(cluster, efficiency=replace(cluster.efficiency, **values))
+
+
+def _jacobian(function: Callable[[Floats], Floats], at: Floats) -> Floats:
+    small = 1e-4
+    here = function(at)
+    columns = []
+    for index in range(len(at)):
+        moved = np.zeros(len(at))
+        moved[index] = small
+        columns.append((here - function(at - moved)) / small)  # downwards: a share may be 1, and no more
+    return np.stack(columns, axis=1)
+
+
+def fit_collectives(sizes: Floats, ranks: Floats, seconds: Floats) -> tuple[float, float, float]:
+    """Seconds to start an all-reduce, seconds of a ring's hop, and bytes a second past each rank.
+
+    seconds = start + hops · hop + 2 (n-1)/n bytes / speed as `network.all_reduce` has it, by least squares of relative
+    errors.
+    """
+    hops = 2 * np.minimum(ranks - 1, np.ceil(np.log2(ranks)))
+    columns = np.stack([np.ones_like(sizes), hops, 2 * (ranks - 1) / ranks * sizes], axis=1)
+    found, *_ = np.linalg.lstsq(columns / seconds[:, None], np.ones_like(seconds), rcond=None)
+    start, hop, inverse = (float(value) for value in found)
+    return start, hop, 1 / inverse

@@ -1,0 +1,222 @@
+"""Seconds of compute on one device: matrix products by shape, attention, memory-bound kernels, the optimizer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from heddle.cost.work import Column, Work
+from heddle.errors import HeddleError
+from heddle.spec.cluster import Cluster
+
+# Output tiles of cuBLAS and how fast each is for its size: a small tile reads its operands more often. NVIDIA,
+# "Matrix Multiplication Background User's Guide", §§ "Tile Quantization" and "Wave Quantization".
+TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.95), (256, 64, 0.9), (128, 64, 0.85), (64, 64, 0.65))
+# Tensor cores load 16 bytes at once (same guide, § "Performance"); narrower rows load narrower.
+ALIGNMENT = ((16, 1.0), (8, 0.75), (4, 0.6), (1, 0.45))
+
+# Blocks on the diagonal are half wasted, and short rows fill few processors: at this length fused attention reaches
+# half of what it does at a long one (FlashAttention-2, Figures 4 to 6).
+SHORT = 512
+BACKWARD = 2.5 * 230 / 196  # seconds of fused attention's backward, relative to its forward
+
+# RMSNorm written out as float, square, mean, scale, cast, weight moves 36 bytes a number instead of 4; rotary positions
+# as float, complex product, cast 20 instead of 4.
+EAGER = 7
+
+# Kernels that a layer starts, forward; backward starts twice as many. Counted in Megatron-LM's layer.
+KERNELS, KERNELS_UNFUSED = 14, 20
+
+
+class Pass(NamedTuple):
+    """Seconds of one microbatch through one layer, and of those of its forward that are recomputed at times."""
+
+    forward: Column
+    backward: Column
+    core: Column  # attention without its linear layers
+    half: Column  # every second matrix product and what lies between them
+    last: Column  # the last matrix product
+
+
+def peak_flops(cluster: Cluster, precision: str) -> float:
+    """Peak FLOP/s of a device for matrix products, which the cluster must state."""
+    flops = cluster.device.tflops.flops(precision)
+    if flops is None:
+        stated = {name: getattr(cluster.device.tflops, name) for name in ("fp32", "tf32", "bf16", "fp16", "fp8")}
+        known = ", ".join(name for name, value in stated.items() if value is not None)
+        raise HeddleError(
+            f"Cluster '{cluster.name}' does not state how fast {cluster.device.name} multiplies in {precision}.",
+            "Without device.tflops no time can be predicted.",
+            f"Train in a precision that is stated ({known})." if known else f"Add device.tflops.{precision} to it.",
+        )
+    return flops
+
+
+def memory_speed(cluster: Cluster) -> float:
+    """Bytes a second that memory-bound kernels reach."""
+    if cluster.device.memory_gbs is None:
+        raise HeddleError(
+            f"Cluster '{cluster.name}' does not state the memory bandwidth of {cluster.device.name}.",
+            "Without it the time of memory-bound kernels cannot be predicted.",
+            "Add device.memory_gbs to it.",
+        )
+    return cluster.device.memory_gbs * 1e9 * cluster.efficiency.memory
+
+
+def alignment(size: Column, element: int) -> Column:
+    """How fast operands load whose rows have `size` numbers, relative to aligned ones."""
+    row = size * element
+    speed = np.full(np.shape(size), ALIGNMENT[-1][1])
+    for width, share in reversed(ALIGNMENT[:-1]):
+        speed = np.where(row % width == 0, share, speed)
+    return speed
+
+
+def matmul(cluster: Cluster, precision: str, m: Column, k: Column, n: Column, batch: Column = 1) -> Column:
+    """Seconds of `batch` products of (m, k) and (k, n): tiles in waves over the processors, or memory if slower."""
+    element = {"fp8": 1, "fp32": 4}.get(precision, 2)
+    speed = peak_flops(cluster, precision) * cluster.efficiency.matmul
+    processors = cluster.device.processors
+    if processors is None:  # not a device of tiles and waves, or not known to be one
+        seconds = 2.0 * batch * m * k * n / speed
+    else:
+        seconds = np.inf
+        for rows, columns, share in TILES:
+            tiles = batch * np.ceil(m / rows) * np.ceil(n / columns)
+            waves = np.ceil(tiles / processors)
+            flops = 2.0 * waves * processors * rows * columns * k
+            seconds = np.minimum(seconds, flops / (speed * share))
+    # A tile first fills its pipeline and at the end writes its output; narrow operands are read more often.
+    least = np.minimum(np.minimum(m, n), k)
+    seconds = (
+        seconds * (1 + cluster.efficiency.half_dim / least) / np.minimum(alignment(k, element), alignment(n, element))
+    )
+    moved = batch * (element * (m * k + k * n) + max(element, 2) * m * n)
+    return np.maximum(seconds, moved / memory_speed(cluster))
+
+
+def linear(cluster: Cluster, work: Work, rows: Column, inputs: Column, outputs: Column) -> tuple[Column, Column]:
+    """A linear layer, forward and backward: the gradients of its input and of its weight are two products more."""
+
+    def products(precision: str) -> tuple[Column, Column]:
+        forward = matmul(cluster, precision, rows, inputs, outputs)
+        to_input = matmul(cluster, precision, rows, outputs, inputs)
+        return forward, to_input + matmul(cluster, precision, inputs, rows, outputs)
+
+    plain = products(work.precision)
+    if not np.any(work.fp8):
+        return plain
+    # Both operands of each product are cast, and their largest value found first: read twice, written once, and for
+    # the products of the backward written again, transposed (arXiv 2209.05433 §3; NVIDIA Transformer Engine).
+    operands = rows * (inputs + outputs) + inputs * outputs
+    cast = operands * (2 * work.element + 2) / memory_speed(cluster)
+    eight = products("fp8")
+    return tuple(np.where(work.fp8, e + share * cast, p) for e, p, share in zip(eight, plain, (0.5, 0.5), strict=True))
+
+
+def attention(cluster: Cluster, work: Work) -> tuple[Column, Column]:
+    """The attention core of one layer, from query, key and value to its output: forward and backward."""
+    heads = work.microbatch * work.heads / work.tensor
+    s, size, e = work.sequence, work.head_size, work.element
+    rows = s
+    # Fused: one kernel that skips what the causal mask hides. Its backward has 5 products to the forward's 2, at a
+    # somewhat lower rate (FlashAttention-2, arXiv 2307.08691 §3.1.2, §4.1: 230 TFLOP/s forward, 196 backward).
+    speed = peak_flops(cluster, work.precision) * cluster.efficiency.attention * work.attention_speed
+    speed = speed * alignment(size, e)
+    pairs = rows * np.minimum(work.window, s) * np.where(work.window < s, 1.0, 0.5)
+    fused = 4.0 * heads * pairs * size / speed * (1 + SHORT / np.minimum(work.window, s))
+    if np.all(work.fused):
+        return fused, BACKWARD * fused
+    # Unfused: two products over the whole square, and kernels that read and write the scores: the masked softmax
+    # (read, write), dropout (read, write, a byte of mask); on the way back dropout and softmax again, the latter
+    # with one more operand (arXiv 2205.05198 Figure 3).
+    scores = heads * rows * s
+    products = matmul(cluster, work.precision, rows, size, s, heads) + matmul(
+        cluster, work.precision, rows, s, size, heads
+    )
+    masks = work.dropout * (2 * e + 1)
+    forward = products + scores * (2 * e + masks) / memory_speed(cluster)
+    backward = 2 * products + scores * (3 * e + masks) / memory_speed(cluster)
+    return np.where(work.fused, fused, forward), np.where(work.fused, BACKWARD * fused, backward)
+
+
+def elementwise(cluster: Cluster, work: Work) -> tuple[Column, Column]:
+    """Norms, residual sums, dropout, activation and rotary positions of one layer: bytes over bandwidth.
+
+    What lies between the tensor-parallel regions is done by every tensor rank for all tokens, unless the sequence is
+    split there (arXiv 2205.05198 §4.2.2).
+    """
+    e, tokens = work.element, work.tokens
+    outside = tokens * work.hidden / np.where(work.sequence_parallel, work.tensor, 1)
+    masks = work.dropout * 2
+    # norm: read, write; residual: read twice, write once. Back: a norm reads two and writes one, as does the sum of
+    # the two branches' gradients; dropout reads and writes.
+    norm = np.where(work.eager, EAGER, 1)
+    forward = outside * (2 * (2 * norm + 3) * e + masks)
+    backward = outside * (2 * (3 * norm + 3) * e + work.dropout * 4 * e + masks)
+    width = tokens * work.ffn / work.tensor
+    forward = forward + width * (2 + work.gated) * e
+    backward = backward + width * (3 + 2 * work.gated) * e
+    turned = work.rotary * tokens * (work.heads + work.kv_heads) * work.head_size / work.tensor * 2 * e * norm
+    speed = memory_speed(cluster)
+    return (forward + turned) / speed, (backward + turned) / speed
+
+
+def layer(cluster: Cluster, work: Work) -> Pass:
+    """One microbatch through one layer on one rank, communication aside."""
+    tokens, h, t = work.tokens, work.hidden, work.tensor
+    query, pair = work.heads * work.head_size / t, 2 * work.kv_heads * work.head_size / t
+    ffn = work.ffn / t
+    up_forward, up_backward = linear(cluster, work, tokens, h, ffn)
+    times = 1 + work.gated
+    parts = [
+        linear(cluster, work, tokens, h, query + pair),
+        linear(cluster, work, tokens, query, h),
+        (times * up_forward, times * up_backward),
+        linear(cluster, work, tokens, ffn, h),
+        elementwise(cluster, work),
+    ]
+    core_forward, core_backward = attention(cluster, work)
+    # each microbatch adds its gradients to those of the ones before
+    adding = (1 - work.adds_in_place) * (work.element + 2 * work.gradient_bytes)
+    accumulate = np.where(work.microbatches > 1, adding, 0) * work.layer_parameters / t / memory_speed(cluster)
+    forward = sum(part[0] for part in parts) + core_forward
+    backward = sum(part[1] for part in parts) + core_backward + accumulate
+    half = sum(part[0] for part in parts[:-1]) / 2 + parts[-1][0]
+    return Pass(forward, backward, core_forward, half, parts[3][0])
+
+
+def launches(cluster: Cluster, work: Work) -> Column:
+    """Seconds that the host needs to start one layer's forward; a device that is faster than that waits for it."""
+    return np.where(work.fused, KERNELS, KERNELS_UNFUSED) * cluster.efficiency.launch_us * 1e-6
+
+
+def embedding(cluster: Cluster, work: Work) -> tuple[Column, Column]:
+    """Looking up the first chunk's tokens, and adding their gradients up: memory traffic."""
+    moved = work.tokens * work.hidden * work.element
+    return 2 * moved / memory_speed(cluster), 3 * moved / memory_speed(cluster)
+
+
+def head(cluster: Cluster, work: Work) -> tuple[Column, Column]:
+    """The last chunk's output layer and loss.
+
+    The loss works in fp32: logits are cast, their largest found, exponentiated and summed; the gradient is made from
+    the probabilities and cast back (Megatron-LM's vocabulary-parallel cross entropy, PTD-P §2.3).
+    """
+    plain = replace(work, fp8=0)  # output layers keep their precision
+    forward, backward = linear(cluster, plain, work.tokens, work.hidden, work.padded_vocab)
+    logits = work.tokens * work.padded_vocab / memory_speed(cluster)
+    e = work.element
+    return forward + logits * (e + 4 + 4 + 8 + 4), backward + logits * (4 + 4 + 4 + e)
+
+
+def optimizer(cluster: Cluster, parameters: Column, element: int) -> Column:
+    """AdamW over the parameters that a rank updates.
+
+    Gradients are read for their norm and again for the update, master and both moments read and written, weights
+    written, gradients zeroed; with fp32 weights there is no master beside them.
+    """
+    moved = 4 + 4 + 4 * 2 * 3 + (element if element < 4 else 0) + 4
+    return parameters * moved / memory_speed(cluster)

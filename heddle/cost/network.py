@@ -1,0 +1,112 @@
+"""Seconds of communication: messages and collectives over a hierarchy of links, latency + bytes / bandwidth.
+
+Ranks are laid out tensor first, then data, then pipeline, so a group is `size` ranks that lie `stride` apart.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from heddle.cost.work import Column, Work
+from heddle.spec.cluster import Cluster, Link
+
+
+def point_to_point(cluster: Cluster, count: Column, span: Column) -> Column:
+    """Seconds of a message of `count` bytes between two ranks of a group that spans that many devices."""
+    speed, latency = _innermost(cluster, span)
+    return np.where(span > 1, latency + count / speed, 0.0)
+
+
+def all_gather(cluster: Cluster, count: Column, size: Column, stride: Column = 1, sharded: bool = False) -> Column:
+    """Seconds until every rank has all `count` bytes, of which each began with its share.
+
+    A ring moves (n-1)/n of the bytes past every rank (Patarasuk and Yuan 2009; PTD-P §3.2). The same holds, backwards,
+    for a reduce-scatter. `sharded`: one of ZeRO's, which reach less of the links between nodes.
+    """
+    return rings(cluster, count, 1, size, stride, sharded)
+
+
+reduce_scatter = all_gather
+
+
+def rings(
+    cluster: Cluster, count: Column, turns: Column, size: Column, stride: Column = 1, sharded: bool = False
+) -> Column:
+    """Seconds of several collectives over the same ring, which go round it so often and move `count` bytes together."""
+    speed, hops = _ring(cluster, size, stride, sharded)
+    seconds = turns * (cluster.efficiency.collective_us * 1e-6 + hops) + (size - 1) / size * count / speed
+    return np.where(size > 1, seconds, 0.0)
+
+
+def all_reduce(cluster: Cluster, count: Column, size: Column, stride: Column = 1) -> Column:
+    """Seconds until every rank has the sum: a reduce-scatter and an all-gather, in one start.
+
+    Latency is a ring's or a tree's, whichever is less: NCCL chooses, too.
+    """
+    speed, hops = _ring(cluster, size, stride)
+    _, latency = _innermost(cluster, size * stride)
+    tree = 2 * np.ceil(np.log2(np.maximum(size, 1))) * latency
+    seconds = cluster.efficiency.collective_us * 1e-6 + np.minimum(2 * hops, tree)
+    return np.where(size > 1, seconds + 2 * (size - 1) / size * count / speed, 0.0)
+
+
+def between_stages(cluster: Cluster, work: Work) -> Column:
+    """Seconds that a rank gives to sending one microbatch's activations, or their gradients, to its neighbour.
+
+    With scatter/gather each tensor rank sends its own slice, and the receivers gather the slices over their faster
+    links (PTD-P §4.1). Under sequence parallelism activations are slices already. The sender waits for the message to
+    leave, as Megatron-LM's does; so a message costs both ends its time.
+    """
+    whole = work.tokens * work.hidden * work.element
+    span = work.world
+    slices = np.where(work.scatter, work.tensor, 1)
+    gathers = (slices > 1) & np.equal(work.sequence_parallel, 0)
+    gather = np.where(gathers, all_gather(cluster, whole, work.tensor), 0.0)
+    return np.where(work.pipeline > 1, point_to_point(cluster, whole / slices, span) + gather, 0.0)
+
+
+def nodes(cluster: Cluster, work: Work) -> Column:
+    """Nodes that a plan reaches over."""
+    return np.ceil(work.world / cluster.devices)
+
+
+def _speed(link: Link, share: float | None = None) -> float:
+    return link.gbs * 1e9 * (link.efficiency if share is None else share)
+
+
+def _innermost(cluster: Cluster, span: Column) -> tuple[Column, Column]:
+    """Bytes a second and seconds of latency of the innermost link that joins `span` neighbouring devices."""
+    if not cluster.links:
+        return np.inf, 0.0
+    outermost = cluster.links[-1]
+    speed: Column = _speed(outermost)
+    latency: Column = outermost.latency_us * 1e-6
+    for link in reversed(cluster.links[:-1]):
+        inside = span <= (link.devices or np.inf)
+        speed = np.where(inside, _speed(link), speed)
+        latency = np.where(inside, link.latency_us * 1e-6, latency)
+    return speed, latency
+
+
+def _ring(cluster: Cluster, size: Column, stride: Column, sharded: bool = False) -> tuple[Column, Column]:
+    """Bytes a second that pass every rank of a ring, and the latency of one turn.
+
+    Of a group's ranks, those inside one node share its links to other nodes: as many rings run side by side, one over
+    each rank's own network card.
+    """
+    speed: Column = np.inf
+    hops: Column = 0.0
+    inner = 1  # devices that the links so far join
+    span = size * stride
+    for link in cluster.links:
+        together = 1.0 if inner == 1 else np.minimum(np.maximum(np.floor(inner / stride), 1), size)
+        leaves = span > np.maximum(inner, stride)
+        reached = size
+        if link.devices is not None:
+            reached = np.minimum(np.maximum(np.floor(link.devices / stride), together), size)
+        between = link.devices is None or link.devices > cluster.devices
+        share = cluster.efficiency.gather if sharded and between else None
+        speed = np.where(leaves, np.minimum(speed, _speed(link, share) * together), speed)
+        hops = hops + np.where(leaves, (reached / together - 1) * link.latency_us * 1e-6, 0.0)
+        inner = link.devices or inner
+    return speed, hops

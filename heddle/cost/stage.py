@@ -1,0 +1,106 @@
+"""What one microbatch takes in a layer and at the two ends of the model, and what a step takes once: closed form and
+event replay both add up these.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from heddle.cost import compute, network
+from heddle.cost.work import Column, Work
+from heddle.spec.cluster import Cluster
+
+
+class LayerCost(NamedTuple):
+    """Seconds of one microbatch in one layer of one rank; forward, backward and `again` include `tensor`."""
+
+    forward: Column
+    backward: Column
+    again_full: Column  # doing the forward once more
+    again_selective: Column  # doing its attention core once more
+    again_per_op: Column  # doing every second matrix product once more
+    tensor_forward: Column  # of these, collectives along the tensor axis that nothing hides
+    tensor_backward: Column
+    tensor_again: Column
+
+
+def again(work: Work, cost: LayerCost) -> Column:
+    """What a backward repeats of its forward, as a mean over layers."""
+    return work.full * cost.again_full + work.selective * cost.again_selective + work.per_op * cost.again_per_op
+
+
+def layer_cost(cluster: Cluster, work: Work) -> LayerCost:
+    """One layer, tensor-parallel collectives included."""
+    cost = compute.layer(cluster, work)
+    tensor = tensor_exchange(cluster, work)
+    # The sum of a linear layer's input gradients runs beside the product for its weight gradient, which is half of the
+    # backward; of a forward nothing can, unless products are cut into pieces that are sent while others are made.
+    forward_tensor = tensor - work.tensor_overlap * hidden(cluster, tensor, cost.forward)
+    backward_tensor = tensor - (1 - work.waits_backward) * hidden(cluster, tensor, cost.backward / 2)
+    tensor_again = forward_tensor * (1 - work.stops_early / 2)
+    floor = compute.launches(cluster, work)
+    return LayerCost(
+        forward=np.maximum(cost.forward + forward_tensor, floor),
+        backward=np.maximum(cost.backward + backward_tensor, 2 * floor),
+        again_full=np.maximum(cost.forward - work.stops_early * cost.last + tensor_again, floor),
+        again_selective=cost.core,
+        again_per_op=cost.half,
+        tensor_forward=forward_tensor,
+        tensor_backward=backward_tensor,
+        tensor_again=work.full * tensor_again,
+    )
+
+
+def tensor_exchange(cluster: Cluster, work: Work) -> Column:
+    """Collectives along the tensor axis in one pass through one layer.
+
+    Two all-reduces of the activations (Megatron-LM, PTD-P §2.3); under sequence parallelism two pairs of all-gather
+    and reduce-scatter, which move the same bytes (arXiv 2205.05198 §4.2.2). The gather that its backward repeats
+    runs beside a matrix product.
+    """
+    count = work.tokens * work.hidden * work.element
+    whole = network.all_reduce(cluster, count, work.tensor)
+    pairs = 2 * network.all_gather(cluster, count, work.tensor)
+    return 2 * np.where(work.sequence_parallel, pairs, whole)
+
+
+def shard_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
+    """What ZeRO 2 and 3 communicate for every microbatch: parameters gathered for use, gradients summed into shards.
+
+    ZeRO-3 gathers for the forward and for the backward, ZeRO-2 once for both (arXiv 1910.02054 §7; PyTorch FSDP,
+    arXiv 2304.11277 §3.2).
+    """
+    replicas, stride = work.data, work.tensor
+    if not np.any(work.zero >= 2):
+        return 0.0
+    gathers = np.where(work.zero == 3, 2 + work.regather * (work.full > 0), 1)
+    count = parameters * (gathers * work.element + work.reduce_bytes)
+    seconds = network.rings(cluster, count, gathers + 1, replicas, stride, sharded=True)
+    return np.where(work.zero >= 2, seconds, 0.0)
+
+
+def data_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
+    """What replicas communicate once a step: gradients summed, with ZeRO-1 into shards, then parameters gathered."""
+    # an all-reduce is a reduce-scatter and an all-gather of what it reduces
+    count = parameters * (work.reduce_bytes + np.where(work.zero == 0, work.reduce_bytes, work.element))
+    seconds = network.rings(cluster, count, 2, work.data, work.tensor)
+    return np.where(work.zero <= 1, seconds, 0.0)
+
+
+def hidden(cluster: Cluster, communication: Column, beside: Column) -> Column:
+    """Seconds of communication that disappear beside that much compute.
+
+    What runs side by side slows each other down, over memory bandwidth and processors; `overlap` is the share of the
+    shorter of the two that is truly gained (as the overlap coefficients of Galvatron, arXiv 2211.13878 §4).
+    """
+    return cluster.efficiency.overlap * np.minimum(communication, beside)
+
+
+def slowdown(cluster: Cluster, work: Work) -> Column:
+    """How much longer a step takes because somebody is always late, and more so among more nodes.
+
+    The largest of n delays with spread σ is about σ·sqrt(2 ln n) above their mean (Cramér 1946, §28.6).
+    """
+    return 1 + cluster.efficiency.jitter * np.sqrt(2 * np.log(np.maximum(network.nodes(cluster, work), 1)))

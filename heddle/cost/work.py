@@ -1,0 +1,179 @@
+"""What is trained and how it is split, as columns: the one input of all cost functions.
+
+Every field is a number or a NumPy array of numbers, and so is every cost: the same function prices one plan, a
+hundred thousand plans of one model, or measured runs of many models.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from heddle.spec.job import Job
+from heddle.spec.model import ModelSpec
+from heddle.spec.plan import Plan, Recompute
+
+Column: TypeAlias = Any  # a number, or a NumPy array of numbers: one for each plan
+ELEMENT = {"fp32": 4, "bf16": 2, "fp16": 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """One training step: the model, the batch, the numbers' types, the plan."""
+
+    # the model
+    layers: Column
+    hidden: Column
+    heads: Column
+    kv_heads: Column
+    head_size: Column
+    ffn: Column
+    gated: Column  # 1: SwiGLU, whose first half is two matrices
+    rotary: Column
+    vocab: Column
+    layer_parameters: Column
+    replicated_parameters: Column  # of a layer, those that every tensor rank holds: norms, biases after a sum
+    position_parameters: Column
+    norm_parameters: Column
+    tied: Column
+    dropout: Column  # 1: masks are made and kept
+    # the batch
+    batch: Column  # samples a step, over all replicas
+    sequence: Column  # tokens a sample
+    window: Column  # tokens that one may look at
+    # how numbers are kept
+    precision: str  # of weights and matrix products; one for all columns
+    fp8: Column = 0  # 1: the layers' matrix products in 8 bits
+    gradient_bytes: Column = 4  # of a gradient that is kept over microbatches
+    reduce_bytes: Column = 4  # of a gradient that is sent
+    # the kernels
+    fused: Column = 1  # 1: attention never writes its scores to memory
+    attention_speed: Column = 1.0  # of fused attention, relative to FlashAttention-2
+    eager: Column = 0  # 1: norms and rotary positions are many kernels each, in fp32
+    # the plan
+    tensor: Column = 1
+    sequence_parallel: Column = 0
+    pipeline: Column = 1
+    virtual: Column = 1
+    data: Column = 1
+    zero: Column = 0
+    microbatch: Column = 1
+    gpipe: Column = 0  # 1: all forwards, then all backwards
+    full: Column = 0.0  # share of the layers that recompute everything
+    selective: Column = 0.0  # share of the layers that recompute the attention core
+    per_op: Column = 0.0  # share that recompute every second matrix product (torchtitan's "selective")
+    # what others do otherwise than Heddle
+    stops_early: Column = (
+        1  # 1: recomputing ends before the last product, whose output no backward needs (PyTorch ≥ 2.1)
+    )
+    adds_in_place: Column = 0  # 1: products add to the gradients of earlier microbatches themselves (Megatron-LM, 2022)
+    waits_backward: Column = 0  # 1: no product runs beside the sum of input gradients (Megatron-LM before 2022)
+    scatter: Column = 1  # 0: every tensor rank sends the whole message to the next stage
+    regather: Column = 0  # 1: ZeRO-3 gathers parameters a third time, for the recomputed forward (DeepSpeed)
+    tensor_overlap: Column = 0  # 1: tensor-parallel collectives run beside their matrix products (async TP)
+    data_overlap: Column = 1  # 1: gradients are summed while the last backward still runs
+
+    @property
+    def element(self) -> int:
+        """Bytes of a number that is computed with."""
+        return ELEMENT[self.precision]
+
+    @cached_property
+    def tokens(self) -> Column:
+        """Tokens of a microbatch on one rank, before tensor parallelism splits anything."""
+        return self.microbatch * self.sequence
+
+    @cached_property
+    def microbatches(self) -> Column:
+        """Microbatches of a step on each rank."""
+        return self.batch / (self.data * self.microbatch)
+
+    @cached_property
+    def world(self) -> Column:
+        """Devices of the plan."""
+        return self.tensor * self.pipeline * self.data
+
+    @cached_property
+    def padded_vocab(self) -> Column:
+        """Rows of the vocabulary that one tensor rank holds."""
+        return np.ceil(self.vocab / self.tensor)
+
+    def take(self, index: Any) -> Work:
+        """Some of the plans; fields that are one number for all stay so."""
+        return replace(self, **{name: getattr(self, name)[index] for name in self.arrays})
+
+    @cached_property
+    def arrays(self) -> tuple[str, ...]:
+        """The fields that differ between plans."""
+        return tuple(field.name for field in fields(self) if np.ndim(getattr(self, field.name)))
+
+    def __len__(self) -> int:
+        """How many plans there are; 0 where every field is one number."""
+        return max((len(getattr(self, name)) for name in self.arrays), default=0)
+
+    def as_floats(self) -> Work:
+        """The same with arrays of floats, which NumPy divides several times as fast as whole numbers."""
+        return replace(self, **{name: getattr(self, name).astype(np.float64) for name in self.arrays})
+
+
+def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, Any]:
+    """The columns that follow from a model."""
+    s = sequence or model.sequence
+    biases = 2 * model.hidden if model.bias == "all" else 0
+    replicated = 2 * model.norm_parameters + biases + (2 * model.head_size if model.qk_norm else 0)
+    return {
+        "layers": model.layers,
+        "hidden": model.hidden,
+        "heads": model.heads,
+        "kv_heads": model.kv_heads,
+        "head_size": model.head_size,
+        "ffn": model.ffn,
+        "gated": int(model.activation == "swiglu"),
+        "rotary": int(model.positions == "rotary"),
+        "vocab": model.vocab,
+        "layer_parameters": model.layer_parameters,
+        "replicated_parameters": replicated,
+        "position_parameters": model.embedding_parameters - model.hidden * model.vocab,
+        "norm_parameters": model.norm_parameters,
+        "tied": int(model.tied),
+        "dropout": int(model.dropout > 0),
+        "sequence": s,
+        "window": min(s, model.window or s),
+    }
+
+
+def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
+    """The columns that follow from a plan."""
+    words = [plan.recompute_of(layer) for layer in range(layers)]
+    return {
+        "tensor": plan.tensor,
+        "sequence_parallel": int(plan.sequence),
+        "pipeline": plan.pipeline,
+        "virtual": plan.virtual,
+        "data": plan.data,
+        "zero": plan.zero,
+        "microbatch": plan.microbatch,
+        "gpipe": int(plan.schedule == "gpipe"),
+        "full": words.count("full") / layers,
+        "selective": words.count("selective") / layers,
+    }
+
+
+def work_of(job: Job) -> Work:
+    """A job as Heddle's own trainer does it: fused attention, fp32 gradients, one number in every column."""
+    plan = job.planned.plan
+    assert plan is not None
+    return Work(
+        **model_columns(job.model, job.sequence),
+        **plan_columns(plan, job.model.layers),
+        batch=job.train.global_batch,
+        precision=job.train.precision,
+    )
+
+
+def recomputing(work: Work, word: Recompute) -> Work:
+    """The same work with all layers recomputing alike."""
+    return replace(work, full=float(word == "full"), selective=float(word == "selective"))

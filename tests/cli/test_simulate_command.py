@@ -1,0 +1,137 @@
+"""`heddle simulate`, `validate` and `calibrate`: their output, their JSON, their errors."""
+
+import csv
+import json
+
+import pytest
+from commands import REPOSITORY, blocks, call, run_commands, write_named_blocks
+
+from heddle.spec.job import cluster_from_table
+
+PLAN = REPOSITORY / "examples" / "plans" / "gpt3-175b.toml"
+HEADER = [
+    *("id", "step_s", "layers", "hidden", "heads", "vocab", "seq", "gbs", "mbs", "tp", "pp", "dp", "gpu", "n_gpus"),
+    *("precision", "attn", "recompute", "framework", "cp"),
+]
+RUN = ["1.0", "24", "2048", "16", "50304", "1024"]
+
+
+def write_rows(path, count=8, factor=1.0, **columns):
+    rows = []
+    for number in range(count):
+        batch, seconds = 8 * (number + 1), factor * 0.12 * (number + 1)
+        row = dict(
+            zip(
+                HEADER,
+                [f"r{number}", seconds, *RUN[1:], batch, 2, 1, 1, 4, "A100", 4, "bf16", "flash", "none", "x", 1],
+                strict=True,
+            )
+        )
+        rows.append(row | columns)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def test_simulate_prints_the_promised_json(capsys):
+    assert call("simulate", PLAN, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {"step_seconds", "tokens_per_second", "mfu", "hfu", "bubble", "breakdown", "memory", "fits"} <= found.keys()
+    assert found["breakdown"].keys() >= {"compute", "recompute", "tensor", "pipeline", "data", "optimizer", "bubble"}
+    assert sum(found["breakdown"].values()) == pytest.approx(found["step_seconds"])
+    assert [stage["stage"] for stage in found["memory"]] == list(range(8))
+    first = found["memory"][0]
+    parts = ("weights", "gradients", "optimizer", "activations", "buffers", "slack")
+    assert sum(first[f"{part}_gib"] for part in parts) == pytest.approx(first["total_gib"])
+    assert first["limit_gib"] == 80
+    assert found["fits"] is True
+
+
+def test_simulate_writes_a_trace_for_perfetto(capsys, tmp_path):
+    assert call("simulate", PLAN, "--trace", tmp_path / "out.json", "--memory", "--tokens", "300e9") == 0
+    said = capsys.readouterr().out
+    assert "stage 7" in said
+    assert "days for 3e+11 tokens" in said
+    assert json.loads((tmp_path / "out.json").read_text())["traceEvents"]
+
+
+def test_what_does_not_fit_is_shown_and_then_refused(capsys):
+    assert call("simulate", PLAN, "--json", "--set", "plan.recompute=none", "--set", "plan.microbatch=4") == 2
+    said = capsys.readouterr()
+    assert json.loads(said.out)["fits"] is False
+    assert "does not fit: stage 0 needs" in said.err
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ("cluster.nodes=8", "needs 512 devices"),
+        ("plan.tensor=7", "cannot be split over tensor = 7"),
+        ('cluster.links=[{name="x",gbs=0.0}]', "gbs of link 'x' = 0.0 is not positive"),
+        ('cluster.links=[{name="x",gbs=-1.0}]', "= -1.0 is not positive"),
+        ("cluster.efficiency={matmul=1.2}", "is no share"),
+        ('cluster.device={name="X",memory_gib=80.0}', "does not state how fast X multiplies"),
+    ],
+)
+def test_bad_plans_and_clusters_are_told(capsys, change, word):
+    assert call("simulate", PLAN, "--set", change) == 2
+    assert word in capsys.readouterr().err
+
+
+def test_validate_prints_the_promised_json(capsys, tmp_path):
+    path = write_rows(tmp_path / "rows.csv")
+    with path.open("a") as file:
+        file.write(
+            "odd,"
+            + ",".join(["1.0", *RUN[1:], "8", "2", "1", "1", "4", "A100", "4", "bf16", "flash", "none", "x", "2"])
+            + "\n"
+        )
+    assert call("validate", path, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found.keys() >= {"rows", "mape", "median", "worst", "skipped"}
+    assert found["rows"][0].keys() >= {"id", "measured_s", "predicted_s", "error_pct"}
+    assert found["skipped"] == [{"id": "odd", "why": "context parallelism (cp = 2) is not modelled"}]
+    assert call("validate", path) == 0
+    assert "skipped: context parallelism" in capsys.readouterr().out
+
+
+def test_validate_refuses_rows_without_columns(capsys, tmp_path):
+    (tmp_path / "rows.csv").write_text("id,layers\n1,2\n")
+    assert call("validate", tmp_path / "rows.csv") == 2
+    assert "lacks the columns step_s" in capsys.readouterr().err
+
+
+def test_calibrate_writes_a_cluster_that_predicts_its_rows(capsys, tmp_path):
+    path = write_rows(tmp_path / "rows.csv", factor=1.3)
+    made = tmp_path / "mine.toml"
+    assert call("calibrate", "--cluster", "dgx-a100", "--from", path, "-o", made, "--fit", "matmul", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["rows"] == 8
+    assert 0 < found["constants"]["matmul"] < 1
+    assert found["leave_one_out"] >= 0
+    cluster = cluster_from_table({"file": str(made)})
+    assert cluster.efficiency.matmul == found["constants"]["matmul"]
+    assert cluster.efficiency.source == "fitted to 8 rows of rows.csv"
+    assert call("validate", path, "--cluster", made) == 0
+
+
+def test_calibrate_refuses_what_rows_cannot_carry(capsys, tmp_path):
+    path = write_rows(tmp_path / "rows.csv", count=3)
+    assert call("calibrate", "--cluster", "dgx-a100-80gb", "--from", path, "-o", tmp_path / "mine.toml") == 2
+    assert "3 rows cannot carry 7 constants" in capsys.readouterr().err
+    assert call("calibrate", "--cluster", "dgx-a100-80gb", "--from", path, "-o", "mine.toml", "--fit", "speed") == 2
+    assert "There is no constant 'speed'" in capsys.readouterr().err
+    assert call("calibrate", "--cluster", "dgx-z9", "--from", path, "-o", "mine.toml") == 2
+    assert "no cluster preset 'dgx-z9'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["simulate.md", "calibration.md"])
+def test_the_commands_of_the_manual_work(tmp_path, name):
+    page = REPOSITORY / "docs" / name
+    write_named_blocks(page, tmp_path)
+    for text in blocks(page, "csv"):
+        (tmp_path / "rows.csv").write_text(text)
+    assert run_commands(page, tmp_path)

@@ -1,0 +1,124 @@
+"""Memory: the formulas of arXiv 2205.05198, schedules' peaks, and what Heddle's own dry run holds."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heddle.cost import memory
+from heddle.cost.work import Work, model_columns
+from heddle.schedule import build, verify
+from heddle.simulate.simulation import simulate
+from heddle.spec import Data, Job, ModelSpec, Plan, Train
+from heddle.spec.job import cluster_from_table
+
+A100 = cluster_from_table({"preset": "dgx-a100-80gb", "nodes": 64})
+GIB = 2**30
+
+
+def megatron(layers, hidden, heads, **plan):
+    model = ModelSpec(layers=layers, hidden=hidden, heads=heads, vocab=51_200, sequence=2048, dropout=0.1)
+    return Work(**model_columns(model), batch=512, precision="fp16", fused=0, **plan)
+
+
+@pytest.mark.parametrize("tensor", [1, 2, 8])
+@pytest.mark.parametrize("microbatch", [1, 4])
+def test_a_layer_leaves_what_table_2_says(tensor, microbatch):
+    """Table 2 of arXiv 2205.05198, s·b·h times: 10 + 24/t + 5as/(ht), 34/t + …, without the core, and full."""
+    s, b, h, a, t = 2048, microbatch, 12_288, 96, tensor
+    work = megatron(96, h, a, tensor=t, microbatch=b)
+    core = 5 * a * s / h
+    none, selective, _, full = memory.layer_activations(work)
+    assert float(none) == pytest.approx(s * b * h * (10 + 24 / t + core / t))
+    assert float(selective) == pytest.approx(s * b * h * (10 + 24 / t))
+    assert float(full) == pytest.approx(2 * s * b * h)
+    split = memory.layer_activations(replace(work, sequence_parallel=1))
+    assert float(split.none) == pytest.approx(s * b * h / t * (34 + core))
+    assert float(split.selective) == pytest.approx(34 * s * b * h / t)
+
+
+# Figures 1 and 7 of the paper, GiB on the first stage; its activations count layers only.
+FIGURES = [
+    (48, 6144, 64, 1, 1, 4, 59.25, 9.5625),
+    (96, 12_288, 96, 8, 3, 1, 66.84, 12.35),
+    (105, 20_480, 128, 35, 3, 1, 114.02, 23.08),
+    (128, 25_600, 160, 64, 1, 1, 131.25, 26.56),
+]
+
+
+@pytest.mark.parametrize(("layers", "hidden", "heads", "p", "v", "b", "none", "least"), FIGURES)
+def test_activations_of_the_paper_within_3_per_cent(layers, hidden, heads, p, v, b, none, least):
+    work = megatron(layers, hidden, heads, tensor=8, pipeline=p, virtual=v, microbatch=b)
+    chunk = layers / (p * v)
+    held = float(memory.in_flight(work)) * chunk
+    assert held * float(memory.layer_activations(work).none) / GIB == pytest.approx(none, rel=0.03)
+    split = memory.layer_activations(replace(work, sequence_parallel=1))
+    assert held * float(split.selective) / GIB == pytest.approx(least, rel=0.03)
+
+
+@given(st.sampled_from(["1f1b", "gpipe", "interleaved"]), st.integers(2, 8), st.integers(1, 4), st.integers(1, 30))
+def test_in_flight_is_the_schedule_s_own_peak(name, p, v, m):
+    v = 1 if name == "1f1b" else v
+    work = megatron(p * v, 64, 4, pipeline=p, virtual=v, gpipe=int(name == "gpipe"))
+    assert int(memory.in_flight(replace(work, batch=m))) == verify(build(name, p, m, v)).peak_stash[0]
+
+
+def test_an_uneven_pipeline_is_billed_by_its_heaviest_stage():
+    """Megatron-Bridge's case: layers [1, 2, 2, 3] hold 9952 parameters on the heaviest stage; 2 a stage hold 6792.
+
+    So a layer has 3160 parameters and the last stage 472 beside its layers.
+    """
+    work = replace(
+        megatron(8, 8, 1, pipeline=4), layer_parameters=3160, replicated_parameters=0, vocab=58, norm_parameters=8
+    )
+    one, ends = float(memory.layer_parameters(work)), float(memory.end_parameters(work, False, True))
+    assert [stage * one + ends for stage in (3, 2)] == [9952, 6792]
+
+
+def job(model, **plan):
+    precision = plan.pop("precision", "bf16")
+    train = Train(global_batch=16, precision=precision)
+    return Job(model=model, data=Data(text="-"), train=train, plan=Plan(**{"microbatch": 2, **plan}), cluster=A100)
+
+
+def test_uneven_stages_are_billed_one_by_one():
+    model = ModelSpec(layers=8, hidden=256, heads=8, vocab=1000, sequence=128)
+    bills = simulate(job(model, pipeline=4, stages=(1, 2, 2, 3))).memory
+    layer = model.layer_parameters
+    inside = [bill.weights / 2 for bill in bills]
+    assert inside[1] == inside[2] == 2 * layer
+    assert inside[0] == layer + model.embedding_parameters
+    assert inside[3] == 3 * layer + model.hidden * model.vocab + model.norm_parameters
+
+
+PLANS = [
+    {},
+    {"recompute": "selective"},
+    {"recompute": "full"},
+    {"tensor": 2, "sequence": True},
+    {"tensor": 2, "pipeline": 2},
+    {"pipeline": 2, "virtual": 2, "schedule": "interleaved"},
+    {"pipeline": 2, "stages": (1, 3)},
+    {"data": 2, "zero": 1},
+    {"data": 2, "zero": 2},
+    {"data": 2, "zero": 3},
+    {"data": 2, "zero": 1, "precision": "fp32"},
+    {"data": 2, "zero": 3, "precision": "fp32"},
+]
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_the_bill_is_what_the_trainer_holds(plan):
+    """Against the dry run, which counts in the trainer itself what it keeps."""
+    pytest.importorskip("torch")
+    from heddle.train.dry_run import dry_run
+
+    model = ModelSpec(layers=4, hidden=256, heads=8, vocab=1000, sequence=128)
+    kinds, bills = dry_run(job(model, **plan)).kinds, simulate(job(model, **plan)).memory
+    for kind in kinds:
+        bill = bills[kind.stages[0]]
+        assert bill.weights == kind.held.parameter_bytes
+        assert bill.gradients == pytest.approx(kind.held.gradient_bytes, rel=1e-3)
+        assert bill.optimizer == pytest.approx(kind.held.optimizer_bytes, rel=1e-3)
+        assert bill.activations == pytest.approx(kind.peak_saved, rel=0.02)

@@ -1,0 +1,133 @@
+"""One plan, exactly: trace, memory curve, FLOPs utilisation, jitter, and the example of the library call."""
+
+import doctest
+import time
+from contextlib import chdir
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from commands import REPOSITORY
+from hypothesis import given
+from hypothesis import strategies as st
+
+import heddle
+from heddle.errors import HeddleError
+from heddle.schedule import build, verify
+from heddle.simulate import jitter, replay, simulation, step_time
+from heddle.simulate.memory_curve import memory_curves, peak
+from heddle.spec import Cluster, Data, Device, Job, ModelSpec, Plan, Train, load_job
+from heddle.spec.job import cluster_from_table
+
+A100 = cluster_from_table({"preset": "dgx-a100-80gb", "nodes": 8})
+MODEL = ModelSpec(layers=16, hidden=2048, heads=16, vocab=50_304, sequence=1024)
+
+
+def job(batch=32, cluster=A100, **plan):
+    train = Train(global_batch=batch, precision="bf16")
+    return Job(model=MODEL, data=Data(text="-"), train=train, plan=Plan(**plan), cluster=cluster)
+
+
+def test_the_documented_example_runs():
+    with chdir(REPOSITORY):
+        found = doctest.testmod(simulation)
+    assert (found.attempted, found.failed) == (6, 0)
+
+
+def test_the_package_can_be_called_however_it_was_imported():
+    assert heddle.simulate(job()).step_seconds == heddle.simulate.simulate(job()).step_seconds
+    assert isinstance(heddle.simulate(job()), heddle.Simulation)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = heddle.nothing
+
+
+def test_utilisation_is_the_papers_definition():
+    """MFU: 72Bslh²(1 + s/6h + V/12lh) over time and peak (arXiv 2205.05198 App. A); HFU adds what is recomputed."""
+    found = heddle.simulate(job(recompute="full", microbatch=4))
+    B, s, L, h, V = 32, 1024, 16, 2048, 50_304
+    model = 72 * B * s * L * h**2 * (1 + s / (6 * h) + V / (12 * L * h))
+    hardware = 96 * B * s * L * h**2 * (1 + s / (6 * h) + V / (16 * L * h))
+    assert found.mfu == pytest.approx(model / found.step_seconds / 312e12)
+    assert found.hfu == pytest.approx(hardware / found.step_seconds / 312e12)
+
+
+def test_days_are_equation_4():
+    """8TP / nX: 175B on 1024 GPUs at 140 TFLOP/s takes 34 days for 300B tokens (PTD-P §5.1)."""
+    found = heddle.simulate(load_job(REPOSITORY / "examples" / "plans" / "gpt3-175b.toml"))
+    flops = found.hfu * 312e12  # of each device; nothing is recomputed but the attention core
+    assert found.days(300e9) == pytest.approx(6 * 300e9 * 174.6e9 / (512 * flops) / 86_400, rel=0.05)
+
+
+def test_the_trace_holds_the_whole_step():
+    found = heddle.simulate(job(pipeline=4, data=2, microbatch=2))
+    names = {(span.lane, span.name) for span in found.trace.spans}
+    assert names == {("compute", "forward"), ("compute", "backward"), ("data", "exchange"), ("optimizer", "update")}
+    late = found.step_seconds - found.breakdown.jitter
+    assert found.trace.duration == pytest.approx(late)
+    assert found.trace.bubble == pytest.approx(found.bubble)
+
+
+def test_the_memory_curve_peaks_at_the_bill():
+    found = heddle.simulate(job(pipeline=4, microbatch=2, stages=(3, 4, 4, 5)))
+    for bill, curve in zip(found.memory, found.memory_curves, strict=True):
+        always = bill.weights + bill.gradients + bill.optimizer
+        assert peak(curve) == pytest.approx(always + bill.activations)
+        assert curve[-1][1] == pytest.approx(always)
+
+
+@given(st.sampled_from(["gpipe", "1f1b", "interleaved"]), st.integers(1, 5), st.integers(1, 3), st.integers(1, 9))
+def test_a_memory_curve_counts_what_the_schedule_stashes(name, p, v, m):
+    v = 1 if name == "1f1b" or p == 1 else v
+    schedule = build(name, p, m, v)
+    curves = memory_curves(replay(schedule), [1.0] * schedule.chunks)
+    assert [round(peak(curve)) for curve in curves] == list(verify(schedule).peak_stash)
+
+
+def test_a_slow_rank_slows_everybody():
+    schedule = build("1f1b", 4, 32)
+    even, uneven = step_time(schedule), step_time(schedule, slowness=[1, 1, 2, 1])
+    assert even == 105.0  # (32 + 4 - 1) · 3
+    # Two forwards come before the slow rank, two backwards after it, and it is hardly ever idle in between.
+    assert 2 + 32 * 6 + 2 * 2 <= uneven <= 32 * 6 + 3 * 3
+    with pytest.raises(HeddleError, match="There are 2 factors"):
+        step_time(schedule, slowness=[1, 2])
+
+
+def test_jitter_is_repeatable_and_costs_time():
+    schedule = build("1f1b", 8, 64)
+    once = step_time(schedule, noise=jitter(schedule, 0.05, seed=1))
+    assert once == step_time(schedule, noise=jitter(schedule, 0.05, seed=1))
+    assert once != step_time(schedule, noise=jitter(schedule, 0.05, seed=2))
+    assert once > step_time(schedule)
+    assert step_time(schedule, noise=jitter(schedule, 0.0)) == pytest.approx(step_time(schedule))
+    with pytest.raises(HeddleError, match="negative"):
+        jitter(schedule, -0.1)
+
+
+def test_64_stages_of_512_microbatches_are_replayed_quickly():
+    schedule = build("1f1b", 64, 512)
+    started = time.process_time()
+    assert step_time(schedule) == 575 * 3
+    assert time.process_time() - started < 0.5  # 0.06 s on an idle machine
+
+
+def test_what_does_not_fit_is_told_with_stage_and_amount():
+    small = replace(A100, device=replace(A100.device, memory_gib=4.0))
+    found = heddle.simulate(job(cluster=small, pipeline=2, microbatch=4))
+    assert not found.fits
+    worst = int(np.argmax([float(bill.total) for bill in found.memory]))
+    with pytest.raises(HeddleError, match=rf"stage {worst} needs [\d.]+ GiB, [\d.]+ GiB more than the 4 GiB"):
+        found.check_fits()
+    heddle.simulate(job(pipeline=2, microbatch=4)).check_fits()
+
+
+def test_more_devices_than_there_are_is_refused():
+    with pytest.raises(HeddleError, match="needs 128 devices, cluster 'dgx-a100-80gb' has 64") as error:
+        heddle.simulate(job(batch=128, tensor=8, data=16))
+    assert "cluster.nodes = 16" in error.value.hint
+
+
+def test_a_cluster_that_states_too_little_is_refused():
+    bare = Cluster(device=Device(name="cpu core", memory_gib=4.0))
+    with pytest.raises(HeddleError, match="does not state how fast"):
+        heddle.simulate(job(cluster=bare))
