@@ -12,7 +12,9 @@ import math
 import os
 import zlib
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,7 +41,7 @@ from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, W
 from torch.futures import Future
 
 from heddle.errors import HeddleError
-from heddle.spec.read import build, read_json
+from heddle.spec.read import read_json
 
 INDEX = "index.json"
 DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.float64: "F64", torch.int64: "I64"}
@@ -107,10 +109,14 @@ class StoredTensor:
     boxes: tuple[Stored, ...]
 
 
+BOX = {field.name for field in dataclasses.fields(Stored)}
+
+
 def write_file(path: Path, tensors: Iterable[tuple[str, Tensor]], notes: dict[str, str] | None = None) -> None:
     """Write a safetensors file, with the checksum of each tensor in its header, and make sure that it is on disk.
 
-    The library's own writer first collects everything in memory; this one writes each tensor from where it is.
+    The library's own writer first collects everything in memory; this one writes each tensor from where it is, while
+    another thread computes the checksums. The header comes last: its length does not depend on what they are.
     """
     named = [(key, tensor.detach().contiguous()) for key, tensor in tensors]
     header: dict[str, Any] = {}
@@ -119,15 +125,27 @@ def write_file(path: Path, tensors: Iterable[tuple[str, Tensor]], notes: dict[st
         size = tensor.numel() * tensor.itemsize
         header[key] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + size]}
         at += size
-    header["__metadata__"] = {key: f"{zlib.crc32(_bytes(tensor)):08x}" for key, tensor in named} | (notes or {})
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with path.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
+
+    def head(sums: dict[str, str]) -> bytes:
+        text = json.dumps(header | {"__metadata__": sums | (notes or {})}).encode()
+        text += b" " * (-len(text) % 8)
+        return len(text).to_bytes(8, "little") + text
+
+    with path.open("wb") as file, ThreadPoolExecutor(1) as helper:
+        sums = helper.submit(lambda: {key: _sum(tensor) for key, tensor in named})
+        file.seek(len(head(dict.fromkeys(header, "00000000"))))
         for _, tensor in named:
             file.write(_bytes(tensor))
         file.flush()
+        os.fsync(file.fileno())  # the disk has work while the checksums are still computed
+        file.seek(0)
+        file.write(head(sums.result()))
+        file.flush()
         os.fsync(file.fileno())
+
+
+def _sum(tensor: Tensor) -> str:
+    return f"{zlib.crc32(_bytes(tensor)):08x}"
 
 
 def _bytes(tensor: Tensor) -> memoryview:
@@ -140,7 +158,7 @@ def check_file(path: Path) -> None:
         with safe_open(path, "pt") as file:
             sums = file.metadata() or {}
             for key in file.keys():  # noqa: SIM118
-                found = f"{zlib.crc32(_bytes(file.get_tensor(key).contiguous())):08x}"
+                found = _sum(file.get_tensor(key).contiguous())
                 if sums.get(key) != found:
                     raise HeddleError(
                         f"{path} is damaged.", f"Tensor {key} has checksum {found}, written with {sums.get(key)}."
@@ -154,7 +172,7 @@ def check_file(path: Path) -> None:
 def read_index(folder: Path) -> dict[str, StoredTensor]:
     """What a checkpoint holds, by global name; file names that lead out of the folder are refused."""
     table = read_json(folder / INDEX, "the index of a checkpoint")
-    index = {name: build(StoredTensor, entry, name) for name, entry in table.items()}
+    index = {name: _stored(folder, name, entry) for name, entry in table.items()}
     for name in sorted({box.file for tensor in index.values() for box in tensor.boxes}):
         if not lies_in(folder, name):
             raise HeddleError(
@@ -170,6 +188,18 @@ def read_index(folder: Path) -> dict[str, StoredTensor]:
                 f"It places {held} of the {math.prod(tensor.shape)} numbers of {name}, a tensor of {tensor.dtype}.",
             )
     return index
+
+
+def _stored(folder: Path, name: str, entry: object) -> StoredTensor:
+    """An entry of the index: there may be a million boxes, so this is quicker than it is general."""
+    match entry:
+        case {"dtype": str(dtype), "shape": [*shape], "boxes": [*boxes]}:
+            places = [(box["offset"], box["shape"]) for box in boxes if isinstance(box, dict) and set(box) == BOX]
+            numbers = chain(shape, *chain.from_iterable(places))
+            if len(places) == len(boxes) and all(type(number) is int and number >= 0 for number in numbers):
+                stored = (Stored(str(b["file"]), str(b["key"]), tuple(b["offset"]), tuple(b["shape"])) for b in boxes)
+                return StoredTensor(dtype, tuple(shape), tuple(stored))
+    raise HeddleError(f"{folder / INDEX} is damaged.", f"What it says of {name} is no tensor's place.")
 
 
 def lies_in(folder: Path, name: str) -> bool:

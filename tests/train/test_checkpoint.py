@@ -147,6 +147,29 @@ def test_a_missing_or_broken_description_is_named(name):
     assert name in damaged_by(lambda folder: (folder / name).write_text("{"))
 
 
+def test_every_flipped_bit_of_a_description_or_a_header_is_found(tmp_path):
+    """Not one byte may change unseen: a digit of the sampler's position would be trained on."""
+    saved(tmp_path, 1)
+    folder, rng = tmp_path / "step-00000001", np.random.default_rng(0)
+    assert checkpoint.damage(folder, Mesh()) is None
+    for path in sorted(folder.iterdir()):
+        whole = path.read_bytes()
+        size = len(whole) if path.suffix != ".safetensors" else 8 + int.from_bytes(whole[:8], "little")
+        for at in rng.choice(size, min(size, 150), replace=False):
+            content = bytearray(whole)
+            content[at] ^= 1 << rng.integers(8)
+            path.write_bytes(content)
+            words = checkpoint.damage(folder, Mesh())
+            assert words is not None, (path.name, at)
+            assert path.name in words, (path.name, at, words)
+        path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("name", ["index.json", "job.toml"])
+def test_a_missing_description_is_named(name):
+    assert name in damaged_by(lambda folder: (folder / name).unlink())
+
+
 def test_an_index_that_points_outside_is_refused():
     def tamper(folder: Path) -> None:
         path = folder / "index.json"
@@ -200,6 +223,12 @@ def test_a_full_disk_is_told_and_leaves_the_checkpoint_before(tmp_path, monkeypa
     assert names(tmp_path) == [1, 2]
 
 
+class SlowlyCopying(Saver):
+    def _staged(self, name: str, boxes: storage.Boxes) -> storage.Boxes:
+        time.sleep(0.01)
+        return super()._staged(name, boxes)
+
+
 def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
     """What is saved is the state when it was asked for, whatever training does meanwhile."""
     slow = storage.write_file
@@ -209,7 +238,7 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
         slow(*arguments)
 
     monkeypatch.setattr(storage, "write_file", write_slowly)
-    made, saver = trainer(2), Saver(tmp_path, Mesh())
+    made, saver = trainer(2), SlowlyCopying(tmp_path, Mesh())
     expected = {piece.name: piece.master.clone() for piece in made.optimizer.pieces}
     began = time.perf_counter()
     made.save(saver)

@@ -174,7 +174,7 @@ def test_the_imported_folder_is_a_checkpoint_like_any_other():
     index = read_index(Path("imported"))
     assert sum(np.prod(tensor.shape) for tensor in index.values()) == found.model.parameters
     assert not any(":" in name for name in index)  # no optimizer state
-    check_model(Path("imported"), {name: tensor.shape for name, tensor in index.items()})
+    check_model(Path("imported"), index, {name: tensor.shape for name, tensor in index.items()})
     assert read_progress(Path("imported")).step == 0
     for file in {box.file for tensor in index.values() for box in tensor.boxes}:
         storage.check_file(Path("imported") / file)
