@@ -14,6 +14,7 @@ from heddle.parallel.mesh import Mesh
 from heddle.train import checkpoint, files
 from heddle.train.checkpoint import checkpoints, damage, step_of
 from heddle.train.files import replace_text
+from heddle.train.metrics import read_metrics
 
 FULL = """
 import resource, sys
@@ -57,7 +58,10 @@ def test_metrics_that_cannot_be_written_end_the_run_with_a_word(tmp_path):
     said = on_a_full_disk(5_000, "train", "job.toml", "--resume", "--set", "train.steps=200")
     assert "error: The run folder runs/small cannot be written." in said
     assert "File too large" in said
-    assert 6 < len(losses(tmp_path / "runs" / "small")) < 200
+    metrics = tmp_path / "runs" / "small" / "metrics.jsonl"
+    assert 6 < len(read_metrics(metrics)) < 200  # the last line is cut off, and passed over
+    assert call("train", "job.toml", "--resume", "--set", "train.steps=8") == 0
+    assert [row["step"] for row in read_metrics(metrics) if "loss" in row] == list(range(1, 9))
 
 
 def test_a_file_is_replaced_at_once_or_not_at_all(tmp_path, monkeypatch):
