@@ -14,6 +14,7 @@ being written. Victims are frozen before they are killed, so that it is known fo
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import os
 import random
@@ -91,6 +92,7 @@ class Victim:
     def __post_init__(self) -> None:
         self.run = self.folder / "runs" / self.name
         self.start()
+        atexit.register(self.end)  # if the campaign itself is stopped
 
     def start(self) -> None:
         resume = bool(checkpoints(self.run / "checkpoints"))
@@ -100,6 +102,7 @@ class Victim:
         command += [f"--set={key}={value}" for key, value in LAYOUTS[self.layout].items()]
         command += ["--resume"] if resume else []
         with (self.folder / f"{self.name}.log").open("ab") as log:
+            # in a session of its own, which can be killed as a whole
             self.process = subprocess.Popen(
                 command, cwd=self.folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
             )
@@ -241,6 +244,7 @@ def main() -> None:
     parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=list(LAYOUTS))
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a campaign that is stopped cleans up
     with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as folder:
         kills, cases = campaign(Path(folder), options)
     seconds = [kill.seconds for kill in kills]
