@@ -153,9 +153,9 @@ class Victim:
 
     def end(self) -> None:
         """Every process of the run at once."""
-        with suppress(ProcessLookupError):
+        if self.process.poll() is None:  # once it is reaped, its number may be somebody else's
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+            self.process.wait()
 
     def strike(self, after: int, rng: random.Random, everything: bool, saving: bool) -> Kill | None:
         """Kill after this step, at a random moment; None if the run ended before."""
