@@ -29,7 +29,8 @@ from heddle.spec.job import Job, dumps_job
 from heddle.spec.read import to_table
 from heddle.train.descriptions import JOB, Progress, check_about, check_others, read_progress, write_about
 from heddle.train.files import sync, write_through
-from heddle.train.storage import Boxes, SafetensorsReader, SafetensorsWriter, StoredTensor, check_file, read_index
+from heddle.train.index import StoredTensor, read_index
+from heddle.train.storage import Boxes, SafetensorsReader, SafetensorsWriter, check_file
 
 PARTIAL = ".partial-"  # begins the name of a folder that is no checkpoint: not yet, or no longer
 ADAM = ("exp_avg", "exp_avg_sq")  # what AdamW remembers of each number

@@ -16,9 +16,10 @@ from heddle.spec.model import ModelSpec
 from heddle.train.checkpoint import ADAM, checkpoints
 from heddle.train.descriptions import ABOUT, read_about, read_progress
 from heddle.train.huggingface import CONFIG, open_huggingface
+from heddle.train.index import read_index
 from heddle.train.run import Run
 from heddle.train.source import is_run, model_of, no_source
-from heddle.train.storage import check_file, read_index
+from heddle.train.storage import check_file
 
 # bits of safetensors' dtypes, those that Heddle does not compute with included: a constant may have any
 BITS = {"BOOL": 8, "U8": 8, "I8": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32}

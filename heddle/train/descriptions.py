@@ -11,7 +11,7 @@ from typing import Any
 from heddle.errors import HeddleError
 from heddle.spec.read import build, read_json
 from heddle.train.files import write_through
-from heddle.train.storage import INDEX
+from heddle.train.index import INDEX
 
 FORMAT = 1
 ABOUT = "checkpoint.json"

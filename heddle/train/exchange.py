@@ -29,8 +29,9 @@ from heddle.train.data.tokenizer import CONFIG_FILE, TOKENIZER_FILE
 from heddle.train.descriptions import MODEL, Progress, write_about
 from heddle.train.files import sync
 from heddle.train.huggingface import CONFIG, INDEX, SINGLE
+from heddle.train.index import DTYPE_OF, DTYPES, Stored, StoredTensor, write_index
 from heddle.train.source import Source
-from heddle.train.storage import DTYPE_OF, DTYPES, Boxes, Stored, StoredTensor, write_file, write_index
+from heddle.train.storage import Boxes, write_file
 
 GENERATION = "generation_config.json"
 # What travels with the weights, byte for byte, where it is there.

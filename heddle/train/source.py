@@ -21,8 +21,9 @@ from heddle.train.checkpoint import State, agree, boxes_of, damage, load_state, 
 from heddle.train.data.tokenizer import TOKENIZER_FILE
 from heddle.train.descriptions import ABOUT, JOB, MODEL
 from heddle.train.huggingface import CONFIG, HuggingFaceReader, open_huggingface, refuse_untied
+from heddle.train.index import StoredTensor, read_index
 from heddle.train.run import Run
-from heddle.train.storage import Boxes, SafetensorsReader, StoredTensor, read_index
+from heddle.train.storage import Boxes, SafetensorsReader
 
 Warn = Callable[[str], None]
 

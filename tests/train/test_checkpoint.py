@@ -22,6 +22,7 @@ from heddle.parallel.place import Place
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.train import checkpoint, storage
 from heddle.train.checkpoint import Saver, boxes_of, checkpoints, newest_good
+from heddle.train.index import read_index
 from heddle.train.trainer import Trainer
 
 MODEL = ModelSpec(layers=1, hidden=16, heads=2, vocab=31, sequence=8)
@@ -81,7 +82,7 @@ def test_the_boxes_of_a_flat_range_are_that_range(data, rows, columns, row, colu
 
 def test_a_checkpoint_holds_every_number_once_under_its_global_name(tmp_path):
     made = saved(tmp_path, 2)
-    index = storage.read_index(tmp_path / "step-00000002")
+    index = read_index(tmp_path / "step-00000002")
     parameters = {name: tensor for name, tensor in index.items() if ":" not in name}
     assert sum(np.prod(tensor.shape) for tensor in parameters.values()) == MODEL.parameters
     assert set(index) == {f"{name}{kind}" for name in parameters for kind in ("", ":exp_avg", ":exp_avg_sq")}

@@ -31,9 +31,10 @@ from heddle.train.data import Samples, load_tokenizer
 from heddle.train.data.tokenizer import ByteTokenizer, train_bpe
 from heddle.train.exchange import export_huggingface, import_huggingface, pack
 from heddle.train.huggingface import HuggingFaceReader
+from heddle.train.index import read_index
 from heddle.train.inference import load_model
 from heddle.train.source import checkpoint_source, find_source, huggingface_source
-from heddle.train.storage import Boxes, read_index
+from heddle.train.storage import Boxes
 from heddle.train.trainer import Trainer
 
 IDS = torch.tensor([5, 200, 31, 7, 7, 90, 256, 0, 13, 64, 1])
