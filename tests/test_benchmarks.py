@@ -69,6 +69,24 @@ def test_data_parallel():
 
 @pytest.mark.slow
 @pytest.mark.dist
+def test_checkpoint():
+    result = run("checkpoint", "--hidden", "64", "--layers", "1", "--vocab", "256", "--rounds", "1")
+    assert [case["plan"] for case in result["cases"]] == ["one process", "data 2, zero 1", "tensor 2"]
+    assert all(positive(case, "megabytes", "stall", "throughput", "a_a") for case in result["cases"])
+
+
+@pytest.mark.slow
+@pytest.mark.dist
+def test_faults():
+    result = run("faults", "--kills", "2", "--layouts", "data 2", "serial")
+    assert result["kills"] == result["in_training"] + result["in_saving"] == 2
+    assert result["finished"] == result["equal"] == result["runs"]
+    assert result["lost_checkpoints"] == 0
+    assert positive(result["seconds_lost"], "median", "worst")
+
+
+@pytest.mark.slow
+@pytest.mark.dist
 def test_bubble():
     result = run("bubble", *TINY[2:], "--layers", "8", "--hidden", "64", "--microbatches", "4")
     cases = [(case["pipeline"], case["schedule"], case["formula"]) for case in result["cases"]]

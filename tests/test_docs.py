@@ -14,7 +14,7 @@ DOCS = REPOSITORY / "docs"
 PAGES = [*sorted(DOCS.glob("*.md")), *sorted(REPOSITORY.glob("*.md"))]
 
 
-@pytest.mark.parametrize("name", ["quickstart.md", "training.md"])
+@pytest.mark.parametrize("name", ["quickstart.md", "training.md", "faults.md"])
 def test_every_command_works_in_order(tmp_path, name):
     files = write_named_blocks(DOCS / name, tmp_path)
     assert all(load_job(path) for path in files)

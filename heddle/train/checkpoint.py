@@ -7,13 +7,10 @@ complete: a crash at any instant leaves the previous one whole and found.
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,26 +26,16 @@ from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pieces import Piece
 from heddle.spec.job import Job, dumps_job
-from heddle.spec.read import build, read_json, to_table
-from heddle.train.storage import Boxes, SafetensorsReader, SafetensorsWriter, check_file, read_index
+from heddle.spec.read import to_table
+from heddle.train.descriptions import JOB, Progress, check_about, check_others, read_progress, write_about
+from heddle.train.files import sync, write_through
+from heddle.train.index import StoredTensor, read_index
+from heddle.train.storage import Boxes, SafetensorsReader, SafetensorsWriter, check_file
 
-FORMAT = 1
-ABOUT = "checkpoint.json"
-JOB = "job.toml"
+PARTIAL = ".partial-"  # begins the name of a folder that is no checkpoint: not yet, or no longer
 ADAM = ("exp_avg", "exp_avg_sq")  # what AdamW remembers of each number
 
 State = dict[str, Boxes]
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a run has come: what is needed, beside the tensors, to go on as if it had never stopped."""
-
-    step: int
-    samples: int  # the sampler's position
-    updates: int  # steps that changed the weights: under fp16 some do not
-    loss_scale: float
-    quiet_steps: int
 
 
 def boxes_of(piece: Piece, values: Tensor) -> Iterator[tuple[tuple[int, ...], Tensor]]:
@@ -89,7 +76,10 @@ def state_of(pieces: list[Piece], adam: torch.optim.Optimizer, owned: bool) -> S
 
 
 class Saver:
-    """Writes checkpoints in the background; training stands still only while the state is copied to host memory."""
+    """Writes checkpoints in the background, from a copy in host memory.
+
+    The copy, too, is made in the background: training goes on, and waits only before it first changes the state.
+    """
 
     def __init__(self, folder: Path, mesh: Mesh, keep_last: int = 2, keep_every: int = 0) -> None:
         self.folder, self.mesh = folder, mesh
@@ -98,14 +88,20 @@ class Saver:
         self.group = dist.new_group(list(mesh.world.ranks), backend="gloo") if mesh.world.size > 1 else None
         self.staged: dict[str, list[Tensor]] = {}
         self.thread: threading.Thread | None = None
+        self.free = threading.Event()  # whether the state may change
+        self.free.set()
         self.failure: BaseException | None = None
 
     def save(self, state: State, progress: Progress, job: Job) -> None:
-        """Copy the state and begin to write it; an earlier save that still runs is waited for."""
+        """Begin to write a state, which must not change until `copied`; waits for an earlier save that still runs."""
         self.wait()
-        copy = {name: self._staged(name, boxes) for name, boxes in state.items()}
-        self.thread = threading.Thread(target=self._run, args=(copy, progress, job), name="checkpoint")
+        self.free.clear()
+        self.thread = threading.Thread(target=self._run, args=(state, progress, job), name="checkpoint")
         self.thread.start()
+
+    def copied(self) -> None:
+        """Until the state that is being saved may change."""
+        self.free.wait()
 
     def wait(self) -> None:
         """Until the last save is on disk; raises what went wrong with it."""
@@ -121,13 +117,17 @@ class Saver:
         if name not in self.staged:
             self.staged[name] = [torch.empty_like(values, device="cpu") for _, values in boxes.boxes]
         for buffer, (_, values) in zip(self.staged[name], boxes.boxes, strict=True):
-            buffer.copy_(values)
+            buffer.copy_(values.detach())
         pairs = zip(boxes.boxes, self.staged[name], strict=True)
         return Boxes(tuple(boxes.shape), [(offset, buffer) for (offset, _), buffer in pairs])
 
     def _run(self, state: State, progress: Progress, job: Job) -> None:
         try:
-            self._write(state, progress, job)
+            try:
+                copy = {name: self._staged(name, boxes) for name, boxes in state.items()}
+            finally:
+                self.free.set()
+            self._write(copy, progress, job)
         except (OSError, CheckpointException) as error:
             reason = error if isinstance(error, OSError) else _first_failure(error)
             self.failure = HeddleError(
@@ -140,10 +140,11 @@ class Saver:
 
     def _write(self, state: State, progress: Progress, job: Job) -> None:
         final = self.folder / f"step-{progress.step:08}"
-        partial = self.folder / f".partial-{progress.step:08}"
+        partial = self.folder / f"{PARTIAL}{progress.step:08}"
         first = self.mesh.rank == 0
         if first:
-            shutil.rmtree(partial, ignore_errors=True)
+            for left in self.folder.glob(f"{PARTIAL}*"):  # by whoever was killed in the middle of a save
+                shutil.rmtree(left, ignore_errors=True)
             partial.mkdir(parents=True)
         if self.group is not None:
             dist.barrier(group=self.group)
@@ -155,26 +156,32 @@ class Saver:
             no_dist=self.group is None,
         )
         if first:
-            about = {"format": FORMAT, "progress": asdict(progress)}
-            if job.plan is not None:
-                about |= {"plan": to_table(job.plan), "plan_hash": job.plan.hash}
-            (partial / JOB).write_text(dumps_job(job))
-            (partial / ABOUT).write_text(json.dumps(about, indent=2))
-            _sync(partial)
-            shutil.rmtree(final, ignore_errors=True)
+            plan = {} if job.plan is None else {"plan": to_table(job.plan), "plan_hash": job.plan.hash}
+            write_through(partial / JOB, dumps_job(job))
+            write_about(partial, progress, **plan)
+            sync(partial)
+            if final.exists():  # damaged: nobody saves what a good checkpoint holds
+                _remove(final)
             partial.rename(final)
-            _sync(self.folder)
+            sync(self.folder)
             self._prune()
 
     def _prune(self) -> None:
         for old in checkpoints(self.folder)[: -self.keep_last]:
             if not (self.keep_every and step_of(old) % self.keep_every == 0):
-                shutil.rmtree(old)
+                _remove(old)
+
+
+def _remove(checkpoint: Path) -> None:
+    """Take its name away first: what is half deleted must not be taken for a checkpoint."""
+    doomed = checkpoint.with_name(f"{PARTIAL}{checkpoint.name}")
+    checkpoint.rename(doomed)
+    shutil.rmtree(doomed)
 
 
 def checkpoints(folder: Path) -> list[Path]:
     """All complete checkpoints in a folder, oldest first."""
-    return sorted(folder.glob("step-*")) if folder.is_dir() else []
+    return sorted(path for path in folder.glob("step-*") if path.name.removeprefix("step-").isdecimal())
 
 
 def step_of(checkpoint: Path) -> int:
@@ -206,8 +213,10 @@ def newest_good(folder: Path, mesh: Mesh, warn: Callable[[str], None]) -> Path:
 def damage(checkpoint: Path, mesh: Mesh) -> str | None:
     """What is wrong with a checkpoint's files, those that fall to this rank; None if nothing."""
     try:
+        check_about(checkpoint)
         read_progress(checkpoint)
         files = sorted({box.file for tensor in read_index(checkpoint).values() for box in tensor.boxes})
+        check_others(checkpoint)
         for name in files[mesh.rank :: mesh.world.size]:
             check_file(checkpoint / name)
     except HeddleError as error:
@@ -224,17 +233,9 @@ def agree(mesh: Mesh, problem: str | None) -> str | None:
     return next((problem for problem in problems if problem), None)
 
 
-def read_progress(checkpoint: Path) -> Progress:
-    """How far the run had come."""
-    about = read_json(checkpoint / ABOUT, "what a checkpoint says about itself")
-    if about.get("format") != FORMAT or not isinstance(about.get("progress"), dict):
-        raise HeddleError(f"{checkpoint / ABOUT} is not one that this Heddle reads.", f"It reads format {FORMAT}.")
-    return build(Progress, about["progress"], "progress")
-
-
-def check_model(checkpoint: Path, shapes: dict[str, tuple[int, ...]]) -> None:
+def check_model(checkpoint: Path, index: dict[str, StoredTensor], shapes: dict[str, tuple[int, ...]]) -> None:
     """Refuse a checkpoint of another model, naming the first three differences."""
-    held = {name: tensor.shape for name, tensor in read_index(checkpoint).items() if ":" not in name}
+    held = {name: tensor.shape for name, tensor in index.items() if ":" not in name}
     wrong = sorted(name for name in shapes if held.get(name) != shapes[name])
     if wrong:
         shown = "; ".join(f"{name} is {_shape(held.get(name))}, wanted {_shape(shapes[name])}" for name in wrong[:3])
@@ -243,9 +244,8 @@ def check_model(checkpoint: Path, shapes: dict[str, tuple[int, ...]]) -> None:
         )
 
 
-def load_state(checkpoint: Path | SafetensorsReader, state: State, mesh: Mesh) -> None:
+def load_state(reader: SafetensorsReader, state: State, mesh: Mesh) -> None:
     """Fill boxes from a checkpoint, whatever plan wrote it."""
-    reader = SafetensorsReader(checkpoint) if isinstance(checkpoint, Path) else checkpoint
     group = mesh.world.group
     _quietly(dcp_load, state, storage_reader=reader, process_group=group, no_dist=group is None)
 
@@ -253,9 +253,9 @@ def load_state(checkpoint: Path | SafetensorsReader, state: State, mesh: Mesh) -
 @torch.no_grad()
 def load_pieces(checkpoint: Path, pieces: list[Piece], adam: torch.optim.Optimizer, mesh: Mesh) -> Progress:
     """Fill masters and optimizer state, and the low-precision parameters from the masters."""
-    progress = read_progress(checkpoint)
-    check_model(checkpoint, {piece.name: tuple(piece.place.shape) for piece in pieces})
-    load_state(checkpoint, state_of(pieces, adam, owned=False), mesh)
+    progress, index = read_progress(checkpoint), read_index(checkpoint)
+    check_model(checkpoint, index, {piece.name: tuple(piece.place.shape) for piece in pieces})
+    load_state(SafetensorsReader(checkpoint, index), state_of(pieces, adam, owned=False), mesh)
     for piece in pieces:
         adam.state[piece.master]["step"].fill_(progress.updates)
         if piece.target is not None:
@@ -265,15 +265,6 @@ def load_pieces(checkpoint: Path, pieces: list[Piece], adam: torch.optim.Optimiz
 
 def _shape(shape: tuple[int, ...] | None) -> str:
     return "not there" if shape is None else " × ".join(map(str, shape))
-
-
-def _sync(folder: Path) -> None:
-    """Make sure that the names in a folder are on disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _quietly(function: Callable[..., Any], *arguments: Any, **options: Any) -> None:

@@ -13,12 +13,13 @@ from safetensors import SafetensorError, safe_open
 from heddle.errors import HeddleError
 from heddle.models.hf import Shape, find, layout, names_of, parameter_shapes, their_shapes
 from heddle.spec.model import ModelSpec
-from heddle.spec.read import read_json
-from heddle.train.checkpoint import ABOUT, ADAM, checkpoints, read_progress
+from heddle.train.checkpoint import ADAM, checkpoints
+from heddle.train.descriptions import ABOUT, read_about, read_progress
 from heddle.train.huggingface import CONFIG, open_huggingface
+from heddle.train.index import read_index
 from heddle.train.run import Run
 from heddle.train.source import is_run, model_of, no_source
-from heddle.train.storage import check_file, read_index
+from heddle.train.storage import check_file
 
 # bits of safetensors' dtypes, those that Heddle does not compute with included: a constant may have any
 BITS = {"BOOL": 8, "U8": 8, "I8": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32}
@@ -141,7 +142,7 @@ def verify(contents: Contents) -> Verdict:
 
 def _checkpoint(folder: Path, others: tuple[str, ...] = ()) -> Contents:
     progress, model = read_progress(folder), model_of(folder)
-    about = read_json(folder / ABOUT, "what a checkpoint says about itself")
+    about = read_about(folder)
     held = [
         HeldTensor(name, tensor.shape, tensor.dtype, tuple(box.file for box in tensor.boxes))
         for name, tensor in read_index(folder).items()

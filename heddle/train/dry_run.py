@@ -52,6 +52,7 @@ class KindOfRank:
     saved: tuple[int, ...]  # bytes that a microbatch leaves for its backward in each chunk
     peak_stash: tuple[int, ...]  # (chunk, microbatch) pairs that each of the stages holds at once
     peak_saved: int  # bytes of these, on the stage that has most
+    temporary: int  # bytes that live only while a forward or a backward runs, at their peak
     traffic: Tallies  # of a step
 
     @property
@@ -104,6 +105,7 @@ def dry_run(job: Job) -> DryRun:
                 saved=two.saved,
                 peak_stash=tuple(verified.peak_stash[stage] for stage in stages),
                 peak_saved=max(_peak(schedule.ranks[stage], plan.pipeline, two.saved) for stage in stages),
+                temporary=two.temporary,
                 traffic=_extended(one.traffic, two.traffic, microbatches),
             )
         )

@@ -7,12 +7,11 @@ the file, forget it. Values are copied, or rounded where another dtype is asked 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,15 @@ from heddle.errors import HeddleError
 from heddle.models.hf import Block, Shape, layout, their_shapes
 from heddle.spec.huggingface import write_config
 from heddle.spec.read import read_json, to_table
-from heddle.train.checkpoint import ABOUT, FORMAT, Progress, State
+from heddle.train.checkpoint import State
 from heddle.train.data import load_tokenizer
 from heddle.train.data.tokenizer import CONFIG_FILE, TOKENIZER_FILE
+from heddle.train.descriptions import MODEL, Progress, write_about
+from heddle.train.files import sync
 from heddle.train.huggingface import CONFIG, INDEX, SINGLE
-from heddle.train.source import MODEL, Source
-from heddle.train.storage import DTYPE_OF, DTYPES, Boxes, Stored, StoredTensor, write_file, write_index
+from heddle.train.index import DTYPE_OF, DTYPES, Stored, StoredTensor, write_index
+from heddle.train.source import Source
+from heddle.train.storage import Boxes, write_file
 
 GENERATION = "generation_config.json"
 # What travels with the weights, byte for byte, where it is there.
@@ -92,9 +94,8 @@ def import_huggingface(source: Source, output: Path, check: Check | None = None)
                 index[name] = StoredTensor(DTYPES[wanted[name].dtype], shape, (box,))
         write_index(folder, index)
         start = Progress(step=0, samples=0, updates=0, loss_scale=1.0, quiet_steps=0)
-        about = {"format": FORMAT, "progress": asdict(start), "imported": source.folder.name}
-        (folder / ABOUT).write_text(json.dumps(about, indent=2))
         (folder / MODEL).write_text(tomli_w.dumps({"model": to_table(source.model)}))
+        write_about(folder, start, imported=source.folder.name)
         companions = _carry(source, folder, (*COMPANIONS, CONFIG))
         if check is not None:
             check(folder)
@@ -203,9 +204,9 @@ def new_folder(output: Path) -> Iterator[Path]:
         temporary.mkdir(parents=True)
         yield temporary
         for path in (*temporary.iterdir(), temporary):
-            _sync(path)
+            sync(path)
         temporary.rename(output)
-        _sync(output.parent)
+        sync(output.parent)
     except OSError as error:
         raise HeddleError(
             f"{output} cannot be written.",
@@ -214,12 +215,3 @@ def new_folder(output: Path) -> Iterator[Path]:
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _sync(path: Path) -> None:
-    """Make sure that a file, or the names in a folder, are on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -12,6 +12,8 @@ from multiprocessing import forkserver, get_all_start_methods
 
 from heddle.spec.plan import Plan
 
+# The last one is what the first optimizer of a process imports: a second that every start and restart would wait for.
+PRELOADED = ["heddle.train.loop", "torch._dynamo"]
 GPUS = ("/dev/nvidia0", "/dev/kfd")  # of NVIDIA and AMD; what was forked could not use them
 
 
@@ -37,7 +39,7 @@ def start() -> bool:
     """Start the server, unless it runs already; False where a system cannot fork."""
     if "forkserver" not in get_all_start_methods():
         return False
-    forkserver.set_forkserver_preload(["heddle.train.loop"])
+    forkserver.set_forkserver_preload(PRELOADED)
     # The processes inherit that SIGINT is ignored: of a Ctrl-C, which reaches them too, only the parent shall hear.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     forkserver.ensure_running()

@@ -20,7 +20,8 @@ from heddle.models.hf import Block, Shape, find, is_buffer, layout, names_of, th
 from heddle.spec.huggingface import read_config
 from heddle.spec.model import ModelSpec
 from heddle.spec.read import read_json
-from heddle.train.storage import DTYPE_OF, DTYPES, SafetensorsReader, Stored, StoredTensor, lies_in
+from heddle.train.index import DTYPE_OF, DTYPES, Stored, StoredTensor, lies_in
+from heddle.train.storage import SafetensorsReader
 
 CONFIG = "config.json"
 SINGLE = "model.safetensors"

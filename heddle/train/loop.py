@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -27,7 +28,7 @@ from heddle.train.memory import memory_in_use, out_of_memory, ran_out
 from heddle.train.metrics import Metrics, StepMetrics
 from heddle.train.notes import restart_count
 from heddle.train.recorder import NoRecorder, Recorder, measured_bubble
-from heddle.train.run import Run, create_run, refuse_existing, resume_run
+from heddle.train.run import Run, create_run, refuse_existing, resume_run, writing_to
 from heddle.train.source import Source, check_model, differences, find_source
 from heddle.train.trainer import StepResult, Trainer
 
@@ -82,12 +83,16 @@ def _train_rank(mesh: Mesh, job: Job, resume: bool, trace: bool) -> Result:
     warn = partial(console.print, style="yellow", soft_wrap=True, markup=False)
     existing = resume
     if restart_count():
-        existing, resume = True, bool(checkpoints(Run(job.run_folder).checkpoints))
-        warn(f"A process died; going on from the newest checkpoint (restart {restart_count()}).")
+        run = Run(job.run_folder)
+        existing, resume = run.job_file.exists(), bool(checkpoints(run.checkpoints))
+        where = "going on from the newest checkpoint" if resume else "beginning again, for there is no checkpoint yet"
+        warn(f"A process died; {where} (restart {restart_count()}).")
     source = None if resume else _source(job, mesh, warn)
     recorder = Recorder(mesh, pick_device()) if trace else NoRecorder()
     trainer = Trainer(job, data.train, mesh, recorder)
-    run = _open_run(job, data, mesh, existing)
+    run = Run(job.run_folder)
+    with writing_to(run):
+        _open_run(job, data, mesh, existing)
     saver = Saver(run.checkpoints, mesh, job.train.keep_last, job.train.keep_every)
     if resume:
         trainer.load(newest_good(run.checkpoints, mesh, warn))
@@ -103,7 +108,8 @@ def _train_rank(mesh: Mesh, job: Job, resume: bool, trace: bool) -> Result:
         soft_wrap=True,
     )
     first_step, started = trainer.step, time.monotonic()
-    loss, validation = _loop(trainer, saver, run, data, peak * job.plan.world, console)
+    with writing_to(run):
+        loss, validation = _loop(trainer, saver, run, data, peak * job.plan.world, console)
     return Result(
         run=run.folder,
         first_step=first_step,
@@ -138,15 +144,14 @@ def _source(job: Job, mesh: Mesh, warn: Callable[[str], None]) -> Source | None:
     return source
 
 
-def _open_run(job: Job, data: Prepared, mesh: Mesh, existing: bool) -> Run:
+def _open_run(job: Job, data: Prepared, mesh: Mesh, existing: bool) -> None:
     if mesh.rank == 0:
-        run = resume_run(job) if existing else create_run(job)
+        if restart_count() and not existing:  # whoever made the folder died before it was complete
+            shutil.rmtree(job.run_folder, ignore_errors=True)
+        run = resume_run(job) if existing else create_run(job, data.tokenizer.save)
         forget(run.hang)
-        if not existing:
-            data.tokenizer.save(run.tokenizer)
     if mesh.world.size > 1:
         dist.barrier(group=mesh.world.group)
-    return Run(job.run_folder)
 
 
 def _loop(
@@ -171,7 +176,7 @@ def _loop(
                     trainer.save(saver)
                     saved = trainer.step
                 doctor.beat()
-        except HeddleError:
+        except (HeddleError, OSError):
             saver.wait()  # what is still being written is the checkpoint to go on from
             raise
         if trainer.step > saved:

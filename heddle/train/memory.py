@@ -18,6 +18,13 @@ from heddle.spec.job import Job
 if TYPE_CHECKING:
     from heddle.train.dry_run import DryRun, KindOfRank
 
+# How much of the memory a plan may take that is said to fit. The rest is for what no dry run sees: workspaces of
+# kernels, buffers of collectives, what an allocator cannot give back.
+MARGIN = 0.85
+# A limit on addresses counts those, too, that threads reserve and hardly use: glibc takes 64 MiB for each, beside its
+# stack of 8, and a run has four threads that allocate.
+RESERVED = 4 * (64 + 8) << 20
+
 
 def ran_out(error: BaseException) -> bool:
     """Whether an exception says that memory ran out, in any of the ways in which torch says so."""
@@ -31,31 +38,29 @@ def out_of_memory(job: Job, mesh: Mesh, base: int) -> HeddleError:
     Everything is counted by dry runs of the job and of its neighbours, which take no memory to speak of.
     """
     job = job.planned
-    limit = memory_limit() - base
+    limit = max(0, memory_limit() - base)
     kind = _kind_of(job, mesh)
     held = kind.held
     bill = (
         f"weights {_gib(held.parameter_bytes)}, gradients {_gib(held.gradient_bytes)}, "
-        f"optimizer {_gib(held.optimizer_bytes)}, activations {_gib(kind.peak_saved)} at their peak: "
-        f"{_gib(kind.bytes)} GiB in all, beside temporary memory; {_gib(limit)} GiB are there"
+        f"optimizer {_gib(held.optimizer_bytes)}, activations {_gib(kind.peak_saved)} and temporary tensors "
+        f"{_gib(kind.temporary)} at their peak: {_gib(_size(kind))} GiB in all, beside what kernels take for "
+        f"themselves; {_gib(limit)} GiB are there"
     )
     # What failed needed more than was there, whatever of it was counted: what is to fit must need clearly less.
-    return HeddleError(
-        f"Rank {mesh.rank} ({mesh}) ran out of memory.", f"{bill}.", _advice(job, mesh, 0.9 * min(limit, kind.bytes))
-    )
+    room = MARGIN * min(limit, _size(kind))
+    return HeddleError(f"Rank {mesh.rank} ({mesh}) ran out of memory.", f"{bill}.", _advice(job, mesh, room))
 
 
 def _advice(job: Job, mesh: Mesh, limit: float) -> str:
     fallback: tuple[int, str] | None = None
     for words, change in changes(job):
         try:
-            size = max(kind.bytes for kind in dry_run(change).kinds)
+            size = max(map(_size, dry_run(change).kinds))
         except HeddleError:
             continue
         if size <= limit:
-            return (
-                f"The smallest change that should fit: {words}, which needs {_gib(size)} GiB beside temporary memory."
-            )
+            return f"The smallest change that should fit: {words}, which needs {_gib(size)} GiB."
         if fallback is None or size < fallback[0]:
             fallback = size, words
     if fallback is None:
@@ -98,6 +103,11 @@ def dry_run(job: Job) -> DryRun:
     return dry_run(job)
 
 
+def _size(kind: KindOfRank) -> int:
+    """Bytes that a rank needs at its fullest moment, as far as a dry run sees."""
+    return kind.bytes + kind.temporary
+
+
 def _kind_of(job: Job, mesh: Mesh) -> KindOfRank:
     kinds = dry_run(job).kinds
     return next(k for k in kinds if mesh.pipeline.rank in k.stages and mesh.tensor.rank in k.tensor)
@@ -109,7 +119,7 @@ def memory_limit() -> int:
         return torch.cuda.get_device_properties().total_memory
     own, _ = resource.getrlimit(resource.RLIMIT_AS)
     if own != resource.RLIM_INFINITY:
-        return own
+        return own - RESERVED
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         rows = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())

@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from heddle.train.files import replace_text
+
 
 @dataclass(frozen=True)
 class StepMetrics:
@@ -37,7 +39,7 @@ class Metrics:
     def __init__(self, folder: Path, steps: int, log_every: int, console: Console, start: int = 0) -> None:
         self.steps, self.log_every, self.console = steps, log_every, console
         self.path = folder / "metrics.jsonl"
-        self.path.write_text("".join(line + "\n" for line in _lines_up_to(self.path, start)))
+        replace_text(self.path, "".join(line + "\n" for line in _lines_up_to(self.path, start)))
         self.file = self.path.open("a")
         self.board = _tensorboard(folder)
         self.live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None

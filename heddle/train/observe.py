@@ -6,6 +6,7 @@ by itself are counted as ours are, and a dry run and a real one are counted by t
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -121,6 +122,39 @@ class Saved(NoRecorder):
         return note
 
 
+class Living(TorchDispatchMode):
+    """Bytes of all tensors that were made inside and still live, and the most at any time.
+
+    What a kernel takes for itself while it runs is not seen.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.most = 0
+        self.known: set[int] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, _types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(made):
+            if isinstance(leaf, Tensor) and leaf.device.type != "meta":
+                self._count(_local(leaf).untyped_storage())
+        return made
+
+    def _count(self, storage: torch.UntypedStorage) -> None:
+        address, size = storage._cdata, storage.nbytes()
+        if address not in self.known:
+            self.known.add(address)
+            self.now += size
+            self.most = max(self.most, self.now)
+            weakref.finalize(storage, self._free, address, size)
+
+    def _free(self, address: int, size: int) -> None:
+        self.known.discard(address)
+        self.now -= size
+
+
 @dataclass(frozen=True)
 class Held:
     """How many parameters a rank holds, and the bytes of all that stays from step to step."""
@@ -138,19 +172,21 @@ class Observation:
     held: Held
     saved: tuple[int, ...]  # bytes that the second microbatch left for its backward in each chunk of the rank
     traffic: Tallies
+    temporary: int  # most bytes that came and went in forwards and backwards, beside what they saved
 
 
 def observe_step(job: Job, tokens: Tokens, mesh: Mesh) -> Observation:
     """Build a rank's part of a job, and take its first step."""
-    saved, traffic, gradients = Saved(), Traffic(mesh), 0
+    saved, traffic, living, gradients, temporary = Saved(), Traffic(mesh), Living(), 0, 0
     trainer = Trainer(job, tokens, mesh, saved)
 
     def before_update(*_: object) -> None:
-        nonlocal gradients
+        nonlocal gradients, temporary
         gradients = gradient_bytes(trainer)
+        temporary = living.most - living.now  # what was saved lives until here: whoever counts it keeps it
 
     trainer.optimizer.adam.register_step_pre_hook(before_update)
-    with traffic:
+    with traffic, living:
         trainer.train_step()
     parameters = list(trainer.parallel.names)
     moments = [value for state in trainer.optimizer.adam.state.values() for value in state.values()]
@@ -161,7 +197,8 @@ def observe_step(job: Job, tokens: Tokens, mesh: Mesh) -> Observation:
         gradient_bytes=gradients,
         optimizer_bytes=memory_of([*moments, *masters], besides=parameters),
     )
-    return Observation(held, tuple(saved.size[chunk, 1] for chunk in trainer.parallel.chunks), dict(traffic.tallies))
+    by_chunk = tuple(saved.size[chunk, 1] for chunk in trainer.parallel.chunks)
+    return Observation(held, by_chunk, dict(traffic.tallies), temporary)
 
 
 def gradient_bytes(trainer: Trainer) -> int:

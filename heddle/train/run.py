@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from heddle.errors import HeddleError
 from heddle.spec.job import Job, dumps_job, load_job
+from heddle.train.files import replace_text
 
 
 @dataclass(frozen=True)
@@ -52,14 +55,14 @@ def refuse_existing(job: Job) -> None:
         )
 
 
-def create_run(job: Job) -> Run:
-    """Make the run folder."""
+def create_run(job: Job, save_tokenizer: Callable[[Path], None]) -> Run:
+    """Make the run folder. The job comes last: a folder that has it has everything."""
     refuse_existing(job)
     run = Run(job.run_folder)
     try:
         run.checkpoints.mkdir(parents=True)
-        run.tokenizer.mkdir()
-        run.job_file.write_text(dumps_job(job))
+        save_tokenizer(run.tokenizer)
+        replace_text(run.job_file, dumps_job(job))
     except OSError as error:
         raise HeddleError(
             f"The run folder {run.folder} cannot be written.",
@@ -67,6 +70,19 @@ def create_run(job: Job) -> Run:
             "Choose another place with [train] runs, or --set train.runs=FOLDER.",
         ) from None
     return run
+
+
+@contextmanager
+def writing_to(run: Run) -> Iterator[None]:
+    """A disk that is full, or gone, is told; whatever is in the run's folder stays as it is."""
+    try:
+        yield
+    except OSError as error:
+        raise HeddleError(
+            f"The run folder {run.folder} cannot be written.",
+            f"{error.strerror or error}.",
+            "Earlier checkpoints are untouched; make room, then go on with --resume.",
+        ) from None
 
 
 def resume_run(job: Job) -> Run:
@@ -84,7 +100,7 @@ def resume_run(job: Job) -> Run:
             f"{shown}.",
             "Choose another name with --name, or mend [model].",
         )
-    run.job_file.write_text(dumps_job(job))
+    replace_text(run.job_file, dumps_job(job))
     return run
 
 

@@ -17,13 +17,13 @@ from heddle.parallel.pieces import Piece
 from heddle.spec.job import load_job, model_from_table
 from heddle.spec.model import ModelSpec
 from heddle.spec.read import read_toml
-from heddle.train.checkpoint import ABOUT, JOB, State, agree, boxes_of, damage, load_state, newest_good
+from heddle.train.checkpoint import State, agree, boxes_of, damage, load_state, newest_good
 from heddle.train.data.tokenizer import TOKENIZER_FILE
+from heddle.train.descriptions import ABOUT, JOB, MODEL
 from heddle.train.huggingface import CONFIG, HuggingFaceReader, open_huggingface, refuse_untied
+from heddle.train.index import StoredTensor, read_index
 from heddle.train.run import Run
-from heddle.train.storage import Boxes, SafetensorsReader, StoredTensor, read_index
-
-MODEL = "model.toml"  # of a checkpoint that no job wrote
+from heddle.train.storage import Boxes, SafetensorsReader
 
 Warn = Callable[[str], None]
 

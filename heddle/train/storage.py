@@ -12,7 +12,7 @@ import math
 import os
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,11 +39,7 @@ from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, W
 from torch.futures import Future
 
 from heddle.errors import HeddleError
-from heddle.spec.read import build, read_json
-
-INDEX = "index.json"
-DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.float64: "F64", torch.int64: "I64"}
-DTYPE_OF = {name: dtype for dtype, name in DTYPES.items()}
+from heddle.train.index import DTYPE_OF, DTYPES, Stored, StoredTensor, read_index, write_index
 
 
 class Boxes(Tensor):
@@ -88,29 +84,11 @@ class Boxes(Tensor):
         return next(values for offset, values in self.boxes if torch.Size(offset) == index.offset)
 
 
-@dataclass(frozen=True)
-class Stored:
-    """Where a box lies on disk."""
-
-    file: str
-    key: str
-    offset: tuple[int, ...]
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class StoredTensor:
-    """A global tensor on disk."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    boxes: tuple[Stored, ...]
-
-
 def write_file(path: Path, tensors: Iterable[tuple[str, Tensor]], notes: dict[str, str] | None = None) -> None:
     """Write a safetensors file, with the checksum of each tensor in its header, and make sure that it is on disk.
 
-    The library's own writer first collects everything in memory; this one writes each tensor from where it is.
+    The library's own writer first collects everything in memory; this one writes each tensor from where it is, while
+    another thread computes the checksums. The header comes last: its length does not depend on what they are.
     """
     named = [(key, tensor.detach().contiguous()) for key, tensor in tensors]
     header: dict[str, Any] = {}
@@ -119,15 +97,27 @@ def write_file(path: Path, tensors: Iterable[tuple[str, Tensor]], notes: dict[st
         size = tensor.numel() * tensor.itemsize
         header[key] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + size]}
         at += size
-    header["__metadata__"] = {key: f"{zlib.crc32(_bytes(tensor)):08x}" for key, tensor in named} | (notes or {})
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with path.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
+
+    def head(sums: dict[str, str]) -> bytes:
+        text = json.dumps(header | {"__metadata__": sums | (notes or {})}).encode()
+        text += b" " * (-len(text) % 8)
+        return len(text).to_bytes(8, "little") + text
+
+    with path.open("wb") as file, ThreadPoolExecutor(1) as helper:
+        sums = helper.submit(lambda: {key: _sum(tensor) for key, tensor in named})
+        file.seek(len(head(dict.fromkeys(header, "00000000"))))
         for _, tensor in named:
             file.write(_bytes(tensor))
         file.flush()
+        os.fsync(file.fileno())  # the disk has work while the checksums are still computed
+        file.seek(0)
+        file.write(head(sums.result()))
+        file.flush()
         os.fsync(file.fileno())
+
+
+def _sum(tensor: Tensor) -> str:
+    return f"{zlib.crc32(_bytes(tensor)):08x}"
 
 
 def _bytes(tensor: Tensor) -> memoryview:
@@ -140,7 +130,7 @@ def check_file(path: Path) -> None:
         with safe_open(path, "pt") as file:
             sums = file.metadata() or {}
             for key in file.keys():  # noqa: SIM118
-                found = f"{zlib.crc32(_bytes(file.get_tensor(key).contiguous())):08x}"
+                found = _sum(file.get_tensor(key).contiguous())
                 if sums.get(key) != found:
                     raise HeddleError(
                         f"{path} is damaged.", f"Tensor {key} has checksum {found}, written with {sums.get(key)}."
@@ -149,40 +139,6 @@ def check_file(path: Path) -> None:
         raise HeddleError(f"{path} is missing.", "The index of its checkpoint names it.") from None
     except (OSError, SafetensorError) as error:
         raise HeddleError(f"{path} is damaged.", f"{error}.") from None
-
-
-def read_index(folder: Path) -> dict[str, StoredTensor]:
-    """What a checkpoint holds, by global name; file names that lead out of the folder are refused."""
-    table = read_json(folder / INDEX, "the index of a checkpoint")
-    index = {name: build(StoredTensor, entry, name) for name, entry in table.items()}
-    for name in sorted({box.file for tensor in index.values() for box in tensor.boxes}):
-        if not lies_in(folder, name):
-            raise HeddleError(
-                f"{folder / INDEX} names the file {name!r}.",
-                "The files of a checkpoint lie in its own folder.",
-                "Do not load this checkpoint; somebody has tampered with it.",
-            )
-    for name, tensor in index.items():
-        held = sum(math.prod(box.shape) for box in tensor.boxes)
-        if tensor.dtype not in DTYPE_OF or held != math.prod(tensor.shape):  # what no box holds would never be read
-            raise HeddleError(
-                f"{folder / INDEX} is damaged.",
-                f"It places {held} of the {math.prod(tensor.shape)} numbers of {name}, a tensor of {tensor.dtype}.",
-            )
-    return index
-
-
-def lies_in(folder: Path, name: str) -> bool:
-    """Whether a name that an index gives is that of a file in the folder: no path, and no link that leads away."""
-    return Path(name).name == name and (folder / name).resolve().parent == folder.resolve()
-
-
-def write_index(folder: Path, index: dict[str, StoredTensor]) -> None:
-    """Write what a checkpoint holds, and make sure that it is on disk."""
-    with (folder / INDEX).open("w") as file:
-        json.dump({name: dataclasses.asdict(stored) for name, stored in index.items()}, file)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 class SafetensorsWriter(StorageWriter):

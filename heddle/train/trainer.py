@@ -18,8 +18,9 @@ from heddle.parallel.pipeline import Pipeline, Shape, Work, forward_only
 from heddle.schedule import build as build_schedule
 from heddle.schedule import verify
 from heddle.spec.job import Job
-from heddle.train.checkpoint import Progress, Saver, load_pieces, state_of
+from heddle.train.checkpoint import Saver, load_pieces, state_of
 from heddle.train.data import Samples
+from heddle.train.descriptions import Progress
 from heddle.train.device import DTYPES, pick_device
 from heddle.train.interrupt import StopRequest
 from heddle.train.learning_rate import learning_rate
@@ -62,6 +63,7 @@ class Trainer:
         self.pipeline = Pipeline(schedule, chunks, loss, self.mesh, shape, self.recorder)
         self.evaluation = Pipeline(forward_only(schedule), chunks, loss, self.mesh, shape, NoRecorder())
         self.samples = Samples(tokens, job.sequence, train.seed)
+        self.saver: Saver | None = None  # that last got the state
         self.step = 0
         self.position = 0  # the number of the next sample
 
@@ -77,6 +79,8 @@ class Trainer:
             gradients.finish()
         with self.recorder.span("optimizer", "update"):
             total, squared_norm, stops = self._sum_over_ranks(loss, self.optimizer.squared_norm(), bool(stop))
+            if self.saver is not None:
+                self.saver.copied()  # from here on the state changes
             norm = self.optimizer.step(rate, squared_norm)
             gradients.share()
             gradients.clear()
@@ -103,6 +107,7 @@ class Trainer:
         scale = self.optimizer.scale
         progress = Progress(self.step, self.position, self.optimizer.updates, scale.value, scale.quiet)
         saver.save(state_of(self.optimizer.pieces, self.optimizer.adam, owned=True), progress, self.job)
+        self.saver = saver
 
     def load(self, checkpoint: Path) -> None:
         """Take up a checkpoint, written under this plan or any other."""

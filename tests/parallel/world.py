@@ -62,7 +62,7 @@ class World:
     def _start(self) -> None:
         # A server that has imported everything once, and processes forked from it before anything has run there.
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["heddle.train.prove"])
+        context.set_forkserver_preload(["heddle.train.prove", "torch._dynamo"])
         self.folder = tempfile.TemporaryDirectory()
         for rank in range(SIZE):
             ours, theirs = context.Pipe()

@@ -22,6 +22,7 @@ from heddle.parallel.place import Place
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.train import checkpoint, storage
 from heddle.train.checkpoint import Saver, boxes_of, checkpoints, newest_good
+from heddle.train.index import read_index
 from heddle.train.trainer import Trainer
 
 MODEL = ModelSpec(layers=1, hidden=16, heads=2, vocab=31, sequence=8)
@@ -81,7 +82,7 @@ def test_the_boxes_of_a_flat_range_are_that_range(data, rows, columns, row, colu
 
 def test_a_checkpoint_holds_every_number_once_under_its_global_name(tmp_path):
     made = saved(tmp_path, 2)
-    index = storage.read_index(tmp_path / "step-00000002")
+    index = read_index(tmp_path / "step-00000002")
     parameters = {name: tensor for name, tensor in index.items() if ":" not in name}
     assert sum(np.prod(tensor.shape) for tensor in parameters.values()) == MODEL.parameters
     assert set(index) == {f"{name}{kind}" for name in parameters for kind in ("", ":exp_avg", ":exp_avg_sq")}
@@ -147,6 +148,29 @@ def test_a_missing_or_broken_description_is_named(name):
     assert name in damaged_by(lambda folder: (folder / name).write_text("{"))
 
 
+def test_every_flipped_bit_of_a_description_or_a_header_is_found(tmp_path):
+    """Not one byte may change unseen: a digit of the sampler's position would be trained on."""
+    saved(tmp_path, 1)
+    folder, rng = tmp_path / "step-00000001", np.random.default_rng(0)
+    assert checkpoint.damage(folder, Mesh()) is None
+    for path in sorted(folder.iterdir()):
+        whole = path.read_bytes()
+        size = len(whole) if path.suffix != ".safetensors" else 8 + int.from_bytes(whole[:8], "little")
+        for at in rng.choice(size, min(size, 150), replace=False):
+            content = bytearray(whole)
+            content[at] ^= 1 << rng.integers(8)
+            path.write_bytes(content)
+            words = checkpoint.damage(folder, Mesh())
+            assert words is not None, (path.name, at)
+            assert path.name in words, (path.name, at, words)
+        path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("name", ["index.json", "job.toml"])
+def test_a_missing_description_is_named(name):
+    assert name in damaged_by(lambda folder: (folder / name).unlink())
+
+
 def test_an_index_that_points_outside_is_refused():
     def tamper(folder: Path) -> None:
         path = folder / "index.json"
@@ -200,6 +224,12 @@ def test_a_full_disk_is_told_and_leaves_the_checkpoint_before(tmp_path, monkeypa
     assert names(tmp_path) == [1, 2]
 
 
+class SlowlyCopying(Saver):
+    def _staged(self, name: str, boxes: storage.Boxes) -> storage.Boxes:
+        time.sleep(0.01)
+        return super()._staged(name, boxes)
+
+
 def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
     """What is saved is the state when it was asked for, whatever training does meanwhile."""
     slow = storage.write_file
@@ -209,7 +239,7 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
         slow(*arguments)
 
     monkeypatch.setattr(storage, "write_file", write_slowly)
-    made, saver = trainer(2), Saver(tmp_path, Mesh())
+    made, saver = trainer(2), SlowlyCopying(tmp_path, Mesh())
     expected = {piece.name: piece.master.clone() for piece in made.optimizer.pieces}
     began = time.perf_counter()
     made.save(saver)

@@ -31,9 +31,10 @@ from heddle.train.data import Samples, load_tokenizer
 from heddle.train.data.tokenizer import ByteTokenizer, train_bpe
 from heddle.train.exchange import export_huggingface, import_huggingface, pack
 from heddle.train.huggingface import HuggingFaceReader
+from heddle.train.index import read_index
 from heddle.train.inference import load_model
 from heddle.train.source import checkpoint_source, find_source, huggingface_source
-from heddle.train.storage import Boxes, read_index
+from heddle.train.storage import Boxes
 from heddle.train.trainer import Trainer
 
 IDS = torch.tensor([5, 200, 31, 7, 7, 90, 256, 0, 13, 64, 1])
@@ -174,7 +175,7 @@ def test_the_imported_folder_is_a_checkpoint_like_any_other():
     index = read_index(Path("imported"))
     assert sum(np.prod(tensor.shape) for tensor in index.values()) == found.model.parameters
     assert not any(":" in name for name in index)  # no optimizer state
-    check_model(Path("imported"), {name: tensor.shape for name, tensor in index.items()})
+    check_model(Path("imported"), index, {name: tensor.shape for name, tensor in index.items()})
     assert read_progress(Path("imported")).step == 0
     for file in {box.file for tensor in index.values() for box in tensor.boxes}:
         storage.check_file(Path("imported") / file)

@@ -56,7 +56,7 @@ limit = memory.Path("/proc/self/statm").read_text().split()[0]
 resource.setrlimit(resource.RLIMIT_AS, (int(limit) * resource.getpagesize() + (600 << 20),) * 2)
 from heddle.cli import main
 sys.argv = ["heddle", "train", "job.toml", "--set", "model.hidden=256", "--set", "model.layers=4",
-    "--set", "train.global_batch=512", "--set", "train.sequence=16"]
+    "--set", "train.global_batch=512", "--set", "train.sequence=16", *sys.argv[1:]]
 main()
 """
 
@@ -69,14 +69,28 @@ def test_running_out_of_memory_is_told_with_the_bill_and_what_fits(tmp_path):
     assert "Traceback" not in ended.stderr
     assert "error: Rank 0 (data 0, pipeline 0, tensor 0) ran out of memory." in ended.stderr
     bill = re.search(
-        r"weights ([\d.]+), gradients ([\d.]+), optimizer ([\d.]+), activations ([\d.]+) .*: ([\d.]+) GiB in all",
+        r"weights ([\d.]+), gradients ([\d.]+), optimizer ([\d.]+), activations ([\d.]+) "
+        r"and temporary tensors ([\d.]+) at their peak: ([\d.]+) GiB in all",
         ended.stderr,
     )
-    weights, gradients, optimizer, activations, total = map(float, bill.groups())
-    assert total == pytest.approx(weights + gradients + optimizer + activations, abs=0.03)
+    *parts, total = map(float, bill.groups())
+    assert total == pytest.approx(sum(parts), abs=0.03)
+    activations, temporary = parts[-2:]
+    assert temporary > 0.05
     assert activations > 0.2
     found = re.search(
         r"The smallest change that should fit: plan.(\w+) = (\S+), which needs ([\d.]+) GiB", ended.stderr
     )
     assert found, ended.stderr
     assert float(found[3]) < total
+    # and what should fit does, under the same limit
+    again = subprocess.run(
+        [*command, "--name", "fits", "--set", f"plan.{found[1]}={found[2].rstrip(',')}", "--set", "train.steps=2"],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert again.returncode == 0, again.stderr
+    assert len(losses(tmp_path / "runs" / "fits")) == 2
