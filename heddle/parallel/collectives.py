@@ -27,6 +27,7 @@ class Handle:
         kind: str = "",
         axis: Axis | None = None,
         finish: Callable[[], object] | None = None,
+        overlapped: bool = True,
     ) -> None:
         self.works, self.result = works, result
         self.kept = kept  # inputs must outlive the communication
@@ -34,7 +35,9 @@ class Handle:
         self.finish = finish  # what is left to do here once all has arrived
         self.complete: Callable[[], None] | None = None
         if works and axis is not None and axis.watch is not None:
-            self.complete = axis.watch(kind, works[-1], max(x.nbytes for x in (result, *kept)))
+            # what is waited for at once ends when the wait does
+            last = works[-1] if overlapped else None
+            self.complete = axis.watch(kind, last, max(x.nbytes for x in (result, *kept)))
 
     def wait(self) -> Tensor:
         """The result, once it is there."""
@@ -49,46 +52,47 @@ class Handle:
 
 def all_reduce(x: Tensor, axis: Axis, op: Any = dist.ReduceOp.SUM) -> Tensor:
     """Sum over the axis, in place."""
-    return start_all_reduce(x, axis, op).wait()
+    return start_all_reduce(x, axis, op, overlapped=False).wait()
 
 
-def start_all_reduce(x: Tensor, axis: Axis, op: Any = dist.ReduceOp.SUM) -> Handle:
+def start_all_reduce(x: Tensor, axis: Axis, op: Any = dist.ReduceOp.SUM, overlapped: bool = True) -> Handle:
     """Begin to sum over the axis, in place."""
     if axis.size == 1:
         return Handle([], x)
-    return Handle([dist.all_reduce(x, op=op, group=axis.group, async_op=True)], x, kind="all-reduce", axis=axis)
+    work = dist.all_reduce(x, op=op, group=axis.group, async_op=True)
+    return Handle([work], x, kind="all-reduce", axis=axis, overlapped=overlapped)
 
 
 def gather(x: Tensor, axis: Axis) -> Tensor:
     """All slices of the axis, one after the other."""
-    return start_gather(x, axis).wait()
+    return start_gather(x, axis, overlapped=False).wait()
 
 
-def start_gather(x: Tensor, axis: Axis) -> Handle:
+def start_gather(x: Tensor, axis: Axis, overlapped: bool = True) -> Handle:
     """Begin to collect all slices of the axis."""
     if axis.size == 1:
         return Handle([], x)
     out = x.new_empty(axis.size * x.shape[0], *x.shape[1:])
     if _by_broadcasts(out, axis):
         slice_of(out, axis).copy_(x)
-        return start_sharing(out, axis)
+        return start_sharing(out, axis, overlapped)
     x = x.contiguous()
     work = dist.all_gather_single(out, x, group=axis.group, async_op=True)
-    return Handle([work], out, x, kind="all-gather", axis=axis)
+    return Handle([work], out, x, kind="all-gather", axis=axis, overlapped=overlapped)
 
 
-def start_sharing(whole: Tensor, axis: Axis) -> Handle:
+def start_sharing(whole: Tensor, axis: Axis, overlapped: bool = True) -> Handle:
     """Begin to collect all slices of the axis in place: each rank's own already lies where it belongs."""
     if axis.size == 1:
         return Handle([], whole)
     if _by_broadcasts(whole, axis):
         slices = zip(axis.ranks, whole.chunk(axis.size), strict=True)
         works = [dist.broadcast(part, src=rank, group=axis.group, async_op=True) for rank, part in slices]
-        return Handle(works, whole, kind="all-gather", axis=axis)
+        return Handle(works, whole, kind="all-gather", axis=axis, overlapped=overlapped)
     mine = slice_of(whole, axis)
     mine = mine.clone() if whole.device.type == "cpu" else mine  # NCCL gathers in place
     work = dist.all_gather_single(whole, mine, group=axis.group, async_op=True)
-    return Handle([work], whole, mine, kind="all-gather", axis=axis)
+    return Handle([work], whole, mine, kind="all-gather", axis=axis, overlapped=overlapped)
 
 
 def _by_broadcasts(whole: Tensor, axis: Axis) -> bool:
@@ -98,10 +102,10 @@ def _by_broadcasts(whole: Tensor, axis: Axis) -> bool:
 
 def reduce_scatter(x: Tensor, axis: Axis) -> Tensor:
     """This rank's slice of the sum over the axis."""
-    return start_reduce_scatter(x, axis).wait()
+    return start_reduce_scatter(x, axis, overlapped=False).wait()
 
 
-def start_reduce_scatter(x: Tensor, axis: Axis) -> Handle:
+def start_reduce_scatter(x: Tensor, axis: Axis, overlapped: bool = True) -> Handle:
     """Begin to sum over the axis and keep a slice."""
     if axis.size == 1:
         return Handle([], x)
@@ -112,9 +116,10 @@ def start_reduce_scatter(x: Tensor, axis: Axis) -> Handle:
         parts = torch.empty_like(x)
         work = dist.all_to_all_single(parts, x, group=axis.group, async_op=True)
         add_up = partial(torch.sum, parts.view(axis.size, *out.shape), 0, out=out)
-        return Handle([work], out, x, parts, kind="reduce-scatter", axis=axis, finish=add_up)
+        kept = x, parts
+        return Handle([work], out, *kept, kind="reduce-scatter", axis=axis, finish=add_up, overlapped=overlapped)
     work = dist.reduce_scatter_single(out, x, group=axis.group, async_op=True)
-    return Handle([work], out, x, kind="reduce-scatter", axis=axis)
+    return Handle([work], out, x, kind="reduce-scatter", axis=axis, overlapped=overlapped)
 
 
 def slice_of(x: Tensor, axis: Axis) -> Tensor:

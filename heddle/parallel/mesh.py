@@ -22,8 +22,9 @@ class Axis:
     rank: int = 0  # this process's place among them
     ranks: tuple[int, ...] = (0,)  # their ranks in the world
     group: dist.ProcessGroup | None = None  # None where there is nobody to talk to
-    # told of every collective that begins: its name, itself, its bytes; gives what to call once it was waited for
-    watch: Callable[[str, dist.Work, int], Callable[[], None] | None] | None = None
+    # told of every collective that begins: its name, itself where work goes on beside it, its bytes; gives what to call
+    # once it was waited for
+    watch: Callable[[str, dist.Work | None, int], Callable[[], None] | None] | None = None
 
     @property
     def size(self) -> int:

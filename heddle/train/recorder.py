@@ -73,7 +73,7 @@ class Recorder:
         yield
         self.pending.append((lane, name, size, chunk, microbatch, start, self._mark()))
 
-    def _collective(self, lane: str, name: str, work: dist.Work, size: int) -> Callable[[], None] | None:
+    def _collective(self, lane: str, name: str, work: dist.Work | None, size: int) -> Callable[[], None] | None:
         """Note a collective of the action at work that began just now; gives what to call when it was waited for."""
         if self.action is None or not self.keeps:  # an evaluation, or a step of which only the bubble is wanted
             return None
@@ -83,8 +83,8 @@ class Recorder:
         def complete(_: object = None) -> None:
             self.pending.append((lane, name, size, chunk, microbatch, start, self._mark()))
 
-        if self.device.type == "cuda":
-            return complete  # its stream shows no earlier that a collective is complete
+        if work is None or self.device.type == "cuda":
+            return complete  # a stream shows no earlier that a collective is complete
         try:
             work.get_future().add_done_callback(complete)  # called by the transport's own thread
         except RuntimeError:  # gloo's reduce-scatter has no future
