@@ -1,0 +1,246 @@
+"""Device placement: which operator of a graph goes to which device, for the best throughput or latency.
+
+All methods give the same `Placement`, with a lower bound and whether it is optimal. A time limit or Ctrl-C gives the
+best so far.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from heddle.errors import HeddleError, nearest
+from heddle.graph.dag import Ints
+from heddle.graph.ideals import TooManyIdeals, chain, enumerate_ideals, linear_extension
+from heddle.plan.placement_dp import OutOfTime, Split, best_split, fractional_bound
+from heddle.plan.placement_graph import OperatorGraph, Problem
+from heddle.plan.placement_heuristics import feasible, greedy, loads_of, local_search, one_device
+from heddle.plan.placement_ip import Progress, best_assignment, require_ortools
+
+METHODS = ("auto", "dp", "dpl", "ip", "greedy", "local", "one")
+IDEALS = 60_000  # more are left to the line and the integer programme
+
+
+@dataclass(frozen=True)
+class Device:
+    """What one device got."""
+
+    kind: Literal["accelerator", "cpu"]
+    load: float
+    memory: float  # bytes
+    operators: list[Any]  # ids, in a topological order
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where every operator goes."""
+
+    objective: Literal["throughput", "latency"]
+    method: str
+    value: float
+    lower_bound: float
+    optimal: bool
+    contiguous: bool  # devices form a pipeline: no edge leads back
+    seconds: float
+    devices: list[Device]
+    notes: tuple[str, ...] = ()
+
+
+def place(
+    graph: OperatorGraph,
+    *,
+    objective: str = "throughput",
+    method: str = "auto",
+    contiguous: bool = True,
+    devices: int | None = None,
+    cpus: int | None = None,
+    memory: float | None = None,
+    time_limit: float = 60.0,
+    ideals: int = IDEALS,
+    progress: Progress | None = None,
+) -> Placement:
+    """Place the operators of a graph.
+
+    Args:
+        graph: from `read_graph` or `graph_from`.
+        objective: "throughput" (the smallest maximum load) or "latency" (of a single sample).
+        method: "dp" (exact over ideals), "dpl" (along one line), "ip" (integer programme, not contiguous), "greedy",
+            "local", "one", or "auto": what is exact, with the others as a start.
+        contiguous: devices form a pipeline. Without it, splits may be better and take longer to find.
+        devices: accelerators; like cpus and memory (bytes of each accelerator), the file's number if not given.
+        cpus: how many of them.
+        memory: bytes of each accelerator.
+        time_limit: seconds, after which the best so far is the answer.
+        ideals: if the graph has more, "dp" falls back to the line and the integer programme's bound.
+        progress: called with the best value and the lower bound when they change.
+    """
+    if method not in METHODS:
+        raise HeddleError(f"There is no method '{method}'.", "", nearest(method, METHODS))
+    changes = {"accelerators": devices, "cpus": cpus, "memory": memory}
+    graph = dataclasses.replace(graph, **{key: value for key, value in changes.items() if value is not None})
+    started = time.perf_counter()
+    if objective == "latency":
+        from heddle.plan.latency import place_for_latency
+
+        return place_for_latency(graph, method, time_limit, progress)
+    if objective != "throughput":
+        raise HeddleError(f"There is no objective '{objective}'.", "", nearest(objective, ("throughput", "latency")))
+    search = _Search(graph, started, time_limit, ideals, progress)
+    return search.run(method, contiguous)
+
+
+class _Search:
+    def __init__(
+        self, graph: OperatorGraph, started: float, time_limit: float, ideals: int, progress: Progress | None
+    ) -> None:
+        self.graph, self.started, self.deadline = graph, started, started + time_limit
+        self.ideals, self.progress = ideals, progress
+        self.problem: Problem = graph.problem
+        self.bound = fractional_bound(self.problem)
+        self.best: Ints | None = None
+        self.value = np.inf
+        self.notes: list[str] = []
+
+    def run(self, method: str, contiguous: bool) -> Placement:
+        optimal = False
+        try:
+            if method in ("greedy", "one", "local"):
+                self._quick(method)
+            if method in ("auto", "dp", "dpl", "ip"):
+                self._line()
+            if method in ("auto", "dp"):
+                optimal = self._exact()
+            if method == "ip" or (method == "auto" and not contiguous):
+                optimal = self._programme()
+        except KeyboardInterrupt:
+            self.notes.append("Stopped by Ctrl-C: the best so far.")
+        if self.best is None:
+            raise self._nothing_fits(method)
+        return self._placement(method, optimal)
+
+    def _take(self, assignment: Ints | None) -> None:
+        if assignment is None or not feasible(self.problem, assignment):
+            return
+        value = float(loads_of(self.problem, assignment).max())
+        if value < self.value:
+            self.best, self.value = assignment, value
+            if self.progress:
+                self.progress(self.value, self.bound)
+
+    def _quick(self, method: str) -> None:
+        self._take(one_device(self.problem) if method == "one" else greedy(self.problem))
+        if method == "local" and self.best is not None:
+            self._take(local_search(self.problem, self.best, self.deadline))
+
+    def _line(self) -> None:
+        """DPL: the exact programme, on the prefixes of one order of the operators."""
+        found = best_split(self.problem, chain(self.problem.groups, linear_extension(self.problem.order)))
+        self._take(self._assignment(found))
+
+    def _exact(self) -> bool:
+        """The exact programme over all ideals, given what the line found; True where it went through."""
+        try:
+            ideals = enumerate_ideals(self.problem.order, self.ideals)
+            found = best_split(self.problem, ideals, self.value * (1 - 1e-9), self.deadline)
+        except TooManyIdeals:
+            self.notes.append(
+                f"The graph has more than {self.ideals:,} ideals: split along one line, bounded by the integer programme."
+            )
+            self._fall_back()
+            return False
+        except OutOfTime:
+            self.notes.append("Time ran out before every split was seen.")
+            return False
+        self._take(self._assignment(found))
+        self.bound = self.value
+        return True
+
+    def _fall_back(self) -> None:
+        """No contiguous split is better than the best of all, so the integer programme's bound holds here too."""
+        try:
+            require_ortools()
+        except HeddleError as error:
+            self.notes.append(f"{error.what} The bound is a plain one.")
+            return
+        if self.best is not None:
+            left = self.deadline - time.perf_counter()
+            self.bound = max(self.bound, best_assignment(self.problem, self.best, left, self.progress).lower_bound)
+
+    def _programme(self) -> bool:
+        """Splits of any kind: local search from what is known, then the integer programme."""
+        require_ortools()
+        self.bound = fractional_bound(self.problem)
+        starts = [start for start in (self.best, greedy(self.problem), one_device(self.problem)) if start is not None]
+        for start in starts:
+            if feasible(self.problem, start):
+                halfway = time.perf_counter() + (self.deadline - time.perf_counter()) / 8
+                self._take(local_search(self.problem, start, halfway))
+        if self.best is None:
+            return False
+        found = best_assignment(self.problem, self.best, self.deadline - time.perf_counter(), self.progress)
+        self._take(found.assignment)
+        self.bound = max(self.bound, min(found.lower_bound, self.value))
+        if found.optimal:
+            self.bound = self.value
+        return found.optimal
+
+    def _assignment(self, split: Split | None) -> Ints | None:
+        if split is None:
+            return None
+        assignment = np.empty(self.problem.groups, dtype=np.int64)
+        accelerator, cpu = 0, self.problem.accelerators
+        for is_cpu, groups in split.parts:
+            assignment[groups] = cpu if is_cpu else accelerator
+            accelerator, cpu = accelerator + (not is_cpu), cpu + is_cpu
+        return assignment
+
+    def _placement(self, method: str, optimal: bool) -> Placement:
+        assert self.best is not None
+        return Placement(
+            "throughput",
+            method,
+            self.value,
+            min(self.bound, self.value),
+            bool(optimal or self.value <= self.bound * (1 + 1e-9)),
+            is_pipeline(self.problem, self.best),
+            time.perf_counter() - self.started,
+            devices_of(self.graph, self.best),
+            tuple(self.notes),
+        )
+
+    def _nothing_fits(self, method: str) -> HeddleError:
+        total = self.problem.size.sum() / 2**30
+        return HeddleError(
+            f"No placement fits {self.problem.accelerators} accelerators of {self.problem.memory / 2**30:.3g} GiB.",
+            f"The operators hold {total:.3g} GiB together" + (f"; the method was {method}." if method != "auto" else "."),
+            "Give more devices, more memory or a CPU.",
+        )
+
+
+def devices_of(graph: OperatorGraph, assignment: Ints) -> list[Device]:
+    """What each device got."""
+    problem = graph.problem
+    loads = loads_of(problem, assignment)
+    device = assignment[problem.group]
+    operators: list[list[Any]] = [[] for _ in loads]
+    for operator in graph.graph.order:
+        operators[int(device[operator])].append(graph.operators[operator])
+    held = np.bincount(device, graph.size, minlength=len(loads))
+    return [
+        Device("accelerator" if m < problem.accelerators else "cpu", float(load), float(held[m]), operators[m])
+        for m, load in enumerate(loads)
+    ]
+
+
+def is_pipeline(problem: Problem, assignment: Ints) -> bool:
+    """Can devices be ordered so that no edge of the group order leads back?"""
+    from heddle.graph.dag import Dag
+
+    tails, heads = assignment[problem.order.tails], assignment[problem.order.heads]
+    between = tails != heads
+    count = problem.accelerators + problem.cpus
+    return not Dag(count, tails[between], heads[between]).cycle()

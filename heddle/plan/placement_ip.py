@@ -1,0 +1,130 @@
+"""The integer programme for splits that need not be contiguous, solved with OR-Tools' CP-SAT.
+
+A Boolean for every group and device; for every net and accelerator, whether it holds some and whether it holds all of
+the net. Times are rounded down to whole numbers of about a ten-millionth of the first answer, so the solver's bound is
+a bound; values are recomputed from the assignment. Accelerators are alike, so they are ordered by load.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from heddle.errors import HeddleError
+from heddle.graph.dag import Floats, Ints
+from heddle.plan.placement_graph import Problem
+from heddle.plan.placement_heuristics import loads_of
+
+Progress = Callable[[float, float], None]  # best value and lower bound so far
+FINE = 1e7
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What an integer programme came to."""
+
+    assignment: Ints
+    lower_bound: float
+    optimal: bool
+
+
+def require_ortools() -> None:
+    """Say which extra is missing before anything tries to import it."""
+    if importlib.util.find_spec("ortools") is None:
+        raise HeddleError(
+            "This method needs ortools, which this environment lacks.",
+            "Integer programmes are solved by its CP-SAT; the dynamic programmes work without it.",
+            "Install it with: pip install 'heddle[plan]', or use --method dp or dpl.",
+        )
+
+
+def best_assignment(
+    problem: Problem, start: Ints, seconds: float, progress: Progress | None = None, workers: int = 0
+) -> Found:
+    """The assignment with the smallest maximum load, searched from a known one."""
+    require_ortools()
+    from ortools.sat.python import cp_model
+
+    accelerators, devices = problem.accelerators, problem.accelerators + problem.cpus
+    value = float(loads_of(problem, start).max())
+    scale = FINE / max(value, 1e-300)
+    own, cpu, cost = (_whole(times * scale) for times in (problem.accelerator, problem.cpu, problem.cost))
+    bytes_unit = max(1.0, problem.size.sum() / 2**50)
+    size = np.floor(problem.size / bytes_unit).astype(np.int64)
+
+    model = cp_model.CpModel()
+    x = [[model.new_bool_var(f"x{g}_{m}") for m in range(devices)] for g in range(problem.groups)]
+    makespan = model.new_int_var(0, int(FINE) + 1, "maxload")
+    loads = []
+    for group in range(problem.groups):
+        model.add_exactly_one(x[group])
+        if not problem.supported[group]:
+            for m in range(accelerators):
+                model.add(x[group][m] == 0)
+    extras = []
+    for m in range(accelerators):
+        terms = [int(own[g]) * x[g][m] for g in range(problem.groups)]
+        for net in range(len(cost)):
+            members = np.flatnonzero(problem.nets[net]).tolist()
+            some, every = model.new_bool_var(f"some{net}_{m}"), model.new_bool_var(f"every{net}_{m}")
+            for g in members:
+                model.add_implication(x[g][m], some)
+                model.add_implication(every, x[g][m])
+            terms.append(int(cost[net]) * (some - every))
+            extras.append((some, every, members, m))
+        load = model.new_int_var(0, int(FINE) + 1, f"load{m}")
+        model.add(load == sum(terms))
+        model.add(load <= makespan)
+        loads.append(load)
+        if problem.size.sum() > problem.memory:
+            capacity = int(problem.memory * (1 + 1e-9) / bytes_unit)
+            model.add(sum(int(size[g]) * x[g][m] for g in range(problem.groups)) <= capacity)
+    for m in range(accelerators, devices):
+        model.add(sum(int(cpu[g]) * x[g][m] for g in range(problem.groups)) <= makespan)
+    for first, second in zip(loads, loads[1:], strict=False):
+        model.add(first >= second)
+    model.minimize(makespan)
+    _hint(model, problem, start, x, extras)
+
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = max(seconds, 0.01)
+    if workers:
+        solver.parameters.num_workers = workers
+    watch = _watch(cp_model, progress, scale) if progress else None
+    status = solver.solve(model, watch)
+    bound = max(0.0, solver.best_objective_bound / scale)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return Found(start, bound, False)
+    placed = np.array([next(m for m in range(devices) if solver.boolean_value(row[m])) for row in x])
+    better = placed if loads_of(problem, placed).max() <= value else start
+    return Found(better, bound, status == cp_model.OPTIMAL)
+
+
+def _hint(model: object, problem: Problem, start: Ints, x: list[list[object]], extras: list[tuple]) -> None:  # type: ignore[type-arg]
+    """Give the known assignment, its accelerators ordered as the model wants them."""
+    loads = loads_of(problem, start)[: problem.accelerators]
+    rank = np.empty(problem.accelerators, dtype=np.int64)
+    rank[np.argsort(-loads, kind="stable")] = np.arange(problem.accelerators)
+    device = np.where(start < problem.accelerators, rank[np.minimum(start, problem.accelerators - 1)], start)
+    for group, row in enumerate(x):
+        for m, variable in enumerate(row):
+            model.add_hint(variable, int(device[group] == m))  # type: ignore[attr-defined]
+    for some, every, members, m in extras:
+        inside = device[members] == m
+        model.add_hint(some, int(inside.any()))  # type: ignore[attr-defined]
+        model.add_hint(every, int(inside.all()))  # type: ignore[attr-defined]
+
+
+def _watch(cp_model: object, progress: Progress, scale: float) -> object:
+    class Watch(cp_model.CpSolverSolutionCallback):  # type: ignore[name-defined, misc]
+        def on_solution_callback(self) -> None:
+            progress(self.objective_value / scale, self.best_objective_bound / scale)
+
+    return Watch()
+
+
+def _whole(values: Floats) -> Ints:
+    return np.floor(values).astype(np.int64)
