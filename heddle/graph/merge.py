@@ -31,13 +31,13 @@ def contract(graph: Dag, classes: Ints) -> tuple[Dag, Ints]:
 
     Classes of the answer are numbered in a topological order.
     """
-    merged = _quotient(graph, classes)
+    merged = quotient(graph, classes)
     strong = _strong_components(merged)
     classes = strong[classes]
-    return _quotient(graph, classes), classes
+    return quotient(graph, classes), classes
 
 
-def _quotient(graph: Dag, classes: Ints) -> Dag:
+def quotient(graph: Dag, classes: Ints) -> Dag:
     count = int(classes.max()) + 1 if len(classes) else 0
     tails, heads = classes[graph.tails], classes[graph.heads]
     between = tails != heads

@@ -16,10 +16,12 @@ import numpy as np
 from heddle.errors import HeddleError, nearest
 from heddle.graph.dag import Ints
 from heddle.graph.ideals import TooManyIdeals, chain, enumerate_ideals, linear_extension
-from heddle.plan.placement_dp import OutOfTime, Split, best_split, fractional_bound
+from heddle.plan.placement_bounds import fractional_bound, lower_bound
+from heddle.plan.placement_dp import OutOfTime, Split, best_split
 from heddle.plan.placement_graph import OperatorGraph, Problem
 from heddle.plan.placement_heuristics import feasible, greedy, loads_of, local_search, one_device
-from heddle.plan.placement_ip import Progress, best_assignment, require_ortools
+from heddle.plan.placement_ip import Found, Progress, best_assignment, require_ortools
+from heddle.plan.placement_reduce import reduced
 
 METHODS = ("auto", "dp", "dpl", "ip", "greedy", "local", "one")
 IDEALS = 60_000  # more are left to the line and the integer programme
@@ -139,13 +141,15 @@ class _Search:
     def _line(self) -> None:
         """DPL: the exact programme, on the prefixes of one order of the operators."""
         found = best_split(self.problem, chain(self.problem.groups, linear_extension(self.problem.order)))
-        self._take(self._assignment(found))
+        if found is not None:
+            self._take(self._assignment(found))
 
     def _exact(self) -> bool:
         """The exact programme over all ideals, given what the line found; True where it went through."""
         try:
-            ideals = enumerate_ideals(self.problem.order, self.ideals)
-            found = best_split(self.problem, ideals, self.value * (1 - 1e-9), self.deadline)
+            smaller, group = reduced(self.problem, self.value * (1 - 1e-9), contiguous=True)
+            ideals = enumerate_ideals(smaller.order, self.ideals)
+            found = best_split(smaller, ideals, self.value * (1 - 1e-9), self.deadline)
         except TooManyIdeals:
             self.notes.append(
                 f"The graph has more than {self.ideals:,} ideals: split along one line, bounded by the integer programme."
@@ -155,7 +159,8 @@ class _Search:
         except OutOfTime:
             self.notes.append("Time ran out before every split was seen.")
             return False
-        self._take(self._assignment(found))
+        if found is not None:
+            self._take(self._assignment(found)[group])
         self.bound = self.value
         return True
 
@@ -168,12 +173,12 @@ class _Search:
             return
         if self.best is not None:
             left = self.deadline - time.perf_counter()
-            self.bound = max(self.bound, best_assignment(self.problem, self.best, left, self.progress).lower_bound)
+            self.bound = max(self.bound, self._bounded(left).lower_bound)
 
     def _programme(self) -> bool:
         """Splits of any kind: local search from what is known, then the integer programme."""
         require_ortools()
-        self.bound = fractional_bound(self.problem)
+        self.bound = lower_bound(self.problem)
         starts = [start for start in (self.best, greedy(self.problem), one_device(self.problem)) if start is not None]
         for start in starts:
             if feasible(self.problem, start):
@@ -181,17 +186,25 @@ class _Search:
                 self._take(local_search(self.problem, start, halfway))
         if self.best is None:
             return False
-        found = best_assignment(self.problem, self.best, self.deadline - time.perf_counter(), self.progress)
+        if self.value <= self.bound * (1 + 1e-9):
+            return True
+        found = self._bounded(self.deadline - time.perf_counter())
         self._take(found.assignment)
         self.bound = max(self.bound, min(found.lower_bound, self.value))
         if found.optimal:
             self.bound = self.value
         return found.optimal
 
-    def _assignment(self, split: Split | None) -> Ints | None:
-        if split is None:
-            return None
-        assignment = np.empty(self.problem.groups, dtype=np.int64)
+    def _bounded(self, seconds: float) -> Found:
+        """The integer programme on the smaller problem that holds everything better than the best known."""
+        assert self.best is not None
+        smaller, group = reduced(self.problem, self.value * (1 - 1e-9), contiguous=False)
+        found = best_assignment(smaller, self.value, seconds, self.progress)
+        whole = None if found.assignment is None else found.assignment[group]
+        return Found(self.best if whole is None else whole, min(found.lower_bound, self.value), found.optimal)
+
+    def _assignment(self, split: Split) -> Ints:
+        assignment = np.empty(sum(len(groups) for _, groups in split.parts), dtype=np.int64)
         accelerator, cpu = 0, self.problem.accelerators
         for is_cpu, groups in split.parts:
             assignment[groups] = cpu if is_cpu else accelerator

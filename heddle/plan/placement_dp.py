@@ -21,6 +21,7 @@ import numpy as np
 
 from heddle.graph.dag import Floats, Ints
 from heddle.graph.ideals import Bools, Ideals
+from heddle.plan.placement_bounds import most_within
 from heddle.plan.placement_graph import Problem
 
 ROWS, COLUMNS = 256, 4096
@@ -129,7 +130,7 @@ class _Table:
         if np.isinf(self.below):
             return np.ones(len(loads), dtype=np.bool_)
         accelerators, cpus = problem.accelerators - f, problem.cpus - c
-        taken = [_most(weights, problem.cpu, self.below) for weights in (problem.accelerator, problem.size)]
+        taken = [most_within(weights, problem.cpu, self.below) for weights in (problem.accelerator, problem.size)]
         rest = loads.accelerator[loads.whole] - loads.accelerator
         if not cpus:
             rest = rest + loads.open  # somebody has to fetch what crosses the border
@@ -144,7 +145,7 @@ class _Table:
         targets = np.flatnonzero(hopeful)
         time_of = loads.accelerator
         # An accelerator's part takes no longer than `below`; a CPU's takes even longer there than here.
-        reach = self.below if not cpu else _most(self.problem.accelerator, self.problem.cpu, self.below)
+        reach = self.below if not cpu else most_within(self.problem.accelerator, self.problem.cpu, self.below)
         for start in range(0, len(sources), ROWS):
             rows = sources[start : start + ROWS]
             times = time_of[targets]
@@ -181,25 +182,3 @@ class _Table:
             else:
                 raise AssertionError("a state without a cause")
         return parts[::-1]
-
-
-def _most(weights: Floats, times: Floats, limit: float) -> float:
-    """The largest sum of weights of (parts of) groups whose CPU times sum to the limit."""
-    if np.isinf(limit):
-        return float(weights.sum())
-    free = times == 0
-    price = np.argsort(-weights[~free] / times[~free])
-    used = np.concatenate([[0.0], np.cumsum(times[~free][price])])
-    got = np.concatenate([[0.0], np.cumsum(weights[~free][price])])
-    return float(weights[free].sum() + np.interp(limit, used, got))
-
-
-def fractional_bound(problem: Problem) -> float:
-    """No split is better than groups that can be divided at will between devices, moved for nothing."""
-    low, high = 0.0, float(problem.accelerator.sum() + problem.cpu.sum())
-    runs = np.where(problem.supported, problem.accelerator, 0.0)
-    for _ in range(100):
-        middle = (low + high) / 2
-        enough = problem.accelerators * middle + problem.cpus * _most(runs, problem.cpu, middle) >= runs.sum()
-        low, high = (low, middle) if enough else (middle, high)
-    return low

@@ -69,7 +69,7 @@ class Problem:
 
     @property
     def groups(self) -> int:
-        return self.order.nodes
+        return len(self.accelerator)
 
     def accelerator_load(self, held: Bools) -> float:
         """Time and moves of an accelerator that holds these groups."""

@@ -26,7 +26,7 @@ FINE = 1e7
 class Found:
     """What an integer programme came to."""
 
-    assignment: Ints
+    assignment: Ints | None  # None: nothing better than what was known
     lower_bound: float
     optimal: bool
 
@@ -42,22 +42,22 @@ def require_ortools() -> None:
 
 
 def best_assignment(
-    problem: Problem, start: Ints, seconds: float, progress: Progress | None = None, workers: int = 0
+    problem: Problem, below: float, seconds: float, progress: Progress | None = None, start: Ints | None = None
 ) -> Found:
-    """The assignment with the smallest maximum load, searched from a known one."""
+    """The assignment with the smallest maximum load, if that is below the given one by a millionth or more."""
     require_ortools()
     from ortools.sat.python import cp_model
 
     accelerators, devices = problem.accelerators, problem.accelerators + problem.cpus
-    value = float(loads_of(problem, start).max())
-    scale = FINE / max(value, 1e-300)
+    scale = FINE / max(below, 1e-300)
     own, cpu, cost = (_whole(times * scale) for times in (problem.accelerator, problem.cpu, problem.cost))
-    bytes_unit = max(1.0, problem.size.sum() / 2**50)
-    size = np.floor(problem.size / bytes_unit).astype(np.int64)
+    unit = max(1.0, problem.size.sum() / 2**50)
+    size = np.floor(problem.size / unit).astype(np.int64)
+    most = int(FINE) - 10
 
     model = cp_model.CpModel()
     x = [[model.new_bool_var(f"x{g}_{m}") for m in range(devices)] for g in range(problem.groups)]
-    makespan = model.new_int_var(0, int(FINE) + 1, "maxload")
+    makespan = model.new_int_var(0, most, "maxload")
     loads = []
     for group in range(problem.groups):
         model.add_exactly_one(x[group])
@@ -75,32 +75,32 @@ def best_assignment(
                 model.add_implication(every, x[g][m])
             terms.append(int(cost[net]) * (some - every))
             extras.append((some, every, members, m))
-        load = model.new_int_var(0, int(FINE) + 1, f"load{m}")
+        load = model.new_int_var(0, most, f"load{m}")
         model.add(load == sum(terms))
         model.add(load <= makespan)
         loads.append(load)
         if problem.size.sum() > problem.memory:
-            capacity = int(problem.memory * (1 + 1e-9) / bytes_unit)
+            capacity = int(problem.memory * (1 + 1e-9) / unit)
             model.add(sum(int(size[g]) * x[g][m] for g in range(problem.groups)) <= capacity)
     for m in range(accelerators, devices):
         model.add(sum(int(cpu[g]) * x[g][m] for g in range(problem.groups)) <= makespan)
     for first, second in zip(loads, loads[1:], strict=False):
         model.add(first >= second)
     model.minimize(makespan)
-    _hint(model, problem, start, x, extras)
+    if start is not None:
+        _hint(model, problem, start, x, extras)
 
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = max(seconds, 0.01)
-    if workers:
-        solver.parameters.num_workers = workers
-    watch = _watch(cp_model, progress, scale) if progress else None
-    status = solver.solve(model, watch)
+    solver.parameters.linearization_level = 2  # the bound comes from the relaxation
+    status = solver.solve(model, _watch(cp_model, progress, scale) if progress else None)
+    if status == cp_model.INFEASIBLE:  # nothing is better than what is known
+        return Found(None, below, True)
     bound = max(0.0, solver.best_objective_bound / scale)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Found(start, bound, False)
+        return Found(None, bound, False)
     placed = np.array([next(m for m in range(devices) if solver.boolean_value(row[m])) for row in x])
-    better = placed if loads_of(problem, placed).max() <= value else start
-    return Found(better, bound, status == cp_model.OPTIMAL)
+    return Found(placed, bound, status == cp_model.OPTIMAL)
 
 
 def _hint(model: object, problem: Problem, start: Ints, x: list[list[object]], extras: list[tuple]) -> None:  # type: ignore[type-arg]
