@@ -11,6 +11,8 @@ from heddle.cli import data, export, import_
 from heddle.cli.generate import generate
 from heddle.cli.inspect import inspect
 from heddle.cli.launch import launch
+from heddle.cli.piper import piper
+from heddle.cli.place import place
 from heddle.cli.prove import prove
 from heddle.cli.schedule import schedule
 from heddle.cli.trace import trace
@@ -30,6 +32,8 @@ app.command()(trace)
 app.command()(generate)
 app.command()(prove)
 app.command()(schedule)
+app.command()(piper)
+app.command()(place)
 app.command()(inspect)
 app.add_typer(data.app, name="data")
 app.add_typer(import_.app, name="import")

@@ -11,17 +11,20 @@ that stages can have, which makes the answer exact.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from heddle.errors import HeddleError, divisors
+from heddle.errors import divisors
 from heddle.graph.dag import Floats, Ints
-from heddle.graph.ideals import Ideals, enumerate_ideals
-from heddle.plan.piper_stages import DegreeTable, Pairs, all_pairs
+from heddle.graph.ideals import Ideals, chain, enumerate_ideals, linear_extension
+from heddle.plan.piper_stages import DegreeTable, Pairs, all_pairs, near
 from heddle.plan.piper_workload import Workload
 
+FEW_IDEALS = 2_000  # so many are taken as they are, more are first looked at along one line
+MOST_IDEALS = 100_000
 FAR = np.iinfo(np.int32).max // 4  # a sum of data degrees that nobody reaches
 
 
@@ -117,11 +120,15 @@ class Piper:
 
     # The search over paces.
 
-    def solve(self, devices: int | None = None, time_limit: float = 60.0) -> Pipeline:
-        """The best pipeline for so many devices."""
+    def solve(
+        self, devices: int | None = None, time_limit: float = 60.0, known: Pipeline | None = None
+    ) -> Pipeline | None:
+        """The best pipeline for so many devices, at least as good as a known one; None where nothing fits."""
         started = time.perf_counter()
         devices = self.workload.devices if devices is None else devices
-        best, low = self._bracket(devices)
+        best, low = self._bracket(devices, known)
+        if best is None:
+            return None
         optimal = False
         while not optimal and time.perf_counter() - started < time_limit:
             paces = self._paces(low, best.value)
@@ -138,16 +145,16 @@ class Piper:
                     best = min(best, rounded, key=lambda plan: plan.value)
                     last = min(last, int(np.searchsorted(paces, best.value * (1 - 1e-12))))
             # The bounds allow the pace `found`; exact knapsacks of its stages, made on the way, may not.
-            optimal = found is None or best.value <= found.pace * (1 + 1e-12)
+            optimal = found is None or bool(best.value <= found.pace * (1 + 1e-12))
         seconds = time.perf_counter() - started
         bound = best.value if optimal else max(low, 0.0)
-        return Pipeline(best.value, bound, optimal, best.stages, seconds)
+        return Pipeline(float(best.value), float(bound), optimal, best.stages, seconds)
 
-    def _bracket(self, devices: int) -> tuple[Pipeline, float]:
+    def _bracket(self, devices: int, known: Pipeline | None) -> tuple[Pipeline | None, float]:
         """A plan whose pace is near the best, and a pace that cannot be kept."""
         spare = devices + max(2, devices // 4)
         low, pace = 0.0, 1.2 * self.work[-1] / devices
-        best: Pipeline | None = None
+        best = known
         for _ in range(80):
             cover = self.cover(pace, spare)
             if cover.needed is None or cover.needed > devices:
@@ -157,7 +164,7 @@ class Piper:
                 found = self._finish(cover.steps(), low)
                 best = found if best is None or found.value < best.value else best
                 if np.isinf(best.value):
-                    low, best, ratio = pace, None, 1.3
+                    best, ratio = None, 1.3
                 else:
                     ratio = cover.needed / devices * 0.9995
             if best is not None and best.value <= low * 1.003:
@@ -167,8 +174,6 @@ class Piper:
                 pace = (low * best.value) ** 0.5 if low else best.value / 2
             if best is None and pace > 1e3 * self._slowest():
                 break
-        if best is None:
-            raise self._out_of_memory(devices)
         return best, low
 
     def _slowest(self) -> float:
@@ -213,19 +218,32 @@ class Piper:
             )
         return Pipeline(max(stage.seconds for stage in stages), low, False, stages, 0.0)
 
-    def _out_of_memory(self, devices: int) -> HeddleError:
-        gib = self.workload.memory / 2**30
-        alone = [
-            min((options.stashed[v] + options.fixed[v]).min() for options in self.workload.degrees)
-            for v in range(self.workload.graph.nodes)
-        ]
-        worst = int(np.argmax(alone))
-        if alone[worst] > self.workload.memory:
-            name = f"{self.workload.names[worst]} (layer {self.workload.layers[worst]})"
-            why = f"{name} alone needs {alone[worst] / 2**30:.2f} GiB with one microbatch in flight."
-        else:
-            why = f"Every layer fits alone, but no split over {devices} devices keeps all stages within the memory."
-        return HeddleError(f"No plan fits {devices} devices of {gib:g} GiB.", why, "Give more devices or more memory.")
+
+def plan_pipelines(
+    workload: Workload, counts: Sequence[int] | None = None, time_limit: float = 60.0
+) -> dict[int, Pipeline | None]:
+    """The best pipeline for each number of devices up to the workload's; None where nothing fits.
+
+    The tables of stages are made once. A graph with many up-sets is first solved along one line, which tells which
+    stages of the whole graph are worth a look.
+    """
+    counts = [workload.devices] if counts is None else list(counts)
+    return {count: answer for count, answer in _answers(workload, sorted(set(counts)), time_limit)}
+
+
+def _answers(workload: Workload, counts: list[int], time_limit: float) -> Iterator[tuple[int, Pipeline | None]]:
+    ideals = enumerate_ideals(workload.graph.reverse, MOST_IDEALS)
+    if len(ideals) <= FEW_IDEALS:
+        piper = Piper(workload, ideals)
+        yield from ((count, piper.solve(count, time_limit)) for count in counts)
+        return
+    line = chain(workload.graph.nodes, linear_extension(workload.graph.reverse))
+    for count in counts:
+        fewer = workload.replace(devices=count)
+        first = Piper(fewer, line).solve(count, time_limit)
+        yield count, first if first is None else Piper(fewer, ideals, near(fewer, ideals, first.value)).solve(
+            count, time_limit, first
+        )
 
 
 class Cover:

@@ -47,6 +47,44 @@ def all_pairs(ideals: Ideals) -> Pairs:
     return Pairs(inner, outer)
 
 
+def near(workload: Workload, ideals: Ideals, pace: float) -> Pairs:
+    """Pairs whose stage can be part of a plan that is no slower than the pace, by bounds that need no knapsack.
+
+    A stage on n devices needs that many device-seconds at least; the layers before and after it must fit the others.
+    """
+    devices, slack = workload.devices, 1e-9
+    inside, outside = ideals.dense, 1 - ideals.dense
+    cheapest = np.min([options.tensor * options.seconds.min(axis=1) for options in workload.degrees], axis=0)
+    work = ideals.total(cheapest)
+    fewest = np.ceil(work / pace * (1 - slack)).astype(np.int64)
+    most = devices - np.ceil((work[-1] - work) / pace * (1 - slack)).astype(np.int64)
+    # Bytes that cross at least, whatever the tensor degree.
+    graph = workload.graph
+    receive, send = (np.min([getattr(o, side) for o in workload.degrees], axis=0) for side in ("receive", "send"))
+    over = np.zeros((graph.nodes, graph.nodes))
+    np.add.at(over, (graph.heads, graph.tails), receive + send)
+    enters = inside[:, graph.heads] * outside[:, graph.tails]
+    into, out = enters @ receive / workload.bandwidth, enters @ send / workload.bandwidth
+    jumps = inside @ over / -workload.bandwidth
+    # One product gives the lacking members, which rule a pair out, and the bytes that jump over the stage.
+    left = jumps + inside * 1e12
+    found = []
+    hopeful = np.flatnonzero(fewest <= most)
+    rows = max(1, BLOCK // len(ideals))
+    for start in range(0, len(hopeful), rows):
+        outer = hopeful[start : start + rows]
+        inner = hopeful[: start + rows]
+        load = outside[outer] @ left[inner].T
+        load += (into + work)[outer][:, None] + (out - work)[inner]
+        # The most devices that may go to this stage: beyond that, too few are left for the rest.
+        allowed = most[outer][:, None] - fewest[inner]
+        row, column = np.nonzero(load <= allowed * (pace * (1 + slack)))
+        keep = inner[column] < outer[row]
+        found.append((inner[column[keep]], outer[row[keep]]))
+    inner, outer = (np.concatenate(column) for column in zip(*found, strict=True))
+    return Pairs(inner, outer)
+
+
 class DegreeTable:
     """Times and memory of all stages at one tensor degree, for one or several data degrees."""
 

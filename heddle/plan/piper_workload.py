@@ -57,6 +57,15 @@ class Workload:
         changed = dataclasses.replace(self, **{name: value for name, value in changes.items() if value is not None})
         return _checked(changed)
 
+    def why_nothing_fits(self) -> str:
+        """The reason, when there is no plan."""
+        alone = np.min([(options.stashed + options.fixed).min(axis=1) for options in self.degrees], axis=0)
+        worst = int(np.argmax(alone))
+        if alone[worst] <= self.memory:
+            return f"Every layer fits alone, but no split over {self.devices} devices keeps all stages within the memory."
+        name = f"{self.names[worst]} (layer {self.layers[worst]})"
+        return f"{name} alone needs {alone[worst] / 2**30:.2f} GiB with one microbatch in flight."
+
 
 def read_workload(path: Path) -> Workload:
     """Read a file of the published format."""
