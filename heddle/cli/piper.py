@@ -10,7 +10,9 @@ import typer
 
 def piper(
     file: Annotated[Path, typer.Argument(help="A workload in the published format.")],
-    devices: Annotated[int | None, typer.Option("--devices", "-k", help="Devices; the file's number by default.")] = None,
+    devices: Annotated[
+        int | None, typer.Option("--devices", "-k", help="Devices; the file's number by default.")
+    ] = None,
     memory_gib: Annotated[float | None, typer.Option("--memory-gib", help="Memory of each; the file's.")] = None,
     bandwidth_gib: Annotated[float | None, typer.Option("--bandwidth-gib", help="GiB/s of each; the file's.")] = None,
     microbatches: Annotated[int | None, typer.Option("--microbatches", help="In a batch; the file's.")] = None,
@@ -67,7 +69,9 @@ def piper(
             facts["also"] = {str(k): answers[k].value if answers[k] else None for k in counts}  # type: ignore[union-attr]
         console.out(json.dumps(facts))
         return
-    console.print(f"{'stage':>5}  {'layers':>6}  {'data':>4}  {'tensor':>6}  {'in flight':>9}  {'GiB':>6}  {'time':>10}  options")
+    console.print(
+        f"{'stage':>5}  {'layers':>6}  {'data':>4}  {'tensor':>6}  {'in flight':>9}  {'GiB':>6}  {'time':>10}  options"
+    )
     for number, stage in enumerate(best.stages):
         chosen = {name: stage.options.count(name) for name in dict.fromkeys(stage.options)}
         words = ", ".join(f"{count} {name}" for name, count in chosen.items())
@@ -82,5 +86,7 @@ def piper(
     console.print(f"devices  {best.devices} of {workload.devices}, {workload.memory / 2**30:g} GiB each")
     for count in counts or []:
         answer = answers[count]
-        console.print(f"also     {count} devices: {answer.value:.9g}" if answer else f"also     {count} devices: does not fit")
+        console.print(
+            f"also     {count} devices: {answer.value:.9g}" if answer else f"also     {count} devices: does not fit"
+        )
     console.print(f"search   {taken:.2f} s")

@@ -1,7 +1,7 @@
 """Down-sets ("ideals") of a DAG: the sets that hold every predecessor of what they hold.
 
-A contiguous split of a graph into stages is a chain of ideals, so whoever searches for one searches over ideals. All are
-found level by level, by size, with a few array operations a level.
+A contiguous split of a graph into stages is a chain of ideals, so whoever searches for one searches over ideals. All
+are found level by level, by size, with a few array operations a level.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Ideals:
 
     @cached_property
     def sizes(self) -> Ints:
-        return self.members.sum(axis=1)
+        return np.asarray(self.members.sum(axis=1), dtype=np.int64)
 
     def total(self, weights: Floats) -> Floats:
         """The weight of every ideal; weights (nodes,) or (nodes, several)."""

@@ -6,12 +6,13 @@ parts are contiguous without a word about it.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 
 from heddle.plan.placement_graph import Problem
-from heddle.plan.placement_ip import Progress, _watch, _whole
+from heddle.plan.placement_ip import Progress, watch, whole
 
 FINE = 1e6
 
@@ -25,10 +26,12 @@ def best_parts(
     progress: Progress | None = None,
 ) -> tuple[list[tuple[int, list[int]]] | None, float, bool]:
     """Parts with a smaller latency than `below`, if found; a lower bound; and whether the search came to its end."""
-    from ortools.sat.python import cp_model
+    from ortools.sat.python import cp_model as module
+
+    cp_model: Any = module
 
     scale = FINE / below
-    own, cpu, cost = (_whole(times * scale) for times in (problem.accelerator, problem.cpu, problem.cost))
+    own, cpu, cost = (whole(times * scale) for times in (problem.accelerator, problem.cpu, problem.cost))
     slots = [(m, q) for m in range(problem.accelerators) for q in range(parts)]
     most = int(FINE) - 10
     model = cp_model.CpModel()
@@ -93,7 +96,8 @@ def best_parts(
 
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = max(seconds, 0.01)
-    status = solver.solve(model, _watch(cp_model, progress, scale) if progress else None)
+    solver.parameters.num_workers = os.cpu_count() or 1
+    status = solver.solve(model, watch(cp_model, progress, scale) if progress else None)
     if status == cp_model.INFEASIBLE:
         return None, below, True
     bound = max(0.0, solver.best_objective_bound / scale)

@@ -177,7 +177,9 @@ class Piper:
         return best, low
 
     def _slowest(self) -> float:
-        finite = [np.where(np.isfinite(table.fast), table.fast + table.crossing + table.sync, 0) for table in self.tables]
+        finite = [
+            np.where(np.isfinite(table.fast), table.fast + table.crossing + table.sync, 0) for table in self.tables
+        ]
         return float(max(values.max() for values in finite)) + 1e-300
 
     def _paces(self, low: float, high: float) -> Floats:
@@ -187,8 +189,8 @@ class Piper:
             stages = np.repeat(np.arange(len(self.pairs)), np.diff(table.start))
             for d in table.data:
                 rest = table.crossing + (d - 1) * table.sync
-                for values in ((table.fast + rest) / d, (table.bounds + rest[stages]) / d):
-                    found.append(values[(values > low) & (values < high)])
+                every = np.concatenate([(table.fast + rest) / d, (table.bounds + rest[stages]) / d])
+                found.append(every[(every > low) & (every < high)])
         paces = np.unique(np.concatenate(found))
         return paces * (1 + 1e-14)  # sums round: a stage must pass at its own pace
 
@@ -228,7 +230,7 @@ def plan_pipelines(
     stages of the whole graph are worth a look.
     """
     counts = [workload.devices] if counts is None else list(counts)
-    return {count: answer for count, answer in _answers(workload, sorted(set(counts)), time_limit)}
+    return dict(_answers(workload, sorted(set(counts)), time_limit))
 
 
 def _answers(workload: Workload, counts: list[int], time_limit: float) -> Iterator[tuple[int, Pipeline | None]]:
@@ -241,8 +243,11 @@ def _answers(workload: Workload, counts: list[int], time_limit: float) -> Iterat
     for count in counts:
         fewer = workload.replace(devices=count)
         first = Piper(fewer, line).solve(count, time_limit)
-        yield count, first if first is None else Piper(fewer, ideals, near(fewer, ideals, first.value)).solve(
-            count, time_limit, first
+        yield (
+            count,
+            first
+            if first is None
+            else Piper(fewer, ideals, near(fewer, ideals, first.value)).solve(count, time_limit, first),
         )
 
 
@@ -303,9 +308,7 @@ class Cover:
             entry = int(entries[(later <= self.room[entries]) & (later + self.data[entries] == total)][0])
             data = int(self.data[entry])
             tensor = int(self.used[entry]) // data
-            table = next(
-                n for n, t in enumerate(self.piper.tables) if t.tensor == tensor and data in t.data
-            )
+            table = next(n for n, t in enumerate(self.piper.tables) if t.tensor == tensor and data in t.data)
             steps.append(Step(int(self.pair[entry]), table, data, -(-total // data)))
             at, k = int(pairs.inner[self.pair[entry]]), k - int(self.used[entry])
         return steps

@@ -42,7 +42,7 @@ class Swaps:
         before = np.cumsum(lost, axis=1)[stages, last] - lost[stages, last]
         still = np.maximum(need - reached[stages, last] + saved[stages, last], 0)
         relaxed = before + still * (self.lost / np.maximum(self.saved, 1e-300))[row, last]
-        return np.maximum(relaxed, self._counted(row, saved, lost, need))
+        return np.asarray(np.maximum(relaxed, self._counted(row, saved, lost, need)))
 
     def _counted(self, row: Ints, saved: Floats, lost: Floats, need: Floats) -> Floats:
         size = np.empty(len(self.saved))  # in each row the bytes that, counted with repetition, save most
@@ -97,7 +97,7 @@ class Steps(NamedTuple):
 def fastest(seconds: Floats, memory: Floats) -> Ints:
     """Of each layer the fastest option, the smallest of equally fast ones."""
     tied = np.where(seconds == seconds.min(axis=-1, keepdims=True), memory, np.inf)
-    return tied.argmin(axis=-1)
+    return np.asarray(tied.argmin(axis=-1))
 
 
 def exact(seconds: Floats, memory: Floats, limit: float) -> tuple[float, list[int]] | None:

@@ -133,7 +133,7 @@ class DegreeTable:
         finite = np.where(np.isfinite(self.seconds), self.seconds, np.inf)
         stashed, fixed = (np.where(np.isfinite(finite), column, np.inf) for column in (self.stashed, self.fixed))
         quickest = finite == finite.min(axis=1, keepdims=True)
-        needs = stashed[:, :, None] * flights + fixed[:, :, None]  # (layers, options, y)
+        needs: Floats = np.asarray(stashed[:, :, None] * flights + fixed[:, :, None])  # (layers, options, y)
         smallest = needs.min(axis=1)
         tied = np.where(quickest[:, :, None], needs, np.inf).min(axis=1)
         self.quick_needs = np.where(np.isfinite(tied), tied, 0.0)

@@ -36,7 +36,7 @@ class Options:
     @property
     def available(self) -> Floats:
         """(layers,): 1.0 where the layer can be run at this degree."""
-        return np.isfinite(self.seconds).any(axis=1).astype(np.float64)
+        return np.asarray(np.isfinite(self.seconds).any(axis=1), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,9 @@ class Workload:
         alone = np.min([(options.stashed + options.fixed).min(axis=1) for options in self.degrees], axis=0)
         worst = int(np.argmax(alone))
         if alone[worst] <= self.memory:
-            return f"Every layer fits alone, but no split over {self.devices} devices keeps all stages within the memory."
+            return (
+                f"Every layer fits alone, but no split over {self.devices} devices keeps all stages within the memory."
+            )
         name = f"{self.names[worst]} (layer {self.layers[worst]})"
         return f"{name} alone needs {alone[worst] / 2**30:.2f} GiB with one microbatch in flight."
 

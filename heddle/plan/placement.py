@@ -82,7 +82,7 @@ def place(
     """
     if method not in METHODS:
         raise HeddleError(f"There is no method '{method}'.", "", nearest(method, METHODS))
-    changes = {"accelerators": devices, "cpus": cpus, "memory": memory}
+    changes: dict[str, Any] = {"accelerators": devices, "cpus": cpus, "memory": memory}
     graph = dataclasses.replace(graph, **{key: value for key, value in changes.items() if value is not None})
     started = time.perf_counter()
     if objective == "latency":
@@ -91,33 +91,41 @@ def place(
         return place_for_latency(graph, method, time_limit, progress)
     if objective != "throughput":
         raise HeddleError(f"There is no objective '{objective}'.", "", nearest(objective, ("throughput", "latency")))
-    search = _Search(graph, started, time_limit, ideals, progress)
-    return search.run(method, contiguous)
+    contiguous = contiguous and method not in ("ip", "local")
+    search = _Search(graph, started, time_limit, ideals, progress, contiguous)
+    return search.run(method)
 
 
 class _Search:
     def __init__(
-        self, graph: OperatorGraph, started: float, time_limit: float, ideals: int, progress: Progress | None
+        self,
+        graph: OperatorGraph,
+        started: float,
+        time_limit: float,
+        ideals: int,
+        progress: Progress | None,
+        contiguous: bool,
     ) -> None:
         self.graph, self.started, self.deadline = graph, started, started + time_limit
         self.ideals, self.progress = ideals, progress
-        self.problem: Problem = graph.problem
+        self.problem: Problem = graph.problem if contiguous else graph.loose
+        self.contiguous = contiguous
         self.bound = fractional_bound(self.problem)
         self.best: Ints | None = None
         self.value = np.inf
         self.notes: list[str] = []
 
-    def run(self, method: str, contiguous: bool) -> Placement:
+    def run(self, method: str) -> Placement:
         optimal = False
         try:
             if method in ("greedy", "one", "local"):
                 self._quick(method)
-            if method in ("auto", "dp", "dpl", "ip"):
+            elif self.contiguous:
                 self._line()
-            if method in ("auto", "dp"):
-                optimal = self._exact()
-            if method == "ip" or (method == "auto" and not contiguous):
-                optimal = self._programme()
+                optimal = method != "dpl" and self._exact()
+            else:
+                self._from_pipeline(method)
+                optimal = method in ("auto", "ip") and self._programme()
         except KeyboardInterrupt:
             self.notes.append("Stopped by Ctrl-C: the best so far.")
         if self.best is None:
@@ -138,6 +146,20 @@ class _Search:
         if method == "local" and self.best is not None:
             self._take(local_search(self.problem, self.best, self.deadline))
 
+    def _from_pipeline(self, method: str) -> None:
+        """Splits of any kind are searched from the best pipeline, if there is one."""
+        quick = {"auto": "dp", "ip": "dpl"}.get(method, method)
+        left = self.deadline - time.perf_counter()
+        try:
+            pipeline = _Search(self.graph, time.perf_counter(), left / 2, self.ideals, None, contiguous=True)
+            pipeline.run(quick)
+        except HeddleError:
+            return  # what must be contiguous may not fit where other splits do
+        assert pipeline.best is not None
+        start = np.zeros(self.problem.groups, dtype=np.int64)
+        start[self.problem.group] = pipeline.best[pipeline.problem.group]
+        self._take(start)
+
     def _line(self) -> None:
         """DPL: the exact programme, on the prefixes of one order of the operators."""
         found = best_split(self.problem, chain(self.problem.groups, linear_extension(self.problem.order)))
@@ -152,7 +174,7 @@ class _Search:
             found = best_split(smaller, ideals, self.value * (1 - 1e-9), self.deadline)
         except TooManyIdeals:
             self.notes.append(
-                f"The graph has more than {self.ideals:,} ideals: split along one line, bounded by the integer programme."
+                f"The graph has more than {self.ideals:,} ideals: split along one line, bounded by integer programme."
             )
             self._fall_back()
             return False
@@ -199,7 +221,9 @@ class _Search:
         """The integer programme on the smaller problem that holds everything better than the best known."""
         assert self.best is not None
         smaller, group = reduced(self.problem, self.value * (1 - 1e-9), contiguous=False)
-        found = best_assignment(smaller, self.value, seconds, self.progress)
+        start = np.zeros(smaller.groups, dtype=np.int64)
+        start[group] = self.best
+        found = best_assignment(smaller, self.value, seconds, self.progress, start)
         whole = None if found.assignment is None else found.assignment[group]
         return Found(self.best if whole is None else whole, min(found.lower_bound, self.value), found.optimal)
 
@@ -221,7 +245,7 @@ class _Search:
             bool(optimal or self.value <= self.bound * (1 + 1e-9)),
             is_pipeline(self.problem, self.best),
             time.perf_counter() - self.started,
-            devices_of(self.graph, self.best),
+            devices_of(self.graph, self.problem, self.best),
             tuple(self.notes),
         )
 
@@ -229,14 +253,14 @@ class _Search:
         total = self.problem.size.sum() / 2**30
         return HeddleError(
             f"No placement fits {self.problem.accelerators} accelerators of {self.problem.memory / 2**30:.3g} GiB.",
-            f"The operators hold {total:.3g} GiB together" + (f"; the method was {method}." if method != "auto" else "."),
+            f"The operators hold {total:.3g} GiB together"
+            + (f"; the method was {method}." if method != "auto" else "."),
             "Give more devices, more memory or a CPU.",
         )
 
 
-def devices_of(graph: OperatorGraph, assignment: Ints) -> list[Device]:
+def devices_of(graph: OperatorGraph, problem: Problem, assignment: Ints) -> list[Device]:
     """What each device got."""
-    problem = graph.problem
     loads = loads_of(problem, assignment)
     device = assignment[problem.group]
     operators: list[list[Any]] = [[] for _ in loads]

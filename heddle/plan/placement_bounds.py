@@ -39,7 +39,7 @@ def most_within(weights: Floats, times: Floats, limit: float) -> float:
 
 
 def heaviest_device(problem: Problem, above: float, seconds: float) -> float:
-    """Some device has a given group: at best the set around it with the least time and moves, which is a minimum cut."""
+    """Some device has a given group: at best the set around it with the least time and moves, a minimum cut."""
     alone = np.where(problem.supported, problem.accelerator, 0.0) + problem.nets.T.astype(np.float64) @ problem.cost
     worth = np.minimum(alone, problem.cpu if problem.cpus else np.inf)
     until = time.perf_counter() + seconds

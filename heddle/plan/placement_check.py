@@ -38,7 +38,7 @@ def evaluate(document: Mapping[str, Any], devices: Sequence[Mapping[str, Any]], 
             raise ValueError(f"device {number} cannot run all it has")
         if sum(node.get("size", 0) for node in held) > memory * (1 + 1e-9):
             raise ValueError(f"device {number} is too small")
-        moved = {}
+        moved: dict[Any, float] = {}
         for edge in document["edges"]:
             tail, head = where[edge["sourceId"]], where[edge["destId"]]
             if tail != head and number in (tail, head):

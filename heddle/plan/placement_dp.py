@@ -1,12 +1,12 @@
-"""The exact split into contiguous parts with the smallest maximum load: dynamic programming over ideals.
+r"""The exact split into contiguous parts with the smallest maximum load: dynamic programming over ideals.
 
-    best[c][f][J] = min over ideals I ⊆ J of  max(best[c][f-1][I], load of J \\ I on an accelerator)
-                                         and  max(best[c-1][f][I], load of J \\ I on a CPU)
+    best[c][f][J] = min over ideals I ⊆ J of  max(best[c][f-1][I], load of J \ I on an accelerator)
+                                         and  max(best[c-1][f][I], load of J \ I on a CPU)
 
-Loads of all pairs of a block of ideals are one matrix product. An accelerator pays for a net that J \\ I meets but does
-not hold. I ⊆ J meets a net in as many groups as J does exactly if J \\ I misses it, so with a column for every number of
-groups, (0 or 1), "missed" is a product of two rows; so is "held": none in I, all in J. Groups of I that J lacks are
-counted with a weight that rules the pair out.
+Loads of all pairs of a block of ideals are one matrix product. An accelerator pays for a net that J \ I meets but
+does not hold. I ⊆ J meets a net in as many groups as J does exactly if J \ I misses it. So with a column (0 or 1) for
+every number of groups, "missed" is a product of two rows, and so is "held": none in I, all in J. Groups of I that J
+lacks are counted with a weight that rules the pair out.
 
 Nothing is stored for pairs. A state counts only if it can still beat the best split known, which is why a first split
 along one line of operators makes the rest fast.
@@ -59,7 +59,7 @@ class Loads:
         return len(self.members)
 
     def on_accelerator(self, inner: Ints, outer: Ints) -> Floats:
-        """(inner, outer): the load of an accelerator with outer \\ inner; FORBIDDEN or more where that is no part."""
+        r"""(inner, outer): the load of an accelerator with outer \ inner; FORBIDDEN or more where that is no part."""
         return self._all[np.ix_(inner, outer)] if self._all is not None else self._compute(inner, outer)
 
     def _compute(self, inner: Ints, outer: Ints) -> Floats:
@@ -125,7 +125,7 @@ class _Table:
         return Split(value, self._parts(), True) if value < self.below else None
 
     def _hopeful(self, c: int, f: int) -> Bools:
-        """Ideals after which the devices that are left could do the rest, were it divisible, and better than `below`."""
+        """Ideals after which the devices left could do the rest, were it divisible, and better than `below`."""
         loads, problem = self.loads, self.problem
         if np.isinf(self.below):
             return np.ones(len(loads), dtype=np.bool_)
@@ -136,7 +136,7 @@ class _Table:
             rest = rest + loads.open  # somebody has to fetch what crosses the border
         hopeful = rest < accelerators * self.below + cpus * taken[0] + 1e-9 * self.below
         room = accelerators * problem.memory * (1 + 1e-9) + cpus * taken[1]
-        return hopeful & (loads.size[loads.whole] - loads.size <= room)
+        return np.asarray(hopeful & (loads.size[loads.whole] - loads.size <= room))
 
     def _step(self, before: Floats, state: Floats, cpu: bool, hopeful: Bools) -> None:
         """Add a device to every split of `before`."""

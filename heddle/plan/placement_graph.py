@@ -1,9 +1,9 @@
 """Operator graphs for device placement: the published format, and the smaller problem that solvers see.
 
 "Efficient Algorithms for Device Placement of DNN Graph Operators" (Tarnawski, Phanishayee, Devanur, Mahajan, Nina
-Paravecino, NeurIPS 2020). Operators that must share a device become one *group*: those of a colour class, and a backward
-operator with its forward twin. What a group order must respect are forward edges, and mirrored backward edges of groups
-that have no forward part.
+Paravecino, NeurIPS 2020). Operators that must share a device become one *group*: those of a colour class, and a
+backward operator with its forward twin. What a group order must respect are forward edges, and mirrored backward edges
+of groups that have no forward part.
 
 The output of an operator is moved once for each accelerator that makes it but is not alone in using it, or uses it but
 does not make it. So an operator and its users are a *net* (a hyperedge over groups), and an accelerator pays for a net
@@ -24,7 +24,7 @@ import numpy as np
 from heddle.errors import HeddleError
 from heddle.graph.dag import Dag, Floats, Ints, index_nodes, position_of
 from heddle.graph.ideals import Bools
-from heddle.graph.merge import components, contract
+from heddle.graph.merge import components, contract, quotient
 from heddle.spec.read import read_json
 
 
@@ -48,7 +48,13 @@ class OperatorGraph:
 
     @cached_property
     def problem(self) -> Problem:
-        return _problem(self)
+        """The problem whose parts are contiguous: what lies between two groups of a part belongs to it."""
+        return _problem(self, contiguous=True)
+
+    @cached_property
+    def loose(self) -> Problem:
+        """The problem with parts of any kind. Its order may have cycles, which do not matter then."""
+        return _problem(self, contiguous=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +129,7 @@ def graph_from(document: Mapping[str, Any], what: str = "The graph") -> Operator
     )
 
 
-def _problem(graph: OperatorGraph) -> Problem:
+def _problem(graph: OperatorGraph, contiguous: bool) -> Problem:
     """Merge what must or may as well stay together, and check that every group fits somewhere."""
     classes: dict[Any, list[int]] = {}
     for operator, colour in enumerate(graph.colours):
@@ -141,12 +147,16 @@ def _problem(graph: OperatorGraph) -> Problem:
         np.concatenate([tails[ahead], heads[mirrored]]),
         np.concatenate([heads[ahead], tails[mirrored]]),
     )
-    quotient, group = contract(order, group)
-    _, group = contract(order, _absorb(graph, quotient, group)[group])
-    quotient, group = contract(order, group)
-    problem = _build(graph, quotient, group)
+    close = contract if contiguous else _as_they_are
+    groups, group = close(order, group)
+    groups, group = close(order, _absorb(graph, groups, group)[group])
+    problem = _build(graph, groups, group)
     _check(graph, problem)
     return problem
+
+
+def _as_they_are(order: Dag, group: Ints) -> tuple[Dag, Ints]:
+    return quotient(order, group), group
 
 
 def _absorb(graph: OperatorGraph, order: Dag, group: Ints) -> Ints:
@@ -175,7 +185,7 @@ def _build(graph: OperatorGraph, order: Dag, group: Ints) -> Problem:
     count = order.nodes
 
     def total(values: Floats) -> Floats:
-        return np.bincount(group, values, minlength=count)
+        return np.bincount(group, values, minlength=count).astype(np.float64)
 
     supported = np.ones(count, dtype=np.bool_)
     np.logical_and.at(supported, group, graph.supported)
@@ -224,7 +234,9 @@ def _check(graph: OperatorGraph, problem: Problem) -> None:
                 f"Operator {graph.names[first]} (node {graph.operators[first]}){others} fits no device.",
                 f"It {reason or f'needs {needs}, and an accelerator has {problem.memory / 2**30:.3g} GiB'}; "
                 "there is no CPU.",
-                "Give a CPU (--cpus 1)." if reason else f"Give --memory-gib {problem.size[place] / 2**30:.3g} or a CPU.",
+                "Give a CPU (--cpus 1)."
+                if reason
+                else f"Give --memory-gib {problem.size[place] / 2**30:.3g} or a CPU.",
             )
 
 

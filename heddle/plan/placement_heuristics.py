@@ -44,7 +44,9 @@ def greedy(problem: Problem) -> Ints | None:
     share = problem.accelerator.sum() / max(problem.accelerators, 1)
     assignment = np.empty(problem.groups, dtype=np.int64)
     device, load, held = 0, 0.0, 0.0
-    for group in linear_extension(problem.order):
+    order = linear_extension(problem.order)
+    order += sorted(set(range(problem.groups)) - set(order))  # what lies on cycles, where parts need no order
+    for group in order:
         takes, size = problem.accelerator[group], problem.size[group]
         while device < problem.accelerators and problem.supported[group] and size <= problem.memory:
             full = held + size > problem.memory or (load > 0 and load + takes / 2 > share)

@@ -8,8 +8,11 @@ a bound; values are recomputed from the assignment. Accelerators are alike, so t
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -46,11 +49,13 @@ def best_assignment(
 ) -> Found:
     """The assignment with the smallest maximum load, if that is below the given one by a millionth or more."""
     require_ortools()
-    from ortools.sat.python import cp_model
+    from ortools.sat.python import cp_model as module
+
+    cp_model: Any = module  # typed or not, by what is installed
 
     accelerators, devices = problem.accelerators, problem.accelerators + problem.cpus
     scale = FINE / max(below, 1e-300)
-    own, cpu, cost = (_whole(times * scale) for times in (problem.accelerator, problem.cpu, problem.cost))
+    own, cpu, cost = (whole(times * scale) for times in (problem.accelerator, problem.cpu, problem.cost))
     unit = max(1.0, problem.size.sum() / 2**50)
     size = np.floor(problem.size / unit).astype(np.int64)
     most = int(FINE) - 10
@@ -84,7 +89,7 @@ def best_assignment(
             model.add(sum(int(size[g]) * x[g][m] for g in range(problem.groups)) <= capacity)
     for m in range(accelerators, devices):
         model.add(sum(int(cpu[g]) * x[g][m] for g in range(problem.groups)) <= makespan)
-    for first, second in zip(loads, loads[1:], strict=False):
+    for first, second in pairwise(loads):
         model.add(first >= second)
     model.minimize(makespan)
     if start is not None:
@@ -92,8 +97,9 @@ def best_assignment(
 
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = max(seconds, 0.01)
+    solver.parameters.num_workers = os.cpu_count() or 1
     solver.parameters.linearization_level = 2  # the bound comes from the relaxation
-    status = solver.solve(model, _watch(cp_model, progress, scale) if progress else None)
+    status = solver.solve(model, watch(cp_model, progress, scale) if progress else None)
     if status == cp_model.INFEASIBLE:  # nothing is better than what is known
         return Found(None, below, True)
     bound = max(0.0, solver.best_objective_bound / scale)
@@ -103,28 +109,29 @@ def best_assignment(
     return Found(placed, bound, status == cp_model.OPTIMAL)
 
 
-def _hint(model: object, problem: Problem, start: Ints, x: list[list[object]], extras: list[tuple]) -> None:  # type: ignore[type-arg]
+def _hint(model: Any, problem: Problem, start: Ints, x: list[list[Any]], extras: list[Any]) -> None:
     """Give the known assignment, its accelerators ordered as the model wants them."""
     loads = loads_of(problem, start)[: problem.accelerators]
     rank = np.empty(problem.accelerators, dtype=np.int64)
     rank[np.argsort(-loads, kind="stable")] = np.arange(problem.accelerators)
-    device = np.where(start < problem.accelerators, rank[np.minimum(start, problem.accelerators - 1)], start)
+    device = np.array([rank[m] if m < problem.accelerators else m for m in start.tolist()])
     for group, row in enumerate(x):
         for m, variable in enumerate(row):
-            model.add_hint(variable, int(device[group] == m))  # type: ignore[attr-defined]
+            model.add_hint(variable, int(device[group] == m))
     for some, every, members, m in extras:
         inside = device[members] == m
-        model.add_hint(some, int(inside.any()))  # type: ignore[attr-defined]
-        model.add_hint(every, int(inside.all()))  # type: ignore[attr-defined]
+        model.add_hint(some, int(inside.any()))
+        model.add_hint(every, int(inside.all()))
 
 
-def _watch(cp_model: object, progress: Progress, scale: float) -> object:
-    class Watch(cp_model.CpSolverSolutionCallback):  # type: ignore[name-defined, misc]
-        def on_solution_callback(self) -> None:
-            progress(self.objective_value / scale, self.best_objective_bound / scale)
+def watch(cp_model: Any, progress: Progress, scale: float) -> Any:
+    """A callback that tells of every better answer."""
 
-    return Watch()
+    def told(self: Any) -> None:
+        progress(self.objective_value / scale, self.best_objective_bound / scale)
+
+    return type("Watch", (cp_model.CpSolverSolutionCallback,), {"on_solution_callback": told})()
 
 
-def _whole(values: Floats) -> Ints:
+def whole(values: Floats) -> Ints:
     return np.floor(values).astype(np.int64)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from heddle.graph.dag import Ints
+from heddle.graph.dag import Floats, Ints
 from heddle.graph.merge import components, contract, quotient
 from heddle.plan.placement_graph import Problem
 
@@ -37,6 +37,10 @@ def merge(problem: Problem, classes: Ints, contiguous: bool) -> tuple[Problem, I
     else:
         order = quotient(problem.order, classes)  # may have cycles, which do not matter then
     count = int(classes.max()) + 1
+
+    def total(values: Floats) -> Floats:
+        return np.bincount(classes, values, minlength=count).astype(np.float64)
+
     supported = np.ones(count, dtype=np.bool_)
     np.logical_and.at(supported, classes, problem.supported)
     nets = np.zeros((len(problem.nets), count), dtype=np.bool_)
@@ -49,7 +53,9 @@ def merge(problem: Problem, classes: Ints, contiguous: bool) -> tuple[Problem, I
         Problem(
             order,
             classes[problem.group],
-            *(np.bincount(classes, column, count) for column in (problem.accelerator, problem.cpu, problem.size)),
+            total(problem.accelerator),
+            total(problem.cpu),
+            total(problem.size),
             supported,
             kept[cut],
             cost[cut],

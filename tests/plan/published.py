@@ -5,4 +5,6 @@ from pathlib import Path
 import pytest
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"the published workloads are not in {DATA.name}/ beside the repository")
+needs_data = pytest.mark.skipif(
+    not DATA.is_dir(), reason=f"the published workloads are not in {DATA.name}/ beside the repository"
+)

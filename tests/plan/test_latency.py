@@ -29,7 +29,9 @@ def simulated(problem, unit):
             raise ValueError("parts wait for each other")
         if which not in done:
             mine = [g for g in name if name[g] == which]
-            start = max((finish(name[u], {*waiting, which}) for u, v in edges if v in mine and u not in mine), default=0)
+            start = max(
+                (finish(name[u], {*waiting, which}) for u, v in edges if v in mine and u not in mine), default=0
+            )
             if which[0] == "cpu":
                 takes = problem.cpu[mine[0]]
             else:
@@ -47,7 +49,9 @@ def brute_force(problem):
     best = math.inf
     places = [*range(problem.accelerators), *([None] if problem.cpus else [])]
     for unit in itertools.product(places, repeat=problem.groups):
-        held = [sum(problem.size[g] for g in range(problem.groups) if unit[g] == m) for m in range(problem.accelerators)]
+        held = [
+            sum(problem.size[g] for g in range(problem.groups) if unit[g] == m) for m in range(problem.accelerators)
+        ]
         if any(u is not None and not problem.supported[g] for g, u in enumerate(unit)):
             continue
         if all(size <= problem.memory for size in held):

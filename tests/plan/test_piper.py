@@ -90,7 +90,9 @@ def brute_force(document):
                 if u in of and v not in of:
                     moved += 2 * (cost + of[u]["syncTimeBw"][str(v)])
             reduced = sum(4 * (d - 1) / d * o["parameterSize"] / batch for o in chosen)
-            best = min(best, sum(o["timePerSample"] for o in chosen) / d + (moved / d + reduced) / document["bandwidth"])
+            best = min(
+                best, sum(o["timePerSample"] for o in chosen) / d + (moved / d + reduced) / document["bandwidth"]
+            )
         return best
 
     def cover(left, devices_left, later):
