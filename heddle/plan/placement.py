@@ -19,7 +19,7 @@ from heddle.graph.ideals import TooManyIdeals, chain, enumerate_ideals, linear_e
 from heddle.plan.placement_bounds import fractional_bound, lower_bound
 from heddle.plan.placement_dp import OutOfTime, Split, best_split
 from heddle.plan.placement_graph import OperatorGraph, Problem
-from heddle.plan.placement_heuristics import feasible, greedy, loads_of, local_search, one_device
+from heddle.plan.placement_heuristics import around_the_heaviest, feasible, greedy, loads_of, local_search, one_device
 from heddle.plan.placement_ip import Found, Progress, best_assignment, require_ortools
 from heddle.plan.placement_reduce import reduced
 
@@ -156,9 +156,15 @@ class _Search:
         except HeddleError:
             return  # what must be contiguous may not fit where other splits do
         assert pipeline.best is not None
-        start = np.zeros(self.problem.groups, dtype=np.int64)
-        start[self.problem.group] = pipeline.best[pipeline.problem.group]
-        self._take(start)
+        for start in (pipeline.best, greedy(pipeline.problem), one_device(pipeline.problem)):
+            if start is None or not feasible(pipeline.problem, start):
+                continue
+            # Whole groups of the pipeline's problem move first, single ones later: they would be stuck alone.
+            moved = local_search(pipeline.problem, start, time.perf_counter() + left / 16)
+            for found in (start, moved):
+                spread = np.zeros(self.problem.groups, dtype=np.int64)
+                spread[self.problem.group] = found[pipeline.problem.group]
+                self._take(spread)
 
     def _line(self) -> None:
         """DPL: the exact programme, on the prefixes of one order of the operators."""
@@ -201,11 +207,7 @@ class _Search:
         """Splits of any kind: local search from what is known, then the integer programme."""
         require_ortools()
         self.bound = lower_bound(self.problem)
-        starts = [start for start in (self.best, greedy(self.problem), one_device(self.problem)) if start is not None]
-        for start in starts:
-            if feasible(self.problem, start):
-                halfway = time.perf_counter() + (self.deadline - time.perf_counter()) / 8
-                self._take(local_search(self.problem, start, halfway))
+        self._search_nearby()
         if self.best is None:
             return False
         if self.value <= self.bound * (1 + 1e-9):
@@ -217,13 +219,27 @@ class _Search:
             self.bound = self.value
         return found.optimal
 
+    def _search_nearby(self) -> None:
+        """Local search with what must stay together merged; a better value merges more, so again."""
+        halfway = time.perf_counter() + (self.deadline - time.perf_counter()) / 4
+        self._take(greedy(self.problem))
+        before = np.inf
+        while self.best is not None and self.value < before * (1 - 1e-9):
+            before = self.value
+            smaller, group = reduced(self.problem, before, contiguous=False)
+            start = np.zeros(smaller.groups, dtype=np.int64)
+            start[group] = self.best
+            for guess in (start, *around_the_heaviest(smaller, start), greedy(smaller)):
+                if guess is not None and feasible(smaller, guess):
+                    self._take(local_search(smaller, guess, halfway)[group])
+
     def _bounded(self, seconds: float) -> Found:
         """The integer programme on the smaller problem that holds everything better than the best known."""
         assert self.best is not None
         smaller, group = reduced(self.problem, self.value * (1 - 1e-9), contiguous=False)
         start = np.zeros(smaller.groups, dtype=np.int64)
         start[group] = self.best
-        found = best_assignment(smaller, self.value, seconds, self.progress, start)
+        found = best_assignment(smaller, self.value, seconds, self.progress, start, self.bound)
         whole = None if found.assignment is None else found.assignment[group]
         return Found(self.best if whole is None else whole, min(found.lower_bound, self.value), found.optimal)
 

@@ -46,13 +46,13 @@ def heaviest_device(problem: Problem, above: float, seconds: float) -> float:
     for group in np.argsort(-worth).tolist():
         if worth[group] <= above or time.perf_counter() > until:
             break
-        on_accelerator = _minimum_cut(problem, group) if problem.supported[group] else np.inf
+        on_accelerator = minimum_cut(problem, group)[0] if problem.supported[group] else np.inf
         above = max(above, min(on_accelerator, problem.cpu[group] if problem.cpus else np.inf))
     return above
 
 
-def _minimum_cut(problem: Problem, source: int) -> float:
-    """Least time and moves of a set with the group `source`: the largest flow from it to a sink.
+def minimum_cut(problem: Problem, source: int) -> tuple[float, list[int]]:
+    """Least time and moves of a set with the group `source`, and the set: the largest flow from it to a sink.
 
     A group in the set lets its time flow to the sink; a net that the set meets but does not hold lets its cost flow
     from the members inside to those outside.
@@ -84,7 +84,7 @@ def _minimum_cut(problem: Problem, source: int) -> float:
                     came[after] = node
                     queue.append(after)
         if sink not in came:
-            return flow
+            return flow, [node for node in came if node < groups]
         path = [sink]
         while path[-1] != source:
             path.append(came[path[-1]])

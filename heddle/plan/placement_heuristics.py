@@ -6,11 +6,13 @@ An assignment is an array: for each group its device, accelerators first, then C
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import numpy as np
 
 from heddle.graph.dag import Floats, Ints
 from heddle.graph.ideals import linear_extension
+from heddle.plan.placement_bounds import minimum_cut
 from heddle.plan.placement_graph import Problem
 
 
@@ -61,6 +63,19 @@ def greedy(problem: Problem) -> Ints | None:
         else:
             return None
     return assignment
+
+
+def around_the_heaviest(problem: Problem, start: Ints, groups: int = 3) -> Iterator[Ints]:
+    """The same, but with what had best stay with a heavy group of the fullest device (a minimum cut) brought there."""
+    fullest = int(loads_of(problem, start).argmax())
+    if fullest >= problem.accelerators:
+        return
+    mine = np.flatnonzero(start == fullest)
+    for group in mine[np.argsort(-problem.accelerator[mine])][:groups].tolist():
+        gathered = start.copy()
+        gathered[minimum_cut(problem, group)[1]] = fullest
+        if feasible(problem, gathered):
+            yield gathered
 
 
 def local_search(problem: Problem, start: Ints, deadline: float = np.inf) -> Ints:

@@ -45,7 +45,12 @@ def require_ortools() -> None:
 
 
 def best_assignment(
-    problem: Problem, below: float, seconds: float, progress: Progress | None = None, start: Ints | None = None
+    problem: Problem,
+    below: float,
+    seconds: float,
+    progress: Progress | None = None,
+    start: Ints | None = None,
+    above: float = 0.0,
 ) -> Found:
     """The assignment with the smallest maximum load, if that is below the given one by a millionth or more."""
     require_ortools()
@@ -91,6 +96,7 @@ def best_assignment(
         model.add(sum(int(cpu[g]) * x[g][m] for g in range(problem.groups)) <= makespan)
     for first, second in pairwise(loads):
         model.add(first >= second)
+    model.add(makespan >= min(most, int(above * scale * (1 - 1e-6))))
     model.minimize(makespan)
     if start is not None:
         _hint(model, problem, start, x, extras)
