@@ -69,7 +69,7 @@ def place_for_latency(
     optimal = bool(optimal or value <= bound * (1 + 1e-9))
     seconds = time.perf_counter() - started
     devices = _devices(graph, best)
-    return Placement("latency", method, value, min(bound, value), optimal, True, seconds, devices, tuple(notes))
+    return Placement("latency", method, value, min(bound, value), optimal, True, "all", seconds, devices, tuple(notes))
 
 
 def _candidates(problem: Problem, method: str) -> Iterator[Parts]:

@@ -47,6 +47,7 @@ class Placement:
     lower_bound: float
     optimal: bool
     contiguous: bool  # devices form a pipeline: no edge leads back
+    among: Literal["pipelines", "all"]  # what was searched, and what bound and optimum are about
     seconds: float
     devices: list[Device]
     notes: tuple[str, ...] = ()
@@ -260,6 +261,7 @@ class _Search:
             min(self.bound, self.value),
             bool(optimal or self.value <= self.bound * (1 + 1e-9)),
             is_pipeline(self.problem, self.best),
+            "pipelines" if self.contiguous else "all",
             time.perf_counter() - self.started,
             devices_of(self.graph, self.problem, self.best),
             tuple(self.notes),

@@ -2,7 +2,7 @@
 
 A Boolean for every group and device; for every net and accelerator, whether it holds some and whether it holds all of
 the net. Times are rounded down to whole numbers of about a ten-millionth of the first answer, so the solver's bound is
-a bound; values are recomputed from the assignment. Accelerators are alike, so they are ordered by load.
+a bound; values are recomputed from the assignment.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import importlib.util
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ import numpy as np
 from heddle.errors import HeddleError
 from heddle.graph.dag import Floats, Ints
 from heddle.plan.placement_graph import Problem
-from heddle.plan.placement_heuristics import loads_of
 
 Progress = Callable[[float, float], None]  # best value and lower bound so far
 FINE = 1e7
@@ -68,7 +66,6 @@ def best_assignment(
     model = cp_model.CpModel()
     x = [[model.new_bool_var(f"x{g}_{m}") for m in range(devices)] for g in range(problem.groups)]
     makespan = model.new_int_var(0, most, "maxload")
-    loads = []
     for group in range(problem.groups):
         model.add_exactly_one(x[group])
         if not problem.supported[group]:
@@ -88,14 +85,15 @@ def best_assignment(
         load = model.new_int_var(0, most, f"load{m}")
         model.add(load == sum(terms))
         model.add(load <= makespan)
-        loads.append(load)
         if problem.size.sum() > problem.memory:
             capacity = int(problem.memory * (1 + 1e-9) / unit)
             model.add(sum(int(size[g]) * x[g][m] for g in range(problem.groups)) <= capacity)
     for m in range(accelerators, devices):
         model.add(sum(int(cpu[g]) * x[g][m] for g in range(problem.groups)) <= makespan)
-    for first, second in pairwise(loads):
-        model.add(first >= second)
+    # Accelerators are alike: one is used only by a group that comes after the first group of the one before it.
+    for m in range(1, accelerators):
+        for g in range(problem.groups):
+            model.add_bool_or([x[g][m].negated(), *(x[earlier][m - 1] for earlier in range(g))])
     model.add(makespan >= min(most, int(above * scale * (1 - 1e-6))))
     model.minimize(makespan)
     if start is not None:
@@ -116,11 +114,10 @@ def best_assignment(
 
 
 def _hint(model: Any, problem: Problem, start: Ints, x: list[list[Any]], extras: list[Any]) -> None:
-    """Give the known assignment, its accelerators ordered as the model wants them."""
-    loads = loads_of(problem, start)[: problem.accelerators]
-    rank = np.empty(problem.accelerators, dtype=np.int64)
-    rank[np.argsort(-loads, kind="stable")] = np.arange(problem.accelerators)
-    device = np.array([rank[m] if m < problem.accelerators else m for m in start.tolist()])
+    """Give the known assignment, its accelerators numbered as the model wants them."""
+    used = [m for m in dict.fromkeys(start.tolist()) if m < problem.accelerators]
+    rank = {m: number for number, m in enumerate(used)}
+    device = np.array([rank.get(m, m) for m in start.tolist()])
     for group, row in enumerate(x):
         for m, variable in enumerate(row):
             model.add_hint(variable, int(device[group] == m))

@@ -39,8 +39,8 @@ def draw(graph: OperatorGraph, placement: Placement, width: int = 100) -> list[s
     moved = {tail for tail, _ in crossing}
     what = "maximum load" if placement.objective == "throughput" else "latency"
     proof = "optimal" if placement.optimal else f"at best {placement.lower_bound:.4f}"
-    if placement.optimal and placement.objective == "throughput" and placement.contiguous:
-        proof += " among pipelines" if placement.method in ("auto", "dp") else ""
+    if placement.optimal and placement.among == "pipelines":
+        proof += " among pipelines"
     lines += [
         "",
         f"{what:<13} {placement.value:.4f} ({proof})",
