@@ -32,7 +32,9 @@ def test_help_takes_less_than_a_third_of_a_second():
     assert taken < max(0.3, 2 * library)
 
 
-@pytest.mark.parametrize("arguments", [(), ("train",), ("generate",), ("schedule",), ("data", "prepare")])
+@pytest.mark.parametrize(
+    "arguments", [(), ("train",), ("generate",), ("schedule",), ("piper",), ("place",), ("data", "prepare")]
+)
 def test_help_imports_neither_torch_nor_numpy(arguments):
     command = [sys.executable, "-X", "importtime", "-m", "heddle", *arguments, "--help"]
     ended = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
