@@ -1,8 +1,8 @@
 """CPU seconds of `heddle piper`'s search against those of the published C++ program on the same workloads.
 
 The peer's seconds are quoted from `reference_piper.csv` beside the published workloads: one run of it (g++ -O3) on the
-machine that this was written on. Ours are CPU seconds of a search with its tables, without reading the file; `cold` is a
-whole process, with Python's start and all imports.
+machine that this was written on. Ours are CPU seconds of a search with its tables, without reading the file; `cold` is
+a whole process, with Python's start and all imports.
 
     python benchmarks/piper.py [--data ../shared/data] [--rounds 3] [--rows bert32_a100:512:8 …]
 """

@@ -64,6 +64,7 @@ def piper(
             "devices": best.devices,
             "stages": [dataclasses.asdict(stage) for stage in best.stages],
             "seconds": taken,
+            "note": best.note,
         }
         if counts:
             facts["also"] = {str(k): answers[k].value if answers[k] else None for k in counts}  # type: ignore[union-attr]
@@ -89,4 +90,6 @@ def piper(
         console.print(
             f"also     {count} devices: {answer.value:.9g}" if answer else f"also     {count} devices: does not fit"
         )
+    if best.note:
+        console.print(f"note     {best.note}")
     console.print(f"search   {taken:.2f} s")

@@ -10,8 +10,9 @@ that stages can have, which makes the answer exact.
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 
 from heddle.errors import divisors
 from heddle.graph.dag import Floats, Ints
-from heddle.graph.ideals import Ideals, chain, enumerate_ideals, linear_extension
+from heddle.graph.ideals import Ideals, TooManyIdeals, chain, enumerate_ideals, linear_extension
 from heddle.plan.piper_stages import DegreeTable, Pairs, all_pairs, near
 from heddle.plan.piper_workload import Workload
 
@@ -50,6 +51,7 @@ class Pipeline:
     optimal: bool
     stages: list[Stage]
     seconds: float  # spent searching
+    note: str = ""
 
     @property
     def devices(self) -> int:
@@ -222,33 +224,38 @@ class Piper:
 
 
 def plan_pipelines(
-    workload: Workload, counts: Sequence[int] | None = None, time_limit: float = 60.0
+    workload: Workload, counts: Sequence[int] | None = None, time_limit: float = 60.0, most: int = MOST_IDEALS
 ) -> dict[int, Pipeline | None]:
     """The best pipeline for each number of devices up to the workload's; None where nothing fits.
 
     The tables of stages are made once. A graph with many up-sets is first solved along one line, which tells which
-    stages of the whole graph are worth a look.
+    stages of the whole graph are worth a look; with more than `most` of them, that is the answer, and it says so.
     """
-    counts = [workload.devices] if counts is None else list(counts)
-    return dict(_answers(workload, sorted(set(counts)), time_limit))
-
-
-def _answers(workload: Workload, counts: list[int], time_limit: float) -> Iterator[tuple[int, Pipeline | None]]:
-    ideals = enumerate_ideals(workload.graph.reverse, MOST_IDEALS)
+    counts = sorted({workload.devices} if counts is None else set(counts))
+    line = chain(workload.graph.nodes, linear_extension(workload.graph.reverse))
+    try:
+        ideals = enumerate_ideals(workload.graph.reverse, most)
+    except TooManyIdeals:
+        along = Piper(workload, line)
+        return {count: _unproven(along, along.solve(count, time_limit), count, most) for count in counts}
     if len(ideals) <= FEW_IDEALS:
         piper = Piper(workload, ideals)
-        yield from ((count, piper.solve(count, time_limit)) for count in counts)
-        return
-    line = chain(workload.graph.nodes, linear_extension(workload.graph.reverse))
+        return {count: piper.solve(count, time_limit) for count in counts}
+    answers: dict[int, Pipeline | None] = {}
     for count in counts:
         fewer = workload.replace(devices=count)
         first = Piper(fewer, line).solve(count, time_limit)
-        yield (
-            count,
-            first
-            if first is None
-            else Piper(fewer, ideals, near(fewer, ideals, first.value)).solve(count, time_limit, first),
-        )
+        pairs = all_pairs(ideals) if first is None else near(fewer, ideals, first.value)
+        answers[count] = Piper(fewer, ideals, pairs).solve(count, time_limit, first)
+    return answers
+
+
+def _unproven(piper: Piper, answer: Pipeline | None, devices: int, most: int) -> Pipeline | None:
+    if answer is None:
+        return None
+    note = f"The graph has more than {most:,} up-sets: only stages along one line of layers were looked at."
+    bound = min(answer.value, float(piper.work[-1]) / devices)
+    return dataclasses.replace(answer, lower_bound=bound, optimal=answer.value <= bound, note=note)
 
 
 class Cover:

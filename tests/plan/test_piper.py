@@ -146,6 +146,18 @@ def test_looking_only_near_a_known_plan_loses_nothing(document):
         assert again.value == pytest.approx(answer.value, rel=1e-9)
 
 
+@given(workloads(most=6))
+@settings(deadline=None, max_examples=30)
+def test_too_many_up_sets_fall_back_to_a_line_and_say_so(document):
+    workload = workload_from(document)
+    best = plan_pipelines(workload)[workload.devices]
+    line = plan_pipelines(workload, most=1)[workload.devices]
+    value = checked(document, line, workload.devices, workload.memory)
+    if line is not None:
+        assert "more than 1 up-sets" in line.note
+        assert line.lower_bound <= best.value * (1 + 1e-9) <= value * (1 + 1e-8)
+
+
 @given(workloads(most=4))
 @settings(deadline=None, max_examples=30)
 def test_one_run_answers_for_fewer_devices(document):
