@@ -223,7 +223,9 @@ class _Search:
     def _search_nearby(self) -> None:
         """Local search with what must stay together merged; a better value merges more, so again."""
         halfway = time.perf_counter() + (self.deadline - time.perf_counter()) / 4
-        self._take(greedy(self.problem))
+        first = greedy(self.problem)
+        if first is not None and feasible(self.problem, first):
+            self._take(local_search(self.problem, first, halfway))
         before = np.inf
         while self.best is not None and self.value < before * (1 - 1e-9):
             before = self.value

@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import json
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -144,6 +145,18 @@ def test_looking_only_near_a_known_plan_loses_nothing(document):
         assert len(pairs) <= len(all_pairs(piper.ideals))
         again = Piper(workload, piper.ideals, pairs).solve()
         assert again.value == pytest.approx(answer.value, rel=1e-9)
+
+
+@given(workloads(most=6))
+@settings(deadline=None, max_examples=30)
+def test_a_line_first_changes_nothing(document):
+    workload = workload_from(document)
+    best = plan_pipelines(workload)[workload.devices]
+    with mock.patch("heddle.plan.piper.FEW_IDEALS", 0):
+        found = plan_pipelines(workload)[workload.devices]
+    value = checked(document, found, workload.devices, workload.memory)
+    assert value == pytest.approx(best.value if best else math.inf, rel=1e-9)
+    assert found is None or found.optimal
 
 
 @given(workloads(most=6))
