@@ -92,3 +92,20 @@ def test_bubble():
     cases = [(case["pipeline"], case["schedule"], case["formula"]) for case in result["cases"]]
     assert cases == [(2, "1f1b", 0.25), (2, "interleaved", 0.125), (4, "1f1b", 0.75), (4, "interleaved", 0.375)]
     assert all(positive(case, "measured", "replayed", "stretch") for case in result["cases"])
+
+
+SHARED = REPOSITORY.parent / "shared" / "data"
+needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason="the published workloads are not beside the repository")
+
+
+@needs_data
+def test_piper():
+    result = run("piper", "--rounds", "1", "--rows", "bert32_a100:16:8")
+    assert positive(result["cases"][0], "ratio", "cpu_seconds", "cold_cpu_seconds")
+
+
+@needs_data
+def test_placement():
+    result = run("placement", "--rounds", "1", "--graphs", "layer/bert24_training")
+    assert [case["method"] for case in result["cases"]] == ["dpl", "dp"]
+    assert all(positive(case, "ratio", "value", "peer_value") for case in result["cases"])

@@ -33,7 +33,12 @@ def test_help_takes_less_than_a_third_of_a_second():
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("train",), ("generate",), ("schedule",), ("simulate",), ("validate",), ("data", "prepare")]
+    "arguments",
+    [
+        (),
+        *((name,) for name in ("train", "generate", "schedule", "simulate", "validate", "piper", "place")),
+        ("data", "prepare"),
+    ],
 )
 def test_help_imports_neither_torch_nor_numpy(arguments):
     command = [sys.executable, "-X", "importtime", "-m", "heddle", *arguments, "--help"]

@@ -1,0 +1,68 @@
+"""`heddle place`: which operator of a graph goes to which device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def place(
+    graph: Annotated[Path, typer.Argument(help="An operator graph in the published format.")],
+    objective: Annotated[str, typer.Option("--objective", help="throughput or latency")] = "throughput",
+    method: Annotated[str, typer.Option("--method", help="auto, dp, dpl, ip, greedy, local or one")] = "auto",
+    devices: Annotated[int | None, typer.Option("--devices", "-k", help="Accelerators; the file's number.")] = None,
+    cpus: Annotated[int | None, typer.Option("--cpus", help="CPUs; the file's number.")] = None,
+    memory_gib: Annotated[float | None, typer.Option("--memory-gib", help="Of each accelerator; the file's.")] = None,
+    contiguous: Annotated[
+        bool, typer.Option("--contiguous/--any", help="Devices form a pipeline, or any split.")
+    ] = True,
+    time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds; then the best so far.")] = 60.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the published output format.")] = None,
+) -> None:
+    """Place the operators of a graph on accelerators and CPUs, for throughput or for latency."""
+    # Imported here so that `heddle --help` does not pay for them.
+    import dataclasses
+    import json
+    import sys
+
+    from rich.console import Console
+
+    from heddle.errors import HeddleError
+    from heddle.plan.placement import place as search
+    from heddle.plan.placement_graph import read_graph
+    from heddle.plan.placement_report import draw, published
+
+    if time_limit <= 0:
+        raise HeddleError(f"--time-limit {time_limit:g} leaves no time.", "It is in seconds.", "Try --time-limit 60.")
+    operators = read_graph(graph)
+    console = Console(highlight=False)
+    status = Console(stderr=True, highlight=False)
+
+    def progress(value: float, bound: float) -> None:
+        if sys.stderr.isatty():
+            status.print(f"best {value:.6g}, at best {bound:.6g}", end="\r")
+
+    found = search(
+        operators,
+        objective=objective,
+        method=method,
+        contiguous=contiguous,
+        devices=devices,
+        cpus=cpus,
+        memory=None if memory_gib is None else memory_gib * 2**30,
+        time_limit=time_limit,
+        progress=progress,
+    )
+    if output is not None:
+        output.write_text(json.dumps(published(found)) + "\n", encoding="utf-8")
+    if as_json:
+        facts = dataclasses.asdict(found)
+        console.out(json.dumps(facts))
+        return
+    for line in draw(operators, found, console.width):
+        console.print(line, soft_wrap=True, markup=False)
+    if output is not None:
+        console.print(f"written  {output}")

@@ -1,0 +1,76 @@
+"""`heddle piper` and `heddle place`, and the pages that show what they print."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from commands import REPOSITORY, blocks, call
+
+from heddle.plan.piper_check import evaluate as evaluate_pipeline
+from heddle.plan.placement_check import evaluate as evaluate_placement
+
+LAYERS, OPERATORS = REPOSITORY / "examples" / "layers.json", REPOSITORY / "examples" / "operators.json"
+
+
+def words(line):
+    return [word.replace("examples/", f"{REPOSITORY}/examples/") for word in shlex.split(line)[1:]]
+
+
+@pytest.mark.parametrize("name", ["piper", "placement"])
+def test_the_page_shows_what_is_printed(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    page = REPOSITORY / "docs" / f"{name}.md"
+    for line in "".join(blocks(page, "sh")).splitlines():
+        if "--any" in line:
+            pytest.importorskip("ortools")
+        assert call(*words(line)) == 0, line
+    for block in blocks(page, "console"):
+        command, _, shown = block.removeprefix("$ ").partition("\n")
+        capsys.readouterr()
+        assert call(*words(command)) == 0
+        untimed = [
+            re.sub(r"[\d.]+ s$", "", text.rstrip(), flags=re.MULTILINE) for text in (capsys.readouterr().out, shown)
+        ]
+        assert untimed[0].split("\n") == untimed[1].split("\n")
+
+
+def test_piper_as_json_is_a_plan(capsys):
+    assert call("piper", LAYERS, "--devices", "16", "--memory-gib", "4", "--json", "--also", "8") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert {"value", "devices", "stages", "seconds"} <= set(answer)
+    value, _ = evaluate_pipeline(json.loads(LAYERS.read_text()), answer["stages"], 16, 4 * 2**30)
+    assert value == pytest.approx(answer["value"])
+    assert answer["also"]["8"] > answer["value"]
+
+
+def test_place_as_json_and_as_published(capsys):
+    assert call("place", OPERATORS, "--json", "-o", "placement.json", "--devices", "3") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert {"value", "lower_bound", "optimal", "method", "seconds", "devices"} <= set(answer)
+    loads = evaluate_placement(json.loads(OPERATORS.read_text()), answer["devices"], 2**31)
+    assert max(loads) == pytest.approx(answer["value"])
+    published = json.loads(Path("placement.json").read_text(encoding="utf-8"))
+    assert published["maxLoad"] == answer["value"]
+    assert len(published["fpgas"]) == 3
+    assert [part["nodes"] for part in published["cpus"]] == [answer["devices"][-1]["operators"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("piper", LAYERS, "--devices", "0"), "devices = 0 leaves nothing to plan"),
+        (("piper", LAYERS, "--memory-gib", "0.1"), "No plan fits 16 devices of 0.1 GiB"),
+        (("piper", LAYERS, "--also", "99"), "--also 99 is not between 1 and 16"),
+        (("piper", OPERATORS), "lacks 'bandwidth'"),
+        (("piper", "none.json"), "There is no file none.json"),
+        (("place", OPERATORS, "--devices", "0", "--cpus", "0"), "0 accelerators and 0 CPUs"),
+        (("place", OPERATORS, "--cpus", "0", "--memory-gib", "0.2"), "text embedding (node 5) fits no device"),
+        (("place", OPERATORS, "--method", "dpp"), "There is no method 'dpp'"),
+        (("place", OPERATORS, "--time-limit", "0"), "--time-limit 0 leaves no time"),
+    ],
+)
+def test_mistakes_are_told_with_exit_code_2(arguments, told, capsys):
+    assert call(*arguments) == 2
+    assert told in capsys.readouterr().err
