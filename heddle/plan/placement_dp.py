@@ -149,14 +149,13 @@ class _Table:
         for start in range(0, len(sources), ROWS):
             rows = sources[start : start + ROWS]
             times = time_of[targets]
-            low, high = np.searchsorted(times, [time_of[rows[0]], time_of[rows[-1]] + reach * (1 + 1e-9)])
-            low = int(np.searchsorted(times, time_of[rows[0]] * (1 - 1e-9) - 1e-300, side="left"))
-            for first in range(low, int(high) + 1, COLUMNS):
+            # Ideals that differ in groups without time stand at the same time, in any order: all of them count.
+            low = int(np.searchsorted(times, time_of[rows[0]] * (1 - 1e-9), side="left"))
+            high = int(np.searchsorted(times, (time_of[rows[-1]] + reach) * (1 + 1e-9), side="right"))
+            for first in range(low, high, COLUMNS):
                 if time.perf_counter() > self.deadline:
                     raise OutOfTime
-                columns = targets[first : min(first + COLUMNS, int(high) + 1)]
-                if not len(columns):
-                    continue
+                columns = targets[first : min(first + COLUMNS, high)]
                 load = loads.on_cpu(rows, columns) if cpu else loads.on_accelerator(rows, columns)
                 reached = np.maximum(load, before[rows][:, None]).min(axis=0)
                 state[columns] = np.minimum(state[columns], np.where(reached < self.below, reached, np.inf))
