@@ -168,10 +168,12 @@ class _Search:
                 self._take(spread)
 
     def _line(self) -> None:
-        """DPL: the exact programme, on the prefixes of one order of the operators."""
-        found = best_split(self.problem, chain(self.problem.groups, linear_extension(self.problem.order)))
-        if found is not None:
-            self._take(self._assignment(found))
+        """DPL: the exact programme, on the prefixes of one order of the operators, and of one made from the end."""
+        order = self.problem.order
+        for line in (linear_extension(order), linear_extension(order.reverse)[::-1]):
+            found = best_split(self.problem, chain(self.problem.groups, line), self.value * (1 - 1e-9))
+            if found is not None:
+                self._take(self._assignment(found))
 
     def _exact(self) -> bool:
         """The exact programme over all ideals, given what the line found; True where it went through."""

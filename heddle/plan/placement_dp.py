@@ -149,6 +149,7 @@ class _Table:
         for start in range(0, len(sources), ROWS):
             rows = sources[start : start + ROWS]
             times = time_of[targets]
+            # Ideals that differ in groups without time stand at the same time, in any order: all of them count.
             low = int(np.searchsorted(times, time_of[rows[0]] * (1 - 1e-9), side="left"))
             high = int(np.searchsorted(times, (time_of[rows[-1]] + reach) * (1 + 1e-9), side="right"))
             for first in range(low, high, COLUMNS):
