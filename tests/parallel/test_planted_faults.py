@@ -52,7 +52,7 @@ def row_forward_sum_of_the_wrong_slices() -> Any:
 
 
 def column_backward_without_all_reduce() -> Any:
-    return patch.object(heddle.parallel.tensor, "start_all_reduce", lambda x, axis: Handle(None, x))
+    return patch.object(heddle.parallel.tensor, "start_all_reduce", lambda x, axis: Handle([], x))
 
 
 def messages_swapped() -> Any:
@@ -112,7 +112,7 @@ def norm_counts_replicated_parameters_twice() -> Any:
 
 
 def replicas_not_summed() -> Any:
-    return patch.object(heddle.parallel.data, "start_all_reduce", lambda x, axis: Handle(None, x))
+    return patch.object(heddle.parallel.data, "start_all_reduce", lambda x, axis: Handle([], x))
 
 
 def replicas_do_not_share_updates() -> Any:
