@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from commands import ENVIRONMENT, REPOSITORY
+from published import needs_data
 
 TINY = ["--layers", "4", "--sequence", "16", "--microbatch", "1", "--rounds", "1"]
 
@@ -92,10 +93,6 @@ def test_bubble():
     cases = [(case["pipeline"], case["schedule"], case["formula"]) for case in result["cases"]]
     assert cases == [(2, "1f1b", 0.25), (2, "interleaved", 0.125), (4, "1f1b", 0.75), (4, "interleaved", 0.375)]
     assert all(positive(case, "measured", "replayed", "stretch") for case in result["cases"])
-
-
-SHARED = REPOSITORY.parent / "shared" / "data"
-needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason="the published workloads are not beside the repository")
 
 
 @needs_data

@@ -24,7 +24,7 @@ def calibrate(
 
     from rich.console import Console
 
-    from heddle.cli.common import load_cluster
+    from heddle.cli.common import load_cluster, write_output
     from heddle.errors import HeddleError, nearest
     from heddle.simulate.calibration import CONSTANTS
     from heddle.simulate.calibration import calibrate as fit
@@ -35,10 +35,7 @@ def calibrate(
             raise HeddleError(f"There is no constant '{name}'.", "", nearest(name, CONSTANTS))
     start = load_cluster(cluster)
     found = fit(start, rows, constants or CONSTANTS)
-    try:
-        output.write_text(dumps_cluster(found.cluster), encoding="utf-8")
-    except OSError as error:
-        raise HeddleError(f"{output} cannot be written.", f"{error.strerror}.", "Choose another file.") from None
+    write_output(output, dumps_cluster(found.cluster))
     efficiency = found.cluster.efficiency
     fitted = {name: getattr(efficiency, name) for name in (constants or CONSTANTS)} if found.fit else {}
     console = Console(highlight=False)

@@ -45,17 +45,21 @@ def load_with_changes(path: Path, changes: list[str], name: str | None = None) -
         raise HeddleError(f"{path}: {error.what}", error.why, error.hint) from None
 
 
+def write_output(path: Path, text: str) -> None:
+    """Write what a command was asked for, where it was asked to."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise HeddleError(f"{path} cannot be written.", f"{error.strerror}.", "Choose another file.") from None
+
+
 def load_cluster(name: str) -> Any:
     """A cluster by the name of its preset, or from a file that has a [cluster] table."""
     from heddle.spec.job import cluster_from_table
 
     if name.endswith(".toml") or Path(name).exists():
         return cluster_from_table({"file": str(Path(name).absolute())})
-    return cluster_from_table({"preset": PRESET_NAMES.get(name, name)})
-
-
-# what people call a preset that there are several of
-PRESET_NAMES = {"dgx-a100": "dgx-a100-80gb"}
+    return cluster_from_table({"preset": name})
 
 
 def _apply(document: dict[str, Any], change: str) -> None:

@@ -30,6 +30,7 @@ def place(
 
     from rich.console import Console
 
+    from heddle.cli.common import write_output
     from heddle.errors import HeddleError
     from heddle.plan.placement import place as search
     from heddle.plan.placement_graph import read_graph
@@ -57,7 +58,7 @@ def place(
         progress=progress,
     )
     if output is not None:
-        output.write_text(json.dumps(published(found)) + "\n", encoding="utf-8")
+        write_output(output, json.dumps(published(found)) + "\n")
     if as_json:
         facts = dataclasses.asdict(found)
         console.out(json.dumps(facts))

@@ -30,8 +30,7 @@ def simulate(
 
     from rich.console import Console
 
-    from heddle.cli.common import load_with_changes
-    from heddle.errors import HeddleError
+    from heddle.cli.common import load_with_changes, write_output
     from heddle.simulate.simulation import simulate as predict
     from heddle.trace import to_perfetto
 
@@ -40,10 +39,7 @@ def simulate(
     budget = tokens if tokens is not None else float(job.train.steps * job.tokens_per_step)
     console = Console(highlight=False)
     if trace is not None:
-        try:
-            trace.write_text(json.dumps(to_perfetto(prediction.trace)), encoding="utf-8")
-        except OSError as error:
-            raise HeddleError(f"{trace} cannot be written.", f"{error.strerror}.", "Choose another file.") from None
+        write_output(trace, json.dumps(to_perfetto(prediction.trace)))
     if as_json:
         facts = prediction.to_json() | {"tokens": budget, "days": prediction.days(budget)}
         console.out(json.dumps(facts))

@@ -23,7 +23,7 @@ def trace(
 
     from rich.console import Console
 
-    from heddle.errors import HeddleError
+    from heddle.cli.common import write_output
     from heddle.trace import to_perfetto
     from heddle.trace.steps import read_step, traced_steps
     from heddle.trace.terminal import draw
@@ -40,10 +40,7 @@ def trace(
     for line in lanes(measured):
         console.print(line, soft_wrap=True)
     if output is not None:
-        try:
-            output.write_text(json.dumps(to_perfetto(measured)))
-        except OSError as error:
-            raise HeddleError(f"{output} cannot be written.", f"{error.strerror}.", "Choose another file.") from None
+        write_output(output, json.dumps(to_perfetto(measured)))
         console.print(f"\nWritten to {output}. Open it at https://ui.perfetto.dev.", soft_wrap=True)
 
 

@@ -200,6 +200,9 @@ def model_from_table(table: dict[str, Any], folder: Path = Path()) -> ModelSpec:
     return build(ModelSpec, table, "model")
 
 
+SHORT_NAMES = {"dgx-a100": "dgx-a100-80gb"}  # what people call a preset that there are several of
+
+
 def cluster_from_table(table: dict[str, Any], folder: Path = Path()) -> Cluster:
     """A cluster from its numbers, `preset = "dgx-a100-80gb"` or `"this"`, or `file = "mine.toml"`."""
     from heddle.spec.this import this_machine
@@ -209,6 +212,7 @@ def cluster_from_table(table: dict[str, Any], folder: Path = Path()) -> Cluster:
         raise HeddleError("[cluster] has both 'preset' and 'file'.", "A cluster starts from one of them.")
     if "preset" in table:
         name = _pop_word(table, "preset", "cluster")
+        name = SHORT_NAMES.get(name, name)
         start = to_table(this_machine()) if name == "this" else None
         table = (start or preset("cluster", name, {"this": {}, **cluster_presets()})) | table
     elif "file" in table:

@@ -11,6 +11,7 @@ import socket
 from multiprocessing import forkserver, get_all_start_methods
 
 from heddle.spec.plan import Plan
+from heddle.train.launched import launched_place
 
 # The last one is what the first optimizer of a process imports: a second that every start and restart would wait for.
 PRELOADED = ["heddle.train.loop", "torch._dynamo"]
@@ -19,8 +20,7 @@ GPUS = ("/dev/nvidia0", "/dev/kfd")  # of NVIDIA and AMD; what was forked could 
 
 def start_early(plan: Plan) -> None:
     """Start the server before torch is imported here, if this command is to start processes by itself."""
-    launched = "RANK" in os.environ or "SLURM_PROCID" in os.environ
-    if plan.world > 1 and not launched and not any(map(os.path.exists, GPUS)):
+    if plan.world > 1 and launched_place() is None and not any(map(os.path.exists, GPUS)):
         set_environment(plan.world)
         start()
 

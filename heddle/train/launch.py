@@ -13,7 +13,6 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
@@ -32,34 +31,13 @@ from heddle.spec.plan import Plan
 from heddle.train import forkserver
 from heddle.train.device import pick_device
 from heddle.train.interrupt import answer
+from heddle.train.launched import Place, launched_place
 from heddle.train.notes import FOLDER as NOTES
 from heddle.train.notes import final_error, restart_count, tell, told
 
 TIMEOUT = timedelta(minutes=30)
 STOP = "stop"  # a file in the folder of notes: there once somebody asked to stop
 PATIENCE = 2.0  # seconds that a process stays which was not the first to fail, so that the first one is seen
-
-
-@dataclass(frozen=True)
-class Place:
-    """Which process of how many this is, by what a launcher says in the environment."""
-
-    rank: int
-    world: int
-
-
-def launched_place() -> Place | None:
-    """This process's place where torchrun, Slurm or another launcher that sets the usual variables started it."""
-    found = os.environ
-    if "RANK" in found and "WORLD_SIZE" in found:
-        return Place(int(found["RANK"]), int(found["WORLD_SIZE"]))
-    # Only srun speaks of a step: SLURM_NTASKS is also there in a batch script, where one process runs. A step of one
-    # task is a shell or a whole machine, and starts its own processes.
-    if "SLURM_PROCID" in found and int(found.get("SLURM_STEP_NUM_TASKS", 1)) > 1:
-        found["RANK"], found["WORLD_SIZE"] = found["SLURM_PROCID"], found["SLURM_STEP_NUM_TASKS"]
-        found.setdefault("LOCAL_RANK", found.get("SLURM_LOCALID", "0"))
-        return launched_place()
-    return None
 
 
 def join(plan: Plan, place: Place) -> Mesh:

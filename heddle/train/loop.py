@@ -22,7 +22,8 @@ from heddle.train.data import Prepared, check_vocab, prepared_for
 from heddle.train.device import memory_gib, peak_flops, pick_device, synchronize
 from heddle.train.doctor import Doctor, forget
 from heddle.train.interrupt import StopRequest
-from heddle.train.launch import launched_place, leave, run_joined, run_processes
+from heddle.train.launch import leave, run_joined, run_processes
+from heddle.train.launched import launched_place
 from heddle.train.learning_rate import learning_rate
 from heddle.train.memory import memory_in_use, out_of_memory, ran_out
 from heddle.train.metrics import Metrics, StepMetrics

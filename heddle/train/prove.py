@@ -25,7 +25,8 @@ from heddle.spec.plan import Plan
 from heddle.train.collect import Array, Box, gather_boxes, gradients, local_boxes
 from heddle.train.compare import Comparison, Observed, compare, compare_boxes, largest, likely_cause, relative
 from heddle.train.data import Samples
-from heddle.train.launch import join, launched_place, leave, run_processes
+from heddle.train.launch import join, leave, run_processes
+from heddle.train.launched import launched_place
 from heddle.train.optimizer import Optimizer
 from heddle.train.shrink import PROCESSES, Shrunk, shrink
 from heddle.train.trainer import Trainer

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from commands import REPOSITORY, blocks, call
-
-from heddle.plan.piper_check import evaluate as evaluate_pipeline
-from heddle.plan.placement_check import evaluate as evaluate_placement
+from piper_check import evaluate as evaluate_pipeline
+from placement_check import evaluate as evaluate_placement
 
 LAYERS, OPERATORS = REPOSITORY / "examples" / "layers.json", REPOSITORY / "examples" / "operators.json"
 
@@ -23,8 +22,6 @@ def test_the_page_shows_what_is_printed(name, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     page = REPOSITORY / "docs" / f"{name}.md"
     for line in "".join(blocks(page, "sh")).splitlines():
-        if "--any" in line:
-            pytest.importorskip("ortools")
         assert call(*words(line)) == 0, line
     for block in blocks(page, "console"):
         command, _, shown = block.removeprefix("$ ").partition("\n")
@@ -74,3 +71,8 @@ def test_place_as_json_and_as_published(capsys):
 def test_mistakes_are_told_with_exit_code_2(arguments, told, capsys):
     assert call(*arguments) == 2
     assert told in capsys.readouterr().err
+
+
+def test_an_output_that_cannot_be_written_is_told(capsys):
+    assert call("place", OPERATORS, "-o", "nowhere/placement.json") == 2
+    assert "error: nowhere/placement.json cannot be written." in capsys.readouterr().err

@@ -111,7 +111,6 @@ PLANS = [
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 def test_the_bill_is_what_the_trainer_holds(plan):
     """Against the dry run, which counts in the trainer itself what it keeps."""
-    pytest.importorskip("torch")
     from heddle.train.dry_run import dry_run
 
     model = ModelSpec(layers=4, hidden=256, heads=8, vocab=1000, sequence=128)

@@ -6,6 +6,7 @@ import dataclasses
 from functools import cache
 
 import pytest
+from small_models import GPT, LLAMA, gpt, llama
 from world import SIZE, World
 
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
@@ -13,33 +14,6 @@ from heddle.train.compare import LOSS_LIMIT, Comparison, Observed, compare
 from heddle.train.prove import gradient_rounding, observe, observe_serial
 
 pytestmark = pytest.mark.dist
-
-GPT = ModelSpec(layers=2, hidden=16, heads=4, vocab=61, sequence=8, ffn=32)
-LLAMA = ModelSpec(
-    layers=2,
-    hidden=16,
-    heads=8,
-    kv_heads=4,
-    head_size=4,
-    ffn=24,
-    vocab=127,
-    sequence=8,
-    norm="rmsnorm",
-    activation="swiglu",
-    positions="rotary",
-    bias="none",
-    tied=False,
-    qk_norm=True,
-)
-
-
-def gpt(**changes) -> ModelSpec:
-    return dataclasses.replace(GPT, **changes)
-
-
-def llama(**changes) -> ModelSpec:
-    return dataclasses.replace(LLAMA, **changes)
-
 
 # name: model, plan, global batch
 CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
@@ -174,13 +148,7 @@ def laid_beside(world: World, name: str) -> Comparison:
     return compare(parallel, serial(model, batch), rounding(model, batch))
 
 
-def degrees(name: str) -> tuple[int, int, int]:
-    """Cells of equal degrees follow each other: the world keeps few meshes, and making one takes long."""
-    _, plan, _ = CELLS[name]
-    return plan.pipeline, plan.data, plan.tensor
-
-
-@pytest.mark.parametrize("name", sorted(CELLS, key=degrees))
+@pytest.mark.parametrize("name", CELLS)
 def test_a_plan_learns_what_one_device_learns(world, name):
     comparison = laid_beside(world, name)
     assert len(comparison.losses) == 20

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch.distributed as dist
+from small_models import GPT, gpt, llama
 from world import SIZE, World
 
 from heddle.parallel.mesh import Mesh
@@ -25,33 +26,8 @@ pytestmark = pytest.mark.dist
 BATCH = 4
 LEG = 2  # steps under each plan
 
-GPT = ModelSpec(layers=2, hidden=16, heads=4, vocab=61, sequence=8, ffn=32)
 DEEP = ModelSpec(layers=8, hidden=16, heads=8, vocab=17, sequence=8, ffn=32)
 LARGE = ModelSpec(layers=2, hidden=8, heads=4, vocab=31123, sequence=8, ffn=16)
-LLAMA = ModelSpec(
-    layers=2,
-    hidden=16,
-    heads=8,
-    kv_heads=4,
-    head_size=4,
-    ffn=24,
-    vocab=127,
-    sequence=8,
-    norm="rmsnorm",
-    activation="swiglu",
-    positions="rotary",
-    bias="none",
-    tied=False,
-    qk_norm=True,
-)
-
-
-def gpt(**changes) -> ModelSpec:
-    return dataclasses.replace(GPT, **changes)
-
-
-def llama(**changes) -> ModelSpec:
-    return dataclasses.replace(LLAMA, **changes)
 
 
 def plan(tensor: int = 1, pipeline: int = 1, **fields) -> Plan:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 SIZE = 8
-KEPT = 2  # meshes: gloo has a thread for each of their groups, and idle threads wake a hundred times a second
 PATIENCE = 120  # seconds that a task may take
 
 
@@ -88,20 +87,8 @@ def _live(rank: int, store: Path, pipe: Connection) -> None:
         degrees = plan.tensor, plan.data, plan.pipeline
         try:
             if degrees not in meshes:
-                if len(meshes) == KEPT:
-                    _forget(meshes.pop(next(iter(meshes))))
                 meshes[degrees] = build_mesh(plan, rank, SIZE)
             mesh = meshes[degrees]
             pipe.send((True, None if mesh is None else work(mesh, *arguments)))
         except BaseException:
             pipe.send((False, traceback.format_exc()))
-
-
-def _forget(mesh: Any) -> None:
-    import torch.distributed as dist
-
-    if mesh is None:
-        return
-    axes = (mesh.tensor, mesh.data, mesh.pipeline, mesh.world, mesh.ends)
-    for group in {*(axis.group for axis in axes), *mesh.channels.values()} - {None}:
-        dist.destroy_process_group(group)

@@ -65,7 +65,6 @@ def brute_force(problem):
 @given(documents(most=4))
 @settings(deadline=None, max_examples=25)
 def test_the_integer_programme_is_as_good_as_brute_force(document):
-    pytest.importorskip("ortools")
     for node in document["nodes"]:  # a part that takes no time may wait for itself
         node["fpgaLatency"] += 1
         node["cpuLatency"] += 1

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from piper_check import evaluate
 from published import DATA, needs_data
 
 from heddle.errors import HeddleError
 from heddle.plan.piper import Piper, plan_pipelines
-from heddle.plan.piper_check import evaluate
 from heddle.plan.piper_knapsack import exact, swaps
 from heddle.plan.piper_stages import all_pairs, near
 from heddle.plan.piper_workload import workload_from

@@ -9,12 +9,12 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from placement_check import evaluate, leads_back
 from published import DATA, needs_data
 
 from heddle.errors import HeddleError
 from heddle.plan import placement_ip
 from heddle.plan.placement import place
-from heddle.plan.placement_check import evaluate, leads_back
 from heddle.plan.placement_graph import graph_from
 
 times = st.integers(0, 9).map(float)
@@ -108,7 +108,6 @@ def test_backward_operators_follow_their_twins(document):
 @given(documents(most=5))
 @settings(deadline=None, max_examples=25)
 def test_the_integer_programme_is_as_good_as_brute_force(document):
-    pytest.importorskip("ortools")
     value, found = value_of(document, contiguous=False, time_limit=20)
     assert value == pytest.approx(brute_force(document, contiguous=False), rel=1e-5)
     assert not found or found.optimal
@@ -182,7 +181,6 @@ def test_inception_is_within_a_hundredth_of_its_bound():
 
 @needs_data
 def test_any_split_of_bert_is_better_than_a_pipeline():
-    pytest.importorskip("ortools")
     document = json.loads((DATA / "placement/throughput/operator/bert_l-3_inference.json").read_text())
     value, placement = value_of(document, contiguous=False, time_limit=20)
     assert value <= 21.9084

@@ -6,16 +6,15 @@ used to fit anything.
 
 from pathlib import Path
 
-import pytest
+from published import DATA, needs_data
 
 from heddle.simulate.validation import validate
 
-DATA = Path(__file__).parents[3] / "shared" / "data" / "measured"
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"no measured runs in {DATA}")
+pytestmark = needs_data
 
 
 def errors(name):
-    return validate([DATA / "validation" / name])
+    return validate([DATA / "measured" / "validation" / name])
 
 
 def test_megatron_tables_1_and_2():
@@ -43,7 +42,7 @@ def test_torchtitan_on_h100():
 
 def test_the_presets_predict_what_they_were_fitted_to():
     for name, limit in (("mosaic_a100_40gb_fsdp.csv", 5), ("mosaic_h100_fsdp.csv", 5)):
-        assert validate([DATA / "calibration" / name]).seconds.mape <= limit
+        assert validate([DATA / "measured" / "calibration" / name]).seconds.mape <= limit
 
 
 def test_the_manual_states_these_errors():

@@ -21,7 +21,8 @@ from launching import (
 from heddle.errors import HeddleError
 from heddle.spec.job import load_job
 from heddle.spec.plan import Plan
-from heddle.train.launch import Place, join, launched_place
+from heddle.train.launch import join
+from heddle.train.launched import Place, launched_place
 
 pytestmark = pytest.mark.dist
 

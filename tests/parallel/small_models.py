@@ -1,0 +1,33 @@
+"""Models that are small enough for eight processes on two cores, and have all that can be split."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from heddle.spec import ModelSpec
+
+GPT = ModelSpec(layers=2, hidden=16, heads=4, vocab=61, sequence=8, ffn=32)
+LLAMA = ModelSpec(
+    layers=2,
+    hidden=16,
+    heads=8,
+    kv_heads=4,
+    head_size=4,
+    ffn=24,
+    vocab=127,
+    sequence=8,
+    norm="rmsnorm",
+    activation="swiglu",
+    positions="rotary",
+    bias="none",
+    tied=False,
+    qk_norm=True,
+)
+
+
+def gpt(**changes) -> ModelSpec:
+    return dataclasses.replace(GPT, **changes)
+
+
+def llama(**changes) -> ModelSpec:
+    return dataclasses.replace(LLAMA, **changes)
