@@ -12,6 +12,7 @@ from heddle.cli.calibrate import calibrate
 from heddle.cli.generate import generate
 from heddle.cli.inspect import inspect
 from heddle.cli.launch import launch
+from heddle.cli.profile import profile
 from heddle.cli.prove import prove
 from heddle.cli.schedule import schedule
 from heddle.cli.simulate import simulate
@@ -36,6 +37,7 @@ app.command()(schedule)
 app.command()(simulate)
 app.command()(validate)
 app.command()(calibrate)
+app.command()(profile)
 app.command()(inspect)
 app.add_typer(data.app, name="data")
 app.add_typer(import_.app, name="import")

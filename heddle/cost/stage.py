@@ -41,10 +41,12 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost:
     backward_tensor = tensor - (1 - work.waits_backward) * hidden(cluster, tensor, cost.backward / 2)
     tensor_again = forward_tensor * (1 - work.stops_early / 2)
     floor = compute.launches(cluster, work)
+    # a device that starts its own kernels cannot do so while it computes
+    at_least = np.add if cluster.device.host else np.maximum
     return LayerCost(
-        forward=np.maximum(cost.forward + forward_tensor, floor),
-        backward=np.maximum(cost.backward + backward_tensor, 2 * floor),
-        again_full=np.maximum(cost.forward - work.stops_early * cost.last + tensor_again, floor),
+        forward=at_least(cost.forward + forward_tensor, floor),
+        backward=at_least(cost.backward + backward_tensor, 2 * floor),
+        again_full=at_least(cost.forward - work.stops_early * cost.last + tensor_again, floor),
         again_selective=cost.core,
         again_per_op=cost.half,
         tensor_forward=forward_tensor,
