@@ -92,3 +92,13 @@ def test_bubble():
     cases = [(case["pipeline"], case["schedule"], case["formula"]) for case in result["cases"]]
     assert cases == [(2, "1f1b", 0.25), (2, "interleaved", 0.125), (4, "1f1b", 0.75), (4, "interleaved", 0.375)]
     assert all(positive(case, "measured", "replayed", "stretch") for case in result["cases"])
+
+
+@pytest.mark.slow
+@pytest.mark.dist
+def test_prediction():
+    sizes = ["--hidden", "64", "--layers", "4", "--sequence", "16", "--vocab", "64", "--steps", "1"]
+    result = run("prediction", *sizes, "--processes", "1", "--quick")
+    assert len(result["cases"]) == 4
+    assert all(positive(case, "predicted_s", "measured_s", "predicted_mib") for case in result["cases"])
+    assert positive(result, "error", "worst")

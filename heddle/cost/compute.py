@@ -52,7 +52,7 @@ def peak_flops(cluster: Cluster, precision: str) -> float:
             "Without device.tflops no time can be predicted.",
             f"Train in a precision that is stated ({known})."
             if known
-            else f"Measure it there with `heddle profile -o {cluster.name}.toml`, or add device.tflops.{precision} to it.",
+            else f"Measure it with `heddle profile -o {cluster.name}.toml`, or add device.tflops.{precision} to it.",
         )
     return flops
 

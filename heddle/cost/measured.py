@@ -10,6 +10,7 @@ import numpy as np
 from heddle.cost import compute
 from heddle.cost.work import ELEMENT
 from heddle.spec.cluster import Cluster, Device, Efficiency, Link, Peak
+from heddle.spec.read import to_table
 
 
 class Product(NamedTuple):
@@ -88,14 +89,16 @@ def cluster_of(base: Cluster, found: Measured, source: str) -> Cluster:
 
 
 def _with_products(cluster: Cluster, products: tuple[Product, ...]) -> Cluster:
-    """seconds / ideal = 1/matmul · (1 + half_dim / least dim), by least squares of relative errors."""
+    """Time over ideal = 1/matmul · (1 + half_dim / least dim), by least squares of relative errors."""
     ideal = replace(cluster, efficiency=replace(cluster.efficiency, matmul=1.0, half_dim=0.0))
     ratios = np.array([p.seconds / float(compute.matmul(ideal, p.precision, p.m, p.k, p.n)) for p in products])
     least = np.array([min(p.m, p.k, p.n) for p in products])
     start, slope = _positive_fit(np.stack([np.ones_like(ratios), 1 / least], axis=1), ratios)
-    share = min(1.0, 1 / start)
-    efficiency = replace(cluster.efficiency, matmul=share, half_dim=slope / start)
-    return replace(cluster, efficiency=efficiency)
+    # Where even the best shape was held up, a large product would be faster than any that was timed.
+    beyond = max(1.0, 1 / start)
+    peaks = {name: beyond * value for name, value in to_table(cluster.device.tflops).items()}
+    efficiency = replace(cluster.efficiency, matmul=min(1.0, 1 / start), half_dim=slope / start)
+    return replace(cluster, device=replace(cluster.device, tflops=Peak(**peaks)), efficiency=efficiency)
 
 
 def _with_attention(cluster: Cluster, rows: tuple[Attended, ...]) -> Cluster:

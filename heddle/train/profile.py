@@ -44,7 +44,8 @@ def profile(processes: int, quick: bool = False) -> Cluster:
         even = processes % 2 == 0
         plan = Plan(tensor=2 if even else processes, data=processes // 2 if even else 1)
         found = run_processes(plan, measure, quick)
-    return cluster_of(machine(processes), found, f"measured by heddle profile with {processes} processes at work")
+    several = f"{processes} process{'es' * (processes > 1)}"
+    return cluster_of(machine(processes), found, f"measured by heddle profile with {several} at work")
 
 
 def machine(processes: int) -> Cluster:
