@@ -106,3 +106,10 @@ def slowdown(cluster: Cluster, work: Work) -> Column:
     The largest of n delays with spread σ is about σ·sqrt(2 ln n) above their mean (Cramér 1946, §28.6).
     """
     return 1 + cluster.efficiency.jitter * np.sqrt(2 * np.log(np.maximum(network.nodes(cluster, work), 1)))
+
+
+def pace(cluster: Cluster, working: Column) -> Column:
+    """How fast a device is while so many of its node work, relative to when all do; 1 where none share a core."""
+    if cluster.cores is None or cluster.cores >= cluster.devices:
+        return 1.0
+    return cluster.devices / np.clip(working, cluster.cores, cluster.devices)

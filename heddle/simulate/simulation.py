@@ -163,8 +163,8 @@ def simulate(job: Job) -> Simulation:
         trace = replay(schedule, forward, backward)
     else:
         each = plan.tensor * plan.data  # ranks of a stage
-        pace = cluster.pace(plan.world)
-        trace = replay_shared(schedule, forward, backward, lambda stages: cluster.pace(stages * each))
+        pace = float(stage.pace(cluster, plan.world))
+        trace = replay_shared(schedule, forward, backward, lambda stages: float(stage.pace(cluster, stages * each)))
         shared = sum(span.end - span.start for span in trace.spans) / plan.pipeline
         busy, scale = shared, scale * shared / busy
     pipe = trace.duration

@@ -137,12 +137,6 @@ class Cluster:
         """All devices."""
         return self.nodes * self.devices
 
-    def pace(self, working: float) -> float:
-        """How fast a device is when so many of a node's work, relative to when all do; 1 where none share a core."""
-        if self.cores is None or self.cores >= self.devices:
-            return 1.0
-        return self.devices / max(self.cores, working)
-
     def link(self, devices: int) -> Link:
         """The innermost link that joins a group of that many neighbouring devices."""
         for link in self.links:

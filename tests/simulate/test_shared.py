@@ -2,6 +2,7 @@
 
 import pytest
 
+from heddle.cost.stage import pace
 from heddle.schedule import build
 from heddle.simulate import replay
 from heddle.simulate.shared import replay_shared
@@ -24,14 +25,14 @@ def test_with_a_core_each_it_is_the_plain_replay(name):
 
 def test_four_stages_on_two_cores_lie_between_the_bounds():
     machine, m = cluster(4, 2), 8
-    trace = replay_shared(build("1f1b", 4, m, 1), [1.0] * 4, [2.0] * 4, machine.pace)
+    trace = replay_shared(build("1f1b", 4, m, 1), [1.0] * 4, [2.0] * 4, lambda working: pace(machine, working))
     work = 4 * m * 3.0 / 2  # seconds of a whole core, of which there are two; each stage is stated at half a core
     path = (m + 3) * 3.0 / 2
     assert max(work / 2, path) <= trace.duration < work / 2 + path / 2
 
 
 def test_pace():
-    assert cluster(4, None).pace(1) == 1.0
-    assert cluster(2, 2).pace(1) == 1.0
+    assert pace(cluster(4, None), 1) == 1.0
+    assert pace(cluster(2, 2), 1) == 1.0
     four = cluster(4, 2)
-    assert [four.pace(working) for working in (1, 2, 3, 4)] == [2.0, 2.0, pytest.approx(4 / 3), 1.0]
+    assert [pace(four, working) for working in (1, 2, 3, 4)] == [2.0, 2.0, pytest.approx(4 / 3), 1.0]
