@@ -5,7 +5,7 @@ one after the other in the same processes; a step's time is the median over step
 |predicted / measured - 1| in per cent. Memory is what the fullest rank grew by over its first steps (its resident set),
 beside what the fullest stage is predicted to hold.
 
-    python benchmarks/prediction.py [--steps 7 --hidden 384 --layers 8 --sequence 256]
+    python benchmarks/prediction.py [--steps 7 --hidden 384 --layers 4 --sequence 256]
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def case(setting: Setting, cluster: Cluster, measured: dict[str, Any]) -> dict[s
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    sizes = {"steps": 7, "hidden": 384, "layers": 8, "sequence": 256, "vocab": 2048}
+    sizes = {"steps": 7, "hidden": 384, "layers": 4, "sequence": 256, "vocab": 1024}
     for name, default in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--processes", type=int, nargs="+", default=list(CASES))

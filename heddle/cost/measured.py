@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,6 +63,20 @@ class Measured:
     gelu_ns: float
     launch_us: float
     messages: tuple[Message, ...] = ()
+
+
+def medians(passes: Sequence[Measured]) -> Measured:
+    """Every timing's median over several passes: a disturbance seldom lasts through all of them."""
+
+    def middle(rows: tuple[Any, ...]) -> Any:
+        if not isinstance(rows[0], tuple):
+            return rows[0] if isinstance(rows[0], str | int) else statistics.median(rows)
+        inside = [middle(column) for column in zip(*rows, strict=True)]
+        return type(rows[0])(*inside) if hasattr(rows[0], "_fields") else tuple(inside)
+
+    return Measured(
+        **{field.name: middle(tuple(getattr(one, field.name) for one in passes)) for field in fields(Measured)}
+    )
 
 
 def cluster_of(base: Cluster, found: Measured, source: str) -> Cluster:

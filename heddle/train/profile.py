@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heddle.cost.compute import KERNELS
-from heddle.cost.measured import Attended, Measured, Message, Product, Traffic, blank, cluster_of
+from heddle.cost.measured import Attended, Measured, Message, Product, Traffic, blank, cluster_of, medians
 from heddle.models.transformer import Layer, Microbatch
 from heddle.parallel.collectives import all_reduce, gather, reduce_scatter
 from heddle.parallel.mesh import Axis, Mesh
@@ -29,7 +29,7 @@ from heddle.train.device import DTYPES, pick_device, synchronize
 from heddle.train.launch import run_processes
 
 WINDOW = 0.1  # seconds of one timing: long beside the turns that processes take on a shared core
-ROUNDS = 3
+PASSES = 3
 # What layers of small and middling models multiply, forward and for both gradients; GPUs get eight times as much.
 SHAPES = ((64, 256, 256), (256, 256, 256), (256, 256, 1024), (256, 1024, 256), (1024, 512, 512), (512, 512, 2048))
 LENGTHS = (128, 256, 512)  # of sequences
@@ -56,14 +56,16 @@ def machine(processes: int) -> Cluster:
     whole = this_machine()
     cores = whole.devices
     memory = whole.device.memory_gib * cores / processes
-    return blank("cpu core", memory, None, True, processes, cores if cores < processes else None)
+    return blank("cpu", memory, None, True, processes, cores if cores < processes else None)
 
 
 def measure(mesh: Mesh, quick: bool = False) -> Measured:
     """One process's part of the measurement; rank 0's answer is the mean over all."""
     device = pick_device()
-    if device.type == "cpu":
-        torch.set_num_threads(max(1, torch.get_num_threads() if mesh.world.size > 1 else 1))
+    return medians([_measure(mesh, device, quick) for _ in range(1 if quick else PASSES)])
+
+
+def _measure(mesh: Mesh, device: torch.device, quick: bool) -> Measured:
     clock = Clock(mesh, device, 0.01 if quick else WINDOW)
     return Measured(
         products=tuple(_products(clock, device)),
@@ -83,25 +85,21 @@ class Clock:
         self.mesh, self.device, self.window = mesh, device, window
 
     def __call__(self, work: Callable[[], object]) -> float:
-        """Seconds of `work`, as a mean over processes of their medians."""
+        """Seconds of `work`, as a mean over processes."""
         work()
-        rounds = []
-        for _ in range(ROUNDS):
-            self._meet()
-            calls, began = 0, time.perf_counter()
-            while (taken := time.perf_counter() - began) < self.window or not calls:
-                work()
-                calls += 1
-                if self.device.type == "cuda" and calls % 8 == 0:
-                    synchronize(self.device)
-            synchronize(self.device)
-            rounds.append((time.perf_counter() - began if self.device.type == "cuda" else taken) / calls)
-        return mean(sorted(rounds)[ROUNDS // 2], self.mesh, self.device)
-
-    def _meet(self) -> None:
         synchronize(self.device)
         if self.mesh.world.size > 1:
             dist.barrier(group=self.mesh.world.group)
+        calls, began = 0, time.perf_counter()
+        while (taken := time.perf_counter() - began) < self.window or not calls:
+            work()
+            calls += 1
+            if calls % 8 == 0:  # a GPU is given work faster than it does it
+                synchronize(self.device)
+        if self.device.type != "cpu":
+            synchronize(self.device)
+            taken = time.perf_counter() - began
+        return mean(taken / calls, self.mesh, self.device)
 
 
 def mean(value: float, mesh: Mesh, device: torch.device) -> float:
@@ -246,17 +244,14 @@ def _send(x: Tensor, axis: Axis) -> None:
 def _time_together(work: Callable[[], object], size: int, mesh: Mesh, device: torch.device, quick: bool) -> float:
     """Seconds of something that all ranks take part in: equally often, so that they stay together."""
     calls = 2 if quick else max(4, min(50, (1 << 23) // size))
-    rounds = []
     work()
-    for _ in range(ROUNDS):
-        synchronize(device)
-        dist.barrier(group=mesh.world.group)
-        began = time.perf_counter()
-        for _ in range(calls):
-            work()
-        synchronize(device)
-        rounds.append((time.perf_counter() - began) / calls)
-    return mean(sorted(rounds)[ROUNDS // 2], mesh, device)
+    synchronize(device)
+    dist.barrier(group=mesh.world.group)
+    began = time.perf_counter()
+    for _ in range(calls):
+        work()
+    synchronize(device)
+    return mean((time.perf_counter() - began) / calls, mesh, device)
 
 
 def _random(device: torch.device, *shape: int) -> Tensor:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from heddle.cost import compute, network
-from heddle.cost.measured import Attended, Measured, Message, Product, Traffic, blank, cluster_of
+from heddle.cost.measured import Attended, Measured, Message, Product, Traffic, blank, cluster_of, medians
 from heddle.spec.cluster import Cluster, Efficiency, Link, Peak
 
 HALF, START, HOP = 24.0, 90e-6, 20e-6
@@ -75,6 +75,12 @@ def test_predictions_come_back(machine):
 def test_no_share_above_one(machine):
     fast = replace(timed(machine), traffic=(Traffic("sum", 30, 1e-9),))  # from the cache, faster than any copy
     assert cluster_of(machine, fast, "a test").efficiency.memory == 1.0
+
+
+def test_a_disturbed_pass_is_outvoted(machine):
+    quiet = timed(machine)
+    slow = [Product(*product[:4], 9 * product.seconds) for product in quiet.products]
+    assert medians([quiet, replace(quiet, products=tuple(slow), launch_us=99.0), quiet]) == quiet
 
 
 def test_one_process_has_no_links():
