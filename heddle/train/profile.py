@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heddle.cost.compute import KERNELS
-from heddle.cost.measured import Attended, Measured, Message, Product, Traffic, blank, cluster_of, medians
+from heddle.cost.measured import Attended, Measured, Message, Product, Traffic, blank, cluster_of, quietest
 from heddle.models.transformer import Layer, Microbatch
 from heddle.parallel.collectives import all_reduce, gather, reduce_scatter
 from heddle.parallel.mesh import Axis, Mesh
@@ -28,8 +28,8 @@ from heddle.spec.this import this_machine
 from heddle.train.device import DTYPES, pick_device, synchronize
 from heddle.train.launch import run_processes
 
-WINDOW = 0.1  # seconds of one timing: long beside the turns that processes take on a shared core
-PASSES = 3
+WINDOW = 0.05  # seconds of one timing: long beside the turns that processes take on a shared core
+PASSES = 5
 # What layers of small and middling models multiply, forward and for both gradients; GPUs get eight times as much.
 SHAPES = ((64, 256, 256), (256, 256, 256), (256, 256, 1024), (256, 1024, 256), (1024, 512, 512), (512, 512, 2048))
 LENGTHS = (128, 256, 512)  # of sequences
@@ -62,7 +62,7 @@ def machine(processes: int) -> Cluster:
 def measure(mesh: Mesh, quick: bool = False) -> Measured:
     """One process's part of the measurement; rank 0's answer is the mean over all."""
     device = pick_device()
-    return medians([_measure(mesh, device, quick) for _ in range(1 if quick else PASSES)])
+    return quietest([_measure(mesh, device, quick) for _ in range(1 if quick else PASSES)])
 
 
 def _measure(mesh: Mesh, device: torch.device, quick: bool) -> Measured:
