@@ -1,12 +1,12 @@
 """Predicted beside measured: profile this machine, predict plans on 1, 2 and 4 processes, then train them.
 
-For every number of processes the machine is profiled and the plans of that number are trained with Heddle's trainer,
-one after the other in the same processes; a step's time is the median over steps. `error` is the mean of
-|predicted / measured - 1| in per cent, `quiet_error` the same against the fastest step: where the two are far apart, the
-machine did something else meanwhile (`spread` is the slowest step over the fastest). Memory is what the fullest rank grew by over its first steps (its resident set),
-beside what the fullest stage is predicted to hold.
+For every number of processes the machine is profiled, and the plans of that number are trained with Heddle's trainer,
+each in processes of its own; a step's time is the median over steps. `error` is the mean of |predicted / measured - 1|
+in per cent, `quiet_error` the same against the fastest step: where the two are far apart, the machine did something
+else meanwhile (`spread` is the slowest step over the fastest). Memory is what the fullest rank grew by (its resident
+set), beside what the fullest stage is predicted to hold.
 
-    python benchmarks/prediction.py [--steps 7 --hidden 384 --layers 4 --sequence 256]
+    python benchmarks/prediction.py [--steps 7 --hidden 384 --layers 4 --sequence 256 --processes 1 2 4]
 """
 
 from __future__ import annotations
