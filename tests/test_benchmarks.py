@@ -106,3 +106,13 @@ def test_placement():
     result = run("placement", "--rounds", "1", "--graphs", "layer/bert24_training")
     assert [case["method"] for case in result["cases"]] == ["dpl", "dp"]
     assert all(positive(case, "ratio", "value", "peer_value") for case in result["cases"])
+
+
+@pytest.mark.slow
+@pytest.mark.dist
+def test_prediction():
+    sizes = ["--hidden", "64", "--layers", "4", "--sequence", "16", "--vocab", "64", "--steps", "1"]
+    result = run("prediction", *sizes, "--processes", "1", "--quick")
+    assert len(result["cases"]) == 4
+    assert all(positive(case, "predicted_s", "measured_s", "predicted_mib") for case in result["cases"])
+    assert positive(result, "error", "worst")

@@ -14,6 +14,7 @@ from heddle.cli.inspect import inspect
 from heddle.cli.launch import launch
 from heddle.cli.piper import piper
 from heddle.cli.place import place
+from heddle.cli.profile import profile
 from heddle.cli.prove import prove
 from heddle.cli.schedule import schedule
 from heddle.cli.simulate import simulate
@@ -40,6 +41,7 @@ app.command()(validate)
 app.command()(calibrate)
 app.command()(piper)
 app.command()(place)
+app.command()(profile)
 app.command()(inspect)
 app.add_typer(data.app, name="data")
 app.add_typer(import_.app, name="import")

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost.work import Column, Work
+from heddle.cost.work import Column, Work, model_columns
 from heddle.errors import HeddleError
 from heddle.spec.cluster import Cluster
+from heddle.spec.model import ModelSpec
 
 # Output tiles of cuBLAS and how fast each is for its size: a small tile reads its operands more often. NVIDIA,
 # "Matrix Multiplication Background User's Guide", §§ "Tile Quantization" and "Wave Quantization".
@@ -19,7 +20,7 @@ ALIGNMENT = ((16, 1.0), (8, 0.75), (4, 0.6), (1, 0.45))
 
 # Blocks on the diagonal are half wasted, and short rows fill few processors: at this length fused attention reaches
 # half of what it does at a long one (FlashAttention-2, Figures 4 to 6).
-SHORT = 512
+SHORT, SHORT_HOST = 512, 256  # a CPU has fewer rows to fill; measured with PyTorch's kernel
 BACKWARD = 2.5 * 230 / 196  # seconds of fused attention's backward, relative to its forward
 
 # RMSNorm written out as float, square, mean, scale, cast, weight moves 36 bytes a number instead of 4; rotary positions
@@ -49,7 +50,9 @@ def peak_flops(cluster: Cluster, precision: str) -> float:
         raise HeddleError(
             f"Cluster '{cluster.name}' does not state how fast {cluster.device.name} multiplies in {precision}.",
             "Without device.tflops no time can be predicted.",
-            f"Train in a precision that is stated ({known})." if known else f"Add device.tflops.{precision} to it.",
+            f"Train in a precision that is stated ({known})."
+            if known
+            else f"Measure it with `heddle profile -o {cluster.name}.toml`, or add device.tflops.{precision} to it.",
         )
     return flops
 
@@ -60,7 +63,7 @@ def memory_speed(cluster: Cluster) -> float:
         raise HeddleError(
             f"Cluster '{cluster.name}' does not state the memory bandwidth of {cluster.device.name}.",
             "Without it the time of memory-bound kernels cannot be predicted.",
-            "Add device.memory_gbs to it.",
+            "Measure it there with `heddle profile`, or add device.memory_gbs to it.",
         )
     return cluster.device.memory_gbs * 1e9 * cluster.efficiency.memory
 
@@ -125,8 +128,9 @@ def attention(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     # somewhat lower rate (FlashAttention-2, arXiv 2307.08691 §3.1.2, §4.1: 230 TFLOP/s forward, 196 backward).
     speed = peak_flops(cluster, work.precision) * cluster.efficiency.attention * work.attention_speed
     speed = speed * alignment(size, e)
+    short = SHORT_HOST if cluster.device.host else SHORT
     pairs = rows * np.minimum(work.window, s) * np.where(work.window < s, 1.0, 0.5)
-    fused = 4.0 * heads * pairs * size / speed * (1 + SHORT / np.minimum(work.window, s))
+    fused = 4.0 * heads * pairs * size / speed * (1 + short / np.minimum(work.window, s))
     if np.all(work.fused):
         return fused, BACKWARD * fused
     # Unfused: two products over the whole square, and kernels that read and write the scores: the masked softmax
@@ -140,6 +144,12 @@ def attention(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     forward = products + scores * (2 * e + masks) / memory_speed(cluster)
     backward = 2 * products + scores * (3 * e + masks) / memory_speed(cluster)
     return np.where(work.fused, fused, forward), np.where(work.fused, BACKWARD * fused, backward)
+
+
+def attention_work(precision: str, heads: int, sequence: int, size: int) -> Work:
+    """The attention core of one layer by itself: so many heads of one sample."""
+    model = ModelSpec(layers=1, hidden=heads * size, heads=heads, vocab=1, sequence=sequence)
+    return Work(**model_columns(model), batch=1, precision=precision)
 
 
 def elementwise(cluster: Cluster, work: Work) -> tuple[Column, Column]:
@@ -157,10 +167,11 @@ def elementwise(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     forward = outside * (2 * (2 * norm + 3) * e + masks)
     backward = outside * (2 * (3 * norm + 3) * e + work.dropout * 4 * e + masks)
     width = tokens * work.ffn / work.tensor
-    forward = forward + width * (2 + work.gated) * e
-    backward = backward + width * (3 + 2 * work.gated) * e
-    turned = work.rotary * tokens * (work.heads + work.kv_heads) * work.head_size / work.tensor * 2 * e * norm
     speed = memory_speed(cluster)
+    arithmetic = width * (1 - work.gated) * cluster.efficiency.gelu_ns * 1e-9 * speed  # in bytes of the same time
+    forward = forward + np.maximum(width * (2 + work.gated) * e, arithmetic)
+    backward = backward + np.maximum(width * (3 + 2 * work.gated) * e, arithmetic)
+    turned = work.rotary * tokens * (work.heads + work.kv_heads) * work.head_size / work.tensor * 2 * e * norm
     return (forward + turned) / speed, (backward + turned) / speed
 
 

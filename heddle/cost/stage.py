@@ -41,10 +41,12 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost:
     backward_tensor = tensor - (1 - work.waits_backward) * hidden(cluster, tensor, cost.backward / 2)
     tensor_again = forward_tensor * (1 - work.stops_early / 2)
     floor = compute.launches(cluster, work)
+    # a device that starts its own kernels cannot do so while it computes
+    at_least = np.add if cluster.device.host else np.maximum
     return LayerCost(
-        forward=np.maximum(cost.forward + forward_tensor, floor),
-        backward=np.maximum(cost.backward + backward_tensor, 2 * floor),
-        again_full=np.maximum(cost.forward - work.stops_early * cost.last + tensor_again, floor),
+        forward=at_least(cost.forward + forward_tensor, floor),
+        backward=at_least(cost.backward + backward_tensor, 2 * floor),
+        again_full=at_least(cost.forward - work.stops_early * cost.last + tensor_again, floor),
         again_selective=cost.core,
         again_per_op=cost.half,
         tensor_forward=forward_tensor,
@@ -104,3 +106,10 @@ def slowdown(cluster: Cluster, work: Work) -> Column:
     The largest of n delays with spread σ is about σ·sqrt(2 ln n) above their mean (Cramér 1946, §28.6).
     """
     return 1 + cluster.efficiency.jitter * np.sqrt(2 * np.log(np.maximum(network.nodes(cluster, work), 1)))
+
+
+def pace(cluster: Cluster, working: Column) -> Column:
+    """How fast a device is while so many of its node work, relative to when all do; 1 where none share a core."""
+    if cluster.cores is None or cluster.cores >= cluster.devices:
+        return 1.0
+    return cluster.devices / np.clip(working, cluster.cores, cluster.devices)

@@ -95,6 +95,10 @@ def _price(work: Work, cluster: Cluster, prices: Prices) -> Step:
     laps = np.where(few, (v - 1) / v * p + m / v, m)
     pipe = laps * slowest + (total - slowest) / v
 
+    # Where devices share cores, no core idles while anybody has work, and nobody is faster than with a core of its own.
+    pace = stage.pace(cluster, work.world)
+    pipe = np.maximum(pipe / stage.pace(cluster, work.world / p), m / p * total / pace) if cluster.cores else pipe
+
     fullest = memory.layer_parameters(work) * first
     parameters = fullest + memory.end_parameters(work, True, alone)
     per_microbatch = stage.shard_exchange(cluster, work, parameters)
@@ -102,11 +106,12 @@ def _price(work: Work, cluster: Cluster, prices: Prices) -> Step:
     beside = first * (layer.backward + again)
     data = m * (per_microbatch - stage.hidden(cluster, per_microbatch, slowest))
     data = data + once - work.data_overlap * stage.hidden(cluster, once, beside)
+    data = data / pace
     shared = np.where(work.zero >= 1, work.data, 1)
-    update = compute.optimizer(cluster, parameters / shared, work.element)
+    update = compute.optimizer(cluster, parameters / shared, work.element) / pace
     late = stage.slowdown(cluster, work)
 
-    per_rank = m / p
+    per_rank = m / p / pace
     tensor = per_rank * layers * (layer.tensor_forward + layer.tensor_backward + layer.tensor_again)
     recompute = per_rank * layers * (again - layer.tensor_again)
     busy = per_rank * total

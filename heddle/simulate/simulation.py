@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from heddle.schedule import Kind, Schedule, build
 from heddle.simulate.closed_form import Breakdown
 from heddle.simulate.events import replay
 from heddle.simulate.memory_curve import Curve, memory_curves
+from heddle.simulate.shared import replay_shared
 from heddle.spec.cluster import GIB, Cluster
 from heddle.spec.job import Job
 from heddle.spec.plan import Plan
@@ -150,16 +151,27 @@ def simulate(job: Job) -> Simulation:
             f"Set cluster.nodes = {nodes}.",
         )
     work = work_of(job)
+    if cluster.device.host:  # PyTorch has no fused RMSNorm there
+        work = replace(work, eager=int(job.model.norm == "rmsnorm"))
     microbatches = plan.microbatches(job.train.global_batch)
     schedule = build(plan.schedule, plan.pipeline, microbatches, plan.virtual)
     forward, backward, parts = _chunk_costs(job, plan, work, cluster)
-    trace = replay(schedule, forward, backward)
-    pipe = trace.duration
     busy = sum(microbatches * (f + b) for f, b in zip(forward, backward, strict=True)) / plan.pipeline
+    scale = microbatches / plan.pipeline
+    pace = 1.0
+    if cluster.cores is None:
+        trace = replay(schedule, forward, backward)
+    else:
+        each = plan.tensor * plan.data  # ranks of a stage
+        pace = float(stage.pace(cluster, plan.world))
+        trace = replay_shared(schedule, forward, backward, lambda stages: float(stage.pace(cluster, stages * each)))
+        shared = sum(span.end - span.start for span in trace.spans) / plan.pipeline
+        busy, scale = shared, scale * shared / busy
+    pipe = trace.duration
     bills, saved = _bills(job, plan, work, schedule, cluster)
     data, update = _tail(plan, work, cluster, pipe, microbatches, backward)
+    data, update = data / pace, update / pace
     late = float(stage.slowdown(cluster, work))
-    scale = microbatches / plan.pipeline
     sums = {name: scale * value for name, value in parts.items()}
     breakdown = Breakdown(
         compute=busy - sum(sums.values()),

@@ -35,6 +35,7 @@ class Device:
     memory_gbs: float | None = None  # memory bandwidth, GB/s
     tflops: Peak = field(default_factory=Peak)
     processors: int | None = None  # multiprocessors that share the tiles of a matrix product; None: not known
+    host: bool = False  # a CPU: it starts its own kernels, and nothing runs beside them
 
     def __post_init__(self) -> None:
         _positive("device.memory_gib", self.memory_gib)
@@ -77,6 +78,7 @@ class Efficiency:
     overlap: float = 0.85  # share of communication beside compute that is truly hidden
     jitter: float = 0.015  # spread of a node's step time, as a share of it
     launch_us: float = 8.0  # what the host needs to start one kernel
+    gelu_ns: float = 0.0  # what GELU takes a number where its arithmetic, not memory, is the limit (CPUs)
     collective_us: float = 30.0  # what it takes to start one collective
     slack: float = 0.1  # memory that the allocator cannot use, as a share of what is held
     source: str = "usual values, not measured"
@@ -89,7 +91,7 @@ class Efficiency:
                 raise HeddleError(
                     f"cluster.efficiency.{name} = {getattr(self, name)} is no share.", "It lies between 0 and 1."
                 )
-        for name in ("half_dim", "launch_us", "collective_us"):
+        for name in ("half_dim", "launch_us", "gelu_ns", "collective_us"):
             if getattr(self, name) < 0:
                 raise HeddleError(f"cluster.efficiency.{name} = {getattr(self, name)} is negative.")
 
@@ -101,6 +103,7 @@ class Cluster:
     name: str = "custom"
     nodes: int = 1
     devices: int = 1  # a node
+    cores: int | None = None  # of a node, if its devices share fewer than there are of them; None: each has its own
     device: Device
     links: tuple[Link, ...] = ()
     efficiency: Efficiency = field(default_factory=Efficiency)
@@ -108,6 +111,8 @@ class Cluster:
     def __post_init__(self) -> None:
         _positive("nodes", self.nodes)
         _positive("devices", self.devices)
+        if self.cores is not None:
+            _positive("cores", self.cores)
         inside_out = sorted(self.links, key=lambda link: link.devices or math.inf)
         if list(self.links) != inside_out:
             raise HeddleError(

@@ -1,0 +1,58 @@
+"""`heddle profile`: measure the machine it runs on, and write what is found as a cluster file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def profile(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the cluster goes.", metavar="FILE.toml")],
+    processes: Annotated[
+        int | None, typer.Option(help="How many processes are at work; else one a GPU or a core.", min=1)
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A second instead of half a minute; far less exact.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the cluster as JSON.")] = False,
+) -> None:
+    """Measure this machine: matrix products, memory, collectives, starting kernels."""
+    import json
+    import time
+
+    from rich.console import Console
+
+    from heddle.cli.common import require_torch, write_output
+    from heddle.errors import HeddleError
+    from heddle.spec.cluster import dumps_cluster
+    from heddle.spec.read import to_table
+    from heddle.spec.this import this_machine
+
+    require_torch("profile")
+    if not output.absolute().parent.is_dir():  # before half a minute is spent
+        raise HeddleError(f"{output} cannot be written.", "There is no such folder.", "Choose another file.")
+    from heddle.train.profile import profile as measure
+
+    began = time.monotonic()
+    found = measure(processes or this_machine().devices, quick)
+    write_output(output, dumps_cluster(found))
+    console = Console(highlight=False)
+    if as_json:
+        console.out(json.dumps(to_table(found) | {"seconds": time.monotonic() - began}))
+        return
+    device, efficiency = found.device, found.efficiency
+    console.print(f"{found.devices} × {device.name}, {device.memory_gib:.3g} GiB each")
+    for precision, tflops in to_table(device.tflops).items():
+        share = efficiency.matmul
+        console.print(f"products    {tflops:.3g} TFLOP/s in {precision}, of which large ones reach {share:.0%}")
+    console.print(f"            half of that where the smallest dim is {efficiency.half_dim:.0f}")
+    console.print(f"attention   {efficiency.attention:.0%} of peak")
+    console.print(f"memory      {device.memory_gbs:.3g} GB/s, of which kernels reach {efficiency.memory:.0%}")
+    console.print(f"kernels     {efficiency.launch_us:.3g} us to start one")
+    for link in found.links:
+        console.print(
+            f"messages    {link.gbs:.3g} GB/s, {link.latency_us:.3g} us a hop, "
+            f"{efficiency.collective_us:.3g} us to start a collective"
+        )
+    took = time.monotonic() - began
+    console.print(f"Written to {output} after {took:.0f} s. A job names it as cluster.file.", soft_wrap=True)
