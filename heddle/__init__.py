@@ -3,18 +3,23 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from heddle.plan.search import Search
+    from heddle.plan.search import search as plan
     from heddle.simulate.simulation import Simulation, simulate
 
-__all__ = ["Simulation", "__version__", "simulate"]
+__all__ = ["Search", "Simulation", "__version__", "plan", "simulate"]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """`heddle.simulate(job)`, imported when it is first asked for: `import heddle` stays light."""
-    import importlib
+    """What is asked for is imported then: `import heddle` stays light."""
+    from importlib import import_module
 
-    if name == "simulate":
-        return importlib.import_module("heddle.simulate")
-    if name == "Simulation":
-        return importlib.import_module("heddle.simulate.simulation").Simulation
+    match name:
+        case "plan" | "simulate":  # packages that can be called
+            return import_module(f"heddle.{name}")
+        case "Search":
+            return import_module("heddle.plan.search").Search
+        case "Simulation":
+            return import_module("heddle.simulate.simulation").Simulation
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

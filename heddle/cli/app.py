@@ -14,6 +14,7 @@ from heddle.cli.inspect import inspect
 from heddle.cli.launch import launch
 from heddle.cli.piper import piper
 from heddle.cli.place import place
+from heddle.cli.plan import plan
 from heddle.cli.profile import profile
 from heddle.cli.prove import prove
 from heddle.cli.schedule import schedule
@@ -30,13 +31,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(plan)
+app.command()(simulate)
 app.command()(train)
 app.command()(launch)
 app.command()(trace)
 app.command()(generate)
 app.command()(prove)
 app.command()(schedule)
-app.command()(simulate)
 app.command()(validate)
 app.command()(calibrate)
 app.command()(piper)

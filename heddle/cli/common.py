@@ -36,9 +36,9 @@ def load_with_changes(path: Path, changes: list[str], name: str | None = None) -
 
     document = read_toml(path)
     for change in changes:
-        _apply(document, change)
+        apply_change(document, change)
     if name is not None and isinstance(train := document.setdefault("train", {}), dict):
-        train["name"] = name  # not through _apply, which would read 2024 as a number
+        train["name"] = name  # not as a change, which would read 2024 as a number
     try:
         return job_from_tables(document, path.parent)
     except HeddleError as error:
@@ -62,7 +62,8 @@ def load_cluster(name: str) -> Any:
     return cluster_from_table({"preset": name})
 
 
-def _apply(document: dict[str, Any], change: str) -> None:
+def apply_change(document: dict[str, Any], change: str) -> None:
+    """Change one key of a document: "train.steps=50"."""
     import tomllib
 
     name, equals, text = change.partition("=")

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan, Recompute
@@ -162,15 +163,22 @@ def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
     }
 
 
-def work_of(job: Job) -> Work:
-    """A job as Heddle's own trainer does it: fused attention, fp32 gradients, one number in every column."""
-    plan = job.planned.plan
-    assert plan is not None
+def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> Work:
+    """A job as Heddle's own trainer does it: fused attention, fp32 gradients.
+
+    One number in every column, from the job's plan; or the columns of many `plans`.
+    """
+    if plans is None:
+        plan = job.planned.plan
+        assert plan is not None
+        plans = plan_columns(plan, job.model.layers)
     return Work(
         **model_columns(job.model, job.sequence),
-        **plan_columns(plan, job.model.layers),
+        **plans,
         batch=job.train.global_batch,
         precision=job.train.precision,
+        # PyTorch has no fused RMSNorm on a CPU
+        eager=int(cluster.device.host and job.model.norm == "rmsnorm"),
     )
 
 

@@ -4,10 +4,9 @@
 `heddle.simulate.closed_form` many plans at once.
 """
 
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from heddle.callable import make_callable
 from heddle.simulate.events import jitter, replay, step_time
 
 if TYPE_CHECKING:
@@ -25,13 +24,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class _Simulate(ModuleType):
-    """The package can be called: `heddle.simulate(job)` predicts, `heddle.simulate.replay` lies in the package."""
-
-    def __call__(self, job: Any) -> Any:
-        from heddle.simulate.simulation import simulate
-
-        return simulate(job)
-
-
-sys.modules[__name__].__class__ = _Simulate
+make_callable(__name__, "heddle.simulate.simulation", "simulate")

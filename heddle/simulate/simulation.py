@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from heddle.cost import compute, memory, network, stage
+from heddle.cost import compute, stage
+from heddle.cost.machine import measured_machine
 from heddle.cost.memory import Bill
-from heddle.cost.work import Work, recomputing, work_of
+from heddle.cost.work import work_of
 from heddle.errors import HeddleError
-from heddle.schedule import Kind, Schedule, build
+from heddle.schedule import build
 from heddle.simulate.closed_form import Breakdown
-from heddle.simulate.events import replay
+from heddle.simulate.events import replay, step_time
 from heddle.simulate.memory_curve import Curve, memory_curves
 from heddle.simulate.shared import replay_shared
+from heddle.simulate.stages import bills, chunk_costs, tail
 from heddle.spec.cluster import GIB, Cluster
 from heddle.spec.job import Job
-from heddle.spec.plan import Plan
+from heddle.spec.plan import Plan, Predicted
 from heddle.trace.trace import Span, Trace
 
 
@@ -35,7 +38,12 @@ class Simulation:
     bubble: float  # idle over ideal time of the pipeline (PTD-P §2.2.1)
     memory: tuple[Bill, ...]  # of one rank of each stage
     saved: tuple[float, ...]  # bytes that a microbatch leaves in each chunk
-    trace: Trace
+    timeline: Callable[[], Trace] = field(repr=False, compare=False)
+
+    @cached_property
+    def trace(self) -> Trace:
+        """The step on a clock, drawn when it is first looked at: a search prices many plans and draws few."""
+        return self.timeline()
 
     @property
     def plan(self) -> Plan:
@@ -63,6 +71,17 @@ class Simulation:
         core = 4.0 * samples * s * min(s, model.window or s) * model.heads * model.head_size
         words = [plan.recompute_of(layer) for layer in range(model.layers)]
         return self._utilisation(once + words.count("full") * forward + words.count("selective") * core)
+
+    @property
+    def predicted(self) -> Predicted:
+        """In short, as a job file keeps it."""
+        return Predicted(
+            step_seconds=self.step_seconds,
+            tokens_per_second=self.tokens_per_second,
+            mfu=self.mfu,
+            bubble=self.bubble,
+            worst_stage_gib=max(float(bill.total) for bill in self.memory) / GIB,
+        )
 
     def _utilisation(self, flops: float) -> float:
         peak = compute.peak_flops(self.cluster, self.job.train.precision)
@@ -142,7 +161,7 @@ def simulate(job: Job) -> Simulation:
     job = job.planned
     plan = job.plan
     assert plan is not None
-    cluster = job.cluster or _this()
+    cluster = measured_machine(job.cluster)
     if plan.world > cluster.world:
         nodes = -(-plan.world // cluster.devices)
         raise HeddleError(
@@ -150,26 +169,24 @@ def simulate(job: Job) -> Simulation:
             f"tensor {plan.tensor} × pipeline {plan.pipeline} × data {plan.data} ranks need a device each.",
             f"Set cluster.nodes = {nodes}.",
         )
-    work = work_of(job)
-    if cluster.device.host:  # PyTorch has no fused RMSNorm there
-        work = replace(work, eager=int(job.model.norm == "rmsnorm"))
+    work = work_of(job, cluster)
     microbatches = plan.microbatches(job.train.global_batch)
     schedule = build(plan.schedule, plan.pipeline, microbatches, plan.virtual)
-    forward, backward, parts = _chunk_costs(job, plan, work, cluster)
+    forward, backward, parts = chunk_costs(job, plan, work, cluster)
     busy = sum(microbatches * (f + b) for f, b in zip(forward, backward, strict=True)) / plan.pipeline
     scale = microbatches / plan.pipeline
     pace = 1.0
     if cluster.cores is None:
-        trace = replay(schedule, forward, backward)
+        pipe = step_time(schedule, forward, backward)
     else:
         each = plan.tensor * plan.data  # ranks of a stage
         pace = float(stage.pace(cluster, plan.world))
         trace = replay_shared(schedule, forward, backward, lambda stages: float(stage.pace(cluster, stages * each)))
         shared = sum(span.end - span.start for span in trace.spans) / plan.pipeline
         busy, scale = shared, scale * shared / busy
-    pipe = trace.duration
-    bills, saved = _bills(job, plan, work, schedule, cluster)
-    data, update = _tail(plan, work, cluster, pipe, microbatches, backward)
+        pipe = trace.duration
+    memory, saved = bills(job, plan, work, schedule, cluster)
+    data, update = tail(plan, work, cluster, pipe, microbatches, backward)
     data, update = data / pace, update / pace
     late = float(stage.slowdown(cluster, work))
     sums = {name: scale * value for name, value in parts.items()}
@@ -181,112 +198,25 @@ def simulate(job: Job) -> Simulation:
         bubble=pipe - busy,
         jitter=(late - 1) * (pipe + data + update),
     )
-    for rank in range(plan.pipeline):
-        if data > 0:
-            trace.spans.append(Span(rank, "data", "exchange", pipe, pipe + data))
-        trace.spans.append(Span(rank, "optimizer", "update", pipe + data, pipe + data + update))
+
+    def timeline() -> Trace:
+        drawn = replay(schedule, forward, backward) if cluster.cores is None else trace
+        for rank in range(plan.pipeline):
+            if data > 0:
+                drawn.spans.append(Span(rank, "data", "exchange", pipe, pipe + data))
+            drawn.spans.append(Span(rank, "optimizer", "update", pipe + data, pipe + data + update))
+        return drawn
+
     return Simulation(
         job=job,
         cluster=cluster,
         step_seconds=late * (pipe + data + update),
         breakdown=breakdown,
         bubble=pipe / busy - 1,
-        memory=bills,
+        memory=memory,
         saved=saved,
-        trace=trace,
+        timeline=timeline,
     )
-
-
-def _this() -> Cluster:
-    from heddle.spec.this import this_machine
-
-    return this_machine()
-
-
-def _chunk_costs(
-    job: Job, plan: Plan, work: Work, cluster: Cluster
-) -> tuple[list[float], list[float], dict[str, float]]:
-    """Seconds of one microbatch through each chunk, both ways, and what part of all chunks' is not compute."""
-    price = stage.layer_cost(cluster, work)
-    again = {word: float(stage.again(recomputing(work, word), price)) for word in ("none", "selective", "full")}
-    repeated = stage.layer_cost(cluster, recomputing(work, "full"))
-    again["full"] = float(repeated.again_full)
-    ends = compute.embedding(cluster, work), compute.head(cluster, work)
-    send = float(network.between_stages(cluster, work))
-    forward, backward = [], []
-    parts = {"recompute": 0.0, "tensor": 0.0, "pipeline": 0.0}
-    for chunk in range(plan.chunks):
-        layers = plan.layers_of(chunk, job.model.layers)
-        words = [plan.recompute_of(layer) for layer in layers]
-        repeat = sum(again[word] for word in words)
-        is_first, is_last = chunk == 0, chunk == plan.chunks - 1
-        there, back = len(layers) * float(price.forward), len(layers) * float(price.backward) + repeat
-        for at_end, (f, b) in zip((is_first, is_last), ends, strict=True):
-            there, back = there + at_end * float(f), back + at_end * float(b)
-        forward.append(there + send * (not is_last))
-        backward.append(back + send * (not is_first))
-        in_tensor = words.count("full") * float(repeated.tensor_again)
-        parts["recompute"] += repeat - in_tensor
-        parts["tensor"] += len(layers) * float(price.tensor_forward + price.tensor_backward) + in_tensor
-        parts["pipeline"] += send * (2 - is_first - is_last)
-    return forward, backward, parts
-
-
-def _tail(
-    plan: Plan, work: Work, cluster: Cluster, pipe: float, microbatches: int, backward: list[float]
-) -> tuple[float, float]:
-    """Seconds that replicas' communication adds to a step, and those of the optimizer, on the stage that has most."""
-    held = [_parameters(plan, work, rank) for rank in range(plan.pipeline)]
-    most = max(held)
-    each = stage.shard_exchange(cluster, work, most)
-    once = stage.data_exchange(cluster, work, most)
-    last = sum(backward[chunk] for chunk in range(0, plan.chunks, plan.pipeline))
-    data = microbatches * (each - stage.hidden(cluster, each, pipe / microbatches))
-    data = data + once - work.data_overlap * stage.hidden(cluster, once, last)
-    shared = plan.data if plan.zero else 1
-    return float(data), float(compute.optimizer(cluster, most / shared, work.element))
-
-
-def _parameters(plan: Plan, work: Work, rank: int) -> float:
-    """Parameters of one rank of a stage."""
-    layers = sum(plan.stages[rank :: plan.pipeline])
-    ends = memory.end_parameters(work, rank == 0, rank == plan.pipeline - 1)
-    return float(layers * memory.layer_parameters(work) + ends)
-
-
-def _bills(
-    job: Job, plan: Plan, work: Work, schedule: Schedule, cluster: Cluster
-) -> tuple[tuple[Bill, ...], tuple[float, ...]]:
-    """What one rank of each stage holds at its peak, and what a microbatch leaves in each chunk."""
-    kept = memory.layer_activations(work)
-    bytes_of = {"none": float(kept.none), "selective": float(kept.selective), "full": float(kept.full)}
-    left, briefly = (float(value) for value in memory.end_activations(work))
-    saved, moments = [], []
-    for chunk in range(plan.chunks):
-        words = [plan.recompute_of(layer) for layer in plan.layers_of(chunk, job.model.layers)]
-        is_last = chunk == plan.chunks - 1
-        saved.append(sum(bytes_of[word] for word in words) + is_last * left)
-        moments.append(max([bytes_of["none"] - bytes_of[word] for word in words] + [is_last * briefly]))
-    bills = []
-    for rank, order in enumerate(schedule.ranks):
-        held = most = 0.0
-        for kind, chunk, _ in order:
-            held += saved[chunk] if kind is Kind.FORWARD else -saved[chunk]
-            most = max(most, held)
-        layer = float(memory.layer_parameters(work))
-        largest = max(layer, float(work.padded_vocab * work.hidden))
-        weights, gradients, optimizer, gathered = (
-            float(value) for value in memory.states(work, _parameters(plan, work, rank), largest)
-        )
-        buffers = max(moments[rank :: plan.pipeline]) + gathered + float(memory.exchange_buffers(work))
-        bill = Bill(weights, gradients, optimizer, most, buffers, 0.0)
-        bills.append(replace_slack(bill, cluster))
-    return tuple(bills), tuple(saved)
-
-
-def replace_slack(bill: Bill, cluster: Cluster) -> Bill:
-    """The bill with what the allocator adds to it."""
-    return bill._replace(slack=memory.slack(cluster, bill.total))
 
 
 def _largest(bill: Bill) -> str:

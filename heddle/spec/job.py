@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -9,7 +10,7 @@ from typing import Any, Literal
 from heddle.errors import HeddleError, nearest
 from heddle.spec.cluster import Cluster
 from heddle.spec.model import ModelSpec
-from heddle.spec.plan import Plan
+from heddle.spec.plan import Plan, Predicted
 from heddle.spec.presets import cluster_presets, model_presets, preset
 from heddle.spec.read import build, read_json, read_toml, to_table, wrong_type
 
@@ -99,6 +100,7 @@ class Job:
     train: Train = field(default_factory=Train)
     cluster: Cluster | None = None  # None: this machine, looked at when it is needed
     plan: Plan | None = None
+    predicted: Predicted | None = None  # of the plan
 
     def __post_init__(self) -> None:
         if self.sequence > self.model.sequence:
@@ -161,6 +163,7 @@ def job_from_tables(document: dict[str, Any], folder: Path = Path()) -> Job:
         train=_started(build(Train, document.get("train", {}), "train"), folder),
         cluster=cluster_from_table(document["cluster"], folder) if "cluster" in document else None,
         plan=build(Plan, document["plan"], "plan") if "plan" in document else None,
+        predicted=build(Predicted, document["predicted"], "predicted") if "predicted" in document else None,
     )
 
 
@@ -178,6 +181,37 @@ def _located(data: Data, folder: Path) -> Data:
         tokens=None if data.tokens is None else place(data.tokens),
         tokenizer=place(data.tokenizer) if is_file else data.tokenizer,
     )
+
+
+def moved(document: dict[str, Any], old: Path, new: Path) -> dict[str, Any]:
+    """The tables of a file that goes into another folder: what its relative paths name stays the same."""
+    if old.absolute() == new.absolute():
+        return dict(document)
+
+    def place(path: Any) -> Any:
+        if isinstance(path, list):
+            return [place(each) for each in path]
+        if not isinstance(path, str) or path.startswith("stdlib:") or Path(path).is_absolute():
+            return path
+        return os.path.relpath(old / path, new)
+
+    tables = {name: dict(table) for name, table in document.items()}
+    for name, key in PATHS:
+        table = tables.get(name, {})
+        if key in table and (key != "tokenizer" or str(table[key]).endswith(".json")):
+            table[key] = place(table[key])
+    return tables
+
+
+# keys that name inputs
+PATHS = (
+    ("data", "text"),
+    ("data", "tokens"),
+    ("data", "tokenizer"),
+    ("train", "from"),
+    ("model", "config"),
+    ("cluster", "file"),
+)
 
 
 def _started(train: Train, folder: Path) -> Train:
@@ -235,5 +269,5 @@ def dumps_job(job: Job) -> str:
     """The job as TOML; reading it gives the same job."""
     import tomli_w
 
-    tables = {name: to_table(getattr(job, name)) for name in TABLES[:-1] if getattr(job, name) is not None}
+    tables = {name: to_table(getattr(job, name)) for name in TABLES if getattr(job, name) is not None}
     return tomli_w.dumps(tables)

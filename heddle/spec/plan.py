@@ -171,6 +171,17 @@ class Plan:
         return ", or ".join(ways) or f"virtual = 1 and pipeline = {layers}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Predicted:
+    """What a plan was predicted to do when it was chosen; training compares itself with it."""
+
+    step_seconds: float
+    tokens_per_second: float
+    mfu: float
+    bubble: float
+    worst_stage_gib: float
+
+
 def even_stages(layers: int, chunks: int) -> tuple[int, ...]:
     """Layers of each chunk, as even as can be.
 

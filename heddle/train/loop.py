@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import statistics
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -46,6 +47,7 @@ class Result:
     validation_loss: float | None
     unigram_entropy: float  # nats a token: what knowing only the token frequencies would score
     seconds: float
+    step_seconds: float | None  # median, without the first step; None if there was no other
 
 
 def train(job: Job, resume: bool = False, trace: bool = False) -> Result | None:
@@ -110,7 +112,7 @@ def _train_rank(mesh: Mesh, job: Job, resume: bool, trace: bool) -> Result:
     )
     first_step, started = trainer.step, time.monotonic()
     with writing_to(run):
-        loss, validation = _loop(trainer, saver, run, data, peak * job.plan.world, console)
+        loss, validation, times = _loop(trainer, saver, run, data, peak * job.plan.world, console)
     return Result(
         run=run.folder,
         first_step=first_step,
@@ -120,6 +122,7 @@ def _train_rank(mesh: Mesh, job: Job, resume: bool, trace: bool) -> Result:
         validation_loss=validation,
         unigram_entropy=data.meta.unigram_entropy,
         seconds=time.monotonic() - started,
+        step_seconds=statistics.median(times[1:]) if len(times) > 1 else None,
     )
 
 
@@ -157,17 +160,19 @@ def _open_run(job: Job, data: Prepared, mesh: Mesh, existing: bool) -> None:
 
 def _loop(
     trainer: Trainer, saver: Saver, run: Run, data: Prepared, peak: float, console: Console
-) -> tuple[float, float | None]:
-    """Steps until the last or until asked to stop, and a checkpoint of wherever that is."""
+) -> tuple[float, float | None, list[float]]:
+    """Steps until the last or until asked to stop, and a checkpoint of wherever that is; seconds of each step."""
     train = trainer.job.train
     first = trainer.mesh.rank == 0
     metrics = Metrics(run.folder, train.steps, train.log_every, console, trainer.step) if first else None
     loss, validation, saved, stopped = math.nan, None, trainer.step, False
+    times: list[float] = []
     doctor = Doctor(run.hang, trainer.mesh, trainer.plan, train.hang_after)
     with metrics or nullcontext(), StopRequest(answer=trainer.mesh.world.size == 1) as stop, doctor:
         try:
             while trainer.step < train.steps and not stopped:
-                loss, _, stopped = _step(trainer, run, peak, metrics, stop)
+                (loss, _, stopped), seconds = _step(trainer, run, peak, metrics, stop)
+                times.append(seconds)
                 stop.shared = stopped
                 if trainer.step == train.steps or _due(train.eval_every, trainer.step):
                     validation = trainer.evaluate(data.validation)
@@ -183,10 +188,12 @@ def _loop(
         if trainer.step > saved:
             trainer.save(saver)
         saver.wait()
-    return loss, validation
+    return loss, validation, times
 
 
-def _step(trainer: Trainer, run: Run, peak: float, metrics: Metrics | None, stop: StopRequest) -> StepResult:
+def _step(
+    trainer: Trainer, run: Run, peak: float, metrics: Metrics | None, stop: StopRequest
+) -> tuple[StepResult, float]:
     job, scale = trainer.job, trainer.optimizer.scale
     rate = learning_rate(job.train, trainer.step)
     began = time.perf_counter()
@@ -218,7 +225,7 @@ def _step(trainer: Trainer, run: Run, peak: float, metrics: Metrics | None, stop
                 bubble=bubble,
             )
         )
-    return result
+    return result, seconds
 
 
 def _due(every: int, step: int) -> bool:

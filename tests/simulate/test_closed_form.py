@@ -43,7 +43,7 @@ def test_the_closed_form_agrees_with_the_replay(numbers):
     model = ModelSpec(layers=96, hidden=2048, heads=16, vocab=128, sequence=1024)
     train = Train(global_batch=2 * d * p * rounds, precision="bf16")
     job = Job(model=model, data=Data(text="-"), train=train, plan=plan, cluster=SELENE)
-    exact, quick = simulate(job), closed_form(work_of(job), SELENE)
+    exact, quick = simulate(job), closed_form(work_of(job, SELENE), SELENE)
     assert float(quick.seconds) == pytest.approx(exact.step_seconds, rel=0.01)
     assert float(quick.bubble) == pytest.approx(exact.bubble, abs=0.01)
     assert float(quick.memory) == pytest.approx(max(float(bill.total) for bill in exact.memory), rel=0.02)

@@ -1,0 +1,274 @@
+"""`heddle plan`: which plan, will it fit, how fast is it, and why not another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heddle.errors import HeddleError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from heddle.plan.explain import Explanation
+    from heddle.plan.search import Search
+
+FIX = "Fix it"
+
+
+def plan(
+    job: Annotated[
+        Path | None, typer.Argument(help="A job file; what its [plan] says is fixed.", metavar="[JOB.toml]")
+    ] = None,
+    top: Annotated[int, typer.Option(help="How many plans to show.", min=1)] = 10,
+    explain: Annotated[bool, typer.Option("--explain", help="Say why this plan, and why not others.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the job with its best plan.", metavar="PLAN.toml")
+    ] = None,
+    objective: Annotated[
+        str, typer.Option(help="fastest step, cheapest step, fewest devices by --days, or smallest memory.")
+    ] = "fastest",
+    memory_gib: Annotated[float | None, typer.Option(help="Use at most this much memory a device.")] = None,
+    days: Annotated[float | None, typer.Option(help="The deadline.")] = None,
+    tokens: Annotated[float | None, typer.Option(help="What to learn from by then; else the job's steps.")] = None,
+    devices: Annotated[int | None, typer.Option(help="Use this many of the cluster's devices.")] = None,
+    free: Annotated[
+        bool, typer.Option("--free", help="Do not keep to the file's [plan]; say how good it is instead.")
+    ] = False,
+    model: Annotated[
+        str | None, typer.Option(help="Without a job: a preset, or a config.json.", metavar="NAME|CONFIG.json")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="A preset, or a file; else the job's, or this machine.", metavar="NAME|FILE.toml")
+    ] = None,
+    nodes: Annotated[int | None, typer.Option(help="How many nodes the cluster has.")] = None,
+    global_batch: Annotated[int | None, typer.Option(help="Samples a step.")] = None,
+    sequence_length: Annotated[int | None, typer.Option(help="Tokens a sample.")] = None,
+    precision: Annotated[str | None, typer.Option(help="fp32, bf16 or fp16; without a job bf16 on GPUs.")] = None,
+    tensor: Annotated[int | None, typer.Option(help=FIX, rich_help_panel="Fixed fields of the plan")] = None,
+    sequence_parallel: Annotated[
+        bool | None, typer.Option(help=FIX, rich_help_panel="Fixed fields of the plan")
+    ] = None,
+    pipeline: Annotated[int | None, typer.Option(help=FIX, rich_help_panel="Fixed fields of the plan")] = None,
+    virtual: Annotated[int | None, typer.Option(help=FIX, rich_help_panel="Fixed fields of the plan")] = None,
+    data: Annotated[int | None, typer.Option(help=FIX, rich_help_panel="Fixed fields of the plan")] = None,
+    zero: Annotated[int | None, typer.Option(help=FIX, rich_help_panel="Fixed fields of the plan")] = None,
+    microbatch: Annotated[int | None, typer.Option(help=FIX, rich_help_panel="Fixed fields of the plan")] = None,
+    schedule: Annotated[str | None, typer.Option(help=FIX, rich_help_panel="Fixed fields of the plan")] = None,
+    recompute: Annotated[str | None, typer.Option(help=FIX, rich_help_panel="Fixed fields of the plan")] = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a key: --set train.steps=50.", metavar="TABLE.KEY=VALUE")
+    ] = None,
+) -> None:
+    """Find the best plan for a model on a cluster, rank the others, and say why."""
+    import json
+
+    from rich.console import Console
+
+    from heddle.cli.common import apply_change
+    from heddle.plan.search import search
+    from heddle.spec.job import job_from_tables
+    from heddle.spec.read import read_toml
+
+    document = read_toml(job) if job is not None else _without_job(model)
+    trained = {"global_batch": global_batch, "sequence": sequence_length, "precision": precision}
+    _override(document, model, cluster, nodes, {name: value for name, value in trained.items() if value is not None})
+    for change in changes or []:
+        apply_change(document, change)
+    in_file = document.pop("plan", {})
+    document.pop("predicted", None)
+    chosen = {
+        "tensor": tensor,
+        "sequence": sequence_parallel,
+        "pipeline": pipeline,
+        "virtual": virtual,
+        "data": data,
+        "zero": zero,
+        "microbatch": microbatch,
+        "schedule": schedule,
+        "recompute": recompute,
+    }
+    fixed = ({} if free else in_file) | {name: value for name, value in chosen.items() if value is not None}
+    folder = job.parent if job is not None else Path()
+    found = search(
+        job_from_tables(document, folder),
+        objective=objective,  # type: ignore[arg-type]
+        fixed=fixed,
+        top=top,
+        devices=devices,
+        memory_gib=memory_gib,
+        days=days,
+        tokens=tokens,
+    )
+    reasons = None
+    if explain:
+        from heddle.plan.explain import explain as look_around
+
+        reasons = look_around(found)
+    if output is not None:
+        _write(output, document, folder, found)
+    console = Console(highlight=False)
+    if as_json:
+        facts = found.to_json() | ({"explanation": reasons.to_json()} if reasons else {})
+        console.out(json.dumps(facts))
+        return
+    show(console, found, top)
+    if free and in_file:
+        _show_rank(console, found, in_file)
+    if reasons is not None:
+        show_reasons(console, reasons)
+    if output is not None:
+        console.print(f"\nWritten to {output}: heddle train, prove and simulate take it as it is.", soft_wrap=True)
+
+
+def _without_job(model: str | None) -> dict[str, Any]:
+    """The tables of a job that is given by options alone."""
+    if model is None:
+        raise HeddleError(
+            "There is nothing to plan.",
+            "A plan is for a model.",
+            "Name a job file, or --model with a preset or a config.json.",
+        )
+    return {"data": {"text": "stdlib:*.py"}}
+
+
+def _override(
+    document: dict[str, Any], model: str | None, cluster: str | None, nodes: int | None, trained: dict[str, Any]
+) -> None:
+    """Options beat the file."""
+    if model is not None:
+        document["model"] = {"config" if model.endswith(".json") else "preset": _here(model)}
+    if cluster is not None:
+        is_file = cluster.endswith(".toml")
+        document["cluster"] = {"file" if is_file else "preset": _here(cluster)}
+        if "train" not in document and not is_file and cluster != "this":
+            trained = {"precision": "bf16"} | trained
+    if nodes is not None:
+        document.setdefault("cluster", {"preset": "this"})["nodes"] = nodes
+    if trained:
+        document["train"] = document.get("train", {}) | trained
+
+
+def _here(name: str) -> str:
+    """Files named on the command line lie where it is run, not beside the job."""
+    return str(Path(name).absolute()) if Path(name).suffix in (".json", ".toml") else name
+
+
+def _write(output: Path, document: dict[str, Any], folder: Path, found: Search) -> None:
+    """The job as it was written, with the plan and what is predicted of it."""
+    import tomli_w
+
+    from heddle.cli.common import write_output
+    from heddle.spec.job import moved
+    from heddle.spec.read import to_table
+
+    tables = moved(document, folder, output.parent)
+    tables |= {"plan": to_table(found.best.plan), "predicted": to_table(found.best.predicted)}
+    write_output(output, tomli_w.dumps(tables))
+
+
+def show(console: Console, found: Search, top: int) -> None:
+    """A ranked table."""
+    from rich.table import Table
+
+    from heddle.plan.search import summary
+
+    job, cluster = found.job, found.cluster
+    console.print(
+        f"{job.model.name}: {job.model.parameters:,} parameters on {found.best.plan.world:,} × {cluster.device.name}, "
+        f"batch {job.train.global_batch} × {job.sequence:,} tokens, {job.train.precision}",
+        soft_wrap=True,
+    )
+    console.print(
+        f"{found.considered:,} legal plans, {found.feasible:,} feasible; searched in {found.seconds:.2f} s\n",
+        soft_wrap=True,
+    )
+    varying = len({each.plan.world for each in found.plans}) > 1
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("#", *["devices"] * varying, "tensor", "pipe", "data", "zero", "micro", "recompute"):
+        table.add_column(heading, justify="left" if heading == "recompute" else "right", no_wrap=True)
+    for heading in ("step s", "tokens/s", "MFU", "GiB", "free", "bubble"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for place, each in enumerate(found.plans[:top], 1):
+        facts, plan = summary(each), each.plan
+        words = (
+            plan.recompute
+            if isinstance(plan.recompute, str)
+            else f"{plan.recompute.count('full')} of {len(plan.recompute)}"
+        )
+        table.add_row(
+            str(place),
+            *[str(plan.world)] * varying,
+            f"{plan.tensor}{'s' * plan.sequence}",
+            str(plan.pipeline) + (f"×{plan.virtual}" if plan.virtual > 1 else ""),
+            str(plan.data),
+            str(plan.zero),
+            str(plan.microbatch),
+            words,
+            f"{each.step_seconds:.4g}",
+            _rate(each.tokens_per_second),
+            f"{each.mfu:.1%}",
+            _gib(facts["worst_stage_gib"]),
+            _gib(facts["headroom_gib"]),
+            f"{each.bubble:.1%}",
+        )
+    console.width = max(console.width, 90)  # rather wrapped by a narrow terminal than cut
+    console.print(table)
+    console.print(
+        "tensor 8s: sequence parallel, too; pipe 4×2: interleaved, 2 chunks a rank; GiB: the fullest stage",
+        style="dim",
+        soft_wrap=True,
+    )
+    if cluster.device.host:
+        console.print(f"speed of this machine: {cluster.efficiency.source}", style="dim", soft_wrap=True)
+
+
+def _rate(value: float) -> str:
+    return next(
+        (f"{value / size:.4g}{unit}" for size, unit in ((1e6, "M"), (1e3, "k")) if value >= size), f"{value:.4g}"
+    )
+
+
+def _gib(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+def _show_rank(console: Console, found: Search, table: dict[str, Any]) -> None:
+    """How good the file's own plan is."""
+    from dataclasses import replace
+
+    from heddle.plan.words import in_words, overfull
+    from heddle.simulate.simulation import simulate
+    from heddle.spec.plan import Plan
+    from heddle.spec.read import build
+
+    own = simulate(replace(found.job, plan=build(Plan, table, "plan")))
+    rank = found.rank(own.plan)
+    slower = own.step_seconds / found.best.step_seconds - 1
+    verdict = f"{own.step_seconds:.4g} s a step ({slower:+.1%})"
+    verdict += f", number {rank:,} of {found.feasible:,}" if rank else ""
+    if not own.fits:
+        verdict = f"does not fit: {overfull(own)}"
+    console.print(f"\nThe file's own plan, {in_words(own.plan)}: {verdict}.", soft_wrap=True)
+
+
+def show_reasons(console: Console, reasons: Explanation) -> None:
+    """Why this plan."""
+    console.print("\n[bold]The plan[/bold]")
+    for line in reasons.plan:
+        console.print(f"  {line}", soft_wrap=True)
+    console.print("\n[bold]Why not[/bold]")
+    width = max((len(each.change) for each in reasons.neighbours), default=0)
+    for each in reasons.neighbours:
+        console.print(f"  {each.change:<{width}}  {each.why}", soft_wrap=True)
+    if reasons.helps:
+        console.print("\n[bold]What would help[/bold]")
+    for change, gain in reasons.helps:
+        console.print(f"  {change}: {gain - 1:+.1%} tokens/s", soft_wrap=True)
+    if reasons.takeaways:
+        console.print("\n[bold]What the field has learned[/bold]")
+    for line in reasons.takeaways:
+        console.print(f"  {line}", soft_wrap=True)

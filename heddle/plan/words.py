@@ -1,0 +1,44 @@
+"""Plans and their differences in words."""
+
+from __future__ import annotations
+
+from heddle.simulate.simulation import Simulation
+from heddle.spec.cluster import GIB
+from heddle.spec.plan import Plan
+
+
+def in_words(plan: Plan) -> str:
+    """The decisions of a plan on one line: "tensor 8 × pipeline 4 × data 16, zero 1, …"."""
+    parts = [f"tensor {plan.tensor} × pipeline {plan.pipeline} × data {plan.data}"]
+    if plan.sequence:
+        parts.append("sequence parallel")
+    if plan.pipeline > 1:
+        parts.append(plan.schedule + (f" with {plan.virtual} chunks a rank" if plan.virtual > 1 else ""))
+    if plan.data > 1:
+        parts.append(f"zero {plan.zero}")
+    parts.append(f"microbatch {plan.microbatch}")
+    parts.append(f"recompute {recompute_in_words(plan)}")
+    return ", ".join(parts)
+
+
+def recompute_in_words(plan: Plan) -> str:
+    """One word, or of how many layers what."""
+    if isinstance(plan.recompute, str):
+        return plan.recompute
+    counts = {word: plan.recompute.count(word) for word in ("none", "selective", "full")}
+    return " and ".join(f"{word} in {count} layers" for word, count in counts.items() if count)
+
+
+def seconds_in_words(seconds: float) -> str:
+    """Seconds in a unit that suits them, with a sign."""
+    size = abs(seconds)
+    if size >= 1:
+        return f"{seconds:+.3g} s"
+    return f"{1e3 * seconds:+.3g} ms" if size >= 1e-3 else f"{1e6 * seconds:+.3g} µs"
+
+
+def overfull(found: Simulation) -> str:
+    """Which stage needs more than there is: "stage 0 needs 86.1 of 80 GiB"."""
+    needs = [float(bill.total) for bill in found.memory]
+    worst = max(range(len(needs)), key=needs.__getitem__)
+    return f"stage {worst} needs {needs[worst] / GIB:.4g} of {found.limit / GIB:.4g} GiB"
