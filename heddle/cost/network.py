@@ -17,23 +17,23 @@ def point_to_point(cluster: Cluster, count: Column, span: Column) -> Column:
     return np.where(span > 1, latency + count / speed, 0.0)
 
 
-def all_gather(cluster: Cluster, count: Column, size: Column, stride: Column = 1, sharded: bool = False) -> Column:
+def all_gather(cluster: Cluster, count: Column, size: Column, stride: Column = 1, in_pass: bool = False) -> Column:
     """Seconds until every rank has all `count` bytes, of which each began with its share.
 
     A ring moves (n-1)/n of the bytes past every rank (Patarasuk and Yuan 2009; PTD-P §3.2). The same holds, backwards,
-    for a reduce-scatter. `sharded`: one of ZeRO's, which reach less of the links between nodes.
+    for a reduce-scatter. `in_pass`: one that layers wait for, which reaches less of the links between nodes.
     """
-    return rings(cluster, count, 1, size, stride, sharded)
+    return rings(cluster, count, 1, size, stride, in_pass)
 
 
 reduce_scatter = all_gather
 
 
 def rings(
-    cluster: Cluster, count: Column, turns: Column, size: Column, stride: Column = 1, sharded: bool = False
+    cluster: Cluster, count: Column, turns: Column, size: Column, stride: Column = 1, in_pass: bool = False
 ) -> Column:
     """Seconds of several collectives over the same ring, which go round it so often and move `count` bytes together."""
-    speed, hops = _ring(cluster, size, stride, sharded)
+    speed, hops = _ring(cluster, size, stride, in_pass)
     seconds = turns * (cluster.efficiency.collective_us * 1e-6 + hops) + (size - 1) / size * count / speed
     return np.where(size > 1, seconds, 0.0)
 
@@ -61,7 +61,7 @@ def between_stages(cluster: Cluster, work: Work) -> Column:
     span = work.world
     slices = np.where(work.scatter, work.tensor, 1)
     gathers = (slices > 1) & np.equal(work.sequence_parallel, 0)
-    gather = np.where(gathers, all_gather(cluster, whole, work.tensor), 0.0)
+    gather = np.where(gathers, all_gather(cluster, whole, work.tensor, in_pass=True), 0.0)
     return np.where(work.pipeline > 1, point_to_point(cluster, whole / slices, span) + gather, 0.0)
 
 
@@ -88,7 +88,7 @@ def _innermost(cluster: Cluster, span: Column) -> tuple[Column, Column]:
     return speed, latency
 
 
-def _ring(cluster: Cluster, size: Column, stride: Column, sharded: bool = False) -> tuple[Column, Column]:
+def _ring(cluster: Cluster, size: Column, stride: Column, in_pass: bool = False) -> tuple[Column, Column]:
     """Bytes a second that pass every rank of a ring, and the latency of one turn.
 
     Of a group's ranks, those inside one node share its links to other nodes: as many rings run side by side, one over
@@ -105,7 +105,7 @@ def _ring(cluster: Cluster, size: Column, stride: Column, sharded: bool = False)
         if link.devices is not None:
             reached = np.minimum(np.maximum(np.floor(link.devices / stride), together), size)
         between = link.devices is None or link.devices > cluster.devices
-        share = cluster.efficiency.gather if sharded and between else None
+        share = cluster.efficiency.gather if in_pass and between else None
         speed = np.where(leaves, np.minimum(speed, _speed(link, share) * together), speed)
         hops = hops + np.where(leaves, (reached / together - 1) * link.latency_us * 1e-6, 0.0)
         inner = link.devices or inner

@@ -37,8 +37,10 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost:
     tensor = tensor_exchange(cluster, work)
     # The sum of a linear layer's input gradients runs beside the product for its weight gradient, which is half of the
     # backward; of a forward nothing can, unless products are cut into pieces that are sent while others are made.
+    # Under sequence parallelism a backward also begins by gathering the output's gradient, which nothing can hide.
     forward_tensor = tensor - work.tensor_overlap * hidden(cluster, tensor, cost.forward)
-    backward_tensor = tensor - (1 - work.waits_backward) * hidden(cluster, tensor, cost.backward / 2)
+    movable = tensor * np.where(work.sequence_parallel, 0.5, 1.0)
+    backward_tensor = tensor - (1 - work.waits_backward) * hidden(cluster, movable, cost.backward / 2)
     tensor_again = forward_tensor * (1 - work.stops_early / 2)
     floor = compute.launches(cluster, work)
     # a device that starts its own kernels cannot do so while it computes
@@ -60,11 +62,11 @@ def tensor_exchange(cluster: Cluster, work: Work) -> Column:
 
     Two all-reduces of the activations (Megatron-LM, PTD-P §2.3); under sequence parallelism two pairs of all-gather
     and reduce-scatter, which move the same bytes (arXiv 2205.05198 §4.2.2). The gather that its backward repeats
-    runs beside a matrix product.
+    runs beside a matrix product. Between nodes these wait in the middle of a pass, as ZeRO's gathers do.
     """
     count = work.tokens * work.hidden * work.element
     whole = network.all_reduce(cluster, count, work.tensor)
-    pairs = 2 * network.all_gather(cluster, count, work.tensor)
+    pairs = 2 * network.all_gather(cluster, count, work.tensor, in_pass=True)
     return 2 * np.where(work.sequence_parallel, pairs, whole)
 
 
@@ -79,7 +81,7 @@ def shard_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
         return 0.0
     gathers = np.where(work.zero == 3, 2 + work.regather * (work.full > 0), 1)
     count = parameters * (gathers * work.element + work.reduce_bytes)
-    seconds = network.rings(cluster, count, gathers + 1, replicas, stride, sharded=True)
+    seconds = network.rings(cluster, count, gathers + 1, replicas, stride, in_pass=True)
     return np.where(work.zero >= 2, seconds, 0.0)
 
 

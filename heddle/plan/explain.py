@@ -10,8 +10,8 @@ import numpy as np
 
 from heddle.errors import HeddleError
 from heddle.plan.search import Search, priced, summary
-from heddle.plan.space import RECOMPUTE, SCHEDULES
-from heddle.plan.words import in_words, overfull, seconds_in_words
+from heddle.plan.space import RECOMPUTE, SCHEDULES, recompute_number
+from heddle.plan.words import in_words, overfull, recompute_in_words, seconds_in_words
 from heddle.simulate.simulation import Simulation, simulate
 from heddle.spec.cluster import GIB, Cluster, Device
 from heddle.spec.job import Job
@@ -121,11 +121,11 @@ def _neighbour(search: Search, name: str, value: Any) -> Neighbour:
     shown = str(value).lower() if isinstance(value, bool) else value
     change = f"{name} = {shown}"
     columns, best = search.space.columns, search.best.plan
-    same = np.flatnonzero(columns[name] == _number(name, value))
+    same = np.flatnonzero(columns[name] == (RECOMPUTE.index(value) if name == "recompute" else int(value)))
     if not len(same):
         return Neighbour(change, None, _no_such_plan(search, name, value))
     others = [other for other in (*DEGREES, *OTHERS) if other != name]
-    differing = sum((columns[other][same] != _number(other, getattr(best, other))).astype(int) for other in others)
+    differing = sum((columns[other][same] != _column_value(best, other)).astype(int) for other in others)
     nearest = same[differing == np.min(differing)]
     fitting = nearest[search.step.fits[nearest]]
     plan = _quickest(search, fitting if len(fitting) else nearest)
@@ -178,14 +178,15 @@ def _reason(name: str, seconds: float, plan: Plan, job: Job) -> str:
 def _difference(best: Plan, other: Plan, name: str) -> str:
     """What else the other plan chooses otherwise."""
     names = [each for each in (*DEGREES, *OTHERS[:-1]) if each != name and getattr(best, each) != getattr(other, each)]
-    return ", ".join(f"{each} {str(getattr(other, each)).lower()}" for each in names)
+    words = {each: str(getattr(other, each)).lower() for each in names} | {"recompute": recompute_in_words(other)}
+    return ", ".join(f"{each} {words[each]}" for each in names)
 
 
-def _number(name: str, value: Any) -> int:
+def _column_value(plan: Plan, name: str) -> int:
     """A field's value as it stands in a column."""
     if name == "recompute":
-        return RECOMPUTE.index(value) if value in RECOMPUTE else RECOMPUTE.index("full")
-    return SCHEDULES.index(value) if name == "schedule" else int(value)
+        return recompute_number(plan)
+    return SCHEDULES.index(plan.schedule) if name == "schedule" else int(getattr(plan, name))
 
 
 def _no_such_plan(search: Search, name: str, value: Any) -> str:

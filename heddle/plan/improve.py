@@ -6,16 +6,17 @@ from dataclasses import replace
 
 from heddle.cost import compute, stage
 from heddle.cost.work import work_of
+from heddle.plan.space import recompute_first
 from heddle.plan.wish import Wish
 from heddle.simulate.simulation import Simulation, simulate
-from heddle.spec.plan import Plan, Recompute, even_stages
+from heddle.spec.plan import Plan, even_stages
 
 
 def improved(found: Simulation, wish: Wish) -> Simulation:
     """The same degrees with better stages and fewer recomputed layers, where that fits and is better."""
     if "stages" not in wish.fixed and found.plan.pipeline > 1:
         found = _better(found, replace(found.plan, stages=_balanced(found)), wish)
-    if "recompute" not in wish.fixed and found.plan.recompute == "full":
+    if "recompute" not in wish.fixed and "full" in found.plan.recompute:
         found = _recompute_less(found, wish)
     return found
 
@@ -67,22 +68,19 @@ def balanced_stages(
 
 
 def _recompute_less(found: Simulation, wish: Wish) -> Simulation:
-    """Recompute only as many layers of each chunk as memory asks for: the fewest are found by halving."""
+    """Recompute in no more layers of each rank than memory asks for: the fewest are found by halving."""
     plan = found.plan
     if simulate(replace(found.job, plan=replace(plan, recompute="none"))).fits:
         return found  # nothing asks for it; that is a plan of its own
-    fewest, most = 0, max(plan.stages)  # none of a chunk's layers does not fit, all do
+    held = [sum(plan.stages[rank :: plan.pipeline]) for rank in range(plan.pipeline)]
+    fewest, most = 0, max(held)  # none of a rank's layers does not fit
     while most - fewest > 1:
         middle = (fewest + most) // 2
-        other = simulate(replace(found.job, plan=replace(plan, recompute=_words(plan, middle))))
+        words = recompute_first(plan.stages, [min(middle, layers) for layers in held])
+        other = simulate(replace(found.job, plan=replace(plan, recompute=words)))
         if other.fits:
             most = middle
             found = other if wish.of(other) < wish.of(found) else found
         else:
             fewest = middle
     return found
-
-
-def _words(plan: Plan, count: int) -> tuple[Recompute, ...]:
-    """Everything again in the first layers of each chunk, nothing in the rest."""
-    return tuple("full" if place < count else "none" for layers in plan.stages for place in range(layers))

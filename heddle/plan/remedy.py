@@ -11,7 +11,7 @@ from heddle.errors import HeddleError
 from heddle.plan.search import priced
 from heddle.plan.space import Fixed
 from heddle.plan.wish import Wish
-from heddle.plan.words import in_words
+from heddle.plan.words import in_words, recompute_in_words
 from heddle.simulate.simulation import simulate
 from heddle.spec.cluster import GIB, Cluster
 from heddle.spec.job import Job
@@ -41,7 +41,7 @@ def _ways(job: Job, cluster: Cluster, wish: Wish, counts: list[int]) -> Iterator
     for name in wish.fixed:
         fewer = {other: value for other, value in wish.fixed.items() if other != name}
         if (found := _first_that_fits(job, cluster, counts, fewer)) is not None:
-            yield f"{name} = {_word(getattr(found, name))}"
+            yield f"recompute {recompute_in_words(found)}" if name == "recompute" else f"{name} = {_word(found, name)}"
     if nodes := _enough_nodes(job, cluster, wish, max(counts)):
         yield f"{nodes * cluster.devices} devices"
     sequence = job.sequence // 2
@@ -53,7 +53,8 @@ def _ways(job: Job, cluster: Cluster, wish: Wish, counts: list[int]) -> Iterator
         sequence //= 2
 
 
-def _word(value: object) -> str:
+def _word(plan: Plan, name: str) -> str:
+    value = getattr(plan, name)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

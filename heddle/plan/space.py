@@ -2,13 +2,14 @@
 
 Two plans that would do the same count as one: a pipeline of one stage has no order of work to choose, interleaving one
 chunk a rank is 1F1B, and one replica shares nothing with itself. GPipe takes as long as 1F1B and holds more, so it is
-among them only where it is asked for.
+among them only where it is asked for. Of the many ways to recompute in some layers and not in others a few shares stand
+for all; `heddle.plan.improve` finds the exact number.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +17,11 @@ import numpy as np
 
 from heddle.errors import HeddleError, divisors, listing, nearest, nearest_number
 from heddle.spec.model import ModelSpec
-from heddle.spec.plan import Plan
+from heddle.spec.plan import Plan, Recompute, even_stages
 
 SCHEDULES = ("1f1b", "interleaved", "gpipe")
 RECOMPUTE = ("none", "selective", "full")
+SHARES = (0.25, 0.5, 0.75)  # of a rank's layers that recompute everything while the others recompute nothing
 CHOSEN = ("tensor", "pipeline", "data", "virtual", "sequence", "zero", "microbatch", "recompute")
 FIELDS = (*CHOSEN, "schedule", "stages")
 
@@ -46,8 +48,14 @@ class Space:
         fields: dict[str, Any] = {name: int(column[index]) for name, column in self.columns.items()}
         fields["sequence"] = bool(fields["sequence"])
         fields["schedule"] = SCHEDULES[fields["schedule"]]
-        fields["recompute"] = self.fixed.get("recompute", RECOMPUTE[fields["recompute"]])
-        return Plan(**fields, stages=tuple(self.fixed.get("stages", ())))
+        fields["stages"] = tuple(self.fixed.get("stages", ()))
+        fields["recompute"] = self.fixed.get("recompute", (*RECOMPUTE, *SHARES)[fields["recompute"]])
+        if isinstance(share := fields["recompute"], float):
+            chunks = fields["pipeline"] * fields["virtual"]
+            stages = fields["stages"] or even_stages(self.layers, chunks)
+            held = [sum(stages[rank :: fields["pipeline"]]) for rank in range(fields["pipeline"])]
+            fields["recompute"] = recompute_first(stages, [math.ceil(share * layers) for layers in held])
+        return Plan(**fields)
 
     def where(self, plan: Plan) -> int | None:
         """The place of a plan, its stages aside; None where it is not among them."""
@@ -55,8 +63,8 @@ class Space:
         wanted["schedule"] = SCHEDULES.index(
             "1f1b" if plan.chunks == plan.pipeline and plan.schedule != "gpipe" else plan.schedule
         )
-        if isinstance(plan.recompute, str):
-            wanted["recompute"] = RECOMPUTE.index(plan.recompute)
+        if "recompute" not in self.fixed:
+            wanted["recompute"] = recompute_number(plan)
         found = np.flatnonzero(np.logical_and.reduce([self.columns[name] == value for name, value in wanted.items()]))
         return int(found[0]) if len(found) else None
 
@@ -64,12 +72,14 @@ class Space:
         """The same as the columns of a `heddle.cost.Work`."""
         names = ("tensor", "pipeline", "virtual", "data", "zero", "microbatch")
         words = self.fixed.get("recompute")
-        shares: dict[str, Any] = {
-            word: (self.columns["recompute"] == RECOMPUTE.index(word)).astype(float)
-            if words is None or isinstance(words, str)
-            else list(words).count(word) / self.layers
-            for word in ("full", "selective")
-        }
+        shares: dict[str, Any]
+        if words is None or isinstance(words, str):
+            shares = {
+                "full": np.array([0.0, 0.0, 1.0, *SHARES])[self.columns["recompute"]],
+                "selective": (self.columns["recompute"] == RECOMPUTE.index("selective")).astype(float),
+            }
+        else:
+            shares = {word: list(words).count(word) / self.layers for word in ("full", "selective")}
         return {
             **{name: self.columns[name] for name in names},
             "sequence_parallel": self.columns["sequence"],
@@ -117,7 +127,9 @@ def _choices(
     zeros = _given(fixed, "zero", levels if data > 1 or "zero" in fixed else [0])
     microbatches = _given(fixed, "microbatch", divisors(batch // data))
     word = fixed.get("recompute")  # one for each layer fills no column: all plans have them
-    recompute = list(range(len(RECOMPUTE))) if word is None else [RECOMPUTE.index(word) if word in RECOMPUTE else 0]
+    recompute = [RECOMPUTE.index(word) if word in RECOMPUTE else 0] if word is not None else list(range(len(RECOMPUTE)))
+    if word is None and model.layers >= 2 * pipeline:  # a rank with one layer has no part of its layers
+        recompute += range(len(RECOMPUTE), len(RECOMPUTE) + len(SHARES))
     return [
         [tensor],
         [pipeline],
@@ -133,6 +145,24 @@ def _choices(
 def _given(fixed: Fixed, name: str, legal: list[int]) -> list[int]:
     """Of the legal values the fixed one, or all."""
     return [value for value in legal if value == fixed[name]] if name in fixed else legal
+
+
+def recompute_number(plan: Plan) -> int:
+    """What a plan recomputes as a number of the column, the nearest share where layers differ."""
+    if isinstance(plan.recompute, str):
+        return RECOMPUTE.index(plan.recompute)
+    share = plan.recompute.count("full") / len(plan.recompute)
+    return len(RECOMPUTE) + int(np.argmin(np.abs(np.array(SHARES) - share)))
+
+
+def recompute_first(stages: Sequence[int], counts: Sequence[int]) -> tuple[Recompute, ...]:
+    """A word for each layer: each rank recomputes everything in that many of its first layers, nothing in the rest."""
+    left, words = list(counts), list[Recompute]()
+    for chunk, layers in enumerate(stages):
+        again = min(layers, left[chunk % len(left)])
+        left[chunk % len(left)] -= again
+        words.extend("full" if place < again else "none" for place in range(layers))
+    return tuple(words)
 
 
 def check_fixed(model: ModelSpec, sequence: int, batch: int, counts: Iterable[int], fixed: Fixed) -> None:

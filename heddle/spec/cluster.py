@@ -74,7 +74,7 @@ class Efficiency:
     half_dim: float = 200.0  # smallest dim at which a matrix product reaches half of that
     attention: float = 0.45  # share of peak FLOP/s that fused attention reaches, causal half counted
     memory: float = 0.85  # share of memory bandwidth that element-wise kernels reach
-    gather: float = 0.15  # share of the links between nodes that ZeRO's gathers of parameters reach
+    gather: float = 0.15  # share of the links between nodes that gathers reach which layers wait for (ZeRO, sequence)
     overlap: float = 0.85  # share of communication beside compute that is truly hidden
     jitter: float = 0.015  # spread of a node's step time, as a share of it
     launch_us: float = 8.0  # what the host needs to start one kernel

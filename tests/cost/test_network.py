@@ -37,9 +37,9 @@ def test_ranks_of_one_node_share_the_links_between_nodes():
     assert float(network.all_gather(PLAIN, GB, 16, 4)) == pytest.approx(15 / 16 / 20)
 
 
-def test_sharded_gathers_reach_less_between_nodes_and_as_much_inside():
-    assert float(network.all_gather(PLAIN, GB, 16, 8, sharded=True)) == pytest.approx(15 / 16 / 5)
-    assert float(network.all_gather(PLAIN, GB, 8, 1, sharded=True)) == pytest.approx(7 / 8 / 100)
+def test_gathers_in_a_pass_reach_less_between_nodes_and_as_much_inside():
+    assert float(network.all_gather(PLAIN, GB, 16, 8, in_pass=True)) == pytest.approx(15 / 16 / 5)
+    assert float(network.all_gather(PLAIN, GB, 8, 1, in_pass=True)) == pytest.approx(7 / 8 / 100)
 
 
 def test_latency_is_a_ring_s_or_a_tree_s():

@@ -1,0 +1,148 @@
+"""`heddle plan` as a user runs it, and `heddle train` of a job that has no plan."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from commands import JOB, REPOSITORY, call, heddle, steps_of, write_job
+
+from heddle.spec import load_job
+
+GPT3 = ["plan", "--model", "gpt3-175b", "--cluster", "dgx-a100", "--nodes", "64", "--global-batch", "1536"]
+
+
+def said(capsys, *arguments, code=0):
+    assert call(*arguments) == code
+    out, err = capsys.readouterr()
+    return out + err
+
+
+def test_json_has_the_promised_keys(capsys):
+    found = json.loads(said(capsys, *GPT3, "--json", "--top", "3"))
+    assert found.keys() >= {"plans", "considered", "feasible", "seconds"}
+    assert len(found["plans"]) == 3
+    keys = {"plan", "step_seconds", "mfu", "worst_stage_gib", "bubble", "headroom_gib", "tokens_per_second", "devices"}
+    assert all(each.keys() >= keys for each in found["plans"])
+    assert found["considered"] > found["feasible"] > 1000
+
+
+def test_the_table_explains_itself(capsys):
+    shown = said(capsys, *GPT3, "--top", "4", "--explain")
+    for word in ("tokens/s", "MFU", "GiB", "free", "bubble", "Why not", "What would help", "takeaway 1"):
+        assert word in shown
+    rows = [line.split() for line in shown.splitlines() if line.strip() and line.split()[0] in "1234"]
+    assert [row[0] for row in rows] == ["1", "2", "3", "4"]
+    assert all("…" not in line for line in shown.splitlines())
+
+
+def test_the_written_plan_is_taken_as_it_is(tmp_path, monkeypatch, capsys):
+    job = write_job(tmp_path / "here")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").mkdir()
+    shown = said(capsys, "plan", job, "--cluster", "this", "--pipeline", "1", "-o", "there/plan.toml")
+    assert "Written to there/plan.toml" in shown
+    written = load_job("there/plan.toml")
+    assert [os.path.normpath(text) for text in written.data.text] == list(load_job(job).data.text)
+    assert written.plan.pipeline == 1
+    assert written.predicted.step_seconds > 0
+    table = tomllib.loads(Path("there/plan.toml").read_text())
+    assert table["data"]["text"] == "../here/corpus/*.txt"
+    assert said(capsys, "simulate", "there/plan.toml")
+    # everything is fixed now: planning the plan gives the plan
+    again = json.loads(said(capsys, "plan", "there/plan.toml", "--json"))
+    assert again["considered"] == 1
+    assert again["plans"][0]["plan"] == table["plan"]
+
+
+def test_the_files_own_plan_is_ranked(capsys):
+    shown = said(capsys, "plan", REPOSITORY / "examples/plans/gpt3-175b.toml", "--free")
+    assert "The file's own plan, tensor 8 × pipeline 8 × data 8" in shown
+    assert " of " in shown.split("number ")[1]
+
+
+def test_options_beat_the_file(tmp_path, capsys):
+    job = write_job(tmp_path / "job")
+    options = ["--cluster", "dgx-h100", "--nodes", "2", "--global-batch", "32", "--precision", "bf16"]
+    shown = said(capsys, "plan", job, *options, "--set", "model.layers=8", "--sequence-length", "8")
+    assert "16 × H100" in shown
+    assert "batch 32 × 8 tokens, bf16" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "what", "hint"),
+    [
+        ([], "There is nothing to plan.", "Name a job file"),
+        (["--model", "gpt3-175b", "--cluster", "dgx-a100", "--nodes", "0"], "cluster.nodes = 0 is not positive", ""),
+        ([*GPT3[1:], "--devices", "0"], "A plan cannot use 0 devices.", "Use from 1 to 512"),
+        ([*GPT3[1:], "--tensor", "5"], "No plan on 512 devices has tensor = 5.", "Tensor can be 1, 2, 4"),
+        (
+            [*GPT3[1:], "--pipeline", "2", "--zero", "3", "--tensor", "8"],
+            "No plan on 512 devices has pipeline = 2 and zero = 3.",
+            "With pipeline = 2, zero can be 0 and 1.",
+        ),
+        ([*GPT3[1:], "--schedule", "2f2b"], "plan.schedule", ""),
+        ([*GPT3[1:], "--objective", "best"], "There is no objective 'best'.", "fastest"),
+        (["--model", "gpt3-175b", "--cluster", "dgx-a100", "--nodes", "1"], "none fits", "48 devices"),
+        (["--model", "config.json"], "There is no file", ""),
+        (["job.toml"], "There is no file job.toml", ""),
+    ],
+)
+def test_bad_input_is_told_in_three_parts(options, what, hint, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    shown = said(capsys, "plan", *options, code=2)
+    assert what in shown
+    assert hint in shown
+
+
+def test_an_odd_cluster_and_its_batch(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    odd = ["--model", "gpt2", "--cluster", "dgx-a100", "--set", "cluster.devices=7"]
+    assert "7 × A100" in said(capsys, "plan", *odd, "--global-batch", "8")  # pipeline = 7
+    shown = said(capsys, "plan", *odd, "--global-batch", "8", "--set", "model.layers=5", code=2)
+    assert "global_batch = 8 cannot be divided over 7 devices." in shown
+    assert "Use global_batch = 7, or 6 of the devices." in shown
+
+
+def test_planning_needs_no_torch(tmp_path):
+    job = write_job(tmp_path / "job")
+    code = "import sys; sys.modules['torch'] = None; from heddle.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "plan", str(job), "--explain"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "speed of this machine" in done.stdout
+
+
+@pytest.mark.dist
+def test_a_job_without_a_plan_is_planned_and_trained(tmp_path):
+    job = write_job(tmp_path)
+    shown = heddle("train", job, cwd=tmp_path)
+    assert "Planned in" in shown
+    assert "Predicted" in shown
+    trained = load_job(tmp_path / "runs/small/job.toml")
+    assert trained.plan is not None
+    assert trained.predicted is not None
+    assert len(steps_of(tmp_path / "runs/small")) == 6
+    # and goes on under the plan it began with
+    more = heddle("train", job, "--resume", "--set", "train.steps=8", cwd=tmp_path)
+    assert "Planned in" not in more
+    assert load_job(tmp_path / "runs/small/job.toml").plan == trained.plan
+
+
+def test_a_cluster_is_not_trained_on_a_laptop(tmp_path, capsys):
+    job = write_job(tmp_path)
+    job.write_text(JOB + '\n[cluster]\npreset = "dgx-a100"\nnodes = 64\n')
+    shown = said(capsys, "train", job, code=2)
+    assert "The job's cluster has 512 devices" in shown
+    assert "heddle plan" in shown
+
+
+def test_processes_of_a_launcher_do_not_plan_each_for_itself(tmp_path, monkeypatch, capsys):
+    job = write_job(tmp_path)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "2 processes were started, and the job has no [plan]." in said(capsys, "train", job, code=2)
