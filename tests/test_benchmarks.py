@@ -116,3 +116,11 @@ def test_prediction():
     assert len(result["cases"]) == 4
     assert all(positive(case, "predicted_s", "measured_s", "predicted_mib") for case in result["cases"])
     assert positive(result, "error", "worst")
+
+
+@pytest.mark.slow
+@pytest.mark.dist
+def test_planner():
+    result = run("planner", "--rounds", "1", "--jobs", "deep", "--quick")
+    assert positive(result, "worst")
+    assert positive(result["cases"][0], "ratio", "again", "a_a", "choice_s", "best_s")

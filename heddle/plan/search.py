@@ -30,6 +30,7 @@ from heddle.spec.read import to_table
 
 ACTIONS = 150_000  # that are replayed at most to tell the best plans apart: a fraction of a second
 REPLAYED = 24  # plans at least, if they are not too long
+IMPROVED = 4  # of the best
 TOGETHER = 8  # counts of devices that are priced at once
 ALIKE = 0.001  # share of the step time within which two plans count as equally fast
 
@@ -146,6 +147,7 @@ def search(
         in_time = replace(step, fits=step.fits & (step.seconds <= wish.limit(job)))
         # what fits in closed form by a hair may not when it is looked at exactly
         if best := ranked(list(exactly(job, space, in_time, wish, top)), wish):
+            best = ranked([*(improved(found, wish) for found in best[:IMPROVED]), *best[IMPROVED:]], wish)
             break
     else:
         if step.fits.any() and not in_time.fits.any():
@@ -211,7 +213,7 @@ def priced(job: Job, cluster: Cluster, counts: list[int], fixed: Fixed) -> tuple
 
 
 def exactly(job: Job, space: Space, step: Step, wish: Wish, top: int) -> Iterator[Simulation]:
-    """The best by the closed form, simulated exactly, each improved where it can be; only what fits."""
+    """The best by the closed form, simulated exactly; only what fits."""
     keys = _keys(wish, step, space)
     chosen = np.flatnonzero(step.fits)
     order = chosen[np.lexsort([key[chosen] for key in reversed(keys)])]
@@ -224,7 +226,7 @@ def exactly(job: Job, space: Space, step: Step, wish: Wish, top: int) -> Iterato
         simulation = simulate(replace(job, plan=plan))
         if simulation.fits:
             found += 1
-            yield improved(simulation, wish)
+            yield simulation
 
 
 def ranked(found: list[Simulation], wish: Wish) -> list[Simulation]:

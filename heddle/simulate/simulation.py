@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from heddle.cost import compute, stage
@@ -171,7 +171,7 @@ def simulate(job: Job) -> Simulation:
         )
     work = work_of(job, cluster)
     microbatches = plan.microbatches(job.train.global_batch)
-    schedule = build(plan.schedule, plan.pipeline, microbatches, plan.virtual)
+    schedule = _schedule(plan.schedule, plan.pipeline, microbatches, plan.virtual)
     forward, backward, parts = chunk_costs(job, plan, work, cluster)
     busy = sum(microbatches * (f + b) for f, b in zip(forward, backward, strict=True)) / plan.pipeline
     scale = microbatches / plan.pipeline
@@ -217,6 +217,9 @@ def simulate(job: Job) -> Simulation:
         saved=saved,
         timeline=timeline,
     )
+
+
+_schedule = lru_cache(maxsize=2)(build)  # plans that are compared often share theirs
 
 
 def _largest(bill: Bill) -> str:

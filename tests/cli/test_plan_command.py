@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from commands import JOB, REPOSITORY, call, heddle, steps_of, write_job
+from commands import JOB, REPOSITORY, blocks, call, heddle, run_commands, steps_of, write_job, write_named_blocks
 
 from heddle.spec import load_job
 
@@ -105,6 +105,17 @@ def test_an_odd_cluster_and_its_batch(tmp_path, monkeypatch, capsys):
     shown = said(capsys, "plan", *odd, "--global-batch", "8", "--set", "model.layers=5", code=2)
     assert "global_batch = 8 cannot be divided over 7 devices." in shown
     assert "Use global_batch = 7, or 6 of the devices." in shown
+
+
+def test_the_manual_works(tmp_path, monkeypatch, capsys):
+    page = REPOSITORY / "docs" / "plan.md"
+    monkeypatch.chdir(tmp_path)
+    write_named_blocks(page, tmp_path)
+    assert len(run_commands(page, tmp_path)) == 9
+    (code,) = blocks(page, "python")
+    capsys.readouterr()
+    exec(compile(code, str(page), "exec"), {})
+    assert "tensor = 16 tensor is fixed" in capsys.readouterr().out
 
 
 def test_planning_needs_no_torch(tmp_path):

@@ -1,0 +1,104 @@
+"""Was the choice right? Every plan that the planner calls feasible is trained, and its first choice timed among them.
+
+The machine is profiled with two processes at work. For each job all feasible plans for two processes are built in the
+same two processes and take steps in turn, round after round, so that whatever disturbs the machine disturbs all alike.
+`ratio` is the best plan's median step over the first choice's: 1 says that nothing else was faster. The A/A arm is the
+first choice, built a second time; the best of many noisy medians is lower than it truly is, so `again` times the first
+choice and the five fastest once more, in rounds of their own, and is the fairer number.
+
+    python benchmarks/planner.py [--rounds 5 --jobs gpt llama deep wide]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from dataclasses import replace
+from typing import Any
+
+import processes
+import torch.distributed as dist
+from gpt import Heddle, Setting
+
+import heddle
+from heddle.plan.words import in_words
+from heddle.spec import Cluster, ModelSpec, Plan
+from heddle.train.profile import profile
+
+LLAMA = {"activation": "swiglu", "norm": "rmsnorm", "positions": "rotary", "bias": "none", "tied": False}
+JOBS: dict[str, tuple[ModelSpec, int]] = {
+    "gpt": (ModelSpec(layers=4, hidden=256, heads=4, vocab=1024, sequence=128), 8),
+    "llama": (ModelSpec(layers=4, hidden=256, heads=4, kv_heads=2, ffn=512, vocab=512, sequence=128, **LLAMA), 8),  # type: ignore[arg-type]
+    "deep": (ModelSpec(layers=8, hidden=128, heads=2, vocab=256, sequence=128), 8),
+    "wide": (ModelSpec(layers=2, hidden=512, heads=8, vocab=8192, sequence=64), 8),
+}
+FINALISTS = 5
+
+
+def setting(model: ModelSpec, batch: int, plan: Plan) -> Setting:
+    return Setting(model, plan, plan.microbatches(batch))
+
+
+def work(rank: int, name: str, plans: list[Plan], rounds: int) -> dict[str, Any]:
+    model, batch = JOBS[name]
+    world = dist.get_world_size()
+
+    def arm(plan: Plan) -> Heddle:
+        return Heddle(setting(model, batch, plan), rank, world)
+
+    arms = {str(index): arm(plan) for index, plan in enumerate(plans)} | {"choice again": arm(plans[0])}
+    wall, _ = processes.compare(arms, rounds, 1)
+    medians = {key: statistics.median(values) for key, values in wall.items()}
+    fastest = sorted((key for key in medians if key != "choice again"), key=medians.__getitem__)[:FINALISTS]
+    final = {key: arms[key] for key in dict.fromkeys(["0", "choice again", *fastest])}
+    again, _ = processes.compare(final, 2 * rounds, 2)
+    final_medians = {key: statistics.median(values) for key, values in again.items()}
+    best = min(final_medians, key=final_medians.__getitem__)
+    case = {
+        "job": name,
+        "plans": len(plans),
+        "choice": in_words(plans[0]),
+        "choice_s": round(medians["0"], 4),
+        "best": in_words(plans[int(fastest[0])]),
+        "best_s": round(medians[fastest[0]], 4),
+        "slowest_s": round(max(medians.values()), 4),
+        "ratio": round(medians[fastest[0]] / medians["0"], 3),
+        "again": round(final_medians[best] / final_medians["0"], 3),
+        "best_again": in_words(plans[int(best)] if best.isdecimal() else plans[0]),
+        "a_a": round(final_medians["choice again"] / final_medians["0"], 3),
+    }
+    if rank == 0:
+        print(json.dumps(case), file=sys.stderr)
+    return case
+
+
+def candidates(name: str, cluster: Cluster) -> list[Plan]:
+    """The planner's first choice, then every other feasible plan."""
+    model, batch = JOBS[name]
+    job = replace(setting(model, batch, Plan()).job, cluster=cluster, plan=None)
+    job = replace(job, train=replace(job.train, global_batch=batch))
+    found = heddle.plan(job)
+    every = [found.space.plan(index) for index in range(len(found.space)) if found.step.fits[index]]
+    first = found.best.plan
+    return [first, *(plan for plan in every if plan.resolved(model) != first)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
+    parser.add_argument("--quick", action="store_true", help="a quick profile and few plans, for tests")
+    options = parser.parse_args()
+    cluster = profile(2, options.quick)
+    cases = []
+    for name in options.jobs:
+        plans = candidates(name, cluster)[: 6 if options.quick else None]
+        cases.append(processes.run(2, work, name, plans, options.rounds))
+    worst = min(case["again"] for case in cases)
+    print(json.dumps({"benchmark": "planner", "peer": "every other feasible plan", "worst": worst, "cases": cases}))
+
+
+if __name__ == "__main__":
+    main()
