@@ -37,6 +37,9 @@ global_batch = 4
 learning_rate = 1e-2
 log_every = 2
 eval_batches = 2
+
+[plan]
+data = 1  # one process: most tests are about something else
 """
 
 

@@ -159,15 +159,13 @@ def _here(name: str) -> str:
 
 def _write(output: Path, document: dict[str, Any], folder: Path, found: Search) -> None:
     """The job as it was written, with the plan and what is predicted of it."""
-    import tomli_w
-
     from heddle.cli.common import write_output
     from heddle.spec.job import moved
-    from heddle.spec.read import to_table
+    from heddle.spec.read import to_table, to_toml
 
     tables = moved(document, folder, output.parent)
     tables |= {"plan": to_table(found.best.plan), "predicted": to_table(found.best.predicted)}
-    write_output(output, tomli_w.dumps(tables))
+    write_output(output, to_toml(tables))
 
 
 def show(console: Console, found: Search, top: int) -> None:

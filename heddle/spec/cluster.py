@@ -165,8 +165,6 @@ def _share(what: str, value: float) -> None:
 
 def dumps_cluster(cluster: Cluster) -> str:
     """The cluster as a TOML file with a [cluster] table; a job names it as cluster.file."""
-    import tomli_w
+    from heddle.spec.read import to_table, to_toml
 
-    from heddle.spec.read import to_table
-
-    return tomli_w.dumps({"cluster": to_table(cluster)})
+    return to_toml({"cluster": to_table(cluster)})

@@ -12,7 +12,7 @@ from heddle.spec.cluster import Cluster
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan, Predicted
 from heddle.spec.presets import cluster_presets, model_presets, preset
-from heddle.spec.read import build, read_json, read_toml, to_table, wrong_type
+from heddle.spec.read import build, read_json, read_toml, to_table, to_toml, wrong_type
 
 Precision = Literal["fp32", "bf16", "fp16"]
 LearningRateSchedule = Literal["cosine", "linear", "wsd", "constant"]
@@ -267,7 +267,4 @@ def _pop_word(table: dict[str, Any], key: str, where: str) -> str:
 
 def dumps_job(job: Job) -> str:
     """The job as TOML; reading it gives the same job."""
-    import tomli_w
-
-    tables = {name: to_table(getattr(job, name)) for name in TABLES if getattr(job, name) is not None}
-    return tomli_w.dumps(tables)
+    return to_toml({name: to_table(getattr(job, name)) for name in TABLES if getattr(job, name) is not None})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import types
 import typing
 from pathlib import Path
@@ -129,3 +130,14 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         return to_table(value)
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def to_toml(tables: dict[str, Any]) -> str:
+    """TOML that people read and compare: short lists on one line."""
+    import tomli_w
+
+    def joined(match: re.Match[str]) -> str:
+        line = f"{match[1]}[{', '.join(part.strip().removesuffix(',') for part in match[2].splitlines())}]"
+        return line if len(line) <= 120 else match[0]
+
+    return re.sub(r"^(\S+ = )\[\n((?:    [^\n\[\]{}]*,\n)+)\]", joined, tomli_w.dumps(tables), flags=re.MULTILINE)

@@ -15,6 +15,14 @@ from heddle.spec import load_job
 GPT3 = ["plan", "--model", "gpt3-175b", "--cluster", "dgx-a100", "--nodes", "64", "--global-batch", "1536"]
 
 
+@pytest.fixture
+def job(tmp_path):
+    """A job that leaves its plan to us."""
+    path = write_job(tmp_path / "here")
+    path.write_text(JOB.partition("[plan]")[0])
+    return path
+
+
 def said(capsys, *arguments, code=0):
     assert call(*arguments) == code
     out, err = capsys.readouterr()
@@ -39,8 +47,7 @@ def test_the_table_explains_itself(capsys):
     assert all("…" not in line for line in shown.splitlines())
 
 
-def test_the_written_plan_is_taken_as_it_is(tmp_path, monkeypatch, capsys):
-    job = write_job(tmp_path / "here")
+def test_the_written_plan_is_taken_as_it_is(job, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").mkdir()
     shown = said(capsys, "plan", job, "--cluster", "this", "--pipeline", "1", "-o", "there/plan.toml")
@@ -64,8 +71,7 @@ def test_the_files_own_plan_is_ranked(capsys):
     assert " of " in shown.split("number ")[1]
 
 
-def test_options_beat_the_file(tmp_path, capsys):
-    job = write_job(tmp_path / "job")
+def test_options_beat_the_file(job, capsys):
     options = ["--cluster", "dgx-h100", "--nodes", "2", "--global-batch", "32", "--precision", "bf16"]
     shown = said(capsys, "plan", job, *options, "--set", "model.layers=8", "--sequence-length", "8")
     assert "16 × H100" in shown
@@ -118,8 +124,7 @@ def test_the_manual_works(tmp_path, monkeypatch, capsys):
     assert "tensor = 16 tensor is fixed" in capsys.readouterr().out
 
 
-def test_planning_needs_no_torch(tmp_path):
-    job = write_job(tmp_path / "job")
+def test_planning_needs_no_torch(job):
     code = "import sys; sys.modules['torch'] = None; from heddle.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "plan", str(job), "--explain"], capture_output=True, text=True, check=False
@@ -129,8 +134,7 @@ def test_planning_needs_no_torch(tmp_path):
 
 
 @pytest.mark.dist
-def test_a_job_without_a_plan_is_planned_and_trained(tmp_path):
-    job = write_job(tmp_path)
+def test_a_job_without_a_plan_is_planned_and_trained(job, tmp_path):
     shown = heddle("train", job, cwd=tmp_path)
     assert "Planned in" in shown
     assert "Predicted" in shown
@@ -144,16 +148,14 @@ def test_a_job_without_a_plan_is_planned_and_trained(tmp_path):
     assert load_job(tmp_path / "runs/small/job.toml").plan == trained.plan
 
 
-def test_a_cluster_is_not_trained_on_a_laptop(tmp_path, capsys):
-    job = write_job(tmp_path)
-    job.write_text(JOB + '\n[cluster]\npreset = "dgx-a100"\nnodes = 64\n')
+def test_a_cluster_is_not_trained_on_a_laptop(job, capsys):
+    job.write_text(job.read_text() + '\n[cluster]\npreset = "dgx-a100"\nnodes = 64\n')
     shown = said(capsys, "train", job, code=2)
     assert "The job's cluster has 512 devices" in shown
     assert "heddle plan" in shown
 
 
-def test_processes_of_a_launcher_do_not_plan_each_for_itself(tmp_path, monkeypatch, capsys):
-    job = write_job(tmp_path)
+def test_processes_of_a_launcher_do_not_plan_each_for_itself(job, monkeypatch, capsys):
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert "2 processes were started, and the job has no [plan]." in said(capsys, "train", job, code=2)

@@ -1,0 +1,69 @@
+"""What the planner finds is what the trainer runs: every plan passes a dry run, of every kind of rank."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import heddle
+from heddle.errors import HeddleError
+from heddle.spec import Cluster, Data, Device, Job, Link, ModelSpec, Peak, Train
+from heddle.train.dry_run import dry_run
+
+models = st.builds(
+    lambda layers, kv, groups, ffn, vocab, sequence, tied, llama: ModelSpec(
+        layers=layers,
+        hidden=8 * kv * groups,
+        heads=kv * groups,
+        kv_heads=kv,
+        ffn=ffn * kv,
+        vocab=vocab,
+        sequence=sequence,
+        tied=tied,
+        **({"activation": "swiglu", "norm": "rmsnorm", "positions": "rotary", "bias": "none"} if llama else {}),
+    ),
+    st.sampled_from([1, 2, 3, 5, 7]), st.sampled_from([1, 2, 3, 4, 6]), st.sampled_from([1, 2, 3]),
+    st.sampled_from([8, 12]), st.sampled_from([17, 64, 127]), st.sampled_from([8, 12, 15]),
+    st.booleans(), st.booleans(),
+)  # fmt: skip
+# memory so small that plans recompute, share and split to fit, or do not
+machines = st.builds(
+    lambda devices, mib, precision: (
+        Cluster(
+            devices=devices,
+            device=Device(name="d", memory_gib=mib / 1024, memory_gbs=1000.0, tflops=Peak(fp32=20.0, bf16=200.0)),
+            links=(Link(name="inside", gbs=100.0),),
+        ),
+        precision,
+    ),
+    st.sampled_from([1, 2, 3, 4, 6, 8, 12]), st.sampled_from([0.05, 0.2, 1.0, 1000.0]),
+    st.sampled_from(["fp32", "bf16"]),
+)  # fmt: skip
+objectives = st.sampled_from(["fastest", "smallest"])
+
+
+def check(model, machine, batch, objective):
+    cluster, precision = machine
+    job = Job(model=model, data=Data(text="x"), cluster=cluster, train=Train(global_batch=batch, precision=precision))
+    try:
+        found = heddle.plan(job, objective=objective)
+    except HeddleError:
+        return
+    ran = dry_run(found.job)
+    for kind in ran.kinds:
+        bill = found.best.memory[kind.stages[0]]
+        predicted = float(bill.weights + bill.gradients + bill.optimizer)
+        held = kind.held.parameter_bytes + kind.held.gradient_bytes + kind.held.optimizer_bytes
+        assert held == pytest.approx(predicted, rel=0.02, abs=512)  # and a count of steps for each tensor
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(models, machines, st.sampled_from([1, 4, 6, 12]), objectives)
+def test_every_plan_passes_a_dry_run(model, machine, batch, objective):
+    check(model, machine, batch, objective)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(models, machines, st.sampled_from([1, 4, 6, 12]), objectives)
+def test_hundreds_of_plans_pass_a_dry_run(model, machine, batch, objective):
+    check(model, machine, batch, objective)
