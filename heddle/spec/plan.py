@@ -176,10 +176,10 @@ class Predicted:
     """What a plan was predicted to do when it was chosen; training compares itself with it."""
 
     step_seconds: float
-    tokens_per_second: float
-    mfu: float
-    bubble: float
-    worst_stage_gib: float
+    tokens_per_second: float | None = None
+    mfu: float | None = None
+    bubble: float | None = None  # idle over ideal time of the pipeline
+    worst_stage_gib: float | None = None  # memory of one device of the fullest stage
 
 
 def even_stages(layers: int, chunks: int) -> tuple[int, ...]:

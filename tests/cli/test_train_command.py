@@ -128,7 +128,8 @@ def overflow(monkeypatch):
 
 
 def test_a_step_that_overflows_is_told_and_changes_nothing(overflow, job, tmp_path):
-    assert call("train", job, "--set", "train.precision=fp16", "--set", "train.clip=0.0") == 0
+    changes = ["train.precision=fp16", "train.clip=0.0", "plan.microbatch=4"]
+    assert call("train", job, *(word for change in changes for word in ("--set", change))) == 0
     rows = steps_of(tmp_path / "runs" / "small")
     norms, scales = [row["gradient_norm"] for row in rows], [row["loss_scale"] for row in rows]
     overflowed = norms.count(None)
