@@ -1,12 +1,12 @@
-"""Predicted beside measured: profile this machine, predict plans on 1, 2 and 4 processes, then train them.
+"""Predicted beside measured: profile this machine, predict plans on 1, 2 and 4 processes, and train them.
 
-For every number of processes the machine is profiled, and the plans of that number are trained with Heddle's trainer,
-each in processes of its own; a step's time is the median over steps. `error` is the mean of |predicted / measured - 1|
-in per cent, `quiet_error` the same against the fastest step: where the two are far apart, the machine did something
-else meanwhile (`spread` is the slowest step over the fastest). Memory is what the fullest rank grew by (its resident
-set), beside what the fullest stage is predicted to hold.
+For every number of processes, passes of the profile and steps of all plans take turns in the same processes, so that a
+machine that is faster at one minute than at the next is so for both. `error` is the mean of |predicted / measured - 1|
+in per cent, where measured is the median over steps; `spread` is the slowest step over
+the fastest). Memory is what the fullest rank grew by (its resident set) in processes of its own, beside what the
+fullest stage is predicted to hold.
 
-    python benchmarks/prediction.py [--steps 7 --hidden 384 --layers 4 --sequence 256 --processes 1 2 4]
+    python benchmarks/prediction.py [--rounds 7 --hidden 384 --layers 4 --sequence 256 --processes 1 2 4]
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ import processes  # noqa: F401  (one thread a rank, before torch is imported)
 import torch.distributed as dist
 from gpt import Setting
 
+from heddle.cost.measured import Measured, typical
 from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.simulate import simulate
 from heddle.spec import Cluster, ModelSpec, Plan
 from heddle.train.launch import run_processes
-from heddle.train.profile import profile
+from heddle.train.profile import described as as_cluster
+from heddle.train.profile import measure_once
 from heddle.train.trainer import Trainer
 
 # by number of processes: microbatches of a replica, and the plan
@@ -76,24 +78,41 @@ def forget_peak() -> int:
     return resident()
 
 
-def train(mesh: Mesh, setting: Setting, steps: int) -> dict[str, Any]:
-    """One rank's part: seconds of each step, the slowest rank's; bytes that the fullest rank grew by."""
-    base = forget_peak()
-    trainer = Trainer(setting.job, setting.tokens, build_mesh(setting.plan, mesh.rank, mesh.world.size))
-    trainer.train_step()
-    seconds = []
-    for _ in range(steps):
-        if mesh.world.size > 1:
-            dist.barrier(group=mesh.world.group)
-        began = time.perf_counter()
-        trainer.train_step()
-        seconds.append(time.perf_counter() - began)
-    ranks: list[Any] = [(seconds, resident() - base)]
+def rounds_of(mesh: Mesh, every: list[Setting], rounds: int, quick: bool) -> tuple[Measured, list[list[float]]]:
+    """One rank's part of the timings: what a profile finds, and the seconds of each step of each plan."""
+    trainers = [
+        Trainer(setting.job, setting.tokens, build_mesh(setting.plan, mesh.rank, mesh.world.size)) for setting in every
+    ]
+    seconds: list[list[float]] = [[] for _ in trainers]
+    passes = []
+    for number in range(rounds + 1):
+        passes.append(measure_once(mesh, quick))
+        for trainer, taken in zip(trainers, seconds, strict=True):
+            if mesh.world.size > 1:
+                dist.barrier(group=mesh.world.group)
+            began = time.perf_counter()
+            trainer.train_step()
+            if number:  # the first is for warming up
+                taken.append(time.perf_counter() - began)
+    ranks: list[Any] = [seconds]
     if mesh.world.size > 1:
         ranks = [None] * mesh.world.size
-        dist.all_gather_object(ranks, (seconds, resident() - base))
-    slowest = [max(step) for step in zip(*(rank[0] for rank in ranks), strict=True)]
-    return {"seconds": slowest, "bytes": max(rank[1] for rank in ranks)}
+        dist.all_gather_object(ranks, seconds)
+    slowest = [[max(step) for step in zip(*plan, strict=True)] for plan in zip(*ranks, strict=True)]
+    return typical(passes[1:]), slowest
+
+
+def memory_of(mesh: Mesh, setting: Setting) -> int:
+    """One rank's part: bytes that the fullest rank grew by."""
+    base = forget_peak()
+    trainer = Trainer(setting.job, setting.tokens, build_mesh(setting.plan, mesh.rank, mesh.world.size))
+    for _ in range(2):
+        trainer.train_step()
+    ranks: list[Any] = [resident() - base]
+    if mesh.world.size > 1:
+        ranks = [None] * mesh.world.size
+        dist.all_gather_object(ranks, resident() - base)
+    return max(ranks)
 
 
 def described(plan: Plan) -> str:
@@ -103,27 +122,27 @@ def described(plan: Plan) -> str:
     return ", ".join(words) or "one device"
 
 
-def case(setting: Setting, cluster: Cluster, measured: dict[str, Any]) -> dict[str, Any]:
+def case(setting: Setting, cluster: Cluster, seconds: list[float], held: int) -> dict[str, Any]:
     prediction = simulate(replace(setting.job, cluster=cluster))
-    seconds = statistics.median(measured["seconds"])
+    measured = statistics.median(seconds)
+    predicted = prediction.step_seconds
     return {
         "processes": setting.plan.world,
         "plan": described(setting.plan),
         "microbatches": setting.microbatches,
-        "predicted_s": round(prediction.step_seconds, 4),
-        "measured_s": round(seconds, 4),
-        "error_pct": round(100 * (prediction.step_seconds / seconds - 1), 1),
-        "quiet_error_pct": round(100 * (prediction.step_seconds / min(measured["seconds"]) - 1), 1),
-        "spread": round(max(measured["seconds"]) / min(measured["seconds"]), 2),
+        "predicted_s": round(predicted, 4),
+        "measured_s": round(measured, 4),
+        "error_pct": round(100 * (predicted / measured - 1), 1),
+        "spread": round(max(seconds) / min(seconds), 2),
         "breakdown": {name: round(float(value), 4) for name, value in prediction.breakdown._asdict().items()},
         "predicted_mib": round(max(float(bill.total) for bill in prediction.memory) / 2**20, 1),
-        "measured_mib": round(measured["bytes"] / 2**20, 1),
+        "measured_mib": round(held / 2**20, 1),
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    sizes = {"steps": 7, "hidden": 384, "layers": 4, "sequence": 256, "vocab": 1024}
+    sizes = {"rounds": 7, "hidden": 384, "layers": 4, "sequence": 256, "vocab": 1024}
     for name, default in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--processes", type=int, nargs="+", default=list(CASES))
@@ -134,15 +153,21 @@ def main() -> None:
     model = ModelSpec(heads=heads, **shape)
     cases = []
     for world in options.processes:
-        cluster = profile(world, options.quick)
-        for setting in settings(world, model):
+        every = settings(world, model)
+        plan = Plan(tensor=min(2, world), data=max(1, world // 2))  # the profile's own: groups of two, and all
+        found, seconds = run_processes(plan, rounds_of, every, options.rounds, options.quick)
+        cluster = as_cluster(world, found)
+        for setting, taken in zip(every, seconds, strict=True):
             # a process of its own for each, or what one leaves behind is held against the next
-            measured = run_processes(setting.plan, train, setting, options.steps)
-            cases.append(case(setting, cluster, measured))
+            held = run_processes(setting.plan, memory_of, setting)
+            cases.append(case(setting, cluster, taken, held))
             print(json.dumps(cases[-1]), file=sys.stderr)
     errors = [abs(entry["error_pct"]) for entry in cases]
-    quiet = statistics.fmean(abs(entry["quiet_error_pct"]) for entry in cases)
-    facts = {"error": round(statistics.fmean(errors), 1), "worst": max(errors), "quiet_error": round(quiet, 1), **shape}
+    facts = {
+        "error": round(statistics.fmean(errors), 1),
+        "worst": max(errors),
+        **shape,
+    }
     print(json.dumps({"benchmark": "prediction", "peer": "the training that it predicts", **facts, "cases": cases}))
 
 

@@ -111,7 +111,7 @@ def test_placement():
 @pytest.mark.slow
 @pytest.mark.dist
 def test_prediction():
-    sizes = ["--hidden", "64", "--layers", "4", "--sequence", "16", "--vocab", "64", "--steps", "1"]
+    sizes = ["--hidden", "64", "--layers", "4", "--sequence", "16", "--vocab", "64", "--rounds", "1"]
     result = run("prediction", *sizes, "--processes", "1", "--quick")
     assert len(result["cases"]) == 4
     assert all(positive(case, "predicted_s", "measured_s", "predicted_mib") for case in result["cases"])

@@ -171,6 +171,14 @@ def elementwise(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     arithmetic = width * (1 - work.gated) * cluster.efficiency.gelu_ns * 1e-9 * speed  # in bytes of the same time
     forward = forward + np.maximum(width * (2 + work.gated) * e, arithmetic)
     backward = backward + np.maximum(width * (3 + 2 * work.gated) * e, arithmetic)
+    if cluster.device.host:
+        # PyTorch, kernel by kernel: attention's output is copied together, and on the way back its gradient, those of
+        # query, key and value are, and each bias sums the gradient of its layer's output
+        query, pair = work.heads * work.head_size, 2 * work.kv_heads * work.head_size
+        copies = 2 * tokens * query / work.tensor * e
+        biases = (1 - work.gated) * (query + pair + work.ffn) / work.tensor + (1 - work.gated) * 2 * work.hidden
+        forward = forward + copies
+        backward = backward + copies + tokens * e * (2 * (query + pair) / work.tensor + biases)
     turned = work.rotary * tokens * (work.heads + work.kv_heads) * work.head_size / work.tensor * 2 * e * norm
     return (forward + turned) / speed, (backward + turned) / speed
 

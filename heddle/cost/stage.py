@@ -81,7 +81,8 @@ def shard_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
         return 0.0
     gathers = np.where(work.zero == 3, 2 + work.regather * (work.full > 0), 1)
     count = parameters * (gathers * work.element + work.reduce_bytes)
-    seconds = network.rings(cluster, count, gathers + 1, replicas, stride, in_pass=True)
+    turns = (gathers + 1) * (work.layers + 1)  # layer by layer, and the ends
+    seconds = network.rings(cluster, count, turns, replicas, stride, in_pass=True)
     return np.where(work.zero >= 2, seconds, 0.0)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import cycle
 
 import torch
 import torch.distributed as dist
@@ -16,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heddle.cost.compute import KERNELS
-from heddle.cost.measured import Attended, Measured, Message, Product, Traffic, blank, cluster_of, quietest
+from heddle.cost.measured import Attended, Measured, Message, Product, Traffic, blank, cluster_of, typical
 from heddle.models.transformer import Layer, Microbatch
 from heddle.parallel.collectives import all_reduce, gather, reduce_scatter
 from heddle.parallel.mesh import Axis, Mesh
@@ -33,6 +34,8 @@ PASSES = 5
 # What layers of small and middling models multiply, forward and for both gradients; GPUs get eight times as much.
 SHAPES = ((64, 256, 256), (256, 256, 256), (256, 256, 1024), (256, 1024, 256), (1024, 512, 512), (512, 512, 2048))
 LENGTHS = (128, 256, 512)  # of sequences
+BETWEEN = 3  # products between two collectives
+CACHE = 96 << 20  # bytes beyond most caches: kernels between products mostly find what they read in memory
 SIZES = tuple(1 << power for power in (10, 16, 18, 20, 22, 24))  # of messages, bytes
 
 
@@ -44,6 +47,11 @@ def profile(processes: int, quick: bool = False) -> Cluster:
         even = processes % 2 == 0
         plan = Plan(tensor=2 if even else processes, data=processes // 2 if even else 1)
         found = run_processes(plan, measure, quick)
+    return described(processes, found)
+
+
+def described(processes: int, found: Measured) -> Cluster:
+    """What was measured, as a cluster of so many devices."""
     several = f"{processes} process{'es' * (processes > 1)}"
     return cluster_of(machine(processes), found, f"measured by heddle profile with {several} at work")
 
@@ -61,11 +69,12 @@ def machine(processes: int) -> Cluster:
 
 def measure(mesh: Mesh, quick: bool = False) -> Measured:
     """One process's part of the measurement; rank 0's answer is the mean over all."""
+    return typical([measure_once(mesh, quick) for _ in range(1 if quick else PASSES)])
+
+
+def measure_once(mesh: Mesh, quick: bool = False) -> Measured:
+    """One pass over everything."""
     device = pick_device()
-    return quietest([_measure(mesh, device, quick) for _ in range(1 if quick else PASSES)])
-
-
-def _measure(mesh: Mesh, device: torch.device, quick: bool) -> Measured:
     clock = Clock(mesh, device, 0.01 if quick else WINDOW)
     return Measured(
         products=tuple(_products(clock, device)),
@@ -74,7 +83,7 @@ def _measure(mesh: Mesh, device: torch.device, quick: bool) -> Measured:
         attention=tuple(_attention(clock, device)),
         gelu_ns=_gelu(clock, device),
         launch_us=_launch(clock, device),
-        messages=tuple(_messages(mesh, device, quick)),
+        messages=tuple(_messages(clock, mesh, device, quick)),
     )
 
 
@@ -138,34 +147,58 @@ def _products(clock: Clock, device: torch.device) -> Iterator[Product]:
             yield Product(precision, k, m, n, clock(partial(torch.mm, y.t(), x)))  # the gradient of the weight
 
 
+def _cold(build: Callable[[], Callable[[], object]], count: int) -> Callable[[], object]:
+    """Work on so many bytes that finds none of them in a cache: the same on one set of tensors after the other."""
+    several = cycle([build() for _ in range(max(1, CACHE // count))])
+    return lambda: next(several)()
+
+
 def _copies(clock: Clock, device: torch.device) -> Iterator[Traffic]:
     for mib in (4, 16, 64):
-        x = _random(device, mib << 18)
-        yield Traffic("copy", 2 * x.nbytes, clock(partial(torch.empty_like(x).copy_, x)))
+        count = 2 * mib << 20
+
+        def copy(mib: int = mib) -> Callable[[], object]:
+            x = _random(device, mib << 18)
+            return partial(torch.empty_like(x).copy_, x)
+
+        yield Traffic("copy", count, clock(_cold(copy, count)))
 
 
 def _traffic(clock: Clock, device: torch.device) -> Iterator[Traffic]:
     """What layers and the optimizer do beside products, with the bytes that `heddle.cost.compute` counts for it."""
     rows, hidden = (16384, 4096) if device.type == "cuda" else (1024, 512)
-    x, y = _random(device, rows, hidden), _random(device, rows, hidden)
+    size = 4 * rows * hidden
     weight, bias = _random(device, hidden).requires_grad_(), _random(device, hidden).requires_grad_()
-    yield Traffic("sum", 3 * x.nbytes, clock(lambda: x + y))
-    yield Traffic("norm", 2 * x.nbytes, clock(lambda: F.layer_norm(x, (hidden,), weight, bias)))
-    leaf = x.clone().requires_grad_()
-    made = F.layer_norm(leaf, (hidden,), weight, bias)
-    back = partial(torch.autograd.grad, made, (leaf, weight, bias), y, retain_graph=True)
-    yield Traffic("norm, backward", 3 * x.nbytes, clock(back))
-    parameter = _random(device, 16 * hidden * hidden // 4).requires_grad_()
-    parameter.grad = torch.ones_like(parameter)
-    adam = torch.optim.AdamW([parameter], fused=True)
-
-    def update() -> None:
-        torch._foreach_norm([parameter.grad])  # type: ignore[list-item]
-        adam.step()
-
-    yield Traffic("update", 36 * parameter.numel(), clock(update))
     targets = torch.zeros(rows, dtype=torch.long, device=device)
-    yield Traffic("loss", 24 * x.numel(), clock(lambda: F.cross_entropy(x, targets)))
+
+    def one() -> Tensor:
+        return _random(device, rows, hidden)
+
+    def norm_backward() -> Callable[[], object]:
+        leaf = one().requires_grad_()
+        made = F.layer_norm(leaf, (hidden,), weight, bias)
+        return partial(torch.autograd.grad, made, (leaf, weight, bias), one(), retain_graph=True)
+
+    def update() -> Callable[[], object]:
+        parameter = _random(device, 16 * hidden * hidden // 4).requires_grad_()
+        parameter.grad = torch.ones_like(parameter)
+        adam = torch.optim.AdamW([parameter], fused=True)
+
+        def step() -> None:
+            torch._foreach_norm([parameter.grad])  # type: ignore[list-item]
+            adam.step()
+
+        return step
+
+    kernels: dict[str, tuple[int, Callable[[], Callable[[], object]]]] = {
+        "sum": (3 * size, lambda: partial(torch.add, one(), one())),
+        "norm": (2 * size, lambda: partial(F.layer_norm, one(), (hidden,), weight, bias)),
+        "norm, backward": (3 * size, norm_backward),
+        "update": (36 * 4 * hidden * hidden, update),
+        "loss": (6 * size, lambda: partial(F.cross_entropy, one(), targets)),
+    }
+    for name, (count, build) in kernels.items():
+        yield Traffic(name, count, clock(_cold(build, count)))
 
 
 def _attention(clock: Clock, device: torch.device) -> Iterator[Attended]:
@@ -184,11 +217,18 @@ def _gelu(clock: Clock, device: torch.device) -> float:
     """Nanoseconds a number, where that is more than its bytes explain: a GPU's memory is always the slower."""
     if device.type == "cuda":
         return 0.0
-    x = _random(device, 1 << 19).requires_grad_()
-    y = F.gelu(x, approximate="tanh")
-    forward = clock(partial(F.gelu, x, approximate="tanh"))
-    backward = clock(partial(torch.autograd.grad, y, x, torch.ones_like(y), retain_graph=True))
-    return (forward + backward) / 2 / x.numel() * 1e9
+    count = 1 << 19
+
+    def forward() -> Callable[[], object]:
+        return partial(F.gelu, _random(device, count), approximate="tanh")
+
+    def backward() -> Callable[[], object]:
+        x = _random(device, count).requires_grad_()
+        made = F.gelu(x, approximate="tanh")
+        return partial(torch.autograd.grad, made, x, torch.ones_like(made), retain_graph=True)
+
+    both = clock(_cold(forward, 8 * count)) + clock(_cold(backward, 12 * count))
+    return both / 2 / count * 1e9
 
 
 def _launch(clock: Clock, device: torch.device) -> float:
@@ -203,7 +243,8 @@ def _launch(clock: Clock, device: torch.device) -> float:
     return clock(once) / (3 * KERNELS) * 1e6
 
 
-def _messages(mesh: Mesh, device: torch.device, quick: bool) -> Iterator[Message]:
+def _messages(clock: Clock, mesh: Mesh, device: torch.device, quick: bool) -> Iterator[Message]:
+    """Collectives as layers meet them, after some products: whoever is done first waits for the others, and sleeps."""
     groups = {axis.size: axis for axis in (mesh.world, mesh.tensor) if axis.size > 1}
     kinds: dict[str, Callable[[Tensor, Axis], object]] = {
         "all-reduce": all_reduce,
@@ -211,6 +252,13 @@ def _messages(mesh: Mesh, device: torch.device, quick: bool) -> Iterator[Message
         "reduce-scatter": reduce_scatter,
         "send": _send,
     }
+    side = 2048 if device.type == "cuda" else 512
+    square = _random(device, side, side)
+
+    def products() -> None:
+        for _ in range(BETWEEN):
+            torch.mm(square, square)
+
     for axis in groups.values():
         for kind, communicate in kinds.items():
             if kind == "send" and axis.size > 2 and 2 in groups:
@@ -218,9 +266,17 @@ def _messages(mesh: Mesh, device: torch.device, quick: bool) -> Iterator[Message
             for size in SIZES[:3] if quick else SIZES:
                 x = torch.zeros(size // 4 // (2 * axis.size) * 2 * axis.size, device=device)
                 work = partial(communicate, x, axis)
-                seconds = _time_together(work, size, mesh, device, quick)
-                parts = 2 if kind == "send" else 1
-                yield Message(kind, axis.size, x.nbytes // parts, seconds / parts)
+                if kind == "send":  # these are posted ahead, and nobody waits
+                    yield Message(kind, axis.size, x.nbytes // 2, _time_together(work, size, mesh, device, quick) / 2)
+                    continue
+
+                def layer(work: Callable[[], object] = work) -> None:
+                    products()
+                    work()
+
+                free = clock(products)
+                seconds = _time_together(layer, size, mesh, device, quick) - free
+                yield Message(kind, axis.size, x.nbytes, max(seconds, 1e-6))
 
 
 def _gather_whole(x: Tensor, axis: Axis) -> Tensor:
@@ -243,7 +299,7 @@ def _send(x: Tensor, axis: Axis) -> None:
 
 def _time_together(work: Callable[[], object], size: int, mesh: Mesh, device: torch.device, quick: bool) -> float:
     """Seconds of something that all ranks take part in: equally often, so that they stay together."""
-    calls = 2 if quick else max(4, min(50, (1 << 23) // size))
+    calls = 2 if quick else max(4, min(12, (1 << 23) // size))
     work()
     synchronize(device)
     dist.barrier(group=mesh.world.group)
