@@ -81,7 +81,7 @@ class Bounds:
             self._sums[price, y] = self.ideals.total(np.min([layer.min(axis=1) for layer in layers], axis=0))
         return self._sums[price, y]
 
-    def fewest(self, work: Floats, pace: float) -> Ints:
+    def fewest(self, work: list[Floats], pace: float) -> Ints:
         """Devices that so much work takes at least; work by price. A stage of any size brings at least its memory."""
         each = [w / (pace + price * self.workload.memory) for w, price in zip(work, self.prices, strict=True)]
         return np.asarray(np.ceil(np.max(each, axis=0) * (1 - 1e-9)), dtype=np.int64)
