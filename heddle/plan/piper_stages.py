@@ -11,6 +11,7 @@ where K is the knapsack's answer. K is kept for every y as a lower bound that is
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,16 @@ BLOCK = 4_000_000  # pairs looked at together
 FORBIDDEN = 1e12  # no time is as long
 
 
+class OutOfTime(Exception):  # noqa: N818 - caught where the best so far is known
+    """The time limit was reached."""
+
+
+def check(deadline: float) -> None:
+    """Stop where there is no time left."""
+    if time.perf_counter() > deadline:
+        raise OutOfTime
+
+
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """Stages as pairs of up-sets, ordered by the outer one, so by its size."""
@@ -36,12 +47,13 @@ class Pairs:
         return len(self.inner)
 
 
-def all_pairs(ideals: Ideals) -> Pairs:
+def all_pairs(ideals: Ideals, deadline: float = np.inf) -> Pairs:
     """Every pair of ideals of which one holds the other."""
     inside, outside = ideals.members.astype(np.float32), (~ideals.members).astype(np.float32)
     found = []
     rows = max(1, BLOCK // len(ideals))
     for start in range(1, len(ideals), rows):
+        check(deadline)
         outer, inner = np.nonzero(outside[start : start + rows] @ inside[: start + rows].T == 0)
         outer += start
         found.append((inner[inner < outer], outer[inner < outer]))
@@ -86,6 +98,15 @@ class Bounds:
         each = [w / (pace + price * self.workload.memory) for w, price in zip(work, self.prices, strict=True)]
         return np.asarray(np.ceil(np.max(each, axis=0) * (1 - 1e-9)), dtype=np.int64)
 
+    def pace(self, devices: int) -> float:
+        """No plan for so many devices is faster."""
+        whole = [self.sums(price, 1)[-1:] for price in self.prices]
+        low, high = 0.0, float(whole[0][0])
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.fewest(whole, middle)[0] > devices else (low, middle)
+        return low
+
     def knapsack(self, inner: Ints, outer: Ints, y: Ints) -> Floats:
         """At least so many device-seconds for stages, each with its own y."""
         best = np.zeros(len(inner))
@@ -98,7 +119,7 @@ class Bounds:
         return best
 
 
-def near(workload: Workload, ideals: Ideals, pace: float) -> Pairs:
+def near(workload: Workload, ideals: Ideals, pace: float, deadline: float = np.inf) -> Pairs:
     """Pairs whose stage can be part of a plan that is no slower than the pace, by bounds that are sums.
 
     A stage on n devices needs that many device-seconds at least; the layers before and after it must fit the others.
@@ -124,6 +145,7 @@ def near(workload: Workload, ideals: Ideals, pace: float) -> Pairs:
     hopeful = np.flatnonzero(fewest <= most)
     rows = max(1, BLOCK // len(ideals))
     for start in range(0, len(hopeful), rows):
+        check(deadline)
         outer, inner = hopeful[start : start + rows], hopeful[: start + rows]
         crossing = outside[outer] @ left[inner].T
         crossing += into[outer][:, None] + out[inner]
@@ -150,8 +172,16 @@ def near(workload: Workload, ideals: Ideals, pace: float) -> Pairs:
 class DegreeTable:
     """Times and memory of all stages at one tensor degree, for one or several data degrees."""
 
-    def __init__(self, ideals: Ideals, pairs: Pairs, workload: Workload, options: Options, data: list[int]) -> None:
-        self.tensor, self.data = options.tensor, data
+    def __init__(
+        self,
+        ideals: Ideals,
+        pairs: Pairs,
+        workload: Workload,
+        options: Options,
+        data: list[int],
+        deadline: float = np.inf,
+    ) -> None:
+        self.tensor, self.data, self.deadline = options.tensor, data, deadline
         self.ideals, self.pairs, self.memory = ideals, pairs, workload.memory
         scale = 4 / (workload.microbatches * workload.bandwidth)  # PipeDream's all-reduce, a byte and microbatch
         shared = (options.parameters == options.parameters[:, :1]) | ~np.isfinite(options.seconds)
@@ -212,6 +242,7 @@ class DegreeTable:
         stages = np.repeat(np.arange(len(self.pairs)), self.most - self.easy)
         flight = np.arange(len(stages)) - self.start[stages] + self.easy[stages]  # y - 1
         for part in np.array_split(np.arange(len(stages)), -(-len(stages) * len(self.seconds) // BLOCK)):
+            check(self.deadline)
             stage, y = stages[part], flight[part]
             inner, outer = self.pairs.inner[stage], self.pairs.outer[stage]
             need = quick_total[outer, y] - quick_total[inner, y] - limit
