@@ -9,6 +9,7 @@ Where the two differ, `exact` decides.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,16 @@ class Swaps:
     lost: Floats
     saved: Floats
 
+    @cached_property
+    def commonest(self) -> Floats:
+        """(rows,): the bytes that, counted with repetition, save most."""
+        ordered = np.sort(self.saved, axis=1)
+        runs = np.cumsum(np.diff(ordered, axis=1, prepend=-1.0) != 0, axis=1) - 1
+        runs += np.arange(len(runs))[:, None] * ordered.shape[1]
+        count = np.bincount(runs.reshape(-1), minlength=runs.size)[runs]
+        best = (ordered * count).argmax(axis=1)
+        return np.asarray(ordered[np.arange(len(best)), best])
+
     def bound(self, row: Ints, inside: Bools, need: Floats) -> Floats:
         """At least so many seconds are lost to save `need` bytes, for stages (stages, layers), each with its row.
 
@@ -45,13 +56,10 @@ class Swaps:
         return np.asarray(np.maximum(relaxed, self._counted(row, saved, lost, need)))
 
     def _counted(self, row: Ints, saved: Floats, lost: Floats, need: Floats) -> Floats:
-        size = np.empty(len(self.saved))  # in each row the bytes that, counted with repetition, save most
-        for number, values in enumerate(self.saved):
-            sizes, count = np.unique(values, return_counts=True)
-            size[number] = sizes[(sizes * count).argmax()]
-        alike = saved == size[row][:, None]  # in the order of seconds, as they all save the same
-        others = saved.sum(axis=1) - alike.sum(axis=1) * size[row]
-        whole = np.ceil((need * (1 - 1e-12) - others) / size[row] - 1e-9)
+        size = self.commonest[row]
+        alike = saved == size[:, None]  # in the order of seconds, as they all save the same
+        others = saved.sum(axis=1) - alike.sum(axis=1) * size
+        whole = np.ceil((need * (1 - 1e-12) - others) / size - 1e-9)
         taken = alike & (np.cumsum(alike, axis=1) <= whole[:, None])
         counted: Floats = (lost * taken).sum(axis=1)
         return counted
