@@ -25,6 +25,7 @@ from heddle.graph.ideals import Bools, Ideals, TooManyIdeals, chain, enumerate_i
 from heddle.plan.piper_bounds import Bounds, near
 from heddle.plan.piper_cover import Choices, Cover, Step
 from heddle.plan.piper_stages import DegreeTable, OutOfTime, Pairs, all_pairs, check, find_kinds
+from heddle.plan.piper_uniform import solve_uniform
 from heddle.plan.piper_workload import Workload
 
 FEW_IDEALS = 2_000  # so many are taken as they are, more are first looked at along one line
@@ -55,6 +56,7 @@ class Pipeline:
     stages: list[Stage]
     seconds: float  # spent searching
     note: str = ""
+    unrestricted: Pipeline | None = None  # of a uniform one: the best whose stages may differ
 
     @property
     def devices(self) -> int:
@@ -194,11 +196,12 @@ class Piper:
             pace = pace * ratio
             if best is not None and not low < pace < best.value:
                 pace = (low * best.value) ** 0.5 if low else best.value / 2
-            if best is None and pace > 1e3 * self._slowest():
+            if best is None and pace > 1e3 * self.slowest():
                 break
         return best, low
 
-    def _slowest(self) -> float:
+    def slowest(self) -> float:
+        """A pace that every stage can keep."""
         finite = [
             np.where(np.isfinite(table.fast), table.fast + table.crossing + table.sync, 0) for table in self.tables
         ]
@@ -264,12 +267,20 @@ def _undominated(room: np.ndarray) -> Bools:
 
 
 def plan_pipelines(
-    workload: Workload, counts: Sequence[int] | None = None, time_limit: float = 60.0, most: int = MOST_IDEALS
+    workload: Workload,
+    counts: Sequence[int] | None = None,
+    time_limit: float = 60.0,
+    most: int = MOST_IDEALS,
+    uniform: bool = False,
 ) -> dict[int, Pipeline | None]:
     """The best pipeline for each number of devices up to the workload's; None where nothing fits.
 
     The tables of stages are made once. A graph with many up-sets is first solved along one line, which tells which
     stages of the whole graph are worth a look; with more than `most` of them, that is the answer, and it says so.
+    `uniform`: all stages have the same degrees; each answer then has the best without this as `unrestricted`.
+
+    Raises:
+        OutOfTime: the time limit came before any plan was known.
     """
     deadline = time.perf_counter() + time_limit
     counts = sorted({workload.devices} if counts is None else set(counts))
@@ -279,24 +290,32 @@ def plan_pipelines(
     except TooManyIdeals:
         note = f"The graph has more than {most:,} up-sets: only stages along one line of layers were looked at."
         along = Piper(workload, line, deadline=deadline)
-        return {count: _unproven(workload, line, along.solve(count), count, note) for count in counts}
-    if len(ideals) <= FEW_IDEALS:
+        return {count: _unproven(workload, line, _solve(along, count, uniform), count, note) for count in counts}
+    if len(ideals) <= max(FEW_IDEALS, len(line)):
         piper = Piper(workload, ideals, deadline=deadline)
-        return {count: piper.solve(count) for count in counts}
+        return {count: _solve(piper, count, uniform) for count in counts}
     answers: dict[int, Pipeline | None] = {}
     for count in counts:
         fewer = workload.replace(devices=count)
-        first = Piper(fewer, line).solve(count)
+        first = _solve(Piper(fewer, line), count, uniform)
         try:
             known = np.inf if first is None else first.value
             pairs = all_pairs(ideals, deadline) if first is None else near(fewer, ideals, known, deadline)
-            answers[count] = Piper(fewer, ideals, pairs, deadline).solve(count, first)
+            answers[count] = _solve(Piper(fewer, ideals, pairs, deadline), count, uniform, first)
         except OutOfTime:
             if first is None:
                 raise
             note = "Time ran out before every stage was seen: the best of those along one line of layers."
             answers[count] = _unproven(fewer, line, first, count, note)
     return answers
+
+
+def _solve(piper: Piper, devices: int, uniform: bool, known: Pipeline | None = None) -> Pipeline | None:
+    if not uniform:
+        return piper.solve(devices, known)
+    best = solve_uniform(piper, devices, known)
+    free = piper.solve(devices, known and known.unrestricted)
+    return best and dataclasses.replace(best, unrestricted=free)
 
 
 def _unproven(workload: Workload, line: Ideals, answer: Pipeline | None, devices: int, note: str) -> Pipeline | None:

@@ -22,7 +22,7 @@ from heddle.graph.ideals import Bools
 class Swaps:
     """The swaps of all layers, a row for each number of microbatches in flight, cheapest seconds a byte first.
 
-    Rows are filled up with swaps that save nothing.
+    Rows are filled up with swaps that save nothing. Layers that are alike may stand as one.
     """
 
     layers: Ints  # (rows, swaps)
@@ -39,30 +39,27 @@ class Swaps:
         best = (ordered * count).argmax(axis=1)
         return np.asarray(ordered[np.arange(len(best)), best])
 
-    def bound(self, row: Ints, inside: Bools, need: Floats) -> Floats:
-        """At least so many seconds are lost to save `need` bytes, for stages (stages, layers), each with its row.
+    def bound(self, row: Ints, held: Ints | Bools, need: Floats) -> Floats:
+        """At least so many seconds are lost to save `need` bytes, for stages, each with its row.
 
         The larger of two bounds: the relaxation that takes the last swap in part, and the count of whole swaps among
-        those alike in bytes, after all others were given for nothing.
+        those alike in bytes, after all others were given for nothing. held (stages, layers): how many of each.
         """
         stages = np.arange(len(need))
-        member = inside[stages[:, None], self.layers[row]]
-        saved, lost = self.saved[row] * member, self.lost[row] * member
+        times = held[stages[:, None], self.layers[row]]
+        saved, lost = self.saved[row] * times, self.lost[row] * times
         reached = np.cumsum(saved, axis=1)
         last = (reached >= need[:, None] * (1 - 1e-12)).argmax(axis=1)
         before = np.cumsum(lost, axis=1)[stages, last] - lost[stages, last]
         still = np.maximum(need - reached[stages, last] + saved[stages, last], 0)
         relaxed = before + still * (self.lost / np.maximum(self.saved, 1e-300))[row, last]
-        return np.asarray(np.maximum(relaxed, self._counted(row, saved, lost, need)))
-
-    def _counted(self, row: Ints, saved: Floats, lost: Floats, need: Floats) -> Floats:
+        # whole swaps of the commonest size, in the order of seconds as they all save the same
         size = self.commonest[row]
-        alike = saved == size[:, None]  # in the order of seconds, as they all save the same
-        others = saved.sum(axis=1) - alike.sum(axis=1) * size
+        alike = np.where(self.saved[row] == size[:, None], times, 0)
+        others = reached[:, -1] - alike.sum(axis=1) * size
         whole = np.ceil((need * (1 - 1e-12) - others) / size - 1e-9)
-        taken = alike & (np.cumsum(alike, axis=1) <= whole[:, None])
-        counted: Floats = (lost * taken).sum(axis=1)
-        return counted
+        taken = np.clip(whole[:, None] - np.cumsum(alike, axis=1) + alike, 0, alike)
+        return np.asarray(np.maximum(relaxed, (self.lost[row] * taken).sum(axis=1)))
 
 
 def swaps(seconds: Floats, memory: Floats) -> Swaps:

@@ -207,16 +207,20 @@ class DegreeTable:
         self.bounds = np.empty(self.start[-1])
         if not len(self.bounds):
             return
-        offered = swaps(self.seconds, np.moveaxis(needs[:, :, : self.most.max()], 2, 0))
-        members, quick_total = self.ideals.members, self.ideals.total(self.quick_needs)
+        # Layers that are alike are counted, not listed.
+        classes = _classes([self.seconds, self.stashed, self.fixed])
+        count = self.ideals.total((classes[:, None] == np.arange(classes.max() + 1)).astype(np.float64))
+        one = np.unique(classes, return_index=True)[1]
+        offered = swaps(self.seconds[one], np.moveaxis(needs[one, :, : self.most.max()], 2, 0))
+        quick_total = self.ideals.total(self.quick_needs)
         stages = np.repeat(np.arange(len(self.pairs)), self.most - self.easy)
         flight = np.arange(len(stages)) - self.start[stages] + self.easy[stages]  # y - 1
-        for part in np.array_split(np.arange(len(stages)), -(-len(stages) * len(self.seconds) // BLOCK)):
+        for part in np.array_split(np.arange(len(stages)), -(-len(stages) * len(one) // BLOCK)):
             check(self.deadline)
             stage, y = stages[part], flight[part]
             inner, outer = self.pairs.inner[stage], self.pairs.outer[stage]
             need = quick_total[outer, y] - quick_total[inner, y] - limits[stage]
-            lost = offered.bound(y, members[outer] & ~members[inner], need)
+            lost = offered.bound(y, count[outer] - count[inner], need)
             self.bounds[part] = self.fast[stage] + lost
         self._rising()
 
