@@ -129,13 +129,13 @@ class Piper:
             column = self.column_of[table.data[0]] + which
             spare = np.where(in_flight > 0, spare, -1)
             room[kind, row, column] = np.maximum(room[kind, row, column], spare)
-        kind, row, column = np.nonzero(_undominated(room))
-        pair, at = self.kinds.spread(kind)
-        data = np.array(self.data, dtype=np.int32)[column]
-        used = (data * np.array(self.tensors, dtype=np.int32)[row])[at]
-        may = np.flatnonzero((low[pair] <= used) & (used <= high[pair]))
+        stands = np.nonzero(_undominated(room))
+        pair, at = self.kinds.spread(stands[0])
+        degree = np.array(self.data, dtype=np.int32)[stands[2]]
+        size = (degree * np.array(self.tensors, dtype=np.int32)[stands[1]])[at]
+        may = np.flatnonzero((low[pair] <= size) & (size <= high[pair]))
         pair, at = pair[may], at[may]
-        choices = Choices(pair, data[at], used[may], room[kind, row, column][at])
+        choices = Choices(pair, degree[at], size[may], room[stands][at])
         return Cover(self, pace, devices, fewest, most, choices)
 
     # The search over paces.

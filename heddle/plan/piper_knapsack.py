@@ -39,7 +39,7 @@ class Swaps:
         best = (ordered * count).argmax(axis=1)
         return np.asarray(ordered[np.arange(len(best)), best])
 
-    def bound(self, row: Ints, held: Ints | Bools, need: Floats) -> Floats:
+    def bound(self, row: Ints, held: Floats | Bools, need: Floats) -> Floats:
         """At least so many seconds are lost to save `need` bytes, for stages, each with its row.
 
         The larger of two bounds: the relaxation that takes the last swap in part, and the count of whole swaps among

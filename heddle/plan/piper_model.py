@@ -8,21 +8,21 @@ costs of a stage depend on all its degrees, so each tensor and data degree has o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from heddle.cost import compute, memory, network, stage
 from heddle.cost.work import Work, model_columns
-from heddle.errors import HeddleError, divisors, listing, nearest_number
+from heddle.errors import HeddleError, divisors, nearest_number
 from heddle.graph.dag import Dag, Floats
 from heddle.plan.piper_workload import Options, Tie, Workload
 from heddle.spec.cluster import GIB, Cluster
 from heddle.spec.job import Job
-from heddle.spec.plan import Plan, Recompute
+from heddle.spec.plan import Recompute
 
-WORDS: tuple[Recompute, ...] = ("none", "selective", "full")
+WORDS: list[Recompute] = ["none", "selective", "full"]
 
 
 def model_workload(job: Job, devices: int | None = None, microbatch: int | None = None) -> Workload:
@@ -41,9 +41,9 @@ def model_workload(job: Job, devices: int | None = None, microbatch: int | None 
             "What links reach beyond them is not known.",
             f"Set cluster.nodes = {-(-devices // cluster.devices)}, or plan for {cluster.world} devices.",
         )
-    samples = microbatch or (job.plan.microbatch if job.plan else 1)
+    samples = (job.plan.microbatch if job.plan else 1) if microbatch is None else microbatch
     batch = job.train.global_batch
-    if batch % samples:
+    if samples < 1 or batch % samples:
         near = nearest_number(samples, divisors(batch))
         raise HeddleError(
             f"global_batch = {batch} is not divisible by a microbatch of {samples}.",
@@ -53,7 +53,7 @@ def model_workload(job: Job, devices: int | None = None, microbatch: int | None 
     model = job.model
     work = Work(**model_columns(model, job.sequence), batch=batch, precision=job.train.precision, microbatch=samples)
     nodes = model.layers + 2
-    return Workload(
+    workload = Workload(
         graph=Dag.from_edges(nodes, [(v, v + 1) for v in range(nodes - 1)]),
         layers=["embedding", *range(model.layers), "head"],
         names=["the embedding", *(f"layer {v}" for v in range(model.layers)), "the output layer"],
@@ -64,6 +64,7 @@ def model_workload(job: Job, devices: int | None = None, microbatch: int | None 
         microbatches=batch // samples,
         core=np.array([False, *[True] * model.layers, False]),
     )
+    return workload.replace()  # which refuses what leaves nothing to plan
 
 
 def tensor_degrees(cluster: Cluster, work: Work, devices: int) -> list[int]:
@@ -80,13 +81,14 @@ def _degrees(cluster: Cluster, work: Work, devices: int) -> Iterator[Options]:
         for d in divisors(microbatches, devices // t):
             # `pipeline` only tells how far stages lie apart
             spread = replace(work, tensor=t, data=d, pipeline=devices / (t * d))
-            offered: list[list[Options]] = []
-            for sequence in (0, 1) if t > 1 and work.sequence % t == 0 else (0,):
-                for zero in (0, 1) if d > 1 else (0,):
-                    offered.append(_variants(cluster, replace(spread, sequence_parallel=sequence, zero=zero)))
+            offered = [
+                _variants(cluster, replace(spread, sequence_parallel=sequence, zero=zero))
+                for sequence in ((0, 1) if t > 1 and work.sequence % t == 0 else (0,))
+                for zero in ((0, 1) if d > 1 else (0,))
+            ]
             for number, one in enumerate(offered):
-                others = offered[:number] + offered[number + 1 :]
-                if not any(_dominates(other[-1], one[-1], strictly=offered.index(other) > number) for other in others):
+                others = [(place, other) for place, other in enumerate(offered) if place != number]
+                if not any(_dominates(other[-1], one[-1], strictly=place > number) for place, other in others):
                     yield from one
 
 
@@ -128,12 +130,15 @@ def _variants(cluster: Cluster, work: Work) -> list[Options]:
         """Seconds a step: what of the replicas' exchange the backward does not hide, and the optimizer."""
         exchange = float(stage.data_exchange(cluster, work, parameters)) - start
         exchange -= float(work.data_overlap * stage.hidden(cluster, exchange, backward))
-        shared = d if work.zero else 1
-        return exchange + float(compute.optimizer(cluster, parameters / shared, work.element))
+        updated = parameters / d if work.zero else parameters
+        return exchange + float(compute.optimizer(cluster, updated, work.element))
 
     def seconds(forward: float, backward: float, parameters: float) -> float:
         return forward + backward + a_step * once(parameters, backward)
 
+    shared = begins + finishes - float(memory.end_parameters(work, True, True))  # a tied embedding, once
+    spared = once(finishes, ends[1][1]) - once(finishes - shared, ends[1][1])
+    tie = Tie((0, layers + 1), a_step * spared, held(shared))
     message = np.full(layers + 1, float(network.between_stages(cluster, work)))
     found = []
     for count in range(1, len(WORDS) + 1):
@@ -148,12 +153,10 @@ def _variants(cluster: Cluster, work: Work) -> list[Options]:
 
         each = [seconds(float(price.forward), float(price.backward) + again[word], own) for word in words]
         peak = max(saved["none"] - saved[word] for word in words)
-        table = once(begins, 0.0) + once(finishes, 0.0) - once(float(memory.end_parameters(work, True, True)), 0.0)
-        both = held(begins) + held(finishes) - held(float(memory.end_parameters(work, True, True)))
         found.append(
             Options(
                 tensor=t,
-                names=[["none"], *[list(words)] * layers, ["none"]],
+                names=[["none"], *[[str(word) for word in words]] * layers, ["none"]],
                 seconds=rows(seconds(*ends[0], begins), each, seconds(*ends[1], finishes), np.inf),
                 parameters=np.zeros((layers + 2, count)),
                 stashed=scale * rows(0.0, [saved[word] for word in words], left, np.inf),
@@ -164,7 +167,7 @@ def _variants(cluster: Cluster, work: Work) -> list[Options]:
                 how=", ".join(["sequence"] * int(work.sequence_parallel) + [f"zero {work.zero}"] * bool(work.zero)),
                 peaks=scale * (buffers + np.array([0.0, *[peak] * layers, briefly])),
                 start=a_step * start,
-                tie=Tie((0, layers + 1), a_step * table, both) if work.tied else None,
+                tie=tie if shared else None,
             )
         )
     return found
