@@ -28,6 +28,7 @@ class Swaps:
     layers: Ints  # (rows, swaps)
     lost: Floats
     saved: Floats
+    whole: Bools  # whether no option of the layer lies between two swaps, so that they are taken whole
 
     @cached_property
     def commonest(self) -> Floats:
@@ -55,10 +56,10 @@ class Swaps:
         relaxed = before + still * (self.lost / np.maximum(self.saved, 1e-300))[row, last]
         # whole swaps of the commonest size, in the order of seconds as they all save the same
         size = self.commonest[row]
-        alike = np.where(self.saved[row] == size[:, None], times, 0)
+        alike = np.where(self.whole[row] & (self.saved[row] == size[:, None]), times, 0)
         others = reached[:, -1] - alike.sum(axis=1) * size
-        whole = np.ceil((need * (1 - 1e-12) - others) / size - 1e-9)
-        taken = np.clip(whole[:, None] - np.cumsum(alike, axis=1) + alike, 0, alike)
+        count = np.ceil((need * (1 - 1e-12) - others) / size - 1e-9)
+        taken = np.clip(count[:, None] - np.cumsum(alike, axis=1) + alike, 0, alike)
         return np.asarray(np.maximum(relaxed, (self.lost[row] * taken).sum(axis=1)))
 
 
@@ -71,7 +72,12 @@ def swaps(seconds: Floats, memory: Floats) -> Swaps:
     seconds = np.broadcast_to(seconds, memory.shape)
     at = fastest(seconds, memory)
     found = []
-    for _ in range(seconds.shape[-1] - 1):
+    beaten = ~np.isfinite(seconds)  # options that an end of a swap is as good as
+    for left in reversed(range(seconds.shape[-1])):
+        slower = seconds >= seconds[rows, layers, at][..., None]
+        beaten = beaten | (slower & (memory >= memory[rows, layers, at][..., None]))
+        if not left:
+            break
         with np.errstate(invalid="ignore", divide="ignore"):
             lost = seconds - seconds[rows, layers, at][..., None]
             saved = memory[rows, layers, at][..., None] - memory
@@ -87,8 +93,9 @@ def swaps(seconds: Floats, memory: Floats) -> Swaps:
     all_lost, all_saved = (np.concatenate(column, axis=1) for column in zip(*found, strict=True))
     price = np.where(all_saved > 0, all_lost / np.maximum(all_saved, 1e-300), np.inf)
     order = np.lexsort((all_lost, price))
-    owner = np.tile(np.arange(len(at[0])), len(found))
-    return Swaps(owner[order], np.take_along_axis(all_lost, order, 1), np.take_along_axis(all_saved, order, 1))
+    owner = np.tile(np.arange(len(at[0])), len(found))[order]
+    whole = beaten.all(axis=-1)[np.arange(len(owner))[:, None], owner]
+    return Swaps(owner, np.take_along_axis(all_lost, order, 1), np.take_along_axis(all_saved, order, 1), whole)
 
 
 class Steps(NamedTuple):

@@ -221,6 +221,12 @@ def test_the_knapsack_is_exact(data):
         assert quick.sum() + bound[0] <= min(fits) + 1e-9
 
 
+def test_options_between_two_swaps_are_no_whole_swaps():
+    # From 2 bytes to none is one swap, as the third option lies on the way; but that one is enough here.
+    offered = swaps(np.array([[0.0, 2.0, 1.0]]), np.array([[[2.0, 0.0, 1.0]]]))
+    assert offered.bound(np.zeros(1, dtype=int), np.ones((1, 1)), np.ones(1)).tolist() == [1.0]
+
+
 def test_the_exact_knapsack_beats_the_greedy_one():
     # Greedy swaps the cheapest byte first, the small swap, which then was for nothing.
     seconds, memory = np.array([[1.0, 2.0], [1.0, 6.0]]), np.array([[10.0, 9.0], [10.0, 4.0]])
