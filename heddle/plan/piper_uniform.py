@@ -27,7 +27,7 @@ def solve_uniform(piper: Piper, devices: int, known: Pipeline | None = None) -> 
     started = time.perf_counter()
     alike: dict[tuple[int, str, int], list[DegreeTable]] = {}
     for table in piper.tables:
-        for data in table.data:
+        for data in table.data if table.options.available.all() else ():
             if data * table.tensor <= devices:
                 alike.setdefault((table.tensor, table.options.how, data), []).append(table)
     best, bounds, optimal = known, [], True
