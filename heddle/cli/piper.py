@@ -171,8 +171,7 @@ def _facts(best: Pipeline, also: dict[int, Pipeline | None], planned: Job | None
 
     facts = one(best) | {"seconds": taken, "note": best.note}
     if best.unrestricted is not None:
-        slower = best.value / best.unrestricted.value - 1
-        facts |= {"uniform": True, "slower_by": slower, "unrestricted": one(best.unrestricted)}
+        facts |= {"uniform": True, "slower_by": best.slower_by, "unrestricted": one(best.unrestricted)}
     if planned is not None:
         from heddle.simulate import simulate
 
@@ -199,11 +198,11 @@ def _show(console: Console, workload: Workload, best: Pipeline, also: dict[int, 
     console.print()
     console.print(f"value    {best.value:.9g} a microbatch ({proof})")
     if best.unrestricted is not None:
-        slower, free = best.value / best.unrestricted.value - 1, f"{best.unrestricted.value:.9g}"
-        if slower < 1e-9:
+        free = f"{best.unrestricted.value:.9g}"
+        if best.slower_by < 1e-9:
             console.print("uniform  as good as the best pipeline whose stages may differ")
         else:
-            told = f"uniform  {slower:.2%} slower than the best pipeline whose stages may differ, {free}"
+            told = f"uniform  {best.slower_by:.2%} slower than the best pipeline whose stages may differ, {free}"
             console.print(told, soft_wrap=True)
     console.print(f"devices  {best.devices} of {workload.devices}, {workload.memory / 2**30:g} GiB each")
     for count, answer in also.items():

@@ -24,6 +24,7 @@ from heddle.graph.dag import Floats
 from heddle.graph.ideals import Bools, Ideals, TooManyIdeals, chain, enumerate_ideals, linear_extension
 from heddle.plan.piper_bounds import Bounds, near
 from heddle.plan.piper_cover import Choices, Cover, Step
+from heddle.plan.piper_reduce import without_free_layers
 from heddle.plan.piper_stages import DegreeTable, OutOfTime, Pairs, all_pairs, check, find_kinds
 from heddle.plan.piper_uniform import solve_uniform
 from heddle.plan.piper_workload import Workload
@@ -57,6 +58,12 @@ class Pipeline:
     seconds: float  # spent searching
     note: str = ""
     unrestricted: Pipeline | None = None  # of a uniform one: the best whose stages may differ
+
+    @property
+    def slower_by(self) -> float:
+        """Of a uniform one: how much longer a microbatch takes than where stages may differ, as a share."""
+        free = self.unrestricted
+        return self.value / free.value - 1 if free is not None and free.value else 0.0
 
     @property
     def devices(self) -> int:
@@ -177,7 +184,7 @@ class Piper:
     def _bracket(self, devices: int, known: Pipeline | None) -> tuple[Pipeline | None, float]:
         """A plan whose pace is near the best, and a pace that cannot be kept."""
         spare = devices + max(2, devices // 4)
-        low, pace = 0.0, 1.2 * self.work[-1] / devices
+        low, pace = 0.0, 1.2 * self.work[-1] / devices or self.slowest()
         best = known
         for _ in range(80):
             cover = self.cover(pace, spare)
@@ -284,6 +291,14 @@ def plan_pipelines(
     """
     deadline = time.perf_counter() + time_limit
     counts = sorted({workload.devices} if counts is None else set(counts))
+    reduced = without_free_layers(workload)
+    answers = _answers(reduced.workload, counts, deadline, most, uniform)
+    return {count: reduced.restore(answer) for count, answer in answers.items()}
+
+
+def _answers(
+    workload: Workload, counts: Sequence[int], deadline: float, most: int, uniform: bool
+) -> dict[int, Pipeline | None]:
     line = chain(workload.graph.nodes, linear_extension(workload.graph.reverse))
     try:
         ideals = enumerate_ideals(workload.graph.reverse, most)

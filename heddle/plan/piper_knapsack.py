@@ -94,7 +94,7 @@ def swaps(seconds: Floats, memory: Floats) -> Swaps:
     price = np.where(all_saved > 0, all_lost / np.maximum(all_saved, 1e-300), np.inf)
     order = np.lexsort((all_lost, price))
     owner = np.tile(np.arange(len(at[0])), len(found))[order]
-    whole = beaten.all(axis=-1)[np.arange(len(owner))[:, None], owner]
+    whole = np.asarray(beaten.all(axis=-1))[np.arange(len(owner))[:, None], owner]
     return Swaps(owner, np.take_along_axis(all_lost, order, 1), np.take_along_axis(all_saved, order, 1), whole)
 
 

@@ -1,4 +1,4 @@
-"""Piper on our own models: what it adds up against what `heddle simulate` replays, and uniform plans that can be run."""
+"""Piper on our own models against what `heddle simulate` replays, and uniform plans that can be run."""
 
 import dataclasses
 import itertools
