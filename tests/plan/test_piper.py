@@ -344,7 +344,8 @@ def test_as_good_as_the_published_program(row):
     # the published experiments set these, whatever the file says
     document |= {"bandwidth": float(row["bandwidth_GiBps"]) * 2**30, "mbsInBatch": int(row["microbatches"])}
     devices, memory = int(row["devices"]), float(row["mem_GiB"]) * 2**30
-    answer = plan_pipelines(workload_from(document).replace(devices=devices, memory=memory))[devices]
+    workload = workload_from(document).replace(devices=devices, memory=memory)
+    answer = plan_pipelines(workload, time_limit=600)[devices]  # on a busy machine, too
     value = checked(document, answer, devices, memory)
     assert value <= (math.inf if row["tps_s"] == "OOM" else float(row["tps_s"]) * (1 + 1e-8))
     assert answer is None or answer.optimal
