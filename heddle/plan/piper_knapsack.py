@@ -9,6 +9,7 @@ Where the two differ, `exact` decides.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -21,40 +22,45 @@ from heddle.graph.ideals import Bools
 class Swaps:
     """The swaps of all layers, a row for each number of microbatches in flight, cheapest seconds a byte first.
 
-    Rows are filled up with swaps that save nothing.
+    Rows are filled up with swaps that save nothing. Layers that are alike may stand as one.
     """
 
     layers: Ints  # (rows, swaps)
     lost: Floats
     saved: Floats
+    whole: Bools  # whether no option of the layer lies between two swaps, so that they are taken whole
 
-    def bound(self, row: Ints, inside: Bools, need: Floats) -> Floats:
-        """At least so many seconds are lost to save `need` bytes, for stages (stages, layers), each with its row.
+    @cached_property
+    def commonest(self) -> Floats:
+        """(rows,): the bytes that, counted with repetition, save most."""
+        ordered = np.sort(self.saved, axis=1)
+        runs = np.cumsum(np.diff(ordered, axis=1, prepend=-1.0) != 0, axis=1) - 1
+        runs += np.arange(len(runs))[:, None] * ordered.shape[1]
+        count = np.bincount(runs.reshape(-1), minlength=runs.size)[runs]
+        best = (ordered * count).argmax(axis=1)
+        return np.asarray(ordered[np.arange(len(best)), best])
+
+    def bound(self, row: Ints, held: Floats | Bools, need: Floats) -> Floats:
+        """At least so many seconds are lost to save `need` bytes, for stages, each with its row.
 
         The larger of two bounds: the relaxation that takes the last swap in part, and the count of whole swaps among
-        those alike in bytes, after all others were given for nothing.
+        those alike in bytes, after all others were given for nothing. held (stages, layers): how many of each.
         """
         stages = np.arange(len(need))
-        member = inside[stages[:, None], self.layers[row]]
-        saved, lost = self.saved[row] * member, self.lost[row] * member
+        times = held[stages[:, None], self.layers[row]]
+        saved, lost = self.saved[row] * times, self.lost[row] * times
         reached = np.cumsum(saved, axis=1)
         last = (reached >= need[:, None] * (1 - 1e-12)).argmax(axis=1)
         before = np.cumsum(lost, axis=1)[stages, last] - lost[stages, last]
         still = np.maximum(need - reached[stages, last] + saved[stages, last], 0)
         relaxed = before + still * (self.lost / np.maximum(self.saved, 1e-300))[row, last]
-        return np.asarray(np.maximum(relaxed, self._counted(row, saved, lost, need)))
-
-    def _counted(self, row: Ints, saved: Floats, lost: Floats, need: Floats) -> Floats:
-        size = np.empty(len(self.saved))  # in each row the bytes that, counted with repetition, save most
-        for number, values in enumerate(self.saved):
-            sizes, count = np.unique(values, return_counts=True)
-            size[number] = sizes[(sizes * count).argmax()]
-        alike = saved == size[row][:, None]  # in the order of seconds, as they all save the same
-        others = saved.sum(axis=1) - alike.sum(axis=1) * size[row]
-        whole = np.ceil((need * (1 - 1e-12) - others) / size[row] - 1e-9)
-        taken = alike & (np.cumsum(alike, axis=1) <= whole[:, None])
-        counted: Floats = (lost * taken).sum(axis=1)
-        return counted
+        # whole swaps of the commonest size, in the order of seconds as they all save the same
+        size = self.commonest[row]
+        alike = np.where(self.whole[row] & (self.saved[row] == size[:, None]), times, 0)
+        others = reached[:, -1] - alike.sum(axis=1) * size
+        count = np.ceil((need * (1 - 1e-12) - others) / size - 1e-9)
+        taken = np.clip(count[:, None] - np.cumsum(alike, axis=1) + alike, 0, alike)
+        return np.asarray(np.maximum(relaxed, (self.lost[row] * taken).sum(axis=1)))
 
 
 def swaps(seconds: Floats, memory: Floats) -> Swaps:
@@ -66,7 +72,12 @@ def swaps(seconds: Floats, memory: Floats) -> Swaps:
     seconds = np.broadcast_to(seconds, memory.shape)
     at = fastest(seconds, memory)
     found = []
-    for _ in range(seconds.shape[-1] - 1):
+    beaten = ~np.isfinite(seconds)  # options that an end of a swap is as good as
+    for left in reversed(range(seconds.shape[-1])):
+        slower = seconds >= seconds[rows, layers, at][..., None]
+        beaten = beaten | (slower & (memory >= memory[rows, layers, at][..., None]))
+        if not left:
+            break
         with np.errstate(invalid="ignore", divide="ignore"):
             lost = seconds - seconds[rows, layers, at][..., None]
             saved = memory[rows, layers, at][..., None] - memory
@@ -82,8 +93,9 @@ def swaps(seconds: Floats, memory: Floats) -> Swaps:
     all_lost, all_saved = (np.concatenate(column, axis=1) for column in zip(*found, strict=True))
     price = np.where(all_saved > 0, all_lost / np.maximum(all_saved, 1e-300), np.inf)
     order = np.lexsort((all_lost, price))
-    owner = np.tile(np.arange(len(at[0])), len(found))
-    return Swaps(owner[order], np.take_along_axis(all_lost, order, 1), np.take_along_axis(all_saved, order, 1))
+    owner = np.tile(np.arange(len(at[0])), len(found))[order]
+    whole = np.asarray(beaten.all(axis=-1))[np.arange(len(owner))[:, None], owner]
+    return Swaps(owner, np.take_along_axis(all_lost, order, 1), np.take_along_axis(all_saved, order, 1), whole)
 
 
 class Steps(NamedTuple):

@@ -11,16 +11,28 @@ where K is the knapsack's answer. K is kept for every y as a lower bound that is
 
 from __future__ import annotations
 
+import copy
+import time
 from dataclasses import dataclass
 
 import numpy as np
 
-from heddle.graph.dag import Floats, Ints
-from heddle.graph.ideals import Ideals
+from heddle.graph.dag import Dag, Floats, Ints
+from heddle.graph.ideals import Bools, Ideals
 from heddle.plan.piper_knapsack import exact, swaps
 from heddle.plan.piper_workload import Options, Workload
 
 BLOCK = 4_000_000  # pairs looked at together
+
+
+class OutOfTime(Exception):  # noqa: N818 - caught where the best so far is known
+    """The time limit was reached."""
+
+
+def check(deadline: float) -> None:
+    """Stop where there is no time left."""
+    if time.perf_counter() > deadline:
+        raise OutOfTime
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +46,13 @@ class Pairs:
         return len(self.inner)
 
 
-def all_pairs(ideals: Ideals) -> Pairs:
+def all_pairs(ideals: Ideals, deadline: float = np.inf) -> Pairs:
     """Every pair of ideals of which one holds the other."""
     inside, outside = ideals.members.astype(np.float32), (~ideals.members).astype(np.float32)
     found = []
     rows = max(1, BLOCK // len(ideals))
     for start in range(1, len(ideals), rows):
+        check(deadline)
         outer, inner = np.nonzero(outside[start : start + rows] @ inside[: start + rows].T == 0)
         outer += start
         found.append((inner[inner < outer], outer[inner < outer]))
@@ -47,50 +60,94 @@ def all_pairs(ideals: Ideals) -> Pairs:
     return Pairs(inner, outer)
 
 
-def near(workload: Workload, ideals: Ideals, pace: float) -> Pairs:
-    """Pairs whose stage can be part of a plan that is no slower than the pace, by bounds that need no knapsack.
+def crossing(graph: Dag, ideals: Ideals, pairs: Pairs, receive: Floats, send: Floats) -> Floats:
+    """Bytes over the borders of every stage, by (D' = later stages, D = D' and the stage), both up-sets.
 
-    A stage on n devices needs that many device-seconds at least; the layers before and after it must fit the others.
+    An edge into the stage has its tail outside D, an edge out of it has its head in D'. So the bytes are those into D,
+    plus those into D' on the sender's side, minus what jumps over the stage, from outside D into D'.
     """
-    devices, slack = workload.devices, 1e-9
-    inside, outside = ideals.dense, 1 - ideals.dense
-    cheapest = np.min([options.tensor * options.seconds.min(axis=1) for options in workload.degrees], axis=0)
-    work = ideals.total(cheapest)
-    fewest = np.ceil(work / pace * (1 - slack)).astype(np.int64)
-    most = devices - np.ceil((work[-1] - work) / pace * (1 - slack)).astype(np.int64)
-    # Bytes that cross at least, whatever the tensor degree.
-    graph = workload.graph
-    receive, send = (np.min([getattr(o, side) for o in workload.degrees], axis=0) for side in ("receive", "send"))
+    inside = ideals.dense
     over = np.zeros((graph.nodes, graph.nodes))
     np.add.at(over, (graph.heads, graph.tails), receive + send)
-    enters = inside[:, graph.heads] * outside[:, graph.tails]
-    into, out = enters @ receive / workload.bandwidth, enters @ send / workload.bandwidth
-    jumps = inside @ over / -workload.bandwidth
-    # One product gives the lacking members, which rule a pair out, and the bytes that jump over the stage.
-    left = jumps + inside * 1e12
-    found = []
-    hopeful = np.flatnonzero(fewest <= most)
-    rows = max(1, BLOCK // len(ideals))
-    for start in range(0, len(hopeful), rows):
-        outer = hopeful[start : start + rows]
-        inner = hopeful[: start + rows]
-        load = outside[outer] @ left[inner].T
-        load += (into + work)[outer][:, None] + (out - work)[inner]
-        # The most devices that may go to this stage: beyond that, too few are left for the rest.
-        allowed = most[outer][:, None] - fewest[inner]
-        row, column = np.nonzero(load <= allowed * (pace * (1 + slack)))
-        keep = inner[column] < outer[row]
-        found.append((inner[column[keep]], outer[row[keep]]))
-    inner, outer = (np.concatenate(column) for column in zip(*found, strict=True))
-    return Pairs(inner, outer)
+    enters = inside[:, graph.heads] * (1 - inside[:, graph.tails])
+    into, out = enters @ receive, enters @ send
+    jumps = np.empty(len(pairs))
+    reach = inside @ over
+    for start in range(0, len(pairs), BLOCK // graph.nodes):
+        part = slice(start, start + BLOCK // graph.nodes)
+        jumps[part] = np.einsum("pn,pn->p", reach[pairs.inner[part]], 1 - inside[pairs.outer[part]])
+    return np.asarray(into[pairs.outer] + out[pairs.inner] - jumps)
+
+
+@dataclass(frozen=True, eq=False)
+class Kinds:
+    """Stages whose layers and borders cost the same at every degree are of one kind, and priced once."""
+
+    of: Ints  # of each pair
+    pairs: Pairs  # one of each kind
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def reduce(self, function: np.ufunc, values: Ints) -> Ints:
+        """The smallest or largest value among the stages of each kind."""
+        if len(self) == len(self.of):
+            return values
+        order = np.argsort(self.of, kind="stable")
+        return np.asarray(function.reduceat(values[order], np.searchsorted(self.of[order], np.arange(len(self)))))
+
+    def spread(self, kind: Ints) -> tuple[Ints, Ints]:
+        """From choices of kinds, ascending, to those of stages: the stage of each, and the place of the kind's."""
+        if len(self) == len(self.of):
+            return kind, np.arange(len(kind))
+        start = np.searchsorted(kind, np.arange(len(self) + 1))
+        count = np.diff(start)[self.of]
+        pair = np.repeat(np.arange(len(self.of)), count)
+        return pair, np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count) + start[self.of][pair]
+
+
+def find_kinds(workload: Workload, ideals: Ideals, pairs: Pairs) -> Kinds:
+    """Sort stages by what they hold: so many layers of each class, so many edges of each class over their borders."""
+    graph = workload.graph
+    columns = [c for o in workload.degrees for c in (o.seconds, o.parameters, o.stashed, o.fixed, o.peaks)]
+    special = [o.tie.layers for o in workload.degrees if o.tie is not None]  # each in a class of its own
+    alone = np.isin(np.arange(graph.nodes), special) * np.arange(1, graph.nodes + 1)
+    layers = _classes([c for c in (*columns, alone, workload.core) if c is not None])
+    none = Kinds(np.arange(len(pairs)), pairs)
+    if layers.max() + 1 == graph.nodes:
+        return none
+    edges = _classes([c for o in workload.degrees for c in (o.receive, o.send)])
+    # A sum of random numbers knows a multiset; floats add whole numbers of this size exactly.
+    marks = np.random.default_rng(0).integers(0, 2**40, (3, graph.nodes + len(edges))).astype(np.float64)
+    held = ideals.total(marks[0][layers])
+    borders = crossing(graph, ideals, pairs, marks[1][edges], marks[2][edges])
+    known = held[pairs.outer] - held[pairs.inner] + 1j * borders
+    _, first, of = np.unique(known, return_index=True, return_inverse=True)
+    return Kinds(of, Pairs(pairs.inner[first], pairs.outer[first])) if 2 * len(first) < len(pairs) else none
+
+
+def _classes(columns: list[np.ndarray]) -> Ints:
+    """Equal rows have equal numbers."""
+    rows = np.column_stack(columns)
+    if not len(rows):
+        return np.zeros(0, dtype=np.int64)
+    return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1), dtype=np.int64)
 
 
 class DegreeTable:
     """Times and memory of all stages at one tensor degree, for one or several data degrees."""
 
-    def __init__(self, ideals: Ideals, pairs: Pairs, workload: Workload, options: Options, data: list[int]) -> None:
-        self.tensor, self.data = options.tensor, data
-        self.ideals, self.pairs, self.memory = ideals, pairs, workload.memory
+    def __init__(
+        self,
+        ideals: Ideals,
+        pairs: Pairs,
+        workload: Workload,
+        options: Options,
+        data: list[int],
+        deadline: float = np.inf,
+    ) -> None:
+        self.options, self.tensor, self.data, self.deadline = options, options.tensor, data, deadline
+        self.ideals, self.pairs = ideals, pairs
         scale = 4 / (workload.microbatches * workload.bandwidth)  # PipeDream's all-reduce, a byte and microbatch
         shared = (options.parameters == options.parameters[:, :1]) | ~np.isfinite(options.seconds)
         self.seconds, self.stashed, self.fixed = options.seconds, options.stashed, options.fixed
@@ -105,27 +162,33 @@ class DegreeTable:
         possible = sums[:, 2] < 0.5
         self.fast = np.where(possible, sums[:, 0], np.inf)
         self.sync = sums[:, 1]
-        self.crossing = self._crossing(workload, options) / workload.bandwidth
-        self._memory_table(min(workload.devices, workload.microbatches), possible)
+        self.crossing = crossing(workload.graph, ideals, pairs, options.receive, options.send)
+        self.crossing = self.crossing / workload.bandwidth + options.start
+        self.peaks = np.zeros(len(pairs)) if options.peaks is None else self._largest(options.peaks)
+        if options.tie is not None:
+            both = self._holds(options.tie.layers[0]) & self._holds(options.tie.layers[1])
+            self.crossing -= both * options.tie.seconds
+            self.peaks -= both * options.tie.bytes
+        self.limits = workload.memory - self.peaks
+        self._memory_table(-(-min(workload.devices, workload.microbatches) // data[0]), possible)
 
-    def _crossing(self, workload: Workload, options: Options) -> Floats:
-        """Bytes over the borders of every stage, by (D' = later stages, D = D' and the stage), both up-sets.
+    def only(self, data: int, allowed: Bools) -> DegreeTable:
+        """The same times for one data degree, and for some of the stages; what is learnt of them is shared."""
+        fewer = copy.copy(self)
+        fewer.data, fewer.fast = [data], np.where(allowed, self.fast, np.inf)
+        return fewer
 
-        An edge into the stage has its tail outside D, an edge out of it has its head in D'. So the bytes are those into
-        D, plus those into D' on the sender's side, minus what jumps over the stage, from outside D into D'.
-        """
-        inside, pairs = self.ideals.dense, self.pairs
-        graph = workload.graph
-        over = np.zeros((graph.nodes, graph.nodes))
-        np.add.at(over, (graph.heads, graph.tails), options.receive + options.send)
-        enters = inside[:, graph.heads] * (1 - inside[:, graph.tails])
-        into, out = enters @ options.receive, enters @ options.send
-        jumps = np.empty(len(pairs))
-        reach = inside @ over
-        for start in range(0, len(pairs), BLOCK // graph.nodes):
-            part = slice(start, start + BLOCK // graph.nodes)
-            jumps[part] = np.einsum("pn,pn->p", reach[pairs.inner[part]], 1 - inside[pairs.outer[part]])
-        return into[pairs.outer] + out[pairs.inner] - jumps
+    def _holds(self, layer: int) -> Bools:
+        members = self.ideals.members[:, layer]
+        return members[self.pairs.outer] & ~members[self.pairs.inner]
+
+    def _largest(self, values: Floats) -> Floats:
+        """Of every stage the largest value of its layers."""
+        found = np.zeros(len(self.pairs))
+        for value in np.unique(values):
+            count = self.ideals.total(np.asarray(values == value, dtype=np.float64))
+            found[count[self.pairs.outer] > count[self.pairs.inner]] = value  # ascending: the last one stays
+        return found
 
     def _memory_table(self, most: int, possible: np.ndarray) -> None:
         """For every y: does the fastest choice fit, does the smallest; between the two, the knapsack's lower bound."""
@@ -137,27 +200,31 @@ class DegreeTable:
         smallest = needs.min(axis=1)
         tied = np.where(quickest[:, :, None], needs, np.inf).min(axis=1)
         self.quick_needs = np.where(np.isfinite(tied), tied, 0.0)
-        limit = self.memory * (1 + 1e-12)
-        self.easy = self._fitting(self.quick_needs, limit) * possible  # largest y whose fastest choice fits
-        self.most = self._fitting(np.where(np.isfinite(smallest), smallest, 0.0), limit) * possible
+        limits = self.limits * (1 + 1e-12)
+        self.easy = self._fitting(self.quick_needs, limits) * possible  # largest y whose fastest choice fits
+        self.most = self._fitting(np.where(np.isfinite(smallest), smallest, 0.0), limits) * possible
         self.start = np.concatenate([[0], np.cumsum(self.most - self.easy)])
         self.bounds = np.empty(self.start[-1])
-        self.known = np.zeros(self.start[-1], dtype=np.bool_)
         if not len(self.bounds):
             return
-        offered = swaps(self.seconds, np.moveaxis(needs[:, :, : self.most.max()], 2, 0))
-        members, quick_total = self.ideals.members, self.ideals.total(self.quick_needs)
+        # Layers that are alike are counted, not listed.
+        classes = _classes([self.seconds, self.stashed, self.fixed])
+        count = self.ideals.total((classes[:, None] == np.arange(classes.max() + 1)).astype(np.float64))
+        one = np.unique(classes, return_index=True)[1]
+        offered = swaps(self.seconds[one], np.moveaxis(needs[one, :, : self.most.max()], 2, 0))
+        quick_total = self.ideals.total(self.quick_needs)
         stages = np.repeat(np.arange(len(self.pairs)), self.most - self.easy)
         flight = np.arange(len(stages)) - self.start[stages] + self.easy[stages]  # y - 1
-        for part in np.array_split(np.arange(len(stages)), -(-len(stages) * len(self.seconds) // BLOCK)):
+        for part in np.array_split(np.arange(len(stages)), -(-len(stages) * len(one) // BLOCK)):
+            check(self.deadline)
             stage, y = stages[part], flight[part]
             inner, outer = self.pairs.inner[stage], self.pairs.outer[stage]
-            need = quick_total[outer, y] - quick_total[inner, y] - limit
-            lost = offered.bound(y, members[outer] & ~members[inner], need)
+            need = quick_total[outer, y] - quick_total[inner, y] - limits[stage]
+            lost = offered.bound(y, count[outer] - count[inner], need)
             self.bounds[part] = self.fast[stage] + lost
         self._rising()
 
-    def _fitting(self, needs: Floats, limit: float) -> Ints:
+    def _fitting(self, needs: Floats, limits: Floats) -> Ints:
         """For every stage the number of y that fit; needs (layers, y) grow with y."""
         total = self.ideals.total(needs)
         inner, outer = self.pairs.inner, self.pairs.outer
@@ -165,7 +232,7 @@ class DegreeTable:
         while (low < high).any():  # bisection in all stages at once
             middle = (low + high) // 2
             at = np.minimum(middle, needs.shape[1] - 1)
-            fits = (low < high) & (total[outer, at] - total[inner, at] <= limit)
+            fits = (low < high) & (total[outer, at] - total[inner, at] <= limits)
             low, high = np.where(fits, middle + 1, low), np.where(fits | (low >= high), high, middle)
         return low
 
@@ -197,15 +264,13 @@ class DegreeTable:
             return float(self.fast[stage])
         return float(self.bounds[self.start[stage] + y - 1 - self.easy[stage]]) if y <= self.most[stage] else np.inf
 
-    def choose(self, stage: int, y: int) -> tuple[float, list[int]]:
-        """K exactly, and the option of each of the stage's layers; remembers the value."""
-        layers = self.ideals.difference(int(self.pairs.outer[stage]), int(self.pairs.inner[stage]))
-        found = exact(self.seconds[layers], (self.stashed * y + self.fixed)[layers], self.memory)
+    def choose(self, stage: int, layers: list[int], y: int) -> tuple[float, list[int]]:
+        """K exactly, and the option of each layer of a stage of this kind; remembers the value."""
+        found = exact(self.seconds[layers], (self.stashed * y + self.fixed)[layers], float(self.limits[stage]))
         if found is None:  # fitted by rounding only
             found = np.inf, [0] * len(layers)
         if y > self.easy[stage]:
             first, last = self.start[stage], self.start[stage + 1]
             at = first + y - 1 - self.easy[stage]
             self.bounds[at:last] = np.maximum(self.bounds[at:last], found[0])
-            self.known[at] = True
         return found

@@ -17,12 +17,25 @@ import numpy as np
 
 from heddle.errors import HeddleError
 from heddle.graph.dag import Dag, Floats, index_nodes, position_of
+from heddle.graph.ideals import Bools
 from heddle.spec.read import read_json
+
+
+@dataclass(frozen=True)
+class Tie:
+    """What a stage saves that holds both of two layers, for they share weights."""
+
+    layers: tuple[int, int]
+    seconds: float
+    bytes: float
 
 
 @dataclass(frozen=True, eq=False)
 class Options:
-    """What the layers of a stage cost at one tensor degree. An option that a layer lacks takes infinitely long."""
+    """What the layers of a stage cost at one tensor degree. An option that a layer lacks takes infinitely long.
+
+    The fields from `data` on are for workloads that Heddle makes itself; the published format has no words for them.
+    """
 
     tensor: int
     names: list[list[str]]  # of each layer's options
@@ -32,11 +45,30 @@ class Options:
     fixed: Floats  # (layers, options): bytes held anyway
     receive: Floats  # (edges,): bytes where the stage has the head but not the tail of an edge
     send: Floats  # (edges,): bytes where it has the tail but not the head
+    data: tuple[int, ...] | None = None  # the data degrees that this holds for; None: all
+    how: str = ""  # what else a stage with these options does: "sequence, zero 1"
+    peaks: Floats | None = None  # (layers,): bytes held for a moment; of a stage's layers, only the largest counts
+    start: float = 0.0  # seconds that a stage takes whatever its layers are
+    tie: Tie | None = None
 
     @property
     def available(self) -> Floats:
         """(layers,): 1.0 where the layer can be run at this degree."""
         return np.asarray(np.isfinite(self.seconds).any(axis=1), dtype=np.float64)
+
+    @property
+    def cheapest(self) -> Floats:
+        """(layers,): device-seconds of each, at least."""
+        least: Floats = self.tensor * self.seconds.min(axis=1)
+        if self.tie is not None:
+            least[self.tie.layers[1]] = max(0.0, least[self.tie.layers[1]] - self.tensor * self.tie.seconds)
+        return least
+
+    @property
+    def alone(self) -> Floats:
+        """(layers,): bytes of each, if it were a stage with one microbatch in flight."""
+        least: Floats = (self.stashed + self.fixed).min(axis=1)
+        return least if self.peaks is None else least + self.peaks
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +83,7 @@ class Workload:
     memory: float  # bytes a device
     bandwidth: float  # bytes a second
     microbatches: int  # in a batch
+    core: Bools | None = None  # (layers,): the runtime's stages hold at least one of these; None: of any
 
     def replace(self, **changes: Any) -> Workload:
         """The same layers on other devices."""
@@ -59,7 +92,7 @@ class Workload:
 
     def why_nothing_fits(self) -> str:
         """The reason, when there is no plan."""
-        alone = np.min([(options.stashed + options.fixed).min(axis=1) for options in self.degrees], axis=0)
+        alone = np.min([options.alone for options in self.degrees], axis=0)
         worst = int(np.argmax(alone))
         if alone[worst] <= self.memory:
             return (
