@@ -208,7 +208,7 @@ class Piper:
         return best, low
 
     def slowest(self) -> float:
-        """A pace that every stage can keep."""
+        """A pace that every stage can keep whose fastest options fit."""
         finite = [
             np.where(np.isfinite(table.fast), table.fast + table.crossing + table.sync, 0) for table in self.tables
         ]

@@ -14,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from heddle.cost import compute, memory, network, stage
-from heddle.cost.work import Work, model_columns
+from heddle.cost.machine import measured_machine
+from heddle.cost.work import Work, work_of
 from heddle.errors import HeddleError, divisors, nearest_number
 from heddle.graph.dag import Dag, Floats
 from heddle.plan.piper_workload import Options, Tie, Workload
@@ -33,7 +34,7 @@ def model_workload(job: Job, devices: int | None = None, microbatch: int | None 
         devices: how many of the cluster's there are to plan for; all if left out.
         microbatch: samples of a microbatch.
     """
-    cluster = job.cluster or _this()
+    cluster = measured_machine(job.cluster)
     devices = cluster.world if devices is None else devices
     if devices > cluster.world:
         raise HeddleError(
@@ -51,7 +52,7 @@ def model_workload(job: Job, devices: int | None = None, microbatch: int | None 
             f"Use --microbatch {near}.",
         )
     model = job.model
-    work = Work(**model_columns(model, job.sequence), batch=batch, precision=job.train.precision, microbatch=samples)
+    work = work_of(job, cluster, {"microbatch": samples})
     nodes = model.layers + 2
     workload = Workload(
         graph=Dag.from_edges(nodes, [(v, v + 1) for v in range(nodes - 1)]),
@@ -171,9 +172,3 @@ def _variants(cluster: Cluster, work: Work) -> list[Options]:
             )
         )
     return found
-
-
-def _this() -> Cluster:
-    from heddle.spec.this import this_machine
-
-    return this_machine()

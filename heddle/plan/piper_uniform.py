@@ -34,8 +34,7 @@ def solve_uniform(piper: Piper, devices: int, known: Pipeline | None = None) -> 
     try:
         for (_, _, data), tables in alike.items():
             fewer = piper.only(tables, data)
-            pace = fewer.slowest() if best is None else best.value * (1 - 1e-9)
-            if fewer.cover(pace, devices).needed is None:
+            if best is not None and fewer.cover(best.value * (1 - 1e-9), devices).needed is None:
                 continue
             found = fewer.solve(devices, best)
             if found is not None:

@@ -73,7 +73,7 @@ def test_uniform_pipelines_are_plans_and_cost_what_is_simulated(job):
     held = [float(bill.total) for bill in prediction.memory]
     assert [stage.memory for stage in answer.stages] == pytest.approx(held, rel=1e-9)
     # What a stage takes beside its passes is done once a step, by a stage of each replica.
-    plan, work = planned.plan, work_of(planned)
+    plan, work = planned.plan, work_of(planned, job.cluster)
     if (plan.world > job.cluster.devices) != (job.cluster.world > job.cluster.devices):
         return  # Piper sends as if all devices were in use, so over slower links
     spans = prediction.trace.spans
@@ -117,7 +117,7 @@ def test_no_uniform_plan_is_better(job):
             spans = [s for s in prediction.trace.spans if s.lane not in ("data", "optimizer")]
             busy = [sum(s.end - s.start for s in spans if s.rank == rank) for rank in range(pipeline)]
             once = prediction.breakdown.optimizer + float(
-                stage.data_exchange(job.cluster, work_of(planned), model.parameters)
+                stage.data_exchange(job.cluster, work_of(planned, job.cluster), model.parameters)
             )
             assert answer.value <= (max(busy) + once) / batch * (1 + 1e-9)
 
