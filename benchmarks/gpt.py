@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heddle.models.init import initialize_parameter
-from heddle.parallel.mesh import build_mesh
+from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.train.data import Samples
 from heddle.train.trainer import Trainer
@@ -169,8 +169,8 @@ class Batches:
 class Heddle:
     """Our arm: the trainer that `heddle train` runs."""
 
-    def __init__(self, setting: Setting, rank: int, world: int) -> None:
-        self.trainer = Trainer(setting.job, setting.tokens, build_mesh(setting.plan, rank, world))
+    def __init__(self, setting: Setting, rank: int, world: int, mesh: Mesh | None = None) -> None:
+        self.trainer = Trainer(setting.job, setting.tokens, mesh or build_mesh(setting.plan, rank, world))
 
     def train_step(self) -> float:
         return self.trainer.train_step().loss

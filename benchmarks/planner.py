@@ -23,6 +23,7 @@ import torch.distributed as dist
 from gpt import Heddle, Setting
 
 import heddle
+from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.plan.words import in_words
 from heddle.spec import Cluster, ModelSpec, Plan
 from heddle.train.profile import profile
@@ -45,8 +46,13 @@ def work(rank: int, name: str, plans: list[Plan], rounds: int) -> dict[str, Any]
     model, batch = JOBS[name]
     world = dist.get_world_size()
 
+    meshes: dict[tuple[int, ...], Mesh] = {}  # few: every process group has threads of its own
+
     def arm(plan: Plan) -> Heddle:
-        return Heddle(setting(model, batch, plan), rank, world)
+        degrees = plan.tensor, plan.pipeline, plan.data
+        if degrees not in meshes:
+            meshes[degrees] = build_mesh(plan, rank, world)
+        return Heddle(setting(model, batch, plan), rank, world, meshes[degrees])
 
     arms = {str(index): arm(plan) for index, plan in enumerate(plans)} | {"choice again": arm(plans[0])}
     wall, _ = processes.compare(arms, rounds, 1)
@@ -75,14 +81,14 @@ def work(rank: int, name: str, plans: list[Plan], rounds: int) -> dict[str, Any]
 
 
 def candidates(name: str, cluster: Cluster) -> list[Plan]:
-    """The planner's first choice, then every other feasible plan."""
+    """The planner's first choice, then every other feasible plan, recomputing in all layers alike."""
     model, batch = JOBS[name]
     job = replace(setting(model, batch, Plan()).job, cluster=cluster, plan=None)
     job = replace(job, train=replace(job.train, global_batch=batch))
     found = heddle.plan(job)
     every = [found.space.plan(index) for index in range(len(found.space)) if found.step.fits[index]]
     first = found.best.plan
-    return [first, *(plan for plan in every if plan.resolved(model) != first)]
+    return [first, *(plan for plan in every if plan.resolved(model) != first and isinstance(plan.recompute, str))]
 
 
 def main() -> None:
