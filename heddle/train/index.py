@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 
 from heddle.errors import HeddleError
 from heddle.spec.read import read_json
+from heddle.train.files import write_through
 
 INDEX = "index.json"
 DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.float64: "F64", torch.int64: "I64"}
@@ -82,7 +82,8 @@ def lies_in(folder: Path, name: str) -> bool:
 
 def write_index(folder: Path, index: dict[str, StoredTensor]) -> None:
     """Write what a checkpoint holds, and make sure that it is on disk."""
-    with (folder / INDEX).open("w") as file:
-        json.dump({name: dataclasses.asdict(stored) for name, stored in index.items()}, file)
-        file.flush()
-        os.fsync(file.fileno())
+    table = {
+        name: {"dtype": tensor.dtype, "shape": tensor.shape, "boxes": [vars(box) for box in tensor.boxes]}
+        for name, tensor in index.items()
+    }
+    write_through(folder / INDEX, json.dumps(table))

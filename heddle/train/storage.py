@@ -13,6 +13,7 @@ import os
 import zlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from io import BufferedWriter
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,6 +41,8 @@ from torch.futures import Future
 
 from heddle.errors import HeddleError
 from heddle.train.index import DTYPE_OF, DTYPES, Stored, StoredTensor, read_index, write_index
+
+BLOCK = 8 << 20  # bytes that the disk is given at a time
 
 
 class Boxes(Tensor):
@@ -88,7 +91,8 @@ def write_file(path: Path, tensors: Iterable[tuple[str, Tensor]], notes: dict[st
     """Write a safetensors file, with the checksum of each tensor in its header, and make sure that it is on disk.
 
     The library's own writer first collects everything in memory; this one writes each tensor from where it is, while
-    another thread computes the checksums. The header comes last: its length does not depend on what they are.
+    another thread computes the checksums and the disk already takes what was written. The header comes last: its
+    length does not depend on what they are.
     """
     named = [(key, tensor.detach().contiguous()) for key, tensor in tensors]
     header: dict[str, Any] = {}
@@ -105,15 +109,30 @@ def write_file(path: Path, tensors: Iterable[tuple[str, Tensor]], notes: dict[st
 
     with path.open("wb") as file, ThreadPoolExecutor(1) as helper:
         sums = helper.submit(lambda: {key: _sum(tensor) for key, tensor in named})
-        file.seek(len(head(dict.fromkeys(header, "00000000"))))
+        begun = file.seek(len(head(dict.fromkeys(header, "00000000"))))
         for _, tensor in named:
-            file.write(_bytes(tensor))
-        file.flush()
-        os.fsync(file.fileno())  # the disk has work while the checksums are still computed
+            whole = _bytes(tensor)
+            for start in range(0, len(whole), BLOCK):
+                file.write(whole[start : start + BLOCK])
+                begun = _to_disk(file, begun)
         file.seek(0)
         file.write(head(sums.result()))
         file.flush()
         os.fsync(file.fileno())
+
+
+def _to_disk(file: BufferedWriter, begun: int) -> int:
+    """Let the disk begin with what was written from `begun` on, once it is a block; gives where the rest begins.
+
+    The system would wait for the fsync, and leave the disk idle until then.
+    """
+    end = file.tell()
+    if end - begun < BLOCK:
+        return begun
+    file.flush()
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file.fileno(), begun, end - begun, os.POSIX_FADV_DONTNEED)
+    return end
 
 
 def _sum(tensor: Tensor) -> str:
