@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -78,6 +79,17 @@ def _stored(folder: Path, name: str, entry: object) -> StoredTensor:
 def lies_in(folder: Path, name: str) -> bool:
     """Whether a name that an index gives is that of a file in the folder: no path, and no link that leads away."""
     return Path(name).name == name and (folder / name).resolve().parent == folder.resolve()
+
+
+def joined(parts: Iterable[dict[str, StoredTensor]]) -> dict[str, StoredTensor]:
+    """The index of a whole checkpoint from those of its ranks' files."""
+    tensors: dict[str, list[StoredTensor]] = {}
+    for name, tensor in chain.from_iterable(part.items() for part in parts):
+        tensors.setdefault(name, []).append(tensor)
+    return {
+        name: StoredTensor(each[0].dtype, each[0].shape, tuple(box for tensor in each for box in tensor.boxes))
+        for name, each in tensors.items()
+    }
 
 
 def write_index(folder: Path, index: dict[str, StoredTensor]) -> None:

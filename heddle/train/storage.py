@@ -1,17 +1,15 @@
-"""Storage for torch's distributed checkpoint: safetensors files with checksums, and an index in JSON.
+"""How a checkpoint lies on disk: safetensors files with checksums, one a rank, and an index in JSON.
 
-torch plans what each rank writes and reads; this says how it lies on disk. Nothing is pickled: every file can be
-opened by any safetensors reader, and a damaged one is found before anything is loaded from it.
+Nothing is pickled: every file can be opened by any safetensors reader, and a damaged one is found before anything is
+loaded from it. A rank writes what is its own; what it reads from others' files, torch's distributed checkpoint plans.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from io import BufferedWriter
 from pathlib import Path
@@ -27,20 +25,12 @@ from torch.distributed.checkpoint.metadata import (
     TensorProperties,
     TensorStorageMetadata,
 )
-from torch.distributed.checkpoint.planner import (
-    LoadPlan,
-    LoadPlanner,
-    SavePlan,
-    SavePlanner,
-    TensorWriteData,
-    WriteItem,
-    WriteItemType,
-)
-from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
+from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner
+from torch.distributed.checkpoint.storage import StorageReader
 from torch.futures import Future
 
 from heddle.errors import HeddleError
-from heddle.train.index import DTYPE_OF, DTYPES, Stored, StoredTensor, read_index, write_index
+from heddle.train.index import DTYPE_OF, DTYPES, Stored, StoredTensor, read_index
 
 BLOCK = 8 << 20  # bytes that the disk is given at a time
 
@@ -68,17 +58,6 @@ class Boxes(Tensor):
         if func is torch.ops.aten.detach.default:
             return args[0]
         raise NotImplementedError(f"{func} on boxes")
-
-    def __create_write_items__(self, fqn: str, _: object) -> list[WriteItem]:
-        properties = TensorProperties(dtype=self.dtype)
-        return [
-            WriteItem(
-                index=MetadataIndex(fqn, chunk.offsets),
-                type=WriteItemType.SHARD,
-                tensor_data=TensorWriteData(chunk=chunk, properties=properties, size=self.size()),
-            )
-            for chunk in self.__create_chunk_list__()
-        ]
 
     def __create_chunk_list__(self) -> list[ChunkStorageMetadata]:
         return [ChunkStorageMetadata(torch.Size(offset), values.size()) for offset, values in self.boxes]
@@ -160,57 +139,18 @@ def check_file(path: Path) -> None:
         raise HeddleError(f"{path} is damaged.", f"{error}.") from None
 
 
-class SafetensorsWriter(StorageWriter):
-    """One file a rank, and an index by the coordinator."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def reset(self, checkpoint_id: Any = None) -> None:
-        """Nothing is kept from one checkpoint to the next."""
-
-    def set_up_storage_writer(self, *_: Any, **__: Any) -> None:
-        """The folder is made by whoever saves."""
-
-    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        """As it is."""
-        return plan
-
-    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """Tell each rank the name of its file."""
-        return [dataclasses.replace(plan, storage_data=f"part-{i:05}.safetensors") for i, plan in enumerate(plans)]
-
-    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
-        """Write this rank's boxes."""
-        name: str = plan.storage_data
-        tensors = [(str(i), planner.resolve_data(item)) for i, item in enumerate(plan.items)]
-        if tensors:
-            write_file(self.folder / name, tensors)  # type: ignore[arg-type]
-        results = []
-        for key, item in enumerate(plan.items):
-            assert item.tensor_data is not None
-            chunk = item.tensor_data.chunk
-            stored = Stored(name, str(key), tuple(chunk.offsets), tuple(chunk.sizes))
-            results.append(WriteResult(item.index, math.prod(chunk.sizes), stored))
-        future: Future[list[WriteResult]] = Future()
-        future.set_result(results)
-        return future
-
-    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """Write the index."""
-        boxes: dict[str, list[Stored]] = {}
-        for result in (result for each in results for result in each):
-            boxes.setdefault(result.index.fqn, []).append(result.storage_data)
-        index = {}
-        for name, tensor in metadata.state_dict_metadata.items():
-            assert isinstance(tensor, TensorStorageMetadata)
-            index[name] = StoredTensor(DTYPES[tensor.properties.dtype], tuple(tensor.size), tuple(boxes[name]))
-        write_index(self.folder, index)
-
-    @classmethod
-    def validate_checkpoint_id(cls, _checkpoint_id: Any) -> bool:
-        """Any folder will do."""
-        return True
+def write_part(folder: Path, rank: int, state: Mapping[str, Boxes]) -> dict[str, StoredTensor]:
+    """Write a rank's boxes to a file of its own; gives where they lie."""
+    file = f"part-{rank:05}.safetensors"
+    boxes = [(name, offset, values) for name, each in state.items() for offset, values in each.boxes]
+    if boxes:
+        write_file(folder / file, ((str(key), values) for key, (_, _, values) in enumerate(boxes)))
+    stored: dict[str, list[Stored]] = {name: [] for name in state}
+    for key, (name, offset, values) in enumerate(boxes):
+        stored[name].append(Stored(file, str(key), offset, tuple(values.shape)))
+    return {
+        name: StoredTensor(DTYPES[each.dtype], tuple(each.shape), tuple(stored[name])) for name, each in state.items()
+    }
 
 
 class SafetensorsReader(StorageReader):
