@@ -18,9 +18,10 @@ undisturbed; far above 1 the result means little).
 
 `replayed` is the bubble of the same schedule with exactly the measured duration of every action, and nothing between
 them but the order: what is left there over the formula is uneven stages and jitter of the machine. What is more in
-`measured` is ours: messages, Python, waiting in the wrong place.
+`measured` is ours: messages, Python, waiting in the wrong place. That costs about as much whatever the size of a
+stage, so the formulas, which know nothing of it, hold the better the more there is to compute: hence two sizes.
 
-    python benchmarks/bubble.py [--microbatches 8 --hidden 512 --rounds 7 --slowdown 3]
+    python benchmarks/bubble.py [--ranks 2 4 --microbatches 8 --hidden 512 1024 --rounds 5 --slowdown 3]
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ class Bubble:
     """A schedule on so many ranks."""
 
     def __init__(self, setting: Setting, rank: int, slowdown: float) -> None:
+        self.hidden = setting.model.hidden
         self.plan, self.microbatches, self.slowdown = setting.plan, setting.microbatches, slowdown
         self.schedule = build(self.plan.schedule, self.plan.pipeline, self.microbatches, self.plan.virtual)
         self.recorder = PacedRecorder(rank)
@@ -126,6 +128,7 @@ class Bubble:
         formula = bubble_fraction(plan.pipeline, self.microbatches, plan.virtual)
         measured = statistics.median(step.bubble for step in steps)
         return {
+            "hidden": self.hidden,
             "pipeline": plan.pipeline,
             "schedule": plan.schedule,
             "microbatches": self.microbatches,
@@ -159,15 +162,16 @@ def replayed(schedule: Schedule, spans: list[Span]) -> Trace:
     return ideal
 
 
-def cases(rank: int, pipeline: int, slowdown: float, options: argparse.Namespace) -> list[dict[str, object]]:
+def cases(rank: int, pipeline: int, hidden: int, options: argparse.Namespace) -> list[dict[str, object]]:
     model = ModelSpec(
         layers=options.layers,
-        hidden=options.hidden,
-        heads=max(1, options.hidden // 64),
+        hidden=hidden,
+        heads=max(1, hidden // 64),
         vocab=128,  # the head is then next to nothing, as the formula wants it
         sequence=options.sequence,
         tied=False,
     )
+    slowdown = options.slowdown if pipeline > 2 else 0.0
     bubbles = {}
     for microbatches in options.microbatches:
         for schedule, virtual in (("1f1b", 1), ("interleaved", 2)):
@@ -184,12 +188,15 @@ def cases(rank: int, pipeline: int, slowdown: float, options: argparse.Namespace
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--microbatches", type=int, nargs="+", default=[8])
-    for name, default in {"hidden": 512, "layers": 8, "sequence": 128, "microbatch": 1, "rounds": 7}.items():
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--hidden", type=int, nargs="+", default=[512, 1024])
+    for name, default in {"layers": 8, "sequence": 128, "microbatch": 1, "rounds": 5}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--slowdown", type=float, default=3.0, help="of the 4 devices, against a core")
     options = parser.parse_args()
-    found = run(2, cases, 2, 0.0, options) + run(4, cases, 4, options.slowdown, options)
-    shape = {name: getattr(options, name) for name in ("hidden", "layers", "sequence", "microbatch")}
+    sizes = [(ranks, hidden) for ranks in options.ranks for hidden in options.hidden]
+    found = [case for ranks, hidden in sizes for case in run(ranks, cases, ranks, hidden, options)]
+    shape = {name: getattr(options, name) for name in ("layers", "sequence", "microbatch")}
     report_cases("bubble", "(p-1)/m and (p-1)/(v·m), PTD-P §2.2", found, **shape)
 
 

@@ -71,9 +71,10 @@ def measure(
     trainer = Trainer(job, np.zeros(1024, np.uint16), mesh)
     trainer.train_step()
     optimizer = trainer.optimizer
-    # what torch.save gets is what our files hold: the boxes that no other rank saves
+    # what torch.save gets is what our files hold: the boxes that no other rank saves, and not, as it would with views,
+    # all that lies behind them
     state = state_of(optimizer.pieces, optimizer.adam, owned=True)
-    tensors = {name: [part for _, part in boxes.boxes] for name, boxes in state.items()}
+    tensors = {name: [part.clone() for _, part in boxes.boxes] for name, boxes in state.items()}
     size = torch.tensor(sum(part.nbytes for parts in tensors.values() for part in parts))
     saver = WatchedSaver(folder / "ours", mesh)
     steps: dict[bool, list[float]] = {False: [], True: []}

@@ -4,23 +4,31 @@ A traced step also writes its file and shares its bubble with the other rank, as
 later ones no longer write. The second untraced copy is the A/A arm: its ratio to the first is the noise of this
 machine. A ratio is untraced / traced, so 0.98 means that tracing takes 2 % more time.
 
-    python benchmarks/trace_overhead.py [--hidden 256 --layers 4 --sequence 128 --rounds 15]
+A few percent are less than what a shared machine varies by from step to step. So the work of tracing is also timed by
+itself: as many spans as a step has are noted, written and shared, with nothing between them. `alone` is that time over
+the time of an untraced step; it does not see what tracing does to the step around it, which the ratios do.
+
+    python benchmarks/trace_overhead.py [--hidden 256 --layers 4 --sequence 128 --rounds 40]
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from processes import measure, run
 from rounds import report_cases
 
 from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
+from heddle.trace import Span
 from heddle.train.recorder import Recorder, measured_bubble
 from heddle.train.trainer import Trainer
 
@@ -39,13 +47,35 @@ class Untraced:
 class Traced(Untraced):
     def __init__(self, job: Job, mesh: Mesh, folder: Path) -> None:
         self.recorder, self.folder = Recorder(mesh, torch.device("cpu")), folder
+        self.spans: list[Span] = []
         super().__init__(job, mesh, self.recorder)
 
     def train_step(self) -> float:
         loss = super().train_step()
-        self.recorder.written = 0  # so that every step writes
-        measured_bubble(self.recorder.write(self.folder, self.trainer.step), self.trainer.mesh)
+        self._end_step()
         return loss
+
+    def _end_step(self) -> None:
+        self.recorder.written = 0  # so that every step writes
+        self.spans = self.recorder.write(self.folder, self.trainer.step)
+        measured_bubble(self.spans, self.trainer.mesh)
+
+    def trace_alone(self) -> float:
+        """Seconds of tracing the last step's spans once more, without the step."""
+        collectives = self.trainer.mesh.tensor.watch
+        assert collectives is not None
+        dist.barrier()
+        start = time.perf_counter()
+        for span in self.spans:
+            if span.lane == "tensor":
+                complete = collectives(span.name, None, span.bytes)
+                assert complete is not None
+                complete()
+            else:
+                with self.recorder.span(span.lane, span.name, span.chunk, span.microbatch, span.bytes):
+                    pass
+        self._end_step()
+        return time.perf_counter() - start
 
 
 def cases(rank: int, options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -59,19 +89,20 @@ def cases(rank: int, options: argparse.Namespace) -> list[dict[str, Any]]:
         mesh = build_mesh(plan, rank, plan.world)
         assert mesh is not None
         with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
-            arms = {
-                "traced": Traced(job, mesh, Path(folder)),
-                "untraced": Untraced(job, mesh),
-                "untraced again": Untraced(job, mesh),
-            }
+            traced = Traced(job, mesh, Path(folder))
+            arms = {"traced": traced, "untraced": Untraced(job, mesh), "untraced again": Untraced(job, mesh)}
             ratios = {"ratio": ("traced", "untraced"), "a_a": ("untraced again", "untraced")}
-            found.append(measure(arms, ratios, options.rounds, options.steps, plan=name))
+            case = measure(arms, ratios, options.rounds, options.steps, plan=name)
+            alone = statistics.median(traced.trace_alone() for _ in range(options.rounds))
+            found.append(
+                case | {"spans": len(traced.spans), "alone": round(alone / case["median_seconds"]["untraced"], 4)}
+            )
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    defaults = {"layers": 4, "hidden": 256, "sequence": 128, "microbatches": 8, "rounds": 15, "steps": 2}
+    defaults = {"layers": 4, "hidden": 256, "sequence": 128, "microbatches": 4, "rounds": 40, "steps": 1}
     for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args()

@@ -18,9 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
-from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
@@ -29,8 +27,8 @@ from heddle.spec.job import Job, dumps_job
 from heddle.spec.read import to_table
 from heddle.train.descriptions import JOB, Progress, check_about, check_others, read_progress, write_about
 from heddle.train.files import sync, write_through
-from heddle.train.index import StoredTensor, read_index
-from heddle.train.storage import Boxes, SafetensorsReader, SafetensorsWriter, check_file
+from heddle.train.index import StoredTensor, joined, read_index, write_index
+from heddle.train.storage import Boxes, SafetensorsReader, check_file, write_part
 
 PARTIAL = ".partial-"  # begins the name of a folder that is no checkpoint: not yet, or no longer
 ADAM = ("exp_avg", "exp_avg_sq")  # what AdamW remembers of each number
@@ -128,43 +126,53 @@ class Saver:
             finally:
                 self.free.set()
             self._write(copy, progress, job)
-        except (OSError, CheckpointException) as error:
-            reason = error if isinstance(error, OSError) else _first_failure(error)
+        except OSError as error:
             self.failure = HeddleError(
                 f"The checkpoint of step {progress.step} could not be written to {self.folder}.",
-                f"{getattr(reason, 'strerror', None) or reason}.",
+                f"{error.strerror or error}.",
                 "Earlier checkpoints are untouched; make room, then go on with --resume.",
             )
         except BaseException as error:
             self.failure = error
 
     def _write(self, state: State, progress: Progress, job: Job) -> None:
-        final = self.folder / f"step-{progress.step:08}"
+        """All ranks end alike: with the checkpoint in its place, or with what went wrong on the first that failed."""
         partial = self.folder / f"{PARTIAL}{progress.step:08}"
-        first = self.mesh.rank == 0
-        if first:
-            for left in self.folder.glob(f"{PARTIAL}*"):  # by whoever was killed in the middle of a save
-                shutil.rmtree(left, ignore_errors=True)
-            partial.mkdir(parents=True)
+        rank, first = self.mesh.rank, self.mesh.world.ranks[0]
+        begun = _tried(self._begin, partial) if rank == 0 else None
         if self.group is not None:
             dist.barrier(group=self.group)
-        _quietly(
-            dcp_save,
-            state,
-            storage_writer=SafetensorsWriter(partial),
-            process_group=self.group,
-            no_dist=self.group is None,
-        )
-        if first:
-            plan = {} if job.plan is None else {"plan": to_table(job.plan), "plan_hash": job.plan.hash}
-            write_through(partial / JOB, dumps_job(job))
-            write_about(partial, progress, **plan)
-            sync(partial)
-            if final.exists():  # damaged: nobody saves what a good checkpoint holds
-                _remove(final)
-            partial.rename(final)
-            sync(self.folder)
-            self._prune()
+        own = begun or _tried(write_part, partial, rank, state)
+        parts = [own] * self.mesh.world.size
+        if self.group is not None:
+            dist.gather_object(own, parts if rank == 0 else None, dst=first, group=self.group)
+        failure = [_tried(self._complete, partial, parts, progress, job) if rank == 0 else None]
+        if self.group is not None:
+            dist.broadcast_object_list(failure, src=first, group=self.group)
+        if failure[0] is not None:
+            raise failure[0]
+
+    def _begin(self, partial: Path) -> None:
+        for left in self.folder.glob(f"{PARTIAL}*"):  # by whoever was killed in the middle of a save
+            shutil.rmtree(left, ignore_errors=True)
+        partial.mkdir(parents=True)
+
+    def _complete(self, partial: Path, parts: list[Any], progress: Progress, job: Job) -> None:
+        """Once all ranks have written: the index, what describes the checkpoint, and its name."""
+        for part in parts:
+            if isinstance(part, Exception):
+                raise part
+        final = self.folder / f"step-{progress.step:08}"
+        plan = {} if job.plan is None else {"plan": to_table(job.plan), "plan_hash": job.plan.hash}
+        write_index(partial, joined(parts))
+        write_through(partial / JOB, dumps_job(job))
+        write_about(partial, progress, **plan)
+        sync(partial)
+        if final.exists():  # damaged: nobody saves what a good checkpoint holds
+            _remove(final)
+        partial.rename(final)
+        sync(self.folder)
+        self._prune()
 
     def _prune(self) -> None:
         for old in checkpoints(self.folder)[: -self.keep_last]:
@@ -247,7 +255,9 @@ def check_model(checkpoint: Path, index: dict[str, StoredTensor], shapes: dict[s
 def load_state(reader: SafetensorsReader, state: State, mesh: Mesh) -> None:
     """Fill boxes from a checkpoint, whatever plan wrote it."""
     group = mesh.world.group
-    _quietly(dcp_load, state, storage_reader=reader, process_group=group, no_dist=group is None)
+    with warnings.catch_warnings():  # torch remarks that a single process is a single process
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        dcp_load(state, storage_reader=reader, process_group=group, no_dist=group is None)
 
 
 @torch.no_grad()
@@ -267,13 +277,9 @@ def _shape(shape: tuple[int, ...] | None) -> str:
     return "not there" if shape is None else " × ".join(map(str, shape))
 
 
-def _quietly(function: Callable[..., Any], *arguments: Any, **options: Any) -> None:
-    """Without torch's remark that a single process is a single process."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
-        function(*arguments, **options)
-
-
-def _first_failure(error: CheckpointException) -> BaseException:
-    """What went wrong on the first rank that failed."""
-    return next(iter(error.failures.values()))[0]
+def _tried(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function gives, or what it raises: a rank that fails must still tell the others."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        return error

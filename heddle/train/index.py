@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -14,6 +14,7 @@ import torch
 
 from heddle.errors import HeddleError
 from heddle.spec.read import read_json
+from heddle.train.files import write_through
 
 INDEX = "index.json"
 DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.float64: "F64", torch.int64: "I64"}
@@ -80,9 +81,21 @@ def lies_in(folder: Path, name: str) -> bool:
     return Path(name).name == name and (folder / name).resolve().parent == folder.resolve()
 
 
+def joined(parts: Iterable[dict[str, StoredTensor]]) -> dict[str, StoredTensor]:
+    """The index of a whole checkpoint from those of its ranks' files."""
+    tensors: dict[str, list[StoredTensor]] = {}
+    for name, tensor in chain.from_iterable(part.items() for part in parts):
+        tensors.setdefault(name, []).append(tensor)
+    return {
+        name: StoredTensor(each[0].dtype, each[0].shape, tuple(box for tensor in each for box in tensor.boxes))
+        for name, each in tensors.items()
+    }
+
+
 def write_index(folder: Path, index: dict[str, StoredTensor]) -> None:
     """Write what a checkpoint holds, and make sure that it is on disk."""
-    with (folder / INDEX).open("w") as file:
-        json.dump({name: dataclasses.asdict(stored) for name, stored in index.items()}, file)
-        file.flush()
-        os.fsync(file.fileno())
+    table = {
+        name: {"dtype": tensor.dtype, "shape": tensor.shape, "boxes": [vars(box) for box in tensor.boxes]}
+        for name, tensor in index.items()
+    }
+    write_through(folder / INDEX, json.dumps(table))

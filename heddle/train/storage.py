@@ -1,18 +1,17 @@
-"""Storage for torch's distributed checkpoint: safetensors files with checksums, and an index in JSON.
+"""How a checkpoint lies on disk: safetensors files with checksums, one a rank, and an index in JSON.
 
-torch plans what each rank writes and reads; this says how it lies on disk. Nothing is pickled: every file can be
-opened by any safetensors reader, and a damaged one is found before anything is loaded from it.
+Nothing is pickled: every file can be opened by any safetensors reader, and a damaged one is found before anything is
+loaded from it. A rank writes what is its own; what it reads from others' files, torch's distributed checkpoint plans.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from io import BufferedWriter
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,20 +25,14 @@ from torch.distributed.checkpoint.metadata import (
     TensorProperties,
     TensorStorageMetadata,
 )
-from torch.distributed.checkpoint.planner import (
-    LoadPlan,
-    LoadPlanner,
-    SavePlan,
-    SavePlanner,
-    TensorWriteData,
-    WriteItem,
-    WriteItemType,
-)
-from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
+from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner
+from torch.distributed.checkpoint.storage import StorageReader
 from torch.futures import Future
 
 from heddle.errors import HeddleError
-from heddle.train.index import DTYPE_OF, DTYPES, Stored, StoredTensor, read_index, write_index
+from heddle.train.index import DTYPE_OF, DTYPES, Stored, StoredTensor, read_index
+
+BLOCK = 8 << 20  # bytes that the disk is given at a time
 
 
 class Boxes(Tensor):
@@ -66,17 +59,6 @@ class Boxes(Tensor):
             return args[0]
         raise NotImplementedError(f"{func} on boxes")
 
-    def __create_write_items__(self, fqn: str, _: object) -> list[WriteItem]:
-        properties = TensorProperties(dtype=self.dtype)
-        return [
-            WriteItem(
-                index=MetadataIndex(fqn, chunk.offsets),
-                type=WriteItemType.SHARD,
-                tensor_data=TensorWriteData(chunk=chunk, properties=properties, size=self.size()),
-            )
-            for chunk in self.__create_chunk_list__()
-        ]
-
     def __create_chunk_list__(self) -> list[ChunkStorageMetadata]:
         return [ChunkStorageMetadata(torch.Size(offset), values.size()) for offset, values in self.boxes]
 
@@ -88,7 +70,8 @@ def write_file(path: Path, tensors: Iterable[tuple[str, Tensor]], notes: dict[st
     """Write a safetensors file, with the checksum of each tensor in its header, and make sure that it is on disk.
 
     The library's own writer first collects everything in memory; this one writes each tensor from where it is, while
-    another thread computes the checksums. The header comes last: its length does not depend on what they are.
+    another thread computes the checksums and the disk already takes what was written. The header comes last: its
+    length does not depend on what they are.
     """
     named = [(key, tensor.detach().contiguous()) for key, tensor in tensors]
     header: dict[str, Any] = {}
@@ -105,15 +88,30 @@ def write_file(path: Path, tensors: Iterable[tuple[str, Tensor]], notes: dict[st
 
     with path.open("wb") as file, ThreadPoolExecutor(1) as helper:
         sums = helper.submit(lambda: {key: _sum(tensor) for key, tensor in named})
-        file.seek(len(head(dict.fromkeys(header, "00000000"))))
+        begun = file.seek(len(head(dict.fromkeys(header, "00000000"))))
         for _, tensor in named:
-            file.write(_bytes(tensor))
-        file.flush()
-        os.fsync(file.fileno())  # the disk has work while the checksums are still computed
+            whole = _bytes(tensor)
+            for start in range(0, len(whole), BLOCK):
+                file.write(whole[start : start + BLOCK])
+                begun = _to_disk(file, begun)
         file.seek(0)
         file.write(head(sums.result()))
         file.flush()
         os.fsync(file.fileno())
+
+
+def _to_disk(file: BufferedWriter, begun: int) -> int:
+    """Let the disk begin with what was written from `begun` on, once it is a block; gives where the rest begins.
+
+    The system would wait for the fsync, and leave the disk idle until then.
+    """
+    end = file.tell()
+    if end - begun < BLOCK:
+        return begun
+    file.flush()
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file.fileno(), begun, end - begun, os.POSIX_FADV_DONTNEED)
+    return end
 
 
 def _sum(tensor: Tensor) -> str:
@@ -141,57 +139,18 @@ def check_file(path: Path) -> None:
         raise HeddleError(f"{path} is damaged.", f"{error}.") from None
 
 
-class SafetensorsWriter(StorageWriter):
-    """One file a rank, and an index by the coordinator."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def reset(self, checkpoint_id: Any = None) -> None:
-        """Nothing is kept from one checkpoint to the next."""
-
-    def set_up_storage_writer(self, *_: Any, **__: Any) -> None:
-        """The folder is made by whoever saves."""
-
-    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        """As it is."""
-        return plan
-
-    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """Tell each rank the name of its file."""
-        return [dataclasses.replace(plan, storage_data=f"part-{i:05}.safetensors") for i, plan in enumerate(plans)]
-
-    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
-        """Write this rank's boxes."""
-        name: str = plan.storage_data
-        tensors = [(str(i), planner.resolve_data(item)) for i, item in enumerate(plan.items)]
-        if tensors:
-            write_file(self.folder / name, tensors)  # type: ignore[arg-type]
-        results = []
-        for key, item in enumerate(plan.items):
-            assert item.tensor_data is not None
-            chunk = item.tensor_data.chunk
-            stored = Stored(name, str(key), tuple(chunk.offsets), tuple(chunk.sizes))
-            results.append(WriteResult(item.index, math.prod(chunk.sizes), stored))
-        future: Future[list[WriteResult]] = Future()
-        future.set_result(results)
-        return future
-
-    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """Write the index."""
-        boxes: dict[str, list[Stored]] = {}
-        for result in (result for each in results for result in each):
-            boxes.setdefault(result.index.fqn, []).append(result.storage_data)
-        index = {}
-        for name, tensor in metadata.state_dict_metadata.items():
-            assert isinstance(tensor, TensorStorageMetadata)
-            index[name] = StoredTensor(DTYPES[tensor.properties.dtype], tuple(tensor.size), tuple(boxes[name]))
-        write_index(self.folder, index)
-
-    @classmethod
-    def validate_checkpoint_id(cls, _checkpoint_id: Any) -> bool:
-        """Any folder will do."""
-        return True
+def write_part(folder: Path, rank: int, state: Mapping[str, Boxes]) -> dict[str, StoredTensor]:
+    """Write a rank's boxes to a file of its own; gives where they lie."""
+    file = f"part-{rank:05}.safetensors"
+    boxes = [(name, offset, values) for name, each in state.items() for offset, values in each.boxes]
+    if boxes:
+        write_file(folder / file, ((str(key), values) for key, (_, _, values) in enumerate(boxes)))
+    stored: dict[str, list[Stored]] = {name: [] for name in state}
+    for key, (name, offset, values) in enumerate(boxes):
+        stored[name].append(Stored(file, str(key), offset, tuple(values.shape)))
+    return {
+        name: StoredTensor(DTYPES[each.dtype], tuple(each.shape), tuple(stored[name])) for name, each in state.items()
+    }
 
 
 class SafetensorsReader(StorageReader):
