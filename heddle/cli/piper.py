@@ -30,6 +30,7 @@ def piper(
 
     from heddle.errors import HeddleError
     from heddle.plan.piper import plan_pipelines
+    from heddle.plan.piper_stages import OutOfTime
     from heddle.plan.piper_workload import read_workload
 
     workload = read_workload(file).replace(
@@ -46,7 +47,14 @@ def piper(
                 f"Give the largest one as --devices {max(count, 1)}.",
             )
     started = time.perf_counter()
-    answers = plan_pipelines(workload, [workload.devices, *(counts or [])], time_limit)
+    try:
+        answers = plan_pipelines(workload, [workload.devices, *(counts or [])], time_limit)
+    except OutOfTime:
+        raise HeddleError(
+            f"No plan was found in {time_limit:g} s.",
+            "The graph is large, or the memory so small that hardly anything fits.",
+            f"Give it longer, --time-limit {10 * time_limit:g}, or more memory.",
+        ) from None
     taken = time.perf_counter() - started
     best = answers[workload.devices]
     if best is None:

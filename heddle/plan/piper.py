@@ -21,7 +21,7 @@ import numpy as np
 from heddle.errors import divisors
 from heddle.graph.dag import Floats, Ints
 from heddle.graph.ideals import Ideals, TooManyIdeals, chain, enumerate_ideals, linear_extension
-from heddle.plan.piper_stages import DegreeTable, Pairs, all_pairs, near
+from heddle.plan.piper_stages import Bounds, DegreeTable, OutOfTime, Pairs, all_pairs, check, near
 from heddle.plan.piper_workload import Workload
 
 FEW_IDEALS = 2_000  # so many are taken as they are, more are first looked at along one line
@@ -71,8 +71,14 @@ class Step:
 class Piper:
     """The tables for a workload, and the search for any number of devices up to the workload's."""
 
-    def __init__(self, workload: Workload, ideals: Ideals | None = None, pairs: Pairs | None = None) -> None:
-        self.workload = workload
+    def __init__(
+        self,
+        workload: Workload,
+        ideals: Ideals | None = None,
+        pairs: Pairs | None = None,
+        deadline: float = np.inf,
+    ) -> None:
+        self.workload, self.deadline = workload, deadline
         self.ideals = ideals or enumerate_ideals(workload.graph.reverse)
         self.pairs = pairs or all_pairs(self.ideals)
         self.data = [d for d in divisors(workload.microbatches) if d <= workload.devices]
@@ -80,7 +86,7 @@ class Piper:
         for options in workload.degrees:
             whole = (options.parameters == options.parameters[:, :1]) | ~np.isfinite(options.seconds)
             for group in [self.data] if whole.all() else [[d] for d in self.data]:
-                self.tables.append(DegreeTable(self.ideals, self.pairs, workload, options, group))
+                self.tables.append(DegreeTable(self.ideals, self.pairs, workload, options, group, deadline))
         tensors = sorted({table.tensor for table in self.tables})
         self.row_of = [tensors.index(table.tensor) for table in self.tables]
         self.column_of = {d: column for column, d in enumerate(self.data)}
@@ -93,6 +99,7 @@ class Piper:
 
     def cover(self, pace: float, devices: int) -> Cover:
         """The smallest sums of data degrees for every up-set and number of devices, no stage slower than the pace."""
+        check(self.deadline)
         slack = 1 - 1e-9
         fewest = np.ceil(self.work / pace * slack).astype(np.int64)
         most = devices - np.ceil((self.work[-1] - self.work) / pace * slack).astype(np.int64)
@@ -122,35 +129,39 @@ class Piper:
 
     # The search over paces.
 
-    def solve(
-        self, devices: int | None = None, time_limit: float = 60.0, known: Pipeline | None = None
-    ) -> Pipeline | None:
-        """The best pipeline for so many devices, at least as good as a known one; None where nothing fits."""
+    def solve(self, devices: int | None = None, known: Pipeline | None = None) -> Pipeline | None:
+        """The best pipeline for so many devices, at least as good as a known one; None where nothing fits.
+
+        Raises:
+            OutOfTime: the deadline came before any plan was known.
+        """
         started = time.perf_counter()
         devices = self.workload.devices if devices is None else devices
         best, low = self._bracket(devices, known)
         if best is None:
             return None
         optimal = False
-        while not optimal and time.perf_counter() - started < time_limit:
-            paces = self._paces(low, best.value)
-            first, last = 0, len(paces)  # the best of our plans stands at `last`
-            found = None
-            while first < last:
-                middle = (first + last) // 2
-                cover = self.cover(paces[middle], devices)
-                if cover.needed is None:
-                    first, low = middle + 1, paces[middle]
-                else:
-                    last, found = middle, cover
-                    rounded = self._finish(cover.steps(), low)
-                    best = min(best, rounded, key=lambda plan: plan.value)
-                    last = min(last, int(np.searchsorted(paces, best.value * (1 - 1e-12))))
-            # The bounds allow the pace `found`; exact knapsacks of its stages, made on the way, may not.
-            optimal = found is None or bool(best.value <= found.pace * (1 + 1e-12))
+        try:
+            while not optimal:
+                paces = self._paces(low, best.value)
+                first, last = 0, len(paces)  # the best of our plans stands at `last`
+                found = None
+                while first < last:
+                    middle = (first + last) // 2
+                    cover = self.cover(paces[middle], devices)
+                    if cover.needed is None:
+                        first, low = middle + 1, paces[middle]
+                    else:
+                        last, found = middle, cover
+                        rounded = self._finish(cover.steps(), low)
+                        best = min(best, rounded, key=lambda plan: plan.value)
+                        last = min(last, int(np.searchsorted(paces, best.value * (1 - 1e-12))))
+                # The bounds allow the pace `found`; exact knapsacks of its stages, made on the way, may not.
+                optimal = found is None or bool(best.value <= found.pace * (1 + 1e-12))
+        except OutOfTime:
+            pass
         seconds = time.perf_counter() - started
-        bound = best.value if optimal else max(low, 0.0)
-        return Pipeline(float(best.value), float(bound), optimal, best.stages, seconds)
+        return Pipeline(best.value, best.value if optimal else float(low), optimal, best.stages, seconds)
 
     def _bracket(self, devices: int, known: Pipeline | None) -> tuple[Pipeline | None, float]:
         """A plan whose pace is near the best, and a pace that cannot be kept."""
@@ -220,7 +231,7 @@ class Piper:
                     memory,
                 )
             )
-        return Pipeline(max(stage.seconds for stage in stages), low, False, stages, 0.0)
+        return Pipeline(float(max(stage.seconds for stage in stages)), low, False, stages, 0.0)
 
 
 def plan_pipelines(
@@ -231,30 +242,38 @@ def plan_pipelines(
     The tables of stages are made once. A graph with many up-sets is first solved along one line, which tells which
     stages of the whole graph are worth a look; with more than `most` of them, that is the answer, and it says so.
     """
+    deadline = time.perf_counter() + time_limit
     counts = sorted({workload.devices} if counts is None else set(counts))
     line = chain(workload.graph.nodes, linear_extension(workload.graph.reverse))
     try:
         ideals = enumerate_ideals(workload.graph.reverse, most)
     except TooManyIdeals:
-        along = Piper(workload, line)
-        return {count: _unproven(along, along.solve(count, time_limit), count, most) for count in counts}
+        note = f"The graph has more than {most:,} up-sets: only stages along one line of layers were looked at."
+        along = Piper(workload, line, deadline=deadline)
+        return {count: _unproven(workload, line, along.solve(count), count, note) for count in counts}
     if len(ideals) <= FEW_IDEALS:
-        piper = Piper(workload, ideals)
-        return {count: piper.solve(count, time_limit) for count in counts}
+        piper = Piper(workload, ideals, deadline=deadline)
+        return {count: piper.solve(count) for count in counts}
     answers: dict[int, Pipeline | None] = {}
     for count in counts:
         fewer = workload.replace(devices=count)
-        first = Piper(fewer, line).solve(count, time_limit)
-        pairs = all_pairs(ideals) if first is None else near(fewer, ideals, first.value)
-        answers[count] = Piper(fewer, ideals, pairs).solve(count, time_limit, first)
+        first = Piper(fewer, line).solve(count)
+        try:
+            known = np.inf if first is None else first.value
+            pairs = all_pairs(ideals, deadline) if first is None else near(fewer, ideals, known, deadline)
+            answers[count] = Piper(fewer, ideals, pairs, deadline).solve(count, first)
+        except OutOfTime:
+            if first is None:
+                raise
+            note = "Time ran out before every stage was seen: the best of those along one line of layers."
+            answers[count] = _unproven(fewer, line, first, count, note)
     return answers
 
 
-def _unproven(piper: Piper, answer: Pipeline | None, devices: int, most: int) -> Pipeline | None:
+def _unproven(workload: Workload, line: Ideals, answer: Pipeline | None, devices: int, note: str) -> Pipeline | None:
     if answer is None:
         return None
-    note = f"The graph has more than {most:,} up-sets: only stages along one line of layers were looked at."
-    bound = min(answer.value, float(piper.work[-1]) / devices)
+    bound = min(answer.value, Bounds(workload, line).pace(devices))
     return dataclasses.replace(answer, lower_bound=bound, optimal=answer.value <= bound, note=note)
 
 

@@ -11,16 +11,29 @@ where K is the knapsack's answer. K is kept for every y as a lower bound that is
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
 
+from heddle.errors import divisors
 from heddle.graph.dag import Floats, Ints
 from heddle.graph.ideals import Ideals
 from heddle.plan.piper_knapsack import exact, swaps
 from heddle.plan.piper_workload import Options, Workload
 
 BLOCK = 4_000_000  # pairs looked at together
+FORBIDDEN = 1e12  # no time is as long
+
+
+class OutOfTime(Exception):  # noqa: N818 - caught where the best so far is known
+    """The time limit was reached."""
+
+
+def check(deadline: float) -> None:
+    """Stop where there is no time left."""
+    if time.perf_counter() > deadline:
+        raise OutOfTime
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +47,13 @@ class Pairs:
         return len(self.inner)
 
 
-def all_pairs(ideals: Ideals) -> Pairs:
+def all_pairs(ideals: Ideals, deadline: float = np.inf) -> Pairs:
     """Every pair of ideals of which one holds the other."""
     inside, outside = ideals.members.astype(np.float32), (~ideals.members).astype(np.float32)
     found = []
     rows = max(1, BLOCK // len(ideals))
     for start in range(1, len(ideals), rows):
+        check(deadline)
         outer, inner = np.nonzero(outside[start : start + rows] @ inside[: start + rows].T == 0)
         outer += start
         found.append((inner[inner < outer], outer[inner < outer]))
@@ -47,17 +61,75 @@ def all_pairs(ideals: Ideals) -> Pairs:
     return Pairs(inner, outer)
 
 
-def near(workload: Workload, ideals: Ideals, pace: float) -> Pairs:
-    """Pairs whose stage can be part of a plan that is no slower than the pace, by bounds that need no knapsack.
+class Bounds:
+    """Device-seconds that a stage takes at least, memory counted, as sums over its layers.
+
+    For any price of a byte, the options of a stage's layers cost at least the sum of each layer's cheapest
+    time + price · bytes, less the price of all the memory that a device has (Lagrange). So a bound on the knapsack is a
+    difference of two sums, like everything else.
+    """
+
+    def __init__(self, workload: Workload, ideals: Ideals, prices: int = 6) -> None:
+        self.workload, self.ideals = workload, ideals
+        found = []
+        for o in workload.degrees:
+            with np.errstate(invalid="ignore", divide="ignore"):  # an option that a layer lacks is infinite
+                lost, saved = o.seconds - o.seconds.min(axis=1, keepdims=True), o.stashed[:, :1] - o.stashed
+                price = o.tensor * lost / saved
+            found.append(price[np.isfinite(price) & (price > 0)])
+        each = np.concatenate(found)
+        self.prices = [0.0, *(np.quantile(each, np.linspace(0, 1, prices)).tolist() if len(each) else [])]
+        self._sums: dict[tuple[float, int], Floats] = {}
+
+    def sums(self, price: float, y: int) -> Floats:
+        """For every ideal the cheapest device-seconds and priced bytes, with y microbatches in flight."""
+        if (price, y) not in self._sums:
+            layers = []
+            for o in self.workload.degrees:
+                held = np.where(np.isfinite(o.seconds), o.stashed, 0.0) * y + np.where(
+                    np.isfinite(o.seconds), o.fixed, 0.0
+                )
+                layers.append(o.tensor * o.seconds + price * held)
+            self._sums[price, y] = self.ideals.total(np.min([layer.min(axis=1) for layer in layers], axis=0))
+        return self._sums[price, y]
+
+    def fewest(self, work: list[Floats], pace: float) -> Ints:
+        """Devices that so much work takes at least; work by price. A stage of any size brings at least its memory."""
+        each = [w / (pace + price * self.workload.memory) for w, price in zip(work, self.prices, strict=True)]
+        return np.asarray(np.ceil(np.max(each, axis=0) * (1 - 1e-9)), dtype=np.int64)
+
+    def pace(self, devices: int) -> float:
+        """No plan for so many devices is faster."""
+        whole = [self.sums(price, 1)[-1:] for price in self.prices]
+        low, high = 0.0, float(whole[0][0])
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.fewest(whole, middle)[0] > devices else (low, middle)
+        return low
+
+    def knapsack(self, inner: Ints, outer: Ints, y: Ints) -> Floats:
+        """At least so many device-seconds for stages, each with its own y."""
+        best = np.zeros(len(inner))
+        for flight in np.unique(y).tolist():
+            at = np.flatnonzero(y == flight)
+            for price in self.prices:
+                sums = self.sums(price, flight)
+                bound = sums[outer[at]] - sums[inner[at]] - price * self.workload.memory
+                best[at] = np.maximum(best[at], bound)
+        return best
+
+
+def near(workload: Workload, ideals: Ideals, pace: float, deadline: float = np.inf) -> Pairs:
+    """Pairs whose stage can be part of a plan that is no slower than the pace, by bounds that are sums.
 
     A stage on n devices needs that many device-seconds at least; the layers before and after it must fit the others.
     """
-    devices, slack = workload.devices, 1e-9
+    devices = workload.devices
     inside, outside = ideals.dense, 1 - ideals.dense
-    cheapest = np.min([options.tensor * options.seconds.min(axis=1) for options in workload.degrees], axis=0)
-    work = ideals.total(cheapest)
-    fewest = np.ceil(work / pace * (1 - slack)).astype(np.int64)
-    most = devices - np.ceil((work[-1] - work) / pace * (1 - slack)).astype(np.int64)
+    bounds = Bounds(workload, ideals)
+    work = [bounds.sums(price, 1) for price in bounds.prices]
+    fewest = bounds.fewest(work, pace)
+    most = devices - bounds.fewest([total[-1] - total for total in work], pace)
     # Bytes that cross at least, whatever the tensor degree.
     graph = workload.graph
     receive, send = (np.min([getattr(o, side) for o in workload.degrees], axis=0) for side in ("receive", "send"))
@@ -65,22 +137,34 @@ def near(workload: Workload, ideals: Ideals, pace: float) -> Pairs:
     np.add.at(over, (graph.heads, graph.tails), receive + send)
     enters = inside[:, graph.heads] * outside[:, graph.tails]
     into, out = enters @ receive / workload.bandwidth, enters @ send / workload.bandwidth
-    jumps = inside @ over / -workload.bandwidth
     # One product gives the lacking members, which rule a pair out, and the bytes that jump over the stage.
-    left = jumps + inside * 1e12
+    left = inside @ over / -workload.bandwidth + inside * FORBIDDEN
+    largest, later_degree = pace * (1 + 1e-9), workload.degrees[-1].tensor
+    degrees = np.array([d for d in divisors(workload.microbatches) if d <= devices])
     found = []
     hopeful = np.flatnonzero(fewest <= most)
     rows = max(1, BLOCK // len(ideals))
     for start in range(0, len(hopeful), rows):
-        outer = hopeful[start : start + rows]
-        inner = hopeful[: start + rows]
-        load = outside[outer] @ left[inner].T
-        load += (into + work)[outer][:, None] + (out - work)[inner]
+        check(deadline)
+        outer, inner = hopeful[start : start + rows], hopeful[: start + rows]
+        crossing = outside[outer] @ left[inner].T
+        crossing += into[outer][:, None] + out[inner]
         # The most devices that may go to this stage: beyond that, too few are left for the rest.
         allowed = most[outer][:, None] - fewest[inner]
-        row, column = np.nonzero(load <= allowed * (pace * (1 + slack)))
-        keep = inner[column] < outer[row]
-        found.append((inner[column[keep]], outer[row[keep]]))
+        load = crossing + work[0][outer][:, None] - work[0][inner]
+        row, column = np.nonzero(load <= allowed * largest)
+        pair = inner[column], outer[row]
+        base, allowed = crossing[row, column], allowed[row, column]
+        # The later stages' data degrees sum to at least this, so at least so many microbatches are in flight.
+        later = -(-fewest[pair[0]] // later_degree)
+        passes = pair[0] == pair[1]
+        for d in degrees.tolist():
+            at = np.flatnonzero(~passes & (allowed >= d))
+            needs = bounds.knapsack(pair[0][at], pair[1][at], 1 - (-later[at] // d))
+            used = np.minimum(allowed[at], d * later_degree)
+            passes[at] = base[at] + needs <= used * largest
+        keep = passes & (pair[0] < pair[1])
+        found.append((pair[0][keep], pair[1][keep]))
     inner, outer = (np.concatenate(column) for column in zip(*found, strict=True))
     return Pairs(inner, outer)
 
@@ -88,8 +172,16 @@ def near(workload: Workload, ideals: Ideals, pace: float) -> Pairs:
 class DegreeTable:
     """Times and memory of all stages at one tensor degree, for one or several data degrees."""
 
-    def __init__(self, ideals: Ideals, pairs: Pairs, workload: Workload, options: Options, data: list[int]) -> None:
-        self.tensor, self.data = options.tensor, data
+    def __init__(
+        self,
+        ideals: Ideals,
+        pairs: Pairs,
+        workload: Workload,
+        options: Options,
+        data: list[int],
+        deadline: float = np.inf,
+    ) -> None:
+        self.tensor, self.data, self.deadline = options.tensor, data, deadline
         self.ideals, self.pairs, self.memory = ideals, pairs, workload.memory
         scale = 4 / (workload.microbatches * workload.bandwidth)  # PipeDream's all-reduce, a byte and microbatch
         shared = (options.parameters == options.parameters[:, :1]) | ~np.isfinite(options.seconds)
@@ -150,6 +242,7 @@ class DegreeTable:
         stages = np.repeat(np.arange(len(self.pairs)), self.most - self.easy)
         flight = np.arange(len(stages)) - self.start[stages] + self.easy[stages]  # y - 1
         for part in np.array_split(np.arange(len(stages)), -(-len(stages) * len(self.seconds) // BLOCK)):
+            check(self.deadline)
             stage, y = stages[part], flight[part]
             inner, outer = self.pairs.inner[stage], self.pairs.outer[stage]
             need = quick_total[outer, y] - quick_total[inner, y] - limit

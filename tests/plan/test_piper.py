@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import json
 import math
+from contextlib import suppress
 from unittest import mock
 
 import numpy as np
@@ -17,7 +18,7 @@ from published import DATA, needs_data
 from heddle.errors import HeddleError
 from heddle.plan.piper import Piper, plan_pipelines
 from heddle.plan.piper_knapsack import exact, swaps
-from heddle.plan.piper_stages import all_pairs, near
+from heddle.plan.piper_stages import OutOfTime, all_pairs, near
 from heddle.plan.piper_workload import workload_from
 
 
@@ -169,6 +170,18 @@ def test_too_many_up_sets_fall_back_to_a_line_and_say_so(document):
     if line is not None:
         assert "more than 1 up-sets" in line.note
         assert line.lower_bound <= best.value * (1 + 1e-9) <= value * (1 + 1e-8)
+
+
+@given(workloads(most=5))
+@settings(deadline=None, max_examples=20)
+def test_out_of_time_the_line_is_the_answer(document):
+    workload = workload_from(document)
+    best = plan_pipelines(workload)[workload.devices]
+    with mock.patch("heddle.plan.piper.FEW_IDEALS", 0), suppress(OutOfTime):
+        found = plan_pipelines(workload, time_limit=0)[workload.devices]
+        checked(document, found, workload.devices, workload.memory)
+        assert "Time ran out" in found.note
+        assert found.lower_bound <= best.value * (1 + 1e-9)
 
 
 @given(workloads(most=4))
