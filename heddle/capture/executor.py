@@ -47,7 +47,7 @@ class StageExecutor(Executor):
             for tensor, has in zip(received, stage.received.gradients, strict=True):
                 tensor.requires_grad_(has)
         with self.recorder.span("compute", "forward", action.chunk, action.microbatch):
-            sent, outputs = stage.module(*received, *(work[number] for number in stage.inputs))
+            sent, outputs = stage(*received, *(work[number] for number in stage.inputs))
         if action.chunk != self.last_chunk:
             self._send(action, pack([tensor.detach() for tensor in sent], stage.sent))
             while not training and len(self.sent) > AHEAD:  # the next stage is slower: wait, and hold no more

@@ -43,16 +43,23 @@ class Tensors:
 
 @dataclass(frozen=True)
 class Stage:
-    """One part: a module from (received tensors, inputs) to (sent tensors, outputs)."""
+    """One part: a module from received tensors and inputs to sent tensors, outputs and new values of buffers."""
 
     module: fx.GraphModule
-    operators: int  # how many calls are operators; after them buffers are updated
     received: Tensors
     inputs: tuple[int, ...]  # numbers of the module's inputs that it reads
     sent: Tensors
     outputs: tuple[int, ...]  # numbers of the module's outputs that it makes
     state: dict[str, str]  # name in the stage to name in the captured module
     tied: dict[str, tuple[int, ...]]  # parameters that several stages hold: name in the stage, and those stages
+    updates: tuple[str, ...]  # buffers that a call changes
+
+    def __call__(self, *tensors: Any) -> tuple[tuple[Tensor, ...], list[Any]]:
+        """What is sent, and outputs. Buffers get their new values."""
+        sent, outputs, updates = self.module(*tensors)
+        for name, value in zip(self.updates, updates, strict=True):
+            setattr(self.module, name, value.detach())  # not in place: the way back may need the old value
+        return sent, outputs
 
 
 def split(program: Program, parts: Sequence[Sequence[fx.Node]], values: Mapping[fx.Node, Any]) -> list[Stage]:
@@ -148,18 +155,17 @@ def _stage(
             for before in node.all_input_nodes:
                 copy(before)
             copies[node] = graph.node_copy(node, copy)
-    for node in part:
-        if node.name in program.mutated:
-            buffer = next(
-                held
-                for held in program.exported.graph.nodes
-                if program.state.get(held.name) == program.mutated[node.name]
-            )
-            graph.call_function(torch.ops.aten.copy_.default, (copy(buffer), copies[node]))
+    updates = {}
+    for node in program.operators:
+        if node in part and node.name in program.mutated:
+            changed = program.mutated[node.name]
+            buffer = next(held for held in program.exported.graph.nodes if program.state.get(held.name) == changed)
+            updates[str(copy(buffer).target)] = copies[node]
     graph.output(
         (
             tuple(copy(node) for node in sent),
             [copy(value) if isinstance(value, fx.Node) else value for value in results],
+            tuple(updates.values()),
         )
     )
     tied = {
@@ -168,7 +174,8 @@ def _stage(
         if name in dict(root.named_parameters(recurse=False)) and len(holders.get(target, ())) > 1
     }
     module = fx.GraphModule(root, graph)
-    return Stage(module, len(part), _tensors(program, received), inputs, _tensors(program, sent), outputs, state, tied)
+    messages = _tensors(program, received), _tensors(program, sent)
+    return Stage(module, messages[0], inputs, messages[1], outputs, state, tied, tuple(updates))
 
 
 def _tensors(program: Program, nodes: list[fx.Node]) -> Tensors:

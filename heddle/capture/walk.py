@@ -35,7 +35,7 @@ def walk(stage: Stage, inputs: Sequence[Any], training: bool, meter: Meter) -> N
                 found[node] = getattr(stage.module, node.target)
                 if isinstance(found[node], nn.Parameter) and found[node].requires_grad:
                     gradients.add(node)
-            elif node.op == "call_function" and number < stage.operators:
+            elif node.op == "call_function":
                 # An operator's inputs are leaves, so that its backward ends at them.
                 leaves = {
                     before: found[before].detach().requires_grad_()
