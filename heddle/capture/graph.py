@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from torch import fx
 
-from heddle.capture.program import Program, bytes_of, is_part, is_view
+from heddle.capture.fuse import fused
+from heddle.capture.program import Program, bytes_of, is_part
 from heddle.capture.times import Times
 from heddle.graph.dag import Dag
-from heddle.graph.merge import components
 from heddle.plan.placement_graph import OperatorGraph
 
 
@@ -57,13 +56,14 @@ def graph_of(program: Program, times: Times, devices: int, memory: float) -> Cap
     turns = [(number, twin[number]) for number in ends]  # where the way back begins
     count = len(forward) + len(twins)
     takes = 1e3 * np.array([*times.forward, *(times.backward[number] for number in twins)])
+    back = 1e3 * np.array(times.backward)
     move = np.zeros(count)
     size = np.zeros(count)
     for number, node in enumerate(forward):
         if program.users(node) and not _several(node):
             move[number] = 1e3 * (1 + (number in twin)) * times.move(bytes_of(node))
         size[number] = sum(bytes_of(held) * (1 + (held in program.differentiable)) for held in program.held(node))
-    group = components(len(forward), _together(program))
+    group = fused(program, takes[: len(forward)] + back, size[: len(forward)])
     colours = [int(group[number]) for number in range(len(forward))]
     return CapturedGraph(
         graph=Dag.from_edges(count, [*edges, *backward_edges, *turns]),
@@ -86,31 +86,3 @@ def graph_of(program: Program, times: Times, devices: int, memory: float) -> Cap
 
 def _several(node: fx.Node) -> bool:
     return any(is_part(after) for after in node.users)
-
-
-def _together(program: Program) -> Iterator[list[int]]:
-    """What shares a device: because it must, or because apart it could only cost more."""
-    places = program.places
-    buffers: dict[str, list[int]] = {}
-    previous = 0
-    for number, node in enumerate(program.operators):
-        before = [places[other] for other in node.all_input_nodes if other in places]
-        after = [places[other] for other in program.users(node)]
-        if is_part(node):
-            yield [before[0], number]
-        elif is_view(node) and before:
-            maker = program.operators[before[0]]
-            if len(program.users(maker)) == 1 and bytes_of(node) <= bytes_of(maker):
-                yield [before[0], number]  # what is moved is no larger after it
-            elif len(after) == 1 and bytes_of(node) >= bytes_of(maker):
-                yield [number, after[0]]  # nor before it
-        if not before and not after:
-            yield [previous, number]  # a counter of a buffer: it moves nothing, and may be anywhere
-        for held in program.held(node):
-            name = program.state.get(held.name)
-            if name in program.mutated.values():
-                buffers.setdefault(str(name), []).append(number)
-        if node.name in program.mutated:
-            buffers.setdefault(program.mutated[node.name], []).append(number)
-        previous = number
-    yield from buffers.values()
