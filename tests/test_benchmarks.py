@@ -106,3 +106,26 @@ def test_placement():
     result = run("placement", "--rounds", "1", "--graphs", "layer/bert24_training")
     assert [case["method"] for case in result["cases"]] == ["dpl", "dp"]
     assert all(positive(case, "ratio", "value", "peer_value") for case in result["cases"])
+
+
+@pytest.mark.slow
+@pytest.mark.dist
+def test_capture():
+    small = [
+        "--rounds",
+        "1",
+        "--microbatches",
+        "3",
+        "--width",
+        "8",
+        "--image",
+        "64",
+        "--hidden",
+        "64",
+        "--length",
+        "32",
+    ]
+    result = run("capture", *small)
+    assert [case["training"] for case in result["cases"]] == [False, True]
+    assert all(positive(case, "ratio", "a_a", "predicted", "measured", "accuracy") for case in result["cases"])
+    assert all(case["loss_difference"] < 1e-5 for case in result["cases"])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from functools import partial
 
 import pytest
 import torch
+from commands import ENVIRONMENT, REPOSITORY, blocks
 from small_modules import OWN
 from test_capture import loss_of, made, tensors
 from torch import nn
@@ -115,3 +118,21 @@ def test_only_pipelines_run():
     latency = heddle.capture.placed.Placed(placed.graph, heddle.place(placed.graph, objective="latency"))
     with pytest.raises(HeddleError, match="This placement is no pipeline"):
         latency.run([(torch.ones(2, 4),)])
+
+
+def test_the_page_runs_as_it_is(tmp_path):
+    """As a script of the reader's own: processes import it again."""
+    scripts = blocks(REPOSITORY / "docs" / "placement.md", "python")
+    assert len(scripts) == 2
+    for number, script in enumerate(scripts):
+        path = tmp_path / f"page_{number}.py"
+        path.write_text(script, encoding="utf-8")
+        ended = subprocess.run(
+            [sys.executable, str(path)],
+            env={**ENVIRONMENT, "PYTHONPATH": str(REPOSITORY)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout
