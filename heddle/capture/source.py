@@ -53,7 +53,8 @@ def load_source(text: str) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]]:
 
 def _failed(what: str, path: Path, error: Exception) -> HeddleError:
     """Say which line of the user's file it was."""
-    lines = [number for frame, number in walk_tb(error.__traceback__) if frame.f_code.co_filename == str(path)]
+    file = str(path.absolute())
+    lines = [number for frame, number in walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
     return HeddleError(
         f"{what}: {type(error).__name__}: {error}", f"That was at line {lines[-1]} of it." if lines else ""
     )
