@@ -124,3 +124,13 @@ def test_planner():
     result = run("planner", "--rounds", "1", "--jobs", "deep", "--quick")
     assert positive(result, "worst")
     assert positive(result["cases"][0], "ratio", "again", "a_a", "choice_s", "best_s")
+
+
+@pytest.mark.slow
+@pytest.mark.dist
+def test_capture():
+    sizes = {"rounds": 1, "microbatches": 3, "width": 8, "image": 64, "hidden": 64, "length": 32}
+    result = run("capture", *(word for name, value in sizes.items() for word in (f"--{name}", str(value))))
+    assert [case["training"] for case in result["cases"]] == [False, True]
+    assert all(positive(case, "ratio", "a_a", "predicted", "measured", "accuracy") for case in result["cases"])
+    assert all(case["loss_difference"] < 1e-5 for case in result["cases"])

@@ -9,15 +9,32 @@ import typer
 
 
 def place(
-    graph: Annotated[Path, typer.Argument(help="An operator graph in the published format.")],
+    graph: Annotated[
+        str,
+        typer.Argument(
+            metavar="GRAPH.json|MODULE.py:FUNCTION",
+            help="An operator graph in the published format, or a function that gives (module, example inputs).",
+        ),
+    ],
     objective: Annotated[str, typer.Option("--objective", help="throughput or latency")] = "throughput",
     method: Annotated[str, typer.Option("--method", help="auto, dp, dpl, ip, greedy, local or one")] = "auto",
-    devices: Annotated[int | None, typer.Option("--devices", "-k", help="Accelerators; the file's number.")] = None,
+    devices: Annotated[
+        int | None, typer.Option("--devices", "-k", help="Accelerators; the file's number, for a module 2.")
+    ] = None,
     cpus: Annotated[int | None, typer.Option("--cpus", help="CPUs; the file's number.")] = None,
     memory_gib: Annotated[float | None, typer.Option("--memory-gib", help="Of each accelerator; the file's.")] = None,
     contiguous: Annotated[
         bool, typer.Option("--contiguous/--any", help="Devices form a pipeline, or any split.")
     ] = True,
+    times: Annotated[
+        str, typer.Option("--times", help="Of a module's operators: measured here, or modelled.")
+    ] = "measured",
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", help="Model times of a module on this cluster: a preset or a file.")
+    ] = None,
+    training: Annotated[
+        bool, typer.Option("--training", help="The module gives its loss: place its backward, too.")
+    ] = False,
     time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds; then the best so far.")] = 60.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the published output format.")] = None,
@@ -30,15 +47,31 @@ def place(
 
     from rich.console import Console
 
-    from heddle.cli.common import write_output
+    from heddle.cli.common import load_cluster, require_torch, write_output
     from heddle.errors import HeddleError
     from heddle.plan.placement import place as search
-    from heddle.plan.placement_graph import read_graph
+    from heddle.plan.placement_graph import OperatorGraph, read_graph
     from heddle.plan.placement_report import draw, published
 
     if time_limit <= 0:
         raise HeddleError(f"--time-limit {time_limit:g} leaves no time.", "It is in seconds.", "Try --time-limit 60.")
-    operators = read_graph(graph)
+    memory = None if memory_gib is None else memory_gib * 2**30
+    operators: OperatorGraph
+    if ".py:" in graph:
+        require_torch("place MODULE.py:FUNCTION")
+        from heddle.capture import capture
+        from heddle.capture.source import load_source
+
+        operators = capture(
+            *load_source(graph),
+            training=training,
+            times=times if cluster is None else "modelled",
+            cluster=None if cluster is None else load_cluster(cluster),
+            devices=devices or 2,
+            memory=memory,
+        )
+    else:
+        operators = read_graph(Path(graph))
     console = Console(highlight=False)
     status = Console(stderr=True, highlight=False)
 
@@ -53,7 +86,7 @@ def place(
         contiguous=contiguous,
         devices=devices,
         cpus=cpus,
-        memory=None if memory_gib is None else memory_gib * 2**30,
+        memory=memory,
         time_limit=time_limit,
         progress=progress,
     )

@@ -8,8 +8,9 @@ tensor-parallel rank sends only its slice of the tokens, and the receiver gather
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -63,7 +64,13 @@ class Shape:
 class Inbox:
     """Messages from one neighbour, received in the order in which it sends them."""
 
-    def __init__(self, expected: Sequence[Message], group: dist.ProcessGroup, source: int, empty: Any) -> None:
+    def __init__(
+        self,
+        expected: Sequence[Message],
+        group: dist.ProcessGroup,
+        source: int,
+        empty: Callable[[Message], Tensor],
+    ) -> None:
         self.group, self.source, self.empty = group, source, empty
         self.expected = deque(expected)
         self.posted: dict[Message, tuple[dist.Work, Tensor]] = {}
@@ -75,7 +82,7 @@ class Inbox:
 
     def _post_next(self) -> Message:
         message = self.expected.popleft()
-        buffer: Tensor = self.empty()
+        buffer = self.empty(message)
         work = dist.irecv(buffer, src=self.source, group=self.group, tag=message.tag)
         assert work is not None
         self.posted[message] = (work, buffer)
@@ -91,32 +98,40 @@ class Inbox:
         return buffer
 
 
-class Pipeline:
-    """Runs a schedule's actions of one rank over its chunks."""
+class Executor(ABC):
+    """Runs a schedule's actions of one rank: what is received, done, sent and let go, in which order.
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        chunks: Mapping[int, nn.Module],
-        loss: nn.Module,
-        mesh: Mesh,
-        shape: Shape,
-        recorder: Recorder,
-    ) -> None:
-        self.schedule, self.chunks, self.loss = schedule, chunks, loss
-        self.mesh, self.shape, self.recorder = mesh, shape, recorder
+    What a chunk does with a microbatch, and what a message holds, is for the kinds of executor to say.
+    """
+
+    def __init__(self, schedule: Schedule, mesh: Mesh, device: torch.device, recorder: Recorder) -> None:
+        self.schedule, self.mesh, self.device, self.recorder = schedule, mesh, device, recorder
         self.rank = mesh.pipeline.rank
         self.last_chunk = schedule.chunks - 1
         self.actions = schedule.ranks[self.rank]
         self.order = [{action: i for i, action in enumerate(actions)} for actions in schedule.ranks]
         self.expected = _expected(schedule, self.rank)
         self.last_backwards = _last_backwards(self.actions)
-        # Sliced activations travel as they are; whole ones are sliced for the journey where that is even.
-        self.scatter = not shape.sliced and mesh.tensor.size > 1 and shape.tokens % mesh.tensor.size == 0
         self.inboxes: dict[int, Inbox] = {}
         self.sent: deque[tuple[int, int, dist.Work, Tensor]] = deque()
 
-    def run(self, works: Sequence[Work], scale: float = 1.0, listener: Listener | None = None) -> Tensor:
+    @abstractmethod
+    def _forward(self, action: Action, work: Any, scale: float) -> tuple[Any, Tensor | None]:
+        """One microbatch through one chunk: what its backward needs, and the loss where this is the last chunk."""
+
+    @abstractmethod
+    def _backward(self, action: Action, kept: Any) -> None:
+        """The way back, given what the forward kept."""
+
+    @abstractmethod
+    def _empty(self, message: Message) -> Tensor:
+        """Room for a message."""
+
+    @abstractmethod
+    def _size(self, message: Message) -> int:
+        """Bytes of a message."""
+
+    def run(self, works: Sequence[Any], scale: float = 1.0, listener: Listener | None = None) -> Tensor:
         """Do all actions; gives the mean loss over the microbatches (zero on ranks without the last chunk).
 
         Gradients are those of the mean loss times `scale`. Without backward actions nothing is kept for them.
@@ -129,8 +144,8 @@ class Pipeline:
         }
         for inbox in self.inboxes.values():
             inbox.post()
-        total = torch.zeros((), device=self.shape.device)
-        stash: dict[tuple[int, int], tuple[Tensor | None, GradientEdge | Tensor]] = {}
+        total = torch.zeros((), device=self.device)
+        stash: dict[tuple[int, int], Any] = {}
         for action in self.actions:
             kind, chunk, microbatch = action
             if kind is Kind.FORWARD:
@@ -142,54 +157,30 @@ class Pipeline:
             else:
                 if listener is not None and action in self.last_backwards:
                     listener.last_backward(chunk)
-                self._backward(action, *stash.pop((chunk, microbatch)))
+                self._backward(action, stash.pop((chunk, microbatch)))
         for _, _, work, _ in self.sent:
             work.wait()
         self.sent.clear()
         return total
 
-    def _forward(
-        self, action: Action, work: Work, scale: float
-    ) -> tuple[tuple[Tensor | None, GradientEdge | Tensor] | None, Tensor | None]:
-        """One microbatch through one chunk: what its backward needs, and the loss where this is the last chunk."""
-        _, chunk, microbatch = action
-        x = self._receive(action)
-        if x is not None and torch.is_grad_enabled():
-            x.requires_grad_()
-        with self.recorder.span("compute", "forward", chunk, microbatch):
-            y = self.chunks[chunk](work.ids if x is None else x, work.batch)
-            loss = self.loss(y, work.targets) if chunk == self.last_chunk else None
-        if loss is not None:
-            return ((x, loss * scale) if torch.is_grad_enabled() else None), loss.detach()
-        self._send(action, y.detach())
-        # Only the graph behind the output is kept: its values have been sent.
-        return ((x, get_gradient_edge(y)) if torch.is_grad_enabled() else None), None
-
-    def _backward(self, action: Action, x: Tensor | None, output: GradientEdge | Tensor) -> None:
-        gradient = self._receive(action)
-        with self.recorder.span("compute", "backward", action.chunk, action.microbatch):
-            torch.autograd.backward(output, gradient)
-        if x is not None:
-            assert x.grad is not None
-            self._send(action, x.grad)
-            x.grad = None
-
     def _receive(self, action: Action) -> Tensor | None:
         message = incoming(self.schedule, action)
         if message is None:
             return None
-        with self.recorder.span("receive", f"receive {message.kind}", action.chunk, action.microbatch, self._size()):
+        size = self._size(message)
+        with self.recorder.span("receive", f"receive {message.kind}", action.chunk, action.microbatch, size):
             x = self.inboxes[message.source].take(message)
         self._settle(message)
-        return gather(x, self.mesh.tensor) if self.scatter else x
+        return x
 
     def _send(self, action: Action, x: Tensor) -> None:
         message = outgoing(self.schedule, action)
         receiver = consumer(self.schedule, action)
         if message is None or receiver is None:
             return
-        with self.recorder.span("send", f"send {message.kind}", action.chunk, action.microbatch, self._size()):
-            x = (slice_of(x, self.mesh.tensor) if self.scatter else x).contiguous()
+        size = self._size(message)
+        with self.recorder.span("send", f"send {message.kind}", action.chunk, action.microbatch, size):
+            x = x.contiguous()
             group = self.mesh.channels[self.rank, message.destination]
             work = dist.isend(x, dst=self.mesh.pipeline.ranks[message.destination], group=group, tag=message.tag)
         assert work is not None
@@ -215,13 +206,64 @@ class Pipeline:
                 waiting.append(entry)
         self.sent = waiting
 
+
+class Pipeline(Executor):
+    """Runs a schedule over chunks of the transformer, which hand over one tensor: the activations of its tokens."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        chunks: Mapping[int, nn.Module],
+        loss: nn.Module,
+        mesh: Mesh,
+        shape: Shape,
+        recorder: Recorder,
+    ) -> None:
+        super().__init__(schedule, mesh, shape.device, recorder)
+        self.chunks, self.loss, self.shape = chunks, loss, shape
+        # Sliced activations travel as they are; whole ones are sliced for the journey where that is even.
+        self.scatter = not shape.sliced and mesh.tensor.size > 1 and shape.tokens % mesh.tensor.size == 0
+
+    def _forward(
+        self, action: Action, work: Work, scale: float
+    ) -> tuple[tuple[Tensor | None, GradientEdge | Tensor] | None, Tensor | None]:
+        _, chunk, microbatch = action
+        x = self._receive(action)
+        if x is not None and torch.is_grad_enabled():
+            x.requires_grad_()
+        with self.recorder.span("compute", "forward", chunk, microbatch):
+            y = self.chunks[chunk](work.ids if x is None else x, work.batch)
+            loss = self.loss(y, work.targets) if chunk == self.last_chunk else None
+        if loss is not None:
+            return ((x, loss * scale) if torch.is_grad_enabled() else None), loss.detach()
+        self._send(action, y.detach())
+        # Only the graph behind the output is kept: its values have been sent.
+        return ((x, get_gradient_edge(y)) if torch.is_grad_enabled() else None), None
+
+    def _backward(self, action: Action, kept: tuple[Tensor | None, GradientEdge | Tensor]) -> None:
+        x, output = kept
+        gradient = self._receive(action)
+        with self.recorder.span("compute", "backward", action.chunk, action.microbatch):
+            torch.autograd.backward(output, gradient)
+        if x is not None:
+            assert x.grad is not None
+            self._send(action, x.grad)
+            x.grad = None
+
+    def _receive(self, action: Action) -> Tensor | None:
+        x = super()._receive(action)
+        return gather(x, self.mesh.tensor) if x is not None and self.scatter else x
+
+    def _send(self, action: Action, x: Tensor) -> None:
+        super()._send(action, slice_of(x, self.mesh.tensor) if self.scatter else x)
+
     def _rows(self) -> int:
         return self.shape.tokens // self.mesh.tensor.size if self.scatter or self.shape.sliced else self.shape.tokens
 
-    def _empty(self) -> Tensor:
+    def _empty(self, _message: Message) -> Tensor:
         return torch.empty(self._rows(), self.shape.hidden, dtype=self.shape.dtype, device=self.shape.device)
 
-    def _size(self) -> int:
+    def _size(self, _message: Message) -> int:
         return self._rows() * self.shape.hidden * self.shape.dtype.itemsize
 
 

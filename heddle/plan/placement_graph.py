@@ -248,3 +248,29 @@ def _cost(value: Any, key: str, where: str, what: str) -> float:
             f"Mend {where}.",
         )
     return float(value)
+
+
+def document_of(graph: OperatorGraph) -> dict[str, Any]:
+    """The published format's document of a graph: what `graph_from` reads."""
+    return {
+        "maxFPGAs": graph.accelerators,
+        "maxCPUs": graph.cpus,
+        "maxSizePerFPGA": graph.memory,
+        "nodes": [
+            {
+                "id": operator,
+                "name": graph.names[number],
+                "fpgaLatency": float(graph.accelerator[number]),
+                "cpuLatency": float(graph.cpu[number]),
+                "size": float(graph.size[number]),
+                "supportedOnFpga": int(graph.supported[number]),
+                "isBackwardNode": int(graph.backward[number]),
+                "colorClass": graph.colours[number],
+            }
+            for number, operator in enumerate(graph.operators)
+        ],
+        "edges": [
+            {"sourceId": graph.operators[tail], "destId": graph.operators[head], "cost": float(graph.move[tail])}
+            for tail, head in zip(graph.graph.tails.tolist(), graph.graph.heads.tolist(), strict=True)
+        ],
+    }

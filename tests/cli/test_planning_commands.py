@@ -54,6 +54,32 @@ def test_place_as_json_and_as_published(capsys):
     assert [part["nodes"] for part in published["cpus"]] == [answer["devices"][-1]["operators"]]
 
 
+def test_a_module_is_placed_like_a_graph(capsys):
+    towers = f"{REPOSITORY}/examples/towers.py:make"
+    assert call("place", towers, "--times", "modelled", "--json", "-o", "placement.json", "--devices", "3") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["optimal"]
+    assert len(answer["devices"]) == 3
+    published = json.loads(Path("placement.json").read_text(encoding="utf-8"))
+    assert published["maxLoad"] == answer["value"]
+    assert call("place", towers, "--cluster", "dgx-a100-80gb") == 0
+    assert "optimal among pipelines" in capsys.readouterr().out
+
+
+def test_mistakes_in_a_module_are_told(capsys):
+    Path("broken.py").write_text("x = 1\nraise ValueError('no')\n", encoding="utf-8")
+    Path("wrong.py").write_text("def one():\n    return 1\n\ndef bad():\n    return 1 / 0\n", encoding="utf-8")
+    for source, told in (
+        ("none.py:make", "There is no file none.py"),
+        ("broken.py:make", "broken.py cannot be imported: ValueError: no\n  That was at line 2 of it."),
+        ("wrong.py:on", "wrong.py has no function 'on'.\n  Did you mean 'one'?"),
+        ("wrong.py:one", "one() of wrong.py gives a int."),
+        ("wrong.py:bad", "ZeroDivisionError: division by zero\n  That was at line 5 of it."),
+    ):
+        assert call("place", source) == 2
+        assert told in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

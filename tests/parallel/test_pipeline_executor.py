@@ -195,7 +195,7 @@ def exchange(mesh: Mesh) -> list[float]:
         for sending in [dist.isend(t, 1, group=group, tag=m.tag) for t, m in zip(tensors, messages, strict=True)]:
             sending.wait()
         return []
-    inbox = Inbox(messages, group, 0, lambda: torch.empty(1))
+    inbox = Inbox(messages, group, 0, lambda _: torch.empty(1))
     return [inbox.take(messages[i]).item() for i in (2, 0, 3, 1)]
 
 

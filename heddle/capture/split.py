@@ -1,0 +1,238 @@
+"""Stages: parts of a program that pass tensors on, each a torch.fx module of its own.
+
+A stage reads inputs of the module itself, whichever stage it is. What it makes for a later stage, or got for one, goes
+to the next stage, so that a tensor may travel over several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+from heddle.capture.program import Program
+from heddle.errors import HeddleError
+
+Values = dict[fx.Node, Any]
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """What one message holds: layouts of its tensors, and which of them have gradients that come back."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    strides: tuple[tuple[int, ...], ...]
+    dtypes: tuple[torch.dtype, ...]
+    gradients: tuple[bool, ...]
+
+    @property
+    def backward(self) -> Tensors:
+        """What comes back."""
+        kept = [number for number, has in enumerate(self.gradients) if has]
+
+        def pick(values: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(values[number] for number in kept)
+
+        return Tensors(pick(self.names), pick(self.shapes), pick(self.strides), pick(self.dtypes), pick(self.gradients))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One part: a module from received tensors and inputs to sent tensors, outputs and new values of buffers."""
+
+    module: fx.GraphModule
+    received: Tensors
+    inputs: tuple[int, ...]  # numbers of the module's inputs that it reads
+    sent: Tensors
+    outputs: tuple[int, ...]  # numbers of the module's outputs that it makes
+    state: dict[str, str]  # name in the stage to name in the captured module
+    tied: dict[str, tuple[int, ...]]  # parameters that several stages hold: name in the stage, and those stages
+    updates: tuple[str, ...]  # buffers that a call changes
+
+    def __call__(self, *tensors: Any) -> tuple[tuple[Tensor, ...], list[Any]]:
+        """What is sent, and outputs. Buffers get their new values."""
+        sent, outputs, updates = self.module(*tensors)
+        for name, value in zip(self.updates, updates, strict=True):
+            setattr(self.module, name, value.detach())  # not in place: the way back may need the old value
+        return sent, outputs
+
+
+def split(program: Program, parts: Sequence[Sequence[fx.Node]], values: Mapping[fx.Node, Any]) -> list[Stage]:
+    """Make a stage of each part; `parts` go in order and hold every operator once."""
+    where = {node: number for number, part in enumerate(parts) for node in part}
+    assert len(where) == len(program.operators)
+    last = dict.fromkeys(where, 0)  # the last stage that reads each operator's output
+    for node, stage in where.items():
+        for after in program.users(node):
+            assert where[after] >= stage, "an edge leads back"
+            last[node] = max(last[node], where[after])
+    final = len(parts) - 1
+    if program.training:  # the loss starts the way back, wherever it was made
+        last.update((value, final) for value in program.outputs if value in where)
+    crossing = [
+        [node for node in program.operators if where[node] <= stage < last[node]] for stage in range(len(parts))
+    ]
+    made = {
+        number: final if program.training or not isinstance(value, fx.Node) else where.get(value, final)
+        for number, value in enumerate(program.outputs)
+    }
+    holders: dict[str, set[int]] = {}
+    for node, stage in where.items():
+        for held in program.held(node):
+            if held.name in program.state:
+                holders.setdefault(program.state[held.name], set()).add(stage)
+    stages = []
+    for number, part in enumerate(parts):
+        received = crossing[number - 1] if number else []
+        sent = crossing[number]
+        outputs = tuple(place for place, stage in made.items() if stage == number)
+        stages.append(_stage(program, set(part), received, sent, outputs, values, holders))
+    return stages
+
+
+def whole(program: Program, values: Mapping[fx.Node, Any]) -> Stage:
+    """All of a program as one stage."""
+    return split(program, [program.operators], values)[0]
+
+
+def _stage(
+    program: Program,
+    part: set[fx.Node],
+    received: list[fx.Node],
+    sent: list[fx.Node],
+    outputs: tuple[int, ...],
+    values: Mapping[fx.Node, Any],
+    holders: Mapping[str, set[int]],
+) -> Stage:
+    graph, root = fx.Graph(), nn.Module()
+    copies: dict[fx.Node, fx.Node] = {}
+    state: dict[str, str] = {}
+    for node in received:
+        copies[node] = graph.placeholder(node.name)
+    results = [program.outputs[number] for number in outputs]
+    read = {before for node in part for before in node.all_input_nodes}
+    read |= {value for value in results if isinstance(value, fx.Node)}
+    inputs = tuple(number for number, node in enumerate(program.inputs) if node in read)
+    for number in inputs:
+        node = program.inputs[number]
+        copies[node] = graph.placeholder(node.name)
+
+    def hold(node: fx.Node) -> fx.Node:
+        """State and constants, under names that no two share."""
+        value = values[node]
+        if node.name not in program.state:
+            name = f"constant_{node.name}"
+            if isinstance(value, nn.Module):
+                root.add_module(name, value)
+            else:
+                root.register_buffer(name, value, persistent=False)
+            return graph.get_attr(name)
+        target = program.state[node.name]
+        name = "state_" + target.replace(".", "_")
+        while state.get(name, target) != target:
+            name += "_"
+        if name not in state:
+            state[name] = target
+            own = program.tensor(target)
+            if isinstance(own, nn.Parameter):  # the same memory, with a gradient of its own
+                root.register_parameter(name, nn.Parameter(value.detach(), own.requires_grad))
+            else:
+                root.register_buffer(name, value)
+        return graph.get_attr(name)
+
+    def copy(node: fx.Node) -> fx.Node:
+        if node not in copies:
+            copies[node] = hold(node)
+        return copies[node]
+
+    for node in program.operators:
+        if node in part:
+            for before in node.all_input_nodes:
+                copy(before)
+            copies[node] = graph.node_copy(node, copy)
+    updates = {}
+    for node in program.operators:
+        if node in part and node.name in program.mutated:
+            changed = program.mutated[node.name]
+            buffer = next(held for held in program.exported.graph.nodes if program.state.get(held.name) == changed)
+            updates[str(copy(buffer).target)] = copies[node]
+    graph.output(
+        (
+            tuple(copy(node) for node in sent),
+            [copy(value) if isinstance(value, fx.Node) else value for value in results],
+            tuple(updates.values()),
+        )
+    )
+    tied = {
+        name: tuple(sorted(holders[target]))
+        for name, target in state.items()
+        if name in dict(root.named_parameters(recurse=False)) and len(holders.get(target, ())) > 1
+    }
+    module = fx.GraphModule(root, graph)
+    messages = _tensors(program, received), _tensors(program, sent)
+    return Stage(module, messages[0], inputs, messages[1], outputs, state, tied, tuple(updates))
+
+
+def _tensors(program: Program, nodes: list[fx.Node]) -> Tensors:
+    found = [node.meta["val"] for node in nodes]
+    assert all(isinstance(tensor, Tensor) for tensor in found), "what has several outputs does not leave its stage"
+    return Tensors(
+        tuple(node.name for node in nodes),
+        tuple(tuple(tensor.shape) for tensor in found),
+        tuple(layout(tensor) for tensor in found),
+        tuple(tensor.dtype for tensor in found),
+        tuple(node in program.differentiable for node in nodes),
+    )
+
+
+def constants_of(program: Program, values: Mapping[fx.Node, Any]) -> Values:
+    """Values of all constants, given those of buffers."""
+    found = dict(values)
+    with torch.no_grad():
+        for node in program.calls:
+            if node in program.constants:
+                arguments, keywords = fx.map_arg((node.args, node.kwargs), found.__getitem__)
+                found[node] = node.target(*arguments, **keywords)  # type: ignore[operator]
+    return {node: found[node] for node in program.constants}
+
+
+def real_values(program: Program) -> Values:
+    """What stages hold: the module's own tensors, and constants that are computed now."""
+    values: Values = {}
+    for node in program.exported.graph.nodes:
+        if node.name in program.state:
+            values[node] = program.tensor(program.state[node.name])
+            if values[node].device.type == "meta" or isinstance(values[node], FakeTensor):
+                raise HeddleError(
+                    f"{program.state[node.name]} has no values.",
+                    "The module was made of fake tensors or on the meta device: it can be placed, but not run.",
+                    "Make it with its weights, or model its times: times='modelled'.",
+                )
+        elif node.op == "get_attr":
+            values[node] = getattr(program.exported.graph_module, node.target)
+    return values | constants_of(program, values)
+
+
+def fake_values(program: Program) -> Values:
+    """The same without numbers."""
+    return {
+        node: node.meta["val"] if "val" in node.meta else getattr(program.exported.graph_module, node.target)
+        for node in program.exported.graph.nodes
+        if node.op in ("placeholder", "get_attr") or node in program.constants
+    }
+
+
+def layout(tensor: Tensor) -> tuple[int, ...]:
+    """The strides a tensor travels with: its own where they leave no gaps."""
+    strides, expected = tuple(tensor.stride()), 1
+    for stride, size in sorted(zip(strides, tensor.shape, strict=True)):
+        if size != 1:
+            if stride != expected:
+                return tuple(torch.empty(tensor.shape, device="meta").stride())
+            expected *= size
+    return strides
