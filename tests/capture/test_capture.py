@@ -88,7 +88,7 @@ def test_stages_together_are_the_module(name, monkeypatch):
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("name", [pytest.param("resnet50", marks=pytest.mark.slow), "inception", "seq2seq"])
 def test_loads_are_what_stages_do_and_send(name, training):
     """A load is the time of a stage's operators, and of every tensor it gets or gives, there and back."""
     *_, graph = captured(name, training)
