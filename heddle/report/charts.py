@@ -80,6 +80,7 @@ def timeline(subject: Subject, number: int) -> str:
             ("save", "save PNG", "save the picture as a PNG file"),
         )
     )
+    alone = " hidden" * (len(modes) == 1)  # nothing to choose
     found = {kind_of(span) for trace in traces.values() for span in trace.spans}
     legend = "".join(
         f'<li><i class="swatch k-{kind}" aria-hidden="true"></i>{kind}</li>' for kind in KINDS if kind in found
@@ -90,7 +91,7 @@ def timeline(subject: Subject, number: int) -> str:
         count += f"; measured is step {subject.measured.traced}"
     tables = "".join(text.details(f"As a table, {name}", _ranks_table(trace)) for name, trace in traces.items())
     return f"""<div class="timeline" data-timeline="{number}">
-<div class="tools"><fieldset><legend class="hidden">what to show</legend>{choices}</fieldset>
+<div class="tools"><fieldset{alone}><legend class="hidden">what to show</legend>{choices}</fieldset>
 <div class="buttons" role="group" aria-label="zoom">{buttons}</div></div>
 <ul class="legend">{legend}</ul>
 <div class="scroll"><div class="spacer"><canvas tabindex="0" role="application" aria-roledescription="timeline"
@@ -183,7 +184,8 @@ def plans(subject: Subject, number: int) -> str:
     points = "".join(
         f'<button type="button" class="point" tabindex="{-1 if i else 0}" data-run="{number}" data-plan="{i}" '
         f'style="left:{across.at(point.memory_gib):.2f}%;bottom:{along.at(point.step_seconds):.2f}%" '
-        f'aria-label="{escape(_point_words(point.plan, point.step_seconds, point.memory_gib))}; copy its TOML"></button>'
+        f'aria-label="{escape(_point_words(point.plan, point.step_seconds, point.memory_gib))}; copy its TOML">'
+        f"</button>"
         for i, point in enumerate(front)
     )
     if own:
@@ -205,17 +207,24 @@ def plans(subject: Subject, number: int) -> str:
                 text.percent(each.mfu),
                 text.gib(facts["worst_stage_gib"]),
                 text.gib(facts["headroom_gib"]),
-                f'<button type="button" class="copy" data-run="{number}" data-plan="{len(front) + i}" '
-                f'aria-label="copy the TOML of plan {i + 1}">copy</button>',
+                _copy_button(number, len(front) + i, i + 1),
             )
         )
     head = ["#", "plan", "a step", "tokens/s", "MFU", "GiB", "free", "TOML"]
+    ring = " The ring is this plan." if own else ""
     return f"""<p>{len(front)} of {found.feasible:,} feasible plans are beaten by no other in both time and memory.
- Point at one to read it, press it to copy its TOML; arrow keys go from one to the next. {"The ring is this plan." if own else ""}</p>
+ Point at one to read it, press it to copy its TOML; arrow keys go from one to the next.{ring}</p>
 <div class="front" role="group" aria-label="plans: seconds a step over GiB of the fullest stage">
 <div class="area">{marks}{points}</div><b class="xname">GiB of the fullest stage</b></div>
 <p class="status" role="status" aria-live="polite">seconds a step over GiB of the fullest stage</p>
 {text.table(head, rows, "The best plans, each simulated action by action", words=2)}"""
+
+
+def _copy_button(run: int, plan: int, place: int) -> str:
+    return (
+        f'<button type="button" class="copy" data-run="{run}" data-plan="{plan}" '
+        f'aria-label="copy the TOML of plan {place}">copy</button>'
+    )
 
 
 def _point_words(plan: Plan, seconds: float, gib: float) -> str:

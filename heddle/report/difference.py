@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from heddle.plan.words import seconds_in_words
@@ -65,7 +65,7 @@ def measured_items(measured: Measured) -> dict[str, float] | None:
 
 
 def _partition(trace: Trace) -> dict[str, float]:
-    rules = {
+    rules: dict[str, Callable[[Span], bool]] = {
         "tensor": lambda span: span.lane == "tensor",
         "compute": lambda span: span.lane == COMPUTE,
         "data": lambda span: span.lane in ("data", "embedding") or span.name == "gradients",

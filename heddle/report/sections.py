@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
 from heddle.cost.memory import Bill
@@ -10,25 +10,26 @@ from heddle.plan.explain import SPOKEN, described, explain
 from heddle.plan.words import in_words, overfull
 from heddle.report import difference, text
 from heddle.report.subject import Subject
-from heddle.spec.cluster import GIB
+from heddle.spec.cluster import GIB, Cluster
 
 
 def cards(subject: Subject) -> str:
     """The numbers that are asked for first, measured before predicted."""
     prediction, measured = subject.prediction, subject.measured
     known: list[tuple[str, str, str]] = []
-
-    def both(title: str, key: str, predicted: float | None, shown: object) -> None:
+    shown: tuple[tuple[str, str, Callable[[float | None], str]], ...] = (
+        ("a step", "seconds", text.seconds),
+        ("tokens/s", "tokens_per_second", text.number),
+        ("MFU", "mfu", text.percent),
+        ("bubble", "bubble", text.percent),
+    )
+    for title, key, write in shown:
+        expected = _predicted(subject, key)
         took = measured.median(key) if measured is not None else None
-        value = took if took is not None else predicted
-        if value is not None:
-            other = f"predicted {shown(predicted)}" if took is not None and predicted is not None else ""  # type: ignore[operator]
-            known.append((title, shown(value), other or ("predicted" if took is None else "")))  # type: ignore[operator]
-
-    both("a step", "seconds", prediction and prediction.step_seconds, text.seconds)
-    both("tokens/s", "tokens_per_second", prediction and prediction.tokens_per_second, text.number)
-    both("MFU", "mfu", prediction and prediction.mfu, text.percent)
-    both("bubble", "bubble", prediction and prediction.bubble, text.percent)
+        if took is not None:
+            known.append((title, write(took), f"predicted {write(expected)}" if expected is not None else ""))
+        elif expected is not None:
+            known.append((title, write(expected), "predicted"))
     if prediction is not None:
         worst = max(float(bill.total) for bill in prediction.memory) / GIB
         known.append(("fullest stage", f"{text.gib(worst)} GiB", f"of {text.gib(prediction.limit / GIB)} GiB"))
@@ -130,7 +131,7 @@ def breakdown(subject: Subject) -> str:
     shown = "".join(
         _time_bar(word, found, scale) for word, found in (("predicted", there), ("measured", here)) if found
     )
-    rows = [
+    compared = [
         (
             _swatch(name) + escape(spoken),
             text.seconds(there.get(name, 0.0)) if there else "–",
@@ -141,10 +142,10 @@ def breakdown(subject: Subject) -> str:
         if here.get(name) or there.get(name)
     ]
     sums = sum(there.values()), sum(here.values())
-    rows.append(("all", text.seconds(sums[0]), text.seconds(sums[1]), text.change(sums[1] - sums[0])))
+    compared.append(("all", text.seconds(sums[0]), text.seconds(sums[1]), text.change(sums[1] - sums[0])))
     first, *others = difference.in_words(subject) if prediction is not None else [""]
     words = (f'<p class="lead">{escape(first)}</p>' if first else "") + text.listed(others)
-    shown = words + shown + text.table(["a mean over ranks", "predicted", "measured", "difference"], rows)
+    shown = words + shown + text.table(["a mean over ranks", "predicted", "measured", "difference"], compared)
     if prediction is not None and measured is not None and measured.trace is not None:
         stages = [
             (f"stage {each.stage}", *(cell for pair in (each.forward, each.backward) for cell in _pair(pair)))
@@ -172,7 +173,8 @@ def _time_bar(title: str, items: dict[str, float], scale: float) -> str:
     label = ", ".join(f"{words[name]} {text.seconds(value)}" for name, value in items.items() if value > 0.005 * total)
     return (
         f'<div class="bar"><span class="who">{title}</span><div class="stack" role="img" '
-        f'aria-label="{escape(title)}: {escape(label)}">{parts}</div><span class="end">{text.seconds(total)}</span></div>'
+        f'aria-label="{escape(title)}: {escape(label)}">{parts}</div>'
+        f'<span class="end">{text.seconds(total)}</span></div>'
     )
 
 
@@ -227,7 +229,8 @@ def _memory_bar(stage: int, bill: Bill, limit: float, scale: float) -> str:
     mark = f'<b class="limit" style="left:{100 * limit / scale:.3f}%"></b>' if limit < scale else ""
     return (
         f'<div class="bar{" over" * (free < 0)}"><span class="who">stage {stage}</span>'
-        f'<div class="stack" role="img" aria-label="stage {stage}: {text.gib(total / GIB)} GiB, {end}">{parts}{mark}</div>'
+        f'<div class="stack" role="img" aria-label="stage {stage}: {text.gib(total / GIB)} GiB, {end}">'
+        f"{parts}{mark}</div>"
         f'<span class="end">{end}</span></div>'
     )
 
@@ -248,7 +251,7 @@ def glance(subject: Subject) -> str:
         device = cluster.device
         peak = device.tflops.flops(job.train.precision)
         about += [
-            ("cluster", f"{cluster.name}: {cluster.nodes:,} × {cluster.devices} × {device.name}"),
+            ("cluster", f"{cluster.name}: {_nodes(cluster)}"),
             ("a device", ", ".join(_device(device.memory_gib, device.memory_gbs, peak))),
             *((f"link {link.name}", f"{link.gbs:g} GB/s, {link.latency_us:g} µs") for link in cluster.links),
             ("efficiency", cluster.efficiency.source),
@@ -258,6 +261,13 @@ def glance(subject: Subject) -> str:
         + "".join(f"<div><dt>{escape(what)}</dt><dd>{escape(value)}</dd></div>" for what, value in about)
         + "</dl>"
     )
+
+
+def _nodes(cluster: Cluster) -> str:
+    inside = f"{cluster.devices} × {cluster.device.name}"
+    if cluster.cores is not None:
+        inside += f", sharing {cluster.cores} cores"
+    return inside if cluster.nodes == 1 else f"{cluster.nodes:,} nodes of {inside}"
 
 
 def _device(memory: float, bandwidth: float | None, peak: float | None) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -125,12 +126,15 @@ def _read_run(folder: Path, step: int | None) -> Subject:
 
 def on_its_machine(job: Job) -> Job:
     """The job with a cluster. Where it names none and starts more processes than there are cores, they share them."""
-    cluster = measured_machine(job.cluster)
+    cluster = _machine(job.cluster)
     world = job.plan.world if job.plan is not None else 1
     if job.cluster is None and cluster.device.host and world > cluster.devices:
         device = replace(cluster.device, memory_gib=cluster.device.memory_gib * cluster.devices / world)
         cluster = replace(cluster, devices=world, cores=cluster.devices, device=device)
     return replace(job, cluster=cluster)
+
+
+_machine = lru_cache(measured_machine)  # looked at once: two subjects are predicted for the same machine
 
 
 def typical_step(traced: list[int], steps: list[dict[str, Any]]) -> int | None:

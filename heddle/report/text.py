@@ -13,6 +13,8 @@ def seconds(value: float | None) -> str:
     """A time in a unit that suits it."""
     if value is None:
         return "–"
+    if value >= 1000:
+        return f"{value:,.0f} s"
     return "0 s" if value == 0 else seconds_in_words(value).removeprefix("+")
 
 

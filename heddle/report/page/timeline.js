@@ -228,7 +228,19 @@ class Timeline {
     context.textAlign = "left";
     context.textBaseline = "middle";
     context.fillStyle = paint("--text");
-    for (const row of rows) context.fillText(row.label, 4, AXIS + row.y - top + row.height / 2);
+    for (const row of rows) {
+      const both = row.tracks.length > 1 && row.height > 50;
+      context.font = "12px system-ui, sans-serif";
+      context.fillStyle = paint("--text");
+      context.fillText(row.label, 4, AXIS + row.y - top + row.height / 2);
+      if (!both) continue;
+      context.font = "10px system-ui, sans-serif";
+      context.fillStyle = paint("--soft");
+      for (const track of row.tracks) {
+        const above = track === row.tracks[0];
+        context.fillText(track.name, 4, AXIS - top + (above ? row.y + 8 : row.y + row.height - 8));
+      }
+    }
   }
 
   drawAxis(context) {
