@@ -220,8 +220,28 @@ def show(console: Console, found: Search, top: int) -> None:
         style="dim",
         soft_wrap=True,
     )
+    _show_best(console, found)
     if cluster.device.host:
         console.print(f"speed of this machine: {cluster.efficiency.source}", style="dim", soft_wrap=True)
+
+
+def _show_best(console: Console, found: Search) -> None:
+    """Where the time and the memory of the first choice go, a bar each."""
+    from heddle.spec.cluster import GIB
+    from heddle.trace.bars import bar, legend, memory_bar
+
+    best = found.best
+    width = max(20, min(console.width, 100) - 34)
+    time = {name: float(value) for name, value in best.breakdown._asdict().items()}
+    bill = max(best.memory, key=lambda bill: float(bill.total))
+    held = {name: float(value) for name, value in bill._asdict().items()}
+    console.print()
+    for title, line, end, parts in (
+        ("time of 1  ", bar(time, width), f"{best.step_seconds:.4g} s", time),
+        ("memory of 1", memory_bar(held, best.limit, width), f"{sum(held.values()) / GIB:.3g} GiB", held),
+    ):
+        console.print(title, line, end, soft_wrap=True)
+        console.print(f"            {legend(parts)}", style="dim", soft_wrap=True)
 
 
 def _rate(value: float) -> str:

@@ -85,6 +85,7 @@ def train(
             soft_wrap=True,
             highlight=False,
         )
+    console.print(f"Look at it with: heddle report {result.run}", soft_wrap=True, highlight=False)
     console.print(f'Sample from it with: heddle generate {result.run} --prompt "…"', soft_wrap=True)
 
 
