@@ -275,9 +275,15 @@ def _show_rank(console: Console, found: Search, table: dict[str, Any]) -> None:
 
 def show_reasons(console: Console, reasons: Explanation) -> None:
     """Why this plan."""
+    from heddle.cli.simulate import TALL
+    from heddle.trace.terminal import draw
+
     console.print("\n[bold]The plan[/bold]")
     for line in reasons.plan:
         console.print(f"  {line}", soft_wrap=True)
+    if 1 < reasons.search.best.plan.pipeline <= TALL:
+        console.print()
+        console.print(draw(reasons.search.best.trace, console.width), soft_wrap=True)
     console.print("\n[bold]Why not[/bold]")
     width = max((len(each.change) for each in reasons.neighbours), default=0)
     for each in reasons.neighbours:

@@ -52,6 +52,7 @@ def simulate(
 
 
 MOST = 100  # columns of a bar
+TALL = 16  # rows of a picture that is shown unasked
 
 
 def show(console: Console, prediction: Simulation, tokens: float, memory: bool) -> None:
@@ -77,7 +78,7 @@ def show(console: Console, prediction: Simulation, tokens: float, memory: bool) 
     for name, value in parts.items():
         console.print(f"{name:<11} {value:>9.4f} s {value / seconds:>7.1%}")
     console.print()
-    if plan.pipeline > 1:
+    if 1 < plan.pipeline <= (plan.pipeline if memory else TALL):
         console.print(draw(prediction.trace, console.width), soft_wrap=True)
         console.print()
     show_memory(console, prediction, memory)

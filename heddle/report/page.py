@@ -72,7 +72,7 @@ def _section(anchor: str, title: str, content: str) -> str:
 
 
 def _asset(name: str) -> str:
-    return (files("heddle.report") / "page" / name).read_text(encoding="utf-8")
+    return (files("heddle.report") / "assets" / name).read_text(encoding="utf-8")
 
 
 def _json(data: Any) -> str:

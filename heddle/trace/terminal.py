@@ -167,6 +167,8 @@ def _legend(rows: list[list[_Cell]], scaled_down: bool) -> str:
     else:
         legend = "0> forward, 0< backward of microbatch 0; . idle"
     found = {cell.fill for cell in cells}
+    if len(found) > 2:
+        legend = legend.replace("* both", "* mixed")
     legend += "; % recomputing" * (_RECOMPUTE in found) + "; ~ communication" * (_SENT in found)
     others = [cell for cell in cells if cell.fill == _OTHER]
     return legend + (("; # optimizer" if all(cell.below for cell in others) else "; # other") if others else "")

@@ -28,6 +28,31 @@ def test_golden(golden, schedule, width):
     assert draw(replay(build(*schedule)), width).plain + "\n" == (GOLDEN / golden).read_text()
 
 
+@pytest.mark.parametrize(
+    ("golden", "schedule", "width"),
+    [
+        ("1f1b_4x8_all_kinds.txt", ("1f1b", 4, 8), 128),
+        ("interleaved_4x8x2_all_kinds.txt", ("interleaved", 4, 8, 2), 200),
+        ("1f1b_8x64_all_kinds.txt", ("1f1b", 8, 64), 80),
+    ],
+)
+def test_golden_with_recomputing_messages_exchange_and_update(golden, schedule, width):
+    order = build(*schedule)
+    trace = with_recomputing(replay(order, 1.0, 3.0, transfer=0.5), [1 / 3] * order.chunks)
+    end = trace.duration
+    trace.spans += [
+        Span(span.rank, "send", "send activation", span.end, span.end + 0.5)
+        for span in trace.spans
+        if span.name == "forward"
+    ]
+    for rank in range(order.pipeline):
+        trace.spans += [
+            Span(rank, "data", "exchange", end, end + 2),
+            Span(rank, "optimizer", "update", end + 2, end + 3),
+        ]
+    assert draw(trace, width).plain + "\n" == (GOLDEN / golden).read_text()
+
+
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 @pytest.mark.parametrize("size", [("1f1b", 2, 3), ("gpipe", 12, 5), ("interleaved", 4, 12, 3), ("1f1b", 16, 200)])
 def test_no_row_is_wider_than_asked_and_all_is_ascii(size, width):
