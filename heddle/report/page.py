@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from heddle.report import charts, sections
+from heddle.report.comparison import comparison
 from heddle.report.subject import Subject
 from heddle.trace.kinds import COLOURS
 
@@ -21,7 +22,7 @@ def render(subjects: Sequence[Subject]) -> str:
     names = [subject.name for subject in subjects]
     body = ""
     if len(subjects) == 2:
-        body += _section("compare", "Side by side", sections.comparison(subjects))
+        body += _section("compare", "Side by side", comparison(subjects))
     body += _each("summary", "", subjects, lambda subject, _: sections.cards(subject) + sections.notices(subject))
     body += _each("plan", "The plan", subjects, lambda subject, _: sections.plan(subject))
     body += _section(

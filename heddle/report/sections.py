@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from html import escape
 
 from heddle.cost.memory import Bill
@@ -12,19 +12,21 @@ from heddle.report import difference, text
 from heddle.report.subject import Subject
 from heddle.spec.cluster import GIB, Cluster
 
+# what is asked for first: what it is called, its column of metrics, how it is written
+NUMBERS: tuple[tuple[str, str, Callable[[float | None], str]], ...] = (
+    ("a step", "seconds", text.seconds),
+    ("tokens/s", "tokens_per_second", text.number),
+    ("MFU", "mfu", text.percent),
+    ("bubble", "bubble", text.percent),
+)
+
 
 def cards(subject: Subject) -> str:
     """The numbers that are asked for first, measured before predicted."""
     prediction, measured = subject.prediction, subject.measured
     known: list[tuple[str, str, str]] = []
-    shown: tuple[tuple[str, str, Callable[[float | None], str]], ...] = (
-        ("a step", "seconds", text.seconds),
-        ("tokens/s", "tokens_per_second", text.number),
-        ("MFU", "mfu", text.percent),
-        ("bubble", "bubble", text.percent),
-    )
-    for title, key, write in shown:
-        expected = _predicted(subject, key)
+    for title, key, write in NUMBERS:
+        expected = predicted(subject, key)
         took = measured.median(key) if measured is not None else None
         if took is not None:
             known.append((title, write(took), f"predicted {write(expected)}" if expected is not None else ""))
@@ -48,6 +50,14 @@ def cards(subject: Subject) -> str:
         )
         + "</dl>"
     )
+
+
+def predicted(subject: Subject, key: str) -> float | None:
+    """What is predicted of a column of metrics."""
+    if subject.prediction is None:
+        return None
+    value: float = getattr(subject.prediction, "step_seconds" if key == "seconds" else key)
+    return value
 
 
 def notices(subject: Subject) -> str:
@@ -276,45 +286,3 @@ def _device(memory: float, bandwidth: float | None, peak: float | None) -> Itera
         yield f"{bandwidth:,.0f} GB/s"
     if peak is not None:
         yield f"{peak / 1e12:.3g} TFLOP/s"
-
-
-def comparison(subjects: Sequence[Subject]) -> str:
-    """Two subjects, number by number."""
-    rows = []
-    for what, key, shown in (
-        ("a step", "seconds", text.seconds),
-        ("tokens/s", "tokens_per_second", text.number),
-        ("MFU", "mfu", text.percent),
-        ("bubble", "bubble", text.percent),
-    ):
-        for how, values in (
-            ("predicted", [_predicted(subject, key) for subject in subjects]),
-            ("measured", [subject.measured.median(key) if subject.measured else None for subject in subjects]),
-        ):
-            if any(value is not None for value in values):
-                a, b = values
-                times = f"{b / a:.3g} ×" if a and b is not None else "–"
-                rows.append((f"{what}, {how}", shown(a), shown(b), times))
-    plans = [text_of_plan(subject) for subject in subjects]
-    rows += [(escape(name), escape(plans[0][name]), escape(plans[1][name]), "") for name in plans[0]]
-    heads = ["", *(escape(subject.name) for subject in subjects), "second to first"]
-    return text.table(heads, rows)
-
-
-def text_of_plan(subject: Subject) -> dict[str, str]:
-    """The fields of a plan, for the columns of a comparison."""
-    plan = subject.job.plan
-    assert plan is not None
-    return {
-        "tensor × pipeline × data": f"{plan.tensor}{' + sequence' * plan.sequence} × {plan.pipeline} × {plan.data}",
-        "schedule": plan.schedule + (f", {plan.virtual} chunks a rank" if plan.virtual > 1 else ""),
-        "zero, microbatch": f"{plan.zero}, {plan.microbatch}",
-        "recompute": plan.recompute if isinstance(plan.recompute, str) else "by layer",
-    }
-
-
-def _predicted(subject: Subject, key: str) -> float | None:
-    if subject.prediction is None:
-        return None
-    value: float = getattr(subject.prediction, "step_seconds" if key == "seconds" else key)
-    return value
