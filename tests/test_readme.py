@@ -36,7 +36,20 @@ def make(*arguments, cwd):
 def test_every_command_works_in_order(clone):
     write_named_blocks(README, clone)
     ran = run_commands(README, clone)
-    shown = {"train", "generate", "data", "schedule", "prove", "trace", "inspect", "plan", "simulate", "piper", "place"}
+    shown = {
+        "report",
+        "train",
+        "generate",
+        "data",
+        "schedule",
+        "prove",
+        "trace",
+        "inspect",
+        "plan",
+        "simulate",
+        "piper",
+        "place",
+    }
     assert {command.split()[1] for command in ran} == shown
 
 

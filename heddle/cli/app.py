@@ -17,6 +17,7 @@ from heddle.cli.place import place
 from heddle.cli.plan import plan
 from heddle.cli.profile import profile
 from heddle.cli.prove import prove
+from heddle.cli.report import report
 from heddle.cli.schedule import schedule
 from heddle.cli.simulate import simulate
 from heddle.cli.trace import trace
@@ -36,6 +37,7 @@ app.command()(simulate)
 app.command()(train)
 app.command()(launch)
 app.command()(trace)
+app.command()(report)
 app.command()(generate)
 app.command()(prove)
 app.command()(schedule)

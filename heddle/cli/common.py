@@ -53,6 +53,25 @@ def write_output(path: Path, text: str) -> None:
         raise HeddleError(f"{path} cannot be written.", f"{error.strerror}.", "Choose another file.") from None
 
 
+def write_trace(path: Path, trace: Any, memory: Any = None) -> str:
+    """Write a trace as a picture or for Perfetto, by the name of the file; say what to do with it."""
+    import json
+
+    from heddle.trace import to_perfetto, to_svg
+
+    if path.suffix == ".svg":
+        write_output(path, to_svg(trace))
+        return f"Written to {path}."
+    if path.suffix != ".json":
+        raise HeddleError(
+            f"{path} is neither .json nor .svg.",
+            "A trace is written for ui.perfetto.dev, or as a picture.",
+            f"Name it {path.stem}.json or {path.stem}.svg; `heddle report` saves a PNG.",
+        )
+    write_output(path, json.dumps(to_perfetto(trace, memory)))
+    return f"Written to {path}. Open it at https://ui.perfetto.dev."
+
+
 def load_cluster(name: str) -> Any:
     """A cluster by the name of its preset, or from a file that has a [cluster] table."""
     from heddle.spec.job import cluster_from_table

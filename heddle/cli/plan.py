@@ -220,8 +220,28 @@ def show(console: Console, found: Search, top: int) -> None:
         style="dim",
         soft_wrap=True,
     )
+    _show_best(console, found)
     if cluster.device.host:
         console.print(f"speed of this machine: {cluster.efficiency.source}", style="dim", soft_wrap=True)
+
+
+def _show_best(console: Console, found: Search) -> None:
+    """Where the time and the memory of the first choice go, a bar each."""
+    from heddle.spec.cluster import GIB
+    from heddle.trace.bars import bar, legend, memory_bar
+
+    best = found.best
+    width = max(20, min(console.width, 100) - 34)
+    time = {name: float(value) for name, value in best.breakdown._asdict().items()}
+    bill = max(best.memory, key=lambda bill: float(bill.total))
+    held = {name: float(value) for name, value in bill._asdict().items()}
+    console.print()
+    for title, line, end, parts in (
+        ("time of 1  ", bar(time, width), f"{best.step_seconds:.4g} s", time),
+        ("memory of 1", memory_bar(held, best.limit, width), f"{sum(held.values()) / GIB:.3g} GiB", held),
+    ):
+        console.print(title, line, end, soft_wrap=True)
+        console.print(f"            {legend(parts)}", style="dim", soft_wrap=True)
 
 
 def _rate(value: float) -> str:
@@ -255,9 +275,15 @@ def _show_rank(console: Console, found: Search, table: dict[str, Any]) -> None:
 
 def show_reasons(console: Console, reasons: Explanation) -> None:
     """Why this plan."""
+    from heddle.cli.simulate import TALL
+    from heddle.trace.terminal import draw
+
     console.print("\n[bold]The plan[/bold]")
     for line in reasons.plan:
         console.print(f"  {line}", soft_wrap=True)
+    if 1 < reasons.search.best.plan.pipeline <= TALL:
+        console.print()
+        console.print(draw(reasons.search.best.trace, console.width), soft_wrap=True)
     console.print("\n[bold]Why not[/bold]")
     width = max((len(each.change) for each in reasons.neighbours), default=0)
     for each in reasons.neighbours:

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 def simulate(
     plan: Annotated[Path, typer.Argument(help="A job file with a [plan] and a [cluster].", metavar="PLAN.toml")],
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
-    trace: Annotated[Path | None, typer.Option(help="Write the step for ui.perfetto.dev.", metavar="FILE.json")] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="Write the step: .json for ui.perfetto.dev, or .svg.", metavar="FILE"),
+    ] = None,
     memory: Annotated[bool, typer.Option("--memory", help="Show the memory of every stage, item by item.")] = False,
     tokens: Annotated[
         float | None, typer.Option(help="Also say how many days this many tokens take; else the job's own.")
@@ -30,28 +33,33 @@ def simulate(
 
     from rich.console import Console
 
-    from heddle.cli.common import load_with_changes, write_output
+    from heddle.cli.common import load_with_changes, write_trace
     from heddle.simulate.simulation import simulate as predict
-    from heddle.trace import to_perfetto
 
     prediction = predict(load_with_changes(plan, changes or []))
     job = prediction.job
     budget = tokens if tokens is not None else float(job.train.steps * job.tokens_per_step)
     console = Console(highlight=False)
-    if trace is not None:
-        write_output(trace, json.dumps(to_perfetto(prediction.trace)))
+    written = write_trace(trace, prediction.trace, prediction.memory_curves) if trace is not None else ""
     if as_json:
         facts = prediction.to_json() | {"tokens": budget, "days": prediction.days(budget)}
         console.out(json.dumps(facts))
     else:
         show(console, prediction, budget, memory)
-        if trace is not None:
-            console.print(f"\nWritten to {trace}. Open it at https://ui.perfetto.dev.", soft_wrap=True)
+        if written:
+            console.print(f"\n{written}", soft_wrap=True)
     prediction.check_fits()
+
+
+MOST = 100  # columns of a bar
+TALL = 16  # rows of a picture that is shown unasked
 
 
 def show(console: Console, prediction: Simulation, tokens: float, memory: bool) -> None:
     """For people."""
+    from heddle.trace.bars import bar
+    from heddle.trace.terminal import draw
+
     job, plan, cluster = prediction.job, prediction.plan, prediction.cluster
     console.print(
         f"{job.model.name}: {job.model.parameters:,} parameters on {plan.world:,} × {cluster.device.name} "
@@ -65,17 +73,24 @@ def show(console: Console, prediction: Simulation, tokens: float, memory: bool) 
     console.print(f"bubble      {prediction.bubble:.1%} of the ideal time")
     console.print(f"training    {prediction.days(tokens):.3g} days for {tokens:.4g} tokens")
     console.print()
-    for name, value in prediction.breakdown._asdict().items():
-        share = float(value) / seconds
-        console.print(f"{name:<11} {float(value):>9.4f} s {share:>7.1%}  {'█' * round(40 * max(share, 0))}")
+    parts = {name: float(value) for name, value in prediction.breakdown._asdict().items()}
+    console.print(bar(parts, min(console.width, MOST)), soft_wrap=True)
+    for name, value in parts.items():
+        console.print(f"{name:<11} {value:>9.4f} s {value / seconds:>7.1%}")
     console.print()
+    if 1 < plan.pipeline <= (plan.pipeline if memory else TALL):
+        console.print(draw(prediction.trace, console.width), soft_wrap=True)
+        console.print()
     show_memory(console, prediction, memory)
     console.print(f"\nefficiency of '{cluster.name}': {cluster.efficiency.source}", soft_wrap=True)
 
 
 def show_memory(console: Console, prediction: Simulation, every: bool) -> None:
     """The bill of every stage, or of the fullest."""
+    from rich.text import Text
+
     from heddle.spec.cluster import GIB
+    from heddle.trace.bars import legend, memory_bar
 
     bills = prediction.memory
     fullest = max(range(len(bills)), key=lambda stage: float(bills[stage].total))
@@ -86,5 +101,19 @@ def show_memory(console: Console, prediction: Simulation, every: bool) -> None:
             cells = [*bill, bill.total, prediction.limit - bill.total]
             line = f"stage {number:<3}" + "".join(f"{float(cell) / GIB:>12.2f}" for cell in cells)
             console.print(line, soft_wrap=True)
+    console.print()
+    needs = [{name: float(value) for name, value in bill._asdict().items()} for bill in bills]
+    most = max(sum(need.values()) for need in needs)
+    width = max(20, min(console.width, MOST) - 32)
+    for number, need in enumerate(needs):
+        if every or number == fullest:
+            free = (prediction.limit - sum(need.values())) / GIB
+            drawn = Text(f"stage {number:<3} ") + memory_bar(need, prediction.limit, width, max(prediction.limit, most))
+            end = f"{free:.2f} GiB free" if free >= 0 else f"{-free:.2f} GiB too much"
+            console.print(drawn.append(f"  {end}", "" if free >= 0 else "bold red"), soft_wrap=True)
+    ends = f"the bar ends at the {prediction.limit / GIB:.4g} GiB of a device"
+    if most > prediction.limit:
+        ends = f"| the {prediction.limit / GIB:.4g} GiB of a device"
+    console.print(f"{legend(needs[fullest])}; {ends}", style="dim", soft_wrap=True)
     if not every and len(bills) > 1:
         console.print(f"(the fullest of {len(bills)} stages; --memory shows all)")

@@ -15,16 +15,14 @@ def trace(
     run: Annotated[Path, typer.Argument(help="The folder of a run that was trained with --trace.", metavar="RUN")],
     step: Annotated[int | None, typer.Option(help="Which step; else the last that was traced.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Also write it for ui.perfetto.dev.", metavar="FILE.json")
+        Path | None,
+        typer.Option("--output", "-o", help="Also write it: .json for ui.perfetto.dev, or .svg.", metavar="FILE"),
     ] = None,
 ) -> None:
     """Draw the pipeline as it was measured, and say what the time went to."""
-    import json
-
     from rich.console import Console
 
-    from heddle.cli.common import write_output
-    from heddle.trace import to_perfetto
+    from heddle.cli.common import write_trace
     from heddle.trace.steps import read_step, traced_steps
     from heddle.trace.terminal import draw
     from heddle.train.run import open_run
@@ -40,8 +38,30 @@ def trace(
     for line in lanes(measured):
         console.print(line, soft_wrap=True)
     if output is not None:
-        write_output(output, json.dumps(to_perfetto(measured)))
-        console.print(f"\nWritten to {output}. Open it at https://ui.perfetto.dev.", soft_wrap=True)
+        console.print("\n" + write_trace(output, measured, held(run, measured)), soft_wrap=True)
+
+
+def held(run: Path, trace: Trace) -> list[list[tuple[float, float]]] | None:
+    """What each rank held over the step: bytes as predicted for the plan, at the moments that were measured."""
+    from heddle.errors import HeddleError
+    from heddle.report.difference import stage_of
+    from heddle.report.subject import on_its_machine
+    from heddle.simulate.memory_curve import memory_curves
+    from heddle.simulate.simulation import simulate
+    from heddle.spec.job import load_job
+
+    try:
+        found = simulate(on_its_machine(load_job(run / "job.toml").planned))
+    except HeddleError:  # then there is no counter
+        return None
+    if trace.ranks != found.plan.world:  # traced under another plan
+        return None
+    bills = [found.memory[stage_of(found.plan, rank)] for rank in range(trace.ranks)]
+    always = [float(bill.weights + bill.gradients + bill.optimizer) for bill in bills]
+    first = min(span.start for span in trace.spans)
+    return [
+        [(max(second, first), size) for second, size in curve] for curve in memory_curves(trace, found.saved, always)
+    ]
 
 
 def lanes(trace: Trace) -> list[str]:

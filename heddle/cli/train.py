@@ -71,6 +71,8 @@ def train(
         again = shlex.join(["heddle", "train", str(job), "--resume", *options])
         console.out(f"Stopped after step {result.step} of {result.steps}. Go on with: {again}", highlight=False)
         return
+    if trace:
+        _draw_last(console, result.run)
     learned = result.loss if result.validation_loss is None else result.validation_loss
     kind = "training" if result.validation_loss is None else "validation"
     console.print(
@@ -85,7 +87,21 @@ def train(
             soft_wrap=True,
             highlight=False,
         )
+    console.print(f"Look at it with: heddle report {result.run}", soft_wrap=True, highlight=False)
     console.print(f'Sample from it with: heddle generate {result.run} --prompt "…"', soft_wrap=True)
+
+
+def _draw_last(console: Console, run: Path) -> None:
+    """The last step that was traced. Its files may lie on other machines; `heddle trace` says so when asked."""
+    from contextlib import suppress
+
+    from heddle.trace.steps import read_step, traced_steps
+    from heddle.trace.terminal import draw
+
+    with suppress(HeddleError):
+        traces = run / "traces"
+        console.print(draw(read_step(traces, max(traced_steps(traces), default=0)), console.width), soft_wrap=True)
+        console.print()
 
 
 def _planned(job: Job, resume: bool, dry_run: bool, console: Console | None) -> Job:

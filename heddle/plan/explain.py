@@ -68,14 +68,14 @@ def explain(search: Search) -> Explanation:
     """Look around the best plan of a search."""
     return Explanation(
         search,
-        tuple(_described(search.best)),
+        tuple(described(search.best)),
         tuple(_neighbours(search)),
         tuple(sorted(_helps(search), key=lambda change: -change[1])),
         tuple(_takeaways(search)),
     )
 
 
-def _described(best: Simulation) -> Iterator[str]:
+def described(best: Simulation) -> Iterator[str]:
     """The plan in words and numbers."""
     plan, job = best.plan, best.job
     yield in_words(plan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
@@ -172,7 +172,7 @@ def simulate(job: Job) -> Simulation:
     work = work_of(job, cluster)
     microbatches = plan.microbatches(job.train.global_batch)
     schedule = _schedule(plan.schedule, plan.pipeline, microbatches, plan.virtual)
-    forward, backward, parts = chunk_costs(job, plan, work, cluster)
+    forward, backward, repeats, parts = chunk_costs(job, plan, work, cluster)
     busy = sum(microbatches * (f + b) for f, b in zip(forward, backward, strict=True)) / plan.pipeline
     scale = microbatches / plan.pipeline
     pace = 1.0
@@ -201,6 +201,7 @@ def simulate(job: Job) -> Simulation:
 
     def timeline() -> Trace:
         drawn = replay(schedule, forward, backward) if cluster.cores is None else trace
+        drawn = with_recomputing(drawn, [again / back for again, back in zip(repeats, backward, strict=True)])
         for rank in range(plan.pipeline):
             if data > 0:
                 drawn.spans.append(Span(rank, "data", "exchange", pipe, pipe + data))
@@ -217,6 +218,26 @@ def simulate(job: Job) -> Simulation:
         saved=saved,
         timeline=timeline,
     )
+
+
+def with_recomputing(trace: Trace, shares: Sequence[float]) -> Trace:
+    """The trace with each backward cut in two, its recomputing first: for layer after layer it is as long in all.
+
+    Args:
+        trace: a step.
+        shares: what part of a backward is recomputing, for each chunk.
+    """
+    if not any(shares):
+        return trace
+    spans: list[Span] = []
+    for span in trace.spans:
+        share = shares[span.chunk] if span.name == "backward" else 0.0
+        if share > 0:
+            middle = span.start + share * (span.end - span.start)
+            spans += [span._replace(name="recompute", end=middle), span._replace(start=middle)]
+        else:
+            spans.append(span)
+    return Trace(trace.ranks, spans)
 
 
 _schedule = lru_cache(maxsize=2)(build)  # plans that are compared often share theirs

@@ -13,15 +13,17 @@ from heddle.spec.plan import Plan
 
 def chunk_costs(
     job: Job, plan: Plan, work: Work, cluster: Cluster
-) -> tuple[list[float], list[float], dict[str, float]]:
-    """Seconds of one microbatch through each chunk, both ways, and what part of all chunks' is not compute."""
+) -> tuple[list[float], list[float], list[float], dict[str, float]]:
+    """Seconds of one microbatch through each chunk, both ways; what of the way back is recomputing; and what part of
+    all chunks' is not compute.
+    """
     price = stage.layer_cost(cluster, work)
     again = {word: float(stage.again(recomputing(work, word), price)) for word in ("none", "selective", "full")}
     repeated = stage.layer_cost(cluster, recomputing(work, "full"))
     again["full"] = float(repeated.again_full)
     ends = compute.embedding(cluster, work), compute.head(cluster, work)
     send = float(network.between_stages(cluster, work))
-    forward, backward = [], []
+    forward, backward, repeats = [], [], []
     parts = {"recompute": 0.0, "tensor": 0.0, "pipeline": 0.0}
     for chunk in range(plan.chunks):
         layers = plan.layers_of(chunk, job.model.layers)
@@ -33,11 +35,12 @@ def chunk_costs(
             there, back = there + at_end * float(f), back + at_end * float(b)
         forward.append(there + send * (not is_last))
         backward.append(back + send * (not is_first))
+        repeats.append(repeat)
         in_tensor = words.count("full") * float(repeated.tensor_again)
         parts["recompute"] += repeat - in_tensor
         parts["tensor"] += len(layers) * float(price.tensor_forward + price.tensor_backward) + in_tensor
         parts["pipeline"] += send * (2 - is_first - is_last)
-    return forward, backward, parts
+    return forward, backward, repeats, parts
 
 
 def tail(

@@ -1,18 +1,28 @@
-"""A trace for https://ui.perfetto.dev and chrome://tracing: a process a rank, a thread a lane."""
+"""A trace for https://ui.perfetto.dev and chrome://tracing: a process a rank, a thread a lane, memory as a counter."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from heddle.trace.trace import Trace
 
 
-def to_perfetto(trace: Trace) -> dict[str, Any]:
-    """The trace in Chrome's Trace Event Format, ready for `json.dump`."""
+def to_perfetto(trace: Trace, memory: Sequence[Sequence[tuple[float, float]]] | None = None) -> dict[str, Any]:
+    """The trace in Chrome's Trace Event Format, ready for `json.dump`.
+
+    Args:
+        trace: what happened, or would happen.
+        memory: for each rank, the bytes that it holds from each second on.
+    """
     lanes = sorted({(span.rank, span.lane) for span in trace.spans})
     thread = {lane: number for number, lane in enumerate(lanes)}
     events: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", "pid": rank, "args": {"name": f"rank {rank}"}}
+        for rank in range(trace.ranks)
+    ]
+    events += [
+        {"ph": "M", "name": "process_sort_index", "pid": rank, "args": {"sort_index": rank}}
         for rank in range(trace.ranks)
     ]
     events += [
@@ -34,4 +44,9 @@ def to_perfetto(trace: Trace) -> dict[str, Any]:
                 "args": {key: value for key, value in about.items() if value >= 0},
             }
         )
+    events += [
+        {"ph": "C", "name": "predicted memory", "pid": rank, "ts": second * 1e6, "args": {"GiB": held / 2**30}}
+        for rank, curve in enumerate(memory or [])
+        for second, held in curve
+    ]
     return {"traceEvents": events, "displayTimeUnit": "ms"}

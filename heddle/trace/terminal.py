@@ -9,16 +9,20 @@ from typing import NamedTuple, TypeAlias
 from rich.text import Text
 
 from heddle.errors import HeddleError
+from heddle.trace.kinds import kind_of
 from heddle.trace.trace import COMPUTE, Span, Trace
 
-_IDLE, _OTHER, _MIXED = ".", "#", "*"
-_FILLS = {"forward": ">", "backward": "<"}  # the way the work travels, down or up the ranks
+_IDLE, _OTHER, _MIXED, _RECOMPUTE, _SENT = ".", "#", "*", "%", "~"
+# forward and backward: the way the work travels, down or up the ranks
+_FILLS = {"forward": ">", "backward": "<", "recompute": _RECOMPUTE, "communication": _SENT}
 # The paper's colours (PTD-P Figure 4): forwards blue, backwards green, a second shade for every other chunk.
 _STYLES = {
     ">": ("white on blue", "black on bright_cyan"),
     "<": ("white on green", "black on bright_green"),
     _MIXED: ("white on dark_cyan", "white on dark_cyan"),
-    _OTHER: ("black on yellow", "black on yellow"),
+    _RECOMPUTE: ("black on yellow", "black on bright_yellow"),
+    _SENT: ("white on magenta", "white on magenta"),
+    _OTHER: ("white on red", "white on red"),
     _IDLE: ("dim", "dim"),
 }
 _MOST_BANDS = 4  # a picture in more pieces than this is no longer read as one
@@ -27,17 +31,22 @@ _Column: TypeAlias = tuple[str, str]  # a character and its style
 
 
 class _Cell(NamedTuple):
-    """A span as the picture sees it: when, the text it starts with, what fills it, its colour."""
+    """A span as the picture sees it: when, the text it starts with, what fills it, its colour, and whether it is seen
+    only where its rank does not compute.
+    """
 
     start: float
     end: float
     label: str
     fill: str
     style: str
+    below: bool = False
 
 
 def draw(trace: Trace, width: int = 80) -> Text:
-    """Draw the compute lane of every rank, `width` columns wide; `.plain` of the result is pure ASCII.
+    """Draw what every rank does, `width` columns wide; `.plain` of the result is pure ASCII.
+
+    Communication and the optimizer are seen where a rank does not compute; waiting for a message is idle time.
 
     Each cell starts with its microbatch number. A picture wider than `width` is cut into bands, one below the
     other; one that would need too many is scaled down instead, and each column then shows what the rank
@@ -69,7 +78,8 @@ def draw(trace: Trace, width: int = 80) -> Text:
 
 
 def _cells(trace: Trace) -> list[list[_Cell]]:
-    lane = sorted((span for span in trace.spans if span.lane == COMPUTE), key=lambda span: span.start)
+    seen = sorted((span for span in trace.spans if kind_of(span) != "waiting"), key=lambda span: span.start)
+    lane = [span for span in seen if span.lane == COMPUTE]
     if not any(span.end > span.start for span in lane):
         raise HeddleError(
             "There is nothing to draw in this trace.",
@@ -83,20 +93,25 @@ def _cells(trace: Trace) -> list[list[_Cell]]:
             chunks[span.rank].add(span.chunk)
     turns = [{chunk: turn for turn, chunk in enumerate(sorted(of_rank))} for of_rank in chunks]
     rows: list[list[_Cell]] = [[] for _ in range(trace.ranks)]
-    for span in lane:
-        rows[span.rank].append(_cell(span, turns[span.rank], digits, lane[0].start))
+    for span in seen:
+        rows[span.rank].append(_cell(span, turns[span.rank], digits, seen[0].start))
+    for row in rows:
+        row.sort(key=lambda cell: not cell.below)  # what is painted later lies above
     return rows
 
 
 def _cell(span: Span, turns: dict[int, int], digits: int, origin: float) -> _Cell:
-    mark = fill = _FILLS.get(span.name, _OTHER)
+    mark = fill = _FILLS.get(kind_of(span), _OTHER)
     turn = turns.get(span.chunk, 0)
+    start, end, style = span.start - origin, span.end - origin, _STYLES[fill][turn % 2]
+    if span.lane != COMPUTE or fill == _RECOMPUTE:
+        return _Cell(start, end, "", fill, style, below=span.lane != COMPUTE)
     if len(turns) > 1 and fill != _OTHER:
         # A letter says the chunk, its case the direction, so that a cell two columns wide still says it all.
         mark = chr(ord("a") + turn % 26)
         mark = mark if span.name == "forward" else mark.upper()
     label = f"{span.microbatch}{mark}".ljust(digits + 1, fill) if span.microbatch >= 0 else fill
-    return _Cell(span.start - origin, span.end - origin, label, fill, _STYLES[fill][turn % 2])
+    return _Cell(start, end, label, fill, style)
 
 
 def _readable_scale(rows: list[list[_Cell]]) -> float:
@@ -104,7 +119,7 @@ def _readable_scale(rows: list[list[_Cell]]) -> float:
 
     Not all of them: in a measured trace a single very short span would stretch the whole picture.
     """
-    cells = [cell for row in rows for cell in row if cell.end > cell.start]
+    cells = [cell for row in rows for cell in row if cell.end > cell.start and cell.label]
     needs = sorted(len(cell.label) / (cell.end - cell.start) for cell in cells)
     return needs[math.ceil(0.9 * len(needs)) - 1]
 
@@ -123,10 +138,12 @@ def _paint(row: list[_Cell], scale: float, columns: int) -> list[_Column]:
 def _paint_mostly(row: list[_Cell], scale: float, columns: int) -> list[_Column]:
     """Many cells in a column: show what filled most of it, or that two kinds of work shared it."""
     shares: list[dict[str, float]] = [{} for _ in range(columns)]
-    for cell in row:
+    for cell in reversed(row):  # what lies below takes the room that is left
         start, end = cell.start * scale, cell.end * scale
         for column in range(int(start), min(math.ceil(end), columns)):
             covered = min(end, column + 1) - max(start, column)
+            if cell.below:
+                covered = min(covered, 1 - sum(shares[column].values()))
             shares[column][cell.fill] = shares[column].get(cell.fill, 0.0) + covered
     painted = []
     for share in shares:
@@ -149,4 +166,9 @@ def _legend(rows: list[list[_Cell]], scaled_down: bool) -> str:
         legend = f"0a forward, 0A backward of microbatch 0; {' '.join(letters)}: the chunks of a rank; . idle"
     else:
         legend = "0> forward, 0< backward of microbatch 0; . idle"
-    return legend + ("; # other" if any(cell.fill == _OTHER for cell in cells) else "")
+    found = {cell.fill for cell in cells}
+    if len(found) > 2:
+        legend = legend.replace("* both", "* mixed")
+    legend += "; % recomputing" * (_RECOMPUTE in found) + "; ~ communication" * (_SENT in found)
+    others = [cell for cell in cells if cell.fill == _OTHER]
+    return legend + (("; # optimizer" if all(cell.below for cell in others) else "; # other") if others else "")

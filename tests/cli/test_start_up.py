@@ -36,7 +36,7 @@ def test_help_takes_less_than_a_third_of_a_second():
     "arguments",
     [
         (),
-        *((name,) for name in ("train", "generate", "schedule", "simulate", "validate", "piper", "place")),
+        *((name,) for name in ("train", "generate", "schedule", "simulate", "validate", "piper", "place", "report")),
         ("data", "prepare"),
     ],
 )

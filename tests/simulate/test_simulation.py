@@ -67,6 +67,18 @@ def test_the_trace_holds_the_whole_step():
     assert found.trace.bubble == pytest.approx(found.bubble)
 
 
+@pytest.mark.parametrize("plan", [{}, {"virtual": 2, "schedule": "interleaved"}])
+def test_the_trace_shows_what_is_recomputed(plan):
+    words = ("full",) * 8 + ("none",) * 8
+    found = heddle.simulate(job(pipeline=4, microbatch=2, recompute=words, **plan))
+    again = [span for span in found.trace.spans if span.name == "recompute"]
+    assert sum(span.end - span.start for span in again) / 4 == pytest.approx(found.breakdown.recompute)
+    assert {span.chunk for span in again} == set(range(found.plan.chunks // 2))
+    assert found.trace.bubble == pytest.approx(found.bubble)
+    backwards = {(span.chunk, span.microbatch): span for span in found.trace.spans if span.name == "backward"}
+    assert all(backwards[span.chunk, span.microbatch].start == span.end for span in again)
+
+
 def test_the_memory_curve_peaks_at_the_bill():
     found = heddle.simulate(job(pipeline=4, microbatch=2, stages=(3, 4, 4, 5)))
     for bill, curve in zip(found.memory, found.memory_curves, strict=True):

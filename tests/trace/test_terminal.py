@@ -8,6 +8,7 @@ from rich.console import Console
 from heddle.errors import HeddleError
 from heddle.schedule import build
 from heddle.simulate import replay
+from heddle.simulate.simulation import with_recomputing
 from heddle.trace import Span, Trace
 from heddle.trace.terminal import draw
 
@@ -27,6 +28,31 @@ def test_golden(golden, schedule, width):
     assert draw(replay(build(*schedule)), width).plain + "\n" == (GOLDEN / golden).read_text()
 
 
+@pytest.mark.parametrize(
+    ("golden", "schedule", "width"),
+    [
+        ("1f1b_4x8_all_kinds.txt", ("1f1b", 4, 8), 128),
+        ("interleaved_4x8x2_all_kinds.txt", ("interleaved", 4, 8, 2), 200),
+        ("1f1b_8x64_all_kinds.txt", ("1f1b", 8, 64), 80),
+    ],
+)
+def test_golden_with_recomputing_messages_exchange_and_update(golden, schedule, width):
+    order = build(*schedule)
+    trace = with_recomputing(replay(order, 1.0, 3.0, transfer=0.5), [1 / 3] * order.chunks)
+    end = trace.duration
+    trace.spans += [
+        Span(span.rank, "send", "send activation", span.end, span.end + 0.5)
+        for span in trace.spans
+        if span.name == "forward"
+    ]
+    for rank in range(order.pipeline):
+        trace.spans += [
+            Span(rank, "data", "exchange", end, end + 2),
+            Span(rank, "optimizer", "update", end + 2, end + 3),
+        ]
+    assert draw(trace, width).plain + "\n" == (GOLDEN / golden).read_text()
+
+
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 @pytest.mark.parametrize("size", [("1f1b", 2, 3), ("gpipe", 12, 5), ("interleaved", 4, 12, 3), ("1f1b", 16, 200)])
 def test_no_row_is_wider_than_asked_and_all_is_ascii(size, width):
@@ -41,10 +67,25 @@ def test_the_picture_does_not_depend_on_the_unit_or_the_origin_of_time():
     assert draw(scaled).plain == draw(trace).plain
 
 
-def test_only_the_compute_lane_is_drawn():
+def test_communication_and_the_optimizer_show_where_a_rank_does_not_compute():
     trace = replay(build("1f1b", 2, 2))
-    busier = Trace(2, [*trace.spans, Span(0, "send", "activation", 0.0, 50.0)])
-    assert draw(busier).plain == draw(trace).plain
+    waiting = [Span(1, "receive", "receive activation", 0.0, 1.0), Span(1, "optimizer", "gradients", 8.0, 9.0)]
+    assert draw(Trace(2, [*trace.spans, *waiting])).plain == draw(trace).plain  # is idle
+    busier = [Span(0, "tensor", "all-reduce", 0.0, 1.0), Span(0, "send", "send activation", 1.5, 3.0)]
+    busier += [Span(1, "optimizer", "update", 7.0, 9.0)]
+    first, second, _, legend = draw(Trace(2, [*trace.spans, *busier])).plain.split("\n")
+    assert first == "rank 0  0>1>~~..0<<<..1<<<"
+    assert second == "rank 1  ..0>0<<<1>1<<<####"
+    assert legend == "0> forward, 0< backward of microbatch 0; . idle; ~ communication; # optimizer"
+
+
+def test_recomputing_is_the_first_part_of_a_backward():
+    trace = with_recomputing(replay(build("1f1b", 2, 2), 1.0, 3.0), [1 / 3, 0.0])
+    first, second, _, legend = draw(trace).plain.split("\n")
+    assert first == "rank 0  0>1>......%%0<<<..%%1<<<"
+    assert second == "rank 1  ..0>0<<<<<1>1<<<<<......"
+    assert legend.endswith("; % recomputing")
+    assert trace.bubble == pytest.approx(replay(build("1f1b", 2, 2), 1.0, 3.0).bubble)
 
 
 def test_other_work_and_cells_too_narrow_for_their_number():

@@ -126,3 +126,13 @@ def test_a_replay_survives_the_file(tmp_path):
     again = Trace.read(tmp_path / "trace.jsonl")
     assert again == trace
     assert again.bubble == trace.bubble
+
+
+def test_perfetto_shows_memory_as_a_counter_of_each_rank():
+    curves = [[(0.0, 2**30), (1.0, 3 * 2**30)], [(0.5, 2**29)]]
+    events = [event for event in to_perfetto(EXAMPLE, curves)["traceEvents"] if event["ph"] == "C"]
+    assert [(event["pid"], event["ts"], event["args"]) for event in events] == [
+        (0, 0.0, {"GiB": 1.0}),
+        (0, 1e6, {"GiB": 3.0}),
+        (1, 5e5, {"GiB": 0.5}),
+    ]

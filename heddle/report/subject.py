@@ -1,0 +1,182 @@
+"""What a page is about: a run that was measured, a plan that is predicted, or a job that has no plan yet."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from heddle.cost.machine import measured_machine
+from heddle.errors import HeddleError
+from heddle.plan.search import Search, search
+from heddle.simulate.simulation import Simulation, simulate
+from heddle.spec.job import Job, load_job
+from heddle.trace.steps import read_step, traced_steps
+from heddle.trace.trace import Trace
+from heddle.train.metrics import read_metrics
+from heddle.train.run import open_run
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a run wrote down."""
+
+    steps: list[dict[str, Any]]  # rows of metrics.jsonl
+    validation: list[dict[str, Any]]
+    trace: Trace | None
+    traced: int | None  # the step that the trace is of
+
+    @property
+    def step_seconds(self) -> float | None:
+        """The median, without the first step, which is slow for reasons of its own: as `heddle train` states it."""
+        return self.median("seconds")
+
+    def median(self, key: str) -> float | None:
+        """The median of a column, without the first step."""
+        values = [row[key] for row in self.steps if _is_number(row.get(key))]
+        return statistics.median(values[1:] or values) if values else None
+
+    def of_step(self, key: str) -> float | None:
+        """A number of the traced step."""
+        values = [row.get(key) for row in self.steps if row["step"] == self.traced]
+        return values[-1] if values and _is_number(values[-1]) else None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """All that is known of it. What could not be had is told in `notices`, each with a way to mend it."""
+
+    name: str
+    job: Job  # with a plan
+    prediction: Simulation | None
+    search: Search | None
+    measured: Measured | None
+    notices: tuple[HeddleError, ...] = ()
+
+    @property
+    def was_planned(self) -> bool:
+        """Whether the plan is the search's own, because the file has none."""
+        return self.search is not None and self.measured is None and self.search.best is self.prediction
+
+
+def read_subject(path: Path, step: int | None = None) -> Subject:
+    """Read a run's folder, or a job file with a plan or without."""
+    if path.suffix in (".json", ".jsonl") and path.is_file():
+        raise HeddleError(
+            f"{path} is no run and no job.",
+            "A report is made of a run's folder, which holds its traces and metrics, or of a job file.",
+            "Give the run's folder, such as runs/NAME, or the .toml file.",
+        )
+    if path.suffix != ".toml" or path.is_dir():
+        return _read_run(path, step)
+    if step is not None:
+        raise HeddleError(
+            f"{path} has no step {step}.", "Steps are of runs; a job file is only predicted.", "Leave --step out."
+        )
+    notices: list[HeddleError] = []
+    job = on_its_machine(load_job(path))
+    if job.plan is None:
+        found = search(job)
+        return Subject(str(path), found.job, found.best, found, None)
+    prediction = simulate(job)
+    return Subject(str(path), prediction.job, prediction, _try(notices, lambda: search(job)), None, tuple(notices))
+
+
+def _read_run(folder: Path, step: int | None) -> Subject:
+    run = open_run(folder)
+    notices: list[HeddleError] = []
+    job = on_its_machine(load_job(run.job_file).planned)
+    rows = _read_rows(folder / "metrics.jsonl", notices)
+    steps = [row for row in rows if "loss" in row]
+    traced = step if step is not None else typical_step(traced_steps(run.traces), steps)
+    trace = None
+    if step is not None:
+        trace = read_step(run.traces, step)
+    elif traced is None:
+        notices.append(
+            HeddleError(
+                f"{folder} has no trace: its timeline is predicted only.",
+                "What every rank does is recorded where it is asked for.",
+                "Train with: heddle train JOB.toml --trace",
+            )
+        )
+    else:
+        trace = _try(notices, lambda: read_step(run.traces, traced))
+    assert job.plan is not None
+    if trace is not None and trace.ranks != job.plan.world:
+        notices.append(
+            HeddleError(
+                f"Step {traced} was traced on {trace.ranks} ranks, the run's plan has {job.plan.world}.",
+                "The run was resumed under another plan; the trace is of the plan before.",
+                f"Resume it with --trace, or look at the trace alone: heddle trace {folder} --step {traced}",
+            )
+        )
+        trace = None
+    validation = [row for row in rows if "validation_loss" in row]
+    measured = Measured(steps, validation, trace, traced if trace is not None else None)
+    prediction = _try(notices, lambda: simulate(job))
+    found = _try(notices, lambda: search(job))
+    return Subject(str(folder), job, prediction, found, measured, tuple(notices))
+
+
+def on_its_machine(job: Job) -> Job:
+    """The job with a cluster. Where it names none and starts more processes than there are cores, they share them."""
+    cluster = _machine(job.cluster)
+    world = job.plan.world if job.plan is not None else 1
+    if job.cluster is None and cluster.device.host and world > cluster.devices:
+        device = replace(cluster.device, memory_gib=cluster.device.memory_gib * cluster.devices / world)
+        cluster = replace(cluster, devices=world, cores=cluster.devices, device=device)
+    return replace(job, cluster=cluster)
+
+
+_machine = lru_cache(measured_machine)  # looked at once: two subjects are predicted for the same machine
+
+
+def typical_step(traced: list[int], steps: list[dict[str, Any]]) -> int | None:
+    """Of the traced steps the one that took the median time; the first counts only where it is the only one."""
+    times = {row["step"]: row["seconds"] for row in steps if _is_number(row.get("seconds"))}
+    timed = sorted((times[step], step) for step in traced[1:] if step in times)
+    return timed[len(timed) // 2][1] if timed else max(traced, default=None)
+
+
+def _read_rows(path: Path, notices: list[HeddleError]) -> list[dict[str, Any]]:
+    """The rows that are whole, and a word where there are more."""
+    try:
+        rows = [row for row in read_metrics(path) if isinstance(row, dict) and isinstance(row.get("step"), int)]
+        written = len(path.read_text().splitlines()) if path.exists() else 0
+    except (OSError, UnicodeDecodeError) as error:
+        notices.append(HeddleError(f"{path} cannot be read.", f"{error}.", "The page is made without its numbers."))
+        return []
+    if not rows:
+        notices.append(
+            HeddleError(
+                f"{path} has no steps yet.", "A run writes a line after each of its steps.", "Let it take a few steps."
+            )
+        )
+    elif len(rows) < written:
+        notices.append(
+            HeddleError(
+                f"{path} is whole up to step {rows[-1]['step']}: {written - len(rows)} of its {written} lines are not.",
+                "A run that is killed, or still writes, may leave half a line.",
+                "The page shows what is whole; --resume puts the file right.",
+            )
+        )
+    return rows
+
+
+def _try(notices: list[HeddleError], part: Callable[[], T]) -> T | None:
+    """A part of the page that may be missing: then the page says why."""
+    try:
+        return part()
+    except HeddleError as error:
+        notices.append(error)
+        return None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,157 @@
+"""What a report is made of, and what it says of what is missing or broken."""
+
+import json
+import re
+import subprocess
+import sys
+from html import escape
+
+import pytest
+from commands import REPOSITORY, call
+from subjects import write_run
+
+from heddle.errors import HeddleError
+from heddle.report.page import render
+from heddle.report.subject import read_subject, typical_step
+
+PLAN = REPOSITORY / "examples" / "plans" / "gpt3-175b.toml"
+
+
+def told(subject):
+    """The notices of a subject, which its page shows, too."""
+    page = render([subject])
+    words = [str(notice).replace("\n", " ") for notice in subject.notices]
+    assert all(escape(notice.what) in page and escape(notice.hint) in page for notice in subject.notices)
+    return " ".join(words)
+
+
+def test_a_whole_run(tmp_path):
+    subject = read_subject(write_run(tmp_path / "run"))
+    assert subject.notices == ()
+    assert subject.measured.trace.ranks == 8
+    assert subject.measured.step_seconds == 0.1
+    page = render([subject])
+    for words in ("Where the step", "Memory of each stage", "Loss and speed", "Plans in time and memory", "rank 7"):
+        assert words in page
+
+
+def test_a_run_without_a_trace_says_how_to_record_one(tmp_path):
+    subject = read_subject(write_run(tmp_path / "run", traced=False))
+    assert subject.measured.trace is None
+    assert "heddle train JOB.toml --trace" in told(subject)
+
+
+@pytest.mark.parametrize("rest", ['{"step": 41, "lo', "\x00\x00\x00", '{"step"'])
+def test_half_written_metrics_are_read_up_to_what_is_whole(tmp_path, rest):
+    folder = write_run(tmp_path / "run", steps=40)
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(rest)
+    subject = read_subject(folder)
+    assert len(subject.measured.steps) == 40
+    assert "whole up to step 40" in told(subject)
+
+
+def test_metrics_that_are_no_text_and_none_at_all(tmp_path):
+    folder = write_run(tmp_path / "run")
+    (folder / "metrics.jsonl").write_bytes(b"\xff\xfe\x00")
+    assert "cannot be read" in told(read_subject(folder))
+    (folder / "metrics.jsonl").unlink()
+    assert "has no steps yet" in told(read_subject(folder))
+
+
+def test_losses_that_overflowed_leave_gaps(tmp_path):
+    folder = write_run(tmp_path / "run", steps=3)
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"step": 4, "loss": None, "seconds": 0.1}) + "\n")
+    assert "NaN" not in render([read_subject(folder)])
+
+
+def test_a_trace_of_another_format(tmp_path):
+    folder = write_run(tmp_path / "run")
+    for path in (folder / "traces").iterdir():
+        path.write_text('{"traceEvents": []}\n')
+    subject = read_subject(folder)
+    assert subject.measured.trace is None
+    assert "is not a Heddle trace" in told(subject)
+
+
+def test_a_trace_of_another_plan(tmp_path):
+    folder = write_run(tmp_path / "run")
+    job = folder / "job.toml"
+    job.write_text(job.read_text().replace("data = 2", "data = 1"))
+    assert "resumed under another plan" in told(read_subject(folder))
+
+
+@pytest.mark.parametrize("make", ["folder", "nothing", "trace", "step"])
+def test_what_is_no_run(tmp_path, make, capsys):
+    path, more = tmp_path / "runs", []
+    if make == "folder":
+        path.mkdir()
+        write_run(path / "one")
+    elif make == "trace":
+        path = tmp_path / "trace.json"
+        path.write_text("{}")
+    elif make == "step":
+        path, more = write_run(path / "one"), ["--step", "30"]
+    assert call("report", path, *more) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert len(error.splitlines()) == 3
+    assert {"folder": "Runs near it", "nothing": "heddle train", "trace": "run's folder", "step": "Traced are 1, 2"}[
+        make
+    ] in error
+
+
+def test_a_step_of_a_job_file_is_refused():
+    with pytest.raises(HeddleError, match="only predicted"):
+        read_subject(PLAN, 3)
+
+
+def test_a_plan_is_ranked_and_a_job_without_one_is_planned(tmp_path):
+    own = read_subject(PLAN)
+    assert not own.was_planned
+    assert "feasible plans, " in render([own])
+    free = tmp_path / "free.toml"
+    text = PLAN.read_text()
+    free.write_text(re.sub(r"\[plan\][^\[]*", "", text))
+    planned = read_subject(free)
+    assert planned.was_planned
+    page = render([planned, own])
+    assert "Why not another?" in page
+    assert "Side by side" in page
+
+
+def test_a_name_cannot_end_the_script(tmp_path):
+    folder = write_run(tmp_path / "<script>alert(1)</script>")
+    page = render([read_subject(folder)])
+    assert "<script>alert" not in page
+    assert page.count("</script>") == 2
+
+
+def test_the_typical_step():
+    steps = [{"step": step, "seconds": seconds} for step, seconds in enumerate([9.0, 1.0, 3.0, 2.0], 1)]
+    assert typical_step([1, 2, 3, 4], steps) == 4
+    assert typical_step([1], steps) == 1
+    assert typical_step([5, 6], []) == 6
+    assert typical_step([], steps) is None
+
+
+def test_no_torch_is_imported(tmp_path):
+    folder = write_run(tmp_path / "run")
+    code = "import sys; sys.modules['torch'] = None; from heddle.cli import main; main()"
+    subprocess.run([sys.executable, "-c", code, "report", folder, "-o", tmp_path / "out.html"], check=True)
+    page = (tmp_path / "out.html").read_text()
+    assert not re.search(r"(src|href)=.?(https?:|//)", page)
+    assert "@import" not in page
+
+
+def test_the_command_opens_what_it_wrote(tmp_path, monkeypatch, capsys):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    folder = write_run(tmp_path / "run", traced=False)
+    assert call("report", folder, "-o", "here.html", "--open") == 0
+    said = capsys.readouterr().out
+    assert "note: " in said
+    assert "Written to here.html" in said
+    assert opened == [(tmp_path / "here.html").as_uri()]
+    assert call("report", folder, "-o", "missing/here.html") == 2

@@ -1,0 +1,35 @@
+"""Bars are as long as they say, and read without colour."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heddle.cost.memory import Bill
+from heddle.simulate.closed_form import Breakdown
+from heddle.trace.bars import STYLES, bar, legend, memory_bar
+
+
+def test_parts_have_the_length_of_their_share():
+    assert bar({"compute": 3.0, "tensor": 1.0, "bubble": 1.0}, 10).plain == "cccccctt" + "bb"
+    assert bar({"weights": 1.0}, 8, whole=4.0).plain == "ww......"
+    assert bar({"compute": 0.0}, 4).plain == "...."
+
+
+def test_a_limit_that_is_passed_is_seen():
+    assert memory_bar({"weights": 5.0}, 10.0, 10).plain == "wwwww....."
+    assert memory_bar({"weights": 5.0, "slack": 15.0}, 10.0, 20).plain == "wwwwwsssss|sssssssss"
+    assert memory_bar({"weights": 5.0}, 10.0, 20, scale=20.0).plain == "wwwww.....|........."
+
+
+@pytest.mark.parametrize("names", [Breakdown._fields, Bill._fields])
+def test_every_part_has_a_letter_of_its_own_and_a_colour(names):
+    assert len({name[0] for name in names}) == len(names)
+    assert set(names) <= STYLES.keys()
+    assert legend(dict.fromkeys(names, 1.0)).count(",") == len(names) - 1
+
+
+@given(st.lists(st.floats(0, 1e9), min_size=6, max_size=6), st.integers(1, 200))
+def test_a_bar_is_as_wide_as_asked(values, width):
+    found = bar(dict(zip(Bill._fields, values, strict=True)), width).plain
+    assert len(found) == width
+    assert found.isascii()
