@@ -18,7 +18,11 @@ REPOSITORY = Path(__file__).parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120", "NO_COLOR": "1"}
 DOCUMENTS = [f"Document {i}: the weaver leads each thread, naïve or not, to its place.\n" * (3 + i) for i in range(8)]
 
-JOB = """
+PLAN = """[plan]
+data = 1  # one process: most tests are about something else
+"""
+
+JOB = f"""
 [model]
 layers = 1
 hidden = 32
@@ -30,6 +34,7 @@ sequence = 16
 text = "corpus/*.txt"
 validation = 0.2
 
+{PLAN}
 [train]
 name = "small"
 steps = 6
@@ -37,9 +42,6 @@ global_batch = 4
 learning_rate = 1e-2
 log_every = 2
 eval_batches = 2
-
-[plan]
-data = 1  # one process: most tests are about something else
 """
 
 

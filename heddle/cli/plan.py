@@ -215,12 +215,14 @@ def show(console: Console, found: Search, top: int) -> None:
         )
     console.width = max(console.width, 90)  # rather wrapped by a narrow terminal than cut
     console.print(table)
-    console.print(
-        "tensor 8s: sequence parallel, too; pipe 4×2: interleaved, 2 chunks a rank; GiB: the fullest stage",
-        style="dim",
-        soft_wrap=True,
-    )
-    _show_best(console, found)
+    shown = found.plans[:top]
+    legend = [
+        *["tensor 8s: sequence parallel, too"] * any(each.plan.sequence for each in shown),
+        *["pipe 4×2: interleaved, 2 chunks a rank"] * any(each.plan.virtual > 1 for each in shown),
+        *["recompute 2 of 8: everything in so many layers"] * any(isinstance(p.plan.recompute, tuple) for p in shown),
+        "GiB: the fullest stage",
+    ]
+    console.print("; ".join(legend), style="dim", soft_wrap=True)
     if cluster.device.host:
         console.print(f"speed of this machine: {cluster.efficiency.source}", style="dim", soft_wrap=True)
 

@@ -75,8 +75,9 @@ def train(
         _draw_last(console, result.run)
     learned = result.loss if result.validation_loss is None else result.validation_loss
     kind = "training" if result.validation_loss is None else "validation"
+    done = f"{result.steps - result.first_step} steps" + f", to step {result.steps}," * bool(result.first_step)
     console.print(
-        f"Trained {result.steps} steps in {result.seconds:.0f} s. {kind.capitalize()} loss {learned:.3f} nats a token; "
+        f"Trained {done} in {result.seconds:.0f} s. {kind.capitalize()} loss {learned:.3f} nats a token; "
         f"guessing by token frequency alone would score {result.unigram_entropy:.3f}.",
         soft_wrap=True,
         highlight=False,

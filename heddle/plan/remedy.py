@@ -17,6 +17,7 @@ from heddle.spec.cluster import GIB, Cluster
 from heddle.spec.job import Job
 from heddle.spec.plan import Plan
 
+LARGER = 4  # times the memory: beyond that, no device helps
 MORE = 4096  # times as many nodes are looked at, at most
 
 
@@ -28,12 +29,13 @@ def nothing_fits(job: Job, cluster: Cluster, wish: Wish, counts: list[int]) -> H
     needs, has = float(bill.total) / GIB, cluster.device.memory_gib
     largest = max(bill._fields, key=lambda name: float(getattr(bill, name)))
     ways = list(_ways(job, cluster, wish, counts))
-    more = f"{needs:.1f} GiB a device" if needs >= 1 else f"{needs:.3g} GiB a device"
+    if needs <= LARGER * has or not ways:
+        ways.append(f"{needs:.4g} GiB a device")
     return HeddleError(
         f"Of {len(space):,} legal plans none fits: the smallest needs {needs:.4g} GiB, {cluster.device.name} has "
         f"{has:.4g} GiB.",
         f"That is {in_words(smallest.plan)}; most of it is {largest}, {float(getattr(bill, largest)) / GIB:.4g} GiB.",
-        f"It would fit with {', or '.join([*ways, more])}.",
+        f"It would fit with {', or '.join(ways)}.",
     )
 
 

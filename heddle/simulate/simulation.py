@@ -167,7 +167,9 @@ def simulate(job: Job) -> Simulation:
         raise HeddleError(
             f"The plan needs {plan.world} devices, cluster '{cluster.name}' has {cluster.world}.",
             f"tensor {plan.tensor} × pipeline {plan.pipeline} × data {plan.data} ranks need a device each.",
-            f"Set cluster.nodes = {nodes}.",
+            f"Measure it with `heddle profile --processes {plan.world}`."
+            if cluster.device.host
+            else f"Set cluster.nodes = {nodes}.",
         )
     work = work_of(job, cluster)
     microbatches = plan.microbatches(job.train.global_batch)

@@ -90,7 +90,7 @@ class Verdict:
 
     def __str__(self) -> str:
         if self.problems:
-            return f"{len(self.problems)} files are damaged"
+            return "1 file is damaged" if len(self.problems) == 1 else f"{len(self.problems)} files are damaged"
         if self.without:
             return f"{self.matched} match, {self.without} tensors have none; headers and sizes are right"
         return f"all {self.matched} match"

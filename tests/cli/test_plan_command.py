@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from commands import JOB, REPOSITORY, blocks, call, heddle, run_commands, steps_of, write_job, write_named_blocks
+from commands import JOB, PLAN, REPOSITORY, blocks, call, heddle, run_commands, steps_of, write_job, write_named_blocks
 
 from heddle.spec import load_job
 
@@ -19,7 +19,7 @@ GPT3 = ["plan", "--model", "gpt3-175b", "--cluster", "dgx-a100", "--nodes", "64"
 def job(tmp_path):
     """A job that leaves its plan to us."""
     path = write_job(tmp_path / "here")
-    path.write_text(JOB.partition("[plan]")[0])
+    path.write_text(JOB.replace(PLAN, ""))
     return path
 
 

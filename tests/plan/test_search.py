@@ -274,8 +274,7 @@ def test_a_model_that_is_too_large_says_what_would_help():
     with pytest.raises(HeddleError) as error:
         heddle.plan(job_of("gpt3-175b", 8, 64))
     assert "none fits: the smallest needs" in error.value.what
-    assert "48 devices" in error.value.hint
-    assert "GiB a device" in error.value.hint
+    assert error.value.hint == "It would fit with 48 devices."
     assert heddle.plan(job_of("gpt3-175b", 48, 64)).best.fits
     with pytest.raises(HeddleError):
         heddle.plan(job_of("gpt3-175b", 40, 64))
@@ -284,6 +283,7 @@ def test_a_model_that_is_too_large_says_what_would_help():
 def test_a_fixed_field_that_costs_too_much_is_named():
     with pytest.raises(HeddleError) as error:
         heddle.plan(job_of("gpt3-175b", 64, 64), fixed={"recompute": "none", "tensor": 8, "microbatch": 8})
+    assert "GiB a device" in error.value.hint
     assert "recompute none in " in error.value.hint
     assert " and full in " in error.value.hint
     assert "microbatch = " in error.value.hint

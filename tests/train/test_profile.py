@@ -58,6 +58,6 @@ def test_a_folder_that_is_not_there_is_told_before_measuring(tmp_path, capsys):
     assert "There is no such folder" in capsys.readouterr().err
 
 
-def test_a_machine_without_a_measured_peak_is_sent_to_profile(tmp_path, capsys):
-    assert call("simulate", write_job(tmp_path)) == 2
-    assert "heddle profile -o this.toml" in capsys.readouterr().err
+def test_a_machine_that_nobody_profiled_gets_a_quick_look(tmp_path, capsys):
+    assert call("simulate", write_job(tmp_path)) == 0
+    assert "`heddle profile` looks closely" in capsys.readouterr().out
