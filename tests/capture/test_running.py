@@ -37,7 +37,9 @@ def call(module, batch, keywords):
     return module(*batch[0], **batch[1]) if keywords else module(*batch)
 
 
-@pytest.mark.parametrize(("name", "devices"), [("resnet50", 2), ("seq2seq", 3), ("t5", 2), ("gpt2", 2)])
+@pytest.mark.parametrize(
+    ("name", "devices"), [pytest.param("resnet50", 2, marks=pytest.mark.slow), ("seq2seq", 3), ("t5", 2), ("gpt2", 2)]
+)
 def test_inference_gives_what_the_module_gives(name, devices, monkeypatch):
     module, inputs, keywords = made(name)
     placed = heddle.place(module, inputs, keywords, devices=devices, times="modelled")

@@ -56,7 +56,8 @@ limit = memory.Path("/proc/self/statm").read_text().split()[0]
 resource.setrlimit(resource.RLIMIT_AS, (int(limit) * resource.getpagesize() + (600 << 20),) * 2)
 from heddle.cli import main
 sys.argv = ["heddle", "train", "job.toml", "--set", "model.hidden=256", "--set", "model.layers=4",
-    "--set", "train.global_batch=512", "--set", "train.sequence=16", *sys.argv[1:]]
+    "--set", "train.global_batch=512", "--set", "train.sequence=16",
+    "--set", "plan.microbatch=512", *sys.argv[1:]]
 main()
 """
 
