@@ -235,7 +235,7 @@ def _show_best(console: Console, found: Search) -> None:
     best = found.best
     width = max(20, min(console.width, 100) - 34)
     time = {name: float(value) for name, value in best.breakdown._asdict().items()}
-    bill = max(best.memory, key=lambda bill: float(bill.total))
+    bill = best.memory[best.fullest]
     held = {name: float(value) for name, value in bill._asdict().items()}
     console.print()
     for title, line, end, parts in (

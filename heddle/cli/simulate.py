@@ -93,20 +93,19 @@ def show_memory(console: Console, prediction: Simulation, every: bool) -> None:
     from heddle.trace.bars import legend, memory_bar
 
     bills = prediction.memory
-    fullest = max(range(len(bills)), key=lambda stage: float(bills[stage].total))
     names = bills[0]._fields
     console.print("GiB      " + "".join(f"{name:>12}" for name in (*names, "total", "headroom")), soft_wrap=True)
     for number, bill in enumerate(bills):
-        if every or number == fullest:
+        if every or number == prediction.fullest:
             cells = [*bill, bill.total, prediction.limit - bill.total]
             line = f"stage {number:<3}" + "".join(f"{float(cell) / GIB:>12.2f}" for cell in cells)
             console.print(line, soft_wrap=True)
     console.print()
     needs = [{name: float(value) for name, value in bill._asdict().items()} for bill in bills]
-    most = max(sum(need.values()) for need in needs)
+    most = prediction.worst
     width = max(20, min(console.width, MOST) - 32)
     for number, need in enumerate(needs):
-        if every or number == fullest:
+        if every or number == prediction.fullest:
             free = (prediction.limit - sum(need.values())) / GIB
             drawn = Text(f"stage {number:<3} ") + memory_bar(need, prediction.limit, width, max(prediction.limit, most))
             end = f"{free:.2f} GiB free" if free >= 0 else f"{-free:.2f} GiB too much"
@@ -114,6 +113,6 @@ def show_memory(console: Console, prediction: Simulation, every: bool) -> None:
     ends = f"the bar ends at the {prediction.limit / GIB:.4g} GiB of a device"
     if most > prediction.limit:
         ends = f"| the {prediction.limit / GIB:.4g} GiB of a device"
-    console.print(f"{legend(needs[fullest])}; {ends}", style="dim", soft_wrap=True)
+    console.print(f"{legend(needs[prediction.fullest])}; {ends}", style="dim", soft_wrap=True)
     if not every and len(bills) > 1:
         console.print(f"(the fullest of {len(bills)} stages; --memory shows all)")

@@ -13,7 +13,7 @@ from heddle.plan.search import Search, priced, summary
 from heddle.plan.space import RECOMPUTE, SCHEDULES, recompute_number
 from heddle.plan.words import in_words, overfull, recompute_in_words, seconds_in_words
 from heddle.simulate.simulation import Simulation, simulate
-from heddle.spec.cluster import GIB, Cluster, Device
+from heddle.spec.cluster import GIB, Cluster
 from heddle.spec.job import Job
 from heddle.spec.plan import Plan
 
@@ -84,12 +84,10 @@ def described(best: Simulation) -> Iterator[str]:
     yield f"A step takes {best.step_seconds:.4g} s: " + ", ".join(f"{name} {share:.1%}" for share, name in largest)
     m = plan.microbatches(job.train.global_batch)
     yield f"Each replica works through {m} microbatch{'es' * (m != 1)} of {plan.microbatch * job.sequence:,} tokens."
-    needs = [float(bill.total) for bill in best.memory]
-    worst = max(range(len(needs)), key=needs.__getitem__)
-    bill = best.memory[worst]._asdict()
+    bill = best.memory[best.fullest]._asdict()
     parts = ", ".join(f"{name} {float(value) / GIB:.3g}" for name, value in bill.items() if float(value) >= 0.005 * GIB)
     yield (
-        f"Stage {worst} is the fullest: {needs[worst] / GIB:.4g} of {best.limit / GIB:.4g} GiB"
+        f"Stage {best.fullest} is the fullest: {best.worst / GIB:.4g} of {best.limit / GIB:.4g} GiB"
         + f" ({parts})" * bool(parts)
     )
     if len(set(plan.stages)) > 1:
@@ -162,7 +160,7 @@ def _judged(search: Search, change: str, plan: Plan) -> Neighbour:
         for name in telling
         if abs(changes[name]) > 0.002 * best.step_seconds
     ]
-    memory = max(float(bill.total) for bill in other.memory) - max(float(bill.total) for bill in best.memory)
+    memory = other.worst - best.worst
     if not reasons or abs(memory) > 0.1 * best.limit:
         reasons.append(f"{memory / GIB:+.3g} GiB on the fullest stage")
     return Neighbour(change, other, f"{why}: {', '.join(reasons)}")
@@ -215,7 +213,7 @@ def _helps(search: Search) -> Iterator[tuple[str, float]]:
         (
             f"twice the memory ({2 * device.memory_gib:.4g} GiB)",
             job,
-            _with_device(cluster, memory_gib=2 * device.memory_gib),
+            replace(cluster, device=replace(device, memory_gib=2 * device.memory_gib)),
         )
     ]
     for place, link in enumerate(cluster.links):
@@ -233,11 +231,6 @@ def _helps(search: Search) -> Iterator[tuple[str, float]]:
 def _fastest(search: Search, job: Job, cluster: Cluster) -> float | None:
     _, step = priced(replace(job, plan=None), cluster, [search.best.plan.world], search.wish.fixed)
     return float(step.seconds[step.fits].min()) if step.fits.any() else None
-
-
-def _with_device(cluster: Cluster, **fields: Any) -> Cluster:
-    device: Device = replace(cluster.device, **fields)
-    return replace(cluster, device=device)
 
 
 def _takeaways(search: Search) -> Iterator[str]:

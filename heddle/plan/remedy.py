@@ -25,8 +25,8 @@ def nothing_fits(job: Job, cluster: Cluster, wish: Wish, counts: list[int]) -> H
     """What the smallest plan needs, of which most is what, and what would help."""
     space, step = priced(job, cluster, counts[-1:], wish.fixed)
     smallest = simulate(replace(job, plan=space.plan(int(np.argmin(step.memory)))))
-    bill = max(smallest.memory, key=lambda bill: float(bill.total))
-    needs, has = float(bill.total) / GIB, cluster.device.memory_gib
+    bill = smallest.memory[smallest.fullest]
+    needs, has = smallest.worst / GIB, cluster.device.memory_gib
     largest = max(bill._fields, key=lambda name: float(getattr(bill, name)))
     ways = list(_ways(job, cluster, wish, counts))
     if needs <= LARGER * has or not ways:

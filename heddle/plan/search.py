@@ -89,7 +89,7 @@ class Search:
 
 def summary(found: Simulation) -> dict[str, Any]:
     """A plan and what it is predicted to do, as plain data."""
-    worst = max(float(bill.total) for bill in found.memory) / GIB
+    worst = found.worst / GIB
     return {
         "plan": to_table(found.plan),
         "devices": found.plan.world,

@@ -60,4 +60,4 @@ class Wish:
 
     def of(self, found: Simulation) -> tuple[Any, ...]:
         """The same of one plan that was simulated."""
-        return self.key(found.step_seconds, max(float(bill.total) for bill in found.memory), found.plan.world)
+        return self.key(found.step_seconds, found.worst, found.plan.world)

@@ -39,6 +39,4 @@ def seconds_in_words(seconds: float) -> str:
 
 def overfull(found: Simulation) -> str:
     """Which stage needs more than there is: "stage 0 needs 86.1 of 80 GiB"."""
-    needs = [float(bill.total) for bill in found.memory]
-    worst = max(range(len(needs)), key=needs.__getitem__)
-    return f"stage {worst} needs {needs[worst] / GIB:.4g} of {found.limit / GIB:.4g} GiB"
+    return f"stage {found.fullest} needs {found.worst / GIB:.4g} of {found.limit / GIB:.4g} GiB"

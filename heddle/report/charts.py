@@ -176,7 +176,7 @@ def plans(subject: Subject, number: int) -> str:
     front = found.front
     own = None
     if subject.prediction is not None:
-        worst = max(float(bill.total) for bill in subject.prediction.memory) / GIB
+        worst = subject.prediction.worst / GIB
         own = (worst, subject.prediction.step_seconds)
     xs = [point.memory_gib for point in front] + ([own[0]] if own else [])
     ys = [point.step_seconds for point in front] + ([own[1]] if own else [])

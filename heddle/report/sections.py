@@ -33,7 +33,7 @@ def cards(subject: Subject) -> str:
         elif expected is not None:
             known.append((title, write(expected), "predicted"))
     if prediction is not None:
-        worst = max(float(bill.total) for bill in prediction.memory) / GIB
+        worst = prediction.worst / GIB
         known.append(("fullest stage", f"{text.gib(worst)} GiB", f"of {text.gib(prediction.limit / GIB)} GiB"))
     if measured is not None and measured.steps:
         last = measured.steps[-1]
@@ -198,7 +198,7 @@ def memory(subject: Subject) -> str:
     if prediction is None:
         return "<p>No prediction, so no bill.</p>"
     bills, limit = prediction.memory, prediction.limit
-    worst = max(float(bill.total) for bill in bills)
+    worst = prediction.worst
     near = worst >= 0.3 * limit  # else all bars would be slivers
     scale = max(limit, worst) if near else 1.1 * worst
     note = (

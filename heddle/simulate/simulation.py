@@ -80,7 +80,7 @@ class Simulation:
             tokens_per_second=self.tokens_per_second,
             mfu=self.mfu,
             bubble=self.bubble,
-            worst_stage_gib=max(float(bill.total) for bill in self.memory) / GIB,
+            worst_stage_gib=self.worst / GIB,
         )
 
     def _utilisation(self, flops: float) -> float:
@@ -99,7 +99,17 @@ class Simulation:
     @property
     def fits(self) -> bool:
         """Whether every stage fits into its devices."""
-        return all(bill.total <= self.limit for bill in self.memory)
+        return self.worst <= self.limit
+
+    @property
+    def fullest(self) -> int:
+        """The stage whose devices hold most."""
+        return max(range(len(self.memory)), key=lambda stage: float(self.memory[stage].total))
+
+    @property
+    def worst(self) -> float:
+        """Bytes of one device of the fullest stage."""
+        return float(self.memory[self.fullest].total)
 
     @cached_property
     def memory_curves(self) -> list[Curve]:
@@ -109,16 +119,16 @@ class Simulation:
 
     def check_fits(self) -> None:
         """Say by how much, and on which stage, a plan is too large for its cluster."""
-        needs = [float(bill.total) for bill in self.memory]
-        worst = max(range(len(needs)), key=needs.__getitem__)
         if self.fits:
             return
-        over, device = needs[worst] - self.limit, self.cluster.device
-        too_full = sum(need > self.limit for need in needs)
+        stage, needs, device = self.fullest, self.worst, self.cluster.device
+        too_full = sum(float(bill.total) > self.limit for bill in self.memory)
         raise HeddleError(
-            f"The plan does not fit: stage {worst} needs {needs[worst] / GIB:.2f} GiB, {over / GIB:.2f} GiB more than "
+            f"The plan does not fit: stage {stage} needs {needs / GIB:.2f} GiB, "
+            f"{(needs - self.limit) / GIB:.2f} GiB more than "
             f"the {device.memory_gib:g} GiB of {device.name}.",
-            f"{too_full} of {len(needs)} stages are too full; most of stage {worst} is {_largest(self.memory[worst])}.",
+            f"{too_full} of {len(self.memory)} stages are too full; "
+            f"most of stage {stage} is {_largest(self.memory[stage])}.",
             "Recompute more, split further (tensor, pipeline), share more (zero), or use a smaller microbatch.",
         )
 
