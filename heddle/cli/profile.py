@@ -13,7 +13,9 @@ def profile(
     processes: Annotated[
         int | None, typer.Option(help="How many processes are at work; else one a GPU or a core.", min=1)
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A second instead of half a minute; far less exact.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Seconds instead of most of a minute; far less exact.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the cluster as JSON.")] = False,
 ) -> None:
     """Measure this machine: matrix products, memory, collectives, starting kernels."""
