@@ -36,7 +36,8 @@ from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.spec import Plan
 from heddle.train.recorder import NoRecorder
 
-RANKS = 2
+MODELS = ("resnet50", "bert", "seq2seq")
+RANKS, CPU = 2, torch.device("cpu")
 
 
 class Logits(Seq2Seq):
@@ -44,6 +45,23 @@ class Logits(Seq2Seq):
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         return super().forward(source, target)["logits"]
+
+
+class Encoded(nn.Module):
+    """A Hugging Face BERT, built from its config, from words to their last hidden states."""
+
+    def __init__(self, hidden: int, layers: int) -> None:
+        super().__init__()
+        from transformers import BertConfig, BertModel
+
+        config = BertConfig(
+            vocab_size=1000, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=hidden // 64,
+            intermediate_size=4 * hidden, attn_implementation="sdpa",
+        )  # fmt: skip
+        self.bert = BertModel(config, add_pooling_layer=False)
+
+    def forward(self, words: Tensor) -> Tensor:
+        return self.bert(words, return_dict=False)[0]
 
 
 def squares(output: Tensor, _: Tensor) -> Tensor:
@@ -61,9 +79,11 @@ class Case:
             self.module, self.split = Logits(1000, options.hidden, 3), "decoder.0"
             shape, draw = (4, options.length), lambda size: torch.randint(0, 1000, size)
             self.batches = [(draw(shape), draw(shape)) for _ in range(options.microbatches)]
+        elif name == "bert":
+            self.module, self.split = Encoded(options.hidden, 6).eval(), "bert.encoder.layer.3"
+            self.batches = [(torch.randint(0, 1000, (4, options.length)),) for _ in range(options.microbatches)]
         else:
-            self.module, self.split = ResNet50(options.width), "layers.8"
-            self.module.eval()
+            self.module, self.split = ResNet50(options.width).eval(), "layers.8"
             shape = (2, 3, options.image, options.image)
             self.batches = [(torch.randn(shape),) for _ in range(options.microbatches)]
 
@@ -72,9 +92,9 @@ class Ours:
     """Stages from files, through the executor that `run` uses."""
 
     def __init__(self, case: Case, mesh: Mesh, folder: Path) -> None:
-        stage = load_stage(folder / f"{case.name}-{mesh.pipeline.rank}.pt")
+        stage = load_stage(folder / f"{case.name}-{mesh.pipeline.rank}.pt", CPU)
         orders = Orders(case.training, len(case.batches), None, 0, False)
-        self.executor = StageExecutor(schedule_of(RANKS, orders, len(case.batches)), stage, mesh, NoRecorder())
+        self.executor = StageExecutor(schedule_of(RANKS, orders, len(case.batches)), stage, mesh, CPU, NoRecorder())
         self.case, self.last = case, mesh.pipeline.rank == RANKS - 1
         self.works = [(*batch, torch.zeros(())) for batch in case.batches]
         self.throughput: list[float] = []
@@ -143,13 +163,14 @@ def cases(rank: int, options: argparse.Namespace, folder: Path, predicted: dict[
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in {
-        "microbatches": 16, "rounds": 7, "width": 32, "image": 96, "hidden": 128, "length": 64
+        "microbatches": 16, "rounds": 7, "width": 32, "image": 96, "hidden": 256, "length": 128
     }.items():  # fmt: skip
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     options = parser.parse_args()
     predicted = {}
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
-        for name in ("resnet50", "seq2seq"):
+        for name in options.models:
             case = Case(name, options)
             extra = (torch.zeros(()),) if case.training else ()
             loss = squares if case.training else None

@@ -75,11 +75,16 @@ def check_losses(arms: Mapping[str, Arm]) -> float:
 Rounds = dict[str, list[float]]  # seconds a step of every arm, one number a round
 
 
-def compare(arms: Mapping[str, Arm], rounds: int, steps: int) -> tuple[Rounds, Rounds]:
-    """Wall seconds a step of the slowest rank, and CPU seconds a step of all ranks and their threads."""
+def compare(arms: Mapping[str, Arm], rounds: int, steps: int, before: int = 0) -> tuple[Rounds, Rounds]:
+    """Wall seconds a step of the slowest rank, and CPU seconds a step of all ranks and their threads.
+
+    `before` so many steps of an arm are not timed whenever its turn comes: they bring its weights back into the caches.
+    """
     cpu: Rounds = {name: [] for name in arms}
 
     def seconds(name: str) -> float:
+        for _ in range(before):
+            arms[name].train_step()
         dist.barrier()
         start, cpu_start = time.perf_counter(), time.process_time()
         for _ in range(steps):

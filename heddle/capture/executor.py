@@ -14,6 +14,7 @@ from heddle.capture.split import Stage, Tensors
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline import Executor, Recorder
 from heddle.schedule import Action, Message, Payload, Schedule
+from heddle.train.device import synchronize
 
 ALIGNED = 64  # bytes: where each tensor of a message begins
 AHEAD = 4  # batches that may be on their way to a slower stage
@@ -29,8 +30,8 @@ class Kept(NamedTuple):
 class StageExecutor(Executor):
     """One stage a rank. Works are the module's inputs, flat; a stage reads those that it needs."""
 
-    def __init__(self, schedule: Schedule, stage: Stage, mesh: Mesh, recorder: Recorder) -> None:
-        super().__init__(schedule, mesh, torch.device("cpu"), recorder)
+    def __init__(self, schedule: Schedule, stage: Stage, mesh: Mesh, device: torch.device, recorder: Recorder) -> None:
+        super().__init__(schedule, mesh, device, recorder)
         self.stage = stage
         self.outputs: list[list[Any]] = []  # of each microbatch
         self.done: list[float] = []  # when each was done
@@ -49,11 +50,13 @@ class StageExecutor(Executor):
         with self.recorder.span("compute", "forward", action.chunk, action.microbatch):
             sent, outputs = stage(*received, *(work[number] for number in stage.inputs))
         if action.chunk != self.last_chunk:
-            self._send(action, pack([tensor.detach() for tensor in sent], stage.sent))
+            self._send(action, pack([tensor.detach() for tensor in sent], stage.sent, self.device))
             while not training and len(self.sent) > AHEAD:  # the next stage is slower: wait, and hold no more
                 self.sent.popleft()[2].wait()
         if not training:
             self.outputs.append(outputs)
+            if action.chunk == self.last_chunk:
+                synchronize(self.device)
             self.done.append(time.perf_counter())
             return None, None
         if action.chunk == self.last_chunk:
@@ -83,7 +86,7 @@ class StageExecutor(Executor):
                 for tensor, has in zip(kept.received, stage.received.gradients, strict=True)
                 if has
             ]
-            self._send(action, pack(back, stage.received.backward))
+            self._send(action, pack(back, stage.received.backward, self.device))
 
     def _layout(self, message: Message) -> Tensors:
         """What a message to or from this rank holds."""
@@ -92,7 +95,7 @@ class StageExecutor(Executor):
         return (self.stage.received if message.source == self.rank else self.stage.sent).backward
 
     def _empty(self, message: Message) -> Tensor:
-        return torch.empty(self._size(message), dtype=torch.uint8)
+        return torch.empty(self._size(message), dtype=torch.uint8, device=self.device)
 
     def _size(self, message: Message) -> int:
         return offsets(self._layout(message))[-1]
@@ -108,10 +111,10 @@ def offsets(tensors: Tensors) -> list[int]:
     return found
 
 
-def pack(values: Sequence[Tensor], tensors: Tensors) -> Tensor:
+def pack(values: Sequence[Tensor], tensors: Tensors, device: torch.device) -> Tensor:
     """Tensors as the bytes of one message."""
     begins = offsets(tensors)
-    buffer = torch.empty(begins[-1], dtype=torch.uint8)
+    buffer = torch.empty(begins[-1], dtype=torch.uint8, device=device)
     for value, room in zip(values, _rooms(buffer, tensors, begins), strict=True):
         room.copy_(value)
     return buffer

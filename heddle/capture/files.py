@@ -35,9 +35,12 @@ def save_stage(stage: Stage, path: Path) -> None:
     torch.save((nodes, *held, dict(stage.module.named_children()), kept), path)
 
 
-def load_stage(path: Path) -> Stage:
-    """Read what `save_stage` wrote. The file is one that this program wrote a moment ago: it may hold code."""
-    nodes, parameters, buffers, children, kept = torch.load(path, weights_only=False)
+def load_stage(path: Path, device: torch.device) -> Stage:
+    """Read what `save_stage` wrote, for a device, whichever it was captured on.
+
+    The file is one that this program wrote a moment ago: it may hold code.
+    """
+    nodes, parameters, buffers, children, kept = torch.load(path, map_location=device, weights_only=False)
     root, graph = nn.Module(), fx.Graph()
     for name, parameter in parameters.items():
         root.register_parameter(name, parameter)
@@ -48,6 +51,8 @@ def load_stage(path: Path) -> Stage:
     made: dict[str, fx.Node] = {}
 
     def value(item: Any) -> Any:
+        if isinstance(item, torch.device):  # a capture writes down where its tensors were made
+            return device
         if not isinstance(item, Name):
             return item
         return getattr(torch, item.name) if item.of_torch else made[item.name]

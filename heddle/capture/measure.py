@@ -16,6 +16,7 @@ from heddle.capture.split import Stage
 from heddle.capture.times import ROUNDS, Times, measured
 from heddle.parallel.mesh import Mesh
 from heddle.spec.plan import Plan
+from heddle.train.device import pick_device, synchronize
 
 SMALL, LARGE = 2**12, 2**22  # bytes of the messages that latency and bandwidth are taken from
 
@@ -33,34 +34,36 @@ def measured_together(stage: Stage, inputs: list[Any], training: bool, devices: 
 
 
 def _measure(mesh: Mesh, folder: Path, training: bool) -> tuple[list[float], list[float], float, float]:
-    stage = load_stage(folder / "stage.pt")
-    inputs = torch.load(folder / "inputs.pt", weights_only=False)
+    device = pick_device()
+    stage = load_stage(folder / "stage.pt", device)
+    inputs = torch.load(folder / "inputs.pt", map_location=device, weights_only=False)
     if mesh.world.size > 1:
         dist.barrier(group=mesh.world.group)
     rounds = ROUNDS + (mesh.rank > 0)  # the first one is measured, and never alone
-    forward, backward = measured(stage, inputs, training, rounds)
-    latency, bandwidth = _link(mesh)
+    forward, backward = measured(stage, inputs, training, device, rounds)
+    latency, bandwidth = _link(mesh, device)
     return forward, backward, latency, bandwidth
 
 
-def _link(mesh: Mesh) -> tuple[float, float]:
+def _link(mesh: Mesh, device: torch.device) -> tuple[float, float]:
     """Seconds that any message takes, and bytes a second, between the first two stages."""
     if mesh.world.size == 1:
         return 0.0, 1e12
     found = {}
     for size in (SMALL, LARGE):
         dist.barrier(group=mesh.world.group)
-        found[size] = statistics.median(_round_trip(mesh, size) for _ in range(12)) / 2
+        message = torch.empty(size, dtype=torch.uint8, device=device)
+        found[size] = statistics.median(_round_trip(mesh, message) for _ in range(12)) / 2
     bandwidth = (LARGE - SMALL) / max(found[LARGE] - found[SMALL], 1e-9)
     return max(found[SMALL] - SMALL / bandwidth, 0.0), bandwidth
 
 
-def _round_trip(mesh: Mesh, size: int) -> float:
+def _round_trip(mesh: Mesh, message: torch.Tensor) -> float:
     if mesh.pipeline.rank > 1:
         return 0.0
     there, back = mesh.channels[0, 1], mesh.channels[1, 0]
     first, second = mesh.pipeline.ranks[:2]
-    message = torch.empty(size, dtype=torch.uint8)
+    synchronize(message.device)
     start = time.perf_counter()
     if mesh.pipeline.rank == 0:
         dist.send(message, second, group=there)
@@ -68,4 +71,5 @@ def _round_trip(mesh: Mesh, size: int) -> float:
     else:
         dist.recv(message, first, group=there)
         dist.send(message, first, group=back)
+    synchronize(message.device)
     return time.perf_counter() - start

@@ -163,7 +163,8 @@ class Placed:
                 )
             run_processes(Plan(pipeline=len(stages)), run_stage, folder, orders)
             made: list[Made] = [
-                torch.load(folder / f"made-{rank}.pt", weights_only=False) for rank in range(len(stages))
+                torch.load(folder / f"made-{rank}.pt", map_location="cpu", weights_only=False)
+                for rank in range(len(stages))
             ]
         if program.training:
             _take_over(program, made, optimizer is not None)
@@ -200,12 +201,6 @@ def _throughput(made: list[Made], orders: Orders, count: int) -> float:
 def _check_run(works: list[list[Any]], orders: Orders) -> None:
     if not works:
         raise HeddleError("There are no batches.", "", "Give at least one, like the example inputs.")
-    if torch.cuda.is_available():
-        raise HeddleError(
-            "Captured modules run on CPU processes only, so far.",
-            "This machine has GPUs, which the processes would choose.",
-            "Hide them: CUDA_VISIBLE_DEVICES=''.",
-        )
     if orders.optimizer is not None and not orders.training:
         raise HeddleError("There is nothing to optimise in inference.", "", "Place with training=True.")
     if len(works) % orders.microbatches:
@@ -270,4 +265,5 @@ def _take_over(program: Program, made: list[Made], updated: bool) -> None:
                 if updated or not isinstance(tensor, nn.Parameter):
                     tensor.copy_(value)
             for name, gradient in part.gradients.items():
-                program.tensor(name).grad = gradient.clone()
+                tensor = program.tensor(name)
+                tensor.grad = gradient.to(tensor.device, copy=True)

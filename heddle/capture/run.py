@@ -18,6 +18,7 @@ from heddle.capture.split import Stage
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline import forward_only
 from heddle.schedule import Schedule, build, verify
+from heddle.train.device import pick_device, synchronize
 from heddle.train.recorder import NoRecorder
 
 MakeOptimizer = Callable[[Iterable[Tensor]], torch.optim.Optimizer]
@@ -54,14 +55,14 @@ def schedule_of(stages: int, orders: Orders, count: int) -> Schedule:
 
 def run_stage(mesh: Mesh, folder: Path, orders: Orders) -> None:
     """One process: all steps of its stage."""
-    rank = mesh.pipeline.rank
-    stage = load_stage(folder / f"stage-{rank}.pt")
-    batches: list[list[Any]] = torch.load(folder / f"batches-{rank}.pt", weights_only=False)
+    rank, device = mesh.pipeline.rank, pick_device()
+    stage = load_stage(folder / f"stage-{rank}.pt", device)
+    batches: list[list[Any]] = torch.load(folder / f"batches-{rank}.pt", map_location=device, weights_only=False)
     torch.manual_seed(orders.seed + rank)
     if orders.training:
         verify(build("1f1b", mesh.pipeline.size, orders.microbatches))
     with torch.set_grad_enabled(orders.training):
-        made = _train(mesh, stage, batches, orders) if orders.training else _infer(mesh, stage, batches, orders)
+        made = (_train if orders.training else _infer)(mesh, stage, batches, orders, device)
     named = dict(stage.module.named_parameters())
     gradients = {stage.state[name]: p.grad for name, p in named.items() if name in stage.state and p.grad is not None}
     if orders.training:
@@ -71,18 +72,19 @@ def run_stage(mesh: Mesh, folder: Path, orders: Orders) -> None:
     torch.save(made, folder / f"made-{rank}.pt")
 
 
-def _infer(mesh: Mesh, stage: Stage, batches: list[list[Any]], orders: Orders) -> Made:
+def _infer(mesh: Mesh, stage: Stage, batches: list[list[Any]], orders: Orders, device: torch.device) -> Made:
     if orders.warm_up:
-        StageExecutor(schedule_of(mesh.pipeline.size, orders, 1), stage, mesh, NoRecorder()).run(batches[:1])
-    executor = StageExecutor(schedule_of(mesh.pipeline.size, orders, len(batches)), stage, mesh, NoRecorder())
+        StageExecutor(schedule_of(mesh.pipeline.size, orders, 1), stage, mesh, device, NoRecorder()).run(batches[:1])
+    executor = StageExecutor(schedule_of(mesh.pipeline.size, orders, len(batches)), stage, mesh, device, NoRecorder())
     _meet(mesh)
     start = time.perf_counter()
     executor.run(batches)
+    synchronize(device)
     return Made(executor.outputs, executor.done, [time.perf_counter() - start], {}, {})
 
 
-def _train(mesh: Mesh, stage: Stage, batches: list[list[Any]], orders: Orders) -> Made:
-    executor = StageExecutor(schedule_of(mesh.pipeline.size, orders, 0), stage, mesh, NoRecorder())
+def _train(mesh: Mesh, stage: Stage, batches: list[list[Any]], orders: Orders, device: torch.device) -> Made:
+    executor = StageExecutor(schedule_of(mesh.pipeline.size, orders, 0), stage, mesh, device, NoRecorder())
     ties = _ties(mesh, stage)
     parameters = [p for p in stage.module.parameters() if p.requires_grad]
     optimizer = orders.optimizer(parameters) if orders.optimizer and parameters else None
@@ -91,6 +93,7 @@ def _train(mesh: Mesh, stage: Stage, batches: list[list[Any]], orders: Orders) -
         _meet(mesh)
         start = time.perf_counter()
         executor.run(batches[first : first + orders.microbatches])
+        synchronize(device)
         _meet(mesh)
         made.seconds.append(time.perf_counter() - start)
         made.outputs += executor.outputs

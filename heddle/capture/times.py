@@ -18,6 +18,7 @@ from heddle.capture.walk import walk
 from heddle.errors import HeddleError
 from heddle.spec.cluster import Cluster, Efficiency, Peak
 from heddle.spec.this import this_machine
+from heddle.train.device import synchronize
 
 ROUNDS = 7
 Seconds = tuple[list[float], list[float]]  # of each operator, forward and backward
@@ -37,7 +38,9 @@ class Times:
         return self.latency + size / self.bandwidth
 
 
-def measured(stage: Stage, inputs: Sequence[Any], training: bool, rounds: int = ROUNDS) -> Seconds:
+def measured(
+    stage: Stage, inputs: Sequence[Any], training: bool, device: torch.device, rounds: int = ROUNDS
+) -> Seconds:
     """Medians of a few walks on this machine, scaled so that together they take what the whole module takes.
 
     Operators are timed where they stand, one after the other, so that caches hold what they would hold in a run.
@@ -47,14 +50,16 @@ def measured(stage: Stage, inputs: Sequence[Any], training: bool, rounds: int = 
 
     @contextmanager
     def meter(number: int, back: bool) -> Iterator[None]:
+        synchronize(device)
         start = time.perf_counter()
         yield
+        synchronize(device)
         seconds[back][number].append(time.perf_counter() - start)
 
     totals: list[tuple[float, float]] = []
     for _ in range(rounds + 1):  # the first is to warm up
         walk(stage, inputs, training, meter)
-        totals.append(_together(stage, inputs, training))
+        totals.append(_together(stage, inputs, training, device))
     found = []
     for way, each in enumerate(seconds):
         medians = [statistics.median(taken[1:]) if taken else 0.0 for taken in each]
@@ -63,14 +68,16 @@ def measured(stage: Stage, inputs: Sequence[Any], training: bool, rounds: int = 
     return found[0], found[1]
 
 
-def _together(stage: Stage, inputs: Sequence[Any], training: bool) -> tuple[float, float]:
+def _together(stage: Stage, inputs: Sequence[Any], training: bool, device: torch.device) -> tuple[float, float]:
     """Seconds of all operators with nothing between them, forward and backward."""
     with torch.set_grad_enabled(training):
         start = time.perf_counter()
         _, outputs = stage(*(inputs[number] for number in stage.inputs))
+        synchronize(device)
         middle = time.perf_counter()
         if training and outputs[0].requires_grad:
             outputs[0].backward()
+        synchronize(device)
         end = time.perf_counter()
     return middle - start, end - middle
 

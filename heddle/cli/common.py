@@ -20,15 +20,6 @@ def require_torch(command: str) -> None:
         )
 
 
-def size(count: int) -> str:
-    """Bytes in the unit that suits them."""
-    value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while value >= 1024 and len(units) > 1:
-        value /= 1024
-        del units[0]
-    return f"{value:.0f} B" if units[0] == "B" else f"{value:.1f} {units[0]}"
-
-
 def load_with_changes(path: Path, changes: list[str], name: str | None = None) -> Any:
     """Read a job file with some of its keys changed: ["train.steps=50", …], and with another name for its run."""
     from heddle.spec.job import job_from_tables

@@ -46,7 +46,7 @@ def hf(
 
 def summary(written: Written) -> str:
     """What was written, in a few words."""
-    from heddle.cli.common import size
+    from heddle.units import size
 
     beside = f", with {', '.join(written.companions)}" if written.companions else ""
     return f"{size(written.bytes)} in {written.files} file{'s' * (written.files > 1)} at {written.folder}{beside}"

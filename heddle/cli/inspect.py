@@ -79,7 +79,7 @@ def facts(contents: Contents, verdict: Verdict | None) -> dict[str, Any]:
 
 
 def _head(contents: Contents, verdict: Verdict | None) -> Table:
-    from heddle.cli.common import size
+    from heddle.units import size
 
     model = contents.model
     rows = {"folder": str(contents.folder)}
@@ -107,7 +107,7 @@ def _head(contents: Contents, verdict: Verdict | None) -> Table:
 
 
 def _every_tensor(tensors: Sequence[HeldTensor]) -> Table:
-    from heddle.cli.common import size
+    from heddle.units import size
 
     table = _plain_table("tensor", "shape", "dtype", "boxes", "size")
     for each in tensors:
@@ -118,7 +118,7 @@ def _every_tensor(tensors: Sequence[HeldTensor]) -> Table:
 
 def _by_layer(tensors: Sequence[HeldTensor]) -> Table:
     """A line a layer, and one for each run of layers that are alike."""
-    from heddle.cli.common import size
+    from heddle.units import size
 
     table = _plain_table("tensors", "count", "numbers", "dtype", "boxes", "size")
     layers: dict[str, list[HeldTensor]] = {}

@@ -50,7 +50,7 @@ def piper(
     from heddle.plan.piper_stages import OutOfTime
     from heddle.spec.job import dumps_job, load_job
 
-    job = load_job(file) if file.suffix == ".toml" else None
+    given = job = load_job(file) if file.suffix == ".toml" else None
     if output is not None and (job is None or not uniform):
         raise HeddleError(
             f"There is no plan to write to {output}.",
@@ -89,13 +89,15 @@ def piper(
         )
     also = {count: answers[count] for count in counts or []}
     planned = _planned(job, best) if job is not None and uniform else None
-    if output is not None and planned is not None:
+    if output is not None and given is not None and planned is not None:
         # the file's own cluster, whatever the options say
-        write_output(output, dumps_job(dataclasses.replace(load_job(file), plan=planned.plan)))
+        write_output(output, dumps_job(dataclasses.replace(given, plan=planned.plan)))
     console = Console(highlight=False)
     if as_json:
         console.out(json.dumps(_facts(best, also, planned, taken)))
         return
+    if given is not None and given.plan is not None:
+        console.print("The file's [plan] gives the microbatch; everything else is found anew.\n")
     _show(console, workload, best, also)
     if planned is not None:
         from heddle.simulate import simulate
@@ -183,15 +185,16 @@ def _facts(best: Pipeline, also: dict[int, Pipeline | None], planned: Job | None
 
 def _show(console: Console, workload: Workload, best: Pipeline, also: dict[int, Pipeline | None]) -> None:
     """For people."""
-    console.print(
-        f"{'stage':>5}  {'layers':>6}  {'data':>4}  {'tensor':>6}  {'in flight':>9}  {'GiB':>6}  {'time':>10}  options"
-    )
+    from heddle.units import size
+
+    columns = {"stage": 5, "layers": 6, "data": 4, "tensor": 6, "in flight": 9, "memory": 10, "time": 10}
+    console.print("  ".join([*(f"{name:>{width}}" for name, width in columns.items()), "options"]))
     for number, stage in enumerate(best.stages):
         chosen = {name: stage.options.count(name) for name in dict.fromkeys(stage.options)}
         words = ", ".join(f"{count} {name}" for name, count in chosen.items())
         console.print(
             f"{number:>5}  {len(stage.layers):>6}  {stage.data:>4}  {stage.tensor:>6}  {stage.in_flight:>9}"
-            f"  {stage.memory / 2**30:>6.2f}  {stage.seconds:>10.6g}  {words}{'; ' if stage.how else ''}{stage.how}",
+            f"  {size(stage.memory, 2):>10}  {stage.seconds:>10.6g}  {words}{'; ' if stage.how else ''}{stage.how}",
             soft_wrap=True,
         )
     proof = "optimal" if best.optimal else f"at best {best.lower_bound:.6g}"

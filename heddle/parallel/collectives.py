@@ -122,6 +122,30 @@ def start_reduce_scatter(x: Tensor, axis: Axis, overlapped: bool = True) -> Hand
     return Handle([work], out, x, kind="reduce-scatter", axis=axis, overlapped=overlapped)
 
 
+def start_reduce_scatter_in_place(x: Tensor, axis: Axis) -> Handle:
+    """Begin to sum over the axis and keep a slice, which lies where it belongs; the other slices are used up."""
+    if axis.size == 1:
+        return Handle([], x)
+    mine = slice_of(x, axis)
+    if dist.get_backend(axis.group) != "gloo":
+        work = dist.reduce_scatter_single(mine, x, group=axis.group, async_op=True)
+        return Handle([work], mine, x, kind="reduce-scatter", axis=axis)
+    # every slice goes straight to its owner: nothing is copied on the way, and hardly any memory is new
+    slices = enumerate(x.chunk(axis.size))
+    others = [(axis.ranks[number], part) for number, part in slices if number != axis.rank]
+    received = x.new_empty(len(others), *mine.shape)
+    works = [dist.isend(part, rank, group=axis.group) for rank, part in others]
+    works += [dist.irecv(part, rank, group=axis.group) for part, (rank, _) in zip(received, others, strict=True)]
+
+    def add_up() -> None:
+        for part in received:
+            mine.add_(part)
+
+    return Handle(
+        [w for w in works if w is not None], mine, x, received, kind="reduce-scatter", axis=axis, finish=add_up
+    )
+
+
 def slice_of(x: Tensor, axis: Axis) -> Tensor:
     """This rank's equal share of the first dim."""
     return x.chunk(axis.size)[axis.rank]

@@ -12,7 +12,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from heddle.parallel.collectives import Handle, all_reduce, start_all_reduce, start_reduce_scatter, start_sharing
+from heddle.parallel.collectives import (
+    Handle,
+    all_reduce,
+    start_all_reduce,
+    start_reduce_scatter_in_place,
+    start_sharing,
+)
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.pieces import FreeParameters, Piece, make_piece
 from heddle.parallel.place import place_of
@@ -97,7 +103,8 @@ class Bucket:
         self.missing = set(range(len(self.parameters)))
 
     def _start(self) -> None:
-        self.handle = (start_reduce_scatter if self.zero else start_all_reduce)(self.gradients, self.data)
+        begin = start_reduce_scatter_in_place if self.zero else start_all_reduce
+        self.handle = begin(self.gradients, self.data)
 
     def finish(self) -> None:
         """Wait for the sum, and let the masters see it."""

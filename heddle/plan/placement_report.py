@@ -6,6 +6,7 @@ from typing import Any
 
 from heddle.plan.placement import Placement
 from heddle.plan.placement_graph import OperatorGraph
+from heddle.units import size
 
 
 def published(placement: Placement) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def draw(graph: OperatorGraph, placement: Placement, width: int = 100) -> list[s
         name = f"{device.kind} {number[device.kind]}"
         number[device.kind] += 1
         bar = "█" * round(room * device.load / longest)
-        held = f"{len(device.operators)} operators, {device.memory / 2**30:.2f} GiB"
+        held = f"{len(device.operators)} operators, {size(device.memory, 2)}"
         lines.append(f"{name:<14} {bar:<{room}} {device.load:>10.4f}  {held}")
         where.update(dict.fromkeys(device.operators, place))
     crossing = [

@@ -200,11 +200,11 @@ def step_of(checkpoint: Path) -> int:
 def newest_good(folder: Path, mesh: Mesh, warn: Callable[[str], None]) -> Path:
     """The newest checkpoint that is whole; damaged ones are named and passed over."""
     found = checkpoints(folder)
-    for candidate in reversed(found):
-        problem = agree(mesh, damage(candidate, mesh))
+    for number in reversed(range(len(found))):
+        problem = agree(mesh, damage(found[number], mesh))
         if problem is None:
-            return candidate
-        warn(f"{problem} Going back to the checkpoint before it.")
+            return found[number]
+        warn(f"{problem} Going back to {found[number - 1].name}." if number else problem)
     if found:
         raise HeddleError(
             f"No checkpoint in {folder} is whole.",

@@ -13,6 +13,7 @@ from rich.table import Table
 from heddle.spec.cluster import GIB
 from heddle.train.dry_run import DryRun, KindOfRank
 from heddle.train.observe import Channel, Tally
+from heddle.units import size
 
 ABREAST = 4  # kinds of rank in one table; more would not fit on a line
 
@@ -33,7 +34,7 @@ def show(found: DryRun, as_json: bool, console: Console) -> None:
     for start in range(0, len(found.kinds), ABREAST):
         console.print(table(found, found.kinds[start : start + ABREAST]), highlight=False)
     fullest = max(found.kinds, key=lambda kind: kind.bytes)
-    verdict = f"Every kind of rank took its step. The fullest holds {_size(fullest.bytes)}, temporary tensors aside"
+    verdict = f"Every kind of rank took its step. The fullest holds {size(fullest.bytes, 2)}, temporary tensors aside"
     if job.cluster is not None:
         memory = job.cluster.device.memory_gib
         fits = "fits into" if fullest.bytes <= memory * GIB else "does not fit into"
@@ -55,13 +56,13 @@ def table(found: DryRun, kinds: Sequence[KindOfRank]) -> Table:
     row("ranks", lambda kind: f"{len(found.ranks(kind)):,}")
     row("layers", lambda kind: " + ".join(map(str, kind.layers)))
     row("parameters", lambda kind: f"{kind.held.parameters:,}")
-    row("weights", lambda kind: _size(kind.held.parameter_bytes))
-    row("gradients", lambda kind: _size(kind.held.gradient_bytes))
-    row("optimizer", lambda kind: _size(kind.held.optimizer_bytes))
-    row("saved a microbatch", lambda kind: " + ".join(map(_size, kind.saved)))
+    row("weights", lambda kind: size(kind.held.parameter_bytes, 2))
+    row("gradients", lambda kind: size(kind.held.gradient_bytes, 2))
+    row("optimizer", lambda kind: size(kind.held.optimizer_bytes, 2))
+    row("saved a microbatch", lambda kind: " + ".join(size(saved, 2) for saved in kind.saved))
     row("microbatches held", lambda kind: _extremes(kind.peak_stash))
-    row("activations at peak", lambda kind: _size(kind.peak_saved))
-    row("in all", lambda kind: _size(kind.bytes))
+    row("activations at peak", lambda kind: size(kind.peak_saved, 2))
+    row("in all", lambda kind: size(kind.bytes, 2))
     for channel in sorted({channel for kind in kinds for channel in kind.traffic}, key=_order):
         row(f"{channel.axis} {channel.operation}", lambda kind, of=channel: _traffic(kind, of))  # type: ignore[misc]
     return out
@@ -124,17 +125,8 @@ def _order(channel: Channel) -> tuple[int, str, str]:
 
 
 def _traffic(kind: KindOfRank, channel: Channel) -> str:
-    number, size = kind.traffic.get(channel, Tally())
-    return f"{number:,}: {_size(size)}" if number else "-"
-
-
-def _size(size: int) -> str:
-    amount, unit = float(size), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
-        if amount < 1024:
-            break
-        amount, unit = amount / 1024, larger
-    return f"{amount:.0f} B" if unit == "B" else f"{amount:.2f} {unit}"
+    number, moved = kind.traffic.get(channel, Tally())
+    return f"{number:,}: {size(moved, 2)}" if number else "-"
 
 
 def _number(count: int, what: str) -> str:

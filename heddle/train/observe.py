@@ -36,6 +36,7 @@ _NAMES = {
     "c10d::send": "send",
     "c10d::recv_": "receive",
 }
+_MESSAGES = {"send", "receive"}
 
 
 class Channel(NamedTuple):
@@ -78,11 +79,17 @@ class Traffic(TorchDispatchMode):
 
     def _count(self, func: Any, args: tuple[Any, ...]) -> None:
         boxed = next(arg for arg in args if isinstance(arg, torch.ScriptObject))  # the group comes before the operator
-        group = dist.ProcessGroup.unbox(boxed).group_name
+        group = dist.ProcessGroup.unbox(boxed)
         name = func._schema.name
-        channel = Channel(self.axes.get(group, group), _NAMES.get(name, name))
-        number, size = self.tallies[channel]
+        channel = Channel(self.axes.get(group.group_name, group.group_name), _NAMES.get(name, name))
         whole = max(leaf.nbytes for leaf in tree_leaves(args) if isinstance(leaf, Tensor))
+        if (
+            channel.operation in _MESSAGES and channel.axis != "pipeline"
+        ):  # over gloo, slices on the way to their owners
+            if channel.operation == "receive" or args[2] != (group.rank() == 0):
+                return  # the one to the first of the others stands for all
+            channel, whole = Channel(channel.axis, "reduce-scatter"), whole * group.size()
+        number, size = self.tallies[channel]
         of_a_later_slice = name == "c10d::broadcast_" and args[2] > 0
         self.tallies[channel] = Tally(number + (not of_a_later_slice), size + whole)
 
