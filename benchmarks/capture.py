@@ -36,7 +36,7 @@ from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.spec import Plan
 from heddle.train.recorder import NoRecorder
 
-MODELS = ("resnet50", "bert", "seq2seq")
+MODELS = ("resnet50", "vit", "seq2seq")
 RANKS, CPU = 2, torch.device("cpu")
 
 
@@ -47,21 +47,28 @@ class Logits(Seq2Seq):
         return super().forward(source, target)["logits"]
 
 
-class Encoded(nn.Module):
-    """A Hugging Face BERT, built from its config, from words to their last hidden states."""
+class Vision(nn.Module):
+    """A Hugging Face ViT, built from its config, from images to their last hidden states.
 
-    def __init__(self, hidden: int, layers: int) -> None:
+    Its layers are called one by one: the model itself would make a mask of ones for them, expanded, and torch's
+    pipeline hands over contiguous tensors only.
+    """
+
+    def __init__(self, hidden: int, layers: int, image: int) -> None:
         super().__init__()
-        from transformers import BertConfig, BertModel
+        from transformers import ViTConfig, ViTModel
 
-        config = BertConfig(
-            vocab_size=1000, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=hidden // 64,
-            intermediate_size=4 * hidden, attn_implementation="sdpa",
+        config = ViTConfig(
+            hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=hidden // 64,
+            intermediate_size=4 * hidden, image_size=image, patch_size=8,
         )  # fmt: skip
-        self.bert = BertModel(config, add_pooling_layer=False)
+        self.vit = ViTModel(config, add_pooling_layer=False)
 
-    def forward(self, words: Tensor) -> Tensor:
-        return self.bert(words, return_dict=False)[0]
+    def forward(self, images: Tensor) -> Tensor:
+        hidden = self.vit.embeddings(images)
+        for layer in self.vit.layers:
+            hidden = layer(hidden)
+        return self.vit.layernorm(hidden)
 
 
 def squares(output: Tensor, _: Tensor) -> Tensor:
@@ -79,9 +86,9 @@ class Case:
             self.module, self.split = Logits(1000, options.hidden, 3), "decoder.0"
             shape, draw = (4, options.length), lambda size: torch.randint(0, 1000, size)
             self.batches = [(draw(shape), draw(shape)) for _ in range(options.microbatches)]
-        elif name == "bert":
-            self.module, self.split = Encoded(options.hidden, 6).eval(), "bert.encoder.layer.3"
-            self.batches = [(torch.randint(0, 1000, (4, options.length)),) for _ in range(options.microbatches)]
+        elif name == "vit":
+            self.module, self.split = Vision(options.hidden, 6, options.image).eval(), "vit.layers.3"
+            self.batches = [(torch.randn(2, 3, options.image, options.image),) for _ in range(options.microbatches)]
         else:
             self.module, self.split = ResNet50(options.width).eval(), "layers.8"
             shape = (2, 3, options.image, options.image)
