@@ -22,7 +22,9 @@ from heddle.train.doctor import HUNG
 
 CONCEPTS, TROUBLE, COMPARISON = DOCS / "concepts.md", DOCS / "troubleshooting.md", DOCS / "comparison.md"
 # Pages whose bash blocks need GPUs, or a cluster, or another program; their commands must be commands.
-ELSEWHERE = [line for page in sorted(DOCS.glob("*.md")) for block in blocks(page, "bash") for line in block.splitlines()]
+ELSEWHERE = [
+    line for page in sorted(DOCS.glob("*.md")) for block in blocks(page, "bash") for line in block.splitlines()
+]
 
 
 @pytest.mark.parametrize("line", [line for line in ELSEWHERE if line.startswith("heddle ")])
