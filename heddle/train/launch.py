@@ -59,13 +59,26 @@ def join(plan: Plan, place: Place) -> Mesh:
     if place.world > 1:
         device = pick_device()
         # A launcher that starts all again may keep its store, in which the addresses of the dead still stand.
-        store, rank, world = next(rendezvous("env://", timeout=TIMEOUT))
+        try:
+            store, rank, world = next(rendezvous("env://", timeout=TIMEOUT))
+        except dist.DistError as error:
+            raise _nowhere_to_meet(error) from None
         store = PrefixStore(f"start-{restart_count()}", store)
         backend = "nccl" if device.type == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=TIMEOUT)
     mesh = build_mesh(plan, place.rank, place.world)
     assert mesh is not None
     return mesh
+
+
+def _nowhere_to_meet(error: dist.DistError) -> HeddleError:
+    """Another program has the port, or the address leads nowhere."""
+    taken = "EADDRINUSE" in str(error)
+    return HeddleError(
+        f"The processes cannot meet at {os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}.",
+        "Another program listens there; perhaps a run that has not ended." if taken else str(error).splitlines()[0],
+        "Set MASTER_PORT to a free port of that machine: heddle launch --port, or torchrun --master-port.",
+    )
 
 
 def leave() -> None:
