@@ -116,6 +116,7 @@ def plan(
         console.out(json.dumps(facts))
         return
     show(console, found, top)
+    _show_best(console, found)
     if free and in_file:
         _show_rank(console, found, in_file)
     if reasons is not None:

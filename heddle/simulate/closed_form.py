@@ -116,6 +116,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices) -> Step:
     recompute = per_rank * layers * (again - layer.tensor_again)
     busy = per_rank * total
     pipeline = per_rank * sends
+    pipe = np.maximum(pipe, busy)  # but for rounding it never is shorter
     breakdown = Breakdown(
         compute=busy - tensor - recompute - pipeline,
         recompute=recompute,

@@ -197,6 +197,7 @@ def simulate(job: Job) -> Simulation:
         shared = sum(span.end - span.start for span in trace.spans) / plan.pipeline
         busy, scale = shared, scale * shared / busy
         pipe = trace.duration
+    pipe = max(pipe, busy)  # but for rounding it never is shorter
     memory, saved = bills(job, plan, work, schedule, cluster)
     data, update = tail(plan, work, cluster, pipe, microbatches, backward)
     data, update = data / pace, update / pace

@@ -47,7 +47,7 @@ def join(plan: Plan, place: Place) -> Mesh:
             f"{place.world} processes started, but the plan needs tensor × pipeline × data = {plan.tensor} × "
             f"{plan.pipeline} × {plan.data} = {plan.world}.",
             "Every process holds one place of the mesh.",
-            f"Start {plan.world} processes, or change the plan.",
+            f"Start {plan.world} of them, or change the plan.",
         )
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         if place.world > 1 and name not in os.environ:

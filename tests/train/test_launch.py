@@ -155,7 +155,7 @@ def test_another_number_of_processes_than_the_plan_needs_is_refused(folder, envi
         assert call(*under(TENSOR_PIPELINE, "refused")) == 2
     told = capsys.readouterr().err
     assert f"{world} processes started, but the plan needs tensor × pipeline × data = 2 × 2 × 1 = 4" in told
-    assert "Start 4 processes" in told
+    assert "Start 4 of them" in told
     assert not (folder / "runs/refused").exists()
 
 
