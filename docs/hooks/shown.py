@@ -1,0 +1,81 @@
+"""What an executed page shows: tables, lines of the terminal, drawings."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from heddle.report.text import ticks
+from heddle.trace import to_svg
+from heddle.trace.trace import Trace
+
+__all__ = ["gib", "ms", "picture", "plot", "table", "terminal"]
+
+
+def gib(value: Any) -> str:
+    """Bytes."""
+    return f"{float(value) / 2**30:,.1f} GiB"
+
+
+def ms(value: Any) -> str:
+    """Seconds."""
+    return f"{float(value) * 1e3:,.1f} ms"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table; every column but the first is aligned to the right where its first cell is a number."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    sides = ["---:" if column and _is_number(cell) else "---" for column, cell in enumerate(cells[0])]
+    return "\n".join(f"| {' | '.join(line)} |" for line in ([*map(str, heads)], sides, *cells))
+
+
+def _is_number(cell: str) -> bool:
+    return cell.lstrip("+-–~ ")[:1].isdigit()
+
+
+def terminal(*lines: Text | str) -> str:
+    """Lines as the terminal shows them, in its colours."""
+    console = Console(record=True, file=io.StringIO(), width=200, force_terminal=True, color_system="truecolor")
+    for line in lines:
+        console.print(line, highlight=False, soft_wrap=True)
+    html = console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+    # a blank line would end the block of HTML
+    return f'<div class="terminal">{html.rstrip()}</div>'.replace("\n\n", "\n&#8203;\n")
+
+
+def picture(trace: Trace, width: int = 800) -> str:
+    """A trace as the SVG that `heddle simulate --trace step.svg` writes."""
+    svg = "".join(line.strip() for line in to_svg(trace, width=width).splitlines())
+    return f'<div class="picture">{svg}</div>'
+
+
+def plot(points: Sequence[tuple[float, float, str]], across: str, up: str, cloud: Sequence[tuple[float, float]] = ()) -> str:
+    """Points joined by a line, each with its words, over a cloud of others."""
+    xs, ys = ([point[place] for point in [*points, *cloud]] for place in (0, 1))
+    x, y = _Logarithmic(xs, 60, 780), _Logarithmic(ys, 300, 10)
+    dots = "".join(f"M{x(a):.0f} {y(b):.0f}h0" for a, b in cloud)
+    marks = [f'<path d="{dots}" class="cloud"/>']
+    marks += [f'<text x="{x(v):.0f}" y="318" text-anchor="middle">{v:g}</text>' for v in x.ticks]
+    marks += [f'<text x="52" y="{y(v) + 4:.0f}" text-anchor="end">{v:g}</text>' for v in y.ticks]
+    line = " ".join(f"{x(a):.0f},{y(b):.0f}" for a, b, _ in points)
+    marks.append(f'<polyline points="{line}"/>')
+    marks += [f'<circle cx="{x(a):.0f}" cy="{y(b):.0f}" r="4"><title>{words}</title></circle>' for a, b, words in points]
+    marks.append(f'<text x="420" y="338" text-anchor="middle">{across}</text><text x="64" y="18">{up}</text>')
+    return f'<div class="plot"><svg viewBox="0 0 800 345" role="img" aria-label="{up} over {across}">{"".join(marks)}</svg></div>'
+
+
+class _Logarithmic:
+    """Where values lie between two places, by their logarithm."""
+
+    def __init__(self, values: Sequence[float], start: float, end: float) -> None:
+        low, high = min(values) / 1.1, max(values) * 1.1
+        self.ticks = ticks(low, high, log=True)
+        self.low, self.start, self.scale = low, start, (end - start) / math.log(high / low)
+
+    def __call__(self, value: float) -> float:
+        return self.start + self.scale * math.log(value / self.low)
