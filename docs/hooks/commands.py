@@ -11,6 +11,7 @@ import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ class Command:
             yield Command((*self.words, name), command, type(self.context)(command, self.context, info_name=name))
 
 
+@cache
 def commands() -> list[Command]:
     """Every command, groups before what is in them, the app first."""
     root = typer.main.get_command(app)
@@ -90,6 +92,7 @@ def commands() -> list[Command]:
 def page_of(command: Command, title: str) -> str:
     """The page as Markdown. `title`: of the manual's page on its subject."""
     usage = " ".join([command.name, *command.click.collect_usage_pieces(command.context)])
+    usage = usage.replace("[[", "[").replace("]]", "]")  # an optional argument whose name says so already
     told = [f"# {command.name}", command.help, f"```text\n{usage}\n```"]
     if command.manual is not None:
         told.append(f"Explained in [{title}](../{command.manual}).")
@@ -105,7 +108,8 @@ def page_of(command: Command, title: str) -> str:
     for panel, params in panels.items():
         if params:
             rows = [(_name(each), _type(each, types.get(each.name, bool)), _default(each), _help(each)) for each in params]
-            told += [f"## {panel}", _table((panel.lower().removesuffix("s"), "type", "default", "what it is"), rows)]
+            kind = "argument" if panel == "Arguments" else "option"
+            told += [f"## {panel}", _table((kind, "type", "default", "what it is"), rows)]
     return "\n\n".join(told) + "\n"
 
 
@@ -142,7 +146,7 @@ def _help(param: Any) -> str:
 
 
 def _code(word: Any) -> str:
-    return f"`{word}`".replace("|", "\\|")
+    return f"`{word}`"
 
 
 def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -42,7 +42,8 @@ def executed(text: str, name: str) -> str:
         value = _run(block[2], names, name)
         if not block[1]:
             made += f"```python\n{block[2]}```\n\n"
-        made += "" if value is None else str(value)
+        # text is Markdown; other values are shown as Python would
+        made += "" if value is None else value if isinstance(value, str) else f"```python\n{value!r}\n```"
         at = block.end()
     return made + _filled(text[at:], names)
 

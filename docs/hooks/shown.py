@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
+
+from rooms import rooms
 
 from heddle.report.text import ticks
 from heddle.trace import to_svg
 from heddle.trace.trace import Trace
 
-__all__ = ["gib", "ms", "picture", "plot", "table", "terminal"]
+__all__ = ["ms", "picture", "plot", "rooms", "table", "terminal"]
 
-
-def gib(value: Any) -> str:
-    """Bytes."""
-    return f"{float(value) / 2**30:,.1f} GiB"
+NUMBER = re.compile(r"[+-]?[\d,.]+ ?[^\d\s]{0,3}")  # with a unit
 
 
 def ms(value: Any) -> str:
@@ -28,14 +29,10 @@ def ms(value: Any) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table; every column but the first is aligned to the right where its first cell is a number."""
+    """A table; a column whose first cell is a number, but for the first column, is aligned to the right."""
     cells = [[str(cell) for cell in row] for row in rows]
-    sides = ["---:" if column and _is_number(cell) else "---" for column, cell in enumerate(cells[0])]
+    sides = ["---:" if column and NUMBER.fullmatch(cell) else "---" for column, cell in enumerate(cells[0])]
     return "\n".join(f"| {' | '.join(line)} |" for line in ([*map(str, heads)], sides, *cells))
-
-
-def _is_number(cell: str) -> bool:
-    return cell.lstrip("+-–~ ")[:1].isdigit()
 
 
 def terminal(*lines: Text | str) -> str:
@@ -43,7 +40,7 @@ def terminal(*lines: Text | str) -> str:
     console = Console(record=True, file=io.StringIO(), width=200, force_terminal=True, color_system="truecolor")
     for line in lines:
         console.print(line, highlight=False, soft_wrap=True)
-    html = console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+    html = console.export_html(theme=SVG_EXPORT_THEME, inline_styles=True, code_format="<pre>{code}</pre>")
     # a blank line would end the block of HTML
     return f'<div class="terminal">{html.rstrip()}</div>'.replace("\n\n", "\n&#8203;\n")
 
@@ -54,7 +51,9 @@ def picture(trace: Trace, width: int = 800) -> str:
     return f'<div class="picture">{svg}</div>'
 
 
-def plot(points: Sequence[tuple[float, float, str]], across: str, up: str, cloud: Sequence[tuple[float, float]] = ()) -> str:
+def plot(
+    points: Sequence[tuple[float, float, str]], across: str, up: str, cloud: Sequence[tuple[float, float]] = ()
+) -> str:
     """Points joined by a line, each with its words, over a cloud of others."""
     xs, ys = ([point[place] for point in [*points, *cloud]] for place in (0, 1))
     x, y = _Logarithmic(xs, 60, 780), _Logarithmic(ys, 300, 10)
@@ -66,7 +65,8 @@ def plot(points: Sequence[tuple[float, float, str]], across: str, up: str, cloud
     marks.append(f'<polyline points="{line}"/>')
     marks += [f'<circle cx="{x(a):.0f}" cy="{y(b):.0f}" r="4"><title>{words}</title></circle>' for a, b, words in points]
     marks.append(f'<text x="420" y="338" text-anchor="middle">{across}</text><text x="64" y="18">{up}</text>')
-    return f'<div class="plot"><svg viewBox="0 0 800 345" role="img" aria-label="{up} over {across}">{"".join(marks)}</svg></div>'
+    svg = f'<svg viewBox="0 0 800 345" role="img" aria-label="{up} over {across}">{"".join(marks)}</svg>'
+    return f'<div class="plot">{svg}</div>'
 
 
 class _Logarithmic:
