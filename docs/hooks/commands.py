@@ -78,15 +78,18 @@ class Command:
         for name, command in getattr(self.click, "commands", {}).items():
             yield Command((*self.words, name), command, type(self.context)(command, self.context, info_name=name))
 
+    def all(self) -> Iterator[Command]:
+        """Itself, and all that is in it."""
+        yield self
+        for part in self.parts():
+            yield from part.all()
+
 
 @cache
 def commands() -> list[Command]:
     """Every command, groups before what is in them, the app first."""
     root = typer.main.get_command(app)
-    found = [Command((), root, root.make_context("heddle", [], resilient_parsing=True))]
-    for each in found:  # which grows on the way
-        found += each.parts()
-    return sorted(found, key=lambda each: each.words[:1] and [*MANUAL].index(each.words[0]) + 1 or 0)
+    return list(Command((), root, root.make_context("heddle", [], resilient_parsing=True)).all())
 
 
 def page_of(command: Command, title: str) -> str:
@@ -107,7 +110,9 @@ def page_of(command: Command, title: str) -> str:
     types = typing.get_type_hints(inspect.unwrap(command.click.callback))
     for panel, params in panels.items():
         if params:
-            rows = [(_name(each), _type(each, types.get(each.name, bool)), _default(each), _help(each)) for each in params]
+            rows = [
+                (_name(each), _type(each, types.get(each.name, bool)), _default(each), _help(each)) for each in params
+            ]
             kind = "argument" if panel == "Arguments" else "option"
             told += [f"## {panel}", _table((kind, "type", "default", "what it is"), rows)]
     return "\n\n".join(told) + "\n"

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.terminal_theme import SVG_EXPORT_THEME
+from rich.terminal_theme import TerminalTheme
 from rich.text import Text
-
 from rooms import rooms
 
 from heddle.report.text import ticks
@@ -21,6 +20,32 @@ from heddle.trace.trace import Trace
 __all__ = ["ms", "picture", "plot", "rooms", "table", "terminal"]
 
 NUMBER = re.compile(r"[+-]?[\d,.]+ ?[^\d\s]{0,3}")  # with a unit
+
+# The sixteen colours of a terminal, dark enough below white letters and light enough below black ones.
+THEME = TerminalTheme(
+    (22, 25, 31),
+    (223, 227, 234),
+    [
+        (0, 0, 0),
+        (190, 60, 45),
+        (0, 120, 88),
+        (230, 180, 50),
+        (0, 95, 160),
+        (150, 70, 120),
+        (0, 125, 140),
+        (222, 226, 232),
+    ],
+    [
+        (85, 92, 102),
+        (255, 110, 90),
+        (90, 200, 145),
+        (245, 215, 100),
+        (105, 165, 235),
+        (225, 145, 190),
+        (95, 200, 225),
+        (255, 255, 255),
+    ],
+)
 
 
 def ms(value: Any) -> str:
@@ -40,7 +65,7 @@ def terminal(*lines: Text | str) -> str:
     console = Console(record=True, file=io.StringIO(), width=200, force_terminal=True, color_system="truecolor")
     for line in lines:
         console.print(line, highlight=False, soft_wrap=True)
-    html = console.export_html(theme=SVG_EXPORT_THEME, inline_styles=True, code_format="<pre>{code}</pre>")
+    html = console.export_html(theme=THEME, inline_styles=True, code_format="<pre>{code}</pre>")
     # a blank line would end the block of HTML
     return f'<div class="terminal">{html.rstrip()}</div>'.replace("\n\n", "\n&#8203;\n")
 
@@ -63,7 +88,9 @@ def plot(
     marks += [f'<text x="52" y="{y(v) + 4:.0f}" text-anchor="end">{v:g}</text>' for v in y.ticks]
     line = " ".join(f"{x(a):.0f},{y(b):.0f}" for a, b, _ in points)
     marks.append(f'<polyline points="{line}"/>')
-    marks += [f'<circle cx="{x(a):.0f}" cy="{y(b):.0f}" r="4"><title>{words}</title></circle>' for a, b, words in points]
+    marks += [
+        f'<circle cx="{x(a):.0f}" cy="{y(b):.0f}" r="4"><title>{words}</title></circle>' for a, b, words in points
+    ]
     marks.append(f'<text x="420" y="338" text-anchor="middle">{across}</text><text x="64" y="18">{up}</text>')
     svg = f'<svg viewBox="0 0 800 345" role="img" aria-label="{up} over {across}">{"".join(marks)}</svg>'
     return f'<div class="plot">{svg}</div>'
