@@ -54,9 +54,10 @@ def ms(value: Any) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table; a column whose first cell is a number, but for the first column, is aligned to the right."""
+    """A table; columns of numbers are aligned to the right, but for the first."""
     cells = [[str(cell) for cell in row] for row in rows]
-    sides = ["---:" if column and NUMBER.fullmatch(cell) else "---" for column, cell in enumerate(cells[0])]
+    numbers = [sum(NUMBER.fullmatch(cell) is not None for cell in column) for column in zip(*cells, strict=True)]
+    sides = ["---:" if place and 2 * count >= len(cells) else "---" for place, count in enumerate(numbers)]
     return "\n".join(f"| {' | '.join(line)} |" for line in ([*map(str, heads)], sides, *cells))
 
 
