@@ -21,30 +21,16 @@ __all__ = ["ms", "picture", "plot", "rooms", "table", "terminal"]
 
 NUMBER = re.compile(r"[+-]?[\d,.]+ ?[^\d\s]{0,3}")  # with a unit
 
-# The sixteen colours of a terminal, dark enough below white letters and light enough below black ones.
+
+def _colours(words: str) -> list[tuple[int, int, int]]:
+    return [(code >> 16, code >> 8 & 255, code & 255) for code in (int(word, 16) for word in words.split())]
+
+
+# The colours of a terminal, dark enough below white letters and light enough below black ones.
 THEME = TerminalTheme(
-    (22, 25, 31),
-    (223, 227, 234),
-    [
-        (0, 0, 0),
-        (190, 60, 45),
-        (0, 120, 88),
-        (230, 180, 50),
-        (0, 95, 160),
-        (150, 70, 120),
-        (0, 125, 140),
-        (222, 226, 232),
-    ],
-    [
-        (85, 92, 102),
-        (255, 110, 90),
-        (90, 200, 145),
-        (245, 215, 100),
-        (105, 165, 235),
-        (225, 145, 190),
-        (95, 200, 225),
-        (255, 255, 255),
-    ],
+    *_colours("16191f dfe3ea"),
+    _colours("000000 be3c2d 007858 e6b432 005fa0 964678 007d8c dee2e8"),
+    _colours("555c66 ff6e5a 5ac891 f5d764 69a5eb e191be 5fc8e1 ffffff"),
 )
 
 
