@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STEPS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint types check format install clean bench
+.PHONY: demo test lint types check format install clean bench docs
 
 install: $(VENV)/installed
 
@@ -37,5 +37,8 @@ format: install
 bench: install  ## every benchmark prints a JSON line with its ratio to a named peer
 	$(BIN)/python benchmarks/single_device.py
 
+docs: install  ## the manual as a site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from heddle.plan.explain import Explanation
     from heddle.plan.search import Search
 
-FIX = "Fix it"
+FIXED = "Fixed fields of the plan"
 
 
 def plan(
@@ -48,17 +48,24 @@ def plan(
     global_batch: Annotated[int | None, typer.Option(help="Samples a step.")] = None,
     sequence_length: Annotated[int | None, typer.Option(help="Tokens a sample.")] = None,
     precision: Annotated[str | None, typer.Option(help="fp32, bf16 or fp16; without a job bf16 on GPUs.")] = None,
-    tensor: Annotated[int | None, typer.Option(help=FIX, rich_help_panel="Fixed fields of the plan")] = None,
-    sequence_parallel: Annotated[
-        bool | None, typer.Option(help=FIX, rich_help_panel="Fixed fields of the plan")
+    tensor: Annotated[
+        int | None, typer.Option(help="Devices that each layer is split over.", rich_help_panel=FIXED)
     ] = None,
-    pipeline: Annotated[int | None, typer.Option(help=FIX, rich_help_panel="Fixed fields of the plan")] = None,
-    virtual: Annotated[int | None, typer.Option(help=FIX, rich_help_panel="Fixed fields of the plan")] = None,
-    data: Annotated[int | None, typer.Option(help=FIX, rich_help_panel="Fixed fields of the plan")] = None,
-    zero: Annotated[int | None, typer.Option(help=FIX, rich_help_panel="Fixed fields of the plan")] = None,
-    microbatch: Annotated[int | None, typer.Option(help=FIX, rich_help_panel="Fixed fields of the plan")] = None,
-    schedule: Annotated[str | None, typer.Option(help=FIX, rich_help_panel="Fixed fields of the plan")] = None,
-    recompute: Annotated[str | None, typer.Option(help=FIX, rich_help_panel="Fixed fields of the plan")] = None,
+    sequence_parallel: Annotated[
+        bool | None, typer.Option(help="Split the sequence over them, too.", rich_help_panel=FIXED)
+    ] = None,
+    pipeline: Annotated[int | None, typer.Option(help="Stages.", rich_help_panel=FIXED)] = None,
+    virtual: Annotated[int | None, typer.Option(help="Chunks of the model a stage.", rich_help_panel=FIXED)] = None,
+    data: Annotated[int | None, typer.Option(help="Replicas.", rich_help_panel=FIXED)] = None,
+    zero: Annotated[
+        int | None,
+        typer.Option(
+            help="What replicas share: 0 nothing, 1 optimizer, 2 gradients, 3 parameters.", rich_help_panel=FIXED
+        ),
+    ] = None,
+    microbatch: Annotated[int | None, typer.Option(help="Samples of a microbatch.", rich_help_panel=FIXED)] = None,
+    schedule: Annotated[str | None, typer.Option(help="1f1b, interleaved or gpipe.", rich_help_panel=FIXED)] = None,
+    recompute: Annotated[str | None, typer.Option(help="none, selective or full.", rich_help_panel=FIXED)] = None,
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="Change a key: --set train.steps=50.", metavar="TABLE.KEY=VALUE")
     ] = None,
