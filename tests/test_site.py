@@ -84,12 +84,16 @@ def test_the_site_opens_and_searches_from_the_file_system(site):
     with api.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         page = browser.new_page()
+        page.set_default_timeout(120_000)  # others may be using the machine
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
         page.goto((site / "how-the-planner-thinks.html").as_uri())
         assert page.locator("article .picture svg").count() == 2
-        page.locator("[data-md-component=search-query]").fill("runner deadlock")
+        query = page.locator("[data-md-component=search-query]")
+        query.focus()  # which is when the index is read
+        page.locator(".md-search-result__meta", has_text="Type to start searching").wait_for(state="attached")
+        query.press_sequentially("deadlock")  # keys: what is pasted by script goes unnoticed
         page.wait_for_selector(".md-search-result__item a[href*=schedules]")
         browser.close()
     assert said == []

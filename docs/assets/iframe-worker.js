@@ -4,25 +4,27 @@ if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {
     constructor(url) {
       super();
-      const frame = document.createElement("iframe");
-      frame.hidden = true;
-      document.body.append(frame);
-      const inside = (this.inside = frame.contentWindow);
-      const load = (source) =>
-        new Promise((done, failed) => {
-          const script = inside.document.createElement("script");
-          script.src = source;
-          script.onload = done;
-          script.onerror = failed;
-          inside.document.head.append(script);
-        });
-      inside.postMessage = (data) => this.tell(this, data);
-      inside.importScripts = (...sources) =>
-        sources.reduce((before, source) => before.then(() => load(new URL(source, url))), Promise.resolve());
-      this.loaded = load(url);
+      this.frame = document.createElement("iframe");
+      this.frame.hidden = true;
+      const ready = new Promise((done) => (this.frame.onload = done));
+      document.body.append(this.frame);
+      this.loaded = ready.then(() => {
+        const inside = this.frame.contentWindow;
+        inside.postMessage = (data) => this.tell(this, data);
+        inside.importScripts = (...sources) =>
+          sources.reduce((before, source) => before.then(() => this.load(new URL(source, url))), Promise.resolve());
+        return this.load(url);
+      });
+    }
+    load(source) {
+      const script = this.frame.contentDocument.createElement("script");
+      script.src = source;
+      const loaded = new Promise((done, failed) => Object.assign(script, { onload: done, onerror: failed }));
+      this.frame.contentDocument.head.append(script);
+      return loaded;
     }
     postMessage(data) {
-      this.loaded.then(() => this.tell(this.inside, data));
+      this.loaded.then(() => this.tell(this.frame.contentWindow, data));
     }
     tell(target, data) {
       const event = new MessageEvent("message", { data });
@@ -30,7 +32,7 @@ if (location.protocol === "file:") {
       if (target === this && this.onmessage) this.onmessage(event);
     }
     terminate() {
-      this.inside.frameElement.remove();
+      this.frame.remove();
     }
   };
 }
