@@ -13,7 +13,7 @@ from heddle.report.comparison import comparison
 from heddle.report.subject import Subject
 from heddle.trace.kinds import COLOURS
 
-SCRIPTS = ("timeline.js", "curves.js", "page.js")
+SCRIPTS = ("spans.js", "picture.js", "timeline.js", "curves.js", "page.js")
 
 
 def render(subjects: Sequence[Subject]) -> str:
