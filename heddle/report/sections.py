@@ -11,6 +11,7 @@ from heddle.plan.words import in_words, overfull
 from heddle.report import difference, text
 from heddle.report.subject import Subject
 from heddle.spec.cluster import GIB, Cluster
+from heddle.trace.bars import memory_scale
 
 # what is asked for first: what it is called, its column of metrics, how it is written
 NUMBERS: tuple[tuple[str, str, Callable[[float | None], str]], ...] = (
@@ -199,11 +200,10 @@ def memory(subject: Subject) -> str:
         return "<p>No prediction, so no bill.</p>"
     bills, limit = prediction.memory, prediction.limit
     worst = prediction.worst
-    near = worst >= 0.3 * limit  # else all bars would be slivers
-    scale = max(limit, worst) if near else 1.1 * worst
+    scale = memory_scale(worst, limit)
     note = (
         f"Bars end at the {text.gib(limit / GIB)} GiB of a device."
-        if near and worst <= limit
+        if scale == limit
         else f"A device has {text.gib(limit / GIB)} GiB; bars end at {text.gib(scale / GIB)} GiB."
     )
     bars = "".join(_memory_bar(stage, bill, limit, scale) for stage, bill in enumerate(bills))
