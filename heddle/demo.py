@@ -13,13 +13,14 @@ from heddle.simulate import Simulation
 from heddle.spec.job import Job, job_from_tables, load_job
 
 JOB: dict[str, dict[str, Any]] = {
-    "model": {"preset": "tiny"},
-    "data": {"text": "stdlib:*.py", "cache": "runs/prepared"},
+    "model": {"preset": "tiny", "vocab": 1024},
+    # tokens of several letters: after a hundred steps that reads better than bytes do
+    "data": {"text": "stdlib:*.py", "tokenizer": "bpe:1024", "cache": "runs/prepared"},
     "train": {
         "name": "demo",
         "global_batch": 16,
         "sequence": 128,
-        "learning_rate": 4e-3,
+        "learning_rate": 2e-3,
         "warmup": 10,
         "eval_batches": 2,
         "log_every": 10,

@@ -22,8 +22,8 @@ ACTS = {
     "Measure": "How fast is this machine with {} at work? They share its cores, so all are timed at once.",
     "Plan": "Which split of a small GPT over {} is the fastest? Every legal one is priced.",
     "Simulate": "What would each stage do in a step, and what would a process of each stage hold?",
-    "Train": "Now {} really train it, byte by byte, on the library of this Python.",
-    "Write": "What the model knows of Python by now, from the words `def `.",
+    "Train": "Now {} really train it on the library of this Python.",
+    "Write": "What the model has learned of Python by now.",
     "Compare": "Was the prediction right? A step as predicted, and the median of those that were trained.",
 }
 SHOWN = 5  # plans of the table
@@ -34,7 +34,7 @@ def demo(
         str,
         typer.Option(help="How to split the work; 2x1x1 starts two processes only.", metavar="TENSORxPIPELINExDATA"),
     ] = "2x2x2",
-    steps: Annotated[int, typer.Option(help="How long to train.", min=1)] = 150,
+    steps: Annotated[int, typer.Option(help="How long to train.", min=1)] = 100,
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in the browser at the end.")] = False,
 ) -> None:
     """See everything in two minutes: measure this machine, plan, draw, train, write, compare."""
@@ -63,7 +63,7 @@ def demo(
     if not _train(console, chosen):
         return
     _begin(console, "Write")
-    generate(job.run_folder, prompt="def ", tokens=200)
+    generate(job.run_folder, prompt="def ", tokens=120)
     page = _compare(console, job.run_folder)
     console.print(f"\nAll of this took {time.monotonic() - began:.0f} s.")
     if open_it:
@@ -157,8 +157,8 @@ def _train(console: Console, chosen: Simulation) -> bool:
         )
         return False
     console.print(
-        f"Trained {result.steps} steps in {result.seconds:.0f} s. Guessing by the frequency of each byte alone would "
-        f"have a loss of {result.unigram_entropy:.2f}; it has {result.loss:.2f}.",
+        f"Trained {result.steps} steps in {result.seconds:.0f} s: loss {result.loss:.2f} nats a token. "
+        f"Guessing by how frequent each token is would score {result.unigram_entropy:.2f}.",
     )
     return True
 
