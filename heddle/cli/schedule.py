@@ -35,7 +35,7 @@ def schedule(
     trace = replay(order, forward=1.0, backward=2.0)
     formula = bubble_fraction(pipeline, microbatches, virtual)
     console = Console(highlight=False)
-    written = write_trace(output, trace) if output is not None else ""
+    file = write_trace(output, trace) if output is not None else ""
 
     if as_json:
         facts = {
@@ -64,5 +64,5 @@ def schedule(
     console.print(f"peak stash  {' '.join(map(str, verified.peak_stash))}")
     console.print(f"            (activations that each rank holds at once, in {unit})")
     console.print(f"verified    {verified.actions} actions, {verified.messages} messages: complete, no deadlock")
-    if written:
-        console.print(f"\n{written}", soft_wrap=True)
+    if file:
+        console.print(f"\n{file}", soft_wrap=True)
