@@ -12,7 +12,6 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heddle.report.subject import Subject
     from heddle.simulate import Simulation
     from heddle.spec.cluster import Cluster
     from heddle.spec.job import Job
@@ -146,8 +145,11 @@ def _train(console: Console, chosen: Simulation) -> bool:
     from dataclasses import replace
 
     _begin(console, "Train", chosen.plan.world)
+    from heddle.train.data import prepared_for
     from heddle.train.loop import train
 
+    with _busy(console, "Making tokens of the text"):
+        prepared_for(chosen.job.data)
     result = train(replace(chosen.job, predicted=chosen.predicted), trace=True)
     assert result is not None
     if result.step < result.steps:
@@ -166,6 +168,7 @@ def _train(console: Console, chosen: Simulation) -> bool:
 def _compare(console: Console, run: Path) -> Path:
     """Predicted beside measured, here and as a page."""
     from heddle.cli.common import write_output
+    from heddle.cli.difference import show_difference
     from heddle.report.page import render
     from heddle.report.subject import read_subject
 
@@ -180,24 +183,3 @@ def _compare(console: Console, run: Path) -> Path:
         f"Open it in a browser: {page.absolute().as_uri()}",
     )
     return page
-
-
-def show_difference(console: Console, subject: Subject) -> None:
-    """A table of what was predicted and measured, and which part of a step makes the difference."""
-    from rich.table import Table
-
-    from heddle.report import difference
-    from heddle.report.sections import NUMBERS, predicted
-
-    assert subject.measured is not None
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    table.add_column("")
-    for heading in ("predicted", "measured", "difference"):
-        table.add_column(heading, justify="right")
-    for title, key, write in NUMBERS:
-        there, here = predicted(subject, key), subject.measured.median(key)
-        apart = f"{here / there - 1:+.0%}" if there and here else ""
-        table.add_row(title, write(there), write(here), apart)
-    console.print(table)
-    for line in difference.in_words(subject):
-        console.print(line)

@@ -71,6 +71,7 @@ class Metrics:
         if metrics.step % self.log_every == 0 or metrics.step in (1, self.steps):
             self.console.print(line, soft_wrap=True)
         elif self.live and time.monotonic() - self.shown_at > 0.1:
+            line.no_wrap, line.overflow = True, "ellipsis"  # a line that is drawn over has to stay one
             self.live.update(Group(line, ProgressBar(self.steps, metrics.step, width=BAR)), refresh=True)
             self.shown_at = time.monotonic()
 
