@@ -7,10 +7,8 @@ import sys
 import pytest
 from commands import ENVIRONMENT, REPOSITORY, run_commands, write_named_blocks
 
-from heddle.spec import ModelSpec
+from heddle.demo import demo_job
 from heddle.spec.job import load_job
-from heddle.spec.presets import model_presets
-from heddle.spec.read import build
 
 README = REPOSITORY / "README.md"
 
@@ -66,8 +64,9 @@ def test_make_demo_is_heddle_demo(clone):
 
 
 def test_the_demo_has_the_size_that_the_readme_states():
-    tiny = build(ModelSpec, model_presets()["tiny"], "model")
-    assert f"The {tiny.parameters:,} parameters" in README.read_text(encoding="utf-8")
+    words = f"{demo_job('2x2x2', 1).model.parameters:,} parameters"
+    for page in (README, REPOSITORY / "docs" / "demo.md"):
+        assert words in page.read_text(encoding="utf-8")
 
 
 def test_make_test_runs_every_check(clone):
