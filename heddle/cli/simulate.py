@@ -89,11 +89,12 @@ def show_memory(console: Console, prediction: Simulation, every: bool) -> None:
     """The bill of every stage, or of the fullest."""
     from rich.text import Text
 
+    from heddle.plan.words import memory_unit
     from heddle.spec.cluster import GIB
     from heddle.trace.bars import legend, memory_bar, memory_scale
 
     bills, limit, most = prediction.memory, prediction.limit, prediction.worst
-    unit, size = ("GiB", GIB) if most >= 0.1 * GIB else ("MiB", GIB / 1024)
+    unit, size = memory_unit(most)
     names = bills[0]._fields
     console.print(f"{unit:<9}" + "".join(f"{name:>12}" for name in (*names, "total", "headroom")), soft_wrap=True)
     for number, bill in enumerate(bills):

@@ -164,7 +164,7 @@ def test_a_plan_is_copied_by_mouse_and_by_key(opened, run):
     copied = tomllib.loads(page.evaluate("navigator.clipboard.readText()"))["plan"]
     assert Plan(**{k: tuple(v) if isinstance(v, list) else v for k, v in copied.items()}) == run.search.front[1].plan
     points.last.hover()
-    assert "GiB" in page.locator(".front ~ .status").inner_text()
+    assert " MiB" in page.locator(".front ~ .status").inner_text()
 
 
 def test_a_picture_is_saved(opened, run, tmp_path):
