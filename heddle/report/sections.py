@@ -120,15 +120,23 @@ def _standing(subject: Subject) -> str:
     )
 
 
-def breakdown(subject: Subject) -> str:
-    """Where the time of a step goes, as bars and as a table, and what makes the difference."""
+def longest(subject: Subject) -> float:
+    """Seconds of the longer bar of a subject's steps, predicted and measured."""
+    prediction, measured = subject.prediction, subject.measured
+    here = difference.measured_items(measured) if measured is not None else None
+    expected = prediction.step_seconds if prediction is not None else 0.0
+    return max(expected, sum(here.values()) if here is not None else 0.0)
+
+
+def breakdown(subject: Subject, scale: float) -> str:
+    """Where the time of a step goes, as bars that end at `scale` and as a table, and what makes the difference."""
     prediction, measured = subject.prediction, subject.measured
     here = difference.measured_items(measured) if measured is not None else None
     if here is None:
         if prediction is None:
             return "<p>Neither a prediction nor a trace.</p>"
         found = {name: float(value) for name, value in prediction.breakdown._asdict().items()}
-        shown = _time_bar("predicted", found, sum(found.values()))
+        shown = _time_bar("predicted", found, scale)
         rows = [
             (_swatch(name) + escape(SPOKEN[name]), text.seconds(value), text.percent(value / prediction.step_seconds))
             for name, value in found.items()
@@ -137,7 +145,6 @@ def breakdown(subject: Subject) -> str:
         shown += text.table(["a mean over ranks", "predicted", "share"], rows)
         return "".join(f"<p>{escape(line)}</p>" for line in difference.in_words(subject)) + shown
     there = difference.predicted_items(prediction) if prediction is not None else {}
-    scale = max(sum(here.values()), sum(there.values()))
     shown = "".join(
         _time_bar(word, found, scale) for word, found in (("predicted", there), ("measured", here)) if found
     )

@@ -11,7 +11,7 @@ from heddle.errors import HeddleError
 from heddle.trace.kinds import COLOURS, is_beside, kind_of
 from heddle.trace.trace import Span, Trace
 
-ROW, BESIDE, GAP, LEFT, RIGHT, AXIS = 20, 6, 6, 60, 10, 24  # pixels
+ROW, BESIDE, GAP, TOP, LEFT, RIGHT, AXIS = 20, 6, 6, 6, 60, 10, 24  # pixels
 TEXT, IDLE, NUMBER = "#222222", "#f1f2f3", "#ffffff"
 SIZE = 12  # of letters
 
@@ -56,12 +56,13 @@ def lay_out(trace: Trace, width: int, names: Sequence[str] | None = None) -> Lay
     room = width - LEFT - RIGHT
     origin, scale = min(span.start for span in trace.spans), room / trace.duration
     pitch = ROW + beside + GAP
-    bottom = trace.ranks * pitch
-    boxes = [Box(LEFT, rank * pitch, room, ROW + beside, IDLE) for rank in range(trace.ranks)]
-    words = [Word(4, rank * pitch + ROW / 2 + 4, name) for rank, name in enumerate(names)]
+    tops = [TOP + rank * pitch for rank in range(trace.ranks)]
+    bottom = TOP + trace.ranks * pitch
+    boxes = [Box(LEFT, top, room, ROW + beside, IDLE) for top in tops]
+    words = [Word(4, top + ROW / 2 + 4, name) for top, name in zip(tops, names, strict=True)]
     for span in sorted(trace.spans, key=lambda span: span.start - span.end):  # the longest first, below the others
         below = is_beside(span)
-        x, y = LEFT + (span.start - origin) * scale, span.rank * pitch + (ROW if below else 0)
+        x, y = LEFT + (span.start - origin) * scale, tops[span.rank] + (ROW if below else 0)
         wide, high = (span.end - span.start) * scale, beside if below else ROW
         boxes.append(Box(x, y, wide, high, COLOURS[kind_of(span)], _title(span)))
         if not below and span.microbatch >= 0 and wide > 6 + 7 * len(str(span.microbatch)):
