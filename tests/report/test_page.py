@@ -193,6 +193,20 @@ def test_two_side_by_side_zoom_together(opened, run):
     assert all(canvases.nth(i).screenshot() != shots[i] for i in (0, 1))
 
 
+def test_times_of_two_are_drawn_to_one_scale(opened, run):
+    """Beside a run, a plan that is predicted to take half as long as the longest bar has a bar half as long."""
+    slow = Subject("slow", run.job, run.prediction, None, run.measured)
+    plan = Subject("plan", run.job, run.prediction, None, None)
+    page = opened(render([slow, plan]))
+    widths = page.locator("#breakdown .stack").evaluate_all(
+        "all => all.map(stack => [...stack.children].reduce((sum, part) => sum + parseFloat(part.style.width), 0))"
+    )
+    assert max(widths) == pytest.approx(100, abs=0.1)
+    predicted, _, alone = widths
+    assert alone == pytest.approx(predicted, abs=0.1)
+    assert alone < 99
+
+
 def test_65_000_spans_open_in_two_seconds_and_zoom_smoothly(opened):
     tables = {
         "model": {"preset": "gpt3-175b", "layers": 128},
