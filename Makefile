@@ -3,6 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 STEPS ?=
+PLAN ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: demo test lint types check format install clean bench docs
@@ -15,10 +16,8 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: install  ## train a small GPT on Python's own library, then let it write
-	@rm -rf runs/demo
-	$(BIN)/heddle train examples/tiny.toml --name demo $(if $(STEPS),--set train.steps=$(STEPS))
-	$(BIN)/heddle generate runs/demo --prompt "def " --tokens 200
+demo: install  ## measure, plan, draw, train, write and compare on this machine: two minutes
+	@$(BIN)/heddle demo $(if $(PLAN),--plan $(PLAN)) $(if $(STEPS),--steps $(STEPS))
 
 lint: install
 	$(BIN)/ruff format --check .

@@ -5,12 +5,10 @@ import subprocess
 import sys
 
 import pytest
-from commands import ENVIRONMENT, REPOSITORY, run_commands, steps_of, write_named_blocks
+from commands import ENVIRONMENT, REPOSITORY, run_commands, write_named_blocks
 
-from heddle.spec import ModelSpec
+from heddle.demo import demo_job
 from heddle.spec.job import load_job
-from heddle.spec.presets import model_presets
-from heddle.spec.read import build
 
 README = REPOSITORY / "README.md"
 
@@ -58,16 +56,17 @@ def test_the_job_files_are_jobs(tmp_path):
         assert load_job(path).train.name == path.stem
 
 
-def test_the_demo_trains_and_writes(clone):
-    said = make("demo", "STEPS=4", cwd=clone)
-    assert "Trained 4 steps" in said
-    assert said.partition("--tokens 200\n")[2].startswith("def ")  # what follows the second command is its text
-    assert len(steps_of(clone / "runs" / "demo")) == 4
+def test_make_demo_is_heddle_demo(clone):
+    """Which runs in tests/cli/test_demo.py."""
+    assert make("-n", "demo", cwd=clone).split() == [f"{sys.prefix}/bin/heddle", "demo"]
+    words = make("-n", "demo", "STEPS=4", "PLAN=2x1x1", cwd=clone).split()
+    assert words[1:] == ["demo", "--plan", "2x1x1", "--steps", "4"]
 
 
 def test_the_demo_has_the_size_that_the_readme_states():
-    tiny = build(ModelSpec, model_presets()["tiny"], "model")
-    assert f"The {tiny.parameters:,} parameters" in README.read_text(encoding="utf-8")
+    words = f"{demo_job('2x2x2', 1).model.parameters:,} parameters"
+    for page in (README, REPOSITORY / "docs" / "demo.md"):
+        assert words in page.read_text(encoding="utf-8")
 
 
 def test_make_test_runs_every_check(clone):

@@ -23,6 +23,7 @@ from mkdocs.structure.pages import Page
 from heddle.cli.app import app
 
 MANUAL = {
+    "demo": "demo.md",
     "plan": "plan.md",
     "simulate": "simulate.md",
     "train": "training.md",

@@ -9,6 +9,7 @@ import typer
 
 from heddle.cli import data, export, import_
 from heddle.cli.calibrate import calibrate
+from heddle.cli.demo import demo
 from heddle.cli.generate import generate
 from heddle.cli.inspect import inspect
 from heddle.cli.launch import launch
@@ -32,6 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(demo)
 app.command()(plan)
 app.command()(simulate)
 app.command()(train)

@@ -36,10 +36,10 @@ def load_with_changes(path: Path, changes: list[str], name: str | None = None) -
         raise HeddleError(f"{path}: {error.what}", error.why, error.hint) from None
 
 
-def write_output(path: Path, text: str) -> None:
+def write_output(path: Path, content: str | bytes) -> None:
     """Write what a command was asked for, where it was asked to."""
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
     except OSError as error:
         raise HeddleError(f"{path} cannot be written.", f"{error.strerror}.", "Choose another file.") from None
 
@@ -48,19 +48,23 @@ def write_trace(path: Path, trace: Any, memory: Any = None) -> str:
     """Write a trace as a picture or for Perfetto, by the name of the file; say what to do with it."""
     import json
 
-    from heddle.trace import to_perfetto, to_svg
+    from heddle.trace import to_perfetto, to_png, to_svg
 
-    if path.suffix == ".svg":
-        write_output(path, to_svg(trace))
-        return f"Written to {path}."
-    if path.suffix != ".json":
-        raise HeddleError(
-            f"{path} is neither .json nor .svg.",
-            "A trace is written for ui.perfetto.dev, or as a picture.",
-            f"Name it {path.stem}.json or {path.stem}.svg; `heddle report` saves a PNG.",
-        )
-    write_output(path, json.dumps(to_perfetto(trace, memory)))
-    return f"Written to {path}. Open it at https://ui.perfetto.dev."
+    match path.suffix:
+        case ".svg":
+            write_output(path, to_svg(trace))
+        case ".png":
+            write_output(path, to_png(trace))
+        case ".json":
+            write_output(path, json.dumps(to_perfetto(trace, memory)))
+            return f"Written to {path}. Open it at https://ui.perfetto.dev."
+        case _:
+            raise HeddleError(
+                f"{path} is neither .json, .svg nor .png.",
+                "A trace is written for ui.perfetto.dev, or as a picture.",
+                f"Name it {path.stem}.json, {path.stem}.svg or {path.stem}.png.",
+            )
+    return f"Written to {path}."
 
 
 def load_cluster(name: str) -> Any:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from heddle.spec.cluster import Cluster
 
 
 def profile(
@@ -42,6 +47,15 @@ def profile(
     if as_json:
         console.out(json.dumps(to_table(found) | {"seconds": time.monotonic() - began}))
         return
+    show(console, found)
+    took = time.monotonic() - began
+    console.print(f"Written to {output} after {took:.0f} s. A job names it as cluster.file.", soft_wrap=True)
+
+
+def show(console: Console, found: Cluster) -> None:
+    """What was measured, for people."""
+    from heddle.spec.read import to_table
+
     device, efficiency = found.device, found.efficiency
     console.print(f"{found.devices} × {device.name}, {device.memory_gib:.3g} GiB each")
     for precision, tflops in to_table(device.tflops).items():
@@ -50,11 +64,13 @@ def profile(
     console.print(f"            half of that where the smallest dim is {efficiency.half_dim:.0f}")
     console.print(f"attention   {efficiency.attention:.0%} of peak")
     console.print(f"memory      {device.memory_gbs:.3g} GB/s, of which kernels reach {efficiency.memory:.0%}")
-    console.print(f"kernels     {efficiency.launch_us:.3g} us to start one")
+    console.print(f"kernels     {_us(efficiency.launch_us)} us to start one")
     for link in found.links:
         console.print(
-            f"messages    {link.gbs:.3g} GB/s, {link.latency_us:.3g} us a hop, "
-            f"{efficiency.collective_us:.3g} us to start a collective"
+            f"messages    {link.gbs:.3g} GB/s, {_us(link.latency_us)} us a hop, "
+            f"{_us(efficiency.collective_us)} us to start a collective"
         )
-    took = time.monotonic() - began
-    console.print(f"Written to {output} after {took:.0f} s. A job names it as cluster.file.", soft_wrap=True)
+
+
+def _us(value: float) -> str:
+    return f"{value:.3g}" if value < 100 else f"{value:,.0f}"

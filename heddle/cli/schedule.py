@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,6 +14,10 @@ def schedule(
     microbatches: Annotated[int, typer.Option("--microbatches", "-m", help="Microbatches a step.")],
     virtual: Annotated[int, typer.Option("--virtual", "-v", help="Chunks of the model a rank.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the schedule as JSON.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Also write it: .svg, .png, or .json for ui.perfetto.dev.", metavar="FILE"),
+    ] = None,
 ) -> None:
     """Draw a pipeline schedule, verify it, and state its bubble and its memory."""
     # Imported here so that `heddle --help` does not pay for them.
@@ -20,6 +25,7 @@ def schedule(
 
     from rich.console import Console
 
+    from heddle.cli.common import write_trace
     from heddle.schedule import bubble_fraction, build, verify
     from heddle.simulate import replay
     from heddle.trace.terminal import draw
@@ -29,6 +35,7 @@ def schedule(
     trace = replay(order, forward=1.0, backward=2.0)
     formula = bubble_fraction(pipeline, microbatches, virtual)
     console = Console(highlight=False)
+    file = write_trace(output, trace) if output is not None else ""
 
     if as_json:
         facts = {
@@ -57,3 +64,5 @@ def schedule(
     console.print(f"peak stash  {' '.join(map(str, verified.peak_stash))}")
     console.print(f"            (activations that each rank holds at once, in {unit})")
     console.print(f"verified    {verified.actions} actions, {verified.messages} messages: complete, no deadlock")
+    if file:
+        console.print(f"\n{file}", soft_wrap=True)

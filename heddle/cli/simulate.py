@@ -18,7 +18,7 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     trace: Annotated[
         Path | None,
-        typer.Option(help="Write the step: .json for ui.perfetto.dev, or .svg.", metavar="FILE"),
+        typer.Option(help="Write the step: .json for ui.perfetto.dev, .svg or .png.", metavar="FILE"),
     ] = None,
     memory: Annotated[bool, typer.Option("--memory", help="Show the memory of every stage, item by item.")] = False,
     tokens: Annotated[
@@ -89,30 +89,34 @@ def show_memory(console: Console, prediction: Simulation, every: bool) -> None:
     """The bill of every stage, or of the fullest."""
     from rich.text import Text
 
+    from heddle.plan.words import memory_unit
     from heddle.spec.cluster import GIB
-    from heddle.trace.bars import legend, memory_bar
+    from heddle.trace.bars import legend, memory_bar, memory_scale
 
-    bills = prediction.memory
+    bills, limit, most = prediction.memory, prediction.limit, prediction.worst
+    unit, size = memory_unit(most)
     names = bills[0]._fields
-    console.print("GiB      " + "".join(f"{name:>12}" for name in (*names, "total", "headroom")), soft_wrap=True)
+    console.print(f"{unit:<9}" + "".join(f"{name:>12}" for name in (*names, "total", "headroom")), soft_wrap=True)
     for number, bill in enumerate(bills):
         if every or number == prediction.fullest:
-            cells = [*bill, bill.total, prediction.limit - bill.total]
-            line = f"stage {number:<3}" + "".join(f"{float(cell) / GIB:>12.2f}" for cell in cells)
+            cells = [*bill, bill.total, limit - bill.total]
+            line = f"stage {number:<3}" + "".join(f"{float(cell) / size:>12.2f}" for cell in cells)
             console.print(line, soft_wrap=True)
     console.print()
     needs = [{name: float(value) for name, value in bill._asdict().items()} for bill in bills]
-    most = prediction.worst
+    scale = memory_scale(most, limit)
     width = max(20, min(console.width, MOST) - 32)
     for number, need in enumerate(needs):
         if every or number == prediction.fullest:
-            free = (prediction.limit - sum(need.values())) / GIB
-            drawn = Text(f"stage {number:<3} ") + memory_bar(need, prediction.limit, width, max(prediction.limit, most))
+            free = (limit - sum(need.values())) / GIB
+            drawn = Text(f"stage {number:<3} ") + memory_bar(need, limit, width, scale)
             end = f"{free:.2f} GiB free" if free >= 0 else f"{-free:.2f} GiB too much"
             console.print(drawn.append(f"  {end}", "" if free >= 0 else "bold red"), soft_wrap=True)
-    ends = f"the bar ends at the {prediction.limit / GIB:.4g} GiB of a device"
-    if most > prediction.limit:
-        ends = f"| the {prediction.limit / GIB:.4g} GiB of a device"
+    ends = f"the bar ends at the {limit / GIB:.4g} GiB of a device"
+    if scale > limit:
+        ends = f"| the {limit / GIB:.4g} GiB of a device"
+    elif scale < limit:
+        ends = f"the bar ends at {scale / size:.3g} {unit}, a device has {limit / GIB:.4g} GiB"
     console.print(f"{legend(needs[prediction.fullest])}; {ends}", style="dim", soft_wrap=True)
     if not every and len(bills) > 1:
         console.print(f"(the fullest of {len(bills)} stages; --memory shows all)")

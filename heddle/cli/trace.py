@@ -16,7 +16,7 @@ def trace(
     step: Annotated[int | None, typer.Option(help="Which step; else the last that was traced.")] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Also write it: .json for ui.perfetto.dev, or .svg.", metavar="FILE"),
+        typer.Option("--output", "-o", help="Also write it: .json for ui.perfetto.dev, .svg or .png.", metavar="FILE"),
     ] = None,
 ) -> None:
     """Draw the pipeline as it was measured, and say what the time went to."""

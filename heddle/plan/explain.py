@@ -11,7 +11,7 @@ import numpy as np
 from heddle.errors import HeddleError
 from heddle.plan.search import Search, priced, summary
 from heddle.plan.space import RECOMPUTE, SCHEDULES, recompute_number
-from heddle.plan.words import in_words, overfull, recompute_in_words, seconds_in_words
+from heddle.plan.words import in_words, memory_unit, overfull, recompute_in_words, seconds_in_words
 from heddle.simulate.simulation import Simulation, simulate
 from heddle.spec.cluster import GIB, Cluster
 from heddle.spec.job import Job
@@ -85,11 +85,10 @@ def described(best: Simulation) -> Iterator[str]:
     m = plan.microbatches(job.train.global_batch)
     yield f"Each replica works through {m} microbatch{'es' * (m != 1)} of {plan.microbatch * job.sequence:,} tokens."
     bill = best.memory[best.fullest]._asdict()
-    parts = ", ".join(f"{name} {float(value) / GIB:.3g}" for name, value in bill.items() if float(value) >= 0.005 * GIB)
-    yield (
-        f"Stage {best.fullest} is the fullest: {best.worst / GIB:.4g} of {best.limit / GIB:.4g} GiB"
-        + f" ({parts})" * bool(parts)
-    )
+    unit, size = memory_unit(best.worst)
+    parts = ", ".join(f"{name} {float(value) / size:.3g}" for name, value in bill.items() if value >= 0.005 * size)
+    needs = f"{best.worst / size:.4g}" + f" {unit}" * (unit != "GiB")
+    yield f"Stage {best.fullest} is the fullest: {needs} of {best.limit / GIB:.4g} GiB" + f" ({parts})" * bool(parts)
     if len(set(plan.stages)) > 1:
         yield f"Stages are uneven, {min(plan.stages)} to {max(plan.stages)} layers: the ends hold embedding and head."
 

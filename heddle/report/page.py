@@ -13,7 +13,7 @@ from heddle.report.comparison import comparison
 from heddle.report.subject import Subject
 from heddle.trace.kinds import COLOURS
 
-SCRIPTS = ("timeline.js", "curves.js", "page.js")
+SCRIPTS = ("spans.js", "picture.js", "timeline.js", "curves.js", "page.js")
 
 
 def render(subjects: Sequence[Subject]) -> str:
@@ -28,7 +28,10 @@ def render(subjects: Sequence[Subject]) -> str:
     body += _section(
         "timeline", "Timeline", "".join(_named(subjects, i, charts.timeline(s, i)) for i, s in enumerate(subjects))
     )
-    body += _each("breakdown", "Where the step's time goes", subjects, lambda subject, _: sections.breakdown(subject))
+    scale = max(map(sections.longest, subjects))  # bars of two subjects can be compared
+    body += _each(
+        "breakdown", "Where the step's time goes", subjects, lambda subject, _: sections.breakdown(subject, scale)
+    )
     body += _each("memory", "Memory of each stage", subjects, lambda subject, _: sections.memory(subject))
     if any(subject.measured is not None and subject.measured.steps for subject in subjects):
         body += _each("learning", "Loss and speed", subjects, charts.learning)

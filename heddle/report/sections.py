@@ -7,10 +7,11 @@ from html import escape
 
 from heddle.cost.memory import Bill
 from heddle.plan.explain import SPOKEN, described, explain
-from heddle.plan.words import in_words, overfull
+from heddle.plan.words import in_words, memory_unit, overfull
 from heddle.report import difference, text
 from heddle.report.subject import Subject
 from heddle.spec.cluster import GIB, Cluster
+from heddle.trace.bars import memory_scale
 
 # what is asked for first: what it is called, its column of metrics, how it is written
 NUMBERS: tuple[tuple[str, str, Callable[[float | None], str]], ...] = (
@@ -33,8 +34,7 @@ def cards(subject: Subject) -> str:
         elif expected is not None:
             known.append((title, write(expected), "predicted"))
     if prediction is not None:
-        worst = prediction.worst / GIB
-        known.append(("fullest stage", f"{text.gib(worst)} GiB", f"of {text.gib(prediction.limit / GIB)} GiB"))
+        known.append(("fullest stage", text.memory(prediction.worst), f"of {text.memory(prediction.limit)}"))
     if measured is not None and measured.steps:
         last = measured.steps[-1]
         learned = f"validation {measured.validation[-1]['validation_loss']:.3f}" if measured.validation else ""
@@ -120,15 +120,23 @@ def _standing(subject: Subject) -> str:
     )
 
 
-def breakdown(subject: Subject) -> str:
-    """Where the time of a step goes, as bars and as a table, and what makes the difference."""
+def longest(subject: Subject) -> float:
+    """Seconds of the longer bar of a subject's steps, predicted and measured."""
+    prediction, measured = subject.prediction, subject.measured
+    here = difference.measured_items(measured) if measured is not None else None
+    expected = prediction.step_seconds if prediction is not None else 0.0
+    return max(expected, sum(here.values()) if here is not None else 0.0)
+
+
+def breakdown(subject: Subject, scale: float) -> str:
+    """Where the time of a step goes, as bars that end at `scale` and as a table, and what makes the difference."""
     prediction, measured = subject.prediction, subject.measured
     here = difference.measured_items(measured) if measured is not None else None
     if here is None:
         if prediction is None:
             return "<p>Neither a prediction nor a trace.</p>"
         found = {name: float(value) for name, value in prediction.breakdown._asdict().items()}
-        shown = _time_bar("predicted", found, sum(found.values()))
+        shown = _time_bar("predicted", found, scale)
         rows = [
             (_swatch(name) + escape(SPOKEN[name]), text.seconds(value), text.percent(value / prediction.step_seconds))
             for name, value in found.items()
@@ -137,7 +145,6 @@ def breakdown(subject: Subject) -> str:
         shown += text.table(["a mean over ranks", "predicted", "share"], rows)
         return "".join(f"<p>{escape(line)}</p>" for line in difference.in_words(subject)) + shown
     there = difference.predicted_items(prediction) if prediction is not None else {}
-    scale = max(sum(here.values()), sum(there.values()))
     shown = "".join(
         _time_bar(word, found, scale) for word, found in (("predicted", there), ("measured", here)) if found
     )
@@ -199,21 +206,21 @@ def memory(subject: Subject) -> str:
         return "<p>No prediction, so no bill.</p>"
     bills, limit = prediction.memory, prediction.limit
     worst = prediction.worst
-    near = worst >= 0.3 * limit  # else all bars would be slivers
-    scale = max(limit, worst) if near else 1.1 * worst
+    scale = memory_scale(worst, limit)
     note = (
-        f"Bars end at the {text.gib(limit / GIB)} GiB of a device."
-        if near and worst <= limit
-        else f"A device has {text.gib(limit / GIB)} GiB; bars end at {text.gib(scale / GIB)} GiB."
+        f"Bars end at the {text.memory(limit)} of a device."
+        if scale == limit
+        else f"A device has {text.memory(limit)}; bars end at {text.memory(scale)}."
     )
+    unit, size = memory_unit(worst)
     bars = "".join(_memory_bar(stage, bill, limit, scale) for stage, bill in enumerate(bills))
     legend = "".join(f"<li>{_swatch(name)}{name}</li>" for name in bills[0]._fields)
     rows = [
         (
             f"stage {stage}",
-            *(text.gib(float(value) / GIB) for value in bill),
-            text.gib(float(bill.total) / GIB),
-            text.gib((limit - float(bill.total)) / GIB),
+            *(text.gib(float(value) / size) for value in bill),
+            text.gib(float(bill.total) / size),
+            text.gib((limit - float(bill.total)) / size),
         )
         for stage, bill in enumerate(bills)
     ]
@@ -221,8 +228,8 @@ def memory(subject: Subject) -> str:
     shown += f'<div class="bars" tabindex="0" role="group" aria-label="memory of every stage">{bars}</div>'
     measured = subject.measured.median("memory_gib") if subject.measured is not None else None
     if measured is not None:
-        shown += f"<p>Measured on the fullest rank, all of the process included: {text.gib(measured)} GiB.</p>"
-    head = ["GiB", *bills[0]._fields, "total", "headroom"]
+        shown += f"<p>Measured on the fullest rank, all of the process included: {text.memory(measured * GIB)}.</p>"
+    head = [unit, *bills[0]._fields, "total", "headroom"]
     return shown + text.details("As a table", text.table(head, rows, "Memory of one device of each stage"))
 
 
@@ -230,16 +237,16 @@ def _memory_bar(stage: int, bill: Bill, limit: float, scale: float) -> str:
     total = float(bill.total)
     parts = "".join(
         f'<span class="c-{name}" style="width:{100 * float(value) / scale:.3f}%" '
-        f'title="{name} {text.gib(float(value) / GIB)} GiB"></span>'
+        f'title="{name} {text.memory(float(value))}"></span>'
         for name, value in bill._asdict().items()
         if float(value) > 0
     )
     free = limit - total
-    end = f"{text.gib(free / GIB)} GiB free" if free >= 0 else f"{text.gib(-free / GIB)} GiB too much"
+    end = f"{text.memory(free)} free" if free >= 0 else f"{text.memory(-free)} too much"
     mark = f'<b class="limit" style="left:{100 * limit / scale:.3f}%"></b>' if limit < scale else ""
     return (
         f'<div class="bar{" over" * (free < 0)}"><span class="who">stage {stage}</span>'
-        f'<div class="stack" role="img" aria-label="stage {stage}: {text.gib(total / GIB)} GiB, {end}">'
+        f'<div class="stack" role="img" aria-label="stage {stage}: {text.memory(total)}, {end}">'
         f"{parts}{mark}</div>"
         f'<span class="end">{end}</span></div>'
     )

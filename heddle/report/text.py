@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from heddle.plan.words import seconds_in_words
+from heddle.plan.words import memory_unit, seconds_in_words
 
 
 def seconds(value: float | None) -> str:
@@ -41,6 +41,12 @@ def number(value: float | None) -> str:
 def gib(value: float) -> str:
     """GiB, with as many digits as tell stages apart."""
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}" if abs(value) >= 0.0005 else "0"
+
+
+def memory(value: float) -> str:
+    """Bytes in a unit that suits them."""
+    unit, size = memory_unit(abs(value))
+    return f"{gib(value / size)} {unit}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "", words: int = 1) -> str:

@@ -18,7 +18,8 @@ def this_machine() -> Cluster:
 def _gpus() -> Cluster | None:
     from heddle.spec.presets import known_devices
 
-    if shutil.which("nvidia-smi") is None:
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")  # whoever says so wants the CPU
+    if hidden or shutil.which("nvidia-smi") is None:
         return None
     query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
     answer = subprocess.run(query, capture_output=True, text=True, check=False)

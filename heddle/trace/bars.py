@@ -44,10 +44,15 @@ def memory_bar(parts: Mapping[str, float], limit: float, width: int, scale: floa
     """What a device holds, up to `scale`, which is its limit if nobody needs more; "|" is where the limit lies."""
     scale = max(limit, sum(parts.values())) if scale is None else scale
     if scale <= limit:
-        return bar(parts, width, limit)
+        return bar(parts, width, scale)
     line = bar(parts, width, scale)
     at = min(width - 1, math.floor(width * limit / scale))
     return line[:at] + Text("|", "bold red") + line[at + 1 :]
+
+
+def memory_scale(most: float, limit: float) -> float:
+    """Where bars of memory end: at the limit of a device, unless one is longer or all would be slivers."""
+    return max(limit, most) if most >= 0.3 * limit else 1.1 * most
 
 
 def legend(names: Mapping[str, float]) -> str:

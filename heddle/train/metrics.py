@@ -10,11 +10,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from heddle.train.files import replace_text
+
+BAR = 60  # columns of the bar that shows how far a run has come
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,8 @@ class Metrics:
         if metrics.step % self.log_every == 0 or metrics.step in (1, self.steps):
             self.console.print(line, soft_wrap=True)
         elif self.live and time.monotonic() - self.shown_at > 0.1:
-            self.live.update(line, refresh=True)
+            line.no_wrap, line.overflow = True, "ellipsis"  # a line that is drawn over has to stay one
+            self.live.update(Group(line, ProgressBar(self.steps, metrics.step, width=BAR)), refresh=True)
             self.shown_at = time.monotonic()
 
     def evaluation(self, step: int, loss: float) -> None:

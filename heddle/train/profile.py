@@ -6,6 +6,7 @@ cores, clock) is in the numbers. Every process counts what it gets done in the s
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -30,6 +31,7 @@ from heddle.train.device import DTYPES, pick_device, synchronize
 from heddle.train.launch import run_processes
 
 WINDOW = 0.05  # seconds of one timing: long beside the turns that processes take on a shared core
+QUICK = 0.02
 PASSES = 5
 # What layers of small and middling models multiply, forward and for both gradients; GPUs get eight times as much.
 SHAPES = ((64, 256, 256), (256, 256, 256), (256, 256, 1024), (256, 1024, 256), (1024, 512, 512), (512, 512, 2048))
@@ -75,7 +77,7 @@ def measure(mesh: Mesh, quick: bool = False) -> Measured:
 def measure_once(mesh: Mesh, quick: bool = False) -> Measured:
     """One pass over everything."""
     device = pick_device()
-    clock = Clock(mesh, device, 0.01 if quick else WINDOW)
+    clock = Clock(mesh, device, QUICK if quick else WINDOW)
     return Measured(
         products=tuple(_products(clock, device)),
         copies=tuple(_copies(clock, device)),
@@ -142,7 +144,7 @@ def _products(clock: Clock, device: torch.device) -> Iterator[Product]:
     for precision in known:
         for shape in SHAPES:
             m, k, n = (scale * size for size in shape)
-            x, weight, y = (_random(device, *dims).to(DTYPES[precision]) for dims in ((m, k), (n, k), (m, n)))
+            x, weight, y = (_some(device, *dims).to(DTYPES[precision]) for dims in ((m, k), (n, k), (m, n)))
             yield Product(precision, m, k, n, clock(partial(F.linear, x, weight)))
             yield Product(precision, k, m, n, clock(partial(torch.mm, y.t(), x)))  # the gradient of the weight
 
@@ -158,7 +160,7 @@ def _copies(clock: Clock, device: torch.device) -> Iterator[Traffic]:
         count = 2 * mib << 20
 
         def copy(mib: int = mib) -> Callable[[], object]:
-            x = _random(device, mib << 18)
+            x = _some(device, mib << 18)
             return partial(torch.empty_like(x).copy_, x)
 
         yield Traffic("copy", count, clock(_cold(copy, count)))
@@ -168,11 +170,11 @@ def _traffic(clock: Clock, device: torch.device) -> Iterator[Traffic]:
     """What layers and the optimizer do beside products, with the bytes that `heddle.cost.compute` counts for it."""
     rows, hidden = (16384, 4096) if device.type == "cuda" else (1024, 512)
     size = 4 * rows * hidden
-    weight, bias = _random(device, hidden).requires_grad_(), _random(device, hidden).requires_grad_()
+    weight, bias = _some(device, hidden).requires_grad_(), _some(device, hidden).requires_grad_()
     targets = torch.zeros(rows, dtype=torch.long, device=device)
 
     def one() -> Tensor:
-        return _random(device, rows, hidden)
+        return _some(device, rows, hidden)
 
     def norm_backward() -> Callable[[], object]:
         leaf = one().requires_grad_()
@@ -180,7 +182,7 @@ def _traffic(clock: Clock, device: torch.device) -> Iterator[Traffic]:
         return partial(torch.autograd.grad, made, (leaf, weight, bias), one(), retain_graph=True)
 
     def update() -> Callable[[], object]:
-        parameter = _random(device, 16 * hidden * hidden // 4).requires_grad_()
+        parameter = _some(device, 16 * hidden * hidden // 4).requires_grad_()
         parameter.grad = torch.ones_like(parameter)
         adam = torch.optim.AdamW([parameter], fused=True)
 
@@ -206,7 +208,7 @@ def _attention(clock: Clock, device: torch.device) -> Iterator[Attended]:
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     heads, size = 8, 64
     for length in (scale * sequence for sequence in LENGTHS):
-        q, k, v = (_random(device, 1, heads, length, size).to(dtype).requires_grad_() for _ in range(3))
+        q, k, v = (_some(device, 1, heads, length, size).to(dtype).requires_grad_() for _ in range(3))
         attend = partial(F.scaled_dot_product_attention, q, k, v, is_causal=True)
         y = attend()
         back = partial(torch.autograd.grad, y, (q, k, v), torch.ones_like(y), retain_graph=True)
@@ -220,10 +222,10 @@ def _gelu(clock: Clock, device: torch.device) -> float:
     count = 1 << 19
 
     def forward() -> Callable[[], object]:
-        return partial(F.gelu, _random(device, count), approximate="tanh")
+        return partial(F.gelu, _some(device, count), approximate="tanh")
 
     def backward() -> Callable[[], object]:
-        x = _random(device, count).requires_grad_()
+        x = _some(device, count).requires_grad_()
         made = F.gelu(x, approximate="tanh")
         return partial(torch.autograd.grad, made, x, torch.ones_like(made), retain_graph=True)
 
@@ -235,7 +237,7 @@ def _launch(clock: Clock, device: torch.device) -> float:
     """Microseconds a kernel: a layer so small that starting its kernels is all the work there is."""
     spec = ModelSpec(layers=1, hidden=16, heads=2, vocab=16, sequence=4)
     layer, batch = Layer(spec, 0).to(device), Microbatch(sequence=4)
-    x = _random(device, 4, 16).requires_grad_()
+    x = _some(device, 4, 16).requires_grad_()
 
     def once() -> None:
         layer(x, batch).sum().backward()
@@ -252,8 +254,8 @@ def _messages(clock: Clock, mesh: Mesh, device: torch.device, quick: bool) -> It
         "reduce-scatter": reduce_scatter,
         "send": _send,
     }
-    side = 2048 if device.type == "cuda" else 512
-    square = _random(device, side, side)
+    side = 2048 if device.type == "cuda" else 256 if quick else 512
+    square = _some(device, side, side)
 
     def products() -> None:
         for _ in range(BETWEEN):
@@ -263,7 +265,7 @@ def _messages(clock: Clock, mesh: Mesh, device: torch.device, quick: bool) -> It
         for kind, communicate in kinds.items():
             if kind == "send" and axis.size > 2 and 2 in groups:
                 continue
-            for size in SIZES[:3] if quick else SIZES:
+            for size in SIZES[:4] if quick else SIZES:
                 x = torch.zeros(size // 4 // (2 * axis.size) * 2 * axis.size, device=device)
                 work = partial(communicate, x, axis)
                 if kind == "send":  # these are posted ahead, and nobody waits
@@ -299,7 +301,7 @@ def _send(x: Tensor, axis: Axis) -> None:
 
 def _time_together(work: Callable[[], object], size: int, mesh: Mesh, device: torch.device, quick: bool) -> float:
     """Seconds of something that all ranks take part in: equally often, so that they stay together."""
-    calls = 2 if quick else max(4, min(12, (1 << 23) // size))
+    calls = 6 if quick else max(4, min(12, (1 << 23) // size))
     work()
     synchronize(device)
     dist.barrier(group=mesh.world.group)
@@ -310,5 +312,6 @@ def _time_together(work: Callable[[], object], size: int, mesh: Mesh, device: to
     return mean((time.perf_counter() - began) / calls, mesh, device)
 
 
-def _random(device: torch.device, *shape: int) -> Tensor:
-    return torch.randn(*shape, device=device)
+def _some(device: torch.device, *shape: int) -> Tensor:
+    """Numbers to compute with; drawing random ones would take longer than most that is timed."""
+    return torch.linspace(-1.0, 1.0, math.prod(shape), device=device).view(shape)

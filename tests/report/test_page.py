@@ -164,7 +164,7 @@ def test_a_plan_is_copied_by_mouse_and_by_key(opened, run):
     copied = tomllib.loads(page.evaluate("navigator.clipboard.readText()"))["plan"]
     assert Plan(**{k: tuple(v) if isinstance(v, list) else v for k, v in copied.items()}) == run.search.front[1].plan
     points.last.hover()
-    assert "GiB" in page.locator(".front ~ .status").inner_text()
+    assert " MiB" in page.locator(".front ~ .status").inner_text()
 
 
 def test_a_picture_is_saved(opened, run, tmp_path):
@@ -191,6 +191,20 @@ def test_two_side_by_side_zoom_together(opened, run):
     page.locator(".timeline").first.get_by_role("button", name="zoom in").click()
     picture(page)
     assert all(canvases.nth(i).screenshot() != shots[i] for i in (0, 1))
+
+
+def test_times_of_two_are_drawn_to_one_scale(opened, run):
+    """Beside a run, a plan that is predicted to take half as long as the longest bar has a bar half as long."""
+    slow = Subject("slow", run.job, run.prediction, None, run.measured)
+    plan = Subject("plan", run.job, run.prediction, None, None)
+    page = opened(render([slow, plan]))
+    widths = page.locator("#breakdown .stack").evaluate_all(
+        "all => all.map(stack => [...stack.children].reduce((sum, part) => sum + parseFloat(part.style.width), 0))"
+    )
+    assert max(widths) == pytest.approx(100, abs=0.1)
+    predicted, _, alone = widths
+    assert alone == pytest.approx(predicted, abs=0.1)
+    assert alone < 99
 
 
 def test_65_000_spans_open_in_two_seconds_and_zoom_smoothly(opened):

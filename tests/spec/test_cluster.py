@@ -124,6 +124,7 @@ def test_quantities_are_positive(make: Any, changes: dict[str, Any], message: st
 def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A PATH on which nvidia-smi is what the test says, or nothing."""
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def install(*rows: str, status: int = 0) -> None:
         lines = "\n".join(f"echo '{row}'" for row in rows)
@@ -153,6 +154,13 @@ def test_this_machine_with_known_gpus(nvidia_smi: Any) -> None:
     stated = cluster_from_table({"preset": "dgx-a100-80gb"}).device
     assert (cluster.device.tflops, cluster.device.memory_gbs) == (stated.tflops, stated.memory_gbs)
     assert cluster.device.name == "NVIDIA A100-SXM4-80GB"
+
+
+@pytest.mark.parametrize("nothing", ["", "-1"])
+def test_gpus_that_are_hidden_are_not_there(nvidia_smi: Any, monkeypatch: pytest.MonkeyPatch, nothing: str) -> None:
+    nvidia_smi("NVIDIA A100-SXM4-80GB, 81920")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", nothing)
+    assert this_machine().device.host
 
 
 def test_this_machine_with_an_unknown_gpu(nvidia_smi: Any) -> None:

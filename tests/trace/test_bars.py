@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from heddle.cost.memory import Bill
 from heddle.simulate.closed_form import Breakdown
-from heddle.trace.bars import STYLES, bar, legend, memory_bar
+from heddle.trace.bars import STYLES, bar, legend, memory_bar, memory_scale
 
 
 def test_parts_have_the_length_of_their_share():
@@ -33,3 +33,16 @@ def test_a_bar_is_as_wide_as_asked(values, width):
     found = bar(dict(zip(Bill._fields, values, strict=True)), width).plain
     assert len(found) == width
     assert found.isascii()
+
+
+@given(st.floats(1.0, 1e12), st.floats(1.0, 1e12))
+def test_the_longest_bar_of_memory_is_no_sliver_and_not_cut(most, limit):
+    scale = memory_scale(most, limit)
+    assert most <= scale
+    assert most >= 0.29 * scale
+    if 0.3 * limit <= most <= limit:
+        assert scale == limit
+
+
+def test_a_bar_may_end_before_the_limit():
+    assert memory_bar({"weights": 1.0}, limit=100.0, width=8, scale=2.0).plain == "wwww...."

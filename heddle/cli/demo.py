@@ -1,0 +1,185 @@
+"""`heddle demo`: all of Heddle on one machine, in six acts. It calls what the other commands call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from heddle.simulate import Simulation
+    from heddle.spec.cluster import Cluster
+    from heddle.spec.job import Job
+    from heddle.spec.plan import Plan
+
+ACTS = {
+    "Measure": "How fast is this machine with {} at work? They share its cores, so all are timed at once.",
+    "Plan": "Which split of a small GPT over {} is the fastest? Every legal one is priced.",
+    "Simulate": "What would each stage do in a step, and what would a process of each stage hold?",
+    "Train": "Now {} really train it on the library of this Python.",
+    "Write": "What the model has learned of Python by now.",
+    "Compare": "Was the prediction right? A step as predicted, and the median of those that were trained.",
+}
+SHOWN = 5  # plans of the table
+
+
+def demo(
+    plan: Annotated[
+        str,
+        typer.Option(help="How to split the work; 2x1x1 starts two processes only.", metavar="TENSORxPIPELINExDATA"),
+    ] = "2x2x2",
+    steps: Annotated[int, typer.Option(help="How long to train.", min=1)] = 100,
+    open_it: Annotated[bool, typer.Option("--open", help="Open the page in the browser at the end.")] = False,
+) -> None:
+    """See everything in two minutes: measure this machine, plan, draw, train, write, compare."""
+    import os
+    import time
+
+    began = time.monotonic()
+    from rich.console import Console
+
+    from heddle.cli.common import require_torch
+    from heddle.cli.generate import generate
+    from heddle.demo import demo_job, make_room
+    from heddle.train import forkserver
+
+    require_torch("demo")
+    job = demo_job(plan, steps)
+    assert job.plan is not None
+    make_room(job)
+    # On the CPU everywhere: one GPU, which many machines have, could not hold these processes.
+    os.environ |= {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
+    forkserver.start_early(job.plan)  # it imports torch at the same time as this process
+    console = Console(highlight=False, soft_wrap=True)
+    cluster = _measure(console, job.plan)
+    chosen = _plan(console, job, cluster)
+    _draw(console, chosen)
+    if not _train(console, chosen):
+        return
+    _begin(console, "Write")
+    generate(job.run_folder, prompt="def ", tokens=120)
+    page = _compare(console, job.run_folder)
+    console.print(f"\nAll of this took {time.monotonic() - began:.0f} s.")
+    if open_it:
+        import webbrowser
+
+        webbrowser.open(page.absolute().as_uri())
+
+
+def _begin(console: Console, act: str, processes: int = 0) -> None:
+    console.print(f"\n[bold]{list(ACTS).index(act) + 1}. {act}[/bold]")
+    console.print(ACTS[act].format(_several(processes)) + "\n", style="dim")
+
+
+@contextmanager
+def _busy(console: Console, words: str) -> Iterator[None]:
+    """While something lasts: a spinner and the seconds on a terminal, a line elsewhere."""
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    if not console.is_terminal:
+        console.print(f"{words} …")
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        progress.add_task(words, total=None)
+        yield
+
+
+def _several(processes: int) -> str:
+    return f"{processes} process{'es' * (processes > 1)}"
+
+
+def _measure(console: Console, plan: Plan) -> Cluster:
+    from heddle.cli.profile import show
+    from heddle.spec.this import this_machine
+
+    _begin(console, "Measure", plan.world)
+    here = this_machine()
+    with _busy(console, f"Measuring with {_several(plan.world)}"):
+        from heddle.train.profile import profile
+
+        found = profile(plan.world, quick=True)
+    console.print(f"{here.devices} CPU cores, {here.devices * here.device.memory_gib:.3g} GiB of memory")
+    show(console, found)
+    return found
+
+
+def _plan(console: Console, job: Job, cluster: Cluster) -> Simulation:
+    """The best plans, and the best one with the degrees that were asked for."""
+    from dataclasses import replace
+
+    import heddle
+    from heddle.cli.plan import show
+    from heddle.demo import for_show, standing
+    from heddle.spec.this import this_machine
+
+    cores = this_machine().devices
+    _begin(console, "Plan", cluster.world)
+    here = replace(job, cluster=cluster)
+    found = heddle.plan(here)
+    show(console, found, SHOWN)
+    chosen = heddle.plan(here, fixed=for_show(job), top=1).best
+    fewer = heddle.plan(here, devices=cores, top=1).best if cores < found.cluster.world else None
+    console.print()
+    for line in standing(found, chosen, fewer):
+        console.print(line)
+    return chosen
+
+
+def _draw(console: Console, chosen: Simulation) -> None:
+    from heddle.cli.simulate import show_memory
+    from heddle.trace.terminal import draw
+
+    _begin(console, "Simulate")
+    console.print(draw(chosen.trace, console.width))
+    console.print()
+    show_memory(console, chosen, every=True)
+
+
+def _train(console: Console, chosen: Simulation) -> bool:
+    """Whether the run came to its end."""
+    from dataclasses import replace
+
+    _begin(console, "Train", chosen.plan.world)
+    from heddle.train.data import prepared_for
+    from heddle.train.loop import train
+
+    with _busy(console, "Making tokens of the text"):
+        prepared_for(chosen.job.data)
+    result = train(replace(chosen.job, predicted=chosen.predicted), trace=True)
+    assert result is not None
+    if result.step < result.steps:
+        console.print(
+            f"Stopped after step {result.step} of {result.steps}. `heddle report {result.run}` shows what there is; "
+            "`heddle demo` begins again.",
+        )
+        return False
+    console.print(
+        f"Trained {result.steps} steps in {result.seconds:.0f} s: loss {result.loss:.2f} nats a token. "
+        f"Guessing by how frequent each token is would score {result.unigram_entropy:.2f}.",
+    )
+    return True
+
+
+def _compare(console: Console, run: Path) -> Path:
+    """Predicted beside measured, here and as a page."""
+    from heddle.cli.common import write_output
+    from heddle.cli.difference import show_difference
+    from heddle.report.page import render
+    from heddle.report.subject import read_subject
+
+    _begin(console, "Compare")
+    page = run / "report.html"
+    with _busy(console, "Writing the page"):
+        subject = read_subject(run)
+        write_output(page, render([subject]))
+    show_difference(console, subject)
+    console.print(
+        f"\nThe page with the timeline of every process, predicted over measured: {page}\n"
+        f"Open it in a browser: {page.absolute().as_uri()}",
+    )
+    return page
