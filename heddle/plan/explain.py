@@ -127,6 +127,8 @@ def _neighbour(search: Search, name: str, value: Any) -> Neighbour:
     fitting = nearest[search.step.fits[nearest]]
     plan = _quickest(search, fitting if len(fitting) else nearest)
     judged = _judged(search, change, plan)
+    if also := _difference(best, plan, name):  # doubling one degree halves another
+        judged = replace(judged, why=f"with {also}: {judged.why}")
     if judged.simulation is not None and not judged.simulation.fits:
         fitting = same[search.step.fits[same]]
         if len(fitting):
