@@ -10,7 +10,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("heddle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# continuous integration tries the same examples each time; everybody else new ones
+settings.register_profile(
+    "heddle", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+)
 settings.load_profile("heddle")
 
 

@@ -30,6 +30,7 @@ def positive(case: dict[str, Any], *names: str) -> bool:
     return all(math.isfinite(case[name]) and case[name] > 0 for name in names)
 
 
+@pytest.mark.slow
 def test_single_device():
     result = run("single_device", "--hidden", "64", "--sequence", "16", "--rounds", "1", "--layers", "1")
     assert positive(result, "ratio", "a_a")

@@ -51,13 +51,13 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
     """Weights, gradients, optimizer and gathered parameters, for the parameters of one rank.
 
     Mixed precision keeps 2 + 4 + 4 + 8 = 18 bytes a parameter, fp32 4 + 4 + 8 = 16 (arXiv 1910.02054 §3.1, with
-    gradients in fp32). Replicas share the optimizer's part from ZeRO-1 on, which sums gradients into a shard of their
-    own; from ZeRO-2 on they share all three, and a shard of weights is its own fp32 master. What is used is gathered:
-    by ZeRO-3 one layer and the next, by ZeRO-2 all. `largest`: parameters of the largest layer.
+    gradients in fp32). Replicas share the optimizer's part from ZeRO-1 on; from ZeRO-2 on they share all three, and a
+    shard of weights is its own fp32 master. What is used is gathered: by ZeRO-3 one layer and the next, by ZeRO-2 all.
+    `largest`: parameters of the largest layer.
     """
     shard = parameters / work.data
     weights = parameters * work.element
-    gradients = (parameters + np.where(work.zero == 1, shard, 0.0)) * work.gradient_bytes
+    gradients = (parameters + np.where(work.zero == 1, work.summed_apart * shard, 0.0)) * work.gradient_bytes
     optimizer = np.where(work.zero >= 1, shard, parameters) * (MOMENTS + (MASTER if work.element < 4 else 0))
     if not np.any(work.zero >= 2):
         return weights, gradients, optimizer, 0.0

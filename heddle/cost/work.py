@@ -49,6 +49,7 @@ class Work:
     precision: str  # of weights and matrix products; one for all columns
     fp8: Column = 0  # 1: the layers' matrix products in 8 bits
     gradient_bytes: Column = 4  # of a gradient that is kept over microbatches
+    summed_apart: Column = 0  # 1: under ZeRO-1 the sum goes into a shard of its own; our trainer sums in place
     reduce_bytes: Column = 4  # of a gradient that is sent
     # the kernels
     fused: Column = 1  # 1: attention never writes its scores to memory

@@ -42,7 +42,7 @@ def slow(*case):
     return pytest.param(*case, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("name", "devices"), [slow("resnet50", 2), slow("seq2seq", 3), ("t5", 2), slow("gpt2", 2)])
+@pytest.mark.parametrize(("name", "devices"), [slow("resnet50", 2), ("seq2seq", 3), slow("t5", 2), slow("gpt2", 2)])
 def test_inference_gives_what_the_module_gives(name, devices, monkeypatch):
     module, inputs, keywords = made(name)
     placed = heddle.place(module, inputs, keywords, devices=devices, times="modelled")

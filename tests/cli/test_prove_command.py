@@ -73,6 +73,7 @@ def test_a_job_without_a_plan_is_a_mistake(tmp_path, capsys):
     assert "has no [plan]" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.dist
 def test_it_joins_a_launcher(tmp_path):
     """Both processes take part, one speaks."""

@@ -205,6 +205,7 @@ def wait_for_steps(run: Path, count: int) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_as_if_it_had_never_stopped(job, tmp_path):
     arguments, run, done = ["train", "job.toml", "--name", "long run", *LONG], tmp_path / "runs" / "long run", 0
     for number in (signal.SIGINT, signal.SIGTERM):

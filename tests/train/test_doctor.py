@@ -99,6 +99,7 @@ Samples.batch_of = batch_of
 """
 
 
+@pytest.mark.slow
 def test_a_rank_that_sleeps_in_its_data_loader_is_named():
     Path("sleeper.py").write_text(SLEEPER)
     process = start("import sleeper")

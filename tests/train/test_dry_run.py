@@ -104,6 +104,7 @@ def in_seconds(a_job: Job, limit: float) -> DryRun:
     return found
 
 
+@pytest.mark.slow
 def test_a_trillion_parameters_on_3072_ranks():
     plan = Plan(tensor=8, pipeline=64, data=6, microbatch=1, recompute="full")
     found = in_seconds(job(TRILLION, plan, 3072, "bf16"), 60)
@@ -156,7 +157,7 @@ TABLE_1 = [
     ("megatron-529.6b", 8, 35, 3, 9, 1, 2520),
     ("megatron-1008b", 8, 64, 1, 6, 1, 3072),
 ]
-QUICK_ROWS = {"megatron-529.6b"}
+QUICK_ROWS = {"megatron-39.1b"}
 
 
 @pytest.mark.parametrize(

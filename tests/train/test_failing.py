@@ -107,6 +107,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_all_ranks(folder, capfd):
     assert sorted((folder / "runs/unwritable/checkpoints").glob("step-*"))[-1].name == "step-00000004"
 
 
+@pytest.mark.slow
 def test_under_torchrun_one_rank_tells_what_is_wrong(folder):
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     arguments = under({"data": 2}, "burst-torchrun", "train.learning_rate=1e9")

@@ -1,11 +1,13 @@
 """What the planner finds is what the trainer runs: every plan passes a dry run, of every kind of rank."""
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import heddle
 from heddle.errors import HeddleError
+from heddle.models.transformer import Transformer
 from heddle.spec import Cluster, Data, Device, Job, Link, ModelSpec, Peak, Train
 from heddle.train.dry_run import dry_run
 
@@ -41,6 +43,12 @@ machines = st.builds(
 objectives = st.sampled_from(["fastest", "smallest"])
 
 
+def rows_of(model):
+    """Elements of a row of each parameter."""
+    with torch.device("meta"):
+        return {name: tensor[0].numel() for name, tensor in Transformer(model).named_parameters()}
+
+
 def check(model, machine, batch, objective):
     cluster, precision = machine
     job = Job(model=model, data=Data(text="x"), cluster=cluster, train=Train(global_batch=batch, precision=precision))
@@ -53,10 +61,12 @@ def check(model, machine, batch, objective):
         bill = found.best.memory[kind.stages[0]]
         predicted = float(bill.weights + bill.gradients + bill.optimizer)
         held = kind.held.parameter_bytes + kind.held.gradient_bytes + kind.held.optimizer_bytes
-        assert held == pytest.approx(predicted, rel=0.02, abs=512)  # and a count of steps for each tensor
+        # a count of steps for each tensor; where tensors are sharded by rows, up to a row more than an equal share
+        rows = 16 * sum(rows_of(model).values()) if found.best.plan.zero >= 2 else 0
+        assert held == pytest.approx(predicted, rel=0.02, abs=512 + rows)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(models, machines, st.sampled_from([1, 4, 6, 12]), objectives)
 def test_every_plan_passes_a_dry_run(model, machine, batch, objective):
     check(model, machine, batch, objective)

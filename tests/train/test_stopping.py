@@ -57,6 +57,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_never_stopped(folder):
     assert losses(run) == losses(folder / "runs/never-stopped")
 
 
+@pytest.mark.slow
 def test_processes_started_by_hand_stop_together(folder):
     where, arguments = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}, under({"tensor": 2}, "by-hand", *LONG)
     processes = [
