@@ -54,7 +54,9 @@ def test_on_two_nodes(folder):
     assert ["--node-rank 0" in lines[0], "--node-rank 1" in lines[1]] == [True, True]
     agents = [start("bash", "-c", line, cwd=folder, MASTER_ADDR="127.0.0.1") for line in lines]
     for agent in agents:
-        finish(agent)
+        said = "".join(agent.communicate(timeout=120))
+        # not `finish`: torchrun's agent that ends last may log with a traceback that the other one's store is gone
+        assert agent.returncode == 0, said
     assert losses(folder / "runs/two-nodes") == losses(folder / "runs/own-tensor")
 
 
