@@ -12,7 +12,9 @@ def schedule(
     name: Annotated[str, typer.Argument(help="gpipe, 1f1b or interleaved")],
     pipeline: Annotated[int, typer.Option("--pipeline", "-p", help="Pipeline ranks.")],
     microbatches: Annotated[int, typer.Option("--microbatches", "-m", help="Microbatches a step.")],
-    virtual: Annotated[int, typer.Option("--virtual", "-v", help="Chunks of the model a rank.")] = 1,
+    virtual: Annotated[
+        int | None, typer.Option("--virtual", "-v", help="Chunks of the model a rank; interleaved 2, others 1.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the schedule as JSON.")] = False,
     output: Annotated[
         Path | None,
@@ -30,6 +32,7 @@ def schedule(
     from heddle.simulate import replay
     from heddle.trace.terminal import draw
 
+    virtual = virtual if virtual is not None else 2 if name == "interleaved" else 1
     order = build(name, pipeline, microbatches, virtual)
     verified = verify(order)
     trace = replay(order, forward=1.0, backward=2.0)

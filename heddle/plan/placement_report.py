@@ -29,7 +29,8 @@ def draw(graph: OperatorGraph, placement: Placement, width: int = 100) -> list[s
         name = f"{device.kind} {number[device.kind]}"
         number[device.kind] += 1
         bar = "█" * round(room * device.load / longest)
-        held = f"{len(device.operators)} operators, {size(device.memory, 2)}"
+        count = len(device.operators)
+        held = f"{count} operator{'s' * (count != 1)}, {size(device.memory, 2)}"
         lines.append(f"{name:<14} {bar:<{room}} {device.load:>10.4f}  {held}")
         where.update(dict.fromkeys(device.operators, place))
     crossing = [

@@ -189,7 +189,9 @@ def check_fixed(model: ModelSpec, sequence: int, batch: int, counts: Iterable[in
     given = f"With {' and '.join(words[:-1])}, " if rest else ""
     raise HeddleError(
         f"No plan on {devices} has {' and '.join(words)}.",
-        "Each of them is possible, not all of them together." if rest else f"{model.name} cannot be split so.",
+        "Each of them is possible, not all of them together."
+        if rest
+        else f"{model.name} cannot be split so over {devices}.",
         f"{given}{last} can be {legal}." if given else f"{last.capitalize()} can be {legal}.",
     )
 

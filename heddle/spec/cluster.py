@@ -151,7 +151,9 @@ class Cluster:
 
 def _positive(what: str, value: float) -> None:
     if value <= 0:
-        raise HeddleError(f"cluster.{what} = {value} is not positive.", "A cluster has at least some of it.")
+        raise HeddleError(
+            f"cluster.{what} = {value} is not positive.", "There is no cluster without it.", "Use a positive number."
+        )
 
 
 def _share(what: str, value: float) -> None:

@@ -204,8 +204,8 @@ def _step(
     if not math.isfinite(result.loss) or not (math.isfinite(result.norm) or scale.enabled):
         raise HeddleError(
             f"Step {trainer.step} has loss {result.loss} and gradient norm {result.norm}.",
-            "Training cannot go on from numbers that are not finite; the newest checkpoint is from before them.",
-            "Lower [train] learning_rate, lengthen warmup or set clip; then go on with --resume.",
+            "Training cannot go on from numbers that are not finite; any checkpoint is from before them.",
+            "Lower [train] learning_rate, lengthen warmup or set clip; then --resume, or begin anew with --name.",
         )
     bubble = None
     if isinstance(trainer.recorder, Recorder):
