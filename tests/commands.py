@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from contextlib import chdir
@@ -43,6 +44,12 @@ learning_rate = 1e-2
 log_every = 2
 eval_batches = 2
 """
+
+
+# For tests of pages; they skip with a word where there is none.
+BROWSER = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
 
 
 def write_job(folder: Path) -> Path:

@@ -2,21 +2,17 @@
 
 import html
 import re
-import shutil
 import subprocess
 import sys
 
 import pytest
 import typer
-from commands import ENVIRONMENT, REPOSITORY
+from commands import BROWSER, ENVIRONMENT, REPOSITORY
 
 from heddle.cli.app import app
 
 pytest.importorskip("material", reason="the site needs MkDocs and its theme: pip install 'heddle[docs]'")
 
-BROWSER = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
 LOADED = r"<(?:script|img|iframe|source|link)\b[^>]*?\s(?:src|href)=[\"']?([^\"'\s>]+)"
 
 

@@ -11,11 +11,12 @@ import numpy as np
 from heddle.errors import HeddleError
 from heddle.plan.search import Search, priced, summary
 from heddle.plan.space import RECOMPUTE, SCHEDULES, recompute_number
-from heddle.plan.words import in_words, memory_unit, overfull, recompute_in_words, seconds_in_words
+from heddle.plan.words import in_words, overfull, recompute_in_words, seconds_in_words
 from heddle.simulate.simulation import Simulation, simulate
 from heddle.spec.cluster import GIB, Cluster
 from heddle.spec.job import Job
 from heddle.spec.plan import Plan
+from heddle.units import memory_unit
 
 DEGREES = ("tensor", "pipeline", "data")
 OTHERS = ("virtual", "sequence", "zero", "microbatch", "recompute", "schedule")

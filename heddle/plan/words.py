@@ -37,11 +37,6 @@ def seconds_in_words(seconds: float) -> str:
     return f"{1e3 * seconds:+.3g} ms" if size >= 1e-3 else f"{1e6 * seconds:+.3g} µs"
 
 
-def memory_unit(most: float) -> tuple[str, float]:
-    """The unit for some bytes, and its size: GiB, or MiB where they would be a small fraction of one."""
-    return ("GiB", GIB) if most >= 0.1 * GIB else ("MiB", GIB / 1024)
-
-
 def overfull(found: Simulation) -> str:
     """Which stage needs more than there is: "stage 0 needs 86.1 of 80 GiB"."""
     return f"stage {found.fullest} needs {found.worst / GIB:.4g} of {found.limit / GIB:.4g} GiB"

@@ -7,11 +7,12 @@ from html import escape
 
 from heddle.cost.memory import Bill
 from heddle.plan.explain import SPOKEN, described, explain
-from heddle.plan.words import in_words, memory_unit, overfull
+from heddle.plan.words import in_words, overfull
 from heddle.report import difference, text
 from heddle.report.subject import Subject
 from heddle.spec.cluster import GIB, Cluster
 from heddle.trace.bars import memory_scale
+from heddle.units import memory_unit
 
 # what is asked for first: what it is called, its column of metrics, how it is written
 NUMBERS: tuple[tuple[str, str, Callable[[float | None], str]], ...] = (

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from heddle.plan.words import memory_unit, seconds_in_words
+from heddle.plan.words import seconds_in_words
+from heddle.units import memory_unit
 
 
 def seconds(value: float | None) -> str:

@@ -83,9 +83,8 @@ class Traffic(TorchDispatchMode):
         name = func._schema.name
         channel = Channel(self.axes.get(group.group_name, group.group_name), _NAMES.get(name, name))
         whole = max(leaf.nbytes for leaf in tree_leaves(args) if isinstance(leaf, Tensor))
-        if (
-            channel.operation in _MESSAGES and channel.axis != "pipeline"
-        ):  # over gloo, slices on the way to their owners
+        if channel.operation in _MESSAGES and channel.axis != "pipeline":
+            # a reduce-scatter over gloo: its slices on the way to their owners
             if channel.operation == "receive" or args[2] != (group.rank() == 0):
                 return  # the one to the first of the others stands for all
             channel, whole = Channel(channel.axis, "reduce-scatter"), whole * group.size()

@@ -1,10 +1,10 @@
 """The page in a real browser: it opens, zooms, switches, tells, copies; it asks nobody and complains of nothing."""
 
-import shutil
 import time
 import tomllib
 
 import pytest
+from commands import BROWSER
 from subjects import write_run
 
 from heddle.report.page import render
@@ -13,9 +13,6 @@ from heddle.simulate.simulation import simulate
 from heddle.spec import Plan
 from heddle.spec.job import job_from_tables
 
-BROWSER = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
 try:
     from playwright.sync_api import sync_playwright
 except ImportError:

@@ -12,7 +12,7 @@ from heddle.trace.kinds import COLOURS
 from heddle.trace.layout import IDLE, lay_out
 from heddle.trace.png import DENSITY
 
-Image = pytest.importorskip("PIL.Image")
+Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed: pip install 'heddle[png]'")
 
 
 def painted(trace, width=1000):
