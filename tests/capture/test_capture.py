@@ -155,10 +155,12 @@ def test_measured_times_are_those_of_the_whole_and_nothing_is_changed(tmp_path):
     module, inputs, _, graph = captured("inception", True)
     before, program = copy.deepcopy(module.state_dict()), graph.program
     save_stage(whole(program, real_values(program)), tmp_path / "stage.pt")
-    forward, backward = measured(load_stage(tmp_path / "stage.pt", CPU), inputs, True, CPU, rounds=2)
+    forward, backward = measured(
+        load_stage(tmp_path / "stage.pt", CPU), inputs, True, CPU, rounds=9
+    )  # medians: others use the cores, too
     slow = {node.name for node, seconds in zip(program.operators, forward, strict=True) if seconds > 0}
     assert {node.name for node in program.operators} == slow
-    assert sum(backward) > 0
+    assert sum(backward) > sum(forward) / 2
     for name, value in module.state_dict().items():
         assert torch.equal(value, before[name]), name
     assert all(parameter.grad is None for parameter in module.parameters())
