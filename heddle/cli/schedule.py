@@ -28,15 +28,16 @@ def schedule(
     from rich.console import Console
 
     from heddle.cli.common import write_trace
-    from heddle.schedule import bubble_fraction, build, verify
+    from heddle.schedule import build, rule_of, verify
     from heddle.simulate import replay
     from heddle.trace.terminal import draw
 
-    virtual = virtual if virtual is not None else 2 if name == "interleaved" else 1
+    rule = rule_of(name)
+    virtual = virtual if virtual is not None else rule.usual_virtual
     order = build(name, pipeline, microbatches, virtual)
     verified = verify(order)
     trace = replay(order, forward=1.0, backward=2.0)
-    formula = bubble_fraction(pipeline, microbatches, virtual)
+    formula = rule.bubble(pipeline, microbatches, virtual)
     console = Console(highlight=False)
     file = write_trace(output, trace) if output is not None else ""
 

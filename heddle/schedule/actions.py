@@ -8,8 +8,26 @@ from typing import NamedTuple
 
 
 class Kind(StrEnum):
-    FORWARD = "forward"
-    BACKWARD = "backward"
+    """What an action does with its microbatch. A new kind is a line here: nobody else asks which kind it is.
+
+    `direction`: +1 takes its input from the chunk before and hands its output to the one after, -1 the other way
+    round. `holds`: by how many chunks' worth of activations it changes what its rank holds. `after`: what must have
+    run for the same microbatch in the same chunk.
+    """
+
+    direction: int
+    holds: int
+    after: str | None
+    letter: str  # in a drawing
+
+    FORWARD = "forward", +1, +1, None, "F"
+    BACKWARD = "backward", -1, -1, "forward", "B"
+
+    def __new__(cls, word: str, direction: int, holds: int, after: str | None, letter: str) -> Kind:
+        kind = str.__new__(cls, word)
+        kind._value_ = word
+        kind.direction, kind.holds, kind.after, kind.letter = direction, holds, after, letter
+        return kind
 
 
 class Action(NamedTuple):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from heddle.schedule.actions import Action, Kind, Schedule
+from heddle.schedule.bubble import flush_bubble
+from heddle.schedule.rule import Column, Rule
 
 
 def gpipe(pipeline: int, microbatches: int, virtual: int = 1) -> Schedule:
@@ -25,3 +27,11 @@ def _order(rank: int, pipeline: int, microbatches: int, virtual: int) -> tuple[A
     forwards = [Action(Kind.FORWARD, chunk, i) for chunk in chunks for i in range(microbatches)]
     backwards = [Action(Kind.BACKWARD, chunk, i) for chunk in reversed(chunks) for i in range(microbatches)]
     return (*forwards, *backwards)
+
+
+def in_flight(pipeline: Column, microbatches: Column, virtual: Column, rank: Column) -> Column:  # noqa: ARG001
+    """Everything, on every rank."""
+    return microbatches * virtual
+
+
+GPIPE = Rule("gpipe", gpipe, flush_bubble, in_flight)

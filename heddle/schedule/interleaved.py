@@ -1,9 +1,12 @@
-"""Interleaved 1F1B: several chunks a rank, a bubble that much smaller (PTD-P §2.2.2, Figure 4 bottom)."""
+"""Interleaved 1F1B: several chunks per rank, a bubble that much smaller (PTD-P §2.2.2, Figure 4 bottom)."""
 
 from __future__ import annotations
 
 from heddle.schedule.actions import Action, Kind, Schedule
+from heddle.schedule.bubble import flush_bubble
 from heddle.schedule.one_f_one_b import alternate, one_f_one_b
+from heddle.schedule.one_f_one_b import in_flight as in_flight_of_one_chunk
+from heddle.schedule.rule import Column, Rule
 
 
 def interleaved(pipeline: int, microbatches: int, virtual: int) -> Schedule:
@@ -12,7 +15,7 @@ def interleaved(pipeline: int, microbatches: int, virtual: int) -> Schedule:
     The microbatches are cut into groups. A rank takes a group through its first chunk, then through its
     second, and so on, then the next group; backwards take the same groups through the chunks in reverse.
     """
-    if virtual == 1:  # one chunk a rank needs no second lap, so 1F1B's shorter warm-up is enough
+    if virtual == 1:  # one chunk per rank needs no second lap, so 1F1B's shorter warm-up is enough
         ranks = one_f_one_b(pipeline, microbatches).ranks
         return Schedule("interleaved", pipeline, 1, microbatches, ranks)
 
@@ -49,3 +52,16 @@ def microbatch_groups(pipeline: int, microbatches: int) -> list[range]:
         groups.append(range(start, stop))
         start = stop
     return groups
+
+
+def in_flight(pipeline: Column, microbatches: Column, virtual: Column, rank: Column) -> Column:
+    """The warm-up and one more: on rank 0 1 + (p-1)/(p·v) times 1F1B's activations (arXiv 2205.05198 §4.2.3)."""
+    import numpy as np  # here, so that drawing a schedule does without it
+
+    p, m, v = pipeline, microbatches, virtual
+    group = np.where(m >= p, np.ceil(m / np.maximum(1, np.floor(m / p))), m)  # the first of `microbatch_groups`
+    several = np.minimum((v - 1) * group + 2 * (p - rank - 1) + 1, m * v)
+    return np.where(v > 1, several, in_flight_of_one_chunk(p, m, v, rank))
+
+
+INTERLEAVED = Rule("interleaved", interleaved, flush_bubble, in_flight, usual_virtual=2)

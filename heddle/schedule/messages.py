@@ -15,8 +15,8 @@ class Payload(StrEnum):
     GRADIENT = "gradient"
 
 
-# Looking an enum member up in its class is slow, and these run for every action of every rank.
-_FORWARD, _ACTIVATION, _GRADIENT = Kind.FORWARD, Payload.ACTIVATION, Payload.GRADIENT
+# What travels with the model's order, and what travels against it.
+_PAYLOADS = {+1: Payload.ACTIVATION, -1: Payload.GRADIENT}
 
 
 class Message(NamedTuple):
@@ -47,14 +47,14 @@ def producer(schedule: Schedule, action: Action) -> Action | None:
     None at the two ends: the first chunk reads the data, the last one starts its backward from its own loss.
     """
     kind, chunk, microbatch = action
-    source = chunk - _direction(kind)
+    source = chunk - kind.direction
     return Action(kind, source, microbatch) if 0 <= source < schedule.chunks else None
 
 
 def consumer(schedule: Schedule, action: Action) -> Action | None:
     """The action of the neighbouring chunk that takes this action's output; None at the two ends."""
     kind, chunk, microbatch = action
-    target = chunk + _direction(kind)
+    target = chunk + kind.direction
     return Action(kind, target, microbatch) if 0 <= target < schedule.chunks else None
 
 
@@ -65,7 +65,7 @@ def incoming(schedule: Schedule, action: Action) -> Message | None:
     chunks hand over in memory.
     """
     kind, chunk, microbatch = action
-    return _message(schedule, kind, chunk - _direction(kind), microbatch)
+    return _message(schedule, kind, chunk - kind.direction, microbatch)
 
 
 def outgoing(schedule: Schedule, action: Action) -> Message | None:
@@ -76,17 +76,11 @@ def outgoing(schedule: Schedule, action: Action) -> Message | None:
 def _message(schedule: Schedule, kind: Kind, chunk: int, microbatch: int) -> Message | None:
     """What the action (kind, chunk, microbatch), if there is one, sends to another rank."""
     chunks = schedule.chunks
-    target = chunk + _direction(kind)
+    target = chunk + kind.direction
     if not (0 <= chunk < chunks and 0 <= target < chunks):
         return None
     source, destination = schedule.rank_of(chunk), schedule.rank_of(target)
     if source == destination:
         return None
-    tag = 2 * (microbatch * chunks + chunk)
-    if kind is _FORWARD:
-        return Message(_ACTIVATION, chunk, microbatch, source, destination, tag)
-    return Message(_GRADIENT, chunk, microbatch, source, destination, tag + 1)
-
-
-def _direction(kind: Kind) -> int:
-    return 1 if kind is _FORWARD else -1
+    tag = 2 * (microbatch * chunks + chunk) + (kind.direction < 0)
+    return Message(_PAYLOADS[kind.direction], chunk, microbatch, source, destination, tag)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heddle.schedule.actions import Action, Kind, Schedule
+from heddle.schedule.bubble import flush_bubble
+from heddle.schedule.rule import Column, Rule
 
 
-def one_f_one_b(pipeline: int, microbatches: int) -> Schedule:
+def one_f_one_b(pipeline: int, microbatches: int, virtual: int = 1) -> Schedule:
     """The bubble of GPipe with the activations of at most `pipeline - rank` microbatches in memory."""
+    assert virtual == 1
     order = []
     for rank in range(pipeline):
         forwards = [Action(Kind.FORWARD, rank, i) for i in range(microbatches)]
@@ -28,3 +31,13 @@ def alternate(forwards: Sequence[Action], backwards: Sequence[Action], warmup: i
         order += (forward, backward)
     order += backwards[steady:]
     return tuple(order)
+
+
+def in_flight(pipeline: Column, microbatches: Column, virtual: Column, rank: Column) -> Column:  # noqa: ARG001
+    """One microbatch for every rank from this one to the last (PTD-P §2.2.1)."""
+    import numpy as np  # here, so that drawing a schedule does without it
+
+    return np.minimum(pipeline - rank, microbatches)
+
+
+ONE_F_ONE_B = Rule("1f1b", one_f_one_b, flush_bubble, in_flight, most_virtual=1)

@@ -58,9 +58,8 @@ def _check_rank(schedule: Schedule, rank: int, order: Sequence[Action]) -> None:
     def wrong(action: Action, what: str, why: str, hint: str) -> ScheduleError:
         return ScheduleError(f"Schedule '{schedule.name}', rank {rank}: {action} {what}.", why, hint)
 
-    forward, backward = Kind.FORWARD, Kind.BACKWARD
     pipeline, chunks, microbatches = schedule.pipeline, schedule.chunks, schedule.microbatches
-    done: set[Action] = set()
+    done: set[tuple[str, int, int]] = set()
     for action in order:
         kind, chunk, microbatch = action
         if not (0 <= chunk < chunks and 0 <= microbatch < microbatches):
@@ -71,19 +70,19 @@ def _check_rank(schedule: Schedule, rank: int, order: Sequence[Action]) -> None:
             raise wrong(action, "is on the wrong rank", home, "Move it there.")
         if action in done:
             raise wrong(action, "is there twice", "Its gradient would count twice.", "Remove one of the two.")
-        if kind is backward and (forward, chunk, microbatch) not in done:
-            why = "A backward needs the activations its forward left."
-            raise wrong(action, "precedes its forward", why, "Move it behind its forward.")
+        if kind.after is not None and (kind.after, chunk, microbatch) not in done:
+            why = f"A {kind} needs what its {kind.after} left."
+            raise wrong(action, f"precedes its {kind.after}", why, f"Move it behind its {kind.after}.")
         # Between ranks the message orders producer and consumer; inside one rank only this list does.
         if pipeline == 1 and (source := producer(schedule, action)) is not None and source not in done:
             raise wrong(action, "precedes its input", f"Its input is made by {source}.", "Swap the two.")
         done.add(action)
-    if len(done) < 2 * schedule.virtual * microbatches:
+    if len(done) < len(Kind) * schedule.virtual * microbatches:
         missing = next(
             action
             for chunk in range(rank, chunks, pipeline)
             for microbatch in range(microbatches)
-            for kind in (forward, backward)
+            for kind in Kind
             if (action := Action(kind, chunk, microbatch)) not in done
         )
         why = "Every microbatch goes forward and backward through every chunk once."
@@ -138,6 +137,6 @@ def _deadlock(schedule: Schedule, position: list[int], stuck: list[int]) -> Sche
 def _peak_stash(order: Sequence[Action]) -> int:
     held = peak = 0
     for action in order:
-        held += 1 if action.kind is Kind.FORWARD else -1
+        held += action.kind.holds
         peak = max(peak, held)
     return peak

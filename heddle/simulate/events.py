@@ -38,13 +38,11 @@ def replay(
     """
     durations, between = _durations(schedule, forward, backward, transfer, slowness, noise)
     starts = _start_times(schedule, durations, between)
-    is_forward = Kind.FORWARD  # looked up once: naming an enum member costs as much as the rest of a span
+    names = {kind: kind.value for kind in Kind}  # asking an enum member for its value costs as much as a span
     spans: list[Span] = []
     for rank, order in enumerate(schedule.ranks):
         spans += [
-            Span(rank, COMPUTE, "forward", start, start + seconds, 0, chunk, microbatch)
-            if kind is is_forward
-            else Span(rank, COMPUTE, "backward", start, start + seconds, 0, chunk, microbatch)
+            Span(rank, COMPUTE, names[kind], start, start + seconds, 0, chunk, microbatch)
             for (kind, chunk, microbatch), start, seconds in zip(order, starts[rank], durations[rank], strict=True)
         ]
     return Trace(schedule.pipeline, spans)
@@ -80,14 +78,10 @@ def _durations(
     schedule: Schedule, forward: Cost, backward: Cost, transfer: Cost, slowness: Cost, noise: Noise | None
 ) -> tuple[list[list[float]], list[float]]:
     """Seconds of each action of each rank, and of each message."""
-    forwards, backwards, between = _costs(schedule, forward, backward, transfer)
+    costs, between = _costs(schedule, forward, backward, transfer)
     factors = _per_rank(slowness, schedule.pipeline)
-    is_forward = Kind.FORWARD
     durations = [
-        [
-            (forwards[chunk] if kind is is_forward else backwards[chunk]) * factors[rank]
-            for kind, chunk, _ in schedule.ranks[rank]
-        ]
+        [costs[kind][chunk] * factors[rank] for kind, chunk, _ in schedule.ranks[rank]]
         for rank in range(schedule.pipeline)
     ]
     if noise is not None:
@@ -104,10 +98,9 @@ def _start_times(schedule: Schedule, durations: list[list[float]], transfer: lis
     Ranks are swept to and fro, each running until it lacks an input: to and fro because forwards depend on
     the rank before and backwards on the one after. A sweep that moves nothing has met a deadlock.
     """
-    is_forward = Kind.FORWARD
-    last, microbatches = schedule.chunks - 1, schedule.microbatches
-    forward_end = [[_NEVER] * microbatches for _ in range(schedule.chunks)]
-    backward_end = [[_NEVER] * microbatches for _ in range(schedule.chunks)]
+    chunks, microbatches = schedule.chunks, schedule.microbatches
+    # when each microbatch left each chunk, in each direction; a kind's direction is the index, -1 the last
+    ends = [[[_NEVER] * microbatches for _ in range(chunks)] for _ in (0, +1, -1)]
     starts: list[list[float]] = [[] for _ in schedule.ranks]
     clocks = [0.0] * schedule.pipeline
     sweep = list(range(schedule.pipeline))
@@ -118,28 +111,19 @@ def _start_times(schedule: Schedule, durations: list[list[float]], transfer: lis
             first = len(began)
             for index in range(first, len(order)):
                 kind, chunk, microbatch = order[index]
-                if kind is is_forward:
-                    if chunk:
-                        ready = forward_end[chunk - 1][microbatch]
-                        if ready < 0:
-                            break
-                        ready += transfer[chunk - 1]
-                        if ready > clock:
-                            clock = ready
-                    began.append(clock)
-                    clock += seconds[index]
-                    forward_end[chunk][microbatch] = clock
-                else:  # that the rank's own forward came before is for verify() to check, not for the clock
-                    if chunk < last:
-                        ready = backward_end[chunk + 1][microbatch]
-                        if ready < 0:
-                            break
-                        ready += transfer[chunk]
-                        if ready > clock:
-                            clock = ready
-                    began.append(clock)
-                    clock += seconds[index]
-                    backward_end[chunk][microbatch] = clock
+                direction = kind.direction
+                end, source = ends[direction], chunk - direction
+                # that the rank's own forward came before a backward is for verify() to check, not for the clock
+                if direction and 0 <= source < chunks:
+                    ready = end[source][microbatch]
+                    if ready < 0:
+                        break
+                    ready += transfer[source if source < chunk else chunk]
+                    if ready > clock:
+                        clock = ready
+                began.append(clock)
+                clock += seconds[index]
+                end[chunk][microbatch] = clock
             clocks[rank] = clock
             moved = moved or len(began) > first
         if not moved:
@@ -151,13 +135,13 @@ def _start_times(schedule: Schedule, durations: list[list[float]], transfer: lis
 
 def _costs(
     schedule: Schedule, forward: Cost, backward: Cost, transfer: Cost
-) -> tuple[list[float], list[float], list[float]]:
+) -> tuple[dict[Kind, list[float]], list[float]]:
     chunks = schedule.chunks
     # With one rank, neighbouring chunks hand over in memory: there is no message that could take time.
     between = transfer if schedule.pipeline > 1 else 0.0
+    costs = {Kind.FORWARD: forward, Kind.BACKWARD: backward}
     return (
-        _per_chunk("forward", forward, chunks),
-        _per_chunk("backward", backward, chunks),
+        {kind: _per_chunk(kind.value, cost, chunks) for kind, cost in costs.items()},
         _per_chunk("transfer", between, chunks - 1),
     )
 

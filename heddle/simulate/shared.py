@@ -15,10 +15,11 @@ def replay_shared(
 
     A schedule that does not verify would never end; `build` makes none.
     """
+    costs = {Kind.FORWARD: forward, Kind.BACKWARD: backward}
     ends: set[Action] = set()
     trace = Trace(schedule.pipeline)
     places = [0] * schedule.pipeline
-    left: dict[int, float] = {}  # seconds of work of those who are at it
+    left: dict[int, float] = {}  # seconds of work of the active ranks
     began: dict[int, float] = {}
     now = 0.0
     while True:
@@ -27,8 +28,7 @@ def replay_shared(
                 continue
             needed = producer(schedule, action := order[places[rank]])
             if needed is None or needed in ends:
-                costs = forward if action.kind is Kind.FORWARD else backward
-                left[rank], began[rank] = costs[action.chunk], now
+                left[rank], began[rank] = costs[action.kind][action.chunk], now
         if not left:
             return trace
         speed = rate(len(left))

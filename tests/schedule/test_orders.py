@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heddle.errors import HeddleError
-from heddle.schedule import NAMES, Kind, Schedule, bubble_fraction, build, verify
+from heddle.schedule import NAMES, Schedule, build, rule_of, verify
 from heddle.schedule.interleaved import microbatch_groups
 
 pipelines = st.integers(1, 9)
@@ -18,7 +18,7 @@ def written(schedule: Schedule, rank: int) -> str:
     words = []
     for kind, chunk, microbatch in schedule.ranks[rank]:
         letter = "" if schedule.virtual == 1 else "abcdefgh"[chunk // schedule.pipeline]
-        words.append(f"{'F' if kind is Kind.FORWARD else 'B'}{microbatch}{letter}")
+        words.append(f"{kind.letter}{microbatch}{letter}")
     return " ".join(words)
 
 
@@ -105,9 +105,9 @@ def test_groups_carry_every_microbatch_once_and_never_fewer_than_the_pipeline(pi
 
 
 def test_bubble_formula():
-    assert bubble_fraction(4, 8) == 3 / 8
-    assert bubble_fraction(4, 8, virtual=2) == 3 / 16
-    assert bubble_fraction(1, 5, virtual=3) == 0
+    assert rule_of("1f1b").bubble(4, 8) == 3 / 8
+    assert rule_of("interleaved").bubble(4, 8, virtual=2) == 3 / 16
+    assert rule_of("interleaved").bubble(1, 5, virtual=3) == 0
 
 
 def test_an_unknown_name_gets_the_nearest():
@@ -130,3 +130,11 @@ def test_sizes_count_from_one(sizes):
 def test_more_messages_than_tags_are_refused():
     with pytest.raises(HeddleError, match="At most 16384 microbatches"):
         build("gpipe", 65536, 16385)
+
+
+@given(st.sampled_from(NAMES), pipelines, counts, virtuals)
+def test_in_flight_is_each_rank_s_own_peak(name, pipeline, microbatches, virtual):
+    rule = rule_of(name)
+    virtual = min(virtual, rule.most_virtual or virtual)
+    peaks = verify(build(name, pipeline, microbatches, virtual)).peak_stash
+    assert tuple(int(rule.in_flight(pipeline, microbatches, virtual, r)) for r in range(pipeline)) == peaks

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heddle.errors import HeddleError
-from heddle.schedule import NAMES, Action, Kind, Schedule, ScheduleError, bubble_fraction, build
+from heddle.schedule import NAMES, Action, Kind, Schedule, ScheduleError, build, rule_of
 from heddle.schedule.one_f_one_b import alternate
 from heddle.simulate import replay, step_time
 
@@ -33,7 +33,7 @@ def test_interleaved_bubble_is_v_times_smaller(pipeline, rounds, virtual, forwar
 def test_the_formula_holds_for_every_number_of_microbatches(name, pipeline, microbatches, virtual, fwd, bwd):
     virtual = 1 if name == "1f1b" else virtual
     trace = replay(build(name, pipeline, microbatches, virtual), fwd, bwd)
-    assert trace.bubble == bubble_fraction(pipeline, microbatches, virtual)
+    assert trace.bubble == rule_of(name).bubble(pipeline, microbatches, virtual)
 
 
 @given(st.integers(1, 6), st.integers(1, 12), st.integers(1, 3), st.data())
