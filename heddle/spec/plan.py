@@ -10,10 +10,10 @@ from itertools import accumulate
 from typing import Literal
 
 from heddle.errors import HeddleError, divisors, listing, nearest_number
+from heddle.schedule.registry import rule_of
 from heddle.spec.model import ModelSpec
 from heddle.spec.read import to_table
 
-ScheduleName = Literal["gpipe", "1f1b", "interleaved"]
 Recompute = Literal["none", "selective", "full"]
 
 
@@ -28,7 +28,7 @@ class Plan:
     data: int = 1  # replicas, each with its own samples
     zero: Literal[0, 1, 2, 3] = 0  # what replicas shard: 1 optimizer, 2 +gradients, 3 +parameters
     microbatch: int = 1  # samples a rank works on at once
-    schedule: ScheduleName = "1f1b"
+    schedule: str = "1f1b"  # one of heddle.schedule.NAMES
     stages: tuple[int, ...] = ()  # layers of each chunk in model order; empty: as even as can be
     recompute: Recompute | tuple[Recompute, ...] = "none"  # one word, or one a layer
 
@@ -42,12 +42,7 @@ class Plan:
                 "Virtual chunks shorten the bubble of a pipeline; one stage has none.",
                 "Use virtual = 1, or pipeline = 2.",
             )
-        if self.virtual > 1 and self.schedule == "1f1b":
-            raise HeddleError(
-                f"schedule = '1f1b' runs one chunk a rank, not virtual = {self.virtual}.",
-                "1F1B over several chunks a rank is the interleaved schedule.",
-                "Use schedule = 'interleaved', or virtual = 1.",
-            )
+        rule_of(self.schedule).check_virtual(self.virtual)
         if self.zero >= 2 and self.pipeline > 1:
             raise HeddleError(
                 f"zero = {self.zero} cannot be combined with pipeline = {self.pipeline}.",

@@ -431,7 +431,7 @@ def test_wrong_types_are_told(addition: str, what: str, why: str) -> None:
         ("[train]\noptimizer = 'sgd'\n", "train.optimizer = 'sgd' is not known.", "Known: adamw."),
         (
             "[plan]\nschedule = 'interleave'\n",
-            "plan.schedule = 'interleave' is not known.",
+            "There is no schedule 'interleave'.",
             "Did you mean 'interleaved'?",
         ),
         ("[plan]\nzero = 4\n", "plan.zero = 4 is not known.", "Known: 0, 1, 2, 3."),

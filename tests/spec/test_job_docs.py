@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from heddle.schedule import NAMES
 from heddle.spec import Cluster, Data, Device, Efficiency, Link, ModelSpec, Peak, Plan, RopeScaling, Train
 from heddle.spec.huggingface import FAMILIES, write_config
 from heddle.spec.job import TABLES, cluster_from_table, job_from_tables, model_from_table
@@ -103,7 +104,9 @@ def test_every_key_is_documented_and_no_other(heading: str) -> None:
 )
 def test_types_and_defaults_are_true(heading: str, field: dataclasses.Field[Any]) -> None:
     (row,) = [row for row in rows(heading) if row.key == f"`{key_of(field)}`"]
-    assert row.type == described(typing.get_type_hints(SECTIONS[heading])[field.name])
+    names = heading == "[plan]" and field.name == "schedule"  # whatever the registry holds
+    hint = typing.get_type_hints(SECTIONS[heading])[field.name]
+    assert row.type == (", ".join(f'`"{name}"`' for name in NAMES) if names else described(hint))
     true = default(field)
     if true in ("required", "none") and not row.default.startswith("`"):
         assert row.default == true

@@ -47,7 +47,7 @@ def test_degrees_are_positive(field: str, value: int) -> None:
         ),
         (
             {"virtual": 2, "pipeline": 2},
-            "schedule = '1f1b' runs one chunk a rank, not virtual = 2",
+            "schedule = '1f1b' runs 1 chunk per rank, not virtual = 2",
             [{"schedule": "interleaved"}, {"virtual": 1}],
         ),
         (
