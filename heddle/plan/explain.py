@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from heddle.cost.breakdown import STEP
 from heddle.errors import HeddleError
 from heddle.plan.search import Search, priced, summary
 from heddle.plan.space import RECOMPUTE, SCHEDULES, recompute_number
@@ -20,17 +21,6 @@ from heddle.units import memory_unit
 
 DEGREES = ("tensor", "pipeline", "data")
 OTHERS = ("virtual", "sequence", "zero", "microbatch", "recompute", "schedule")
-# the items of a breakdown, as they are spoken of
-SPOKEN = {
-    "compute": "compute",
-    "recompute": "recomputing",
-    "tensor": "tensor-parallel communication",
-    "pipeline": "messages between stages",
-    "data": "exchange between replicas",
-    "optimizer": "optimizer",
-    "bubble": "bubble",
-    "jitter": "waiting for the slowest node",
-}
 
 
 @dataclass(frozen=True)
@@ -80,7 +70,7 @@ def described(best: Simulation) -> Iterator[str]:
     """The plan in words and numbers."""
     plan, job = best.plan, best.job
     yield in_words(plan)
-    shares = {SPOKEN[name]: float(value) / best.step_seconds for name, value in best.breakdown._asdict().items()}
+    shares = {STEP[name].words: float(value) / best.step_seconds for name, value in best.breakdown._asdict().items()}
     largest = sorted(((share, name) for name, share in shares.items() if share >= 0.005), reverse=True)
     yield f"A step takes {best.step_seconds:.4g} s: " + ", ".join(f"{name} {share:.1%}" for share, name in largest)
     m = plan.microbatches(job.train.global_batch)
@@ -155,7 +145,7 @@ def _judged(search: Search, change: str, plan: Plan) -> Neighbour:
     difference = other.step_seconds - best.step_seconds
     leaves = " (leaves the node)" if plan.tensor > search.cluster.devices >= best.plan.tensor else ""
     why = f"{seconds_in_words(difference)} a step ({difference / best.step_seconds:+.1%}){leaves}"
-    changes = {name: float(getattr(other.breakdown, name)) - float(getattr(best.breakdown, name)) for name in SPOKEN}
+    changes = {name: float(getattr(other.breakdown, name)) - float(getattr(best.breakdown, name)) for name in STEP}
     telling = sorted(changes, key=lambda name: -abs(changes[name]))[:2]
     reasons = [
         _reason(name, changes[name], plan, best.job)
@@ -172,7 +162,7 @@ def _reason(name: str, seconds: float, plan: Plan, job: Job) -> str:
     if name == "tensor":  # known to people by the microbatch
         each = seconds / plan.microbatches(job.train.global_batch)
         return f"{seconds_in_words(each)} of all-reduce a microbatch"
-    return f"{seconds_in_words(seconds)} of {SPOKEN[name]}"
+    return f"{seconds_in_words(seconds)} of {STEP[name].words}"
 
 
 def _difference(best: Plan, other: Plan, name: str) -> str:

@@ -5,22 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from heddle.cost.breakdown import MEASURED, STEP
 from heddle.plan.words import seconds_in_words
 from heddle.report.subject import Measured, Subject
 from heddle.simulate.simulation import Simulation
 from heddle.spec.plan import Plan
 from heddle.trace.trace import COMPUTE, Span, Trace
 
-# The items of a step, and what they are called. Measured backwards hold their recomputing, so one item holds both.
-ITEMS = {
-    "compute": "forward and backward",
-    "tensor": "tensor-parallel communication",
-    "pipeline": "messages between stages",
-    "data": "exchange between replicas",
-    "optimizer": "optimizer",
-    "bubble": "bubble: idle, or waiting for a neighbour",
-    "jitter": "waiting for the slowest node",
-    "outside": "around the step: data, metrics, checkpoints",
+# Measured backwards hold their recomputing, so one item holds both.
+WORDS = {name: item.explained for name, item in (STEP | MEASURED).items() if name != "recompute"} | {
+    "compute": "forward and backward"
 }
 SMALL = 0.01  # share of the step below which a difference is not worth a word
 
@@ -45,7 +39,7 @@ def predicted_items(prediction: Simulation) -> dict[str, float]:
     """Seconds of each item; they add up to the step."""
     seconds = {name: float(value) for name, value in prediction.breakdown._asdict().items()}
     return {"compute": seconds["compute"] + seconds["recompute"]} | {
-        name: seconds[name] for name in ITEMS if name in seconds and name != "compute"
+        name: seconds[name] for name in WORDS if name in seconds and name != "compute"
     }
 
 
@@ -129,11 +123,11 @@ def in_words(subject: Subject) -> Iterator[str]:
         return
     took, expected = sum(here.values()), sum(there.values())
     yield f"Step {measured.traced}: " + _compared(expected, took)
-    changes = {name: here.get(name, 0.0) - there.get(name, 0.0) for name in ITEMS}
+    changes = {name: here.get(name, 0.0) - there.get(name, 0.0) for name in WORDS}
     telling = [name for name in changes if abs(changes[name]) >= SMALL * expected]
     for name in sorted(telling, key=lambda name: -abs(changes[name])):
         where = _where(prediction, measured.trace) if name == "compute" else ""
-        yield f"{seconds_in_words(changes[name])}: {ITEMS[name]}{where}."
+        yield f"{seconds_in_words(changes[name])}: {WORDS[name]}{where}."
     if not telling:
         yield f"No item differs by more than {SMALL:.0%} of the step."
 

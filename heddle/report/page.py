@@ -8,6 +8,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from heddle.cost.breakdown import ITEMS
 from heddle.report import charts, sections
 from heddle.report.comparison import comparison
 from heddle.report.subject import Subject
@@ -44,9 +45,11 @@ def render(subjects: Sequence[Subject]) -> str:
         "learning": [charts.learning_data(subject.measured) for subject in subjects],
         "plans": [charts.plans_toml(subject) for subject in subjects],
     }
+    colours = {f"k-{kind}": colour for kind, colour in COLOURS.items()}
+    colours |= {f"c-{name}": item.colour for name, item in ITEMS.items()}
     parts = {
         "title": escape(" and ".join(names)),
-        "colours": "".join(f".k-{kind}{{background:{colour}}}" for kind, colour in COLOURS.items()),
+        "colours": "".join(f".{name}{{background:{colour}}}" for name, colour in colours.items()),
         "style": _asset("style.css"),
         "body": body,
         "data": _json(data),

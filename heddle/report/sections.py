@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from html import escape
 
+from heddle.cost.breakdown import STEP
 from heddle.cost.memory import Bill
-from heddle.plan.explain import SPOKEN, described, explain
+from heddle.plan.explain import described, explain
 from heddle.plan.words import in_words, overfull
 from heddle.report import difference, text
 from heddle.report.subject import Subject
@@ -137,9 +138,13 @@ def breakdown(subject: Subject, scale: float) -> str:
         if prediction is None:
             return "<p>Neither a prediction nor a trace.</p>"
         found = {name: float(value) for name, value in prediction.breakdown._asdict().items()}
-        shown = _time_bar("predicted", found, scale)
+        shown, whole = _time_bar("predicted", found, scale), prediction.step_seconds
         rows = [
-            (_swatch(name) + escape(SPOKEN[name]), text.seconds(value), text.percent(value / prediction.step_seconds))
+            (
+                _swatch(name) + escape(STEP[name].words),
+                text.seconds(value),
+                text.percent(value / prediction.step_seconds),
+            )
             for name, value in found.items()
             if value
         ]
@@ -156,7 +161,7 @@ def breakdown(subject: Subject, scale: float) -> str:
             text.seconds(here.get(name, 0.0)),
             text.change(here.get(name, 0.0) - there.get(name, 0.0)) if there else "–",
         )
-        for name, spoken in difference.ITEMS.items()
+        for name, spoken in difference.WORDS.items()
         if here.get(name) or there.get(name)
     ]
     sums = sum(there.values()), sum(here.values())
@@ -181,7 +186,7 @@ def _pair(pair: tuple[float, float]) -> tuple[str, str, str]:
 
 def _time_bar(title: str, items: dict[str, float], scale: float) -> str:
     total = sum(items.values())
-    words = {**difference.ITEMS, **SPOKEN}
+    words = difference.WORDS | {name: item.words for name, item in STEP.items()}
     parts = "".join(
         f'<span class="c-{name}" style="width:{100 * value / scale:.3f}%" '
         f'title="{escape(words[name])} {text.seconds(value)}"></span>'

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from heddle.cost import compute, memory, network, stage
+from heddle.cost.breakdown import Breakdown
 from heddle.cost.stage import LayerCost
 from heddle.cost.work import Column, Work
 from heddle.spec.cluster import GIB, Cluster
@@ -24,19 +25,6 @@ CHUNK = 4096  # plans that are priced at once: their columns stay in the cache
 # and what it does not depend on.
 _OF_A_LAYER = {"tensor": 2**20, "microbatch": 2**20, "sequence_parallel": 2, "full": 2}
 _NOT_OF_A_LAYER = {"pipeline", "virtual", "data", "zero", "gpipe", "selective", "per_op", "scatter", "regather"}
-
-
-class Breakdown(NamedTuple):
-    """Where the seconds of a step go, as a mean over ranks; they add up to the step."""
-
-    compute: Column
-    recompute: Column
-    tensor: Column
-    pipeline: Column
-    data: Column  # what is not hidden of it
-    optimizer: Column
-    bubble: Column
-    jitter: Column
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from heddle.cost import compute, stage
+from heddle.cost.breakdown import Breakdown
 from heddle.cost.machine import measured_machine
 from heddle.cost.memory import Bill
 from heddle.cost.work import work_of
 from heddle.errors import HeddleError
 from heddle.schedule import build
-from heddle.simulate.closed_form import Breakdown
 from heddle.simulate.events import replay, step_time
 from heddle.simulate.memory_curve import Curve, memory_curves
 from heddle.simulate.shared import replay_shared

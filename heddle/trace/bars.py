@@ -7,22 +7,7 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
-# The parts of a step and of a device's memory. No two of one bar share their first letter, which is what they show.
-STYLES = {
-    "compute": "white on blue",
-    "recompute": "black on yellow",
-    "tensor": "white on magenta",
-    "pipeline": "black on bright_magenta",
-    "data": "black on bright_cyan",
-    "optimizer": "white on red",
-    "bubble": "black on white",
-    "jitter": "white on bright_black",
-    "weights": "white on blue",
-    "gradients": "black on bright_cyan",
-    "activations": "white on green",
-    "buffers": "black on yellow",
-    "slack": "black on white",
-}
+from heddle.cost.breakdown import ITEMS
 
 
 def bar(parts: Mapping[str, float], width: int, whole: float | None = None) -> Text:
@@ -35,7 +20,7 @@ def bar(parts: Mapping[str, float], width: int, whole: float | None = None) -> T
     for name, value in parts.items():
         reached += max(0.0, value)
         end = min(width, math.floor(width * reached / whole + 0.5)) if whole > 0 else 0
-        text.append(name[0] * (end - column), STYLES[name])
+        text.append(name[0] * (end - column), ITEMS[name].style)
         column = max(column, end)
     return text.append("." * (width - column), "dim")
 

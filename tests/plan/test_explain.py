@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 import heddle
-from heddle.plan.explain import SPOKEN, explain
+from heddle.cost.breakdown import STEP, Breakdown
+from heddle.plan.explain import explain
 from heddle.plan.words import in_words, seconds_in_words
-from heddle.simulate.closed_form import Breakdown
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.spec.job import cluster_from_table, model_from_table
 
@@ -93,7 +93,7 @@ def test_the_plan_is_told_in_words_and_numbers(reasons):
 
 
 def test_every_item_of_a_breakdown_has_a_word():
-    assert tuple(SPOKEN) == Breakdown._fields
+    assert tuple(STEP) == Breakdown._fields
 
 
 def test_one_device_has_no_neighbours_to_speak_of():

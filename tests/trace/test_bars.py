@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heddle.cost.breakdown import MEMORY, STEP, Breakdown
 from heddle.cost.memory import Bill
-from heddle.simulate.closed_form import Breakdown
-from heddle.trace.bars import STYLES, bar, legend, memory_bar, memory_scale
+from heddle.trace.bars import bar, legend, memory_bar, memory_scale
 
 
 def test_parts_have_the_length_of_their_share():
@@ -21,10 +21,10 @@ def test_a_limit_that_is_passed_is_seen():
     assert memory_bar({"weights": 5.0}, 10.0, 20, scale=20.0).plain == "wwwww.....|........."
 
 
-@pytest.mark.parametrize("names", [Breakdown._fields, Bill._fields])
-def test_every_part_has_a_letter_of_its_own_and_a_colour(names):
+@pytest.mark.parametrize(("names", "table"), [(Breakdown._fields, STEP), (Bill._fields, MEMORY)])
+def test_every_part_has_a_letter_of_its_own_and_a_colour(names, table):
     assert len({name[0] for name in names}) == len(names)
-    assert set(names) <= STYLES.keys()
+    assert names == tuple(table)
     assert legend(dict.fromkeys(names, 1.0)).count(",") == len(names) - 1
 
 
