@@ -138,7 +138,7 @@ def breakdown(subject: Subject, scale: float) -> str:
         if prediction is None:
             return "<p>Neither a prediction nor a trace.</p>"
         found = {name: float(value) for name, value in prediction.breakdown._asdict().items()}
-        shown, whole = _time_bar("predicted", found, scale), prediction.step_seconds
+        shown = _time_bar("predicted", found, scale)
         rows = [
             (
                 _swatch(name) + escape(STEP[name].words),
