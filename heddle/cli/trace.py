@@ -44,11 +44,11 @@ def trace(
 def held(run: Path, trace: Trace) -> list[list[tuple[float, float]]] | None:
     """What each rank held over the step: bytes as predicted for the plan, at the moments that were measured."""
     from heddle.errors import HeddleError
-    from heddle.report.difference import stage_of
     from heddle.report.subject import on_its_machine
     from heddle.simulate.memory_curve import memory_curves
     from heddle.simulate.simulation import simulate
     from heddle.spec.job import load_job
+    from heddle.spec.ranks import stage_of
 
     try:
         found = simulate(on_its_machine(load_job(run / "job.toml").planned))

@@ -9,11 +9,11 @@ from typing import Any
 from heddle.plan.search import summary
 from heddle.plan.words import in_words
 from heddle.report import text
-from heddle.report.difference import stage_of
 from heddle.report.pack import pack
 from heddle.report.subject import Measured, Subject
 from heddle.spec.cluster import GIB
 from heddle.spec.plan import Plan
+from heddle.spec.ranks import coordinates, stage_of
 from heddle.spec.read import to_table, to_toml
 from heddle.trace.kinds import KINDS, kind_of
 from heddle.trace.trace import Trace
@@ -47,11 +47,10 @@ def timeline_data(subject: Subject) -> dict[str, Any]:
 
 def place(plan: Plan, rank: int) -> str:
     """Where a rank stands."""
-    return (
-        f"stage {stage_of(plan, rank)}, replica {rank // plan.tensor % plan.data}, tensor {rank % plan.tensor}"
-        if plan.world > 1
-        else "the only one"
-    )
+    if plan.world == 1:
+        return "the only one"
+    at = coordinates(plan, rank)
+    return f"stage {at.pipeline}, replica {at.data}, tensor {at.tensor}"
 
 
 def timeline(subject: Subject, number: int) -> str:

@@ -9,7 +9,7 @@ from heddle.cost.breakdown import MEASURED, STEP
 from heddle.plan.words import seconds_in_words
 from heddle.report.subject import Measured, Subject
 from heddle.simulate.simulation import Simulation
-from heddle.spec.plan import Plan
+from heddle.spec.ranks import ranks_per_stage
 from heddle.trace.trace import COMPUTE, Span, Trace
 
 # Measured backwards hold their recomputing, so one item holds both.
@@ -28,11 +28,6 @@ class StageTimes:
     stage: int
     forward: tuple[float, float]
     backward: tuple[float, float]  # with what is recomputed
-
-
-def stage_of(plan: Plan, rank: int) -> int:
-    """The pipeline stage of a rank: tensor ranks are innermost, then replicas, then stages."""
-    return rank // (plan.tensor * plan.data)
 
 
 def predicted_items(prediction: Simulation) -> dict[str, float]:
@@ -95,7 +90,7 @@ def stage_times(prediction: Simulation, trace: Trace) -> list[StageTimes]:
     """What the forwards and backwards of each stage take in a step."""
     plan = prediction.plan
     predicted = _by_stage(prediction.trace, plan.pipeline, 1)
-    measured = _by_stage(trace, plan.pipeline, plan.tensor * plan.data)
+    measured = _by_stage(trace, plan.pipeline, ranks_per_stage(plan))
     return [
         StageTimes(stage, (there[0], here[0]), (there[1], here[1]))
         for stage, (there, here) in enumerate(zip(predicted, measured, strict=True))

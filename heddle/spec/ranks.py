@@ -1,0 +1,76 @@
+"""Which rank stands where: the one rule between a rank and its coordinates on the axes of a plan.
+
+The axes are data: adding one is a word in AXES, a field of `Plan` of the same name and a field of `Coordinates`.
+Whoever needs the ranks that share something asks `groups`; nobody else multiplies degrees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+from typing import NamedTuple
+
+from heddle.spec.plan import Plan
+
+# Innermost first: neighbours on the tensor axis talk most and sit closest (PTD-P §3.1, Takeaway 1).
+AXES = ("tensor", "data", "pipeline")
+
+
+class Coordinates(NamedTuple):
+    """The place of a rank on every axis, in the order of AXES."""
+
+    tensor: int = 0
+    data: int = 0
+    pipeline: int = 0
+
+    def __str__(self) -> str:
+        return ", ".join(f"{axis} {getattr(self, axis)}" for axis in ("data", "pipeline", "tensor"))
+
+
+def degrees(plan: Plan) -> tuple[int, ...]:
+    """How many places each axis has."""
+    return tuple(getattr(plan, axis) for axis in AXES)
+
+
+def coordinates(plan: Plan, rank: int) -> Coordinates:
+    """Where a rank stands."""
+    places = []
+    for degree in degrees(plan):
+        rank, place = divmod(rank, degree)
+        places.append(place)
+    return Coordinates(*places)
+
+
+def rank_of(plan: Plan, place: Coordinates) -> int:
+    """The rank that stands there."""
+    rank = 0
+    for degree, coordinate in zip(reversed(degrees(plan)), reversed(place), strict=True):
+        rank = rank * degree + coordinate
+    return rank
+
+
+def places(plan: Plan) -> Iterator[Coordinates]:
+    """All of them, by rank."""
+    for outermost_first in product(*(range(degree) for degree in reversed(degrees(plan)))):
+        yield Coordinates(*reversed(outermost_first))
+
+
+def groups(plan: Plan, axis: str) -> list[list[int]]:
+    """The ranks that differ in one coordinate only, group by group, each in the order of that axis."""
+    size = getattr(plan, axis)
+    return [
+        [rank_of(plan, place._replace(**{axis: along})) for along in range(size)]
+        for place in places(plan)
+        if getattr(place, axis) == 0
+    ]
+
+
+def stage_of(plan: Plan, rank: int) -> int:
+    """The pipeline stage of a rank."""
+    return coordinates(plan, rank).pipeline
+
+
+def ranks_per_stage(plan: Plan) -> int:
+    """How many ranks share the work of one stage."""
+    return prod(degrees(plan)) // plan.pipeline
