@@ -13,6 +13,7 @@ from heddle.report.subject import Measured, Subject, read_subject
 from heddle.simulate.simulation import simulate
 from heddle.spec import Plan
 from heddle.spec.job import job_from_tables
+from heddle.spec.ranks import stage_of
 from heddle.trace import Span, Trace
 
 
@@ -20,7 +21,7 @@ from heddle.trace import Span, Trace
 def test_stages_are_where_the_mesh_puts_them(tensor, data, pipeline):
     plan = Plan(tensor=tensor, data=data, pipeline=pipeline)
     for rank in range(plan.world):
-        assert difference.stage_of(plan, rank) == coordinates(plan, rank)[2]
+        assert stage_of(plan, rank) == coordinates(plan, rank)[2]
 
 
 def test_every_moment_counts_once():
