@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from heddle.capture.graph import CapturedGraph
     from heddle.capture.placed import Placed
-    from heddle.plan.placement import Placement
     from heddle.plan.placement_graph import OperatorGraph
+    from heddle.plan.placement_result import Placement
     from heddle.spec.cluster import Cluster
 
 

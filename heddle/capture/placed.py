@@ -23,8 +23,8 @@ from heddle.capture.run import Made, MakeOptimizer, Orders, run_stage, schedule_
 from heddle.capture.split import Stage, fake_values, real_values, split, whole
 from heddle.capture.times import Times, modelled, this_core
 from heddle.errors import HeddleError, nearest
-from heddle.plan.placement import Placement
 from heddle.plan.placement_report import draw
+from heddle.plan.placement_result import Placement
 from heddle.simulate import step_time
 from heddle.spec.cluster import GIB, Cluster
 from heddle.spec.plan import Plan

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heddle.plan.piper import Pipeline
+    from heddle.plan.piper_result import Pipeline
     from heddle.plan.piper_workload import Workload
     from heddle.spec.job import Job
 
@@ -46,8 +46,8 @@ def piper(
 
     from heddle.cli.common import write_output
     from heddle.errors import HeddleError
+    from heddle.graph.deadline import OutOfTime
     from heddle.plan.piper import plan_pipelines
-    from heddle.plan.piper_stages import OutOfTime
     from heddle.spec.job import dumps_job, load_job
 
     given = job = load_job(file) if file.suffix == ".toml" else None

@@ -15,10 +15,10 @@ import numpy as np
 from heddle.errors import HeddleError
 from heddle.graph.dag import Dag, Ints
 from heddle.graph.ideals import chain, linear_extension
-from heddle.plan.placement import Device, Placement
 from heddle.plan.placement_dp import Loads, best_split
 from heddle.plan.placement_graph import OperatorGraph, Problem
 from heddle.plan.placement_ip import Progress, require_ortools
+from heddle.plan.placement_result import Device, Placement
 
 CPU = -1
 Parts = list[tuple[int, list[int]]]  # (accelerator, groups); groups in no part run on CPUs

@@ -14,60 +14,23 @@ import copy
 import dataclasses
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from heddle.errors import divisors
 from heddle.graph.dag import Floats
+from heddle.graph.deadline import OutOfTime, check, in_seconds
 from heddle.graph.ideals import Bools, Ideals, TooManyIdeals, chain, enumerate_ideals, linear_extension
 from heddle.plan.piper_bounds import Bounds, near
 from heddle.plan.piper_cover import Choices, Cover, Step
 from heddle.plan.piper_reduce import without_free_layers
-from heddle.plan.piper_stages import DegreeTable, OutOfTime, Pairs, all_pairs, check, find_kinds
+from heddle.plan.piper_result import Pipeline, Stage
+from heddle.plan.piper_stages import DegreeTable, Pairs, all_pairs, find_kinds
 from heddle.plan.piper_uniform import solve_uniform
 from heddle.plan.piper_workload import Workload
 
 FEW_IDEALS = 2_000  # so many are taken as they are, more are first looked at along one line
 MOST_IDEALS = 100_000
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Layers that run together on data × tensor devices."""
-
-    layers: list[Any]  # ids
-    data: int
-    tensor: int
-    options: list[str]  # of each layer
-    in_flight: int
-    seconds: float  # a microbatch of the pipeline
-    memory: float  # bytes a device
-    how: str = ""  # what else it does: "sequence, zero 1"
-
-
-@dataclass(frozen=True)
-class Pipeline:
-    """Piper's answer: stages in model order."""
-
-    value: float  # seconds a microbatch, of the slowest stage
-    lower_bound: float
-    optimal: bool
-    stages: list[Stage]
-    seconds: float  # spent searching
-    note: str = ""
-    unrestricted: Pipeline | None = None  # of a uniform one: the best whose stages may differ
-
-    @property
-    def slower_by(self) -> float:
-        """Of a uniform one: how much longer a microbatch takes than where stages may differ, as a share."""
-        free = self.unrestricted
-        return self.value / free.value - 1 if free is not None and free.value else 0.0
-
-    @property
-    def devices(self) -> int:
-        return sum(stage.data * stage.tensor for stage in self.stages)
 
 
 class Piper:
@@ -289,7 +252,7 @@ def plan_pipelines(
     Raises:
         OutOfTime: the time limit came before any plan was known.
     """
-    deadline = time.perf_counter() + time_limit
+    deadline = in_seconds(time_limit)
     counts = sorted({workload.devices} if counts is None else set(counts))
     reduced = without_free_layers(workload)
     answers = _answers(reduced.workload, counts, deadline, most, uniform)

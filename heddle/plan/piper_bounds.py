@@ -6,8 +6,9 @@ import numpy as np
 
 from heddle.errors import divisors
 from heddle.graph.dag import Floats, Ints
+from heddle.graph.deadline import check
 from heddle.graph.ideals import Ideals
-from heddle.plan.piper_stages import BLOCK, Pairs, check
+from heddle.plan.piper_stages import BLOCK, Pairs
 from heddle.plan.piper_workload import Workload
 
 FORBIDDEN = 1e12  # no time is as long

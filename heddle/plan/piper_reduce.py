@@ -17,7 +17,7 @@ from heddle.graph.ideals import Bools
 from heddle.plan.piper_workload import Options, Workload
 
 if TYPE_CHECKING:
-    from heddle.plan.piper import Pipeline
+    from heddle.plan.piper_result import Pipeline
 
 
 @dataclass(frozen=True, eq=False)

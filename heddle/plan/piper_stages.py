@@ -12,27 +12,17 @@ where K is the knapsack's answer. K is kept for every y as a lower bound that is
 from __future__ import annotations
 
 import copy
-import time
 from dataclasses import dataclass
 
 import numpy as np
 
 from heddle.graph.dag import Dag, Floats, Ints
+from heddle.graph.deadline import check
 from heddle.graph.ideals import Bools, Ideals
 from heddle.plan.piper_knapsack import exact, swaps
 from heddle.plan.piper_workload import Options, Workload
 
 BLOCK = 4_000_000  # pairs looked at together
-
-
-class OutOfTime(Exception):  # noqa: N818 - caught where the best so far is known
-    """The time limit was reached."""
-
-
-def check(deadline: float) -> None:
-    """Stop where there is no time left."""
-    if time.perf_counter() > deadline:
-        raise OutOfTime
 
 
 @dataclass(frozen=True, eq=False)

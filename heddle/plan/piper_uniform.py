@@ -10,11 +10,13 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING
 
-from heddle.plan.piper_stages import DegreeTable, OutOfTime
+from heddle.graph.deadline import OutOfTime
+from heddle.plan.piper_stages import DegreeTable
 from heddle.spec.plan import Plan, Recompute
 
 if TYPE_CHECKING:
-    from heddle.plan.piper import Pipeline, Piper
+    from heddle.plan.piper import Piper
+    from heddle.plan.piper_result import Pipeline
     from heddle.spec.job import Job
 
 

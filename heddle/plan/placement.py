@@ -8,49 +8,25 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from heddle.errors import HeddleError, nearest
-from heddle.graph.dag import Ints
+from heddle.graph.dag import Dag, Ints
+from heddle.graph.deadline import OutOfTime, in_seconds, left
 from heddle.graph.ideals import TooManyIdeals, chain, enumerate_ideals, linear_extension
+from heddle.plan.latency import place_for_latency
 from heddle.plan.placement_bounds import fractional_bound, lower_bound
-from heddle.plan.placement_dp import OutOfTime, Split, best_split
+from heddle.plan.placement_dp import Split, best_split
 from heddle.plan.placement_graph import OperatorGraph, Problem
 from heddle.plan.placement_heuristics import around_the_heaviest, feasible, greedy, loads_of, local_search, one_device
 from heddle.plan.placement_ip import Found, Progress, best_assignment, require_ortools
 from heddle.plan.placement_reduce import reduced
+from heddle.plan.placement_result import Placement, devices_of
 
 METHODS = ("auto", "dp", "dpl", "ip", "greedy", "local", "one")
 IDEALS = 60_000  # more are left to the line and the integer programme
-
-
-@dataclass(frozen=True)
-class Device:
-    """What one device got."""
-
-    kind: Literal["accelerator", "cpu"]
-    load: float
-    memory: float  # bytes
-    operators: list[Any]  # ids, in a topological order
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where every operator goes."""
-
-    objective: Literal["throughput", "latency"]
-    method: str
-    value: float
-    lower_bound: float
-    optimal: bool
-    contiguous: bool  # devices form a pipeline: no edge leads back
-    among: Literal["pipelines", "all"]  # what was searched, and what bound and optimum are about
-    seconds: float
-    devices: list[Device]
-    notes: tuple[str, ...] = ()
 
 
 def place(
@@ -87,8 +63,6 @@ def place(
     graph = dataclasses.replace(graph, **{key: value for key, value in changes.items() if value is not None})
     started = time.perf_counter()
     if objective == "latency":
-        from heddle.plan.latency import place_for_latency
-
         return place_for_latency(graph, method, time_limit, progress)
     if objective != "throughput":
         raise HeddleError(f"There is no objective '{objective}'.", "", nearest(objective, ("throughput", "latency")))
@@ -150,9 +124,9 @@ class _Search:
     def _from_pipeline(self, method: str) -> None:
         """Splits of any kind are searched from the best pipeline, if there is one."""
         quick = {"auto": "dp", "ip": "dpl"}.get(method, method)
-        left = self.deadline - time.perf_counter()
+        rest = left(self.deadline)
         try:
-            pipeline = _Search(self.graph, time.perf_counter(), left / 2, self.ideals, None, contiguous=True)
+            pipeline = _Search(self.graph, time.perf_counter(), rest / 2, self.ideals, None, contiguous=True)
             pipeline.run(quick)
         except HeddleError:
             return  # what must be contiguous may not fit where other splits do
@@ -161,7 +135,7 @@ class _Search:
             if start is None or not feasible(pipeline.problem, start):
                 continue
             # Whole groups of the pipeline's problem move first, single ones later: they would be stuck alone.
-            moved = local_search(pipeline.problem, start, time.perf_counter() + left / 16)
+            moved = local_search(pipeline.problem, start, in_seconds(rest / 16))
             for found in (start, moved):
                 spread = np.zeros(self.problem.groups, dtype=np.int64)
                 spread[self.problem.group] = found[pipeline.problem.group]
@@ -203,8 +177,8 @@ class _Search:
             self.notes.append(f"{error.what} The bound is a plain one.")
             return
         if self.best is not None:
-            left = self.deadline - time.perf_counter()
-            self.bound = max(self.bound, self._bounded(left).lower_bound)
+            rest = left(self.deadline)
+            self.bound = max(self.bound, self._bounded(rest).lower_bound)
 
     def _programme(self) -> bool:
         """Splits of any kind: local search from what is known, then the integer programme."""
@@ -215,7 +189,7 @@ class _Search:
             return False
         if self.value <= self.bound * (1 + 1e-9):
             return True
-        found = self._bounded(self.deadline - time.perf_counter())
+        found = self._bounded(left(self.deadline))
         self._take(found.assignment)
         self.bound = max(self.bound, min(found.lower_bound, self.value))
         if found.optimal:
@@ -224,7 +198,7 @@ class _Search:
 
     def _search_nearby(self) -> None:
         """Local search with what must stay together merged; a better value merges more, so again."""
-        halfway = time.perf_counter() + (self.deadline - time.perf_counter()) / 4
+        halfway = in_seconds(left(self.deadline) / 4)
         first = greedy(self.problem)
         if first is not None and feasible(self.problem, first):
             self._take(local_search(self.problem, first, halfway))
@@ -281,24 +255,8 @@ class _Search:
         )
 
 
-def devices_of(graph: OperatorGraph, problem: Problem, assignment: Ints) -> list[Device]:
-    """What each device got."""
-    loads = loads_of(problem, assignment)
-    device = assignment[problem.group]
-    operators: list[list[Any]] = [[] for _ in loads]
-    for operator in graph.graph.order:
-        operators[int(device[operator])].append(graph.operators[operator])
-    held = np.bincount(device, graph.size, minlength=len(loads))
-    return [
-        Device("accelerator" if m < problem.accelerators else "cpu", float(load), float(held[m]), operators[m])
-        for m, load in enumerate(loads)
-    ]
-
-
 def is_pipeline(problem: Problem, assignment: Ints) -> bool:
     """Can devices be ordered so that no edge of the group order leads back?"""
-    from heddle.graph.dag import Dag
-
     tails, heads = assignment[problem.order.tails], assignment[problem.order.heads]
     between = tails != heads
     count = problem.accelerators + problem.cpus

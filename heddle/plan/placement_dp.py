@@ -14,12 +14,12 @@ along one line of operators makes the rest fast.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
 
 from heddle.graph.dag import Floats, Ints
+from heddle.graph.deadline import check
 from heddle.graph.ideals import Bools, Ideals
 from heddle.plan.placement_bounds import most_within
 from heddle.plan.placement_graph import Problem
@@ -96,10 +96,6 @@ class Split:
     finished: bool  # False: time ran out, so another split may be better
 
 
-class OutOfTime(Exception):  # noqa: N818 - caught where the best so far is known
-    """The time limit was reached."""
-
-
 def best_split(problem: Problem, ideals: Ideals, below: float = np.inf, deadline: float = np.inf) -> Split | None:
     """The split with the smallest maximum load, if that is below the given one."""
     return _Table(problem, Loads(problem, ideals), below, deadline).solve()
@@ -153,8 +149,7 @@ class _Table:
             low = int(np.searchsorted(times, time_of[rows[0]] * (1 - 1e-9), side="left"))
             high = int(np.searchsorted(times, (time_of[rows[-1]] + reach) * (1 + 1e-9), side="right"))
             for first in range(low, high, COLUMNS):
-                if time.perf_counter() > self.deadline:
-                    raise OutOfTime
+                check(self.deadline)
                 columns = targets[first : min(first + COLUMNS, high)]
                 load = loads.on_cpu(rows, columns) if cpu else loads.on_accelerator(rows, columns)
                 reached = np.maximum(load, before[rows][:, None]).min(axis=0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from heddle.plan.placement import Placement
 from heddle.plan.placement_graph import OperatorGraph
+from heddle.plan.placement_result import Placement
 from heddle.units import size
 
 

@@ -16,11 +16,12 @@ from piper_check import evaluate
 from published import DATA, needs_data
 
 from heddle.errors import HeddleError
+from heddle.graph.deadline import OutOfTime
 from heddle.graph.ideals import enumerate_ideals
 from heddle.plan.piper import Piper, plan_pipelines
 from heddle.plan.piper_bounds import near
 from heddle.plan.piper_knapsack import exact, swaps
-from heddle.plan.piper_stages import OutOfTime, all_pairs
+from heddle.plan.piper_stages import all_pairs
 from heddle.plan.piper_workload import workload_from
 
 
