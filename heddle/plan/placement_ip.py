@@ -58,11 +58,7 @@ def best_assignment(
 
     accelerators, devices = problem.accelerators, problem.accelerators + problem.cpus
     scale = FINE / max(below, 1e-300)
-    own, cpu, cost = (whole(times * scale) for times in (problem.accelerator, problem.cpu, problem.cost))
-    unit = max(1.0, problem.size.sum() / 2**50)
-    size = np.floor(problem.size / unit).astype(np.int64)
     most = int(FINE) - 10
-
     model = cp_model.CpModel()
     x = [[model.new_bool_var(f"x{g}_{m}") for m in range(devices)] for g in range(problem.groups)]
     makespan = model.new_int_var(0, most, "maxload")
@@ -71,25 +67,7 @@ def best_assignment(
         if not problem.supported[group]:
             for m in range(accelerators):
                 model.add(x[group][m] == 0)
-    extras = []
-    for m in range(accelerators):
-        terms = [int(own[g]) * x[g][m] for g in range(problem.groups)]
-        for net in range(len(cost)):
-            members = np.flatnonzero(problem.nets[net]).tolist()
-            some, every = model.new_bool_var(f"some{net}_{m}"), model.new_bool_var(f"every{net}_{m}")
-            for g in members:
-                model.add_implication(x[g][m], some)
-                model.add_implication(every, x[g][m])
-            terms.append(int(cost[net]) * (some - every))
-            extras.append((some, every, members, m))
-        load = model.new_int_var(0, most, f"load{m}")
-        model.add(load == sum(terms))
-        model.add(load <= makespan)
-        if problem.size.sum() > problem.memory:
-            capacity = int(problem.memory * (1 + 1e-9) / unit)
-            model.add(sum(int(size[g]) * x[g][m] for g in range(problem.groups)) <= capacity)
-    for m in range(accelerators, devices):
-        model.add(sum(int(cpu[g]) * x[g][m] for g in range(problem.groups)) <= makespan)
+    extras = _loads(model, problem, x, makespan, scale)
     # Accelerators are alike: one is used only by a group that comes after the first group of the one before it.
     for m in range(1, accelerators):
         for g in range(problem.groups):
@@ -99,11 +77,8 @@ def best_assignment(
     if start is not None:
         _hint(model, problem, start, x, extras)
 
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = max(seconds, 0.01)
-    solver.parameters.num_workers = os.cpu_count() or 1
-    solver.parameters.linearization_level = 2  # the bound comes from the relaxation
-    status = solver.solve(model, watch(cp_model, progress, scale) if progress else None)
+    # the bound comes from the relaxation
+    solver, status = solved(cp_model, model, seconds, progress, scale, linearization_level=2)
     if status == cp_model.INFEASIBLE:  # nothing is better than what is known
         return Found(None, below, True)
     bound = max(0.0, solver.best_objective_bound / scale)
@@ -111,6 +86,45 @@ def best_assignment(
         return Found(None, bound, False)
     placed = np.array([next(m for m in range(devices) if solver.boolean_value(row[m])) for row in x])
     return Found(placed, bound, status == cp_model.OPTIMAL)
+
+
+def _loads(model: Any, problem: Problem, x: list[list[Any]], makespan: Any, scale: float) -> list[Any]:
+    """No device's load is above the makespan, no accelerator's memory above what it has; gives what _hint needs."""
+    own, cpu, cost = (whole(times * scale) for times in (problem.accelerator, problem.cpu, problem.cost))
+    unit = max(1.0, problem.size.sum() / 2**50)
+    size = np.floor(problem.size / unit).astype(np.int64)
+    extras = []
+    for m in range(problem.accelerators):
+        terms = [int(own[g]) * x[g][m] for g in range(problem.groups)]
+        for net in range(len(cost)):
+            members = np.flatnonzero(problem.nets[net]).tolist()
+            some, every = model.new_bool_var(f"some{net}_{m}"), model.new_bool_var(f"every{net}_{m}")
+            for g in members:
+                model.add_implication(x[g][m], some)
+                model.add_implication(every, x[g][m])
+            terms.append(int(cost[net]) * (some - every))
+            extras.append((some, every, members, m))
+        load = model.new_int_var(0, int(FINE) - 10, f"load{m}")
+        model.add(load == sum(terms))
+        model.add(load <= makespan)
+        if problem.size.sum() > problem.memory:
+            capacity = int(problem.memory * (1 + 1e-9) / unit)
+            model.add(sum(int(size[g]) * x[g][m] for g in range(problem.groups)) <= capacity)
+    for m in range(problem.accelerators, problem.accelerators + problem.cpus):
+        model.add(sum(int(cpu[g]) * x[g][m] for g in range(problem.groups)) <= makespan)
+    return extras
+
+
+def solved(
+    cp_model: Any, model: Any, seconds: float, progress: Progress | None, scale: float, **parameters: int
+) -> tuple[Any, Any]:
+    """Run CP-SAT on all cores for at most that long; gives the solver and how it ended."""
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = max(seconds, 0.01)
+    solver.parameters.num_workers = os.cpu_count() or 1
+    for name, value in parameters.items():
+        setattr(solver.parameters, name, value)
+    return solver, solver.solve(model, _watch(cp_model, progress, scale) if progress else None)
 
 
 def _hint(model: Any, problem: Problem, start: Ints, x: list[list[Any]], extras: list[Any]) -> None:
@@ -127,7 +141,7 @@ def _hint(model: Any, problem: Problem, start: Ints, x: list[list[Any]], extras:
         model.add_hint(every, int(inside.all()))
 
 
-def watch(cp_model: Any, progress: Progress, scale: float) -> Any:
+def _watch(cp_model: Any, progress: Progress, scale: float) -> Any:
     """A callback that tells of every better answer."""
 
     def told(self: Any) -> None:
