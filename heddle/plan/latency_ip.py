@@ -79,7 +79,7 @@ class _Programme:
             self.ends.append(end)
 
     def _slots(self) -> None:
-        """A slot lasts as long as its groups and the nets that cross its border; all its groups begin and end with it."""
+        """A slot lasts as long as its groups and the nets across its border; its groups begin and end with it."""
         model, problem = self.model, self.problem
         own, cost = whole(problem.accelerator * self.scale), whole(problem.cost * self.scale)
         for s in range(len(self.slots)):
