@@ -30,13 +30,6 @@ def numbers(text: str) -> list[int]:
 # --- A plan by itself -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("field", ["tensor", "pipeline", "virtual", "data", "microbatch"])
-@pytest.mark.parametrize("value", [0, -3])
-def test_degrees_are_positive(field: str, value: int) -> None:
-    with pytest.raises(HeddleError, match=f"plan.{field} = {value} is not positive"):
-        Plan(**{field: value})
-
-
 @pytest.mark.parametrize(
     ("bad", "message", "cures"),
     [
