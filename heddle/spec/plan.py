@@ -147,7 +147,7 @@ class Plan:
                     f"It needs pipeline × virtual = {self.pipeline} × {self.virtual} entries.",
                     f"As even as can be: stages = {even}.",
                 )
-            if sum(self.stages) != model.layers or min(self.stages) < 1:
+            if sum(self.stages) != model.layers:
                 raise HeddleError(
                     f"stages = {list(self.stages)} carries {sum(self.stages)} layers, the model has {model.layers}.",
                     "Every layer is trained exactly once, and every chunk holds at least one.",
