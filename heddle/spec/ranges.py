@@ -102,7 +102,7 @@ def _ranges_in(hint: Any) -> Iterator[Range]:
 
 def _number(text: str) -> float:
     base, _, power = text.strip().replace("∞", "inf").partition("^")
-    return float(base) ** float(power or 1)
+    return float(float(base) ** float(power or 1))
 
 
 def _shown(value: float) -> str:
