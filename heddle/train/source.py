@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from torch.distributed.checkpoint.api import CheckpointException
 
 from heddle.errors import HeddleError
-from heddle.models.hf import Shape, parameter_shapes
+from heddle.models.hf import parameter_shapes
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pieces import Piece
 from heddle.spec.job import load_job, model_from_table
@@ -21,7 +21,7 @@ from heddle.train.checkpoint import State, agree, boxes_of, damage, load_state, 
 from heddle.train.data.tokenizer import TOKENIZER_FILE
 from heddle.train.descriptions import ABOUT, JOB, MODEL
 from heddle.train.huggingface import CONFIG, HuggingFaceReader, open_huggingface, refuse_untied
-from heddle.train.index import StoredTensor, read_index
+from heddle.train.index import StoredTensor, check_shapes, read_index
 from heddle.train.run import Run
 from heddle.train.storage import Boxes, SafetensorsReader
 
@@ -118,16 +118,8 @@ def model_of(checkpoint: Path) -> ModelSpec:
 
 
 def check_model(source: Source, model: ModelSpec) -> None:
-    """Refuse weights of another model, naming the first three differences: what is missing, misshapen or left over."""
-    held, wanted = {name: tensor.shape for name, tensor in source.tensors.items()}, parameter_shapes(model)
-    wrong = sorted(name for name in held.keys() | wanted if held.get(name) != wanted.get(name))
-    if wrong:
-        shown = "; ".join(f"{name} is {_size(held.get(name))}, wanted {_size(wanted.get(name))}" for name in wrong[:3])
-        raise HeddleError(
-            f"{source.folder} belongs to another model.",
-            f"{shown} ({len(wrong)} differ).",
-            "Mend [model], or the path.",
-        )
+    """Refuse weights of another model."""
+    check_shapes(source.folder, {name: each.shape for name, each in source.tensors.items()}, parameter_shapes(model))
 
 
 def differences(source: Source, model: ModelSpec) -> str:
@@ -145,7 +137,3 @@ def load_weights(source: Source, pieces: list[Piece], mesh: Mesh) -> None:
     for piece in pieces:
         if piece.target is not None:
             piece.target.copy_(piece.master)
-
-
-def _size(shape: Shape | None) -> str:
-    return "not there" if shape is None else " × ".join(map(str, shape))
