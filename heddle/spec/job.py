@@ -25,7 +25,8 @@ class Data:
 
     text: tuple[str, ...] | str = ()  # files or globs, .jsonl or any text; "stdlib:" is Python's own library
     tokens: str | None = None  # a folder made by `heddle data prepare`
-    tokenizer: str = "bytes"  # "bytes", "bpe:SIZE" (trained on the text), or the path of a tokenizer.json
+    # "bytes", "bpe:SIZE" (trained on the text), or the path of a tokenizer.json; in a file, train.from brings its own
+    tokenizer: str = "bytes"
     key: str = "text"  # the field of a JSONL line that holds the text
     validation: ShareBelowOne = 0.05  # share of the tokens that is kept for evaluation
     cache: str = "prepared"  # where tokens made from `text` are kept
@@ -144,13 +145,18 @@ def job_from_tables(document: dict[str, Any], folder: Path = Path()) -> Job:
             raise HeddleError(f"There is no table [{key}].", "Heddle never ignores a key.", nearest(key, TABLES))
         if not isinstance(table, dict):
             raise HeddleError(f"'{key}' is not a table.", f"Write [{key}] on a line of its own.")
+    train = _started(build(Train, document.get("train", {}), "train"), folder)
+    start = None if train.start_from is None else Path(train.start_from)
     for needed in ("model", "data"):
-        if needed not in document:
-            raise HeddleError(f"The table [{needed}] is missing.", "A job needs at least [model] and [data].")
+        if needed not in document and (needed == "data" or start is None):
+            raise HeddleError(
+                f"The table [{needed}] is missing.",
+                "A job needs at least [model] and [data]; [train] from brings a model of its own.",
+            )
     return Job(
-        model=model_from_table(document["model"], folder),
-        data=_located(build(Data, document["data"], "data"), folder),
-        train=_started(build(Train, document.get("train", {}), "train"), folder),
+        model=model_from_table(_started_model(document.get("model", {}), start), folder),
+        data=_located(build(Data, _started_data(document["data"], start), "data"), folder),
+        train=train,
         cluster=cluster_from_table(document["cluster"], folder) if "cluster" in document else None,
         plan=build(Plan, document["plan"], "plan") if "plan" in document else None,
         predicted=build(Predicted, document["predicted"], "predicted") if "predicted" in document else None,
@@ -207,6 +213,24 @@ PATHS = (
 def _started(train: Train, folder: Path) -> Train:
     """What a run starts from is an input: it, too, lies relative to the job file."""
     return train if train.start_from is None else replace(train, start_from=str((folder / train.start_from).absolute()))
+
+
+def _started_model(table: dict[str, Any], start: Path | None) -> dict[str, Any]:
+    """Weights bring their model; [model] may change what is not in the weights, or describe the whole of it."""
+    from heddle.spec.start import model_in
+
+    if start is None or table.keys() & {"preset", "config", "layers"}:
+        return table
+    return to_table(model_in(start)) | table
+
+
+def _started_data(table: dict[str, Any], start: Path | None) -> dict[str, Any]:
+    """Weights bring their tokenizer: text is written in the tokens that they know."""
+    from heddle.spec.start import tokenizer_in
+
+    if start is None or table.keys() & {"tokenizer", "tokens"} or "text" not in table:
+        return table
+    return table | {"tokenizer": str(tokenizer_in(start))}
 
 
 def model_from_table(table: dict[str, Any], folder: Path = Path()) -> ModelSpec:

@@ -49,9 +49,11 @@ class Range:
             )
 
     def _nearest(self, value: float) -> str:
-        if value < self.low and self.text[0] == "[":
-            return f"The smallest that works is {self.low:g}."
-        return f"The largest that works is {self.high:g}." if value > self.high and self.text[-1] == "]" else ""
+        if value != value or abs(self.high if value > self.low else self.low) == math.inf:
+            return "It must be a finite number."
+        if value > self.low:
+            return f"The largest that works is {self.high:g}." if self.text[-1] == "]" else f"Go below {self.high:g}."
+        return f"The smallest that works is {self.low:g}." if self.text[0] == "[" else f"Go above {self.low:g}."
 
 
 FINITE = Range("(-∞, ∞)")  # of a number that has no range of its own

@@ -25,7 +25,8 @@ from heddle.parallel.mesh import Mesh
 from heddle.parallel.pieces import Piece
 from heddle.spec.job import Job, dumps_job
 from heddle.spec.read import to_table
-from heddle.train.descriptions import JOB, Progress, check_about, check_others, read_progress, write_about
+from heddle.spec.start import JOB
+from heddle.train.descriptions import Progress, check_about, check_others, read_progress, write_about
 from heddle.train.files import sync, write_through
 from heddle.train.index import check_shapes, joined, read_index, write_index
 from heddle.train.storage import Boxes, SafetensorsReader, by_file, check_file, write_part

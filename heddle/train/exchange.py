@@ -23,12 +23,13 @@ from heddle.errors import HeddleError
 from heddle.models.hf import Block, Shape, layout, their_shapes
 from heddle.spec.huggingface import write_config
 from heddle.spec.read import read_json, to_table
+from heddle.spec.start import CONFIG, MODEL, TOKENIZER_FILE
 from heddle.train.checkpoint import State
 from heddle.train.data import load_tokenizer
-from heddle.train.data.tokenizer import CONFIG_FILE, TOKENIZER_FILE
-from heddle.train.descriptions import MODEL, Progress, write_about
+from heddle.train.data.tokenizer import CONFIG_FILE
+from heddle.train.descriptions import Progress, write_about
 from heddle.train.files import sync
-from heddle.train.huggingface import CONFIG, INDEX, SINGLE, refuse_links
+from heddle.train.huggingface import INDEX, SINGLE, refuse_links
 from heddle.train.index import DTYPE_OF, DTYPES, Stored, StoredTensor, write_index
 from heddle.train.source import Source
 from heddle.train.storage import Boxes, write_file

@@ -20,10 +20,10 @@ from heddle.models.hf import Block, Shape, find, is_buffer, layout, names_of, th
 from heddle.spec.huggingface import read_config
 from heddle.spec.model import ModelSpec
 from heddle.spec.read import read_json
+from heddle.spec.start import CONFIG
 from heddle.train.index import DTYPE_OF, DTYPES, Stored, StoredTensor, lies_in
 from heddle.train.storage import SafetensorsReader
 
-CONFIG = "config.json"
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 FLOATS = tuple(name for name, dtype in DTYPE_OF.items() if dtype.is_floating_point)

@@ -31,7 +31,7 @@ from heddle.train.metrics import Metrics, StepMetrics
 from heddle.train.notes import restart_count
 from heddle.train.recorder import NoRecorder, Recorder, measured_bubble
 from heddle.train.run import Run, check_resumed, clear, create_run, open_run, refuse_existing, resume_run, writing_to
-from heddle.train.source import Source, check_model, differences, find_source
+from heddle.train.source import Source, check_model, check_tokenizer, differences, find_source
 from heddle.train.trainer import StepResult, Trainer
 
 
@@ -108,7 +108,7 @@ def _train_rank(mesh: Mesh, job: Job, orders: Orders) -> Result:
         warn(f"A process died; {where} (restart {restart_count()}).")
     if existing and mesh.rank == 0:
         check_resumed(job, data, orders.allow_changes, warn)
-    source = None if resume else _source(job, mesh, warn)
+    source = None if resume else _source(job, data, mesh, warn)
     recorder = Recorder(mesh, pick_device()) if orders.trace else NoRecorder()
     trainer = Trainer(job, data.train, mesh, recorder)
     run = Run(job.run_folder)
@@ -155,12 +155,14 @@ def _prepare(job: Job, mesh: Mesh) -> Prepared:
     return data
 
 
-def _source(job: Job, mesh: Mesh, warn: Callable[[str], None]) -> Source | None:
+def _source(job: Job, data: Prepared, mesh: Mesh, warn: Callable[[str], None]) -> Source | None:
     """The weights that the job starts from, found and checked before anything is made."""
     if job.train.start_from is None:
         return None
     source = find_source(Path(job.train.start_from), mesh, warn)
     check_model(source, job.model)
+    if mesh.rank == 0:
+        check_tokenizer(source, data)
     if words := differences(source, job.model):
         warn(f"[model] is not quite that of {source.folder}: {words}.")
     return source

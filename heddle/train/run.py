@@ -14,6 +14,7 @@ from typing import Any
 from heddle.errors import HeddleError
 from heddle.spec.job import Job, dumps_job, load_job
 from heddle.spec.read import read_json
+from heddle.spec.start import JOB, TOKENIZER_FOLDER
 from heddle.train.data.tokens import Meta, Prepared
 from heddle.train.files import replace_text
 from heddle.train.lock import LOCK, begun
@@ -57,12 +58,12 @@ class Run:
     @property
     def tokenizer(self) -> Path:
         """Where the tokenizer's files are."""
-        return self.folder / "tokenizer"
+        return self.folder / TOKENIZER_FOLDER
 
     @property
     def job_file(self) -> Path:
         """The job as it was run, with everything spelled out."""
-        return self.folder / "job.toml"
+        return self.folder / JOB
 
     @property
     def data_file(self) -> Path:

@@ -380,6 +380,7 @@ def test_low_precision_parameters_follow_their_masters():
 def test_the_key_in_the_file_is_from_and_survives_the_round_trip(tmp_path):
     job = write_job(tmp_path / "jobs")
     job.write_text(job.read_text() + 'from = "../hf"\n')
+    ByteTokenizer().save(folder_of("llama", str(tmp_path / "hf")))
     loaded = load_job(job)
     assert Path(loaded.train.start_from or "").resolve() == (tmp_path / "hf").resolve()  # relative to the file
     Path("again.toml").write_text(dumps_job(loaded))
@@ -389,15 +390,15 @@ def test_the_key_in_the_file_is_from_and_survives_the_round_trip(tmp_path):
         load_job(job)
 
 
-def with_model(job: Path, folder: Path, **lines: str) -> None:
-    text = job.read_text()
-    started = f'[model]\nconfig = "{folder}/config.json"\n\n[data]{text.partition("[data]")[2]}from = "{folder}"\n'
-    job.write_text(started)
+def started_from(job: Path, folder: Path) -> None:
+    """A job that starts from a folder, with the model and the tokenizer that come with it."""
+    ByteTokenizer().save(folder)
+    job.write_text(f'[data]{job.read_text().partition("[data]")[2]}from = "{folder.absolute()}"\n')
 
 
 def test_another_model_is_refused_before_anything_is_made(tmp_path, capsys):
     job = write_job(tmp_path)
-    folder_of("llama")
+    ByteTokenizer().save(folder_of("llama"))
     job.write_text(job.read_text() + 'from = "hf"\n')
     assert call("train", job) == 2
     said = capsys.readouterr().err
@@ -409,7 +410,7 @@ def test_another_model_is_refused_before_anything_is_made(tmp_path, capsys):
 @pytest.mark.parametrize(("tied", "said"), [(True, "head.weight is 257 × 24, wanted not there"), (False, "")])
 def test_weights_are_never_left_over(tied, said, tmp_path, capsys):
     job = write_job(tmp_path)
-    with_model(job, folder_of("llama"))
+    started_from(job, folder_of("llama"))
     assert call("train", job, "--set", f"model.tied={str(tied).lower()}", "--set", "train.steps=1") == (
         2 if tied else 0
     )
@@ -418,7 +419,7 @@ def test_weights_are_never_left_over(tied, said, tmp_path, capsys):
 
 def test_the_same_shapes_with_other_arithmetic_are_told(tmp_path, capsys):
     job = write_job(tmp_path)
-    with_model(job, folder_of("llama"))
+    started_from(job, folder_of("llama"))
     assert call("train", job, "--set", "train.steps=1", "--set", "model.rope_theta=9000.0") == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "[model] is not quite that of" in said
@@ -429,7 +430,7 @@ def test_the_same_shapes_with_other_arithmetic_are_told(tmp_path, capsys):
 def test_resuming_does_not_start_again(tmp_path):
     job = write_job(tmp_path)
     folder = folder_of("llama")
-    with_model(job, folder)
+    started_from(job, folder)
     assert call("train", job, "--name", "whole", "--set", "train.schedule=constant") == 0
     assert call("train", job, "--set", "train.steps=3", "--set", "train.schedule=constant") == 0
     (folder / "model.safetensors").unlink()  # no longer needed
@@ -446,8 +447,9 @@ def continued(tmp_path_factory):
         # one more token than two ranks divide: the vocabulary is padded
         config = CONFIGS["qwen2"] | {"vocab_size": 259}
         write_folder(folder / "hf", config, random_weights(config), shards=3)
+        ByteTokenizer().save(folder / "hf")
         imported(folder / "hf")
-        with_model(job, folder / "hf")
+        started_from(job, folder / "hf")
         assert call("train", job, "--name", "serial", "--set", "plan.microbatch=1") == 0
     return folder
 
@@ -476,7 +478,8 @@ def test_a_run_goes_on_from_a_folder_under_any_plan(continued, plan):
 @pytest.mark.dist
 def test_a_mistake_is_told_once_by_several_processes(continued, capfd):
     with chdir(continued):
-        assert call("train", "job.toml", "--name", "x", "--set", "train.from=nowhere", "--set", "plan.tensor=2") == 2
+        changes = ["model.config=hf/config.json", "data.tokenizer=bytes", "train.from=nowhere", "plan.tensor=2"]
+        assert call("train", "job.toml", "--name", "x", *(f"--set={change}" for change in changes)) == 2
     said = capfd.readouterr().err
     assert said.count("is no run, no checkpoint and no Hugging Face model") == 1
     assert not (continued / "runs" / "x").exists()
