@@ -13,12 +13,12 @@ from safetensors import SafetensorError, safe_open
 from heddle.errors import HeddleError
 from heddle.models.hf import Shape, find, layout, names_of, parameter_shapes, their_shapes
 from heddle.spec.model import ModelSpec
+from heddle.spec.start import ABOUT, CONFIG, is_run, model_in, no_start
 from heddle.train.checkpoint import ADAM, checkpoints
-from heddle.train.descriptions import ABOUT, read_about, read_progress
-from heddle.train.huggingface import CONFIG, open_huggingface
+from heddle.train.descriptions import read_about, read_progress
+from heddle.train.huggingface import open_huggingface
 from heddle.train.index import read_index
 from heddle.train.run import Run
-from heddle.train.source import is_run, model_of, no_source
 from heddle.train.storage import check_file
 
 # bits of safetensors' dtypes, those that Heddle does not compute with included: a constant may have any
@@ -115,7 +115,7 @@ def contents_of(path: Path) -> Contents:
         names = names_of(opened.model)
         order = [find(name, opened.held, names) for name in their_shapes(layout(opened.model))]
         return Contents("huggingface", path, opened.model, _ordered(held, order))
-    raise no_source(path)
+    raise no_start(path)
 
 
 def verify(contents: Contents) -> Verdict:
@@ -141,7 +141,7 @@ def verify(contents: Contents) -> Verdict:
 
 
 def _checkpoint(folder: Path, others: tuple[str, ...] = ()) -> Contents:
-    progress, model = read_progress(folder), model_of(folder)
+    progress, model = read_progress(folder), model_in(folder)
     about = read_about(folder)
     held = [
         HeldTensor(name, tensor.shape, tensor.dtype, tuple(box.file for box in tensor.boxes))

@@ -136,7 +136,7 @@ def test_a_damaged_token_file_is_found_before_training(job, refused, tmp_path):
 
 
 def test_a_run_never_writes_over_another(job, refused, tmp_path):
-    (tmp_path / "runs" / "small").mkdir(parents=True)
+    (tmp_path / "runs" / "small" / "notes").mkdir(parents=True)
     what, why, hint = refused("train", "job.toml")
     assert "runs/small exists already" in what
     assert "never writes over another" in why
@@ -146,7 +146,7 @@ def test_a_run_never_writes_over_another(job, refused, tmp_path):
 
 def test_there_must_be_a_run_to_resume(job, refused, tmp_path):
     what, _, hint = refused("train", "job.toml", "--resume")
-    assert "runs/small is no run folder" in what
+    assert "runs/small is not a run folder" in what
     assert "heddle train" in hint
     assert not (tmp_path / "runs").exists()
 
