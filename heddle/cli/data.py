@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heddle.cli.help import Command, Group
+
 if TYPE_CHECKING:
     from rich.table import Table
 
     from heddle.train.data import Prepared
 
-app = typer.Typer(help="Make text into tokens.", no_args_is_help=True)
+app = typer.Typer(cls=Group, help="Make text into tokens.", no_args_is_help=True)
 
 
 @app.callback()
@@ -20,7 +22,7 @@ def _data() -> None:
     """Keeps `prepare` a word of its own: Typer would fold a group with one command into the command."""
 
 
-@app.command()
+@app.command(cls=Command)
 def prepare(
     text: Annotated[list[str], typer.Argument(help="Files or globs of text or .jsonl; 'stdlib:*.py' is Python's own.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")],
