@@ -96,6 +96,11 @@ def read_text(path: Path, purpose: str, largest: int = LARGEST) -> str:
         ) from None
 
 
+def read_lines(path: Path, purpose: str, largest: int = LARGEST) -> list[str]:
+    """The lines of a file that a crash may have left in any state: what is not UTF-8 spoils its own line only."""
+    return read_bytes(path, purpose, largest).decode("utf-8-sig", "replace").split("\n")
+
+
 def read_json(path: Path, purpose: str, largest: int = LARGEST) -> dict[str, Any]:
     """A JSON object from a file, for people who expect it to be there."""
     text = read_text(path, purpose, largest)
