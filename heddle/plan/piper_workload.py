@@ -23,6 +23,7 @@ from heddle.spec.read import read_json
 
 MOST_DEVICES = 16_384
 MOST_MICROBATCHES = 1 << 20
+MOST_NUMBERS = 1 << 27  # layers × options × microbatches in flight: a gibibyte
 MOST_OPTIONS = 64  # of a layer at one degree
 
 
@@ -176,6 +177,14 @@ def _checked(workload: Workload) -> Workload:
                 f"There must be {rule}, and at most {most:g}.",
                 f"Try {example}.",
             )
+    options = max(degree.seconds.shape[1] for degree in workload.degrees)
+    flights = min(workload.devices, workload.microbatches)
+    if workload.graph.nodes * options * flights > MOST_NUMBERS:
+        raise HeddleError(
+            f"{workload.graph.nodes:,} layers with {options} options on {workload.devices:,} devices are too many.",
+            f"Memory is looked up for each of up to {flights:,} microbatches in flight: more numbers than fit here.",
+            f"Try --devices {max(1, MOST_NUMBERS // (workload.graph.nodes * options))}, or merge layers.",
+        )
     return workload
 
 
