@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heddle.cli.help import Command, Group
+from heddle.cli.ranged import ranged
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,7 +30,7 @@ def prepare(
     tokenizer: Annotated[
         str, typer.Option("--tokenizer", "-t", help="bytes, bpe:SIZE, or the path of a tokenizer.json.")
     ] = "bytes",
-    validation: Annotated[float, typer.Option(help="Share of the tokens kept for evaluation.")] = 0.05,
+    validation: Annotated[float, ranged(within="[0, 1)", help="Share of the tokens kept for evaluation.")] = 0.05,
     key: Annotated[str, typer.Option(help="The field of a JSONL line that holds the text.")] = "text",
 ) -> None:
     """Turn text into a folder of tokens, for a job to name as data.tokens."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heddle.cli.ranged import COUNT, ranged
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -33,7 +35,7 @@ def demo(
         str,
         typer.Option(help="How to split the work; 2x1x1 starts two processes only.", metavar="TENSORxPIPELINExDATA"),
     ] = "2x2x2",
-    steps: Annotated[int, typer.Option(help="How long to train.", min=1)] = 100,
+    steps: Annotated[int, ranged(within=COUNT, help="How long to train.")] = 100,
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in the browser at the end.")] = False,
 ) -> None:
     """See everything in two minutes: measure this machine, plan, draw, train, write, compare."""

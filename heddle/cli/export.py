@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from heddle.cli.help import Command, Group
+from heddle.cli.ranged import POSITIVE, ranged
 
 app = typer.Typer(cls=Group, help="Write weights for other systems.", no_args_is_help=True)
 
@@ -31,16 +32,15 @@ def hf(
     weights: Annotated[Path, typer.Argument(help="A run or a checkpoint.", metavar="RUN|CHECKPOINT")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")],
     dtype: Annotated[Dtype | None, typer.Option(help="Round the weights; they stay as they are if left out.")] = None,
-    shard_gib: Annotated[float, typer.Option(help="The largest file, and the most that is in memory at once.")] = 5.0,
+    shard_gib: Annotated[
+        float, ranged(within=POSITIVE, help="The largest file, and the most that is in memory at once.")
+    ] = 5.0,
     check: Annotated[bool, typer.Option(help="Compare logits with transformers, where it is installed.")] = True,
 ) -> None:
     """Write the weights of a run or a checkpoint as a Hugging Face folder, tokenizer included."""
     from heddle.cli.common import require_torch
-    from heddle.errors import HeddleError
 
     require_torch("export")
-    if shard_gib <= 0:
-        raise HeddleError(f"--shard-gib {shard_gib:g} leaves no room.", "A file holds at least one tensor.", "Use 5.")
 
     from functools import partial
 

@@ -7,18 +7,18 @@ from typing import Annotated
 
 import typer
 
+from heddle.cli.ranged import COUNT, COUNT_OR_ZERO, ranged
+
 
 def generate(
     run: Annotated[Path, typer.Argument(help="A run, a checkpoint or a Hugging Face folder.", metavar="RUN")],
     prompt: Annotated[str, typer.Option(help="Text to continue.")] = "",
-    tokens: Annotated[int, typer.Option(help="How many tokens to add.", min=1)] = 200,
-    temperature: Annotated[float, typer.Option(help="0 always takes the likeliest token.", min=0.0)] = 0.8,
-    top_k: Annotated[int, typer.Option(help="Draw from this many likeliest tokens; 0: from all.", min=0)] = 0,
-    top_p: Annotated[
-        float, typer.Option(help="Draw from the likeliest that reach this probability.", min=0.0, max=1.0)
-    ] = 1.0,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same text.")] = 0,
-    count: Annotated[int, typer.Option(help="How many samples.", min=1)] = 1,
+    tokens: Annotated[int, ranged(within=COUNT, help="How many tokens to add.")] = 200,
+    temperature: Annotated[float, ranged(within="[0, 1e9]", help="0 always takes the likeliest token.")] = 0.8,
+    top_k: Annotated[int, ranged(within=COUNT_OR_ZERO, help="Draw from this many likeliest tokens; 0: from all.")] = 0,
+    top_p: Annotated[float, ranged(within="[0, 1]", help="Draw from the likeliest that reach this probability.")] = 1.0,
+    seed: Annotated[int, ranged(within="[0, 2^63)", help="The same seed gives the same text.")] = 0,
+    count: Annotated[int, ranged(within=COUNT, help="How many samples.")] = 1,
 ) -> None:
     """Write text with a trained model."""
     from heddle.cli.common import require_torch

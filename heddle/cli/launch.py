@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heddle.cli.ranged import ranged
+
 if TYPE_CHECKING:
     from heddle.spec.job import Job
 
@@ -21,7 +23,7 @@ def launch(
     ] = None,
     partition: Annotated[str | None, typer.Option(help="Slurm: the partition.")] = None,
     account: Annotated[str | None, typer.Option(help="Slurm: the account.")] = None,
-    port: Annotated[int | None, typer.Option(help="Where processes meet on the first node.")] = None,
+    port: Annotated[int | None, ranged(within="[1, 65535]", help="Where processes meet on the first node.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run folder, in place of the job's.")] = None,
     changes: Annotated[
         list[str] | None,

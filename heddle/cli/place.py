@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from heddle.cli.ranged import COUNT_OR_ZERO, POSITIVE, ranged
+
 
 def place(
     graph: Annotated[
@@ -19,10 +21,13 @@ def place(
     objective: Annotated[str, typer.Option("--objective", help="throughput or latency")] = "throughput",
     method: Annotated[str, typer.Option("--method", help="auto, dp, dpl, ip, greedy, local or one")] = "auto",
     devices: Annotated[
-        int | None, typer.Option("--devices", "-k", help="Accelerators; the file's number, for a module 2.")
+        int | None,
+        ranged("--devices", "-k", within=COUNT_OR_ZERO, help="Accelerators; the file's number, for a module 2."),
     ] = None,
-    cpus: Annotated[int | None, typer.Option("--cpus", help="CPUs; the file's number.")] = None,
-    memory_gib: Annotated[float | None, typer.Option("--memory-gib", help="Of each accelerator; the file's.")] = None,
+    cpus: Annotated[int | None, ranged("--cpus", within=COUNT_OR_ZERO, help="CPUs; the file's number.")] = None,
+    memory_gib: Annotated[
+        float | None, ranged("--memory-gib", within=POSITIVE, help="Of each accelerator; the file's.")
+    ] = None,
     contiguous: Annotated[
         bool, typer.Option("--contiguous/--any", help="Devices form a pipeline, or any split.")
     ] = True,
@@ -35,7 +40,7 @@ def place(
     training: Annotated[
         bool, typer.Option("--training", help="The module gives its loss: place its backward, too.")
     ] = False,
-    time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds; then the best so far.")] = 60.0,
+    time_limit: Annotated[float, ranged("--time-limit", within=POSITIVE, help="Seconds; then the best so far.")] = 60.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the published output format.")] = None,
 ) -> None:
@@ -48,13 +53,10 @@ def place(
     from rich.console import Console
 
     from heddle.cli.common import load_cluster, require_torch, write_output
-    from heddle.errors import HeddleError
     from heddle.plan.placement import place as search
     from heddle.plan.placement_graph import OperatorGraph, read_graph
     from heddle.plan.placement_report import draw, published
 
-    if time_limit <= 0:
-        raise HeddleError(f"--time-limit {time_limit:g} leaves no time.", "It is in seconds.", "Try --time-limit 60.")
     memory = None if memory_gib is None else memory_gib * 2**30
     operators: OperatorGraph
     if ".py:" in graph:

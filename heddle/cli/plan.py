@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from heddle.cli.ranged import COUNT, POSITIVE, ranged
 from heddle.errors import HeddleError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def plan(
     job: Annotated[
         Path | None, typer.Argument(help="A job file; what its [plan] says is fixed.", metavar="[JOB.toml]")
     ] = None,
-    top: Annotated[int, typer.Option(help="How many plans to show.", min=1)] = 10,
+    top: Annotated[int, ranged(within=COUNT, help="How many plans to show.")] = 10,
     explain: Annotated[bool, typer.Option("--explain", help="Say why this plan, and why not others.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     output: Annotated[
@@ -31,10 +32,12 @@ def plan(
     objective: Annotated[
         str, typer.Option(help="fastest step, cheapest step, fewest devices by --days, or smallest memory.")
     ] = "fastest",
-    memory_gib: Annotated[float | None, typer.Option(help="Use at most this much memory a device.")] = None,
-    days: Annotated[float | None, typer.Option(help="The deadline.")] = None,
-    tokens: Annotated[float | None, typer.Option(help="What to learn from by then; else the job's steps.")] = None,
-    devices: Annotated[int | None, typer.Option(help="Use this many of the cluster's devices.")] = None,
+    memory_gib: Annotated[float | None, ranged(within=POSITIVE, help="Use at most this much memory a device.")] = None,
+    days: Annotated[float | None, ranged(within=POSITIVE, help="The deadline.")] = None,
+    tokens: Annotated[
+        float | None, ranged(within="[1, 1e18]", help="What to learn from by then; else the job's steps.")
+    ] = None,
+    devices: Annotated[int | None, ranged(within=COUNT, help="Use this many of the cluster's devices.")] = None,
     free: Annotated[
         bool, typer.Option("--free", help="Do not keep to the file's [plan]; say how good it is instead.")
     ] = False,
@@ -44,26 +47,32 @@ def plan(
     cluster: Annotated[
         str | None, typer.Option(help="A preset, or a file; else the job's, or this machine.", metavar="NAME|FILE.toml")
     ] = None,
-    nodes: Annotated[int | None, typer.Option(help="How many nodes the cluster has.")] = None,
-    global_batch: Annotated[int | None, typer.Option(help="Samples a step.")] = None,
-    sequence_length: Annotated[int | None, typer.Option(help="Tokens a sample.")] = None,
+    nodes: Annotated[int | None, ranged(within="[1, 1e6]", help="How many nodes the cluster has.")] = None,
+    global_batch: Annotated[int | None, ranged(within=COUNT, help="Samples a step.")] = None,
+    sequence_length: Annotated[int | None, ranged(within=COUNT, help="Tokens a sample.")] = None,
     precision: Annotated[str | None, typer.Option(help="fp32, bf16 or fp16; without a job bf16 on GPUs.")] = None,
     tensor: Annotated[
-        int | None, typer.Option(help="Devices that each layer is split over.", rich_help_panel=FIXED)
+        int | None, ranged(within="[1, 1e6]", help="Devices that each layer is split over.", rich_help_panel=FIXED)
     ] = None,
     sequence_parallel: Annotated[
         bool | None, typer.Option(help="Split the sequence over them, too.", rich_help_panel=FIXED)
     ] = None,
-    pipeline: Annotated[int | None, typer.Option(help="Stages.", rich_help_panel=FIXED)] = None,
-    virtual: Annotated[int | None, typer.Option(help="Chunks of the model a stage.", rich_help_panel=FIXED)] = None,
-    data: Annotated[int | None, typer.Option(help="Replicas.", rich_help_panel=FIXED)] = None,
+    pipeline: Annotated[int | None, ranged(within="[1, 1e6]", help="Stages.", rich_help_panel=FIXED)] = None,
+    virtual: Annotated[
+        int | None, ranged(within="[1, 1e6]", help="Chunks of the model a stage.", rich_help_panel=FIXED)
+    ] = None,
+    data: Annotated[int | None, ranged(within="[1, 1e6]", help="Replicas.", rich_help_panel=FIXED)] = None,
     zero: Annotated[
         int | None,
-        typer.Option(
-            help="What replicas share: 0 nothing, 1 optimizer, 2 gradients, 3 parameters.", rich_help_panel=FIXED
+        ranged(
+            within="[0, 3]",
+            help="What replicas share: 0 nothing, 1 optimizer, 2 gradients, 3 parameters.",
+            rich_help_panel=FIXED,
         ),
     ] = None,
-    microbatch: Annotated[int | None, typer.Option(help="Samples of a microbatch.", rich_help_panel=FIXED)] = None,
+    microbatch: Annotated[
+        int | None, ranged(within="[1, 1e6]", help="Samples of a microbatch.", rich_help_panel=FIXED)
+    ] = None,
     schedule: Annotated[str | None, typer.Option(help="1f1b, interleaved or gpipe.", rich_help_panel=FIXED)] = None,
     recompute: Annotated[str | None, typer.Option(help="none, selective or full.", rich_help_panel=FIXED)] = None,
     changes: Annotated[

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heddle.cli.ranged import ranged
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 def profile(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the cluster goes.", metavar="FILE.toml")],
     processes: Annotated[
-        int | None, typer.Option(help="How many processes are at work; else one a GPU or a core.", min=1)
+        int | None, ranged(within="[1, 1e4]", help="How many processes are at work; else one a GPU or a core.")
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Seconds instead of most of a minute; far less exact.")

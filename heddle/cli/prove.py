@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from heddle.cli.ranged import COUNT, ranged
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 def prove(
     job: Annotated[Path, typer.Argument(help="The job file, with its [plan].", metavar="PLAN.toml")],
-    steps: Annotated[int, typer.Option(help="Steps to train.", min=1)] = 20,
+    steps: Annotated[int, ranged(within=COUNT, help="Steps to train.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     changes: Annotated[
         list[str] | None,

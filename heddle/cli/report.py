@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from heddle.cli.ranged import COUNT, ranged
+
 
 def report(
     subject: Annotated[Path, typer.Argument(help="A run's folder, or a job file.", metavar="RUN|JOB.toml")],
@@ -17,7 +19,7 @@ def report(
         "report.html"
     ),
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
-    step: Annotated[int | None, typer.Option(help="Which traced step to show; else a typical one.")] = None,
+    step: Annotated[int | None, ranged(within=COUNT, help="Which traced step to show; else a typical one.")] = None,
 ) -> None:
     """Write one HTML page about a run or a plan: timeline, time, memory, loss, and the other plans."""
     from rich.console import Console

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heddle.cli.ranged import ranged
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -22,7 +24,8 @@ def simulate(
     ] = None,
     memory: Annotated[bool, typer.Option("--memory", help="Show the memory of every stage, item by item.")] = False,
     tokens: Annotated[
-        float | None, typer.Option(help="Also say how many days this many tokens take; else the job's own.")
+        float | None,
+        ranged(within="[1, 1e18]", help="Also say how many days this many tokens take; else the job's own."),
     ] = None,
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="Change a key: --set plan.tensor=4.", metavar="TABLE.KEY=VALUE")

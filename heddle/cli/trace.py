@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heddle.cli.ranged import COUNT, ranged
+
 if TYPE_CHECKING:
     from heddle.trace import Trace
 
 
 def trace(
     run: Annotated[Path, typer.Argument(help="The folder of a run that was trained with --trace.", metavar="RUN")],
-    step: Annotated[int | None, typer.Option(help="Which step; else the last that was traced.")] = None,
+    step: Annotated[int | None, ranged(within=COUNT, help="Which step; else the last that was traced.")] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Also write it: .json for ui.perfetto.dev, .svg or .png.", metavar="FILE"),

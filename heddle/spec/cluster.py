@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from heddle.errors import HeddleError
+from heddle.spec.ranges import Amount, Count, Machines, Positive, Share, ShareReached, check_ranges
 
 GIB = 2**30
 
@@ -14,11 +15,14 @@ GIB = 2**30
 class Peak:
     """The device's stated dense matrix throughput by precision, in TFLOP/s; None where it is not stated."""
 
-    fp32: float | None = None
-    tf32: float | None = None
-    bf16: float | None = None
-    fp16: float | None = None
-    fp8: float | None = None
+    fp32: Positive | None = None
+    tf32: Positive | None = None
+    bf16: Positive | None = None
+    fp16: Positive | None = None
+    fp8: Positive | None = None
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "cluster.device.tflops")
 
     def flops(self, precision: str) -> float | None:
         """Peak FLOP/s for a training precision."""
@@ -31,17 +35,14 @@ class Device:
     """One accelerator, or one share of a CPU."""
 
     name: str
-    memory_gib: float
-    memory_gbs: float | None = None  # memory bandwidth, GB/s
+    memory_gib: Positive
+    memory_gbs: Positive | None = None  # memory bandwidth, GB/s
     tflops: Peak = field(default_factory=Peak)
-    processors: int | None = None  # multiprocessors that share the tiles of a matrix product; None: not known
+    processors: Count | None = None  # multiprocessors that share the tiles of a matrix product; None: not known
     host: bool = False  # a CPU: it starts its own kernels, and nothing runs beside them
 
     def __post_init__(self) -> None:
-        _positive("device.memory_gib", self.memory_gib)
-        for name in ("memory_gbs", "processors"):
-            if getattr(self, name) is not None:
-                _positive(f"device.{name}", getattr(self, name))
+        check_ranges(self, "cluster.device")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,18 +50,13 @@ class Link:
     """One level of the network: what a device can send to a peer that it reaches through this level."""
 
     name: str
-    devices: int | None = None  # how many neighbouring devices it joins; None: the whole cluster
-    gbs: float  # GB/s of one device in one direction
-    latency_us: float = 0.0
-    efficiency: float = 0.8  # share of `gbs` that a long message reaches
+    devices: Count | None = None  # how many neighbouring devices it joins; None: the whole cluster
+    gbs: Positive  # GB/s of one device in one direction
+    latency_us: Amount = 0.0
+    efficiency: ShareReached = 0.8  # share of `gbs` that a long message reaches
 
     def __post_init__(self) -> None:
-        _positive(f"bandwidth gbs of link '{self.name}'", self.gbs)
-        _share(f"efficiency of link '{self.name}'", self.efficiency)
-        if self.devices is not None:
-            _positive(f"devices of link '{self.name}'", self.devices)
-        if self.latency_us < 0:
-            raise HeddleError(f"latency_us = {self.latency_us} of link '{self.name}' is negative.")
+        check_ranges(self, f"cluster.links {self.name!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,30 +66,23 @@ class Efficiency:
     The defaults are what such kernels usually reach; a preset's are fitted to measured runs, and `source` says which.
     """
 
-    matmul: float = 0.82  # share of peak FLOP/s that a large matrix product reaches
-    half_dim: float = 200.0  # smallest dim at which a matrix product reaches half of that
-    attention: float = 0.45  # share of peak FLOP/s that fused attention reaches, causal half counted
-    memory: float = 0.85  # share of memory bandwidth that element-wise kernels reach
-    gather: float = 0.15  # share of the links between nodes that gathers reach which layers wait for (ZeRO, sequence)
-    overlap: float = 0.85  # share of communication beside compute that is truly hidden
-    jitter: float = 0.015  # spread of a node's step time, as a share of it
-    launch_us: float = 8.0  # what the host needs to start one kernel
-    gelu_ns: float = 0.0  # what GELU takes a number where its arithmetic, not memory, is the limit (CPUs)
-    collective_us: float = 30.0  # what it takes to start one collective
-    slack: float = 0.1  # memory that the allocator cannot use, as a share of what is held
+    matmul: ShareReached = 0.82  # share of peak FLOP/s that a large matrix product reaches
+    half_dim: Amount = 200.0  # smallest dim at which a matrix product reaches half of that
+    attention: ShareReached = 0.45  # share of peak FLOP/s that fused attention reaches, causal half counted
+    memory: ShareReached = 0.85  # share of memory bandwidth that element-wise kernels reach
+    gather: ShareReached = (
+        0.15  # share of the links between nodes that gathers reach which layers wait for (ZeRO, sequence)
+    )
+    overlap: Share = 0.85  # share of communication beside compute that is truly hidden
+    jitter: Share = 0.015  # spread of a node's step time, as a share of it
+    launch_us: Amount = 8.0  # what the host needs to start one kernel
+    gelu_ns: Amount = 0.0  # what GELU takes a number where its arithmetic, not memory, is the limit (CPUs)
+    collective_us: Amount = 30.0  # what it takes to start one collective
+    slack: Share = 0.1  # memory that the allocator cannot use, as a share of what is held
     source: str = "usual values, not measured"
 
     def __post_init__(self) -> None:
-        for name in ("matmul", "attention", "memory", "gather"):
-            _share(f"efficiency.{name}", getattr(self, name))
-        for name in ("overlap", "jitter", "slack"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise HeddleError(
-                    f"cluster.efficiency.{name} = {getattr(self, name)} is no share.", "It lies between 0 and 1."
-                )
-        for name in ("half_dim", "launch_us", "gelu_ns", "collective_us"):
-            if getattr(self, name) < 0:
-                raise HeddleError(f"cluster.efficiency.{name} = {getattr(self, name)} is negative.")
+        check_ranges(self, "cluster.efficiency")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,18 +90,15 @@ class Cluster:
     """Equal nodes of equal devices, with link levels from the innermost to the outermost."""
 
     name: str = "custom"
-    nodes: int = 1
-    devices: int = 1  # a node
-    cores: int | None = None  # of a node, if its devices share fewer than there are of them; None: each has its own
+    nodes: Machines = 1
+    devices: Machines = 1  # a node
+    cores: Count | None = None  # of a node, if its devices share fewer than there are of them; None: each has its own
     device: Device
     links: tuple[Link, ...] = ()
     efficiency: Efficiency = field(default_factory=Efficiency)
 
     def __post_init__(self) -> None:
-        _positive("nodes", self.nodes)
-        _positive("devices", self.devices)
-        if self.cores is not None:
-            _positive("cores", self.cores)
+        check_ranges(self, "cluster")
         inside_out = sorted(self.links, key=lambda link: link.devices or math.inf)
         if list(self.links) != inside_out:
             raise HeddleError(
@@ -146,22 +132,6 @@ class Cluster:
             f"No link of cluster '{self.name}' joins {devices} devices.",
             f"It has {self.world} devices and {len(self.links)} links.",
             "Add a [[cluster.links]] without `devices`: it joins the whole cluster.",
-        )
-
-
-def _positive(what: str, value: float) -> None:
-    if value <= 0:
-        raise HeddleError(
-            f"cluster.{what} = {value} is not positive.", "There is no cluster without it.", "Use a positive number."
-        )
-
-
-def _share(what: str, value: float) -> None:
-    if not 0 < value <= 1:
-        raise HeddleError(
-            f"cluster.{what} = {value} is no share.",
-            "It is what real work reaches of the stated number: above 0, at most 1.",
-            "If more than the stated number was measured, state the measured one, with an efficiency of 1.",
         )
 
 

@@ -12,6 +12,7 @@ from heddle.spec.cluster import Cluster
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan, Predicted
 from heddle.spec.presets import cluster_presets, model_presets, preset
+from heddle.spec.ranges import Amount, Count, CountOrZero, Positive, Seed, Share, ShareBelowOne, check_ranges
 from heddle.spec.read import build, read_json, read_toml, to_table, to_toml, wrong_type
 
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -26,19 +27,18 @@ class Data:
     tokens: str | None = None  # a folder made by `heddle data prepare`
     tokenizer: str = "bytes"  # "bytes", "bpe:SIZE" (trained on the text), or the path of a tokenizer.json
     key: str = "text"  # the field of a JSONL line that holds the text
-    validation: float = 0.05  # share of the tokens that is kept for evaluation
+    validation: ShareBelowOne = 0.05  # share of the tokens that is kept for evaluation
     cache: str = "prepared"  # where tokens made from `text` are kept
     verify: bool = True  # check the checksum of the token files before training
 
     def __post_init__(self) -> None:
+        check_ranges(self, "data")
         if bool(self.text) == bool(self.tokens):
             raise HeddleError(
                 "[data] needs either 'text' or 'tokens'.",
                 "Training reads text files, or a folder of tokens made by `heddle data prepare`.",
                 'For example text = "corpus/**/*.txt".',
             )
-        if not 0 <= self.validation < 1:
-            raise HeddleError(f"data.validation = {self.validation} is no share.", "It lies from 0 up to, without, 1.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,44 +49,34 @@ class Train:
     runs: str = "runs"  # the run folder is RUNS/NAME
     # weights to begin with: a run, a checkpoint or a Hugging Face folder; new ones if left out
     start_from: str | None = field(default=None, metadata={"key": "from"})
-    steps: int = 1000
-    global_batch: int = 8  # samples a step, over all replicas
-    sequence: int | None = None  # tokens a sample; the model's longest if left out
-    seed: int = 0
+    steps: Count = 1000
+    global_batch: Count = 8  # samples a step, over all replicas
+    sequence: Count | None = None  # tokens a sample; the model's longest if left out
+    seed: Seed = 0
     precision: Precision = "fp32"
     optimizer: Literal["adamw"] = "adamw"
-    learning_rate: float = 3e-4
-    final_learning_rate: float = 0.1  # as a share of learning_rate
+    learning_rate: Amount = 3e-4
+    final_learning_rate: Share = 0.1  # as a share of learning_rate
     schedule: LearningRateSchedule = "cosine"
-    warmup: int = 0  # steps
-    decay: float = 0.2  # share of the steps that WSD decays over
-    beta1: float = 0.9
-    beta2: float = 0.95
-    epsilon: float = 1e-8
-    weight_decay: float = 0.1
-    clip: float = 1.0  # largest gradient norm; 0 leaves gradients alone
-    log_every: int = 10
-    eval_every: int = 0  # steps; 0: only at the end
-    eval_batches: int = 20
-    save_every: int = 0  # steps; 0: only at the end
-    keep_last: int = 2  # newest checkpoints that stay on disk
-    keep_every: int = 0  # checkpoints of these steps stay for good; 0: none
-    restarts: int = 3  # how often a run goes on by itself after a process died
-    hang_after: float = 0.0  # seconds after which a step counts as hung; 0: many times as long as usual
+    warmup: CountOrZero = 0  # steps
+    decay: Share = 0.2  # share of the steps that WSD decays over
+    beta1: ShareBelowOne = 0.9
+    beta2: ShareBelowOne = 0.95
+    epsilon: Positive = 1e-8
+    weight_decay: Amount = 0.1
+    clip: Amount = 1.0  # largest gradient norm; 0 leaves gradients alone
+    log_every: Count = 10
+    eval_every: CountOrZero = 0  # steps; 0: only at the end
+    eval_batches: CountOrZero = 20
+    save_every: CountOrZero = 0  # steps; 0: only at the end
+    keep_last: Count = 2  # newest checkpoints that stay on disk
+    keep_every: CountOrZero = 0  # checkpoints of these steps stay for good; 0: none
+    restarts: CountOrZero = 3  # how often a run goes on by itself after a process died
+    hang_after: Amount = 0.0  # seconds after which a step counts as hung; 0: many times as long as usual
     compile: bool = False  # torch.compile the layers
 
     def __post_init__(self) -> None:
-        for name in ("steps", "global_batch", "log_every", "sequence"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise HeddleError(f"train.{name} = {value} is not positive.")
-        counts, amounts = ("warmup", "eval_every", "eval_batches", "save_every"), ("clip", "weight_decay")
-        for name in (*counts, *amounts, "learning_rate"):
-            if getattr(self, name) < 0:
-                raise HeddleError(f"train.{name} = {getattr(self, name)} is negative.")
-        for name in ("final_learning_rate", "decay", "beta1", "beta2"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise HeddleError(f"train.{name} = {getattr(self, name)} is no share.", "It lies between 0 and 1.")
+        check_ranges(self, "train")
         if not self.name or "/" in self.name or self.name.startswith("."):
             raise HeddleError(f"train.name = {self.name!r} is no name for a folder.", "It becomes RUNS/NAME.")
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from heddle.errors import HeddleError, divisors, listing, nearest_number
+from heddle.spec.ranges import Count, CountOrZero, Positive, Range, ShareBelowOne, check_ranges
 
 Norm = Literal["layernorm", "rmsnorm"]
 Activation = Literal["gelu", "swiglu"]
@@ -17,10 +18,20 @@ Bias = Literal["all", "qkv", "none"]
 class RopeScaling:
     """How Llama 3.1 stretches rotary positions beyond the length it was first trained on."""
 
-    factor: float
-    low_frequency_factor: float
-    high_frequency_factor: float
-    original_sequence: int
+    factor: Positive
+    low_frequency_factor: Positive
+    high_frequency_factor: Positive
+    original_sequence: Count
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "model.rope_scaling")
+        if self.low_frequency_factor >= self.high_frequency_factor:
+            raise HeddleError(
+                f"low_frequency_factor = {self.low_frequency_factor} is not below high_frequency_factor = "
+                f"{self.high_frequency_factor}.",
+                "Frequencies between the two are blended.",
+                "Llama 3.1 has 1.0 and 4.0.",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,31 +44,30 @@ class ModelSpec:
     """
 
     name: str = "custom"
-    layers: int
-    hidden: int
-    heads: int
-    vocab: int
-    sequence: int  # the longest sequence the model takes
-    kv_heads: int = 0
-    head_size: int = 0
-    ffn: int = 0
+    layers: Annotated[int, Range("[1, 1e5]")]
+    hidden: Count
+    heads: Count
+    vocab: Count
+    sequence: Count  # the longest sequence the model takes
+    kv_heads: CountOrZero = 0
+    head_size: CountOrZero = 0
+    ffn: CountOrZero = 0
     norm: Norm = "layernorm"
-    norm_epsilon: float = 1e-5
+    norm_epsilon: ShareBelowOne = 1e-5
     activation: Activation = "gelu"  # the tanh form, as in GPT-2 and Megatron
     positions: Positions = "learned"
-    rope_theta: float = 10_000.0
+    rope_theta: Annotated[float, Range("(0, 1e12]")] = 10_000.0
     rope_scaling: RopeScaling | None = None
-    window: int | None = (
+    window: Count | None = (
         None  # sliding-window attention (Mistral 7B v0.1): how many tokens one may look at, itself included
     )
     bias: Bias = "all"  # "qkv" is Qwen2's choice
     qk_norm: bool = False  # Qwen3 normalises every query and key head
     tied: bool = True  # the output layer shares the embedding's weight
-    dropout: float = 0.0  # after the embedding and on both residual branches
+    dropout: ShareBelowOne = 0.0  # after the embedding and on both residual branches
 
     def __post_init__(self) -> None:
-        for field in ("layers", "hidden", "heads", "vocab", "sequence"):
-            _positive(field, getattr(self, field))
+        check_ranges(self, "model")
         if not self.kv_heads:
             object.__setattr__(self, "kv_heads", self.heads)
         if not self.head_size:
@@ -72,8 +82,6 @@ class ModelSpec:
         if not self.ffn:
             swiglu = 64 * -(-8 * self.hidden // (3 * 64))
             object.__setattr__(self, "ffn", swiglu if self.activation == "swiglu" else 4 * self.hidden)
-        for field in ("kv_heads", "head_size", "ffn"):
-            _positive(field, getattr(self, field))
         if self.heads % self.kv_heads:
             raise HeddleError(
                 f"kv_heads = {self.kv_heads} does not divide heads = {self.heads}.",
@@ -86,10 +94,6 @@ class ModelSpec:
                 "Rotary positions turn pairs of numbers.",
                 "Use an even one.",
             )
-        if not 0 <= self.dropout < 1:
-            raise HeddleError(f"dropout = {self.dropout} is no share.", "It lies from 0 up to, but without, 1.")
-        if self.window is not None:
-            _positive("window", self.window)
 
     @property
     def group(self) -> int:
@@ -147,8 +151,3 @@ class ModelSpec:
         layer = 2 * s * dense + 4 * s * min(s, self.window or s) * width
         logits = 2 * s * self.hidden * self.vocab
         return float(samples) * ((4 if recompute else 3) * self.layers * layer + 3 * logits)
-
-
-def _positive(field: str, value: int) -> None:
-    if value < 1:
-        raise HeddleError(f"model.{field} = {value} is not positive.", "A model has at least one of each.")

@@ -11,6 +11,7 @@ from typing import Literal
 
 from heddle.errors import HeddleError, divisors, listing, nearest_number
 from heddle.spec.model import ModelSpec
+from heddle.spec.ranges import Count, Degree, Measured, check_ranges
 from heddle.spec.read import to_table
 
 ScheduleName = Literal["gpipe", "1f1b", "interleaved"]
@@ -21,21 +22,19 @@ Recompute = Literal["none", "selective", "full"]
 class Plan:
     """How the work is split. The defaults are one device doing everything."""
 
-    tensor: int = 1  # Megatron column/row split of every layer
+    tensor: Degree = 1  # Megatron column/row split of every layer
     sequence: bool = False  # sequence-parallel regions between the tensor-parallel ones
-    pipeline: int = 1  # stages, one a pipeline rank
-    virtual: int = 1  # chunks a pipeline rank (interleaved)
-    data: int = 1  # replicas, each with its own samples
+    pipeline: Degree = 1  # stages, one a pipeline rank
+    virtual: Degree = 1  # chunks a pipeline rank (interleaved)
+    data: Degree = 1  # replicas, each with its own samples
     zero: Literal[0, 1, 2, 3] = 0  # what replicas shard: 1 optimizer, 2 +gradients, 3 +parameters
-    microbatch: int = 1  # samples a rank works on at once
+    microbatch: Degree = 1  # samples a rank works on at once
     schedule: ScheduleName = "1f1b"
-    stages: tuple[int, ...] = ()  # layers of each chunk in model order; empty: as even as can be
+    stages: tuple[Count, ...] = ()  # layers of each chunk in model order; empty: as even as can be
     recompute: Recompute | tuple[Recompute, ...] = "none"  # one word, or one a layer
 
     def __post_init__(self) -> None:
-        for field in ("tensor", "pipeline", "virtual", "data", "microbatch"):
-            if getattr(self, field) < 1:
-                raise HeddleError(f"plan.{field} = {getattr(self, field)} is not positive.", "1 means not split.")
+        check_ranges(self, "plan")
         if self.virtual > 1 and self.pipeline == 1:
             raise HeddleError(
                 f"virtual = {self.virtual} needs a pipeline.",
@@ -148,7 +147,7 @@ class Plan:
                     f"It needs pipeline × virtual = {self.pipeline} × {self.virtual} entries.",
                     f"As even as can be: stages = {even}.",
                 )
-            if sum(self.stages) != model.layers or min(self.stages) < 1:
+            if sum(self.stages) != model.layers:
                 raise HeddleError(
                     f"stages = {list(self.stages)} carries {sum(self.stages)} layers, the model has {model.layers}.",
                     "Every layer is trained exactly once, and every chunk holds at least one.",
@@ -175,11 +174,14 @@ class Plan:
 class Predicted:
     """What a plan was predicted to do when it was chosen; training compares itself with it."""
 
-    step_seconds: float
-    tokens_per_second: float | None = None
-    mfu: float | None = None
-    bubble: float | None = None  # idle over ideal time of the pipeline
-    worst_stage_gib: float | None = None  # memory of one device of the fullest stage
+    step_seconds: Measured
+    tokens_per_second: Measured | None = None
+    mfu: Measured | None = None
+    bubble: Measured | None = None  # idle over ideal time of the pipeline
+    worst_stage_gib: Measured | None = None  # memory of one device of the fullest stage
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "predicted")
 
 
 def even_stages(layers: int, chunks: int) -> tuple[int, ...]:

@@ -6,11 +6,12 @@ import dataclasses
 import re
 import types
 import typing
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from heddle.errors import HeddleError, nearest
 from heddle.files import read_json as read_json
 from heddle.files import read_toml as read_toml
+from heddle.spec.ranges import FINITE, Range
 
 T = TypeVar("T")
 
@@ -24,12 +25,12 @@ TOML_NAMES = {
 
 
 def build(cls: type[T], table: dict[str, Any], where: str) -> T:
-    """Make a dataclass from a table: every key known, every value of its type, nothing missing.
+    """Make a dataclass from a table: every key known, every value of its type and in its range, nothing missing.
 
     `where` is the table's name in the file, such as "model"; it appears in every message.
     """
     fields = {key_of(field): field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    hints = typing.get_type_hints(cls)
+    hints = typing.get_type_hints(cls, include_extras=True)
     for key in table:
         if key not in fields:
             raise HeddleError(f"[{where}] has no key '{key}'.", "Heddle never ignores a key.", nearest(key, fields))
@@ -51,6 +52,11 @@ def key_of(field: dataclasses.Field[Any]) -> str:
 
 def _convert(hint: Any, value: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        allowed = next((each for each in arguments[1:] if isinstance(each, Range)), FINITE)
+        return _convert_number(arguments[0], value, where, allowed)
+    if hint in (int, float):
+        return _convert_number(hint, value, where, FINITE)
     if origin in (typing.Union, types.UnionType):
         return _convert_union([option for option in arguments if option is not type(None)], value, where)
     if origin is typing.Literal:
@@ -67,12 +73,17 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         if not isinstance(value, dict):
             raise wrong_type(where, value, "a table")
         return build(hint, value, where)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    # bool is a subclass of int in Python; in a job file `layers = true` is a mistake
-    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+    if not isinstance(value, hint):
         raise wrong_type(where, value, TOML_NAMES.get(hint, str(hint)))
     return value
+
+
+def _convert_number(hint: type[float], value: Any, where: str, allowed: Range) -> float:
+    # bool is a subclass of int in Python; in a job file `layers = true` is a mistake
+    if isinstance(value, bool) or not isinstance(value, (int, float) if hint is float else int):
+        raise wrong_type(where, value, TOML_NAMES[hint])
+    allowed.check(where, value)  # before it is converted: a whole number may be too large for a float
+    return hint(value)
 
 
 def _convert_union(options: list[Any], value: Any, where: str) -> Any:

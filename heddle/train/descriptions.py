@@ -6,9 +6,10 @@ import json
 import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from heddle.errors import HeddleError
+from heddle.spec.ranges import CountOrZero, Range
 from heddle.spec.read import build, read_json
 from heddle.train.files import write_through
 from heddle.train.index import INDEX
@@ -24,11 +25,11 @@ OTHERS = (INDEX, JOB, MODEL)
 class Progress:
     """How far a run has come: what is needed, beside the tensors, to go on as if it had never stopped."""
 
-    step: int
-    samples: int  # the sampler's position
-    updates: int  # steps that changed the weights: under fp16 some do not
-    loss_scale: float
-    quiet_steps: int
+    step: CountOrZero
+    samples: Annotated[int, Range("[0, 1e18]")]  # the sampler's position
+    updates: CountOrZero  # steps that changed the weights: under fp16 some do not
+    loss_scale: Annotated[float, Range("(0, ∞)")]
+    quiet_steps: CountOrZero
 
 
 def write_about(checkpoint: Path, progress: Progress, **more: Any) -> None:

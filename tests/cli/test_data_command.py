@@ -65,7 +65,7 @@ def test_several_patterns_and_a_key(here: Path) -> None:
     [
         (("nothing/*.txt",), "No file matches 'nothing/"),
         (("corpus/a.txt", "--tokenizer", "byte"), "Did you mean 'bytes'"),
-        (("corpus/a.txt", "--validation", "1"), "is no share"),
+        (("corpus/a.txt", "--validation", "1"), "--validation must be in [0, 1), got 1"),
         (("corpus/c.jsonl",), "has no field 'text'"),
     ],
 )

@@ -82,8 +82,8 @@ def test_options_beat_the_file(job, capsys):
     ("options", "what", "hint"),
     [
         ([], "There is nothing to plan.", "Name a job file"),
-        (["--model", "gpt3-175b", "--cluster", "dgx-a100", "--nodes", "0"], "cluster.nodes = 0 is not positive", ""),
-        ([*GPT3[1:], "--devices", "0"], "A plan cannot use 0 devices.", "Use from 1 to 512"),
+        (["--model", "gpt3-175b", "--cluster", "dgx-a100", "--nodes", "0"], "--nodes must be in [1, 1e6], got 0", ""),
+        ([*GPT3[1:], "--devices", "9999"], "A plan cannot use 9999 devices.", "Use from 1 to 512"),
         ([*GPT3[1:], "--tensor", "5"], "No plan on 512 devices has tensor = 5.", "Tensor can be 1, 2, 4"),
         (
             [*GPT3[1:], "--pipeline", "2", "--zero", "3", "--tensor", "8"],

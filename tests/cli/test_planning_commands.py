@@ -83,7 +83,7 @@ def test_mistakes_in_a_module_are_told(capsys):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("piper", LAYERS, "--devices", "0"), "devices = 0 leaves nothing to plan"),
+        (("piper", LAYERS, "--devices", "0"), "--devices must be in [1, 1e9], got 0"),
         (("piper", LAYERS, "--memory-gib", "0.1"), "No plan fits 16 devices of 0.1 GiB"),
         (("piper", LAYERS, "--also", "99"), "--also 99 is not between 1 and 16"),
         (("piper", OPERATORS), "lacks 'bandwidth'"),
@@ -91,7 +91,7 @@ def test_mistakes_in_a_module_are_told(capsys):
         (("place", OPERATORS, "--devices", "0", "--cpus", "0"), "0 accelerators and 0 CPUs"),
         (("place", OPERATORS, "--cpus", "0", "--memory-gib", "0.2"), "text embedding (node 5) fits no device"),
         (("place", OPERATORS, "--method", "dpp"), "There is no method 'dpp'"),
-        (("place", OPERATORS, "--time-limit", "0"), "--time-limit 0 leaves no time"),
+        (("place", OPERATORS, "--time-limit", "0"), "--time-limit must be in (0, 1e9], got 0"),
     ],
 )
 def test_mistakes_are_told_with_exit_code_2(arguments, told, capsys):

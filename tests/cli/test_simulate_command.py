@@ -70,9 +70,9 @@ def test_what_does_not_fit_is_shown_and_then_refused(capsys):
     [
         ("cluster.nodes=8", "needs 512 devices"),
         ("plan.tensor=7", "cannot be split over tensor = 7"),
-        ('cluster.links=[{name="x",gbs=0.0}]', "gbs of link 'x' = 0.0 is not positive"),
-        ('cluster.links=[{name="x",gbs=-1.0}]', "= -1.0 is not positive"),
-        ("cluster.efficiency={matmul=1.2}", "is no share"),
+        ('cluster.links=[{name="x",gbs=0.0}]', "cluster.links[0].gbs must be in (0, 1e9], got 0.0"),
+        ('cluster.links=[{name="x",gbs=-1.0}]', "cluster.links[0].gbs must be in (0, 1e9], got -1.0"),
+        ("cluster.efficiency={matmul=1.2}", "cluster.efficiency.matmul must be in (0, 1], got 1.2"),
         ('cluster.device={name="X",memory_gib=80.0}', "does not state how fast X multiplies"),
     ],
 )

@@ -128,7 +128,7 @@ def test_a_batch_that_no_layout_divides_names_the_nearest_that_one_does():
     ("table", "said"),
     [
         ({"tensr": 2}, "no field 'tensr'"),
-        ({"tensor": 0}, "plan.tensor = 0 is not positive"),
+        ({"tensor": 0}, r"plan.tensor must be in \[1, 1e6\], got 0"),
         ({"tensor": "two"}, "plan.tensor"),
         ({"recompute": "some"}, "plan.recompute"),
         ({"zero": 4}, "plan.zero"),

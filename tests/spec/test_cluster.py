@@ -99,16 +99,20 @@ def test_links_go_from_the_inside_out(links: tuple[Link, ...]) -> None:
 @pytest.mark.parametrize(
     ("make", "changes", "message"),
     [
-        (Cluster, {"device": DEVICE, "nodes": 0}, "cluster.nodes = 0 is not positive"),
-        (Cluster, {"device": DEVICE, "devices": -1}, "cluster.devices = -1 is not positive"),
-        (Device, {"name": "d", "memory_gib": 0.0}, "cluster.device.memory_gib = 0.0 is not positive"),
-        (Device, {"name": "d", "memory_gib": 1.0, "memory_gbs": -1.0}, "cluster.device.memory_gbs = -1.0"),
-        (Link, {"name": "wire", "gbs": 0.0}, "gbs of link 'wire' = 0.0 is not positive"),
-        (Link, {"name": "wire", "gbs": 1.0, "devices": 0}, "devices of link 'wire' = 0 is not positive"),
+        (Cluster, {"device": DEVICE, "nodes": 0}, "cluster.nodes must be in [1, 1e6], got 0"),
+        (Cluster, {"device": DEVICE, "devices": -1}, "cluster.devices must be in [1, 1e6], got -1"),
+        (Device, {"name": "d", "memory_gib": 0.0}, "cluster.device.memory_gib must be in (0, 1e9], got 0.0"),
+        (
+            Device,
+            {"name": "d", "memory_gib": 1.0, "memory_gbs": -1.0},
+            "cluster.device.memory_gbs must be in (0, 1e9], got -1.0",
+        ),
+        (Link, {"name": "wire", "gbs": 0.0}, "cluster.links 'wire'.gbs must be in (0, 1e9], got 0.0"),
+        (Link, {"name": "wire", "gbs": 1.0, "devices": 0}, "cluster.links 'wire'.devices must be in [1, 1e9], got 0"),
         (
             Link,
             {"name": "wire", "gbs": 1.0, "latency_us": -1.0},
-            "latency_us = -1.0 of link 'wire' is negative",
+            "cluster.links 'wire'.latency_us must be in [0, 1e9], got -1.0",
         ),
     ],
 )

@@ -516,7 +516,8 @@ def llama_style_specs(draw: st.DrawFn) -> ModelSpec:
     )
     windowless = "window" in family
     factors = st.floats(0.5, 64)
-    scaling = st.builds(RopeScaling, factors, factors, factors, st.integers(1, 10_000))
+    low, high = draw(factors), draw(factors)
+    scaling = st.builds(RopeScaling, factors, st.just(low), st.just(low + high), st.integers(1, 10_000))
     return ModelSpec(
         **{key: draw(strategy) for key, strategy in shared.items()},
         **{"window": draw(st.none() | st.integers(1, 5_000))} | family,

@@ -1,4 +1,4 @@
-"""docs/job-file.md says what the dataclasses say: each key, its type, its default, and examples that work."""
+"""docs/job-file.md says what the dataclasses say: each key, its type, default and range, and examples that work."""
 
 import dataclasses
 import json
@@ -16,6 +16,7 @@ from heddle.spec.huggingface import FAMILIES, write_config
 from heddle.spec.job import TABLES, cluster_from_table, job_from_tables, model_from_table
 from heddle.spec.plan import Predicted
 from heddle.spec.presets import cluster_presets, model_presets
+from heddle.spec.ranges import ranges_of
 from heddle.spec.read import build, key_of, to_table
 
 PAGE = (Path(__file__).parents[2] / "docs" / "job-file.md").read_text(encoding="utf-8")
@@ -41,6 +42,7 @@ class Row(typing.NamedTuple):
     key: str
     type: str
     default: str
+    range: str
     meaning: str
 
 
@@ -101,9 +103,11 @@ def test_every_key_is_documented_and_no_other(heading: str) -> None:
     ("heading", "field"),
     [(heading, field) for heading, cls in SECTIONS.items() for field in dataclasses.fields(cls)],
 )
-def test_types_and_defaults_are_true(heading: str, field: dataclasses.Field[Any]) -> None:
+def test_types_defaults_and_ranges_are_true(heading: str, field: dataclasses.Field[Any]) -> None:
     (row,) = [row for row in rows(heading) if row.key == f"`{key_of(field)}`"]
     assert row.type == described(typing.get_type_hints(SECTIONS[heading])[field.name])
+    allowed = ranges_of(SECTIONS[heading]).get(field.name)
+    assert row.range == ("" if allowed is None else f"`{allowed.text}`")
     true = default(field)
     if true in ("required", "none") and not row.default.startswith("`"):
         assert row.default == true
