@@ -1,4 +1,4 @@
-"""`--help` that means what it says: [plan] is a table of a job file and not markup of rich's, and a flag has no type."""
+"""`--help` that means what it says: [plan] is a table of a job file not markup of rich's, and a flag has no type."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.errors import HeddleError, nearest
+from heddle.errors import HeddleError, nearest, shorten
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -107,9 +107,9 @@ def position_of(identity: Any, positions: dict[Any, int], edge: str, what: str) 
     if type(identity) in (str, int) and identity in positions:
         return positions[identity]
     known = [str(name) for name in positions]
-    hint = nearest(str(identity)[:100], known) if len(known) <= 20 else f"Ids run from {known[0]} to {known[-1]}."
+    hint = nearest(str(identity), known) if len(known) <= 20 else f"Ids run from {known[0]} to {known[-1]}."
     raise HeddleError(
-        f"{what}: {edge} names the node {identity!r}, which does not exist.",
+        f"{what}: {edge} names the node {shorten(identity)}, which does not exist.",
         "Both ends of an edge must be nodes.",
         hint,
     )

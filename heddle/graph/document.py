@@ -6,18 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from heddle.errors import HeddleError
+from heddle.errors import HeddleError, shorten
 
 MOST_NODES = 20_000  # a table of nodes by nodes still fits into memory
 MOST_EDGES = 500_000
 LONGEST = 1e9  # a time: sums over all nodes stay below what the programmes call impossible
 LARGEST = 1e18  # bytes
-
-
-def shorten(value: Any) -> str:
-    """A value for a message, not a page of it."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 class Document:

@@ -59,7 +59,11 @@ def place_for_latency(
                     progress(value, bound)
         if method in ("auto", "ip") and best is not None:
             left = time_limit - (time.perf_counter() - started)
-            if problem is not whole or left < 0.1 or (method == "auto" and problem.groups * problem.accelerators > 1500):
+            if (
+                problem is not whole
+                or left < 0.1
+                or (method == "auto" and problem.groups * problem.accelerators > 1500)
+            ):
                 notes.append("Too large for the integer programme: the bound is the longest path's.")
             elif value > bound * (1 + 1e-9):
                 from heddle.plan.latency_ip import best_parts
@@ -95,9 +99,7 @@ def _candidates(problem: Problem, method: str, deadline: float) -> Iterator[Part
             yield from _fitting(problem, serial(problem, order))
         split = None
         with suppress(OutOfTime):
-            split = best_split(
-                problem, chain(problem.groups, linear_extension(problem.order)), np.inf, deadline
-            )
+            split = best_split(problem, chain(problem.groups, linear_extension(problem.order)), np.inf, deadline)
         if split is not None:
             accelerated = [groups for is_cpu, groups in split.parts if not is_cpu and groups]
             yield from _fitting(problem, list(enumerate(accelerated)))

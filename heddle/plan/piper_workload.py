@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from heddle.errors import HeddleError
+from heddle.errors import HeddleError, shorten
 from heddle.graph.dag import Dag, Floats, index_nodes, position_of
-from heddle.graph.document import LARGEST, LONGEST, MOST_EDGES, MOST_NODES, Document, shorten
+from heddle.graph.document import LARGEST, LONGEST, MOST_EDGES, MOST_NODES, Document
 from heddle.graph.ideals import Bools
 from heddle.spec.read import read_json
-
 
 MOST_DEVICES = 16_384
 MOST_MICROBATCHES = 1 << 20

@@ -27,7 +27,6 @@ from heddle.graph.ideals import Bools
 from heddle.graph.merge import components, contract, quotient
 from heddle.spec.read import read_json
 
-
 MOST_DEVICES = 1024  # of either kind: the tables of the dynamic programme grow with their product
 
 

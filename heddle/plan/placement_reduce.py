@@ -16,7 +16,6 @@ from heddle.graph.ideals import linear_extension
 from heddle.graph.merge import components, contract, quotient
 from heddle.plan.placement_graph import Problem
 
-
 MOST_GROUPS = 1200
 BLOCKS = 600
 

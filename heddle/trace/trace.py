@@ -135,7 +135,11 @@ def _span(line: str, ranks: int) -> Span | None:
         return None
     span = Span(*values)
     # Seconds of a clock: what is later than the universe is old would only overflow.
-    sound = 0 <= span.rank < ranks and -LATEST < span.start <= span.end < LATEST and min(span.bytes, span.chunk, span.microbatch) >= -1
+    sound = (
+        0 <= span.rank < ranks
+        and -LATEST < span.start <= span.end < LATEST
+        and min(span.bytes, span.chunk, span.microbatch) >= -1
+    )
     return span if sound else None
 
 
@@ -144,7 +148,6 @@ def _skipped(path: Path, spans: list[Span | None], ranks: int) -> tuple[str, ...
     odd = [number for number, span in enumerate(spans, 2) if span is None]
     if not odd:
         return ()
-    return (
-        f"{len(odd)} of the {len(spans)} lines of {shown(path)} are no spans, and are left out: the first is line "
-        f"{odd[0]}. A span is [{', '.join(Span._fields)}], its rank below {ranks}, its end not before its start.",
-    )
+    count = f"{len(odd)} of the {len(spans)} lines of {shown(path)} are no spans, and are left out"
+    rule = f"A span is [{', '.join(Span._fields)}], its rank below {ranks}, its end not before its start."
+    return (f"{count}: the first is line {odd[0]}. {rule}",)

@@ -132,7 +132,9 @@ def _row(line: str) -> dict[str, Any] | None:
     for name in NUMBERS & row.keys():
         if row[name] is not None and type(row[name]) not in (int, float):
             return None
-    return {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()
+    }
 
 
 def _lines_up_to(path: Path, step: int) -> list[str]:
