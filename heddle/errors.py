@@ -20,10 +20,16 @@ class HeddleError(Exception):
         super().__init__("\n".join(part for part in (what, why, hint) if part))
 
 
+def shorten(value: object) -> str:
+    """A value for a message, not a page of it."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """Name what the user probably meant: "Did you mean 'layers'? Known: …"."""
     options = sorted(known)
-    close = difflib.get_close_matches(word, options, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word[:100], options, n=1, cutoff=0.6)
     listed = f"Known: {', '.join(options)}."
     return f"Did you mean '{close[0]}'? {listed}" if close else listed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ from heddle.cli import data, export, import_
 from heddle.cli.calibrate import calibrate
 from heddle.cli.demo import demo
 from heddle.cli.generate import generate
+from heddle.cli.help import DECIDE, EXCHANGE, GRAPHS, LOOK, START, TRAIN, Command, Group
 from heddle.cli.inspect import inspect
 from heddle.cli.launch import launch
 from heddle.cli.piper import piper
@@ -21,6 +23,7 @@ from heddle.cli.prove import prove
 from heddle.cli.report import report
 from heddle.cli.schedule import schedule
 from heddle.cli.simulate import simulate
+from heddle.cli.streams import finish, show, speak_plainly
 from heddle.cli.trace import trace
 from heddle.cli.train import train
 from heddle.cli.validate import validate
@@ -28,30 +31,27 @@ from heddle.errors import HeddleError
 
 app = typer.Typer(
     name="heddle",
+    cls=Group,
     help="Plan, simulate, train and explain the parallel training of large transformer models.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(demo)
-app.command()(plan)
-app.command()(simulate)
-app.command()(train)
-app.command()(launch)
-app.command()(trace)
-app.command()(report)
-app.command()(generate)
-app.command()(prove)
-app.command()(schedule)
-app.command()(validate)
-app.command()(calibrate)
-app.command()(piper)
-app.command()(place)
-app.command()(profile)
-app.command()(inspect)
-app.add_typer(data.app, name="data")
-app.add_typer(import_.app, name="import")
-app.add_typer(export.app, name="export")
+# In the order of --help: first what most people need first.
+PANELS: dict[str, list[Callable[..., None] | tuple[str, typer.Typer]]] = {
+    START: [demo],
+    DECIDE: [plan, simulate, schedule, profile, calibrate, validate],
+    TRAIN: [train, launch, prove, generate],
+    LOOK: [report, trace, inspect],
+    EXCHANGE: [("data", data.app), ("import", import_.app), ("export", export.app)],
+    GRAPHS: [piper, place],
+}
+for panel, commands in PANELS.items():
+    for command in commands:
+        if isinstance(command, tuple):
+            app.add_typer(command[1], name=command[0], rich_help_panel=panel)
+        else:
+            app.command(cls=Command, rich_help_panel=panel)(command)
 
 
 def _version(asked: bool) -> None:
@@ -73,20 +73,25 @@ def options(
 
 def main() -> None:
     """Run a command; a user's mistake is told in three parts with exit code 2, never as a traceback."""
+    speak_plainly()
+    sys.exit(finish(_run))
+
+
+def _run() -> int:
     try:
         app()
     except HeddleError as error:
         show(error)
-        sys.exit(2)
+        return 2
+    except MemoryError:
+        show(
+            HeddleError(
+                "There is not enough memory.", "What was asked for does not fit this machine.", "Ask for less of it."
+            )
+        )
+        return 2
     except SystemExit as end:
         if end.code == 130:  # how Typer ends on Ctrl-C
             typer.secho("Stopped.", err=True)
-        raise
-
-
-def show(error: HeddleError) -> None:
-    """What is wrong, why, and the nearest thing that works."""
-    typer.secho(f"error: {error.what}", fg="red", bold=True, err=True)
-    for part in (error.why, error.hint):
-        if part:
-            typer.secho(f"  {part}", err=True)
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0

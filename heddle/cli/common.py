@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from heddle.errors import HeddleError
+from heddle.files import write_output as write_output
 
 
 def require_torch(command: str) -> None:
@@ -34,14 +35,6 @@ def load_with_changes(path: Path, changes: list[str], name: str | None = None) -
         return job_from_tables(document, path.parent)
     except HeddleError as error:
         raise HeddleError(f"{path}: {error.what}", error.why, error.hint) from None
-
-
-def write_output(path: Path, content: str | bytes) -> None:
-    """Write what a command was asked for, where it was asked to."""
-    try:
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    except OSError as error:
-        raise HeddleError(f"{path} cannot be written.", f"{error.strerror}.", "Choose another file.") from None
 
 
 def write_trace(path: Path, trace: Any, memory: Any = None) -> str:
@@ -78,7 +71,7 @@ def load_cluster(name: str) -> Any:
 
 def apply_change(document: dict[str, Any], change: str) -> None:
     """Change one key of a document: "train.steps=50"."""
-    import tomllib
+    from heddle.files import parse_toml
 
     name, equals, text = change.partition("=")
     table, dot, key = name.strip().partition(".")
@@ -89,8 +82,8 @@ def apply_change(document: dict[str, Any], change: str) -> None:
             "Write it as --set train.steps=50.",
         )
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        value = parse_toml(f"value = {text}")["value"]
+    except ValueError:
         value = text.strip()  # a bare word is a string: shells eat quotes
     if isinstance(keys := document.setdefault(table, {}), dict):  # what is no table is told of when the job is made
         keys[key] = value

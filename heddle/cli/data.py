@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heddle.cli.help import Command, Group
 from heddle.cli.ranged import ranged
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from heddle.train.data import Prepared
 
-app = typer.Typer(help="Make text into tokens.", no_args_is_help=True)
+app = typer.Typer(cls=Group, help="Make text into tokens.", no_args_is_help=True)
 
 
 @app.callback()
@@ -22,7 +23,7 @@ def _data() -> None:
     """Keeps `prepare` a word of its own: Typer would fold a group with one command into the command."""
 
 
-@app.command()
+@app.command(cls=Command)
 def prepare(
     text: Annotated[list[str], typer.Argument(help="Files or globs of text or .jsonl; 'stdlib:*.py' is Python's own.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")],

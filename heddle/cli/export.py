@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
+from heddle.cli.help import Command, Group
 from heddle.cli.ranged import POSITIVE, ranged
 
-app = typer.Typer(help="Write weights for other systems.", no_args_is_help=True)
+app = typer.Typer(cls=Group, help="Write weights for other systems.", no_args_is_help=True)
 
 
 class Dtype(StrEnum):
@@ -26,7 +27,7 @@ def _export() -> None:
     """Keeps `hf` a word of its own: Typer would fold a group with one command into the command."""
 
 
-@app.command()
+@app.command(cls=Command)
 def hf(
     weights: Annotated[Path, typer.Argument(help="A run or a checkpoint.", metavar="RUN|CHECKPOINT")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")],

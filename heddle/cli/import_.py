@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heddle.cli.help import Command, Group
+
 if TYPE_CHECKING:
     from heddle.train.exchange import Written
 
-app = typer.Typer(help="Make weights from elsewhere into a checkpoint.", no_args_is_help=True)
+app = typer.Typer(cls=Group, help="Make weights from elsewhere into a checkpoint.", no_args_is_help=True)
 
 
 @app.callback()
@@ -18,7 +20,7 @@ def _import() -> None:
     """Keeps `hf` a word of its own: Typer would fold a group with one command into the command."""
 
 
-@app.command()
+@app.command(cls=Command)
 def hf(
     folder: Annotated[Path, typer.Argument(help="A model's folder: config.json and safetensors.", metavar="FOLDER")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The checkpoint to make.")],

@@ -38,7 +38,9 @@ def trace(
     console.print()
     console.print(f"step {chosen}: {1e3 * measured.duration:.1f} ms, bubble {measured.bubble:.1%} of the ideal time")
     for line in lanes(measured):
-        console.print(line, soft_wrap=True)
+        console.print(line, soft_wrap=True, markup=False)
+    for words in measured.skipped:
+        console.print(f"note: {words}", soft_wrap=True, markup=False)
     if output is not None:
         console.print("\n" + write_trace(output, measured, held(run, measured)), soft_wrap=True)
 
@@ -75,5 +77,5 @@ def lanes(trace: Trace) -> list[str]:
     for lane, names in found.items():
         total = sum(map(sum, names.values())) / trace.ranks
         what = ", ".join(f"{len(times)} {name}" for name, times in names.items())
-        lines.append(f"{lane:<10} {1e3 * total:>8.1f} ms a rank  {total / trace.duration:>4.0%}  {what}")
+        lines.append(f"{lane:<10} {1e3 * total:>8.1f} ms a rank  {total / (trace.duration or 1):>4.0%}  {what}")
     return lines

@@ -7,6 +7,7 @@ told with its reason.
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -16,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from heddle.cost.work import Work, model_columns
-from heddle.errors import HeddleError
+from heddle.errors import HeddleError, shorten
+from heddle.files import read_text
 from heddle.spec.cluster import GIB, Cluster
 from heddle.spec.model import ModelSpec
 from heddle.spec.presets import cluster_presets, preset
@@ -28,6 +30,8 @@ FULL_POWER = {"A100": 400, "H100": 700, "H200": 700, "B200": 1000}  # watts, NVI
 
 
 IDLE_POWER = 100
+LARGEST = 64 << 20  # bytes of a file
+MOST = 1e15  # of any number in a row
 
 
 class CannotModelError(Exception):
@@ -49,17 +53,15 @@ class Row:
 
 def read_csv(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     """The header and the rows of a CSV file."""
+    text = read_text(path, "measured runs, as CSV", LARGEST)
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            rows = list(reader)
-            header = list(reader.fieldnames or ())
-    except OSError as error:
+        reader = csv.DictReader(io.StringIO(text, newline=""))
+        rows = list(reader)
+        header = list(reader.fieldnames or ())
+    except csv.Error as error:
         raise HeddleError(
-            f"{path} cannot be read.", f"{error.strerror}.", "Give a CSV file of measured runs."
+            f"{path} is not a CSV file.", f"Line {reader.line_num}: {error}.", "Give measured runs."
         ) from None
-    except (UnicodeDecodeError, csv.Error):
-        raise HeddleError(f"{path} is not a CSV file.", "It is not text in rows.", "Give measured runs.") from None
     return header, rows
 
 
@@ -97,19 +99,19 @@ def read_row(
 ) -> Row:
     """One run; CannotModelError says why not."""
     text = {key: (value or "").strip() for key, value in table.items() if key is not None}
-    seconds = _number(text, "step_s")
+    seconds = number_of(text, "step_s")
     if not seconds > 0:
         raise CannotModelError(f"its step_s is {text['step_s'] or 'empty'}")
-    if (experts := _number(text, "ep", 1)) > 1:
+    if (experts := number_of(text, "ep", 1)) > 1:
         raise CannotModelError(f"expert parallelism (ep = {experts:g}) is not modelled")
-    if (pieces := _number(text, "cp", 1)) > 1:
+    if (pieces := number_of(text, "cp", 1)) > 1:
         raise CannotModelError(f"context parallelism (cp = {pieces:g}) is not modelled")
     framework, notes = text.get("framework", "").lower(), text.get("notes", "").lower()
     assumed: list[str] = []
     model = _model(text)
     plan = _plan(text, framework, notes, assumed)
     world = plan["tensor"] * plan["pipeline"] * plan["data"]
-    devices = int(_number(text, "n_gpus", world))
+    devices = count_of(text, "n_gpus", world)
     if world != devices:
         raise CannotModelError(f"its degrees make {world} devices, n_gpus says {devices}")
     if not text.get("precision"):
@@ -126,7 +128,7 @@ def read_row(
         **{**model_columns(model, model.sequence), **changed},
         **plan,
         **numbers,
-        batch=int(_number(text, "gbs")),
+        batch=count_of(text, "gbs"),
         fused=int(attention != "unfused"),
         attention_speed=TRITON_SPEED if "triton" in attention else 1.0,
         stops_early=int("torchtitan" in framework),
@@ -144,7 +146,7 @@ def read_row(
         )
     machine = cluster or cluster_of(text, fallback)
     machine = replace(machine, nodes=max(1, -(-devices // machine.devices)))
-    held = _number(text, "mem_gb", 0.0)
+    held = number_of(text, "mem_gb", 0.0)
     if held and "gib" not in notes:
         held *= 1e9 / GIB
     group = text.get("dataset") or text.get("framework") or "all"
@@ -163,16 +165,28 @@ def stack(works: Iterable[Work]) -> Work:
     return replace(first, **columns)
 
 
-def _number(text: Mapping[str, str], name: str, default: float | None = None) -> float:
-    value = text.get(name, "")
+def number_of(text: Mapping[str, str], name: str, default: float | None = None) -> float:
+    """A number that is not negative, as all in a row are."""
+    value = text.get(name) or ""
     if not value:
         if default is None:
             raise CannotModelError(f"it does not state {name}")
         return default
     try:
-        return float(value)
+        number = float(value)
     except ValueError:
-        raise CannotModelError(f"{name} = {value!r} is no number") from None
+        raise CannotModelError(f"{name} = {shorten(value)} is no number") from None
+    if not 0 <= number <= MOST:
+        raise CannotModelError(f"{name} = {shorten(value)} is not from 0 to {MOST:g}")
+    return number
+
+
+def count_of(text: Mapping[str, str], name: str, default: int | None = None, least: int = 1) -> int:
+    """How many there are of something; at least one, mostly."""
+    number = int(number_of(text, name, default))
+    if number < least:
+        raise CannotModelError(f"{name} = {number} is less than {least}")
+    return number
 
 
 def _published(text: Mapping[str, str]) -> float:
@@ -182,13 +196,13 @@ def _published(text: Mapping[str, str]) -> float:
 
 
 def _model(text: Mapping[str, str]) -> ModelSpec:
-    sizes = {name: int(_number(text, name)) for name in ("layers", "hidden", "heads", "vocab")}
-    sizes["sequence"] = int(_number(text, "seq"))
-    sizes["kv_heads"] = int(_number(text, "kv_heads", sizes["heads"]))
-    sizes["ffn"] = int(_number(text, "ffn", 4 * sizes["hidden"]))
+    sizes = {name: count_of(text, name) for name in ("layers", "hidden", "heads", "vocab")}
+    sizes["sequence"] = count_of(text, "seq")
+    sizes["kv_heads"] = count_of(text, "kv_heads", sizes["heads"])
+    sizes["ffn"] = count_of(text, "ffn", 4 * sizes["hidden"])
     plain = ModelSpec(**sizes)  # type: ignore[arg-type]
     gated = replace(plain, activation="swiglu", positions="rotary", norm="rmsnorm", bias="none", tied=False)
-    stated = _number(text, "params_b", 0.0) * 1e9
+    stated = number_of(text, "params_b", 0.0) * 1e9
     if stated:  # the count tells two matrices in the MLP from three
         return min((plain, gated), key=lambda model: abs(model.parameters - stated))
     llama = any(word in text.get("model", "").lower() for word in ("llama", "mistral", "qwen", "mixtral"))
@@ -196,22 +210,22 @@ def _model(text: Mapping[str, str]) -> ModelSpec:
 
 
 def _plan(text: Mapping[str, str], framework: str, notes: str, assumed: list[str]) -> dict[str, Any]:
-    plan: dict[str, Any] = {"tensor": int(_number(text, "tp", 1)), "pipeline": int(_number(text, "pp", 1))}
-    replicas = int(_number(text, "n_gpus", 1)) // (plan["tensor"] * plan["pipeline"])
-    plan["data"] = int(_number(text, "dp", max(1, replicas)))
-    virtual = int(_number(text, "vpp", 0))
+    plan: dict[str, Any] = {"tensor": count_of(text, "tp", 1), "pipeline": count_of(text, "pp", 1)}
+    replicas = count_of(text, "n_gpus", 1) // (plan["tensor"] * plan["pipeline"])
+    plan["data"] = count_of(text, "dp", max(1, replicas))
+    virtual = count_of(text, "vpp", 0, least=0)
     if not virtual:
         interleaved = plan["pipeline"] > 1 and ("interleaved" in notes or "ptd-p" in framework)
-        each = int(_number(text, "layers")) // plan["pipeline"]
+        each = count_of(text, "layers") // plan["pipeline"]
         fewest = 2 if "torchtitan" in framework else next((n for n in range(2, each + 1) if each % n == 0), 1)
         virtual = fewest if interleaved else 1
         if plan["pipeline"] > 1:
             assumed.append(f"vpp = {virtual}")
     plan["virtual"] = virtual
-    samples = int(_number(text, "gbs")) // plan["data"]
+    samples = count_of(text, "gbs") // plan["data"]
     # torchtitan cuts a replica's batch into as many microbatches as there are stages, unless told otherwise
     stages = plan["pipeline"] * virtual if "torchtitan" in framework else samples
-    plan["microbatch"] = int(_number(text, "mbs", max(1, samples // stages)))
+    plan["microbatch"] = count_of(text, "mbs", max(1, samples // stages))
     if not text.get("mbs"):
         assumed.append(f"mbs = {plan['microbatch']}")
     zero = text.get("zero", "").lower()
@@ -256,7 +270,7 @@ def cluster_of(text: Mapping[str, str], fallback: Cluster | None = None) -> Clus
     if not found:
         raise CannotModelError(f"there is no preset for the GPU {text.get('gpu')!r}; give --cluster")
     chip = found[1]
-    size = re.search(r"(\d+)\s*gb", word)
+    size = re.search(r"(\d{1,6})\s*gb", word)
     name = {"a800": "a100", "h800": "h100"}.get(chip, chip)
     if name == "a100":
         name += "-40gb" if size and int(size[1]) == 40 else "-80gb"
@@ -265,11 +279,11 @@ def cluster_of(text: Mapping[str, str], fallback: Cluster | None = None) -> Clus
     if size and abs(int(size[1]) - device.memory_gib) > 8:
         device = replace(device, memory_gib=int(size[1]) * 1e9 / GIB)
     said = f"{text.get('gpu', '')} {text.get('interconnect', '')}"
-    if bandwidth := re.search(r"([\d.]+)\s*TB/s", said):
+    if bandwidth := re.search(r"(\d{1,6}(?:\.\d+)?)\s*TB/s", said):
         device = replace(device, memory_gbs=1000 * float(bandwidth[1]))
-    watts = re.search(r"(\d{3,4})\s*W\b", said)
+    watts = re.search(r"\b([1-9]\d{2,3})\s*W\b", said)
     full = next((value for key, value in FULL_POWER.items() if key in device.name), None)
-    if watts and full and int(watts[1]) < full:
+    if watts and full and IDLE_POWER < int(watts[1]) < full:
         # Beyond what it takes when idle, power grows with clock times voltage squared, and voltage with clock: a cap
         # costs its cube root.
         capped = ((int(watts[1]) - IDLE_POWER) / (full - IDLE_POWER)) ** (1 / 3)
@@ -285,8 +299,8 @@ def cluster_of(text: Mapping[str, str], fallback: Cluster | None = None) -> Clus
 
 def _network(said: str) -> float | None:
     """GB/s of a node's cards, from words such as "8x200Gb/s", "400Gb/s per GPU" or "1600 Gbps per node"."""
-    rate = r"(\d+(?:\.\d+)?)\s*Gb(?:/s|ps|it/s)"
-    if several := re.search(rf"(\d+)\s*[x×]\s*{rate}", said, re.IGNORECASE):
+    rate = r"(\d{1,9}(?:\.\d+)?)\s*Gb(?:/s|ps|it/s)"
+    if several := re.search(rf"(\d{1, 9})\s*[x×]\s*{rate}", said, re.IGNORECASE):
         return int(several[1]) * float(several[2]) / 8
     if own := re.search(rf"{rate}[^|;,]*per GPU", said, re.IGNORECASE):
         return float(own[1])  # per GPU, of 8: gigabits over 8 are gigabytes

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.errors import HeddleError, nearest
+from heddle.errors import HeddleError, nearest, shorten
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -96,19 +96,20 @@ def index_nodes(identities: Sequence[Any], what: str) -> dict[Any, int]:
     positions = {identity: position for position, identity in enumerate(identities)}
     if len(positions) < len(identities):
         twice = next(identity for position, identity in enumerate(identities) if positions[identity] != position)
-        raise HeddleError(f"{what} has two nodes with the id {twice}.", "Edges name nodes by their id.")
+        raise HeddleError(
+            f"{what} has two nodes with the id {twice}.", "Edges name nodes by their id.", "Rename one of them."
+        )
     return positions
 
 
 def position_of(identity: Any, positions: dict[Any, int], edge: str, what: str) -> int:
     """Where the node of an edge stands; an unknown one is refused with the nearest that exists."""
-    try:
+    if type(identity) in (str, int) and identity in positions:
         return positions[identity]
-    except (KeyError, TypeError):
-        known = [str(name) for name in positions]
-        hint = nearest(str(identity), known) if len(known) <= 20 else f"Ids run from {known[0]} to {known[-1]}."
-        raise HeddleError(
-            f"{what}: {edge} names the node {identity!r}, which does not exist.",
-            "Both ends of an edge must be nodes.",
-            hint,
-        ) from None
+    known = [str(name) for name in positions]
+    hint = nearest(str(identity), known) if len(known) <= 20 else f"Ids run from {known[0]} to {known[-1]}."
+    raise HeddleError(
+        f"{what}: {edge} names the node {shorten(identity)}, which does not exist.",
+        "Both ends of an edge must be nodes.",
+        hint,
+    )

@@ -118,8 +118,9 @@ def linear_extension(graph: Dag) -> list[int]:
     return order
 
 
-def chain(nodes: int, order: Sequence[int]) -> Ideals:
-    """The ideals of one linear extension: its prefixes."""
+def chain(nodes: int, order: Sequence[int], sizes: Sequence[int] | None = None) -> Ideals:
+    """The ideals of one linear extension: its prefixes, or those of the given sizes, ascending from 0 to all."""
     place = np.empty(nodes, dtype=np.int64)
     place[np.array(order, dtype=np.int64)] = np.arange(nodes)
-    return Ideals(nodes, pack(place[None, :] < np.arange(nodes + 1)[:, None]))
+    ends = np.arange(nodes + 1) if sizes is None else np.asarray(sizes)
+    return Ideals(nodes, pack(place[None, :] < ends[:, None]))

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 
 from heddle.errors import HeddleError
 from heddle.graph.dag import Dag, Ints
+from heddle.graph.deadline import OutOfTime
 from heddle.graph.ideals import chain, linear_extension
 from heddle.plan.placement_dp import Loads, best_split
 from heddle.plan.placement_graph import OperatorGraph, Problem
 from heddle.plan.placement_ip import Progress, require_ortools
+from heddle.plan.placement_reduce import coarsened
 from heddle.plan.placement_result import Device, Placement
 
 CPU = -1
@@ -35,12 +38,21 @@ def place_for_latency(
             "A sample in training has no latency to speak of: the next ones fill the pipeline.",
             "Use --objective throughput, or a graph without backward operators.",
         )
-    problem = graph.problem
-    bound = lower_bound(problem)
+    whole = graph.problem
+    problem = coarsened(whole, contiguous=True)
+    bound = lower_bound(whole)
     best: Parts | None = None
     value, notes, optimal = np.inf, [], False
+    if problem is not whole:
+        notes.append(
+            f"The graph is large: {whole.groups:,} groups of operators were merged along one line into "
+            f"{problem.groups:,} before the search."
+        )
     try:
-        for candidate in _candidates(problem, method):
+        for candidate in _candidates(problem, method, started + time_limit):
+            if best is not None and time.perf_counter() > started + time_limit:
+                notes.append("Time ran out: the best so far.")
+                break
             latency = latency_of(problem, candidate)
             if latency < value:
                 best, value = candidate, latency
@@ -48,7 +60,11 @@ def place_for_latency(
                     progress(value, bound)
         if method in ("auto", "ip") and best is not None:
             left = time_limit - (time.perf_counter() - started)
-            if method == "auto" and problem.groups * problem.accelerators > 1500:
+            if (
+                problem is not whole
+                or left < 0.1
+                or (method == "auto" and problem.groups * problem.accelerators > 1500)
+            ):
                 notes.append("Too large for the integer programme: the bound is the longest path's.")
             elif value > bound * (1 + 1e-9):
                 from heddle.plan.latency_ip import best_parts
@@ -68,19 +84,23 @@ def place_for_latency(
         )
     optimal = bool(optimal or value <= bound * (1 + 1e-9))
     seconds = time.perf_counter() - started
-    devices = _devices(graph, best)
+    devices = _devices(graph, problem, best)
     return Placement("latency", method, value, min(bound, value), optimal, True, "all", seconds, devices, tuple(notes))
 
 
-def _candidates(problem: Problem, method: str) -> Iterator[Parts]:
+def _candidates(problem: Problem, method: str, deadline: float) -> Iterator[Parts]:
     if method in ("auto", "ip", "greedy", "local"):
         yield from _fitting(problem, fill(problem))
     if method == "one":
         yield from _fitting(problem, [(0, list(range(problem.groups)))])
     if method in ("auto", "ip", "dpl", "dp"):
         for order in _orders(problem.order):
+            if time.perf_counter() > deadline:
+                return
             yield from _fitting(problem, serial(problem, order))
-        split = best_split(problem, chain(problem.groups, linear_extension(problem.order)))
+        split = None
+        with suppress(OutOfTime):
+            split = best_split(problem, chain(problem.groups, linear_extension(problem.order)), np.inf, deadline)
         if split is not None:
             accelerated = [groups for is_cpu, groups in split.parts if not is_cpu and groups]
             yield from _fitting(problem, list(enumerate(accelerated)))
@@ -217,8 +237,7 @@ def _longest(graph: Dag, takes: Ints) -> float:
     return float(done.max(initial=0.0))
 
 
-def _devices(graph: OperatorGraph, parts: Parts) -> list[Device]:
-    problem = graph.problem
+def _devices(graph: OperatorGraph, problem: Problem, parts: Parts) -> list[Device]:
     device = np.full(problem.groups, problem.accelerators, dtype=np.int64)
     loads = np.zeros(problem.accelerators + 1)
     for accelerator, groups in parts:

@@ -31,6 +31,9 @@ from heddle.plan.piper_workload import Workload
 
 FEW_IDEALS = 2_000  # so many are taken as they are, more are first looked at along one line
 MOST_IDEALS = 100_000
+TABLE = 1 << 28  # entries of up-sets by devices: a gibibyte twice over
+MOST_LAYERS = 1200  # of a graph in which stages may begin anywhere
+BORDERS = 400  # where they may begin in a larger one
 
 
 class Piper:
@@ -150,7 +153,12 @@ class Piper:
         low, pace = 0.0, 1.2 * self.work[-1] / devices or self.slowest()
         best = known
         for _ in range(80):
-            cover = self.cover(pace, spare)
+            try:
+                cover = self.cover(pace, spare)
+            except OutOfTime:
+                if best is None:
+                    raise
+                break
             if cover.needed is None or cover.needed > devices:
                 low = max(low, pace)
                 ratio = 1.3 if cover.needed is None else cover.needed / devices * 1.0005
@@ -262,11 +270,15 @@ def plan_pipelines(
 def _answers(
     workload: Workload, counts: Sequence[int], deadline: float, most: int, uniform: bool
 ) -> dict[int, Pipeline | None]:
-    line = chain(workload.graph.nodes, linear_extension(workload.graph.reverse))
+    line = _line(workload)
+    most = min(most, TABLE // workload.devices)
+    note = f"The graph has more than {most:,} up-sets: only stages along one line of layers were looked at."
     try:
+        if len(line) <= workload.graph.nodes:
+            note = f"The graph is large: only stages between {len(line):,} places on one line of layers were looked at."
+            raise TooManyIdeals(most)
         ideals = enumerate_ideals(workload.graph.reverse, most)
     except TooManyIdeals:
-        note = f"The graph has more than {most:,} up-sets: only stages along one line of layers were looked at."
         along = Piper(workload, line, deadline=deadline)
         return {count: _unproven(workload, line, _solve(along, count, uniform), count, note) for count in counts}
     if len(ideals) <= max(FEW_IDEALS, len(line)):
@@ -275,7 +287,7 @@ def _answers(
     answers: dict[int, Pipeline | None] = {}
     for count in counts:
         fewer = workload.replace(devices=count)
-        first = _solve(Piper(fewer, line), count, uniform)
+        first = _solve(Piper(fewer, line, deadline=deadline), count, uniform)
         try:
             known = np.inf if first is None else first.value
             pairs = all_pairs(ideals, deadline) if first is None else near(fewer, ideals, known, deadline)
@@ -286,6 +298,19 @@ def _answers(
             note = "Time ran out before every stage was seen: the best of those along one line of layers."
             answers[count] = _unproven(fewer, line, first, count, note)
     return answers
+
+
+def _line(workload: Workload) -> Ideals:
+    """Where stages may begin along one line of layers: anywhere, or in a large graph where equal shares of time end."""
+    nodes = workload.graph.nodes
+    order = linear_extension(workload.graph.reverse)
+    if nodes <= MOST_LAYERS:
+        return chain(nodes, order)
+    cheapest = np.min([options.cheapest for options in workload.degrees], axis=0)
+    shares = np.cumsum(np.where(np.isfinite(cheapest), cheapest, 0.0)[order])
+    by_time = np.searchsorted(shares, np.linspace(0, shares[-1], BORDERS // 2))
+    by_count = np.linspace(0, nodes, BORDERS // 2).astype(np.int64)  # layers without time may hold memory
+    return chain(nodes, order, np.unique(np.concatenate([[0, nodes], by_time, by_count])).tolist())
 
 
 def _solve(piper: Piper, devices: int, uniform: bool, known: Pipeline | None = None) -> Pipeline | None:

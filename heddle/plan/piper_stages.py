@@ -57,15 +57,22 @@ def crossing(graph: Dag, ideals: Ideals, pairs: Pairs, receive: Floats, send: Fl
     plus those into D' on the sender's side, minus what jumps over the stage, from outside D into D'.
     """
     inside = ideals.dense
-    over = np.zeros((graph.nodes, graph.nodes))
-    np.add.at(over, (graph.heads, graph.tails), receive + send)
+    if not len(graph.tails):
+        return np.zeros(len(pairs))
     enters = inside[:, graph.heads] * (1 - inside[:, graph.tails])
     into, out = enters @ receive, enters @ send
+    # Summed over the edges of each tail: a table of nodes by nodes would be larger than the graph.
+    by_tail = np.argsort(graph.tails, kind="stable")
+    tails, first = np.unique(graph.tails[by_tail], return_index=True)
+    reach = np.add.reduceat(inside[:, graph.heads[by_tail]] * (receive + send)[by_tail], first, axis=1)
+    outside = 1 - inside[:, tails]
+    if len(ideals) ** 2 <= BLOCK:  # then all pairs at once are a plain product
+        return np.asarray(into[pairs.outer] + out[pairs.inner] - (reach @ outside.T)[pairs.inner, pairs.outer])
     jumps = np.empty(len(pairs))
-    reach = inside @ over
-    for start in range(0, len(pairs), BLOCK // graph.nodes):
-        part = slice(start, start + BLOCK // graph.nodes)
-        jumps[part] = np.einsum("pn,pn->p", reach[pairs.inner[part]], 1 - inside[pairs.outer[part]])
+    rows = max(1, BLOCK // len(tails))
+    for start in range(0, len(pairs), rows):
+        part = slice(start, start + rows)
+        jumps[part] = np.einsum("pn,pn->p", reach[pairs.inner[part]], outside[pairs.outer[part]])
     return np.asarray(into[pairs.outer] + out[pairs.inner] - jumps)
 
 

@@ -7,7 +7,6 @@ Parallelization", NeurIPS 2021). Its options of a layer are called TMPCs there; 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from heddle.errors import HeddleError
+from heddle.errors import HeddleError, shorten
 from heddle.graph.dag import Dag, Floats, index_nodes, position_of
+from heddle.graph.document import LARGEST, LONGEST, MOST_EDGES, MOST_NODES, Document
 from heddle.graph.ideals import Bools
 from heddle.spec.read import read_json
+
+MOST_DEVICES = 16_384
+MOST_MICROBATCHES = 1 << 20
+MOST_NUMBERS = 1 << 27  # layers × options × microbatches in flight: a gibibyte
+MOST_OPTIONS = 64  # of a layer at one degree
 
 
 @dataclass(frozen=True)
@@ -107,63 +112,117 @@ def read_workload(path: Path) -> Workload:
     return workload_from(read_json(path, "a Piper workload: nodes with TMPCs, and edges"), path.name)
 
 
-def workload_from(document: Mapping[str, Any], what: str = "The workload") -> Workload:
+KEYS = ("nodes", "edges", "bandwidth", "mbsInBatch", "maxDevices", "maxMemoryPerDevice")
+
+
+def workload_from(content: Mapping[str, Any], what: str = "The workload") -> Workload:
     """Make a workload from the published format's document."""
-    for key in ("nodes", "edges", "bandwidth", "mbsInBatch", "maxDevices", "maxMemoryPerDevice"):
-        if key not in document:
-            raise HeddleError(f"{what} lacks '{key}'.", "A Piper workload has nodes, edges and the devices' numbers.")
-    nodes, edges = document["nodes"], document["edges"]
+    document = Document(content, what)
+    document.need(KEYS, "A Piper workload has nodes, edges and the devices' numbers.")
+    nodes = document.tables("nodes", MOST_NODES, "node")
+    edges = document.tables("edges", MOST_EDGES, "edge")
     if not nodes:
         raise HeddleError(f"{what} has no nodes.", "There is nothing to plan.", "Give it at least one layer.")
-    positions = index_nodes([node.get("id") for node in nodes], what)
-    ends = []
+    layers = [document.identity(node.get("id"), f"node {number}") for number, node in enumerate(nodes)]
+    positions = index_nodes(layers, what)
+    ends, moved = [], np.zeros(len(edges))
     for number, edge in enumerate(edges):
         tail, head = (position_of(edge.get(key), positions, f"edge {number}", what) for key in ("sourceId", "destId"))
         ends.append((tail, head))
-        _not_negative(edge.get("communicationCost", 0), f"edge {number}", "communicationCost", what)
+        cost = edge.get("communicationCost", 0)
+        moved[number] = document.number(cost, "communicationCost", f"edge {number}", LARGEST)
     graph = Dag.from_edges(len(nodes), ends)
-    layers = [node["id"] for node in nodes]
     graph.require_acyclic(layers, what)
-    moved = np.array([float(edge.get("communicationCost", 0)) for edge in edges])
-    degrees = sorted({int(degree) for node in nodes for degree in node.get("TMPCs", {})})
+    offered = [_offered(document, node, layer) for node, layer in zip(nodes, layers, strict=True)]
+    degrees = sorted({degree for layer in offered for degree in layer})
     if not degrees:
-        raise HeddleError(f"{what} has no TMPCs.", "Every layer needs times and memory for at least one degree.")
+        raise HeddleError(
+            f"{what} has no TMPCs.",
+            "Every layer needs times and memory for at least one degree.",
+            "Give every node 'TMPCs': {'1': [{'timePerSample': …}]}.",
+        )
     workload = Workload(
         graph,
-        layers,
-        [str(node.get("name", node["id"])) for node in nodes],
-        [_options(nodes, edges, ends, moved, degree, what) for degree in degrees],
-        int(document["maxDevices"]),
-        float(document["maxMemoryPerDevice"]),
-        float(document["bandwidth"]),
-        int(document["mbsInBatch"]),
+        list(layers),
+        [document.word(node.get("name", layer), f"layer {layer}") for node, layer in zip(nodes, layers, strict=True)],
+        [
+            _options(document, layers, [options.get(degree, []) for options in offered], ends, moved, degree)
+            for degree in degrees
+        ],
+        document.whole("maxDevices", 1, MOST_DEVICES),
+        document.number(content["maxMemoryPerDevice"], "maxMemoryPerDevice", "the devices", LARGEST),
+        document.number(content["bandwidth"], "bandwidth", "the devices", LARGEST),
+        document.whole("mbsInBatch", 1, MOST_MICROBATCHES),
     )
     return _checked(workload)
 
 
 def _checked(workload: Workload) -> Workload:
     wrong = {
-        "devices": (workload.devices, "at least one device to plan for", "--devices 8"),
-        "memory": (workload.memory, "some memory on each device", "--memory-gib 80"),
-        "bandwidth": (workload.bandwidth, "a bandwidth above 0", "--bandwidth-gib 25"),
-        "microbatches": (workload.microbatches, "at least one microbatch in a batch", "--microbatches 512"),
+        "devices": (workload.devices, MOST_DEVICES, "at least one device to plan for", "--devices 8"),
+        "memory": (workload.memory, LARGEST, "some memory on each device", "--memory-gib 80"),
+        "bandwidth": (workload.bandwidth, LARGEST, "a bandwidth above 0", "--bandwidth-gib 25"),
+        "microbatches": (
+            workload.microbatches,
+            MOST_MICROBATCHES,
+            "at least one microbatch in a batch",
+            "--microbatches 512",
+        ),
     }
-    for name, (value, rule, example) in wrong.items():
-        if not (value > 0 and math.isfinite(value)):
-            raise HeddleError(f"{name} = {value} leaves nothing to plan.", f"There must be {rule}.", f"Try {example}.")
+    for name, (value, most, rule, example) in wrong.items():
+        if not 0 < value <= most:
+            raise HeddleError(
+                f"{name} = {value:g} leaves nothing to plan.",
+                f"There must be {rule}, and at most {most:g}.",
+                f"Try {example}.",
+            )
+    options = max(degree.seconds.shape[1] for degree in workload.degrees)
+    flights = min(workload.devices, workload.microbatches)
+    if workload.graph.nodes * options * flights > MOST_NUMBERS:
+        raise HeddleError(
+            f"{workload.graph.nodes:,} layers with {options} options on {workload.devices:,} devices are too many.",
+            f"Memory is looked up for each of up to {flights:,} microbatches in flight: more numbers than fit here.",
+            f"Try --devices {max(1, MOST_NUMBERS // (workload.graph.nodes * options))}, or merge layers.",
+        )
     return workload
 
 
+Option = Mapping[str, Any]
+
+
+def _offered(document: Document, node: Mapping[str, Any], layer: Any) -> dict[int, list[Option]]:
+    """The options of a layer, by tensor degree."""
+    found = {}
+    where = f"layer {layer}"
+    for word, options in document.table(node.get("TMPCs", {}), f"'TMPCs' of {where}").items():
+        degree = int(word) if word.isascii() and word.isdecimal() and len(word) < 10 else 0
+        if not 1 <= degree <= MOST_DEVICES:
+            raise document.refuse(
+                f"'TMPCs' of {where} has the degree {shorten(word)}.",
+                f"Tensor degrees are whole numbers, from 1 to {MOST_DEVICES:,}.",
+                f"Mend {where}.",
+            )
+        if not isinstance(options, list) or len(options) > MOST_OPTIONS:
+            raise document.refuse(
+                f"'TMPCs' of {where} has {shorten(options)} for degree {degree}.",
+                f"It should be a list of up to {MOST_OPTIONS} options.",
+                f"Mend {where}.",
+            )
+        found[degree] = [
+            document.table(option, f"option {n} of {where} at degree {degree}") for n, option in enumerate(options)
+        ]
+    return found
+
+
 def _options(
-    nodes: list[dict[str, Any]],
-    edges: list[dict[str, Any]],
+    document: Document,
+    layers: list[str | int],
+    offered: list[list[Option]],
     ends: list[tuple[int, int]],
     moved: Floats,
     degree: int,
-    what: str,
 ) -> Options:
-    offered = [node.get("TMPCs", {}).get(str(degree), []) for node in nodes]
-    shape = (len(nodes), max(len(options) for options in offered))
+    shape = (len(layers), max(1, max(len(options) for options in offered)))
     columns = {
         "timePerSample": np.full(shape, np.inf),
         "parameterSize": np.zeros(shape),
@@ -173,17 +232,20 @@ def _options(
     for layer, options in enumerate(offered):
         for number, option in enumerate(options):
             for key, column in columns.items():
-                value = _not_negative(option.get(key, 0), f"layer {nodes[layer]['id']}", key, what)
-                column[layer, number] = value
+                most = LONGEST if key == "timePerSample" else LARGEST
+                column[layer, number] = document.number(option.get(key, 0), key, f"layer {layers[layer]}", most)
     # syncTimeFw is keyed by the tails of a layer's in-edges, syncTimeBw by the heads of its out-edges.
     receive, send = 2 * moved, 2 * moved  # an activation and its gradient
     for number, (tail, head) in enumerate(ends):
-        source, target = str(edges[number]["sourceId"]), str(edges[number]["destId"])
-        receive[number] += 2 * _relayout(offered[head], "syncTimeFw", source, nodes[head]["id"], what)
-        send[number] += 2 * _relayout(offered[tail], "syncTimeBw", target, nodes[tail]["id"], what)
+        source, target = str(layers[tail]), str(layers[head])
+        receive[number] += 2 * _relayout(document, offered[head], "syncTimeFw", source, target)
+        send[number] += 2 * _relayout(document, offered[tail], "syncTimeBw", target, source)
     return Options(
         degree,
-        [[str(option.get("id", number)) for number, option in enumerate(options)] for options in offered],
+        [
+            [document.word(option.get("id", number), "an option") for number, option in enumerate(options)]
+            for options in offered
+        ],
         columns["timePerSample"],
         columns["parameterSize"],
         columns["memoryUsageA"],
@@ -193,21 +255,15 @@ def _options(
     )
 
 
-def _relayout(options: list[dict[str, Any]], key: str, neighbour: str, layer: Any, what: str) -> float:
+def _relayout(document: Document, options: list[Option], key: str, neighbour: str, layer: str) -> float:
     """Bytes to lay an activation out anew. All options of a layer and degree must agree, as they do when published."""
-    values = {_not_negative((o.get(key) or {}).get(neighbour, 0), f"layer {layer}", key, what) for o in options}
+    where = f"layer {layer}"
+    tables = [document.table(option.get(key) or {}, f"{key} of {where}") for option in options]
+    values = {document.number(table.get(neighbour, 0), key, where, LARGEST) for table in tables}
     if len(values) > 1:
         raise HeddleError(
-            f"{what}: the options of layer {layer} differ in {key} for {neighbour}: {sorted(values)}.",
+            f"{document.what}: the options of {where} differ in {key} for {neighbour}: {sorted(values)}.",
             "Which option is best would then depend on where the stage ends, and Piper chooses options before.",
             f"Give all options of one tensor degree the same {key}.",
         )
     return values.pop() if values else 0.0
-
-
-def _not_negative(value: Any, where: str, key: str, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise HeddleError(
-            f"{what}: {key} = {value!r} of {where} is no cost.", "Times and bytes are numbers, 0 or more."
-        )
-    return float(value)

@@ -22,10 +22,11 @@ from heddle.plan.placement_dp import Split, best_split
 from heddle.plan.placement_graph import OperatorGraph, Problem
 from heddle.plan.placement_heuristics import around_the_heaviest, feasible, greedy, loads_of, local_search, one_device
 from heddle.plan.placement_ip import Found, Progress, best_assignment, require_ortools
-from heddle.plan.placement_reduce import reduced
+from heddle.plan.placement_reduce import coarsened, reduced
 from heddle.plan.placement_result import Placement, devices_of
 
 METHODS = ("auto", "dp", "dpl", "ip", "greedy", "local", "one")
+VARIABLES = 30_000  # of an integer programme: one of more is not even written down in seconds
 IDEALS = 60_000  # more are left to the line and the integer programme
 
 
@@ -58,14 +59,22 @@ def place(
         progress: called with the best value and the lower bound when they change.
     """
     if method not in METHODS:
-        raise HeddleError(f"There is no method '{method}'.", "", nearest(method, METHODS))
+        raise HeddleError(
+            f"There is no method '{method}'.", "Methods differ in what they promise.", nearest(method, METHODS)
+        )
+    if not time_limit >= 0:
+        raise HeddleError(f"A time limit of {time_limit:g} s cannot be.", "It is in seconds.", "Try 60.")
     changes: dict[str, Any] = {"accelerators": devices, "cpus": cpus, "memory": memory}
     graph = dataclasses.replace(graph, **{key: value for key, value in changes.items() if value is not None})
     started = time.perf_counter()
     if objective == "latency":
         return place_for_latency(graph, method, time_limit, progress)
     if objective != "throughput":
-        raise HeddleError(f"There is no objective '{objective}'.", "", nearest(objective, ("throughput", "latency")))
+        raise HeddleError(
+            f"There is no objective '{objective}'.",
+            "A placement is good for one of two things.",
+            nearest(objective, ("throughput", "latency")),
+        )
     contiguous = contiguous and method not in ("ip", "local")
     search = _Search(graph, started, time_limit, ideals, progress, contiguous)
     return search.run(method)
@@ -83,12 +92,19 @@ class _Search:
     ) -> None:
         self.graph, self.started, self.deadline = graph, started, started + time_limit
         self.ideals, self.progress = ideals, progress
-        self.problem: Problem = graph.problem if contiguous else graph.loose
+        whole = graph.problem if contiguous else graph.loose
+        self.problem: Problem = coarsened(whole, contiguous)
+        self.coarse = self.problem is not whole
         self.contiguous = contiguous
-        self.bound = fractional_bound(self.problem)
+        self.bound = fractional_bound(whole)
         self.best: Ints | None = None
         self.value = np.inf
         self.notes: list[str] = []
+        if self.coarse:
+            self.notes.append(
+                f"The graph is large: {whole.groups:,} groups of operators were merged along one line into "
+                f"{self.problem.groups:,} before the search."
+            )
 
     def run(self, method: str) -> Placement:
         optimal = False
@@ -144,10 +160,17 @@ class _Search:
     def _line(self) -> None:
         """DPL: the exact programme, on the prefixes of one order of the operators, and of one made from the end."""
         order = self.problem.order
-        for line in (linear_extension(order), linear_extension(order.reverse)[::-1]):
-            found = best_split(self.problem, chain(self.problem.groups, line), self.value * (1 - 1e-9))
-            if found is not None:
-                self._take(self._assignment(found))
+        try:
+            for line in (linear_extension(order), linear_extension(order.reverse)[::-1]):
+                ideals = chain(self.problem.groups, line)
+                found = best_split(self.problem, ideals, self.value * (1 - 1e-9), self.deadline)
+                if found is not None:
+                    self._take(self._assignment(found))
+        except OutOfTime:
+            self.notes.append("Time ran out before the first line of operators was split: a quick answer.")
+        if self.best is None:
+            self._take(greedy(self.problem))
+            self._take(one_device(self.problem))
 
     def _exact(self) -> bool:
         """The exact programme over all ideals, given what the line found; True where it went through."""
@@ -166,8 +189,9 @@ class _Search:
             return False
         if found is not None:
             self._take(self._assignment(found)[group])
-        self.bound = self.value
-        return True
+        if not self.coarse:
+            self.bound = self.value
+        return not self.coarse
 
     def _fall_back(self) -> None:
         """No contiguous split is better than the best of all, so the integer programme's bound holds here too."""
@@ -176,25 +200,36 @@ class _Search:
         except HeddleError as error:
             self.notes.append(f"{error.what} The bound is a plain one.")
             return
-        if self.best is not None:
-            rest = left(self.deadline)
-            self.bound = max(self.bound, self._bounded(rest).lower_bound)
+        if self.best is not None and not self.coarse and self._programmable():
+            self.bound = max(self.bound, self._bounded(left(self.deadline)).lower_bound)
 
     def _programme(self) -> bool:
         """Splits of any kind: local search from what is known, then the integer programme."""
         require_ortools()
-        self.bound = lower_bound(self.problem)
+        if not self.coarse:
+            self.bound = lower_bound(self.problem)
         self._search_nearby()
-        if self.best is None:
+        if self.best is None or not self._programmable():
             return False
         if self.value <= self.bound * (1 + 1e-9):
             return True
         found = self._bounded(left(self.deadline))
         self._take(found.assignment)
+        if self.coarse:
+            return False
         self.bound = max(self.bound, min(found.lower_bound, self.value))
         if found.optimal:
             self.bound = self.value
         return found.optimal
+
+    def _programmable(self) -> bool:
+        """Whether the integer programme has a size that is written down in less than the time that is left."""
+        devices = self.problem.accelerators + self.problem.cpus
+        fits = devices * (self.problem.groups + len(self.problem.cost)) <= VARIABLES
+        if self.coarse or not fits or left(self.deadline) < 0.1:
+            self.notes.append("The integer programme was left out: there is no time for one of this size.")
+            return False
+        return True
 
     def _search_nearby(self) -> None:
         """Local search with what must stay together merged; a better value merges more, so again."""
@@ -208,7 +243,7 @@ class _Search:
             smaller, group = reduced(self.problem, before, contiguous=False)
             start = np.zeros(smaller.groups, dtype=np.int64)
             start[group] = self.best
-            for guess in (start, *around_the_heaviest(smaller, start), greedy(smaller)):
+            for guess in (start, *around_the_heaviest(smaller, start, until=halfway), greedy(smaller)):
                 if guess is not None and feasible(smaller, guess):
                     self._take(local_search(smaller, guess, halfway)[group])
 

@@ -46,13 +46,15 @@ def heaviest_device(problem: Problem, above: float, seconds: float) -> float:
     for group in np.argsort(-worth).tolist():
         if worth[group] <= above or time.perf_counter() > until:
             break
-        on_accelerator = minimum_cut(problem, group)[0] if problem.supported[group] else np.inf
+        on_accelerator = minimum_cut(problem, group, until)[0] if problem.supported[group] else np.inf
         above = max(above, min(on_accelerator, problem.cpu[group] if problem.cpus else np.inf))
     return above
 
 
-def minimum_cut(problem: Problem, source: int) -> tuple[float, list[int]]:
+def minimum_cut(problem: Problem, source: int, until: float = np.inf) -> tuple[float, list[int]]:
     """Least time and moves of a set with the group `source`, and the set: the largest flow from it to a sink.
+
+    Where time runs out, a flow that is not the largest yet: a bound all the same, of a set that is larger.
 
     A group in the set lets its time flow to the sink; a net that the set meets but does not hold lets its cost flow
     from the members inside to those outside.
@@ -83,7 +85,7 @@ def minimum_cut(problem: Problem, source: int) -> tuple[float, list[int]]:
                 if capacity > least and after not in came:
                     came[after] = node
                     queue.append(after)
-        if sink not in came:
+        if sink not in came or time.perf_counter() > until:
             return flow, [node for node in came if node < groups]
         path = [sink]
         while path[-1] != source:

@@ -25,6 +25,7 @@ from heddle.plan.placement_bounds import most_within
 from heddle.plan.placement_graph import Problem
 
 ROWS, COLUMNS = 256, 4096
+STATES = 1 << 27  # of the table: a gibibyte
 FORBIDDEN = 1e15  # no load is as high; small enough to add loads to without losing them
 
 
@@ -108,6 +109,8 @@ class _Table:
 
     def solve(self) -> Split | None:
         accelerators, cpus = self.problem.accelerators, self.problem.cpus
+        if (accelerators + 1) * (cpus + 1) * len(self.loads) > STATES:
+            raise OutOfTime  # there is no memory for it either
         for c in range(cpus + 1):
             for f in range(accelerators + 1):
                 state = np.full(len(self.loads), np.inf)

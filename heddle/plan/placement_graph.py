@@ -12,7 +12,6 @@ that it holds some groups of, but not all.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,9 +22,12 @@ import numpy as np
 
 from heddle.errors import HeddleError
 from heddle.graph.dag import Dag, Floats, Ints, index_nodes, position_of
+from heddle.graph.document import LARGEST, LONGEST, MOST_EDGES, MOST_NODES, Document
 from heddle.graph.ideals import Bools
 from heddle.graph.merge import components, contract, quotient
 from heddle.spec.read import read_json
+
+MOST_DEVICES = 1024  # of either kind: the tables of the dynamic programme grow with their product
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,43 +91,57 @@ def read_graph(path: Path) -> OperatorGraph:
     return graph_from(read_json(path, "an operator graph: nodes and edges"), path.name)
 
 
-def graph_from(document: Mapping[str, Any], what: str = "The graph") -> OperatorGraph:
+KEYS = ("nodes", "edges", "maxFPGAs", "maxCPUs", "maxSizePerFPGA")
+
+
+def graph_from(content: Mapping[str, Any], what: str = "The graph") -> OperatorGraph:
     """Make an operator graph from the published format's document."""
-    for key in ("nodes", "edges", "maxFPGAs", "maxCPUs", "maxSizePerFPGA"):
-        if key not in document:
-            raise HeddleError(f"{what} lacks '{key}'.", "An operator graph has nodes, edges and the devices' numbers.")
-    nodes, edges = document["nodes"], document["edges"]
+    document = Document(content, what)
+    document.need(KEYS, "An operator graph has nodes, edges and the devices' numbers.")
+    nodes = document.tables("nodes", MOST_NODES, "node")
+    edges = document.tables("edges", MOST_EDGES, "edge")
     if not nodes:
         raise HeddleError(f"{what} has no nodes.", "There is nothing to place.", "Give it at least one operator.")
-    operators = [node.get("id") for node in nodes]
+    operators = [document.identity(node.get("id"), f"node {number}") for number, node in enumerate(nodes)]
+    where = [f"node {operator}" for operator in operators]
     positions = index_nodes(operators, what)
-    names = [str(node.get("name", node["id"])) for node in nodes]
 
-    def column(key: str) -> Floats:
-        return np.array([_cost(node.get(key, 0), key, f"node {node['id']}", what) for node in nodes])
+    def column(key: str, most: float = LONGEST) -> Floats:
+        return np.array(
+            [document.number(node.get(key, 0), key, name, most) for node, name in zip(nodes, where, strict=True)]
+        )
+
+    def flags(key: str, default: bool) -> Bools:
+        return np.array(
+            [document.flag(node.get(key, default), key, name) for node, name in zip(nodes, where, strict=True)]
+        )
 
     move = np.zeros(len(nodes))
     ends = []
     for number, edge in enumerate(edges):
         tail, head = (position_of(edge.get(key), positions, f"edge {number}", what) for key in ("sourceId", "destId"))
         ends.append((tail, head))
-        move[tail] = max(move[tail], _cost(edge.get("cost", 0), "cost", f"edge {number}", what))
+        move[tail] = max(move[tail], document.number(edge.get("cost", 0), "cost", f"edge {number}"))
     graph = Dag.from_edges(len(nodes), ends)
     graph.require_acyclic(operators, what)
+    colours = [node.get("colorClass") for node in nodes]
     return OperatorGraph(
         graph,
         operators,
-        names,
+        [document.word(node.get("name", node["id"]), name) for node, name in zip(nodes, where, strict=True)],
         column("fpgaLatency"),
         column("cpuLatency"),
-        column("size"),
-        np.array([bool(node.get("supportedOnFpga", True)) for node in nodes]),
-        np.array([bool(node.get("isBackwardNode", False)) for node in nodes]),
-        [node.get("colorClass") for node in nodes],
+        column("size", LARGEST),
+        flags("supportedOnFpga", True),
+        flags("isBackwardNode", False),
+        [
+            colour if colour is None else document.identity(colour, f"the colour of {name}")
+            for colour, name in zip(colours, where, strict=True)
+        ],
         move,
-        int(document["maxFPGAs"]),
-        int(document["maxCPUs"]),
-        float(document["maxSizePerFPGA"]),
+        document.whole("maxFPGAs", 0, MOST_DEVICES),
+        document.whole("maxCPUs", 0, MOST_DEVICES),
+        document.number(content["maxSizePerFPGA"], "maxSizePerFPGA", "the devices", LARGEST),
     )
 
 
@@ -216,11 +232,18 @@ def _build(graph: OperatorGraph, order: Dag, group: Ints) -> Problem:
 
 
 def _check(graph: OperatorGraph, problem: Problem) -> None:
-    if problem.accelerators < 0 or problem.cpus < 0 or problem.accelerators + problem.cpus < 1:
+    counts = (problem.accelerators, problem.cpus)
+    if not all(0 <= count <= MOST_DEVICES for count in counts) or not any(counts):
         raise HeddleError(
             f"There are {problem.accelerators} accelerators and {problem.cpus} CPUs.",
-            "Operators need at least one device.",
+            f"Operators need at least one device, and up to {MOST_DEVICES:,} of a kind are looked at.",
             "Try --devices 2.",
+        )
+    if not problem.memory >= 0:
+        raise HeddleError(
+            f"An accelerator of {problem.memory / 2**30:g} GiB cannot be.",
+            "Memory is a number, 0 or more.",
+            "Try --memory-gib 16.",
         )
     if problem.cpus:
         return
@@ -238,16 +261,6 @@ def _check(graph: OperatorGraph, problem: Problem) -> None:
                 if reason
                 else f"Give --memory-gib {problem.size[place] / 2**30:.3g} or a CPU.",
             )
-
-
-def _cost(value: Any, key: str, where: str, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise HeddleError(
-            f"{what}: {key} = {value!r} of {where} is no cost.",
-            "Times and sizes are numbers, 0 or more.",
-            f"Mend {where}.",
-        )
-    return float(value)
 
 
 def document_of(graph: OperatorGraph) -> dict[str, Any]:

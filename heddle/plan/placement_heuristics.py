@@ -65,15 +65,17 @@ def greedy(problem: Problem) -> Ints | None:
     return assignment
 
 
-def around_the_heaviest(problem: Problem, start: Ints, groups: int = 3) -> Iterator[Ints]:
+def around_the_heaviest(problem: Problem, start: Ints, groups: int = 3, until: float = np.inf) -> Iterator[Ints]:
     """The same, but with what had best stay with a heavy group of the fullest device (a minimum cut) brought there."""
     fullest = int(loads_of(problem, start).argmax())
     if fullest >= problem.accelerators:
         return
     mine = np.flatnonzero(start == fullest)
     for group in mine[np.argsort(-problem.accelerator[mine])][:groups].tolist():
+        if time.perf_counter() > until:
+            return
         gathered = start.copy()
-        gathered[minimum_cut(problem, group)[1]] = fullest
+        gathered[minimum_cut(problem, group, until)[1]] = fullest
         if feasible(problem, gathered):
             yield gathered
 

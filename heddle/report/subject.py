@@ -107,6 +107,8 @@ def _read_run(folder: Path, step: int | None) -> Subject:
         )
     else:
         trace = _try(notices, lambda: read_step(run.traces, traced))
+    if trace is not None:
+        notices += [HeddleError(words, "A run that is killed may leave half a line.") for words in trace.skipped]
     assert job.plan is not None
     if trace is not None and trace.ranks != job.plan.world:
         notices.append(
@@ -147,10 +149,9 @@ def typical_step(traced: list[int], steps: list[dict[str, Any]]) -> int | None:
 def _read_rows(path: Path, notices: list[HeddleError]) -> list[dict[str, Any]]:
     """The rows that are whole, and a word where there are more."""
     try:
-        rows = [row for row in read_metrics(path) if isinstance(row, dict) and isinstance(row.get("step"), int)]
-        written = len(path.read_text().splitlines()) if path.exists() else 0
-    except (OSError, UnicodeDecodeError) as error:
-        notices.append(HeddleError(f"{path} cannot be read.", f"{error}.", "The page is made without its numbers."))
+        rows, odd = read_metrics(path)
+    except HeddleError as error:
+        notices.append(HeddleError(error.what, error.why, "The page is made without its numbers."))
         return []
     if not rows:
         notices.append(
@@ -158,10 +159,10 @@ def _read_rows(path: Path, notices: list[HeddleError]) -> list[dict[str, Any]]:
                 f"{path} has no steps yet.", "A run writes a line after each of its steps.", "Let it take a few steps."
             )
         )
-    elif len(rows) < written:
+    elif odd:
         notices.append(
             HeddleError(
-                f"{path} is whole up to step {rows[-1]['step']}: {written - len(rows)} of its {written} lines are not.",
+                f"{path} holds {len(rows)} rows that are whole: {odd} of its {len(rows) + odd} lines are not.",
                 "A run that is killed, or still writes, may leave half a line.",
                 "The page shows what is whole; --resume puts the file right.",
             )

@@ -10,7 +10,7 @@ import numpy as np
 
 from heddle.cost import stage
 from heddle.cost.calibrate import Fit, Floats, Predict, check_rows, fit, fit_collectives
-from heddle.cost.rows import Row, cluster_of, read_csv, read_rows, stack
+from heddle.cost.rows import CannotModelError, Row, cluster_of, count_of, number_of, read_csv, read_rows, stack
 from heddle.cost.work import Work, model_columns
 from heddle.errors import HeddleError
 from heddle.simulate.closed_form import closed_form
@@ -87,9 +87,9 @@ def _with_collectives(cluster: Cluster, rows: list[dict[str, str]]) -> Cluster:
         )
     try:
         ranks, count, seconds = (
-            np.array([float(row[name]) for row in rows]) for name in ("n_ranks", "bytes", "time_ns")
+            np.array([number_of(row, name) for row in rows]) for name in ("n_ranks", "bytes", "time_ns")
         )
-    except ValueError as error:
+    except CannotModelError as error:
         raise HeddleError("A measured collective has no number.", f"{error}.", "Mend or remove the row.") from None
     if len(rows) < 6:
         raise HeddleError(
@@ -145,30 +145,45 @@ def calibrated_like(cluster: Cluster, other: Cluster) -> Cluster:
 
 def _layer_times(path: Path, tables: list[dict[str, str]], cluster: Cluster) -> Measured:
     """Forward and backward of one layer, in the modes of Table 4 of arXiv 2205.05198."""
-    works, seconds = [], []
-    hardware = replace(calibrated_like(cluster_of(tables[0]), cluster), nodes=1)
-    for row in tables:
-        layers, hidden, heads, sequence = (int(row[name]) for name in ("layers", "hidden", "heads", "seq"))
-        model = ModelSpec(layers=layers, hidden=hidden, heads=heads, sequence=sequence, vocab=128, dropout=0.1)
+    works, seconds, skipped = [], [], []
+    if not tables:
+        raise HeddleError(f"{path} has no rows.", "It has a header only.", "Add measured layers.")
+    for number, row in enumerate(tables, 1):
+        try:
+            sizes = {name: count_of(row, name) for name in ("layers", "hidden", "heads")}
+            model = ModelSpec(**sizes, sequence=count_of(row, "seq"), vocab=128, dropout=0.1)
+            batch, tensor, mode = count_of(row, "mbs"), count_of(row, "tp"), row.get("mode") or ""
+            taken = number_of(row, "fwd_ms") / 1e3, number_of(row, "bwd_ms") / 1e3
+            if not min(taken) > 0:
+                raise CannotModelError("a layer takes some time")
+        except (CannotModelError, HeddleError) as error:
+            skipped.append((f"row {number}", str(error).replace("\n", " ")))
+            continue
         works.append(
             Work(
                 **model_columns(model),
-                batch=int(row["mbs"]),
-                microbatch=int(row["mbs"]),
-                tensor=int(row["tp"]),
+                batch=batch,
+                microbatch=batch,
+                tensor=tensor,
                 precision="fp16",
                 fused=0,
                 stops_early=0,
-                sequence_parallel=int("sequence" in row["mode"]),
-                full=float("full" in row["mode"]),
-                selective=float("selective" in row["mode"]),
+                sequence_parallel=int("sequence" in mode),
+                full=float("full" in mode),
+                selective=float("selective" in mode),
             )
         )
-        seconds.append((float(row["fwd_ms"]) / 1e3, float(row["bwd_ms"]) / 1e3))
+        seconds.append(taken)
+    if not works:
+        raise HeddleError(f"No row of {path} can be modelled.", f"{skipped[0][0]}: {skipped[0][1]}.", "Mend its rows.")
+    try:
+        hardware = replace(calibrated_like(cluster_of(tables[0]), cluster), nodes=1)
+    except CannotModelError as error:
+        raise HeddleError(f"{path}: {error}.", "Its first row names the GPU.", "Name one that has a preset.") from None
     work = stack(works)
 
     def predict(candidate: Cluster) -> Floats:
         price = stage.layer_cost(calibrated_like(hardware, candidate), work)
         return np.concatenate([price.forward, price.backward + stage.again(work, price)])
 
-    return Measured(path, np.array(seconds).T.ravel(), predict)
+    return Measured(path, np.array(seconds).T.ravel(), predict, tuple(skipped))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from heddle.errors import HeddleError, nearest
+from heddle.errors import HeddleError, nearest, shorten
 from heddle.spec.model import Bias, ModelSpec, RopeScaling
 
 T = TypeVar("T", int, float, bool, str)
@@ -50,9 +50,9 @@ def read_config(config: dict[str, Any]) -> ModelSpec:
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or model_type not in FAMILIES:
         raise HeddleError(
-            f"model_type = {model_type!r} is not known.",
+            f"model_type = {shorten(model_type)} is not known.",
             "Heddle reads the model families that it can compute exactly.",
-            nearest(str(model_type), FAMILIES),
+            nearest(shorten(model_type), FAMILIES),
         )
     return _read_gpt2(config) if model_type == "gpt2" else _read_llama_style(config, model_type)
 
@@ -141,7 +141,7 @@ def _rope(config: dict[str, Any]) -> tuple[float, RopeScaling | None]:
     rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
     if not isinstance(rope, dict) or any(isinstance(value, dict) for value in rope.values()):
         raise HeddleError(
-            f"The rotary parameters {rope!r} are not one flat object.",
+            f"The rotary parameters {shorten(rope)} are not one flat object.",
             "All layers of a Heddle model share one set of rotary positions.",
             'For example "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}.',
         )
@@ -171,9 +171,16 @@ def _window(config: dict[str, Any], model_type: str, layers: int) -> int | None:
         return None
     if "sliding_window" in config and config["sliding_window"] is None:
         return None
+    kinds = config.get("layer_types") or []
+    if not isinstance(kinds, list):
+        raise HeddleError(
+            f"'layer_types' = {_json(kinds)} has the wrong type.",
+            "It lists the kind of attention of each layer.",
+            'Write it as ["full_attention", …], or remove it.',
+        )
     first = _get(config, "max_window_layers", int, 28) if qwen else 0
-    kinds = config.get("layer_types") or ["full_attention"] * first + ["sliding_attention"] * (layers - first)
-    sliding = list(kinds)[:layers].count("sliding_attention")
+    # Counted, not listed: a file may state any number of layers.
+    sliding = kinds[:layers].count("sliding_attention") if kinds else layers - min(max(first, 0), layers)
     if 0 < sliding < layers:
         raise HeddleError(
             f"{sliding} of the {layers} layers have sliding-window attention, the others do not.",
@@ -299,7 +306,11 @@ def _get(config: dict[str, Any], key: str, kind: type[T], default: T | None = No
     if kind is float and type(value) is int:
         return kind(value)
     if type(value) is not kind:  # not isinstance: in Python, true is an int
-        raise HeddleError(f"'{key}' = {_json(value)} has the wrong type.", f"It must be {JSON_NAMES[kind]}.")
+        raise HeddleError(
+            f"'{key}' = {_json(value)} has the wrong type.",
+            f"It must be {JSON_NAMES[kind]}.",
+            "The model's own config.json has it right.",
+        )
     return value
 
 
@@ -316,4 +327,4 @@ def _only(config: dict[str, Any], key: str, known: str | bool | float) -> None:
 def _json(value: object) -> str:
     """A value as the file would write it, for messages."""
     words = {True: "true", False: "false", None: "null"}
-    return words[value] if value is None or isinstance(value, bool) else repr(value)
+    return words[value] if value is None or isinstance(value, bool) else shorten(value)

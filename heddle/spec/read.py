@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import types
 import typing
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from heddle.errors import HeddleError, nearest
+from heddle.files import read_json as read_json
+from heddle.files import read_toml as read_toml
 from heddle.spec.ranges import FINITE, Range
 
 T = TypeVar("T")
@@ -22,37 +22,6 @@ TOML_NAMES = {
     str: "a string",
     dict: "a table",
 }
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Parse a TOML file; a missing or malformed one is the user's to mend, not a traceback."""
-    import tomllib
-
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        beside = sorted(str(other) for other in path.parent.glob("*.toml")) if path.parent.is_dir() else []
-        hint = f"TOML files there: {', '.join(beside)}." if beside else f"Is the folder {path.parent} right?"
-        raise HeddleError(f"There is no file {path}.", "A job is described in one TOML file.", hint) from None
-    except IsADirectoryError:
-        raise HeddleError(f"{path} is a folder.", "A job is described in one TOML file.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise HeddleError(
-            f"{path} is not valid TOML.", f"{error}.", "Strings need quotes; tables are written [model]."
-        ) from None
-
-
-def read_json(path: Path, purpose: str) -> dict[str, Any]:
-    """Parse a JSON object from a file, for people who expect it to be there."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        raise HeddleError(f"There is no file {path}.", f"It should hold {purpose}.") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise HeddleError(f"{path} is not valid JSON.", f"{error}.", f"It should hold {purpose}.") from None
-    if not isinstance(value, dict):
-        raise HeddleError(f"{path} is not a JSON object.", f"It should hold {purpose}.")
-    return value
 
 
 def build(cls: type[T], table: dict[str, Any], where: str) -> T:

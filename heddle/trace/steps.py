@@ -33,7 +33,8 @@ def read_step(folder: Path, step: int) -> Trace:
     first = Trace.read(_path(folder, step, 0))
     # Files of more ranks may be there, of a larger plan that did this step before the run was resumed.
     parts = [first, *(Trace.read(_path(folder, step, rank)) for rank in range(1, first.ranks))]
-    return Trace(first.ranks, [span for part in parts for span in part.spans])
+    spans = [span for part in parts for span in part.spans]
+    return Trace(first.ranks, spans, tuple(words for part in parts for words in part.skipped))
 
 
 def _path(folder: Path, step: int, rank: int) -> Path:

@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from heddle.errors import HeddleError
+from heddle.files import parse_json, read_lines, shown
 
 FORMAT, VERSION = "heddle-trace", 1
+LARGEST = 1 << 30  # bytes of a file
+MOST_RANKS = 1 << 20
+LATEST = 1e18  # seconds
 COMPUTE = "compute"  # the lane of forwards and backwards
 
 
@@ -37,6 +41,7 @@ class Trace:
 
     ranks: int
     spans: list[Span] = field(default_factory=list)
+    skipped: tuple[str, ...] = ()  # what a file held besides spans, in words
 
     @property
     def duration(self) -> float:
@@ -80,12 +85,7 @@ class Trace:
     @classmethod
     def read(cls, path: Path | str) -> Self:
         """Read what `write` wrote; anything else is refused."""
-        try:
-            lines = Path(path).read_text(encoding="utf-8").splitlines()
-        except UnicodeDecodeError:
-            lines = []  # a binary file: refused below like any other file without our header
-        except OSError as error:
-            raise HeddleError(f"Cannot read '{path}'.", f"{error.strerror}.", "Give a trace file.") from error
+        lines = [line for line in read_lines(Path(path), "a trace that Heddle wrote", LARGEST) if line]
         header = _parse(lines[0]) if lines else None
         expected = {"format": FORMAT, "version": VERSION, "columns": list(Span._fields)}
         if not isinstance(header, dict) or header.get("format") != FORMAT:
@@ -97,33 +97,57 @@ class Trace:
         if {key: header.get(key) for key in expected} != expected or not _count(header.get("ranks")):
             raise HeddleError(
                 f"'{path}' is a trace, but not one that this Heddle reads (version {header.get('version')}).",
-                f"It reads version {VERSION} of 1 or more ranks, with the columns {', '.join(Span._fields)}.",
+                f"It reads version {VERSION} of 1 to {MOST_RANKS:,} ranks, with the columns {', '.join(Span._fields)}.",
                 "Write it again with this Heddle, or read it with the one that wrote it.",
             )
         ranks = header["ranks"]
-        return cls(ranks, [_span(path, number, line, ranks) for number, line in enumerate(lines[1:], 2)])
+        spans = [_span(line, ranks) for line in lines[1:]]
+        whole = [span for span in spans if span is not None]
+        if spans and not whole:
+            raise HeddleError(
+                f"'{path}' has no span that is whole.",
+                f"A span is [{', '.join(Span._fields)}], its rank below {ranks}, its end not before its start.",
+                "Trace the run again, or take the trace of another step.",
+            )
+        return cls(ranks, whole, _skipped(Path(path), spans, ranks))
 
 
 def _parse(line: str) -> Any:
     try:
-        return json.loads(line)
-    except json.JSONDecodeError:
+        return parse_json(line)
+    except ValueError:
         return None
 
 
 def _count(value: object) -> bool:
-    return isinstance(value, int) and value > 0
+    return type(value) is int and 0 < value <= MOST_RANKS
 
 
-def _span(path: Path | str, number: int, line: str, ranks: int) -> Span:
+KINDS: tuple[tuple[type, ...], ...] = ((int,), (str,), (str,), (int, float), (int, float), (int,), (int,), (int,))
+
+
+def _span(line: str, ranks: int) -> Span | None:
+    """The span of a line; None where the line is none."""
     values = _parse(line)
-    kinds: tuple[type | tuple[type, ...], ...] = (int, str, str, (int, float), (int, float), int, int, int)
-    if isinstance(values, list) and len(values) == len(kinds) and all(map(isinstance, values, kinds)):
-        span = Span(*values)
-        if 0 <= span.rank < ranks and span.start <= span.end:
-            return span
-    raise HeddleError(
-        f"Line {number} of '{path}' is not a span.",
-        f"A span is [{', '.join(Span._fields)}], its rank below {ranks}, its end not before its start.",
-        "The file was cut off or edited; write it again, or delete the line.",
+    if not isinstance(values, list) or len(values) != len(KINDS):
+        return None
+    if not all(type(value) in kinds for value, kinds in zip(values, KINDS, strict=True)):
+        return None
+    span = Span(*values)
+    # Seconds of a clock: what is later than the universe is old would only overflow.
+    sound = (
+        0 <= span.rank < ranks
+        and -LATEST < span.start <= span.end < LATEST
+        and min(span.bytes, span.chunk, span.microbatch) >= -1
     )
+    return span if sound else None
+
+
+def _skipped(path: Path, spans: list[Span | None], ranks: int) -> tuple[str, ...]:
+    """What was left out. A run that is killed, or still writes, leaves half a line."""
+    odd = [number for number, span in enumerate(spans, 2) if span is None]
+    if not odd:
+        return ()
+    count = f"{len(odd)} of the {len(spans)} lines of {shown(path)} are no spans, and are left out"
+    rule = f"A span is [{', '.join(Span._fields)}], its rank below {ranks}, its end not before its start."
+    return (f"{count}: the first is line {odd[0]}. {rule}",)

@@ -6,7 +6,7 @@ import importlib.util
 import json
 import math
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from heddle.files import parse_json, read_lines
 from heddle.train.files import replace_text
 
 BAR = 60  # columns of the bar that shows how far a run has come
@@ -34,6 +35,10 @@ class StepMetrics:
     memory_gib: float
     loss_scale: float | None = None
     bubble: float | None = None  # idle over busy time of all ranks, where the run is traced
+
+
+NUMBERS = {field.name for field in fields(StepMetrics)} | {"validation_loss"}
+LARGEST = 1 << 30  # bytes of a file: a million steps are a quarter of it
 
 
 class Metrics:
@@ -108,20 +113,33 @@ class Metrics:
         return Text("  ").join(Text(words, style=style) for words, style in parts)
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The rows of a metrics file; a last line cut off by a crash is left out."""
-    rows: list[dict[str, Any]] = []
-    for line in path.read_text().splitlines() if path.exists() else []:
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return rows
+def read_metrics(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The rows of a metrics file, and how many of its lines are none: a crash may leave half a line, an editor any."""
+    if not path.exists():
+        return [], 0
+    lines = [line for line in read_lines(path, "what a run wrote after each of its steps", LARGEST) if line]
+    rows = [row for line in lines if (row := _row(line)) is not None]
+    return rows, len(lines) - len(rows)
+
+
+def _row(line: str) -> dict[str, Any] | None:
+    try:
+        row = parse_json(line)
+    except ValueError:
+        return None
+    if not isinstance(row, dict) or type(row.get("step")) is not int or row["step"] < 0:
+        return None
+    for name in NUMBERS & row.keys():
+        if row[name] is not None and type(row[name]) not in (int, float):
+            return None
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()
+    }
 
 
 def _lines_up_to(path: Path, step: int) -> list[str]:
     """What stays of an earlier metrics file when a run goes on from `step`."""
-    return [json.dumps(row) for row in read_metrics(path) if row["step"] <= step]
+    return [json.dumps(row) for row in read_metrics(path)[0] if row["step"] <= step]
 
 
 def _tensorboard(folder: Path) -> Any:

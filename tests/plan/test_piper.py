@@ -377,7 +377,7 @@ EDGE = {"sourceId": "c", "destId": "a", "communicationCost": 1}
         (broken(edges=[*tiny()["edges"], EDGE]), "cycle: "),
         (broken(edges=[{**EDGE, "destId": "z"}]), "names the node 'z'"),
         (broken(edges=[{**EDGE, "communicationCost": -1}]), "communicationCost = -1"),
-        (broken(maxDevices=0), "devices = 0"),
+        (broken(maxDevices=0), "maxDevices = 0"),
         (broken(nodes=[]), "no nodes"),
         (broken(nodes=[{"id": "a", "TMPCs": {}}], edges=[]), "no TMPCs"),
         (broken(nodes=tiny()["nodes"] * 2), "two nodes with the id a"),

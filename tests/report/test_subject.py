@@ -41,21 +41,27 @@ def test_a_run_without_a_trace_says_how_to_record_one(tmp_path):
     assert "heddle train JOB.toml --trace" in told(subject)
 
 
-@pytest.mark.parametrize("rest", ['{"step": 41, "lo', "\x00\x00\x00", '{"step"'])
+ODD = ['{"step": 41, "lo', "\x00\x00\x00", "[1]", '{"step": "7"}', '{"step": 41, "loss": []}', "[" * 10**5, "9" * 5000]
+
+
+@pytest.mark.parametrize("rest", ODD, ids=range(len(ODD)))
 def test_half_written_metrics_are_read_up_to_what_is_whole(tmp_path, rest):
     folder = write_run(tmp_path / "run", steps=40)
     with (folder / "metrics.jsonl").open("a") as file:
         file.write(rest)
     subject = read_subject(folder)
     assert len(subject.measured.steps) == 40
-    assert "whole up to step 40" in told(subject)
+    assert "holds 44 rows that are whole: 1 of its 45 lines are not" in told(subject)
 
 
 def test_metrics_that_are_no_text_and_none_at_all(tmp_path):
     folder = write_run(tmp_path / "run")
     (folder / "metrics.jsonl").write_bytes(b"\xff\xfe\x00")
-    assert "cannot be read" in told(read_subject(folder))
+    assert "has no steps yet" in told(read_subject(folder))
     (folder / "metrics.jsonl").unlink()
+    (folder / "metrics.jsonl").mkdir()
+    assert "is a folder" in told(read_subject(folder))
+    (folder / "metrics.jsonl").rmdir()
     assert "has no steps yet" in told(read_subject(folder))
 
 

@@ -261,7 +261,7 @@ def test_a_cluster_file_is_found_beside_the_job_file(job_file: Any) -> None:
         (None, "There is no file .*config.json"),
         ("{", "config.json is not valid JSON"),
         ("[1]", "config.json is not a JSON object"),
-        (b"\xff\xfe", "config.json is not valid JSON"),
+        (b"\xff\xfe", "config.json is not text"),
         ('{"model_type": "bert"}', "model_type = 'bert' is not known"),
     ],
 )
@@ -363,7 +363,7 @@ def test_bad_toml_is_told_with_its_place(job_file: Any, text: str) -> None:
 
 def test_a_file_that_is_not_text_is_told(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_bytes(b'[model]\nname = "\xff"\n')
-    with pytest.raises(HeddleError, match=r"job.toml is not valid TOML"):
+    with pytest.raises(HeddleError, match=r"job.toml is not text"):
         load_job(tmp_path / "job.toml")
 
 

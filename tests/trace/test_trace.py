@@ -69,7 +69,7 @@ def test_other_files_are_refused(tmp_path, content):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(HeddleError, match="No such file"):
+    with pytest.raises(HeddleError, match="There is no file"):
         Trace.read(tmp_path / "nothing.jsonl")
 
 
@@ -91,12 +91,23 @@ def test_other_versions_are_refused(tmp_path, change):
         '["0", "compute", "forward", 0, 1, 0, 0, 0]',
         '[2, "compute", "forward", 0, 1, 0, 0, 0]',
         '[0, "compute", "forward", 1, 0, 0, 0, 0]',
+        '[0, "compute", "forward", NaN, 1, 0, 0, 0]',
+        '[0, "compute", "forward", 0, 1e999, 0, 0, 0]',
+        '[true, "compute", "forward", 0, 1, 0, 0, 0]',
+        "[" * 100_000,
+        "9" * 5000,
     ],
+    ids=range(10),
 )
-def test_a_broken_line_is_named(tmp_path, line):
-    path = written(tmp_path / "trace.jsonl", '[0, "compute", "forward", 0, 1, 0, 0, 0]', line)
-    with pytest.raises(HeddleError, match="Line 3 of"):
-        Trace.read(path)
+def test_a_broken_line_is_named_and_the_others_are_read(tmp_path, line):
+    whole = '[0, "compute", "forward", 0, 1, 0, 0, 0]'
+    trace = Trace.read(written(tmp_path / "trace.jsonl", whole, line, whole))
+    assert len(trace.spans) == 2
+    (words,) = trace.skipped
+    assert "1 of the 3 lines" in words
+    assert "the first is line 3" in words
+    with pytest.raises(HeddleError, match="has no span that is whole"):
+        Trace.read(written(tmp_path / "trace.jsonl", line))
 
 
 def test_perfetto():

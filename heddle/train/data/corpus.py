@@ -194,7 +194,7 @@ def _jsonl_texts(path: Path, file: TextIO, key: str) -> Iterator[TextIO]:
         where = f"{path}, line {number}"
         try:
             value = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits is no JSONDecodeError
             raise HeddleError(
                 f"{where} is not valid JSON.", f"{error}.", "Each line of a .jsonl file is one JSON object."
             ) from None

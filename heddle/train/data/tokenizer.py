@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.errors import HeddleError, nearest
+from heddle.errors import HeddleError, nearest, shorten
 from heddle.spec.read import read_json
 from heddle.spec.start import TOKENIZER_FILE
 
@@ -32,8 +33,11 @@ END_NAMES = (
 
 BYTES = 256
 SMALLEST_BPE = BYTES + 1  # every byte and the end of text; less cannot write every text
+LARGEST_BPE = 1 << 22  # four times the largest in use
 # Beyond this, merges hardly change, while training time and memory keep growing.
 TRAINING_BYTES = 64 << 20
+
+LONG_WORD = re.compile(r"(\w{64}|\s{64}|[^\w\s]{64})")  # the kinds of characters that stand together in a word
 
 CONFIG_FILE = "tokenizer_config.json"
 
@@ -172,8 +176,17 @@ def train_bpe(size: int, texts: Iterable[str]) -> HuggingFaceTokenizer:
         initial_alphabet=level.alphabet(),  # all 256 bytes, so that text unlike the corpus can be written too
         show_progress=False,
     )
-    inner.train_from_iterator(texts, trainer)
+    inner.train_from_iterator((piece for text in texts for piece in _without_long_words(text)), trainer)
     return HuggingFaceTokenizer(inner, END)
+
+
+def _without_long_words(text: str) -> Iterator[str]:
+    """The text in pieces, cut inside words that nobody writes: a line of dashes, padding, base64.
+
+    The trainer counts the pairs of a word again after every merge in it, so one run of a hundred thousand equal
+    characters takes half a minute. A token longer than a piece would stand for nothing but such runs.
+    """
+    return (piece for piece in LONG_WORD.split(text) if piece)
 
 
 def read_tokenizer_json(path: Path) -> HuggingFaceTokenizer:
@@ -187,7 +200,10 @@ def read_tokenizer_json(path: Path) -> HuggingFaceTokenizer:
     for name in (named, *END_NAMES):
         if isinstance(name, str) and inner.token_to_id(name) is not None:
             return HuggingFaceTokenizer(inner, name)
-    special = [str(token.get("content")) for token in table.get("added_tokens") or []]
+    added = table.get("added_tokens")
+    special = (
+        [str(token.get("content")) for token in added if isinstance(token, dict)] if isinstance(added, list) else []
+    )
     raise HeddleError(
         f"{path} has no token for the end of a text.",
         f"Documents are told apart by one of {' '.join(END_NAMES)}; its special tokens are {special[:10]}.",
@@ -206,7 +222,7 @@ def _open(path: Path) -> Any:
     except Exception as error:  # the library raises nothing more precise
         raise HeddleError(
             f"{path} is not a tokenizer.",
-            f"{error}.",
+            f"{shorten(str(error))}.",
             "It should be the tokenizer.json of a model from Hugging Face.",
         ) from None
 
@@ -217,10 +233,10 @@ def check_tokenizer(word: str, base: Path) -> int | Path | None:
         return None
     kind, _, size = word.partition(":")
     if kind == "bpe":
-        if not size.isdecimal() or int(size) < SMALLEST_BPE:
+        if not (size.isascii() and size.isdecimal() and len(size) < 9) or not SMALLEST_BPE <= int(size) <= LARGEST_BPE:
             raise HeddleError(
                 f"data.tokenizer = '{word}' has no vocabulary size that works.",
-                f"BPE needs a number of tokens, {SMALLEST_BPE} at least: {BYTES} bytes and the end of text.",
+                f"It needs a number of tokens, {SMALLEST_BPE} at least ({BYTES} bytes and the end of text), {LARGEST_BPE:,} at most.",
                 "For example 'bpe:8192'.",
             )
         return int(size)
