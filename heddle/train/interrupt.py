@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import sys
@@ -97,8 +98,31 @@ def ignores_hangup() -> bool:
     return signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
-def leave_closed_terminal(*_: object) -> None:
+def outlive_terminal() -> None:
     """Writing to a terminal that is gone fails, and shall not fail what is still to be saved."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper) and stream.isatty():
+            writer = io.BufferedWriter(_Terminal(stream.fileno(), "w", closefd=False))
+            setattr(sys, name, io.TextIOWrapper(writer, stream.encoding, stream.errors, line_buffering=True))
+
+
+class _Terminal(io.FileIO):
+    """It may be gone long before the shell, which hears of it first, tells us."""
+
+    def write(self, data: Any) -> int:
+        """Write to it, or nowhere."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            leave_closed_terminal()
+            return len(data)
+
+
+def leave_closed_terminal(*_: object) -> None:
+    """Write nowhere from now on, if the terminal is gone."""
     for stream in (1, 2):
         try:
             termios.tcgetattr(stream)

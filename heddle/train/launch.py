@@ -28,7 +28,7 @@ from heddle.spec.plan import Plan
 from heddle.train import forkserver
 from heddle.train.device import pick_device
 from heddle.train.interfaces import bind_to_loopback
-from heddle.train.interrupt import Requests, answer, ignores_hangup, leave_closed_terminal
+from heddle.train.interrupt import Requests, answer, ignores_hangup, leave_closed_terminal, outlive_terminal
 from heddle.train.launched import Place
 from heddle.train.meeting import TIMEOUT, SharedError, meet_at_address, meet_in_file
 from heddle.train.notes import FOLDER as NOTES
@@ -219,6 +219,7 @@ def _worker(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where processes are spawned they have to say so themselves
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # inherited, it may be ignored, and then nothing ends them
     signal.signal(signal.SIGHUP, signal.SIG_IGN if deaf else leave_closed_terminal)
+    outlive_terminal()
     _end_without(leash, folder)
     os.environ |= {"RANK": str(place.rank), "LOCAL_RANK": str(place.rank)}
     os.environ |= {"WORLD_SIZE": str(place.world), "LOCAL_WORLD_SIZE": str(place.world)}

@@ -72,12 +72,21 @@ def meet_at_address(place: Place) -> Store:
             wait_for_workers=False,
             master_listen_fd=None if listener is None else listener.detach(),
         )
-        # A launcher that starts all again may keep its store, in which the addresses of the dead still stand.
-        store = PrefixStore(f"start-{restart_count()}", tcp)
+    except dist.DistError as error:
+        raise HeddleError(
+            f"Rank {place.rank} cannot meet the others at {host}:{port}.",
+            f"What listens there is not a run of Heddle or torchrun: {str(error).splitlines()[0]}",
+            ANOTHER_PORT,
+        ) from None
+    # A launcher that starts all again may keep its store, in which the addresses of the dead still stand.
+    store = PrefixStore(f"start-{restart_count()}", tcp)
+    try:
         _wait_for_everybody(store, place, f"{host}:{port}", patience)
-    except dist.DistError as error:  # rank 0 left, or a program that is no store answers there
+    except dist.DistError as error:
         raise SharedError(
-            f"Rank {place.rank} lost the others at {host}:{port}.", f"{str(error).splitlines()[0]}", ANOTHER_PORT
+            f"Rank {place.rank} lost the others at {host}:{port}.",
+            str(error).splitlines()[0],
+            "See what became of rank 0, which keeps what they tell each other.",
         ) from None
     return store
 

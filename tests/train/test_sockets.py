@@ -11,7 +11,6 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 import pytest
-from commands import finish
 from launching import STARTED, free_port, heddle, nobody_is_left, start, under, wait_for_steps
 
 pytestmark = [
@@ -124,3 +123,14 @@ def test_from_another_address_of_this_machine_every_port_is_refused(run):
     ports = listening(run.pid)
     assert ports
     assert knock([], own, ports) == ["refused"] * len(ports)
+
+
+def test_by_an_address_that_is_named_nothing_listens_at_another(folder, elsewhere):
+    _, here = elsewhere
+    where = {"WORLD_SIZE": "2", "MASTER_ADDR": here, "MASTER_PORT": free_port()}
+    arguments = under({"pipeline": 2}, "named", "train.steps=100000")
+    ranks = [start(sys.executable, "-m", "heddle", *arguments, cwd=folder, RANK=rank, **where) for rank in "01"]
+    wait_for_steps(folder / "runs/named", 1)
+    found = [address for rank in ranks for addresses in listening(rank.pid).values() for address in addresses]
+    assert len(found) >= 3  # the store of the first, and what gloo opens in both
+    assert set(found) == {IPv4Address(here)}
