@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from heddle.capture.times import ROUNDS, Times, measured
 from heddle.parallel.mesh import Mesh
 from heddle.spec.plan import Plan
 from heddle.train.device import pick_device, synchronize
+from heddle.train.scratch import scratch_folder
 
 SMALL, LARGE = 2**12, 2**22  # bytes of the messages that latency and bandwidth are taken from
 
@@ -25,8 +25,7 @@ def measured_together(stage: Stage, inputs: list[Any], training: bool, devices: 
     """What operators and messages take while every device is at work."""
     from heddle.train.launch import run_processes
 
-    with tempfile.TemporaryDirectory(prefix="heddle-") as name:
-        folder = Path(name)
+    with scratch_folder() as folder:
         save_stage(stage, folder / "stage.pt")
         torch.save(inputs, folder / "inputs.pt")
         forward, backward, latency, bandwidth = run_processes(Plan(pipeline=devices), _measure, folder, training)

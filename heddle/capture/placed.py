@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pickle
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,6 +27,7 @@ from heddle.simulate import step_time
 from heddle.spec.cluster import GIB, Cluster
 from heddle.spec.plan import Plan
 from heddle.spec.this import this_machine
+from heddle.train.scratch import scratch_folder
 
 TIMES = ("measured", "modelled")
 
@@ -152,8 +151,7 @@ class Placed:
         orders = Orders(program.training, microbatches or len(works), optimizer, seed, not program.mutated)
         _check_run(works, orders)
         stages = self.stages
-        with tempfile.TemporaryDirectory(prefix="heddle-") as name:
-            folder = Path(name)
+        with scratch_folder() as folder:
             for rank, stage in enumerate(stages):
                 save_stage(stage, folder / f"stage-{rank}.pt")
                 needed = set(stage.inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,14 @@ from heddle.cli.ranged import ranged
 
 if TYPE_CHECKING:
     from heddle.spec.job import Job
+
+# What Slurm allows of each option, as its manual says, and an example.
+ASKED = {
+    "time": (r"[0-9]+(:[0-9]+){0,2}|[0-9]+-[0-9]+(:[0-9]+){0,2}|UNLIMITED|INFINITE", "24:00:00 or 1-12:00:00"),
+    "partition": (r"[A-Za-z0-9_.+-]+(,[A-Za-z0-9_.+-]+)*", "gpu or gpu,long"),
+    "account": (r"[A-Za-z0-9_.+@-]+", "weavers"),
+}
+WORD = re.compile(r"[^A-Za-z0-9_.+-]")  # what a job's name, and the file of its output, is better without
 
 
 def launch(
@@ -41,14 +50,41 @@ def launch(
             f"For example: heddle launch --slurm {job} | sbatch",
         )
     loaded: Job = load_with_changes(job, changes or [], name)
+    asked = {"time": time, "partition": partition, "account": account}
+    check(loaded.train.name, asked, port)
     nodes, tasks = shape(loaded)
     options = [*(["--name", name] if name else []), *(f"--set={change}" for change in changes or [])]
     train = ["train", str(job), *options]
     if torchrun:
         typer.echo("\n".join(torchrun_lines(nodes, tasks, train, port)))
         return
-    asked = {"time": time, "partition": partition, "account": account}
     typer.echo(slurm_script(loaded, nodes, tasks, train, asked, port))
+
+
+def check(name: str, asked: dict[str, str | None], port: int | None) -> None:
+    """Refuse what Slurm or a shell would not take for one word; they would take the rest of it for something else."""
+    from heddle.errors import HeddleError
+
+    if any(not character.isprintable() for character in name):
+        raise HeddleError(
+            f"The name of the run, {name!r}, has characters that cannot be printed.",
+            "It stands in the lines of a script.",
+            f"Choose another one with --name, such as {WORD.sub('-', name).strip('-') or 'run'}.",
+        )
+    for option, value in asked.items():
+        pattern, example = ASKED[option]
+        if value is not None and not re.fullmatch(pattern, value):
+            raise HeddleError(
+                f"--{option} {value!r} is nothing that Slurm knows.",
+                "It stands in the script as it is.",
+                f"Write it like {example}.",
+            )
+    if port is not None and not 1024 <= port <= 65535:
+        raise HeddleError(
+            f"--port must be in [1024, 65535], got {port}.",
+            "TCP has no higher ports, and those below are the system's.",
+            "Choose another one, such as 29500; or leave it out.",
+        )
 
 
 def shape(job: Job) -> tuple[int, int]:
@@ -80,8 +116,8 @@ def shape(job: Job) -> tuple[int, int]:
 def torchrun_lines(nodes: int, tasks: int, train: list[str], port: int | None) -> list[str]:
     """A command a node; on more than one the user says where the first is."""
     command = f"--nproc-per-node {tasks} -m heddle {shlex.join(train)}"
-    if nodes == 1:
-        return [f"torchrun --standalone {command}"]
+    if nodes == 1:  # not --standalone: that unpickles what anybody in the network puts into its store
+        return [f"torchrun --master-addr 127.0.0.1 --master-port {port or 29500} {command}"]
     meet = f'--master-addr "$MASTER_ADDR" --master-port {port or 29500}'
     return [
         "# One line on each node, with MASTER_ADDR set to the address of the first one everywhere.",
@@ -95,7 +131,7 @@ def slurm_script(
     """A batch script that saves before its time is up, goes back into the queue, and then goes on."""
     gpus = job.cluster is not None and "cpu" not in job.cluster.device.name.lower()
     settings = {
-        "job-name": job.train.name,
+        "job-name": WORD.sub("-", job.train.name),
         **{key: value for key, value in asked.items() if value is not None},
         "nodes": nodes,
         "ntasks-per-node": tasks,

@@ -52,7 +52,9 @@ def train(
         return
 
     from heddle.train import forkserver
+    from heddle.train.interrupt import outlive_terminal
 
+    outlive_terminal()
     forkserver.start_early(loaded.planned.plan)
 
     from heddle.train.loop import train as run_job

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import forkserver, get_all_start_methods
 
 from heddle.spec.plan import Plan
 from heddle.train.launched import launched_place
+from heddle.train.scratch import scratch
 
 # The last one is what the first optimizer of a process imports: a second that every start and restart would wait for.
 PRELOADED = ["heddle.train.loop", "torch._dynamo"]
@@ -29,10 +32,6 @@ def set_environment(world: int) -> None:
     """What the processes inherit, where the user has not said otherwise."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // world)))
-    # gloo would look for an address by the machine's name, which fails on a laptop without a network
-    loopback = {"lo", "lo0"} & {name for _, name in socket.if_nameindex()}
-    if loopback:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback.pop())
 
 
 def start() -> bool:
@@ -40,8 +39,30 @@ def start() -> bool:
     if "forkserver" not in get_all_start_methods():
         return False
     forkserver.set_forkserver_preload(PRELOADED)
-    # The processes inherit that SIGINT is ignored: of a Ctrl-C, which reaches them too, only the parent shall hear.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    forkserver.ensure_running()
-    signal.signal(signal.SIGINT, before)
+    try:
+        with _deaf(), _temporary_files_in_scratch():
+            forkserver.ensure_running()
+    except OSError:  # the path of its socket may be too long, by the folder for temporary files
+        return False
     return True
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """What is started inherits that these are ignored: of a terminal's signals, only the parent shall hear."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _temporary_files_in_scratch() -> Iterator[None]:
+    """The server's socket lies where it is found and removed even if everything is killed."""
+    before, tempfile.tempdir = tempfile.tempdir, str(scratch())
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before

@@ -1,84 +1,62 @@
-"""Starting the processes of a plan: our own by torch's elastic launcher, or joining those that another one started."""
+"""Starting the processes of a plan on this machine, or joining those that another launcher started."""
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
+import pickle
+import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 import traceback
-import uuid
 from collections.abc import Callable
-from datetime import timedelta
+from itertools import count
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from rich.console import Console
-from torch._C._distributed_c10d import PrefixStore
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-from torch.distributed.rendezvous import rendezvous
 
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh, build_mesh, coordinates
 from heddle.spec.plan import Plan
 from heddle.train import forkserver
 from heddle.train.device import pick_device
-from heddle.train.interrupt import answer
-from heddle.train.launched import Place, launched_place
+from heddle.train.interfaces import bind_to_loopback
+from heddle.train.interrupt import Requests, answer, ignores_hangup, leave_closed_terminal, outlive_terminal
+from heddle.train.launched import Place
+from heddle.train.meeting import TIMEOUT, SharedError, meet_at_address, meet_in_file
 from heddle.train.notes import FOLDER as NOTES
-from heddle.train.notes import final_error, restart_count, tell, told
+from heddle.train.notes import final_error, tell, told
+from heddle.train.scratch import scratch_folder, scratch_of
 
-TIMEOUT = timedelta(minutes=30)
-STOP = "stop"  # a file in the folder of notes: there once somebody asked to stop
 PATIENCE = 2.0  # seconds that a process stays which was not the first to fail, so that the first one is seen
+GRACE = 30.0  # seconds in which the others may end by themselves, and finish a checkpoint, before they are killed
+STORE, RESULT = "store", "result"  # files of one start: where the processes meet, and what rank 0 gives back
 
 
-def join(plan: Plan, place: Place) -> Mesh:
-    """Meet the other processes of this launch, and find this one's place in the mesh."""
+def join(plan: Plan, place: Place, file: Path | None = None) -> Mesh:
+    """Meet the other processes of this launch, in a file or at its address, and find this one's place in the mesh."""
     if place.world != plan.world:
-        raise HeddleError(
+        raise SharedError(
             f"{place.world} processes started, but the plan needs tensor × pipeline × data = {plan.tensor} × "
             f"{plan.pipeline} × {plan.data} = {plan.world}.",
             "Every process holds one place of the mesh.",
             f"Start {plan.world} of them, or change the plan.",
         )
-    for name in ("MASTER_ADDR", "MASTER_PORT"):
-        if place.world > 1 and name not in os.environ:
-            raise HeddleError(
-                f"{name} is not set.",
-                "The processes meet at that address.",
-                "torchrun sets it; under Slurm use the script that `heddle launch --slurm` prints.",
-            )
     if place.world > 1:
         device = pick_device()
-        # A launcher that starts all again may keep its store, in which the addresses of the dead still stand.
-        try:
-            store, rank, world = next(rendezvous("env://", timeout=TIMEOUT))
-        except dist.DistError as error:
-            raise _nowhere_to_meet(error) from None
-        store = PrefixStore(f"start-{restart_count()}", store)
+        store = meet_at_address(place) if file is None else meet_in_file(file, place)
         backend = "nccl" if device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=TIMEOUT)
+        dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.world, timeout=TIMEOUT)
     mesh = build_mesh(plan, place.rank, place.world)
     assert mesh is not None
     return mesh
-
-
-def _nowhere_to_meet(error: dist.DistError) -> HeddleError:
-    """Another program has the port, or the address leads nowhere."""
-    taken = "EADDRINUSE" in str(error)
-    return HeddleError(
-        f"The processes cannot meet at {os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}.",
-        "Another program listens there; perhaps a run that has not ended." if taken else str(error).splitlines()[0],
-        "Set MASTER_PORT to a free port of that machine: heddle launch --port, or torchrun --master-port.",
-    )
 
 
 def leave() -> None:
@@ -98,14 +76,14 @@ def run_joined(plan: Plan, place: Place, work: Callable[..., Any], *arguments: A
         if _is_first_to_fail(place, error):
             raise
         time.sleep(PATIENCE)
-        os._exit(1)
+        os._exit(2 if isinstance(error, HeddleError) else 1)
     leave()
     return result
 
 
 def _is_first_to_fail(place: Place, error: Exception) -> bool:
-    if not dist.is_initialized():  # what is wrong before they meet is wrong for all of them
-        return place.rank == 0 or not isinstance(error, HeddleError)
+    if not dist.is_initialized():
+        return place.rank == 0 or not isinstance(error, SharedError)
     try:
         return dist.distributed_c10d._get_default_store().add("heddle/failed", 1) == 1
     except RuntimeError:  # whoever kept the store is gone
@@ -115,41 +93,25 @@ def _is_first_to_fail(place: Place, error: Exception) -> bool:
 def run_processes(plan: Plan, work: Callable[..., Any], *arguments: Any, restarts: int = 0) -> Any:
     """Start the plan's processes on this machine, let each do `work(mesh, *arguments)`, give rank 0's result.
 
-    When one dies, all are started again, up to `restarts` times; what a user has to mend is told at once. Ctrl-C and
-    SIGTERM are passed on once, as a request to stop after the step; a second one ends everything.
+    When one dies, all are started again, up to `restarts` times; what a user has to mend is told at once. Ctrl-C,
+    SIGTERM and a closed terminal are passed on once, as a request to stop after the step; a second one ends everything.
     """
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-
     forkserver.set_environment(plan.world)
-    with tempfile.TemporaryDirectory(prefix="heddle-") as folder, _ForwardedSignals(Path(folder)) as stop:
-        config = LaunchConfig(
-            min_nodes=1,
-            max_nodes=1,
-            nproc_per_node=plan.world,
-            run_id=uuid.uuid4().hex,
-            rdzv_backend="c10d",
-            rdzv_endpoint="127.0.0.1:0",
-            local_addr="127.0.0.1",  # looking up its own name takes seconds on some laptops
-            max_restarts=restarts,
-            monitor_interval=0.1,
-            start_method=_start_method(),
-            signals_to_handle="SIGHUP",
-            logs_specs=DefaultLogsSpecs(log_dir=folder),
-        )
+    context = multiprocessing.get_context(_start_method())
+    with scratch_folder() as folder, _Processes(folder) as processes:
         try:
-            result = elastic_launch(config, _worker)(plan, Path(folder), work, arguments)[0]
-            if (final := final_error(Path(folder))) is not None:
-                raise final
-            if stop.asked and result is None:  # before the first step
-                raise KeyboardInterrupt
-            return result
-        except ChildFailedError as error:
-            if stop.asked:
-                raise KeyboardInterrupt from None
-            raise _told(plan, Path(folder), error) from None
-        except SignalException:
-            raise KeyboardInterrupt from None
+            for restart in count():
+                processes.start(context, plan, restart, work, arguments)
+                failed = processes.first_to_fail()
+                if failed is None:
+                    return pickle.loads((processes.folder / RESULT).read_bytes())  # noqa: S301 (only we can write it)
+                processes.end()
+                if processes.asked:
+                    raise KeyboardInterrupt
+                if (final := final_error(processes.folder)) is not None:
+                    raise final
+                if restart == restarts:
+                    raise _told(plan, processes.folder, failed, processes.exit_code(failed))
         finally:
             Console().show_cursor()  # which rank 0 hides while it shows a live line, and cannot restore if killed
 
@@ -159,19 +121,112 @@ def _start_method() -> str:
     return "forkserver" if not torch.cuda.is_available() and forkserver.start() else "spawn"
 
 
-def _worker(plan: Plan, folder: Path, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+class _Processes(Requests):
+    """The processes of one start after the other; passes a first request to stop on to them, and kills by a second.
+
+    None of them is left once this is no longer entered.
+    """
+
+    def __init__(self, scratch: Path) -> None:
+        super().__init__()
+        self.scratch = self.folder = scratch
+        self.processes: list[BaseProcess] = []
+        self.leash: Connection | None = None
+        self.starting = False
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            process.kill()
+        self.end()
+        self.restore()
+
+    def first(self) -> None:
+        """One is enough: at the end of each step they ask each other."""
+        if not self.processes and not self.starting:
+            raise KeyboardInterrupt
+        if not self.starting:
+            self.processes[0].terminate()
+        answer()
+
+    def second(self, _number: int) -> None:
+        """At once, then."""
+        for process in self.processes:
+            process.kill()
+        if not self.starting:
+            raise KeyboardInterrupt
+
+    def start(self, context: Any, plan: Plan, restart: int, work: Callable[..., Any], arguments: Any) -> None:
+        """Start all processes, each with a leash that ends it when this process lets go, or dies."""
+        self.folder = self.scratch / f"start-{restart}"
+        self.folder.mkdir()
+        held, self.leash = context.Pipe(duplex=False)
+        self.processes = []
+        # A process that is given only half of what to do says so with a traceback.
+        self.starting = True
+        for rank in range(plan.world):
+            place, deaf = Place(rank, plan.world), ignores_hangup()
+            process = context.Process(
+                target=_worker, args=(held, deaf, plan, place, restart, self.folder, work, arguments)
+            )
+            process.start()
+            self.processes.append(process)
+        held.close()
+        self.starting = False
+        if self.asked:
+            raise KeyboardInterrupt
+
+    def first_to_fail(self) -> int | None:
+        """Wait until all have ended well, or one has not: its rank, before that of any that failed because of it."""
+        running = {process.sentinel: rank for rank, process in enumerate(self.processes)}
+        while running:
+            ready = wait(list(running))
+            ended = [running.pop(sentinel) for sentinel in list(running) if sentinel in ready]
+            if failed := [rank for rank in ended if self.exit_code(rank)]:
+                return min(failed, key=self.exit_code)  # negative: killed by a signal, and not by another's death
+        return None
+
+    def exit_code(self, rank: int) -> int:
+        """How an ended process did; negative, the signal that killed it."""
+        process = self.processes[rank]
+        process.join()
+        assert process.exitcode is not None
+        return process.exitcode
+
+    def end(self) -> None:
+        """Let them end by themselves for a while, then end them."""
+        patience = time.monotonic() + GRACE
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            process.join(max(0.0, patience - time.monotonic()))
+            process.kill()
+            process.join()
+        if self.leash is not None:
+            self.leash.close()
+
+
+def _worker(
+    leash: Connection,
+    deaf: bool,
+    plan: Plan,
+    place: Place,
+    restart: int,
+    folder: Path,
+    work: Callable[..., Any],
+    arguments: tuple[Any, ...],
+) -> None:
     """One process of `run_processes`. What goes wrong is written, not raised: raised, it ends in a long report."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where processes are spawned they have to say so themselves
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # inherited, it may be ignored, and then nothing ends them
-    _end_with_parent()
-    place = launched_place()
-    assert place is not None
-    os.environ[NOTES] = str(folder)
-    if final_error(folder) is not None or (folder / STOP).exists():
-        return None  # the launcher starts all again, whatever it was that ended them
-    (folder / f"{place.rank}.json").unlink(missing_ok=True)  # of an earlier start
+    signal.signal(signal.SIGHUP, signal.SIG_IGN if deaf else leave_closed_terminal)
+    outlive_terminal()
+    _end_without(leash, folder)
+    os.environ |= {"RANK": str(place.rank), "LOCAL_RANK": str(place.rank)}
+    os.environ |= {"WORLD_SIZE": str(place.world), "LOCAL_WORLD_SIZE": str(place.world)}
+    os.environ |= {"TORCHELASTIC_RESTART_COUNT": str(restart), NOTES: str(folder)}
+    bind_to_loopback()
     try:
-        result = work(join(plan, place), *arguments)
+        result = work(join(plan, place, folder / STORE), *arguments)
     except HeddleError as error:
         tell(place.rank, error)
         os._exit(2)
@@ -186,33 +241,31 @@ def _worker(plan: Plan, folder: Path, work: Callable[..., Any], arguments: tuple
         time.sleep(PATIENCE)  # if it failed because another one was killed, that one is to be seen first
         os._exit(1)
     leave()
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # all is done; the launcher waits for ever if one is missing now
-    return result
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # all is done; a request to stop comes too late to change that
+    if place.rank == 0:
+        (folder / RESULT).write_bytes(pickle.dumps(result))
 
 
-def _end_with_parent() -> None:
-    """A process whose parent was killed must not stay behind."""
+def _end_without(leash: Connection, folder: Path) -> None:
+    """A process whose parent was killed must not stay behind, nor what the parent would have removed."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
     def watch() -> None:
-        parent.join()
+        wait([leash])
+        if not parent.is_alive():
+            shutil.rmtree(scratch_of(folder), ignore_errors=True)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _told(plan: Plan, folder: Path, failed: ChildFailedError) -> HeddleError:
+def _told(plan: Plan, folder: Path, rank: int, code: int) -> HeddleError:
     """What the process that failed first told, or how it died without a word."""
-    if (final := final_error(folder)) is not None:
-        return final
-    rank, failure = failed.get_first_failure()
     if (note := told(folder, rank)) is not None:
         sys.stderr.write(note.trace)
         return note.error
-    how = f"ended with exit code {failure.exitcode}"
-    if failure.exitcode < 0:
-        how = f"was killed by {signal.Signals(-failure.exitcode).name}"
+    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     return HeddleError(
         f"{_name(plan, rank)} {how}.",
         "It left no word. Linux kills processes with SIGKILL when memory runs out, and `dmesg` then says so.",
@@ -223,34 +276,3 @@ def _told(plan: Plan, folder: Path, failed: ChildFailedError) -> HeddleError:
 def _name(plan: Plan, rank: int) -> str:
     tensor, data, pipeline = coordinates(plan, rank)
     return f"Rank {rank} (data {data}, pipeline {pipeline}, tensor {tensor})"
-
-
-class _ForwardedSignals:
-    """Passes the first request to stop on to the processes; the second one kills them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.asked, self.folder = False, folder
-        self.others = set(multiprocessing.active_children())  # processes of whoever called us: none of our business
-
-    def __enter__(self) -> _ForwardedSignals:
-        self.previous = {number: signal.signal(number, self._forward) for number in (signal.SIGINT, signal.SIGTERM)}
-        logging.disable()  # torch's launcher tells of every failure in its own long way
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        logging.disable(logging.NOTSET)
-        for number, handler in self.previous.items():
-            signal.signal(number, handler)
-
-    def _forward(self, _number: int, _frame: FrameType | None) -> None:
-        again, self.asked = self.asked, True
-        processes = [process for process in multiprocessing.active_children() if process not in self.others]
-        if again:
-            for process in processes:
-                process.kill()
-        elif processes:
-            (self.folder / STOP).touch()
-            processes[0].terminate()  # one is enough: at the end of each step they ask each other
-            answer()
-        if again or not processes:
-            raise KeyboardInterrupt

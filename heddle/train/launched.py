@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
+
+from heddle.errors import HeddleError
 
 
 @dataclass(frozen=True)
@@ -17,12 +20,47 @@ class Place:
 def launched_place() -> Place | None:
     """This process's place where torchrun, Slurm or another launcher that sets the usual variables started it."""
     found = os.environ
-    if "RANK" in found and "WORLD_SIZE" in found:
-        return Place(int(found["RANK"]), int(found["WORLD_SIZE"]))
+    if "RANK" in found or "WORLD_SIZE" in found:
+        return _place()
     # Only srun speaks of a step: SLURM_NTASKS is also there in a batch script, where one process runs. A step of one
     # task is a shell or a whole machine, and starts its own processes.
-    if "SLURM_PROCID" in found and int(found.get("SLURM_STEP_NUM_TASKS", 1)) > 1:
+    if "SLURM_PROCID" in found and number("SLURM_STEP_NUM_TASKS", 1, default=1) > 1:
+        number("SLURM_PROCID"), number("SLURM_LOCALID", default=0)
         found["RANK"], found["WORLD_SIZE"] = found["SLURM_PROCID"], found["SLURM_STEP_NUM_TASKS"]
         found.setdefault("LOCAL_RANK", found.get("SLURM_LOCALID", "0"))
-        return launched_place()
+        return _place()
     return None
+
+
+def _place() -> Place:
+    for name, other in (("RANK", "WORLD_SIZE"), ("WORLD_SIZE", "RANK")):
+        if name not in os.environ:
+            raise HeddleError(
+                f"{other} is set, but {name} is not.",
+                "A launcher sets both, and tells each process by them which of how many it is.",
+                f"Set {name} too; or unset {other}, and `heddle train` starts its processes by itself.",
+            )
+    rank, world = number("RANK"), number("WORLD_SIZE", 1)
+    if rank >= world:
+        raise HeddleError(
+            f"RANK={rank} is not below WORLD_SIZE={world}.",
+            "Ranks count from 0.",
+            f"Number the processes from 0 to {world - 1}, or start {rank + 1} of them.",
+        )
+    number("LOCAL_RANK", default=0)
+    return Place(rank, world)
+
+
+def number(name: str, lowest: int = 0, highest: int | None = None, default: int | None = None) -> int:
+    """A whole number that a launcher has put into the environment."""
+    text = os.environ.get(name)
+    if text is None and default is not None:
+        return default
+    if text is not None and re.fullmatch("[0-9]{1,9}", text) and lowest <= int(text) <= (highest or int(text)):
+        return int(text)
+    limits = f"from {lowest}" + (f" to {highest}" if highest is not None else "")
+    raise HeddleError(
+        f"{name} is not set." if text is None else f"{name}={text!r} must be a whole number {limits}.",
+        "Launchers number and place their processes by such variables.",
+        f"Set {name} as torchrun or Slurm would, or unset it if no launcher is meant to be at work.",
+    )

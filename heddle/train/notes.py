@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heddle.errors import HeddleError
+from heddle.train.launched import number
 
 FOLDER = "HEDDLE_NOTES"  # the variable that names the folder; where another launcher started us, there is none
 
@@ -48,4 +49,4 @@ def final_error(folder: Path) -> HeddleError | None:
 
 def restart_count() -> int:
     """How often the launcher has started this run's processes again."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    return number("TORCHELASTIC_RESTART_COUNT", default=0)

@@ -1,5 +1,6 @@
 """`heddle launch`: what it prints suits the plan, the cluster and bash, and is what the documentation shows."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -69,8 +70,8 @@ def test_what_was_not_asked_for_is_not_in_the_script(printed):
 
 def test_a_torchrun_command_for_every_node(printed):
     assert printed("--torchrun", "--set", "plan.data=4").startswith(
-        "torchrun --standalone --nproc-per-node 4 -m heddle "
-    )
+        "torchrun --master-addr 127.0.0.1 --master-port 29500 --nproc-per-node 4 -m heddle "
+    )  # and not --standalone, which runs what anybody in the network sends
     lines = printed("--torchrun", "--set", "plan.data=32", "--port", "4321").splitlines()
     assert lines[0].startswith("# ")
     assert [shlex.split(line)[:6] for line in lines[1:]] == [
@@ -99,6 +100,48 @@ def test_what_cannot_be_started_is_told(printed, arguments, parts):
     assert len(said) == len(parts)
     for line, part in zip(said, parts, strict=True):
         assert part in line
+
+
+@pytest.mark.parametrize(
+    "name", ["$(touch ran)", "a;touch ran", "a b#c", "`touch ran`", "%j", "'; touch ran; '", 'ä"b\\']
+)
+def test_a_name_is_one_word_wherever_it_stands(printed, tmp_path, name):
+    script = printed("--slurm", "--name", name)
+    assert re.fullmatch(r"[\w.+-]+", settings(script)["job-name"], flags=re.ASCII)
+    (tmp_path / "bin").mkdir()
+    commands = {"srun": 'printf "%s\\n" "$@" > told', "scontrol": "echo node1"}
+    for command, text in commands.items():
+        (tmp_path / "bin" / command).write_text(f"#!/bin/bash\n{text}\n")
+        (tmp_path / "bin" / command).chmod(0o755)
+    environment = ENVIRONMENT | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    environment |= {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "node1"}
+    subprocess.run(["bash", "-c", script], check=True, cwd=tmp_path, env=environment, capture_output=True)
+    told = (tmp_path / "told").read_text().splitlines()
+    assert told[told.index("--name") + 1] == name
+    assert not list(tmp_path.rglob("ran"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("--partition", "gpu\ntouch ran"), ["--partition 'gpu\\ntouch ran'", "as it is", "gpu or gpu,long"]),
+        (("--partition", "$(id)"), ["--partition '$(id)'", "as it is", "gpu or gpu,long"]),
+        (("--partition", "gpu --wrap=id"), ["--partition 'gpu --wrap=id'", "as it is", "gpu or gpu,long"]),
+        (("--account", "me;id"), ["--account 'me;id'", "as it is", "weavers"]),
+        (("--time", "soon"), ["--time 'soon'", "as it is", "24:00:00 or 1-12:00:00"]),
+        (("--name", "a\ntouch ran"), ["'a\\ntouch ran'", "lines of a script", "--name, such as a-touch-ran"]),
+        (("--set", 'train.name="a\\n#SBATCH --wrap=id"'), ["#SBATCH", "lines of a script", "such as a--SBATCH"]),
+        (("--port", "70000"), ["--port must be in [1024, 65535], got 70000", "no higher", "29500"]),
+        (("--port", "0"), ["--port must be in [1024, 65535], got 0", "no higher", "29500"]),
+        (("--port", "-1"), ["--port must be in [1024, 65535], got -1", "no higher", "29500"]),
+    ],
+)
+def test_what_would_be_more_than_one_word_of_a_script_is_refused(printed, arguments, parts):
+    for kind in ("--slurm", "--torchrun"):
+        said = printed(kind, *arguments, code=2).splitlines()
+        assert len(said) == len(parts)
+        for line, part in zip(said, parts, strict=True):
+            assert part in line
 
 
 def test_printing_needs_no_torch(tmp_path):

@@ -42,6 +42,6 @@ def _leave_nobody_behind():
 def environment():
     """Sets variables, from none of those that launchers set; all is as before afterwards."""
     with mock.patch.dict(os.environ):
-        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID"):
+        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID", "SLURM_NNODES"):
             os.environ.pop(name, None)
         yield lambda **variables: os.environ.update(variables)

@@ -2,8 +2,9 @@
 
 import dataclasses
 import os
+import re
 import shutil
-import sys
+import socket
 from contextlib import chdir
 
 import pytest
@@ -21,7 +22,8 @@ from launching import (
 from heddle.errors import HeddleError
 from heddle.spec.job import load_job
 from heddle.spec.plan import Plan
-from heddle.train.launch import join
+from heddle.train import meeting
+from heddle.train.launch import join, run_joined
 from heddle.train.launched import Place, launched_place
 
 pytestmark = pytest.mark.dist
@@ -36,8 +38,8 @@ def test_own_processes_learn_what_one_process_learns(folder):
 
 
 def test_under_torchrun(folder):
-    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    said = finish(start(*torchrun, "-m", "heddle", *under({"tensor": 2}, "torchrun"), cwd=folder))
+    arguments = ["launch", "--torchrun", *under({"tensor": 2}, "torchrun")[1:], "--port", free_port()]
+    said = finish(start("bash", "-c", finish(heddle(*arguments, cwd=folder)), cwd=folder))
     assert losses(folder / "runs/torchrun") == losses(folder / "runs/own-tensor")
     assert said.count("Trained 4 steps") == 1  # only one of the ranks speaks
 
@@ -168,6 +170,61 @@ def test_a_meeting_place_must_be_named(environment):
     environment(MASTER_ADDR="127.0.0.1")
     with pytest.raises(HeddleError, match="MASTER_PORT is not set"):
         join(Plan(data=2), Place(0, 2))
+
+
+@pytest.mark.parametrize(
+    ("variables", "what"),
+    [
+        ({"RANK": "first", "WORLD_SIZE": "2"}, "RANK='first' must be a whole number from 0"),
+        ({"RANK": "-1", "WORLD_SIZE": "2"}, "RANK='-1' must be"),
+        ({"RANK": "1" * 5000, "WORLD_SIZE": "2"}, "RANK='1+' must be"),
+        ({"RANK": "0", "WORLD_SIZE": "0"}, "WORLD_SIZE='0' must be a whole number from 1"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 is not below WORLD_SIZE=2"),
+        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": ""}, "LOCAL_RANK='' must be"),
+        ({"RANK": "1"}, "RANK is set, but WORLD_SIZE is not"),
+        ({"WORLD_SIZE": "2"}, "WORLD_SIZE is set, but RANK is not"),
+        ({"SLURM_PROCID": "x", "SLURM_STEP_NUM_TASKS": "2"}, "SLURM_PROCID='x' must be"),
+        ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "two"}, "SLURM_STEP_NUM_TASKS='two' must be"),
+        ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_LOCALID": "?"}, "SLURM_LOCALID='.' must be"),
+    ],
+)
+def test_what_no_launcher_would_say_is_refused(folder, environment, capsys, variables, what):
+    environment(**variables)
+    with chdir(folder):
+        assert call(*under({"tensor": 2}, "refused")) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert re.match(f"error: {what}", told[0])
+    assert len(told) == 3
+
+
+@pytest.mark.parametrize(
+    ("rank", "variables", "what"),
+    [
+        (0, {"MASTER_PORT": "70000"}, "MASTER_PORT='70000' must be a whole number from 1 to 65535"),
+        (1, {"MASTER_PORT": "http"}, "MASTER_PORT='http' must be"),
+        (0, {"MASTER_ADDR": "192.0.2.7"}, r"Rank 0 cannot listen at 192.0.2.7:\d+.\nThat is not an address of this"),
+        (0, {"SLURM_STEP_NUM_NODES": "2"}, "127.0.0.1 on rank 0's machine, which the other 1 cannot reach"),
+        (0, {}, r"Rank 0 cannot listen at 127.0.0.1:\d+.\nAnother program listens there"),
+        (1, {"MASTER_ADDR": "nowhere.invalid"}, "MASTER_ADDR='nowhere.invalid' is not an address"),
+        (1, {"MASTER_ADDR": "a" * 70}, "MASTER_ADDR='a+' is not an address"),
+        (1, {"MASTER_PORT": "1"}, r"Rank 1 finds nobody at MASTER_ADDR:MASTER_PORT = 127.0.0.1:1\."),
+        (1, {"HEDDLE_MEETING_SECONDS": "soon"}, "HEDDLE_MEETING_SECONDS='soon' must be"),
+    ],
+)
+def test_where_nobody_can_meet_every_rank_says_so_in_seconds(environment, monkeypatch, rank, variables, what):
+    monkeypatch.setattr(meeting, "RESOLVING", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(taken.getsockname()[1])}
+        environment(**where | {"HEDDLE_MEETING_SECONDS": "1"} | variables)
+        with pytest.raises(HeddleError, match=what) as told:
+            run_joined(Plan(data=2), Place(rank, 2), print)
+        assert all((told.value.what, told.value.why, told.value.hint))
+
+
+def test_ranks_that_do_not_come_are_missed_by_name(environment):
+    environment(MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port(), HEDDLE_MEETING_SECONDS="1")
+    with pytest.raises(HeddleError, match=r"3 of 4 processes did not come to .* within 1 s: rank 1, 2, 3"):
+        join(Plan(data=4), Place(0, 4))
 
 
 def test_a_job_is_the_same_on_every_rank(folder):

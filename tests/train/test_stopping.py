@@ -1,17 +1,26 @@
 """Requests to stop, and runs of several processes that are killed."""
 
+import fcntl
+import json
 import multiprocessing
 import os
+import pty
 import re
 import shlex
 import signal
+import subprocess
 import sys
+import tempfile
+import termios
+import threading
 import time
-from contextlib import chdir
+from contextlib import chdir, contextmanager
+from pathlib import Path
 
 import pytest
-from commands import call, finish, losses
+from commands import ENVIRONMENT, call, finish, losses
 from launching import (
+    STARTED,
     free_port,
     heddle,
     nobody_is_left,
@@ -24,6 +33,7 @@ from launching import (
 from heddle.spec.plan import Plan
 from heddle.train.interrupt import SIGNALS, StopRequest
 from heddle.train.launch import run_processes
+from heddle.train.scratch import PREFIX
 
 pytestmark = pytest.mark.dist
 
@@ -75,6 +85,54 @@ def test_processes_started_by_hand_stop_together(folder):
     with chdir(folder):
         assert call(*under({"tensor": 2}, "by-itself", "train.schedule=constant")) == 0
     assert losses(folder / "runs/by-hand")[:4] == losses(folder / "runs/by-itself")
+
+
+def test_a_run_outlives_its_terminal_under_nohup(folder):
+    run = folder / "runs/nohup"
+    arguments = under({"pipeline": 2}, "nohup", *LONG)
+    process = start("nohup", sys.executable, "-m", "heddle", *arguments, cwd=folder)
+    wait_for_steps(run, 2)
+    os.killpg(process.pid, signal.SIGHUP)
+    wait_for_steps(run, (run / "metrics.jsonl").read_text().count("\n") + 5)
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    nobody_is_left(process.pid)
+
+
+@pytest.mark.parametrize("plan", [{"pipeline": 2}, {"microbatch": 4}], ids=["pipeline", "serial"])
+def test_a_closed_terminal_saves_and_stops(folder, plan):
+    name = f"hung-up-{next(iter(plan))}"
+    run = folder / "runs" / name
+    ours, terminal = pty.openpty()
+    command = [sys.executable, "-m", "heddle", *under(plan, name, *LONG)]
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    STARTED.append(process)
+    os.close(terminal)
+    reader = threading.Thread(target=read_all, args=(ours, run))  # whose reader sleeps waits to write
+    reader.start()
+    reader.join()
+    process.wait(60)
+    assert process.returncode == 0
+    nobody_is_left(process.pid)
+    steps = [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert (run / f"checkpoints/step-{steps[-1]:08}").is_dir()
+
+
+def read_all(terminal, run):
+    """Read what a run shows until it has done some steps, then close the terminal."""
+    while not (path := run / "metrics.jsonl").exists() or path.read_text().count("\n") < 3:
+        os.read(terminal, 4096)
+    os.close(terminal)
 
 
 @pytest.fixture
@@ -135,9 +193,56 @@ def test_a_request_before_the_first_step_ends_everything(folder):
     assert set(multiprocessing.active_children()) == set(before)
 
 
-def test_ranks_do_not_outlive_a_killed_parent(folder):
-    process = heddle(*under({"pipeline": 2}, "killed", *LONG), cwd=folder)
+@pytest.fixture
+def temporary():
+    """A folder for temporary files that nobody else uses, under a path that a socket's still fits behind."""
+    with tempfile.TemporaryDirectory(prefix="hd-") as name:
+        yield Path(name)
+
+
+def test_ranks_do_not_outlive_a_killed_parent_nor_do_their_files(folder, temporary):
+    arguments = under({"pipeline": 2}, "killed", *LONG)
+    process = start(sys.executable, "-m", "heddle", *arguments, cwd=folder, TMPDIR=str(temporary))
     wait_for_steps(folder / "runs/killed", 1)
+    assert list(temporary.glob(f"{PREFIX}*"))
     process.kill()
     process.communicate(timeout=60)  # until nobody has its output open any more
     nobody_is_left(process.pid)
+    assert not list(temporary.glob(f"{PREFIX}*"))
+
+
+def test_what_a_run_that_was_killed_as_a_whole_leaves_the_next_command_removes(folder, temporary):
+    arguments = under({"pipeline": 2}, "all-killed", *LONG)
+    process = start(sys.executable, "-m", "heddle", *arguments, cwd=folder, TMPDIR=str(temporary))
+    wait_for_steps(folder / "runs/all-killed", 1)
+    maps = [path for path in Path("/proc").glob("[0-9]*/maps") if group_of(path) == process.pid]
+    assert not [path for path in maps if "/dev/shm/" in path.read_text()]  # where semaphores would be left
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    (left,) = temporary.glob(f"{PREFIX}*")
+    with living_folder(temporary) as kept:
+        assert not left.exists()
+        finish(start(sys.executable, "-c", MAKE_SCRATCH, cwd=folder, TMPDIR=str(temporary)))
+        assert list(temporary.glob(f"{PREFIX}*")) == [kept]
+    assert not list(temporary.glob(f"{PREFIX}*"))
+
+
+MAKE_SCRATCH = "from heddle.train.scratch import scratch; print(scratch())"
+
+
+@contextmanager
+def living_folder(temporary):
+    """The folder of a command that goes on."""
+    command = [sys.executable, "-c", f"{MAKE_SCRATCH}; input()"]
+    pipe, environment = subprocess.PIPE, ENVIRONMENT | {"TMPDIR": str(temporary), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, text=True) as process:
+        yield Path(process.stdout.readline().strip())
+        process.communicate("\n", timeout=60)
+
+
+def group_of(path):
+    """The process group of a process that has this file in /proc."""
+    try:
+        return os.getpgid(int(path.parent.name))
+    except ProcessLookupError:
+        return None
