@@ -8,8 +8,8 @@ Of each rank there is a host, which goes through its program; a compute stream; 
   it was launched. It is done when all its members run it: no message is buffered.
 * `wait` holds the compute stream, never the host. Reading a number holds the host until the compute stream is idle.
 * A kernel's first use holds the host until the whole device is idle (CUDA_MODULE_LOADING=LAZY, which is the default).
-* With `one_queue` (CUDA_DEVICE_MAX_CONNECTIONS=1) whatever is launched first has to start first, in whichever stream:
-  an operation that cannot start yet holds up all that was launched behind it.
+* Streams take turns in using the device's hardware queues (CUDA_DEVICE_MAX_CONNECTIONS). What is launched first into a
+  queue has to start first, in whichever stream: what cannot start yet holds up all that is behind it in its queue.
 """
 
 from __future__ import annotations
@@ -17,12 +17,23 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from strict.program import Event, Launch, Load, Meet, Operation, Synchronize, Wait
+from strict.program import Communicator, Event, Launch, Load, Meet, Operation, Synchronize, Wait
 
 
-class Fault(AssertionError):
+class StrictError(AssertionError):
     """What real devices would not forgive."""
+
+
+class Mark(NamedTuple):
+    """In the compute stream: where it was when an operation was launched."""
+
+    operation: Operation
+
+
+Entry = Wait | Mark | Operation  # of a hardware queue
+Node = int | tuple[int, int] | Operation
 
 
 @dataclass
@@ -31,9 +42,17 @@ class _Device:
 
     program: Sequence[Event]
     at: int = 0  # where the host is
-    compute: deque[Wait | Operation] = field(default_factory=deque)  # an operation here: the moment of its launch
-    queue: deque[Wait | Operation] = field(default_factory=deque)  # the one of `one_queue`
-    streams: dict[object, deque[Operation]] = field(default_factory=lambda: defaultdict(deque))
+    queues: dict[int, deque[Entry]] = field(default_factory=lambda: defaultdict(deque))
+    streams: dict[Communicator, deque[Operation]] = field(default_factory=dict)
+    queue_of: dict[Communicator, int] = field(default_factory=dict)  # that of the compute stream is 0
+
+    @property
+    def compute(self) -> deque[Entry]:
+        return self.queues[0]
+
+    @property
+    def busy(self) -> bool:
+        return any(self.queues.values()) or any(self.streams.values())
 
     @property
     def event(self) -> Event | None:
@@ -43,19 +62,17 @@ class _Device:
 class Replay:
     """All ranks' programs under one set of rules."""
 
-    def __init__(
-        self, programs: Mapping[int, Sequence[Event]], one_queue: bool = False, lazy_loading: bool = True
-    ) -> None:
+    def __init__(self, programs: Mapping[int, Sequence[Event]], queues: int = 32, lazy_loading: bool = True) -> None:
         self.devices = {rank: _Device(program) for rank, program in programs.items()}
-        self.one_queue, self.lazy_loading = one_queue, lazy_loading
+        self.queues, self.lazy_loading = queues, lazy_loading
         self.ready: set[Operation] = set()  # the compute stream has come to their launch
-        self.running: dict[Operation, None] = {}
+        self.running: set[Operation] = set()
         self.done: set[Operation] = set()
         self.arrived: dict[object, set[int]] = defaultdict(set)  # at a connection, or at a meeting
         self.partners = _partners(programs)
 
     def run(self) -> None:
-        """Until all is done; a Fault if that never happens."""
+        """Until all is done; a StrictError if that never happens."""
         active = deque(self.devices)
         waiting = set(active)
         while active:
@@ -65,12 +82,9 @@ class Replay:
                 if other not in waiting:
                     waiting.add(other)
                     active.append(other)
-        stuck = [rank for rank, device in self.devices.items() if device.event is not None or self._busy(device)]
+        stuck = [rank for rank, device in self.devices.items() if device.event is not None or device.busy]
         if stuck:
-            raise Fault(self._explain(stuck))
-
-    def _busy(self, device: _Device) -> bool:
-        return bool(device.compute or device.queue or any(device.streams.values()))
+            raise StrictError(self._explain(stuck))
 
     def _advance(self, rank: int) -> Iterable[int]:
         """Let a rank do all it can; gives the ranks that may then do more."""
@@ -90,17 +104,19 @@ class Replay:
             operation = event.operation
             if not self._met(rank, operation.connection, operation.members, others):
                 return False
-            if self.one_queue:
-                device.queue.append(operation)
-            else:
-                device.compute.append(operation)
-            device.streams[operation.communicator].append(operation)
+            communicator = operation.communicator
+            if communicator not in device.streams:
+                device.queue_of[communicator] = (1 + len(device.streams)) % self.queues
+                device.streams[communicator] = deque()
+            device.compute.append(Mark(operation))
+            device.queues[device.queue_of[communicator]].append(operation)
+            device.streams[communicator].append(operation)
         elif isinstance(event, Wait):
-            (device.queue if self.one_queue else device.compute).append(event)
+            device.compute.append(event)
         elif isinstance(event, Synchronize):
-            return not device.compute and not device.queue
+            return not device.compute
         elif isinstance(event, Load):
-            return not self.lazy_loading or not self._busy(device)
+            return not self.lazy_loading or not device.busy
         elif isinstance(event, Meet):
             return self._met(rank, event, event.ranks, others)
         return True
@@ -116,47 +132,40 @@ class Replay:
     def _streams(self, device: _Device, others: set[int]) -> bool:
         """Whether any stream moved."""
         moved = False
-        lane = device.queue if self.one_queue else device.compute
-        while lane and self._passes(device, lane[0]):
-            head = lane.popleft()
-            if isinstance(head, Operation):
-                self.ready.add(head)
-            moved = True
+        for queue in device.queues.values():
+            while queue and self._starts(device, queue[0]):
+                head = queue.popleft()
+                moved = True
+                if isinstance(head, Mark):
+                    self.ready.add(head.operation)
+                elif isinstance(head, Operation):
+                    self.running.add(head)
+                    self._complete(head, others)
         for stream in device.streams.values():
-            if stream and stream[0] in self.ready and stream[0] not in self.running:
-                self.running[stream[0]] = None
-                moved |= self._complete(stream[0], others)
             while stream and stream[0] in self.done:
                 stream.popleft()
                 moved = True
         return moved
 
-    def _passes(self, device: _Device, head: Wait | Operation) -> bool:
+    def _starts(self, device: _Device, head: Entry) -> bool:
         if isinstance(head, Wait):
             return head.operation in self.done
-        return not self.one_queue or device.streams[head.communicator][0] is head
+        return isinstance(head, Mark) or (head in self.ready and device.streams[head.communicator][0] is head)
 
-    def _complete(self, operation: Operation, others: set[int]) -> bool:
-        """Whether all parts of an operation run now, and so are done."""
+    def _complete(self, operation: Operation, others: set[int]) -> None:
+        """Once all parts of an operation run, it is done."""
         parts = self.partners[operation]
-        if len(parts) < len(operation.members) or not all(part in self.running for part in parts):
-            return False
-        self.done.update(parts)
-        others.update(operation.members)
-        return True
+        if len(parts) == len(operation.members) and all(part in self.running for part in parts):
+            self.done.update(parts)
+            others.update(operation.members)
 
-    # What waits for what, once nothing moves any more. A node is a rank's host ("host", rank), its compute stream
-    # ("compute", rank), or an operation.
+    # What waits for what, once nothing moves any more. A node is a rank's host (rank), a queue of its device (rank,
+    # number), or an operation.
 
     def _explain(self, stuck: Sequence[int]) -> str:
-        path: list[object] = []
-        node: object | None = ("host", stuck[0])
-        for start in stuck:  # a host that waits for its own streams leads to them
-            if self.devices[start].event is not None:
-                node = ("host", start)
-                break
-        else:
-            node = ("compute", stuck[0])
+        hosts = [rank for rank in stuck if self.devices[rank].event is not None]
+        node: Node | None = hosts[0] if hosts else next(iter(self._open(stuck[0])))
+        path: list[Node] = []
         while node is not None and node not in path:
             path.append(node)
             node = self._waits_for(node)
@@ -164,67 +173,60 @@ class Replay:
         what = "Deadlock: each waits for the next" if node is not None else "Some wait for what never comes"
         return "\n  ".join([f"{what}:", *map(self._tell, cycle)])
 
-    def _waits_for(self, node: object) -> object | None:
+    def _open(self, rank: int) -> list[Node]:
+        """What of a device is not done: operations, or else what the compute stream waits for."""
+        device = self.devices[rank]
+        heads: list[Node] = [stream[0] for stream in device.streams.values() if stream]
+        return heads or [(rank, 0)]
+
+    def _waits_for(self, node: Node) -> Node | None:
         if isinstance(node, Operation):
             return self._operation_waits_for(node)
-        assert isinstance(node, tuple)
-        what, rank = node
-        device = self.devices[rank]
-        if what == "compute":
-            lane = device.queue if self.one_queue else device.compute
-            if not lane:
-                return None
-            head = lane[0]
-            return head.operation if isinstance(head, Wait) else device.streams[head.communicator][0]
-        event = device.event
+        if isinstance(node, tuple):
+            head = self.devices[node[0]].queues[node[1]][0]
+            return head.operation if isinstance(head, Wait | Mark) else self._before(head)
+        event = self.devices[node].event
         if isinstance(event, Launch):
-            operation = event.operation
-            return self._absent(operation.connection, operation.members)
+            return self._absent(event.operation.connection, event.operation.members)
         if isinstance(event, Meet):
             return self._absent(event, event.ranks)
         if isinstance(event, Load):
-            running = next((stream[0] for stream in device.streams.values() if stream), None)
-            return running or ("compute", rank)
-        return None if event is None else ("compute", rank)
+            return self._open(node)[0]
+        return None if event is None else (node, 0)
 
-    def _absent(self, key: object, members: Iterable[int]) -> object:
-        return next(("host", member) for member in members if member not in self.arrived[key])
+    def _absent(self, key: object, members: Iterable[int]) -> Node:
+        return next(member for member in members if member not in self.arrived[key])
 
-    def _operation_waits_for(self, operation: Operation) -> object | None:
+    def _before(self, operation: Operation) -> Node | None:
+        """What an operation that does not run yet has to wait for on its own device."""
         device = self.devices[operation.rank]
-        stream = device.streams[operation.communicator]
-        if operation not in stream:
-            return ("host", operation.rank)  # not launched yet
+        stream = device.streams.get(operation.communicator)
+        if not stream or operation not in stream:
+            return operation.rank  # not launched yet
         if stream[0] is not operation:
             return stream[0]
-        if operation not in self.ready:
-            return ("compute", operation.rank)
-        parts = self.partners[operation]
-        for member in operation.members:
-            part = next((part for part in parts if part.rank == member), None)
-            if part is None:
-                return ("host", member)
-            if part not in self.running:
-                return part
-        return None
+        number = device.queue_of[operation.communicator]
+        return (operation.rank, 0 if device.queues[number][0] is operation else number)
 
-    def _tell(self, node: object) -> str:
+    def _operation_waits_for(self, operation: Operation) -> Node | None:
+        if operation not in self.running:
+            return self._before(operation)
+        parts = {part.rank: part for part in self.partners[operation]}
+        missing = (member for member in operation.members if parts.get(member) not in self.running)
+        return next((parts.get(member, member) for member in missing), None)
+
+    def _tell(self, node: Node) -> str:
         if isinstance(node, Operation):
             state = "runs" if node in self.running else "waits for its turn"
             return f"rank {node.rank}, stream of {node.communicator.name}: {node} {state}"
-        assert isinstance(node, tuple)
-        what, rank = node
-        device = self.devices[rank]
-        if what == "compute":
-            lane = device.queue if self.one_queue else device.compute
-            name = "the device's one queue" if self.one_queue else "compute stream"
-            if not lane:
-                return f"rank {rank}, {name}: idle"
-            head = lane[0]
-            if isinstance(head, Wait):
-                return f"rank {rank}, {name}: waits for {head.operation}"
-            return f"rank {rank}, {name}: {head} cannot start, and holds up what is behind it"
-        return f"rank {rank}, host: {_doing(device.event)}"
+        if isinstance(node, tuple):
+            rank, number = node
+            name = f"queue {number}" if number else "compute stream"
+            head = self.devices[rank].queues[number][0]
+            if isinstance(head, Operation):
+                return f"rank {rank}, {name}: {head} cannot start, and holds up what is behind it"
+            return f"rank {rank}, {name}: waits for {head.operation}"
+        return f"rank {node}, host: {_doing(self.devices[node].event)}"
 
 
 def _doing(event: Event | None) -> str:
@@ -242,7 +244,7 @@ def _doing(event: Event | None) -> str:
 
 
 def _partners(programs: Mapping[int, Sequence[Event]]) -> dict[Operation, list[Operation]]:
-    """The parts of each operation: first in, first out on each channel; whatever does not match is a Fault."""
+    """The parts of each operation: first in, first out on each channel; whatever does not match is a StrictError."""
     counts: dict[tuple[object, ...], int] = defaultdict(int)
     matches: dict[tuple[object, ...], list[Operation]] = defaultdict(list)
     partners: dict[Operation, list[Operation]] = {}
@@ -263,7 +265,6 @@ def check_match(parts: Sequence[Operation], operation: Operation) -> None:
     """Refuse an operation that meets another one: kind, dtype and size have to be the same on all ranks."""
     for part in parts:
         if part.shape != operation.shape:
-            raise Fault(
-                "Operations that meet are not alike:"
-                f"\n  rank {part.rank}: {part}\n  rank {operation.rank}: {operation}"
+            raise StrictError(
+                f"Operations that meet are not alike:\n  rank {part.rank}: {part}\n  rank {operation.rank}: {operation}"
             )

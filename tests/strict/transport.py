@@ -18,14 +18,15 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from strict.program import Communicator, Event, Launch, Load, Meet, Operation, Synchronize, Wait
-from strict.replay import Fault, check_match
 from torch import Tensor
 from torch._C._distributed_c10d import Work
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from strict.program import Communicator, Event, Launch, Load, Meet, Operation, Synchronize, Wait
+from strict.replay import StrictError, check_match
 
 Span = tuple[int, int]  # bytes of memory
 
@@ -111,7 +112,7 @@ class Exchange:
         with recording.silence():
             for x in (*inputs, *outputs):
                 if not x.is_contiguous():
-                    raise Fault(f"rank {operation.rank}: {operation} of a tensor that is not contiguous")
+                    raise StrictError(f"rank {operation.rank}: {operation} of a tensor that is not contiguous")
             for x in inputs:
                 _check(recording, span_of(x), False, operation)
             for x in outputs:
@@ -231,7 +232,7 @@ class StrictGroup(dist.ProcessGroup):
         return self.exchange.launch(operation, inputs, outputs, result)
 
     def _objects(self, *_: Any, **__: Any) -> None:
-        raise Fault(
+        raise StrictError(
             f"rank {self.world_rank}: host objects on {self.communicator}; NCCL exchanges tensors of the device, "
             "so objects need a group over gloo"
         )
@@ -313,7 +314,7 @@ def _check(recording: Recording, span: Span, writes: bool, user: Any) -> None:
             if isinstance(user, Operation) and user.communicator is operation.communicator:
                 continue  # one stream, one after the other
             does = "overwrites what is not yet sent by" if not written else "touches what has not arrived by"
-            raise Fault(f"rank {recording.rank}: {user} {does} {operation}; nobody has waited for it")
+            raise StrictError(f"rank {recording.rank}: {user} {does} {operation}; nobody has waited for it")
 
 
 class Watch(TorchDispatchMode):
