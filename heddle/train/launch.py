@@ -29,6 +29,7 @@ from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh, build_mesh, coordinates
 from heddle.spec.plan import Plan
 from heddle.train import forkserver
+from heddle.train.cuda import refuse_few_queues
 from heddle.train.device import pick_device
 from heddle.train.interrupt import answer
 from heddle.train.launched import Place, launched_place
@@ -58,14 +59,18 @@ def join(plan: Plan, place: Place) -> Mesh:
             )
     if place.world > 1:
         device = pick_device()
+        if device.type == "cuda":
+            refuse_few_queues(plan)
         # A launcher that starts all again may keep its store, in which the addresses of the dead still stand.
         try:
             store, rank, world = next(rendezvous("env://", timeout=TIMEOUT))
         except dist.DistError as error:
             raise _nowhere_to_meet(error) from None
         store = PrefixStore(f"start-{restart_count()}", store)
-        backend = "nccl" if device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=TIMEOUT)
+        gpu = device if device.type == "cuda" else None
+        backend = "nccl" if gpu else "gloo"
+        # With its device known, NCCL connects now, and its groups are split from this one.
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=TIMEOUT, device_id=gpu)
     mesh = build_mesh(plan, place.rank, place.world)
     assert mesh is not None
     return mesh
