@@ -19,7 +19,7 @@ A new schedule or exchange: add it to the grid of `tests/parallel/test_equality_
 
 from strict.program import Communicator, Event, Launch, Load, Meet, Operation, Synchronize, Wait
 from strict.replay import Replay, StrictError
-from strict.run import Run, strict_ranks, strict_run
+from strict.run import Run, record, strict_ranks, strict_run
 
 __all__ = [
     "Communicator",
@@ -33,6 +33,7 @@ __all__ = [
     "StrictError",
     "Synchronize",
     "Wait",
+    "record",
     "strict_ranks",
     "strict_run",
 ]

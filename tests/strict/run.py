@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.testing._internal.distributed.multi_threaded_pg import ThreadLocalWorld, WorldData
 
+import heddle.parallel.mesh
 from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.spec import Job, Plan
 from heddle.train.prove import synthetic_tokens
@@ -39,6 +40,16 @@ class Run:
 
 def strict_run(job: Job, steps: int = 2, evaluate: bool = True) -> Run:
     """Take steps of a job, evaluate, and replay it all on devices with many queues; with one where that is allowed."""
+    run = record(job, steps, evaluate)
+    run.replay()
+    assert job.plan is not None
+    if job.plan.pipeline == 1:  # with several stages Heddle asks for more queues
+        run.replay(queues=1)
+    return run
+
+
+def record(job: Job, steps: int = 2, evaluate: bool = True) -> Run:
+    """Take steps of a job, and evaluate; nothing is replayed yet."""
 
     def work(mesh: Mesh) -> list[float]:
         tokens = synthetic_tokens(job)
@@ -47,11 +58,7 @@ def strict_run(job: Job, steps: int = 2, evaluate: bool = True) -> Run:
         return [*losses, trainer.evaluate(tokens)] if evaluate else losses
 
     assert job.plan is not None
-    run = strict_ranks(work, job.plan)
-    run.replay()
-    if job.plan.pipeline == 1:  # with several stages Heddle asks for more queues
-        run.replay(queues=1)
-    return run
+    return strict_ranks(work, job.plan)
 
 
 def strict_ranks(work: Callable[[Mesh], Any], plan: Plan) -> Run:
@@ -112,7 +119,19 @@ class _RankWorld(ThreadLocalWorld):
 def _ranks_are_threads(exchange: Exchange) -> Iterator[None]:
     def create(options: Any, _: Any) -> StrictGroup:
         ranks = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))
-        return StrictGroup(exchange, options.group_id, "", ranks, _rank())
+        return StrictGroup(exchange, options.group_id, "world", ranks, _rank())
+
+    def split(split_ranks: list[list[int]], group_desc: str) -> StrictGroup:
+        """As `dist.split_group`: every process of the world calls it, with the same groups."""
+        rank = _rank()
+        recording = exchange.recordings[rank]
+        recording.meet(tuple(range(len(exchange.recordings))), f"split of the world into {split_ranks}")
+        mine = next(ranks for ranks in split_ranks if rank in ranks)
+        key = f"{group_desc}, split {len(recording.meetings)}: {mine}"
+        group = StrictGroup(exchange, key, group_desc, tuple(mine), rank)
+        numbers = {member: number for number, member in enumerate(mine)}
+        dist.distributed_c10d._register_pg_in_world(group, "strict", None, key, "cpu:strict", rank_mapping=numbers)
+        return group
 
     begin, tolist = threading.Thread.__init__, torch.Tensor.tolist
 
@@ -133,6 +152,8 @@ def _ranks_are_threads(exchange: Exchange) -> Iterator[None]:
         with (
             patch.dict(dist.Backend._plugins, STRICT=plugin),
             patch.object(dist.distributed_c10d, "_world", _RankWorld()),
+            patch.object(heddle.parallel.mesh, "_device", lambda: torch.device("cpu")),  # bound, as a GPU would be
+            patch.object(dist, "split_group", split),
             patch.object(threading.Thread, "__init__", begin_thread),
             patch.object(torch.Tensor, "tolist", read),
         ):

@@ -211,10 +211,6 @@ class StrictGroup(dist.ProcessGroup):
     def group_name(self) -> str:
         return self.key
 
-    def _set_group_desc(self, description: str) -> None:
-        if self.communicator.name == "":
-            self.communicator.name = description
-
     def getBackendName(self) -> str:
         return "strict"
 
