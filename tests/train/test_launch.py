@@ -7,6 +7,7 @@ import sys
 from contextlib import chdir
 
 import pytest
+import torch
 from commands import call, finish, losses
 from launching import (
     PATH,
@@ -19,8 +20,10 @@ from launching import (
 )
 
 from heddle.errors import HeddleError
+from heddle.parallel.mesh import Mesh
 from heddle.spec.job import load_job
 from heddle.spec.plan import Plan
+from heddle.train import launch
 from heddle.train.launch import join
 from heddle.train.launched import Place, launched_place
 
@@ -168,6 +171,20 @@ def test_a_meeting_place_must_be_named(environment):
     environment(MASTER_ADDR="127.0.0.1")
     with pytest.raises(HeddleError, match="MASTER_PORT is not set"):
         join(Plan(data=2), Place(0, 2))
+
+
+def test_gpus_meet_with_their_device_and_enough_queues(environment, monkeypatch):
+    """NCCL then connects at once, and splits its groups; a pipeline whose streams would block each other is refused."""
+    asked = {}
+    environment(MASTER_ADDR="127.0.0.1", MASTER_PORT="1", CUDA_DEVICE_MAX_CONNECTIONS="1")
+    monkeypatch.setattr(launch, "pick_device", lambda: torch.device("cuda", 3))
+    monkeypatch.setattr(launch, "rendezvous", lambda *_, **__: iter([(torch.distributed.HashStore(), 0, 2)]))
+    monkeypatch.setattr(launch.dist, "init_process_group", lambda backend, **options: asked.update(options, on=backend))
+    monkeypatch.setattr(launch, "build_mesh", lambda *_: Mesh())
+    join(Plan(data=2), Place(0, 2))
+    assert (asked["on"], asked["device_id"]) == ("nccl", torch.device("cuda", 3))
+    with pytest.raises(HeddleError, match="CUDA_DEVICE_MAX_CONNECTIONS is 1"):
+        join(Plan(pipeline=2), Place(0, 2))
 
 
 def test_a_job_is_the_same_on_every_rank(folder):
