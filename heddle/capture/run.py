@@ -113,7 +113,7 @@ def _ties(mesh: Mesh, stage: Stage) -> list[tuple[str, dist.ProcessGroup]]:
     everyone: list[dict[str, tuple[int, ...]]] = [{}] * mesh.pipeline.size
     if mesh.pipeline.size > 1:
         own = {stage.state[name]: holders for name, holders in stage.tied.items()}
-        dist.all_gather_object(everyone, own, group=mesh.pipeline.group)
+        dist.all_gather_object(everyone, own, group=mesh.host.group)  # whose ranks are the stages
     found = []
     names = {target: name for name, target in stage.state.items()}
     groups: dict[tuple[int, ...], Any] = {}

@@ -90,7 +90,7 @@ def start_sharing(whole: Tensor, axis: Axis, overlapped: bool = True) -> Handle:
         works = [dist.broadcast(part, src=rank, group=axis.group, async_op=True) for rank, part in slices]
         return Handle(works, whole, kind="all-gather", axis=axis, overlapped=overlapped)
     mine = slice_of(whole, axis)
-    mine = mine.clone() if whole.device.type == "cpu" else mine  # NCCL gathers in place
+    mine = mine.clone() if dist.get_backend(axis.group) == "gloo" else mine  # NCCL gathers in place
     work = dist.all_gather_single(whole, mine, group=axis.group, async_op=True)
     return Handle([work], whole, mine, kind="all-gather", axis=axis, overlapped=overlapped)
 

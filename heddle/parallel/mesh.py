@@ -7,12 +7,15 @@ a value that is passed to whoever needs it; there are no global process groups.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import torch
 import torch.distributed as dist
 
 from heddle.errors import HeddleError
 from heddle.spec.plan import Plan
+
+HOST_BACKENDS = ("gloo", "fake")  # whose groups carry what lies in host memory
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Mesh:
     pipeline: Axis = field(default_factory=Axis)
     world: Axis = field(default_factory=Axis)
     ends: Axis = field(default_factory=Axis)  # first and last stage, which share a tied embedding
+    host: Axis = field(default_factory=Axis)  # the world again, for objects in host memory, which NCCL cannot carry
     # one group for each direction between two neighbouring stages, so that no message waits behind one going back
     channels: dict[tuple[int, int], dist.ProcessGroup] = field(default_factory=dict)
 
@@ -73,40 +77,93 @@ def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
         return t + plan.tensor * (d + plan.data * p)
 
     tensors, replicas, stages = range(plan.tensor), range(plan.data), range(plan.pipeline)
-    mine = rank < plan.world
-    stage = coordinates(plan, rank)[2]
-    tensor = _axis(rank, [[rank_of(i, j, k) for i in tensors] for k in stages for j in replicas])
-    data = _axis(rank, [[rank_of(i, j, k) for j in replicas] for k in stages for i in tensors])
-    pipeline = _axis(rank, [[rank_of(i, j, k) for k in stages] for j in replicas for i in tensors])
-    world_axis = _axis(rank, [list(range(plan.world))])
     columns = [(i, j) for j in replicas for i in tensors]
+    everyone = list(range(plan.world))
+
+    def axis(name: str, groups: list[list[int]]) -> Axis:
+        return _axis(name, groups, rank, world)
+
+    tensor = axis("tensor", [[rank_of(i, j, k) for i in tensors] for k in stages for j in replicas])
+    data = axis("data", [[rank_of(i, j, k) for j in replicas] for k in stages for i in tensors])
+    pipeline = axis("pipeline", [[rank_of(i, j, k) for k in stages] for i, j in columns])
     ends = (
-        _axis(rank, [[rank_of(i, j, 0), rank_of(i, j, plan.pipeline - 1)] for i, j in columns])
-        if plan.pipeline > 1
+        axis("ends", [[rank_of(i, j, 0), rank_of(i, j, plan.pipeline - 1)] for i, j in columns])
+        if stages[1:]
         else Axis()
     )
     channels = {}
-    for source, destination in _neighbours(plan.pipeline):
-        groups = [[rank_of(i, j, source), rank_of(i, j, destination)] for i, j in columns]
-        group = _axis(rank, groups).group
-        if mine and stage in (source, destination) and group is not None:
-            channels[source, destination] = group
-    return Mesh(rank, tensor, data, pipeline, world_axis, ends, channels) if mine else None
+    for number, pairs in enumerate(_disjoint_channels(plan.pipeline)):
+        groups = [[rank_of(i, j, k) for k in pair] for pair in pairs for i, j in columns]
+        group = axis(f"channel {number}", groups).group
+        if group is not None:
+            stage = coordinates(plan, rank)[2]
+            channels[next(pair for pair in pairs if stage in pair)] = group
+    # what all processes share already is not made again
+    whole = Axis(rank, tuple(everyone), dist.group.WORLD) if plan.world == world else axis("world", [everyone])
+    host = whole
+    if whole.group is not None and dist.get_backend(whole.group) not in HOST_BACKENDS:
+        host = replace(whole, group=dist.new_group(everyone, backend="gloo", group_desc="host"))
+    if rank >= plan.world:
+        return None
+    mesh = Mesh(rank, tensor, data, pipeline, whole, ends, host, channels)
+    _connect(mesh)
+    return mesh
 
 
-def _neighbours(stages: int) -> list[tuple[int, int]]:
-    """Directed pairs of stages that exchange messages; the last and the first do when chunks are interleaved."""
-    if stages == 1:
-        return []
-    ring = {(k, (k + 1) % stages) for k in range(stages)}
-    return sorted(ring | {(b, a) for a, b in ring})
+def _disjoint_channels(stages: int) -> list[list[tuple[int, int]]]:
+    """Directed pairs of stages that exchange messages, in lists in which no stage occurs twice.
+
+    The last stage and the first exchange some when chunks are interleaved.
+    """
+    ring = {(k, (k + 1) % stages) for k in range(stages)} if stages > 1 else set()
+    forward = sorted(ring, key=lambda pair: (pair[0] % 2, pair))
+    lists: list[list[tuple[int, int]]] = []
+    for pair in (*forward, *((b, a) for a, b in forward if (b, a) not in ring)):
+        free = (pairs for pairs in lists if not any(set(pair) & set(other) for other in pairs))
+        found = next(free, None)
+        if found is None:
+            lists.append(found := [])
+        found.append(pair)
+    return lists
 
 
-def _axis(rank: int, groups: list[list[int]]) -> Axis:
-    """The one of these groups that holds this rank; every process makes all of them, as torch asks."""
-    found = Axis()
-    for ranks in groups:
-        group = dist.new_group(ranks) if len(ranks) > 1 else None
-        if rank in ranks:
-            found = Axis(ranks.index(rank), tuple(ranks), group)
-    return found
+def _axis(name: str, groups: list[list[int]], rank: int, world: int) -> Axis:
+    """The one of these groups that holds this rank. No process is in two of them, so that one call makes them all.
+
+    Whoever is in none makes one of its own: torch names a group by how many its process has, and the names of a
+    group must be the same on all its members.
+    """
+    groups = [ranks for ranks in groups if len(ranks) > 1]
+    if not groups:
+        return Axis(ranks=(rank,))
+    mine = next((ranks for ranks in groups if rank in ranks), None)
+    if _device() is not None:
+        covered = {member for ranks in groups for member in ranks}
+        alone = [[other] for other in range(world) if other not in covered]
+        group = dist.split_group(split_ranks=[*groups, *alone], group_desc=name)
+    else:
+        group = dist.new_group(mine or [rank], use_local_synchronization=True, group_desc=name)
+    return Axis(mine.index(rank), tuple(mine), group) if mine else Axis()
+
+
+def _device() -> torch.device | None:
+    """The device that the processes met with; None where they met on the host."""
+    assert dist.group.WORLD is not None
+    return dist.group.WORLD.bound_device_id
+
+
+def _connect(mesh: Mesh) -> None:
+    """Use every group once, in an order that all agree on.
+
+    NCCL connects two processes when they first exchange something, and both hosts wait for each other there. If each
+    stage first met the neighbour it receives from, none would ever come to its sends.
+    """
+    word = torch.zeros(1, device=_device() or "cpu")
+    for axis in (mesh.world, mesh.tensor, mesh.data, mesh.pipeline, mesh.ends):
+        if axis.group is not None:
+            dist.all_reduce(word, group=axis.group)
+    for (source, destination), group in mesh.channels.items():
+        if mesh.pipeline.rank == source:
+            dist.send(word, mesh.pipeline.ranks[destination], group=group)
+        else:
+            dist.recv(word, mesh.pipeline.ranks[source], group=group)

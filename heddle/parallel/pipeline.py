@@ -25,7 +25,8 @@ from heddle.parallel.collectives import gather, slice_of
 from heddle.parallel.mesh import Mesh
 from heddle.schedule import Action, Kind, Message, Schedule, consumer, incoming, outgoing
 
-AHEAD = 2  # receives posted beyond the one that is needed next, on each channel
+AHEAD = 2  # receives posted beyond the one that is needed next, on each channel, where the host receives
+DEVICE_AHEAD = 1  # where a kernel does, which occupies the device until its message comes
 
 
 class Work(NamedTuple):
@@ -70,14 +71,15 @@ class Inbox:
         group: dist.ProcessGroup,
         source: int,
         empty: Callable[[Message], Tensor],
+        ahead: int = AHEAD,
     ) -> None:
-        self.group, self.source, self.empty = group, source, empty
+        self.group, self.source, self.empty, self.ahead = group, source, empty, ahead
         self.expected = deque(expected)
         self.posted: dict[Message, tuple[dist.Work, Tensor]] = {}
 
-    def post(self, ahead: int = AHEAD) -> None:
-        """Post receives until that many are open."""
-        while self.expected and len(self.posted) < ahead:
+    def post(self) -> None:
+        """Post receives until as many are open as may be."""
+        while self.expected and len(self.posted) < self.ahead:
             self._post_next()
 
     def _post_next(self) -> Message:
@@ -114,6 +116,18 @@ class Executor(ABC):
         self.last_backwards = _last_backwards(self.actions)
         self.inboxes: dict[int, Inbox] = {}
         self.sent: deque[tuple[int, int, dist.Work, Tensor]] = deque()
+        self.warm = False  # whether all kernels have run once
+
+    @property
+    def ahead(self) -> int:
+        """Receives that may be posted before they are needed, on each channel.
+
+        On a device a receive is a kernel that spins until its message comes. CUDA loads a kernel when it first runs,
+        and may wait for an idle device then. So nothing spins before every kernel has run once.
+        """
+        if all(dist.get_backend(group) == "gloo" for group in self.mesh.channels.values()):
+            return AHEAD
+        return DEVICE_AHEAD if self.warm else 0
 
     @abstractmethod
     def _forward(self, action: Action, work: Any, scale: float) -> tuple[Any, Tensor | None]:
@@ -138,7 +152,11 @@ class Executor(ABC):
         """
         self.inboxes = {
             source: Inbox(
-                messages, self.mesh.channels[source, self.rank], self.mesh.pipeline.ranks[source], self._empty
+                messages,
+                self.mesh.channels[source, self.rank],
+                self.mesh.pipeline.ranks[source],
+                self._empty,
+                self.ahead,
             )
             for source, messages in self.expected.items()
         }
@@ -161,6 +179,7 @@ class Executor(ABC):
         for _, _, work, _ in self.sent:
             work.wait()
         self.sent.clear()
+        self.warm = True
         return total
 
     def _receive(self, action: Action) -> Tensor | None:

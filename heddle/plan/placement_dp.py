@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from heddle.graph.dag import Floats, Ints
-from heddle.graph.deadline import check
+from heddle.graph.deadline import OutOfTime, check
 from heddle.graph.ideals import Bools, Ideals
 from heddle.plan.placement_bounds import most_within
 from heddle.plan.placement_graph import Problem

@@ -238,13 +238,13 @@ def agree(mesh: Mesh, problem: str | None) -> str | None:
     if mesh.world.size == 1:
         return problem
     problems: list[str | None] = [None] * mesh.world.size
-    dist.all_gather_object(problems, problem, group=mesh.world.group)
+    dist.all_gather_object(problems, problem, group=mesh.host.group)
     return next((problem for problem in problems if problem), None)
 
 
 def load_state(reader: SafetensorsReader, state: State, mesh: Mesh) -> None:
     """Fill boxes from a checkpoint, whatever plan wrote it."""
-    group = mesh.world.group
+    group = mesh.host.group
     with warnings.catch_warnings():  # torch remarks that a single process is a single process
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         dcp_load(state, storage_reader=reader, process_group=group, no_dist=group is None)

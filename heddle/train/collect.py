@@ -60,7 +60,7 @@ def gather_boxes(boxes: Iterable[Box], mesh: Mesh) -> list[Box]:
     if mesh.world.size == 1:
         return own
     every: list[list[Box]] | None = [[] for _ in mesh.world.ranks] if mesh.world.rank == 0 else None
-    dist.gather_object(own, every, dst=mesh.world.ranks[0], group=mesh.world.group)
+    dist.gather_object(own, every, dst=mesh.world.ranks[0], group=mesh.host.group)
     return [box for part in every or () for box in part]
 
 

@@ -11,12 +11,15 @@ import torch
 
 from heddle.spec.cluster import GIB, Cluster
 from heddle.spec.job import Precision
+from heddle.train import cuda
 
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def pick_device() -> torch.device:
     """This process's GPU where there is one, else the CPU."""
+    if torch.version.cuda is not None:
+        cuda.set_defaults()
     if torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
         torch.cuda.set_device(device)

@@ -26,6 +26,7 @@ from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh, build_mesh, coordinates
 from heddle.spec.plan import Plan
 from heddle.train import forkserver
+from heddle.train.cuda import refuse_few_queues
 from heddle.train.device import pick_device
 from heddle.train.interfaces import bind_to_loopback
 from heddle.train.interrupt import Requests, answer, ignores_hangup, leave_closed_terminal, outlive_terminal
@@ -51,9 +52,15 @@ def join(plan: Plan, place: Place, file: Path | None = None) -> Mesh:
         )
     if place.world > 1:
         device = pick_device()
+        gpu = device if device.type == "cuda" else None
+        if gpu is not None:
+            refuse_few_queues(plan)
         store = meet_at_address(place) if file is None else meet_in_file(file, place)
-        backend = "nccl" if device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.world, timeout=TIMEOUT)
+        backend = "nccl" if gpu else "gloo"
+        # With its device known, NCCL connects now, and its groups are split from this one.
+        dist.init_process_group(
+            backend, store=store, rank=place.rank, world_size=place.world, timeout=TIMEOUT, device_id=gpu
+        )
     mesh = build_mesh(plan, place.rank, place.world)
     assert mesh is not None
     return mesh

@@ -137,9 +137,9 @@ def worth_it(device: torch.device) -> list[Precision]:
 def _products(clock: Clock, device: torch.device) -> Iterator[Product]:
     scale = 8 if device.type == "cuda" else 1
     known = worth_it(device)
-    if dist.is_initialized():  # all must time the same ones
+    if clock.mesh.world.size > 1:  # all must time the same ones
         shared = [known]
-        dist.broadcast_object_list(shared, src=0)
+        dist.broadcast_object_list(shared, src=0, group=clock.mesh.host.group)
         known = shared[0]
     for precision in known:
         for shape in SHAPES:

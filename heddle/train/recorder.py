@@ -167,7 +167,7 @@ class Clock:
         self.offset = 0.0  # what to add to this rank's clock
         machines: list[str | None] = [None] * self.world.size
         if self.world.size > 1:
-            dist.all_gather_object(machines, _machine(), group=self.world.group)
+            dist.all_gather_object(machines, _machine(), group=mesh.host.group)
         self.far = machines[self.world.rank] != machines[0]
         self.several = len(set(machines)) > 1
         self.compare()

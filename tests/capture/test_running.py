@@ -11,6 +11,7 @@ import pytest
 import torch
 from commands import ENVIRONMENT, REPOSITORY, blocks
 from small_modules import OWN
+from strict import strict_ranks
 from test_capture import loss_of, made, tensors
 from torch import nn
 
@@ -91,6 +92,26 @@ def test_training_learns_what_the_module_learns(name, devices):
     after = plain.state_dict()
     for path, value in module.state_dict().items():
         torch.testing.assert_close(value, after[path], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "training"), [("seq2seq", False), ("inception", True), ("gpt2", True)])
+def test_stages_run_by_the_rules_of_nccl(name, training, monkeypatch):
+    """See `strict`: what GPUs would not bear is an error; warm-up, tied weights and skips over stages included."""
+    module, inputs, keywords = made(name)
+    options = {"training": True, "loss": loss_of} if training else {}
+    example = with_target([(inputs, keywords) if keywords else inputs], keywords)[0] if training else inputs
+    example, named = example if keywords and training else (example, keywords)
+    placed = heddle.place(module, example, named, devices=3, times="modelled", **options)
+    batches = batches_like(inputs, keywords, 8)
+
+    def run_strictly(plan, work, *arguments):
+        strict_ranks(lambda mesh: work(mesh, *arguments), plan).replay()
+
+    monkeypatch.setattr("heddle.train.launch.run_processes", run_strictly)
+    found = placed.run(with_target(batches, keywords) if training else batches)
+    assert len(found.outputs) == 8
+    for output in tensors(found.outputs):
+        assert not torch.isnan(output).any()
 
 
 def test_measured_times_predict():

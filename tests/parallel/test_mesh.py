@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import warnings
 from itertools import product
+from unittest.mock import patch
 
 import pytest
 import torch
 import torch.distributed as dist
 from world import SIZE
 
+import heddle.parallel.mesh
 from heddle.errors import HeddleError
 from heddle.parallel.collectives import all_reduce
-from heddle.parallel.mesh import Mesh, build_mesh, coordinates
+from heddle.parallel.mesh import Mesh, _disjoint_channels, build_mesh, coordinates
 from heddle.spec import Plan
 
 # rank: tensor, data, pipeline of tensor 2 × data 3 × pipeline 2, counted by hand: tensor fastest, pipeline slowest
@@ -131,3 +133,44 @@ def test_too_few_processes_are_refused():
 def test_processes_beyond_the_plan_have_no_place(world):
     """`run` gives results of the plan's ranks only; the others were given no mesh, else this would hang."""
     assert len(world.run(seen, Plan(tensor=3))) == 3
+
+
+@pytest.mark.parametrize("bound", [False, True], ids=["gloo", "nccl"])
+def test_a_large_world_takes_few_calls(bound):
+    """On the first rank of 1,536: 3,585 calls would take minutes. Where NCCL knows its device, it splits the world."""
+    plan = Plan(tensor=8, pipeline=8, data=24)
+    calls: list[list[list[int]]] = []
+    new_group = dist.new_group
+
+    def split(split_ranks, group_desc):
+        calls.append(split_ranks)
+        return new_group(next(ranks for ranks in split_ranks if 0 in ranks), use_local_synchronization=True)
+
+    def make(ranks, **options):
+        calls.append([ranks])
+        return new_group(ranks, **options)
+
+    device = patch.object(heddle.parallel.mesh, "_device", lambda: torch.device("cpu") if bound else None)
+    with patch.object(dist, "new_group", make), patch.object(dist, "split_group", split), device:
+        dist.init_process_group("fake", rank=0, world_size=plan.world)
+        try:
+            mesh = build_mesh(plan, 0, plan.world)
+            assert mesh is not None
+            assert mesh.world.group is dist.group.WORLD
+        finally:
+            dist.destroy_process_group()
+    assert len(calls) == 8  # tensor, data, pipeline, ends, and four lists of channels
+    assert set(mesh.channels) == {(0, 1), (1, 0), (0, 7), (7, 0)}
+    for groups in calls if bound else []:
+        assert sorted(rank for ranks in groups for rank in ranks) == list(range(plan.world))  # each rank once
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 4, 5, 8])
+def test_channels_in_lists_without_a_stage_twice(stages):
+    lists = _disjoint_channels(stages)
+    ring = {(k, (k + 1) % stages) for k in range(stages)} if stages > 1 else set()
+    pairs = [pair for each in lists for pair in each]
+    assert sorted(pairs) == sorted(ring | {(b, a) for a, b in ring})
+    for each in lists:
+        assert len({stage for pair in each for stage in pair}) == 2 * len(each)
+    assert len(lists) <= 6

@@ -8,6 +8,7 @@ import socket
 from contextlib import chdir
 
 import pytest
+import torch
 from commands import call, finish, losses
 from launching import (
     PATH,
@@ -20,9 +21,10 @@ from launching import (
 )
 
 from heddle.errors import HeddleError
+from heddle.parallel.mesh import Mesh
 from heddle.spec.job import load_job
 from heddle.spec.plan import Plan
-from heddle.train import meeting
+from heddle.train import launch, meeting
 from heddle.train.launch import join, run_joined
 from heddle.train.launched import Place, launched_place
 
@@ -225,6 +227,20 @@ def test_ranks_that_do_not_come_are_missed_by_name(environment):
     environment(MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port(), HEDDLE_MEETING_SECONDS="1")
     with pytest.raises(HeddleError, match=r"3 of 4 processes did not come to .* within 1 s: rank 1, 2, 3"):
         join(Plan(data=4), Place(0, 4))
+
+
+def test_gpus_meet_with_their_device_and_enough_queues(environment, monkeypatch):
+    """NCCL then connects at once, and splits its groups; a pipeline whose streams would block each other is refused."""
+    asked = {}
+    environment(MASTER_ADDR="127.0.0.1", MASTER_PORT="1", CUDA_DEVICE_MAX_CONNECTIONS="1")
+    monkeypatch.setattr(launch, "pick_device", lambda: torch.device("cuda", 3))
+    monkeypatch.setattr(launch, "meet_at_address", lambda _: torch.distributed.HashStore())
+    monkeypatch.setattr(launch.dist, "init_process_group", lambda backend, **options: asked.update(options, on=backend))
+    monkeypatch.setattr(launch, "build_mesh", lambda *_: Mesh())
+    join(Plan(data=2), Place(0, 2))
+    assert (asked["on"], asked["device_id"]) == ("nccl", torch.device("cuda", 3))
+    with pytest.raises(HeddleError, match="CUDA_DEVICE_MAX_CONNECTIONS is 1"):
+        join(Plan(pipeline=2), Place(0, 2))
 
 
 def test_a_job_is_the_same_on_every_rank(folder):

@@ -1,0 +1,41 @@
+"""What CUDA and NCCL read from the environment when they start, and what Heddle asks of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import MutableMapping
+
+from heddle.errors import HeddleError
+from heddle.spec.plan import Plan
+
+QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
+# Streams of a rank: computing, four axes and the world, and a channel each way to two neighbours.
+STREAMS = 10
+
+DEFAULTS = {
+    # Memory that grows in place need not be freed and taken anew, for which CUDA waits until the device is idle.
+    "PYTORCH_ALLOC_CONF": "expandable_segments:True",
+    # Of streams that share a hardware queue, one that waits for a message holds up the others.
+    QUEUES: "32",
+    # Torch warns that messages of one group go one after the other; each of our channels is a group of its own.
+    "TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING": "false",
+}
+
+
+def set_defaults(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Set what the user has not; to be called before CUDA starts."""
+    for name, value in DEFAULTS.items():
+        if not (name == "PYTORCH_ALLOC_CONF" and "PYTORCH_CUDA_ALLOC_CONF" in environment):  # its older name
+            environment.setdefault(name, value)
+
+
+def refuse_few_queues(plan: Plan, environment: MutableMapping[str, str] = os.environ) -> None:
+    """Refuse a pipeline on devices whose streams would block each other."""
+    queues = environment.get(QUEUES, DEFAULTS[QUEUES])
+    if plan.pipeline > 1 and queues.isdecimal() and int(queues) < STREAMS:
+        raise HeddleError(
+            f"{QUEUES} is {queues}, and the plan has {plan.pipeline} pipeline stages.",
+            f"A rank uses up to {STREAMS} streams. Where they share a hardware queue, a message that waits can hold up "
+            "the computation that its sender waits for: training would hang.",
+            f"Unset {QUEUES} (Heddle then sets {DEFAULTS[QUEUES]}), or train without a pipeline.",
+        )

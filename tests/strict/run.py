@@ -1,0 +1,162 @@
+"""Runs work on all ranks of a plan, each a thread, over the strict transport; then replays what they did."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import torch.distributed as dist
+from torch.testing._internal.distributed.multi_threaded_pg import ThreadLocalWorld, WorldData
+
+import heddle.parallel.mesh
+from heddle.parallel.mesh import Mesh, build_mesh
+from heddle.spec import Job, Plan
+from heddle.train.prove import synthetic_tokens
+from heddle.train.trainer import Trainer
+from strict.program import Event, Synchronize
+from strict.replay import Replay, StrictError
+from strict.transport import Exchange, Stalled, StrictGroup, Watch
+
+PATIENCE = 60  # seconds; only gloo can hang here, and nothing takes as long
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came out."""
+
+    results: list[Any]  # of each rank
+    programs: Mapping[int, Sequence[Event]]
+
+    def replay(self, queues: int = 32, lazy_loading: bool = True) -> None:
+        """Run the programs on devices; a StrictError tells what waits for ever."""
+        Replay(self.programs, queues, lazy_loading).run()
+
+
+def strict_run(job: Job, steps: int = 2, evaluate: bool = True) -> Run:
+    """Take steps of a job, evaluate, and replay it all on devices with many queues; with one where that is allowed."""
+    run = record(job, steps, evaluate)
+    run.replay()
+    assert job.plan is not None
+    if job.plan.pipeline == 1:  # with several stages Heddle asks for more queues
+        run.replay(queues=1)
+    return run
+
+
+def record(job: Job, steps: int = 2, evaluate: bool = True) -> Run:
+    """Take steps of a job, and evaluate; nothing is replayed yet."""
+
+    def work(mesh: Mesh) -> list[float]:
+        tokens = synthetic_tokens(job)
+        trainer = Trainer(job, tokens, mesh)
+        losses = [trainer.train_step().loss for _ in range(steps)]
+        return [*losses, trainer.evaluate(tokens)] if evaluate else losses
+
+    assert job.plan is not None
+    return strict_ranks(work, job.plan)
+
+
+def strict_ranks(work: Callable[[Mesh], Any], plan: Plan) -> Run:
+    """Let every rank of a plan do `work(mesh)`; gives the results, and the programs to replay."""
+    exchange = Exchange(plan.world)
+    store = dist.HashStore()
+    results: list[Any] = [None] * plan.world
+    errors: list[BaseException | None] = [None] * plan.world
+
+    def live(rank: int) -> None:
+        threading.current_thread().strict_rank = rank  # type: ignore[attr-defined]
+        try:
+            dist.init_process_group(
+                "strict", store=store, rank=rank, world_size=plan.world, timeout=timedelta(seconds=PATIENCE)
+            )
+            with Watch(exchange.recordings[rank]):
+                mesh = build_mesh(plan, rank, plan.world)
+                assert mesh is not None
+                results[rank] = work(mesh)
+        except BaseException as error:
+            errors[rank] = error
+        finally:
+            exchange.end(rank, well=errors[rank] is None)
+
+    with _ranks_are_threads(exchange):
+        threads = [threading.Thread(target=live, args=(rank,), daemon=True) for rank in range(plan.world)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+            if thread.is_alive():
+                raise TimeoutError("a rank is not done")
+    programs = {recording.rank: recording.program for recording in exchange.recordings}
+    failed = [error for error in errors if error is not None and not isinstance(error, Stalled)]
+    if failed:
+        raise failed[0]
+    if exchange.stalled:
+        Replay(programs).run()
+        raise StrictError("all ranks wait for each other, and the replay does not see why")
+    return Run(results, programs)
+
+
+def _rank() -> int:
+    return threading.current_thread().strict_rank  # type: ignore[attr-defined]
+
+
+class _RankWorld(ThreadLocalWorld):
+    """Torch's own bookkeeping of groups, once for each rank; threads belong to the rank that started them."""
+
+    def __init__(self) -> None:
+        self.worlds: dict[int, WorldData] = {}
+
+    def _get_world(self) -> WorldData:
+        return self.worlds.setdefault(_rank(), WorldData(None, {}, {}, {}, {}, 0, {}, {}, {}, []))
+
+
+@contextmanager
+def _ranks_are_threads(exchange: Exchange) -> Iterator[None]:
+    def create(options: Any, _: Any) -> StrictGroup:
+        ranks = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))
+        return StrictGroup(exchange, options.group_id, "world", ranks, _rank())
+
+    def split(split_ranks: list[list[int]], group_desc: str) -> StrictGroup:
+        """As `dist.split_group`: every process of the world calls it, with the same groups."""
+        rank = _rank()
+        recording = exchange.recordings[rank]
+        recording.meet(tuple(range(len(exchange.recordings))), f"split of the world into {split_ranks}")
+        mine = next(ranks for ranks in split_ranks if rank in ranks)
+        key = f"{group_desc}, split {len(recording.meetings)}: {mine}"
+        group = StrictGroup(exchange, key, group_desc, tuple(mine), rank)
+        numbers = {member: number for number, member in enumerate(mine)}
+        dist.distributed_c10d._register_pg_in_world(group, "strict", None, key, "cpu:strict", rank_mapping=numbers)
+        return group
+
+    begin, tolist = threading.Thread.__init__, torch.Tensor.tolist
+
+    def begin_thread(self: threading.Thread, *args: Any, **options: Any) -> None:
+        begin(self, *args, **options)
+        self.strict_rank = getattr(threading.current_thread(), "strict_rank", None)  # type: ignore[attr-defined]
+
+    def read(x: torch.Tensor) -> Any:
+        if (rank := getattr(threading.current_thread(), "strict_rank", None)) is not None:
+            exchange.recordings[rank].program.append(Synchronize("reads numbers"))
+        return tolist(x)
+
+    if "STRICT" not in dist.Backend._plugins:
+        dist.Backend.register_backend("strict", lambda *_: None, extended_api=True, devices=["cpu"])
+    plugin = dist.Backend._plugins["STRICT"]._replace(creator_fn=create)
+    torch._C._distributed_c10d._set_thread_isolation_mode(True)
+    try:
+        with (
+            patch.dict(dist.Backend._plugins, STRICT=plugin),
+            patch.object(dist.distributed_c10d, "_world", _RankWorld()),
+            patch.object(heddle.parallel.mesh, "_device", lambda: torch.device("cpu")),  # bound, as a GPU would be
+            patch.object(dist, "split_group", split),
+            patch.object(threading.Thread, "__init__", begin_thread),
+            patch.object(torch.Tensor, "tolist", read),
+        ):
+            yield
+    finally:
+        torch._C._distributed_c10d._set_thread_isolation_mode(False)

@@ -1,0 +1,362 @@
+"""A process group with NCCL's rules for ranks that are threads: it moves real numbers, and writes down who did what.
+
+Numbers travel as late as the rules allow: a result lies in its buffer once somebody has waited for it, and NaN lies
+there until then. While an operation is under way its buffers belong to it. `Watch`, which sees every kernel of a rank,
+refuses one that reads what has not arrived, or overwrites what has not been sent.
+
+Tags are ignored. Objects do not travel here: NCCL knows tensors of the device only, so host objects need gloo.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import Work
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from strict.program import Communicator, Event, Launch, Load, Meet, Operation, Synchronize, Wait
+from strict.replay import StrictError, check_match
+
+Span = tuple[int, int]  # bytes of memory
+
+
+class Stalled(BaseException):
+    """All ranks wait for each other: they end, and the replay of what they did so far tells why."""
+
+
+class Pending(NamedTuple):
+    """Memory that an operation under way uses."""
+
+    span: Span
+    written: bool
+    operation: Operation
+
+
+class Delivery:
+    """What an operation brings: tensors and where they go."""
+
+    def __init__(self, operation: Operation, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+        self.operation = operation
+        self.inputs = [x.detach().clone() for x in inputs]
+        self.outputs = [x.detach() for x in outputs]
+        self.brought: list[Tensor] | None = None  # once all parts have come
+
+    def deliver(self) -> None:
+        assert self.brought is not None
+        for target, values in zip(self.outputs, self.brought, strict=True):
+            target.copy_(values.view_as(target))
+
+
+class Recording:
+    """What one rank did, and what it has under way."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.program: list[Event] = []
+        self.pending: list[Pending] = []
+        self.undelivered: dict[Communicator, list[Delivery]] = defaultdict(list)
+        self.kernels: set[Any] = set()
+        self.meetings: dict[Any, int] = defaultdict(int)
+        self.silent = 0  # above 0 while the transport itself computes
+
+    @contextmanager
+    def silence(self) -> Any:
+        self.silent += 1
+        try:
+            yield
+        finally:
+            self.silent -= 1
+
+    def meet(self, ranks: tuple[int, ...], what: str) -> None:
+        self.meetings[ranks, what] += 1
+        self.program.append(Meet(ranks, what, self.meetings[ranks, what]))
+
+
+class Exchange:
+    """The memory that all ranks of a run share."""
+
+    def __init__(self, size: int) -> None:
+        self.recordings = [Recording(rank) for rank in range(size)]
+        self.communicators: dict[str, Communicator] = {}
+        self.changed = threading.Condition()
+        self.parts: dict[Any, list[Delivery]] = defaultdict(list)
+        self.counts: dict[Any, int] = defaultdict(int)
+        self.blocked: dict[int, Callable[[], bool]] = {}  # what the ranks that wait are waiting for
+        self.living = size
+        self.stalled = False
+
+    def communicator(self, key: str, name: str, ranks: tuple[int, ...]) -> Communicator:
+        with self.changed:
+            return self.communicators.setdefault(key, Communicator(name, ranks))
+
+    def launch(
+        self,
+        operation: Operation,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        result: Callable[[list[Delivery], int], list[Tensor]],
+    ) -> StrictWork:
+        """Begin an operation; `result` gives what it brings to the rank of that number, given all parts by rank."""
+        recording = self.recordings[operation.rank]
+        with recording.silence():
+            for x in (*inputs, *outputs):
+                if not x.is_contiguous():
+                    raise StrictError(f"rank {operation.rank}: {operation} of a tensor that is not contiguous")
+            for x in inputs:
+                _check(recording, span_of(x), False, operation)
+            for x in outputs:
+                _check(recording, span_of(x), True, operation)
+            delivery = Delivery(operation, inputs, outputs)
+            for x in delivery.outputs:
+                x.fill_(torch.nan if x.is_floating_point() else torch.iinfo(x.dtype).max)
+            recording.program.append(Launch(operation))
+            recording.pending += [Pending(span_of(x), False, operation) for x in inputs if x.numel()]
+            recording.pending += [Pending(span_of(x), True, operation) for x in outputs if x.numel()]
+            recording.undelivered[operation.communicator].append(delivery)
+            with self.changed:
+                self._add(delivery, result)
+        return StrictWork(self, delivery)
+
+    def _add(self, delivery: Delivery, result: Callable[[list[Delivery], int], list[Tensor]]) -> None:
+        operation = delivery.operation
+        end = (operation.channel, operation.rank, operation.kind if operation.message else "")
+        parts = self.parts[operation.channel, self.counts[end]]
+        self.counts[end] += 1
+        check_match([part.operation for part in parts], operation)
+        parts.append(delivery)
+        if len(parts) == len(operation.members):
+            parts.sort(key=lambda part: operation.members.index(part.operation.rank))
+            for number, part in enumerate(parts):
+                part.brought = result(parts, number)
+            self.changed.notify_all()
+
+    def wait(self, delivery: Delivery) -> None:
+        """Let compute wait for an operation, and with it for all that came before it on its stream."""
+        operation = delivery.operation
+        recording = self.recordings[operation.rank]
+        recording.program.append(Wait(operation))
+        stream = recording.undelivered[operation.communicator]
+        if delivery not in stream:
+            return
+        before = stream[: stream.index(delivery) + 1]
+        self.block(operation.rank, lambda: all(each.brought is not None for each in before))
+        with recording.silence():
+            for each in before:
+                each.deliver()
+        del stream[: len(before)]
+        done = {each.operation for each in before}
+        recording.pending = [pending for pending in recording.pending if pending.operation not in done]
+
+    def block(self, rank: int, arrived: Callable[[], bool]) -> None:
+        with self.changed:
+            if arrived():
+                return
+            self.blocked[rank] = arrived
+            self._look()
+            self.changed.wait_for(lambda: self.stalled or arrived())
+            del self.blocked[rank]
+            if not arrived():
+                raise Stalled
+
+    def end(self, rank: int, well: bool) -> None:
+        """A rank is through; the others do not wait for one that failed."""
+        with self.changed:
+            self.living -= 1
+            if not well:
+                self.stalled = True
+                self.changed.notify_all()
+            self._look()
+
+    def _look(self) -> None:
+        if self.living and len(self.blocked) == self.living and not any(arrived() for arrived in self.blocked.values()):
+            self.stalled = True
+            self.changed.notify_all()
+
+
+class StrictWork(Work):
+    """A handle as torch gives them."""
+
+    def __init__(self, exchange: Exchange, delivery: Delivery) -> None:
+        super().__init__()
+        self.exchange, self.delivery = exchange, delivery
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        self.exchange.wait(self.delivery)
+        return True
+
+
+class StrictGroup(dist.ProcessGroup):
+    """One rank's end of a communicator."""
+
+    def __init__(self, exchange: Exchange, key: str, name: str, ranks: tuple[int, ...], rank: int) -> None:
+        super().__init__(ranks.index(rank), len(ranks))
+        self.exchange, self.world_rank, self.key = exchange, rank, key
+        self.communicator = exchange.communicator(key, name, ranks)
+
+    def size(self) -> int:
+        return len(self.communicator.ranks)
+
+    @property
+    def group_name(self) -> str:
+        return self.key
+
+    def getBackendName(self) -> str:
+        return "strict"
+
+    def _launch(
+        self,
+        kind: str,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        result: Callable[[list[Delivery], int], list[Tensor]],
+        **more: Any,
+    ) -> StrictWork:
+        first = (*inputs, *outputs)[0]
+        size = max(x.numel() for x in (*inputs, *outputs))
+        operation = Operation(self.world_rank, self.communicator, kind, first.dtype, size, **more)
+        return self.exchange.launch(operation, inputs, outputs, result)
+
+    def _objects(self, *_: Any, **__: Any) -> None:
+        raise StrictError(
+            f"rank {self.world_rank}: host objects on {self.communicator}; NCCL exchanges tensors of the device, "
+            "so objects need a group over gloo"
+        )
+
+    allgather = gather = scatter = _objects
+
+    def allreduce(self, tensors: list[Tensor], opts: Any) -> StrictWork:
+        reduce = _reduction(opts.reduceOp)
+        detail = str(opts.reduceOp.op).rpartition(".")[2].lower()
+        return self._launch(
+            "all-reduce", tensors, tensors, lambda parts, _: [reduce([part.inputs[0] for part in parts])], detail=detail
+        )
+
+    def broadcast(self, tensors: list[Tensor], opts: Any) -> StrictWork:
+        root = opts.rootRank
+        inputs = tensors if root == self.rank() else []
+        return self._launch(
+            "broadcast", inputs, tensors, lambda parts, _: [parts[root].inputs[0]], detail=f"from {root}"
+        )
+
+    def all_gather_single(self, output: Tensor, x: Tensor, opts: Any = None) -> StrictWork:
+        return self._launch(
+            "all-gather", [x], [output], lambda parts, _: [torch.cat([p.inputs[0].flatten() for p in parts])]
+        )
+
+    def reduce_scatter_single(self, output: Tensor, x: Tensor, opts: Any) -> StrictWork:
+        reduce = _reduction(opts.reduceOp)
+        size, count = self.size(), output.numel()
+
+        def share(parts: list[Delivery], number: int) -> list[Tensor]:
+            return [reduce([part.inputs[0].flatten().chunk(size)[number] for part in parts])]
+
+        assert x.numel() == size * count
+        return self._launch("reduce-scatter", [x], [output], share)
+
+    def barrier(self, opts: Any = None) -> StrictWork:
+        """As NCCL's: a sum of one number, for which the host waits."""
+        work = self.allreduce([torch.zeros(1)], dist.AllreduceOptions())
+        work.wait()
+        self.exchange.recordings[self.world_rank].program.append(Synchronize("meets the others at a barrier"))
+        return work
+
+    def send(self, tensors: list[Tensor], peer: int, tag: int = 0) -> StrictWork:
+        peer = self.communicator.ranks[peer]
+        return self._launch("send", tensors, [], _received, peer=peer)
+
+    def recv(self, tensors: list[Tensor], peer: int, tag: int = 0) -> StrictWork:
+        peer = self.communicator.ranks[peer]
+        return self._launch("receive", [], tensors, _received, peer=peer)
+
+
+def _received(parts: list[Delivery], number: int) -> list[Tensor]:
+    return parts[1 - number].inputs if parts[number].outputs else []
+
+
+def _reduction(operation: Any) -> Callable[[list[Tensor]], Tensor]:
+    def reduce(parts: list[Tensor]) -> Tensor:
+        stacked = torch.stack(parts)
+        if operation == dist.ReduceOp.SUM:
+            return stacked.sum(0, dtype=stacked.dtype)
+        assert operation == dist.ReduceOp.MAX, operation
+        return stacked.amax(0)
+
+    return reduce
+
+
+def span_of(x: Tensor) -> Span:
+    """The bytes that a tensor takes."""
+    start = x.data_ptr()
+    if x.is_contiguous():
+        return start, start + x.numel() * x.element_size()
+    last = sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
+    return start, start + (last + 1) * x.element_size()
+
+
+def _check(recording: Recording, span: Span, writes: bool, user: Any) -> None:
+    for (start, stop), written, operation in recording.pending:
+        if start < span[1] and span[0] < stop and (writes or written):
+            if isinstance(user, Operation) and user.communicator is operation.communicator:
+                continue  # one stream, one after the other
+            does = "overwrites what is not yet sent by" if not written else "touches what has not arrived by"
+            raise StrictError(f"rank {recording.rank}: {user} {does} {operation}; nobody has waited for it")
+
+
+class Watch(TorchDispatchMode):
+    """Sees every kernel of one rank: which memory it uses, and whether it is the first of its kind."""
+
+    def __init__(self, recording: Recording) -> None:
+        super().__init__()
+        self.recording = recording
+        self.writes: dict[Any, frozenset[int] | None] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Sequence[type], args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        recording = self.recording
+        if recording.silent or FakeTensor in types:
+            return func(*args, **kwargs)
+        if DTensor in types:
+            return NotImplemented  # what it makes of it comes by again, in plain tensors
+        written = self.writes.get(func, ())
+        if written == ():
+            written = self.writes[func] = _written(func)
+        if written is None:
+            if func.namespace == "c10d":
+                self._on_host(func, args)
+            return func(*args, **kwargs)
+        if func not in recording.kernels:
+            recording.kernels.add(func)
+            recording.program.append(Load(str(func)))
+        if func is torch.ops.aten._local_scalar_dense.default:
+            recording.program.append(Synchronize("reads a number"))
+        if recording.pending:
+            for number, arg in enumerate((*args, *kwargs.values())):
+                for x in (arg,) if isinstance(arg, Tensor) else tree_leaves(arg):
+                    if isinstance(x, Tensor) and x.device.type == "cpu" and x.numel():
+                        _check(recording, span_of(x), number in written, func)
+        return func(*args, **kwargs)
+
+    def _on_host(self, func: Any, args: Any) -> None:
+        """A collective over gloo: hosts wait for each other."""
+        boxed = next(arg for arg in args if isinstance(arg, torch.ScriptObject))
+        ranks = tuple(dist.get_process_group_ranks(dist.ProcessGroup.unbox(boxed)))
+        self.recording.meet(ranks, f"{func._schema.name} over gloo")
+
+
+def _written(func: Any) -> frozenset[int] | None:
+    """Which arguments a kernel writes; None for what runs no kernel."""
+    if func.namespace == "c10d" or func.is_view or "empty" in func._schema.name:
+        return None
+    arguments = enumerate(func._schema.arguments)
+    return frozenset(i for i, argument in arguments if argument.alias_info is not None and argument.alias_info.is_write)
