@@ -14,6 +14,7 @@ from heddle.models.transformer import Attention, Dropout, Layer, Microbatch, Tra
 from heddle.parallel.collectives import take_slice
 from heddle.parallel.data import Reducer
 from heddle.parallel.mesh import Axis, Mesh
+from heddle.parallel.pieces import Piece, boxes_of
 from heddle.parallel.place import Place, place_of, set_place
 from heddle.parallel.recompute import apply_recompute
 from heddle.parallel.tensor import ColumnParallelLinear, RowParallelLinear
@@ -75,7 +76,20 @@ def parallelize(
         gradients: Reducer | ShardedParameters = ShardedParameters(chunks.values(), parameters, mesh)
     else:
         gradients = Reducer(named, mesh, plan.zero)
+        initialize_masters(gradients.pieces, spec, seed)
     return Parallel(chunks, loss, gradients, {parameter: name for name, parameter in parameters})
+
+
+def initialize_masters(pieces: list[Piece], spec: ModelSpec, seed: int) -> None:
+    """Give masters beside low-precision parameters the initial values that those were rounded from.
+
+    A master that was copied from its parameter would be rounded, too, and where parameters are their own masters
+    (ZeRO-2 and 3) it would not: the same job would start from other weights under other plans.
+    """
+    for piece in pieces:
+        if piece.target is not None:
+            for offset, part in boxes_of(piece, piece.master):
+                initialize_parameter(part, piece.name, spec, seed, piece.place.shape, offset)
 
 
 def build_chunks(spec: ModelSpec, plan: Plan, mesh: Mesh) -> dict[int, Transformer]:

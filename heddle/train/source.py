@@ -13,11 +13,11 @@ from torch.distributed.checkpoint.api import CheckpointException
 from heddle.errors import HeddleError
 from heddle.models.hf import Shape, parameter_shapes
 from heddle.parallel.mesh import Mesh
-from heddle.parallel.pieces import Piece
+from heddle.parallel.pieces import Piece, boxes_of
 from heddle.spec.job import load_job, model_from_table
 from heddle.spec.model import ModelSpec
 from heddle.spec.read import read_toml
-from heddle.train.checkpoint import State, agree, boxes_of, damage, load_state, newest_good
+from heddle.train.checkpoint import State, agree, damage, load_state, newest_good
 from heddle.train.data.tokenizer import TOKENIZER_FILE
 from heddle.train.descriptions import ABOUT, JOB, MODEL
 from heddle.train.huggingface import CONFIG, HuggingFaceReader, open_huggingface, refuse_untied
