@@ -176,7 +176,12 @@ class GatedMLP(nn.Module):
         self.down = nn.Linear(spec.ffn, spec.hidden, bias=spec.bias == "all")
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down(F.silu(self.gate(x)) * self.up(x))
+        gate, up = self.widen(x)
+        return self.down(F.silu(gate) * up)
+
+    def widen(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The two first products, of the same input."""
+        return self.gate(x), self.up(x)
 
 
 class Dropout(nn.Module):

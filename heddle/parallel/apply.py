@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,14 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heddle.models.init import initialize_parameter, materialize
-from heddle.models.transformer import Attention, Dropout, Layer, Microbatch, Transformer
+from heddle.models.transformer import Attention, Dropout, GatedMLP, Layer, Microbatch, Transformer
 from heddle.parallel.collectives import take_slice
 from heddle.parallel.data import Reducer
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.pieces import Piece, boxes_of
 from heddle.parallel.place import Place, place_of, set_place
 from heddle.parallel.recompute import apply_recompute
-from heddle.parallel.tensor import ColumnParallelLinear, RowParallelLinear
+from heddle.parallel.tensor import ColumnParallelLinear, RowParallelLinear, column_parallel
 from heddle.parallel.vocabulary import VocabularyParallelEmbedding, VocabularyParallelLoss
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
@@ -116,9 +117,11 @@ def split_over_tensor(chunk: Transformer, axis: Axis, sequence: bool) -> None:
         assert isinstance(layer, Layer)
         swap(layer.attention, "qkv", ColumnParallelLinear)
         swap(layer.attention, "out", RowParallelLinear)
-        for name in ("gate", "up"):
-            if hasattr(layer.mlp, name):
-                swap(layer.mlp, name, ColumnParallelLinear)
+        swap(layer.mlp, "up", ColumnParallelLinear)
+        if isinstance(layer.mlp, GatedMLP):
+            swap(layer.mlp, "gate", ColumnParallelLinear)
+            pair = layer.mlp.gate, layer.mlp.up
+            layer.mlp.widen = partial(column_parallel, pair)  # type: ignore[arg-type, method-assign, assignment]
         swap(layer.mlp, "down", RowParallelLinear)
     if chunk.embed is not None:
         chunk.embed.tokens = VocabularyParallelEmbedding(chunk.embed.tokens, axis)  # type: ignore[assignment]
