@@ -187,9 +187,16 @@ class GatedMLP(nn.Module):
 class Dropout(nn.Module):
     """Dropout that depends on the token and the site, not on who computes it or when."""
 
+    site: Tensor  # a tensor, not a number: compiled code takes it as an input, and so serves every layer
+
     def __init__(self, p: float, site: str) -> None:
         super().__init__()
-        self.p, self.site = p, random.key(site)
+        self.p, self.number = p, random.site(site)
+        self.reset()
+
+    def reset(self, device: torch.device | None = None) -> None:
+        """Put the site on the device that computes."""
+        self.register_buffer("site", torch.tensor(self.number, dtype=torch.int32, device=device), persistent=False)
 
     def forward(self, x: Tensor, batch: Microbatch) -> Tensor:
         if self.p == 0 or batch.keys is None:

@@ -52,10 +52,9 @@ def parallelize(
             split_over_tensor(chunk, mesh.tensor, plan.sequence)
         loss = VocabularyParallelLoss(mesh.tensor, spec.vocab)
     for chunk in chunks.values():
+        if compiled:  # first: what is recomputed is then the compiled layer
+            compile_layers(chunk)
         apply_recompute(chunk, plan)
-        if compiled:
-            for layer in chunk.layers.values():
-                layer.compile()
     sharded = plan.zero >= 2 and mesh.data.size > 1
     if sharded:
         from heddle.parallel.sharded import ShardedParameters, shard  # slow to import, and seldom needed
@@ -79,6 +78,15 @@ def parallelize(
         gradients = Reducer(named, mesh, plan.zero)
         initialize_masters(gradients.pieces, spec, seed)
     return Parallel(chunks, loss, gradients, {parameter: name for name, parameter in parameters})
+
+
+def compile_layers(chunk: Transformer) -> None:
+    """Compile layer by layer: layers that do the same share one graph, however many they are.
+
+    Only what a layer computes is compiled, not the hooks around it: gathering parameters is not for a graph.
+    """
+    for layer in chunk.layers.values():
+        layer.forward = torch.compile(layer.forward)  # type: ignore[method-assign]
 
 
 def initialize_masters(pieces: list[Piece], spec: ModelSpec, seed: int) -> None:
