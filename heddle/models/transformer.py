@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heddle.models import random
+from heddle.models.attention import attend
 from heddle.models.rotary import Rotary, rotate
 from heddle.spec.model import ModelSpec
 
@@ -146,16 +147,8 @@ class Attention(nn.Module):
         return self.qkv.weight.shape[0] // ((self.group + 2) * self.head_size)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """softmax(q kᵀ / √size) v, looking back only, and no further than the window."""
-        queries, keys = q.shape[2], k.shape[2]
-        limited = self.window is not None and self.window < keys
-        mask = None
-        if limited or 1 < queries < keys:
-            place = torch.arange(keys, device=q.device)
-            back = place[keys - queries :, None] - place  # how far back each key lies from each query
-            mask = (back >= 0) & (back < (self.window or keys))
-        causal = mask is None and queries > 1  # a single query, the newest token, looks at everything
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=self.group > 1)
+        """What each query finds among the keys it may see; apart, because it may be recomputed alone."""
+        return attend(q, k, v, self.window)
 
 
 class MLP(nn.Module):

@@ -86,7 +86,7 @@ def compile_layers(chunk: Transformer) -> None:
     Only what a layer computes is compiled, not the hooks around it: gathering parameters is not for a graph.
     """
     for layer in chunk.layers.values():
-        layer.forward = torch.compile(layer.forward)  # type: ignore[method-assign]
+        layer.forward = torch.compile(layer.forward)
 
 
 def initialize_masters(pieces: list[Piece], spec: ModelSpec, seed: int) -> None:

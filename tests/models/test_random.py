@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from heddle.models import Transformer, initialize
 from heddle.models.init import initial_std
-from heddle.models.random import dropout, fill_normal, key, site, token_keys
+from heddle.models.random import dropout, fill_normal, site, token_keys
 from heddle.spec import ModelSpec
 
 SHAPE = torch.Size((96, 80))

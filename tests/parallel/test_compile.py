@@ -80,7 +80,7 @@ def test_each_kind_of_layer_has_a_graph():
 def test_compiled_layers_run_in_parallel(world, plan):
     model = llama(dropout=0.1)
     (found, graphs), *_ = world.run(losses, plan, model, plan, True)
-    (more, bounded), *_ = world.run(losses, plan, dataclasses.replace(model, layers=6), plan, True)
+    (_, bounded), *_ = world.run(losses, plan, dataclasses.replace(model, layers=6), plan, True)
     plain, _ = losses(Mesh(), model, Plan(microbatch=4), compiled=False)
     assert found == pytest.approx(plain, rel=1e-5)
     assert 0 < graphs == bounded, (graphs, bounded)
