@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from heddle.models import random
 from heddle.models.attention import attend
+from heddle.models.loss import Vocabulary, head_loss
 from heddle.models.rotary import Rotary, rotate
 from heddle.spec.model import ModelSpec
 
@@ -37,6 +38,8 @@ class Microbatch:
 
     sequence: int  # tokens a sample
     keys: Tensor | None = None  # of every token, for dropout; None: no dropout
+    targets: Tensor | None = None  # what follows each token, where the loss is wanted rather than logits
+    scale: float = 1.0  # that the loss will be multiplied by before its backward pass
     rope: tuple[Tensor, Tensor] | None = None  # cosines and sines of the positions
     cache: Cache | None = None
 
@@ -58,6 +61,7 @@ class Transformer(nn.Module):
         self.norm = make_norm(spec) if last else None
         self.head = nn.Linear(spec.hidden, spec.vocab, bias=False) if last else None
         self.rotary = Rotary(spec) if spec.positions == "rotary" else None
+        self.vocabulary = Vocabulary()  # whose logits the head computes
         self.tie()
 
     def tie(self) -> None:
@@ -66,7 +70,10 @@ class Transformer(nn.Module):
             self.head.weight = self.embed.tokens.weight
 
     def forward(self, x: Tensor, batch: Microbatch) -> Tensor:
-        """Token ids [tokens] (or, in a later chunk, activations) to logits (or, in an earlier one, activations)."""
+        """Token ids [tokens] (or, in a later chunk, activations) to logits (or, in an earlier one, activations).
+
+        Where the microbatch has targets, logits become the mean loss.
+        """
         if self.rotary is not None:
             start = batch.cache.length if batch.cache else 0
             batch = replace(batch, rope=self.rotary(start, start + batch.sequence, x.device))
@@ -75,7 +82,10 @@ class Transformer(nn.Module):
         for layer in self.layers.values():
             x = layer(x, batch)
         if self.norm is not None and self.head is not None:
-            x = self.head(self.norm(x))
+            x = self.norm(x)
+            if batch.targets is None:
+                return self.head(x)
+            return head_loss(x, self.head.weight, batch.targets, batch.scale, self.vocabulary)
         return x
 
 

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heddle.models.init import initialize_parameter, materialize
@@ -19,7 +18,7 @@ from heddle.parallel.pieces import Piece, boxes_of
 from heddle.parallel.place import Place, place_of, set_place
 from heddle.parallel.recompute import apply_recompute
 from heddle.parallel.tensor import ColumnParallelLinear, RowParallelLinear, column_parallel
-from heddle.parallel.vocabulary import VocabularyParallelEmbedding, VocabularyParallelLoss
+from heddle.parallel.vocabulary import SplitVocabulary, VocabularyParallelEmbedding
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
 
@@ -29,10 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Parallel:
-    """What one rank holds: its chunks of the model, the loss, and what makes gradients whole."""
+    """What one rank holds: its chunks of the model, and what makes gradients whole."""
 
     chunks: dict[int, Transformer]
-    loss: nn.Module
     gradients: Reducer | ShardedParameters
     names: dict[Tensor, str]  # of the local parameters, in the whole model
 
@@ -46,11 +44,9 @@ def parallelize(
     rank make its own shard real, and nothing else.
     """
     chunks = build_chunks(spec, plan, mesh)
-    loss: nn.Module = CrossEntropy()
     if mesh.tensor.size > 1:
         for chunk in chunks.values():
             split_over_tensor(chunk, mesh.tensor, plan.sequence)
-        loss = VocabularyParallelLoss(mesh.tensor, spec.vocab)
     for chunk in chunks.values():
         if compiled:  # first: what is recomputed is then the compiled layer
             compile_layers(chunk)
@@ -77,7 +73,7 @@ def parallelize(
     else:
         gradients = Reducer(named, mesh, plan.zero)
         initialize_masters(gradients.pieces, spec, seed)
-    return Parallel(chunks, loss, gradients, {parameter: name for name, parameter in parameters})
+    return Parallel(chunks, gradients, {parameter: name for name, parameter in parameters})
 
 
 def compile_layers(chunk: Transformer) -> None:
@@ -137,6 +133,7 @@ def split_over_tensor(chunk: Transformer, axis: Axis, sequence: bool) -> None:
             chunk.embed.dropout = SlicedDropout(chunk.embed.dropout, axis)  # type: ignore[assignment]
     if chunk.head is not None:
         swap(chunk, "head", ColumnParallelLinear)
+        chunk.vocabulary = SplitVocabulary(axis, chunk.spec.vocab, sequence)
     chunk.tie()
     mark_partial(chunk, sequence)
 
@@ -189,10 +186,3 @@ class SlicedDropout(nn.Module):
 
     def forward(self, x: Tensor, batch: Microbatch) -> Tensor:
         return self.dropout(take_slice(x, self.axis), batch)
-
-
-class CrossEntropy(nn.Module):
-    """Mean cross-entropy in nats a token, in full precision."""
-
-    def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(logits.float(), targets)
