@@ -62,6 +62,8 @@ def _facts(proof: Proof) -> dict[str, Any]:
     assert small.plan is not None
     facts = {
         "equal": comparison.equal,
+        "precision": small.train.precision,
+        "unequal_start": list(comparison.unequal_start),
         "max_loss_diff": comparison.max_loss_diff,
         "max_gradient_diff": comparison.max_gradient_diff,
         "expected_rounding": comparison.rounding,
@@ -88,7 +90,8 @@ def _show(proof: Proof, job: Job, console: Console) -> None:
     comparison, small = proof.comparison, proof.shrunk.job
     assert small.plan is not None
     count = small.plan.world
-    console.print(f"{_degrees(small)}, on {count} process{'es' if count > 1 else ''}", soft_wrap=True)
+    where = f"on {count} process{'es' if count > 1 else ''} in {small.train.precision}"
+    console.print(f"{_degrees(small)}, {where}", soft_wrap=True)
     console.print(f"model shrunk for the proof: {_sizes(job, small)}", soft_wrap=True)
     for note in proof.shrunk.notes:
         console.print(f"[yellow]not tried[/]  {note}", soft_wrap=True)

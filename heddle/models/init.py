@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from heddle.models.random import fill_normal
-from heddle.models.transformer import Transformer
+from heddle.models.transformer import Dropout, Transformer
 from heddle.spec.model import ModelSpec
 
 STD = 0.02  # GPT-2's, and Megatron's default
@@ -34,6 +34,8 @@ def materialize(model: nn.Module, device: torch.device, dtype: torch.dtype) -> N
                 made[parameter] = nn.Parameter(torch.empty_like(parameter, device=device, dtype=dtype))
                 made[parameter].__dict__.update(parameter.__dict__)
             module._parameters[name] = made[parameter]
+        if isinstance(module, Dropout):
+            module.reset(device)
 
 
 @torch.no_grad()

@@ -45,10 +45,15 @@ def token_keys(seed: int, samples: Tensor, sequence: int) -> Tensor:
     return _mix64((samples[:, None] << 20) + position + key(seed, "dropout")).to(torch.int32).flatten()
 
 
-def dropout(x: Tensor, p: float, site: int, tokens: Tensor) -> Tensor:
-    """Drop features of each token with probability p; `site` tells the dropouts of a model apart."""
+def site(name: str) -> int:
+    """A number of 31 bits that tells the dropouts of a model apart."""
+    return key(name) & 0x7FFFFFFF
+
+
+def dropout(x: Tensor, p: float, site: Tensor | int, tokens: Tensor) -> Tensor:
+    """Drop features of each token with probability p; `site` is which of the model's dropouts this is."""
     feature = torch.arange(x.shape[-1], dtype=torch.int32, device=x.device)
-    bits = _mix32(tokens[:, None] + _mix32(feature + (site & 0x7FFFFFFF)))
+    bits = _mix32(tokens[:, None] + _mix32(feature + site))
     keep = bits >= int(p * 2**32) - 2**31
     return torch.where(keep, x * (1 / (1 - p)), 0.0)
 

@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heddle.models import random
+from heddle.models.attention import attend
+from heddle.models.loss import Vocabulary, head_loss
 from heddle.models.rotary import Rotary, rotate
 from heddle.spec.model import ModelSpec
 
@@ -36,6 +38,8 @@ class Microbatch:
 
     sequence: int  # tokens a sample
     keys: Tensor | None = None  # of every token, for dropout; None: no dropout
+    targets: Tensor | None = None  # what follows each token, where the loss is wanted rather than logits
+    scale: float = 1.0  # that the loss will be multiplied by before its backward pass
     rope: tuple[Tensor, Tensor] | None = None  # cosines and sines of the positions
     cache: Cache | None = None
 
@@ -57,6 +61,7 @@ class Transformer(nn.Module):
         self.norm = make_norm(spec) if last else None
         self.head = nn.Linear(spec.hidden, spec.vocab, bias=False) if last else None
         self.rotary = Rotary(spec) if spec.positions == "rotary" else None
+        self.vocabulary = Vocabulary()  # whose logits the head computes
         self.tie()
 
     def tie(self) -> None:
@@ -65,7 +70,10 @@ class Transformer(nn.Module):
             self.head.weight = self.embed.tokens.weight
 
     def forward(self, x: Tensor, batch: Microbatch) -> Tensor:
-        """Token ids [tokens] (or, in a later chunk, activations) to logits (or, in an earlier one, activations)."""
+        """Token ids [tokens] (or, in a later chunk, activations) to logits (or, in an earlier one, activations).
+
+        Where the microbatch has targets, logits become the mean loss.
+        """
         if self.rotary is not None:
             start = batch.cache.length if batch.cache else 0
             batch = replace(batch, rope=self.rotary(start, start + batch.sequence, x.device))
@@ -74,7 +82,10 @@ class Transformer(nn.Module):
         for layer in self.layers.values():
             x = layer(x, batch)
         if self.norm is not None and self.head is not None:
-            x = self.head(self.norm(x))
+            x = self.norm(x)
+            if batch.targets is None:
+                return self.head(x)
+            return head_loss(x, self.head.weight, batch.targets, batch.scale, self.vocabulary)
         return x
 
 
@@ -146,16 +157,8 @@ class Attention(nn.Module):
         return self.qkv.weight.shape[0] // ((self.group + 2) * self.head_size)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """softmax(q kᵀ / √size) v, looking back only, and no further than the window."""
-        queries, keys = q.shape[2], k.shape[2]
-        limited = self.window is not None and self.window < keys
-        mask = None
-        if limited or 1 < queries < keys:
-            place = torch.arange(keys, device=q.device)
-            back = place[keys - queries :, None] - place  # how far back each key lies from each query
-            mask = (back >= 0) & (back < (self.window or keys))
-        causal = mask is None and queries > 1  # a single query, the newest token, looks at everything
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=self.group > 1)
+        """What each query finds among the keys it may see; apart, because it may be recomputed alone."""
+        return attend(q, k, v, self.window)
 
 
 class MLP(nn.Module):
@@ -176,15 +179,27 @@ class GatedMLP(nn.Module):
         self.down = nn.Linear(spec.ffn, spec.hidden, bias=spec.bias == "all")
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down(F.silu(self.gate(x)) * self.up(x))
+        gate, up = self.widen(x)
+        return self.down(F.silu(gate) * up)
+
+    def widen(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The two first products, of the same input."""
+        return self.gate(x), self.up(x)
 
 
 class Dropout(nn.Module):
     """Dropout that depends on the token and the site, not on who computes it or when."""
 
+    site: Tensor  # a tensor, not a number: compiled code takes it as an input, and so serves every layer
+
     def __init__(self, p: float, site: str) -> None:
         super().__init__()
-        self.p, self.site = p, random.key(site)
+        self.p, self.number = p, random.site(site)
+        self.reset()
+
+    def reset(self, device: torch.device | None = None) -> None:
+        """Put the site on the device that computes."""
+        self.register_buffer("site", torch.tensor(self.number, dtype=torch.int32, device=device), persistent=False)
 
     def forward(self, x: Tensor, batch: Microbatch) -> Tensor:
         if self.p == 0 or batch.keys is None:

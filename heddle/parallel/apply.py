@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heddle.models.init import initialize_parameter, materialize
-from heddle.models.transformer import Attention, Dropout, Layer, Microbatch, Transformer
+from heddle.models.transformer import Attention, Dropout, GatedMLP, Layer, Microbatch, Transformer
 from heddle.parallel.collectives import take_slice
 from heddle.parallel.data import Reducer
 from heddle.parallel.mesh import Axis, Mesh
+from heddle.parallel.pieces import Piece, boxes_of
 from heddle.parallel.place import Place, place_of, set_place
 from heddle.parallel.recompute import apply_recompute
-from heddle.parallel.tensor import ColumnParallelLinear, RowParallelLinear
-from heddle.parallel.vocabulary import VocabularyParallelEmbedding, VocabularyParallelLoss
+from heddle.parallel.tensor import ColumnParallelLinear, RowParallelLinear, column_parallel
+from heddle.parallel.vocabulary import SplitVocabulary, VocabularyParallelEmbedding
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
 
@@ -27,10 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Parallel:
-    """What one rank holds: its chunks of the model, the loss, and what makes gradients whole."""
+    """What one rank holds: its chunks of the model, and what makes gradients whole."""
 
     chunks: dict[int, Transformer]
-    loss: nn.Module
     gradients: Reducer | ShardedParameters
     names: dict[Tensor, str]  # of the local parameters, in the whole model
 
@@ -44,16 +44,13 @@ def parallelize(
     rank make its own shard real, and nothing else.
     """
     chunks = build_chunks(spec, plan, mesh)
-    loss: nn.Module = CrossEntropy()
     if mesh.tensor.size > 1:
         for chunk in chunks.values():
             split_over_tensor(chunk, mesh.tensor, plan.sequence)
-        loss = VocabularyParallelLoss(mesh.tensor, spec.vocab)
     for chunk in chunks.values():
+        if compiled:  # first: what is recomputed is then the compiled layer
+            compile_layers(chunk)
         apply_recompute(chunk, plan)
-        if compiled:
-            for layer in chunk.layers.values():
-                layer.compile()
     sharded = plan.zero >= 2 and mesh.data.size > 1
     if sharded:
         from heddle.parallel.sharded import ShardedParameters, shard  # slow to import, and seldom needed
@@ -75,7 +72,29 @@ def parallelize(
         gradients: Reducer | ShardedParameters = ShardedParameters(chunks.values(), parameters, mesh)
     else:
         gradients = Reducer(named, mesh, plan.zero)
-    return Parallel(chunks, loss, gradients, {parameter: name for name, parameter in parameters})
+        initialize_masters(gradients.pieces, spec, seed)
+    return Parallel(chunks, gradients, {parameter: name for name, parameter in parameters})
+
+
+def compile_layers(chunk: Transformer) -> None:
+    """Compile layer by layer: layers that do the same share one graph, however many they are.
+
+    Only what a layer computes is compiled, not the hooks around it: gathering parameters is not for a graph.
+    """
+    for layer in chunk.layers.values():
+        layer.forward = torch.compile(layer.forward)
+
+
+def initialize_masters(pieces: list[Piece], spec: ModelSpec, seed: int) -> None:
+    """Give masters beside low-precision parameters the initial values that those were rounded from.
+
+    A master that was copied from its parameter would be rounded, too, and where parameters are their own masters
+    (ZeRO-2 and 3) it would not: the same job would start from other weights under other plans.
+    """
+    for piece in pieces:
+        if piece.target is not None:
+            for offset, part in boxes_of(piece, piece.master):
+                initialize_parameter(part, piece.name, spec, seed, piece.place.shape, offset)
 
 
 def build_chunks(spec: ModelSpec, plan: Plan, mesh: Mesh) -> dict[int, Transformer]:
@@ -102,9 +121,11 @@ def split_over_tensor(chunk: Transformer, axis: Axis, sequence: bool) -> None:
         assert isinstance(layer, Layer)
         swap(layer.attention, "qkv", ColumnParallelLinear)
         swap(layer.attention, "out", RowParallelLinear)
-        for name in ("gate", "up"):
-            if hasattr(layer.mlp, name):
-                swap(layer.mlp, name, ColumnParallelLinear)
+        swap(layer.mlp, "up", ColumnParallelLinear)
+        if isinstance(layer.mlp, GatedMLP):
+            swap(layer.mlp, "gate", ColumnParallelLinear)
+            pair = layer.mlp.gate, layer.mlp.up
+            layer.mlp.widen = partial(column_parallel, pair)  # type: ignore[arg-type, method-assign, assignment]
         swap(layer.mlp, "down", RowParallelLinear)
     if chunk.embed is not None:
         chunk.embed.tokens = VocabularyParallelEmbedding(chunk.embed.tokens, axis)  # type: ignore[assignment]
@@ -112,6 +133,7 @@ def split_over_tensor(chunk: Transformer, axis: Axis, sequence: bool) -> None:
             chunk.embed.dropout = SlicedDropout(chunk.embed.dropout, axis)  # type: ignore[assignment]
     if chunk.head is not None:
         swap(chunk, "head", ColumnParallelLinear)
+        chunk.vocabulary = SplitVocabulary(axis, chunk.spec.vocab, sequence)
     chunk.tie()
     mark_partial(chunk, sequence)
 
@@ -164,10 +186,3 @@ class SlicedDropout(nn.Module):
 
     def forward(self, x: Tensor, batch: Microbatch) -> Tensor:
         return self.dropout(take_slice(x, self.axis), batch)
-
-
-class CrossEntropy(nn.Module):
-    """Mean cross-entropy in nats a token, in full precision."""
-
-    def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(logits.float(), targets)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +42,27 @@ def make_piece(name: str, parameter: Tensor, start: int, stop: int, mesh: Mesh, 
         decay=parameter.dim() > 1,
         counted=not place.copy and (place.split or mesh.tensor.rank == 0) and (sharded or mesh.data.rank == 0),
     )
+
+
+def boxes_of(piece: Piece, values: Tensor) -> Iterator[tuple[tuple[int, ...], Tensor]]:
+    """A flat range of a row-major box, as at most three boxes of the global tensor: (offset, values) pairs.
+
+    Part of a first row, whole rows, part of a last row. Rows that only pad the vocabulary are left out.
+    """
+    width = piece.local[-1] if len(piece.local) > 1 else 1
+    start, stop = piece.start, piece.start + piece.master.numel()
+    cuts = sorted({start, min(stop, -(-start // width) * width), max(start, stop // width * width), stop})
+    for low, high in pairwise(cuts):
+        row, column = divmod(low, width)
+        rows, columns = (1, high - low) if high - low < width else ((high - low) // width, width)
+        rows = min(rows, piece.place.shape[0] - piece.place.offset[0] - row)
+        if rows <= 0:
+            continue
+        part = values[low - start : low - start + rows * columns]
+        if len(piece.local) == 1:
+            yield (piece.place.offset[0] + row,), part
+        else:
+            yield (piece.place.offset[0] + row, piece.place.offset[1] + column), part.view(rows, columns)
 
 
 class FreeParameters:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -227,19 +227,21 @@ class Executor(ABC):
 
 
 class Pipeline(Executor):
-    """Runs a schedule over chunks of the transformer, which hand over one tensor: the activations of its tokens."""
+    """Runs a schedule over chunks of the transformer, which hand over one tensor: the activations of its tokens.
+
+    The last one is told the targets, and gives the loss.
+    """
 
     def __init__(
         self,
         schedule: Schedule,
         chunks: Mapping[int, nn.Module],
-        loss: nn.Module,
         mesh: Mesh,
         shape: Shape,
         recorder: Recorder,
     ) -> None:
         super().__init__(schedule, mesh, shape.device, recorder)
-        self.chunks, self.loss, self.shape = chunks, loss, shape
+        self.chunks, self.shape = chunks, shape
         # Sliced activations travel as they are; whole ones are sliced for the journey where that is even.
         self.scatter = not shape.sliced and mesh.tensor.size > 1 and shape.tokens % mesh.tensor.size == 0
 
@@ -251,10 +253,10 @@ class Pipeline(Executor):
         if x is not None and torch.is_grad_enabled():
             x.requires_grad_()
         with self.recorder.span("compute", "forward", chunk, microbatch):
-            y = self.chunks[chunk](work.ids if x is None else x, work.batch)
-            loss = self.loss(y, work.targets) if chunk == self.last_chunk else None
-        if loss is not None:
-            return ((x, loss * scale) if torch.is_grad_enabled() else None), loss.detach()
+            batch = replace(work.batch, targets=work.targets, scale=scale) if chunk == self.last_chunk else work.batch
+            y = self.chunks[chunk](work.ids if x is None else x, batch)
+        if chunk == self.last_chunk:  # which gives the loss
+            return ((x, y * scale) if torch.is_grad_enabled() else None), y.detach()
         self._send(action, y.detach())
         # Only the graph behind the output is kept: its values have been sent.
         return ((x, get_gradient_edge(y)) if torch.is_grad_enabled() else None), None

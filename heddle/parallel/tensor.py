@@ -6,12 +6,15 @@ the all-reduce splits into a reduce-scatter behind the pair and an all-gather be
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heddle.parallel.collectives import (
+    Handle,
     all_reduce,
     gather,
     reduce_scatter,
@@ -33,7 +36,13 @@ class ColumnParallelLinear(nn.Module):
         self.bias = None if linear.bias is None else split_parameter(linear.bias, 0, axis.rank, axis.size)
 
     def forward(self, x: Tensor) -> Tensor:
-        return _ColumnParallel.apply(x, self.weight, self.bias, self.axis, self.sequence)
+        return column_parallel((self,), x)[0]
+
+
+def column_parallel(linears: Sequence[ColumnParallelLinear], x: Tensor) -> tuple[Tensor, ...]:
+    """What each of these layers makes of the same input, which travels once for all of them, as does its gradient."""
+    parameters = [parameter for linear in linears for parameter in (linear.weight, linear.bias)]
+    return _ColumnParallel.apply(x, linears[0].axis, linears[0].sequence, *parameters)
 
 
 class RowParallelLinear(nn.Module):
@@ -52,24 +61,34 @@ class RowParallelLinear(nn.Module):
 
 class _ColumnParallel(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, axis: Axis, sequence: bool) -> Tensor:
-        ctx.axis, ctx.sequence, ctx.has_bias = axis, sequence, bias is not None
-        ctx.save_for_backward(x, weight)  # the slice, not what is gathered from it
+    def forward(ctx: Any, x: Tensor, axis: Axis, sequence: bool, *parameters: Any) -> tuple[Tensor, ...]:
+        weights, biases = parameters[::2], parameters[1::2]
+        ctx.axis, ctx.sequence, ctx.has_bias = axis, sequence, [bias is not None for bias in biases]
+        ctx.save_for_backward(x, *weights)  # the slice, not what is gathered from it
         full = gather(x, axis) if sequence else x
-        return torch.mm(full, weight.t()) if bias is None else torch.addmm(bias, full, weight.t())
+        return tuple(F.linear(full, weight, bias) for weight, bias in zip(weights, biases, strict=True))
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
-        x, weight = ctx.saved_tensors
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        x, *weights = ctx.saved_tensors
         # The input is gathered again while its gradient is computed, and the sum of the input's gradient goes on
-        # while the weight's is computed: both collectives hide behind a product that does not need them.
+        # while the weights' are computed: both collectives hide behind products that do not need them.
         gathering = start_gather(x, ctx.axis) if ctx.sequence else None
-        grad_x = gradient @ weight
+        grad_x = gradients[0] @ weights[0]
+        for gradient, weight in zip(gradients[1:], weights[1:], strict=True):
+            grad_x.addmm_(gradient, weight)
         full = gathering.wait() if gathering else x
-        summing = (start_reduce_scatter if ctx.sequence else start_all_reduce)(grad_x, ctx.axis)
-        grad_weight = gradient.t() @ full if ctx.needs_input_grad[1] else None
-        grad_bias = gradient.sum(0) if ctx.has_bias else None
-        return summing.wait(), grad_weight, grad_bias, None, None
+        summing = start_sum(grad_x, ctx.axis, ctx.sequence)
+        grads: list[Tensor | None] = []
+        for number, (gradient, has_bias) in enumerate(zip(gradients, ctx.has_bias, strict=True)):
+            grads.append(gradient.t() @ full if ctx.needs_input_grad[3 + 2 * number] else None)
+            grads.append(gradient.sum(0) if has_bias else None)
+        return summing.wait(), None, None, *grads
+
+
+def start_sum(x: Tensor, axis: Axis, sequence: bool) -> Handle:
+    """Begin to sum what each rank has a part of: to this rank's slice of it, or to all of it everywhere."""
+    return (start_reduce_scatter if sequence else start_all_reduce)(x, axis)
 
 
 class _RowParallel(torch.autograd.Function):

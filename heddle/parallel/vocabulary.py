@@ -6,16 +6,16 @@ it takes no part in the softmax.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heddle.parallel.collectives import all_reduce, sum_partial
+from heddle.models.loss import Vocabulary
+from heddle.parallel.collectives import all_reduce, gather, sum_partial
 from heddle.parallel.mesh import Axis
 from heddle.parallel.place import split_parameter
+from heddle.parallel.tensor import start_sum
 
 
 class VocabularyParallelEmbedding(nn.Module):
@@ -34,43 +34,37 @@ class VocabularyParallelEmbedding(nn.Module):
         return sum_partial(x.masked_fill(elsewhere[:, None], 0.0), self.axis)
 
 
-class VocabularyParallelLoss(nn.Module):
-    """Mean cross-entropy of logits whose columns are split over the axis."""
+class SplitVocabulary(Vocabulary):
+    """This rank's share of the words: what the loss needs to know of the others' it gets by sums over the axis."""
 
-    def __init__(self, axis: Axis, vocab: int) -> None:
-        super().__init__()
-        self.axis, self.vocab = axis, vocab
+    def __init__(self, axis: Axis, vocab: int, sequence: bool) -> None:
+        self.axis, self.vocab, self.sequence = axis, vocab, sequence
 
-    def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return _CrossEntropy.apply(logits, targets, self.axis, self.vocab)
+    def held(self, rows: int) -> tuple[int, int]:
+        """This rank's words, without those that only pad."""
+        start = self.axis.rank * rows
+        return start, min(rows, max(0, self.vocab - start))
 
+    def inputs(self, x: Tensor) -> Tensor:
+        """All tokens, from everybody's slice of them where there is sequence parallelism."""
+        return gather(x, self.axis) if self.sequence else x
 
-class _CrossEntropy(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, targets: Tensor, axis: Axis, vocab: int) -> Tensor:
-        columns = logits.shape[1]
-        start = axis.rank * columns
-        valid = min(columns, max(0, vocab - start))
-        scores = logits[:, :valid].float()
-        highest = scores.amax(1) if valid else scores.new_full((len(scores),), -torch.inf)
-        all_reduce(highest, axis, dist.ReduceOp.MAX)
-        exps = (scores - highest[:, None]).exp_()
-        local = targets - start
-        elsewhere = (local < 0) | (local >= valid)
-        local = local.masked_fill(elsewhere, 0)
-        own = scores.gather(1, local[:, None])[:, 0] - highest if valid else torch.zeros_like(highest)
+    def losses(self, scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """As of a whole vocabulary, by the largest score and two sums over the axis."""
+        tokens, words = scores.shape
+        highest = scores.amax(1) if words else scores.new_full((tokens,), -torch.inf)
+        all_reduce(highest, self.axis, dist.ReduceOp.MAX)
+        elsewhere = (targets < 0) | (targets >= words)
+        local = targets.masked_fill(elsewhere, 0)[:, None]
+        own = scores.gather(1, local)[:, 0] - highest if words else torch.zeros_like(highest)
+        scores.sub_(highest[:, None]).exp_()
         # both sums in one message
-        sums = torch.stack([exps.sum(1), own.masked_fill(elsewhere, 0.0)])
-        all_reduce(sums, axis)
-        ctx.save_for_backward(exps.div_(sums[0][:, None]), local, elsewhere)
-        ctx.padding, ctx.dtype = columns - valid, logits.dtype
-        return (sums[0].log() - sums[1]).mean()
+        sums = all_reduce(torch.stack([scores.sum(1), own.masked_fill(elsewhere, 0.0)]), self.axis)
+        scores.div_(sums[0][:, None])
+        if words:
+            scores.scatter_add_(1, local, elsewhere[:, None].to(scores.dtype) - 1)
+        return sums[0].log() - sums[1], scores
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
-        probabilities, local, elsewhere = ctx.saved_tensors
-        grad = probabilities  # its memory is not needed again
-        if grad.shape[1]:
-            grad.scatter_add_(1, local[:, None], elsewhere[:, None].float() - 1)
-        grad = grad.mul_(gradient / len(grad)).to(ctx.dtype)
-        return F.pad(grad, (0, ctx.padding)) if ctx.padding else grad, None, None, None
+    def input_gradients(self, x: Tensor) -> Tensor:
+        """Summed over the axis: every rank's words have added to them."""
+        return start_sum(x, self.axis, self.sequence).wait()

@@ -10,8 +10,7 @@ from __future__ import annotations
 import shutil
 import threading
 import warnings
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
-from heddle.parallel.pieces import Piece
+from heddle.parallel.pieces import Piece, boxes_of
 from heddle.spec.job import Job, dumps_job
 from heddle.spec.read import to_table
 from heddle.spec.start import JOB
@@ -37,27 +36,6 @@ ADAM = ("exp_avg", "exp_avg_sq")  # what AdamW remembers of each number
 State = dict[str, Boxes]
 
 
-def boxes_of(piece: Piece, values: Tensor) -> Iterator[tuple[tuple[int, ...], Tensor]]:
-    """A flat range of a row-major box, as at most three boxes of the global tensor: (offset, values) pairs.
-
-    Part of a first row, whole rows, part of a last row. Rows that only pad the vocabulary are left out.
-    """
-    width = piece.local[-1] if len(piece.local) > 1 else 1
-    start, stop = piece.start, piece.start + piece.master.numel()
-    cuts = sorted({start, min(stop, -(-start // width) * width), max(start, stop // width * width), stop})
-    for low, high in pairwise(cuts):
-        row, column = divmod(low, width)
-        rows, columns = (1, high - low) if high - low < width else ((high - low) // width, width)
-        rows = min(rows, piece.place.shape[0] - piece.place.offset[0] - row)
-        if rows <= 0:
-            continue
-        part = values[low - start : low - start + rows * columns]
-        if len(piece.local) == 1:
-            yield (piece.place.offset[0] + row,), part
-        else:
-            yield (piece.place.offset[0] + row, piece.place.offset[1] + column), part.view(rows, columns)
-
-
 def state_of(pieces: list[Piece], adam: torch.optim.Optimizer, owned: bool) -> State:
     """Masters and optimizer state as boxes of global tensors; with `owned`, only what no other rank has, too."""
     state: State = {}
@@ -68,7 +46,9 @@ def state_of(pieces: list[Piece], adam: torch.optim.Optimizer, owned: bool) -> S
         for kind in ADAM:
             if kind not in kept:  # before the first update
                 kept[kind] = torch.zeros_like(piece.master)
-        kept.setdefault("step", torch.zeros(()))
+        if "step" not in kept:
+            # beside the master, as fused AdamW makes it: its CUDA kernel refuses a counter in host memory
+            kept["step"] = torch.zeros((), dtype=torch.float32, device=piece.master.device)
         for name, values in ((piece.name, piece.master), *((f"{piece.name}:{kind}", kept[kind]) for kind in ADAM)):
             state[name] = Boxes(tuple(piece.place.shape), list(boxes_of(piece, values)))
     return state

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heddle.parallel.mesh import Mesh
-from heddle.parallel.pieces import Piece
-from heddle.train.checkpoint import boxes_of
+from heddle.parallel.pieces import Piece, boxes_of
 
 Array = NDArray[Any]
 

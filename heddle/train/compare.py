@@ -14,6 +14,10 @@ from heddle.train.collect import Array, Box, assemble
 
 LOSS_LIMIT = 1e-5  # relative, in full precision over some twenty steps
 ROUNDINGS = 10  # a gradient may differ by this many times the rounding measured for one device
+# In bf16 and fp16 rounding is the error of one device, measured against full or double precision from the same weights:
+# e, the largest over steps or parameters. A parallel run has an error of its own, of the same size, so the two are at
+# most 2 e apart; and e is one sample of what rounding does, which the next one may well exceed, by less than twice.
+LOW_ROUNDINGS = 4
 
 TIED = "embed.tokens.weight"
 
@@ -24,7 +28,8 @@ class Observed:
 
     losses: list[float]
     norms: list[float]
-    boxes: list[Box] = field(repr=False)  # of every rank
+    boxes: list[Box] = field(repr=False)  # of every rank: the first step's gradients
+    start: list[Box] = field(default_factory=list, repr=False)  # of every rank: the weights before it, in fp32
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,8 @@ class Comparison:
     gradients: dict[str, GradientDifference]  # by parameter, in the order of the model; first step
     rounding: float  # of gradients, measured
     loss_limit: float = LOSS_LIMIT
+    roundings: int = ROUNDINGS  # that a gradient may be off by
+    unequal_start: tuple[str, ...] = ()  # parameters that do not begin with the same bits
 
     @property
     def max_loss_diff(self) -> float:
@@ -59,12 +66,13 @@ class Comparison:
     @property
     def gradient_limit(self) -> float:
         """What rounding explains."""
-        return ROUNDINGS * self.rounding
+        return self.roundings * self.rounding
 
     @property
     def equal(self) -> bool:
-        """Whether everything is within what rounding explains."""
-        return self.max_loss_diff <= self.loss_limit and self.max_gradient_diff <= self.gradient_limit
+        """Whether both begin with the same weights, and everything else is within what rounding explains."""
+        within = self.max_loss_diff <= self.loss_limit and self.max_gradient_diff <= self.gradient_limit
+        return within and not self.unequal_start
 
     @property
     def worst(self) -> str:
@@ -77,14 +85,23 @@ class Comparison:
         return [name for name, difference in self.gradients.items() if difference.relative > self.gradient_limit]
 
 
-def compare(parallel: Observed, serial: Observed, rounding: float) -> Comparison:
-    """Lay a parallel run beside a serial one of the same job."""
-    reference = assemble(serial.boxes)
+def compare(
+    parallel: Observed, serial: Observed, rounding: float, low_precision_loss_rounding: float | None = None
+) -> Comparison:
+    """Lay a parallel run beside a serial one of the same job.
+
+    `low_precision_loss_rounding` is what one device's losses in bf16 or fp16 are off by; None in full precision.
+    """
+    low = low_precision_loss_rounding
+    start = compare_boxes(parallel.start, assemble(serial.start))
     return Comparison(
         losses=[relative(a, b) for a, b in zip(parallel.losses, serial.losses, strict=True)],
         norm=relative(parallel.norms[0], serial.norms[0]),
-        gradients=compare_boxes(parallel.boxes, reference),
+        gradients=compare_boxes(parallel.boxes, assemble(serial.boxes)),
         rounding=rounding,
+        loss_limit=LOSS_LIMIT if low is None else max(LOSS_LIMIT, LOW_ROUNDINGS * low),
+        roundings=ROUNDINGS if low is None else LOW_ROUNDINGS,
+        unequal_start=tuple(name for name, difference in start.items() if difference.relative > 0),
     )
 
 
@@ -122,6 +139,8 @@ def largest(values: Iterable[float]) -> float:
 
 def likely_cause(comparison: Comparison, plan: Plan, model: ModelSpec) -> str:
     """What kind of mistake the differences look like: a place to start, not a proof."""
+    if comparison.unequal_start:
+        return f"the initial weights differ ({comparison.unequal_start[0]} first): they depend on the plan"
     if comparison.losses[0] > comparison.loss_limit:
         return _forward_cause(plan, model)
     wrong, names = comparison.wrong, list(comparison.gradients)

@@ -1,8 +1,9 @@
 """Proving a plan: a small model trained under it, and on one device, must learn the same.
 
 Initial weights, data and dropout do not depend on the plan, so whatever differs by more than rounding is a mistake.
-How much rounding to expect is measured on one device: its gradients against the same in double precision, its
-losses against those of other microbatches, which only changes the order of additions.
+How much rounding to expect is measured on one device: its gradients against the same in double precision; its losses
+against those of other microbatches, which only changes the order of additions, or, for a job in bf16 or fp16, against
+those in full precision. A proof computes in the precision of its job.
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import Tensor
 
 from heddle.errors import HeddleError
 from heddle.models import Microbatch, Transformer, initialize
 from heddle.models.random import token_keys
 from heddle.parallel.mesh import Mesh
-from heddle.spec.job import Job
+from heddle.parallel.pieces import Piece
+from heddle.spec.job import Job, Train
 from heddle.spec.plan import Plan
-from heddle.train.collect import Array, Box, gather_boxes, gradients, local_boxes
+from heddle.train.collect import Array, Box, gather_boxes, gradients, local_boxes, weights
 from heddle.train.compare import Comparison, Observed, compare, compare_boxes, largest, likely_cause, relative
 from heddle.train.data import Samples
+from heddle.train.device import DTYPES
 from heddle.train.launch import join, leave, run_processes
 from heddle.train.launched import launched_place
 from heddle.train.optimizer import Optimizer
@@ -38,7 +42,7 @@ class Proof:
 
     shrunk: Shrunk
     comparison: Comparison
-    loss_rounding: float  # between two serial runs that differ in their microbatches only
+    loss_rounding: float  # between two serial runs: with other microbatches, or one in fp32 where the job has less
     cause: str | None  # what kind of mistake it looks like, if any
     seconds: float
 
@@ -69,27 +73,41 @@ def prove(job: Job, steps: int = 20) -> Proof | None:
     if parallel is None:
         return None
     serial = observe_serial(small)
-    again = observe_serial(small, microbatch=1)
-    comparison = compare(parallel, serial, gradient_rounding(small, serial))
+    full = small.train.precision == "fp32"
+    again = observe_serial(small, microbatch=1) if full else observe_serial(in_full_precision(small))
+    loss_rounding = largest(map(relative, again.losses, serial.losses))
+    rounding = gradient_rounding(small, serial)
+    comparison = compare(parallel, serial, rounding, None if full else loss_rounding)
     return Proof(
         shrunk=shrunk,
         comparison=comparison,
-        loss_rounding=largest(map(relative, again.losses, serial.losses)),
+        loss_rounding=loss_rounding,
         cause=None if comparison.equal else likely_cause(comparison, plan, small.model),
         seconds=time.monotonic() - began,
     )
 
 
 class _WatchedOptimizer(Optimizer):
-    """Keeps the gradients of its first step as they are before clipping."""
+    """Keeps the gradients of its first step as they are before clipping, without the loss scale."""
 
-    first: list[Box] | None = None
+    # Gradients overflow fp16 or not depending on the order in which they are added. A step that one run skips and
+    # another takes would look like a mistake, so a proof begins with a scale at which none overflows.
+    SCALE = 2.0**7
+
+    def __init__(self, pieces: list[Piece], train: Train) -> None:
+        super().__init__(pieces, train)
+        self.scale.value = min(self.scale.value, self.SCALE)
+        self.first: list[Box] | None = None
 
     def step(self, rate: float, squared_norm: float) -> float:
         """Update, as ever."""
         if self.first is None:
-            self.first = list(local_boxes(self.pieces, gradients))
+            self.first = list(local_boxes(self.pieces, self._unscaled))
         return super().step(rate, squared_norm)
+
+    def _unscaled(self, piece: Piece) -> Tensor | None:
+        found = gradients(piece)
+        return None if found is None else found / self.scale.value
 
 
 def observe(mesh: Mesh, job: Job) -> Observed | None:
@@ -97,9 +115,10 @@ def observe(mesh: Mesh, job: Job) -> Observed | None:
     trainer = Trainer(job, synthetic_tokens(job), mesh)
     watched = _WatchedOptimizer(trainer.parallel.gradients.pieces, job.train)
     trainer.optimizer = watched
+    start = gather_boxes(local_boxes(watched.pieces, weights), mesh)
     results = [trainer.train_step() for _ in range(job.train.steps)]
     boxes = gather_boxes(watched.first or (), mesh)
-    return Observed([r.loss for r in results], [r.norm for r in results], boxes) if mesh.rank == 0 else None
+    return Observed([r.loss for r in results], [r.norm for r in results], boxes, start) if mesh.rank == 0 else None
 
 
 def observe_serial(job: Job, microbatch: int | None = None) -> Observed:
@@ -110,6 +129,11 @@ def observe_serial(job: Job, microbatch: int | None = None) -> Observed:
     return observed
 
 
+def in_full_precision(job: Job) -> Job:
+    """The same job in fp32, from the same initial weights."""
+    return replace(job, train=replace(job.train, precision="fp32"))
+
+
 def gradient_rounding(job: Job, serial: Observed) -> float:
     """The rounding error of one device's first gradients: the largest over the parameters, as they are compared."""
     differences = compare_boxes(serial.boxes, exact_gradients(job))
@@ -117,10 +141,13 @@ def gradient_rounding(job: Job, serial: Observed) -> float:
 
 
 def exact_gradients(job: Job) -> dict[str, Array]:
-    """The gradients of the first step in double precision, from the model and autograd alone."""
+    """The gradients of the first step in double precision, from the model and autograd alone.
+
+    They are those at the weights that the job computes with, which every plan rounds alike.
+    """
     model, train = Transformer(job.model), job.train
     initialize(model, train.seed)
-    model.double().tie()
+    model.to(DTYPES[train.precision]).double().tie()
     samples = Samples(synthetic_tokens(job), job.sequence, train.seed).batch(0, train.global_batch)
     ids, targets = (torch.from_numpy(part).flatten() for part in samples)
     keys = token_keys(train.seed, torch.arange(train.global_batch), job.sequence) if job.model.dropout else None

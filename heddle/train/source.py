@@ -13,10 +13,10 @@ from torch.distributed.checkpoint.api import CheckpointException
 from heddle.errors import HeddleError
 from heddle.models.hf import parameter_shapes
 from heddle.parallel.mesh import Mesh
-from heddle.parallel.pieces import Piece
+from heddle.parallel.pieces import Piece, boxes_of
 from heddle.spec.model import ModelSpec
 from heddle.spec.start import ABOUT, CONFIG, TOKENIZER_FILE, companions_in, is_run, model_in, no_start
-from heddle.train.checkpoint import State, agree, boxes_of, damage, load_state, newest_good
+from heddle.train.checkpoint import State, agree, damage, load_state, newest_good
 from heddle.train.data import Prepared
 from heddle.train.data.tokenizer import BYTE_KIND, vocabulary
 from heddle.train.huggingface import HuggingFaceReader, open_huggingface, refuse_links, refuse_untied

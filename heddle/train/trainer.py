@@ -59,9 +59,9 @@ class Trainer:
         schedule = build_schedule(plan.schedule, plan.pipeline, plan.microbatches(train.global_batch), plan.virtual)
         verify(schedule)
         shape = Shape(plan.microbatch * job.sequence, model.hidden, dtype, self.device, sliced=plan.sequence)
-        chunks, loss = self.parallel.chunks, self.parallel.loss
-        self.pipeline = Pipeline(schedule, chunks, loss, self.mesh, shape, self.recorder)
-        self.evaluation = Pipeline(forward_only(schedule), chunks, loss, self.mesh, shape, NoRecorder())
+        chunks = self.parallel.chunks
+        self.pipeline = Pipeline(schedule, chunks, self.mesh, shape, self.recorder)
+        self.evaluation = Pipeline(forward_only(schedule), chunks, self.mesh, shape, NoRecorder())
         self.samples = Samples(tokens, job.sequence, train.seed)
         self.saver: Saver | None = None  # that last got the state
         self.step = 0

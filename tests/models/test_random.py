@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from heddle.models import Transformer, initialize
 from heddle.models.init import initial_std
-from heddle.models.random import dropout, fill_normal, key, token_keys
+from heddle.models.random import dropout, fill_normal, site, token_keys
 from heddle.spec import ModelSpec
 
 SHAPE = torch.Size((96, 80))
@@ -77,15 +77,15 @@ def test_initialize_follows_gpt2():
 def test_dropout_depends_on_the_token_not_on_the_batch():
     x = torch.ones(6 * 10, 64)
     keys = token_keys(0, torch.arange(6), 10)
-    together = dropout(x, 0.3, key("site"), keys)
-    assert torch.equal(dropout(x[20:35], 0.3, key("site"), keys[20:35]), together[20:35])
+    together = dropout(x, 0.3, site("site"), keys)
+    assert torch.equal(dropout(x[20:35], 0.3, site("site"), keys[20:35]), together[20:35])
     assert torch.equal(token_keys(0, torch.tensor([4]), 10), keys[40:50])
 
 
 def test_dropout_keeps_the_mean_and_is_independent_by_site_and_token():
     x = torch.ones(4 * 256, 256)
     keys = token_keys(0, torch.arange(4), 256)
-    one, two = (dropout(x, 0.25, key(site), keys) for site in ("a", "b"))
+    one, two = (dropout(x, 0.25, site(name), keys) for name in ("a", "b"))
     assert float((one == 0).float().mean()) == pytest.approx(0.25, abs=0.005)
     assert float(one.mean()) == pytest.approx(1, abs=0.01)
     assert one.unique().tolist() == pytest.approx([0, 4 / 3])
@@ -98,6 +98,6 @@ def test_dropout_keeps_the_mean_and_is_independent_by_site_and_token():
 
 def test_dropout_gradient_goes_where_the_values_went():
     x = torch.randn(64, 32, requires_grad=True)
-    y = dropout(x, 0.5, key("site"), token_keys(3, torch.arange(1), 64))
+    y = dropout(x, 0.5, site("site"), token_keys(3, torch.arange(1), 64))
     y.sum().backward()
     assert torch.equal(x.grad != 0, y != 0)

@@ -96,10 +96,12 @@ def tied_embedding_not_summed_over_the_ends() -> Any:
 
 
 def padding_in_the_softmax() -> Any:
-    right = heddle.parallel.apply.VocabularyParallelLoss
-    return patch.object(
-        heddle.parallel.apply, "VocabularyParallelLoss", lambda axis, vocab: right(axis, vocab + -vocab % axis.size)
-    )
+    right = heddle.parallel.apply.SplitVocabulary
+
+    def wrong(axis, vocab, sequence):
+        return right(axis, vocab + -vocab % axis.size, sequence)
+
+    return patch.object(heddle.parallel.apply, "SplitVocabulary", wrong)
 
 
 def norm_counts_replicated_parameters_twice() -> Any:

@@ -109,12 +109,17 @@ def test_low_precision_gradients_add_up_in_full_precision(world):
     assert world.run(add_up, Plan(data=2)) == 2 * [2 * (256 + 32)]  # in bf16, 256 + 0.5 is 256
 
 
-def build(mesh: Mesh, model: ModelSpec, plan: Plan) -> Parallel:
-    return parallelize(model, plan.resolved(model), mesh, torch.device("cpu"), torch.float32, seed=3)
+def build(mesh: Mesh, model: ModelSpec, plan: Plan, dtype: torch.dtype = torch.float32) -> Parallel:
+    return parallelize(model, plan.resolved(model), mesh, torch.device("cpu"), dtype, seed=3)
 
 
-def initial(mesh: Mesh, model: ModelSpec, plan: Plan) -> dict[str, np.ndarray]:
-    return assemble(gather_boxes(local_boxes(build(mesh, model, plan).gradients.pieces, weights), mesh))
+def initial(
+    mesh: Mesh, model: ModelSpec, plan: Plan, dtype: torch.dtype = torch.float32
+) -> tuple[dict[str, np.ndarray], bool]:
+    """Masters, put together; and whether every parameter here is its master, rounded."""
+    pieces = build(mesh, model, plan, dtype).gradients.pieces
+    rounded = all(torch.equal(piece.target, piece.master.to(dtype)) for piece in pieces if piece.target is not None)
+    return assemble(gather_boxes(local_boxes(pieces, weights), mesh)), rounded
 
 
 @pytest.mark.parametrize(
@@ -128,10 +133,17 @@ def initial(mesh: Mesh, model: ModelSpec, plan: Plan) -> dict[str, np.ndarray]:
     ],
     ids=["tensor", "all", "interleaved", "zero2", "zero3"],
 )
-@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
-def test_every_plan_starts_from_the_same_weights(world, plan, tied):
+@pytest.mark.parametrize(
+    ("tied", "dtype"),
+    [(True, torch.float32), (False, torch.float32), (True, torch.bfloat16)],
+    ids=["tied", "untied", "bf16"],
+)
+def test_every_plan_starts_from_the_same_weights(world, plan, tied, dtype):
+    """Masters are in full precision, and the same bits, whatever precision is computed in."""
     model = ModelSpec(layers=4, hidden=16, heads=4, vocab=61, sequence=8, ffn=32, tied=tied)
-    whole, *_ = world.run(initial, plan, model, plan)
+    results = world.run(initial, plan, model, plan, dtype)
+    whole, _ = results[0]
+    assert all(rounded for _, rounded in results)
     serial = Transformer(model)
     initialize(serial, seed=3)
     expected = dict(serial.named_parameters())

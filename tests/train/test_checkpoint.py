@@ -14,14 +14,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
-from heddle.parallel.pieces import Piece
+from heddle.parallel.pieces import Piece, boxes_of, make_piece
 from heddle.parallel.place import Place
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.train import checkpoint, storage
-from heddle.train.checkpoint import Saver, boxes_of, checkpoints, newest_good
+from heddle.train.checkpoint import Saver, checkpoints, newest_good
 from heddle.train.index import read_index
 from heddle.train.trainer import Trainer
 
@@ -277,3 +278,13 @@ def test_a_kill_at_any_instant_leaves_a_whole_checkpoint():
         process.communicate()
         newest = newest_good(folder, Mesh(), lambda words: pytest.fail(words))
         assert checkpoint.step_of(newest) >= seen[-1]
+
+
+def test_optimizer_state_lies_on_the_device_of_its_master():
+    """Fused AdamW on a GPU refuses a step counter in host memory: a resumed run would end at its first update."""
+    piece = make_piece("w", nn.Parameter(torch.empty(3, 4, device="meta")), 0, 12, Mesh(), sharded=False)
+    adam = torch.optim.AdamW([piece.master])
+    checkpoint.state_of([piece], adam, owned=False)
+    assert {kind: values.device.type for kind, values in adam.state[piece.master].items()} == dict.fromkeys(
+        ("step", "exp_avg", "exp_avg_sq"), "meta"
+    )

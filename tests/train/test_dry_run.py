@@ -128,6 +128,17 @@ def test_a_trillion_parameters_on_3072_ranks():
     assert middle.traffic[Channel("tensor", "all-gather")] == Tally(2 * 512, 2 * 512 * whole)  # of what was scattered
 
 
+@pytest.mark.parametrize("sequence", [False, True])
+def test_a_gated_mlp_travels_as_often_as_a_plain_one(sequence):
+    """Gate and up take the same input: it is gathered once for both, and its gradient summed once."""
+    plan = Plan(tensor=2, sequence=sequence)
+    plain = ModelSpec(layers=2, hidden=16, heads=4, vocab=64, sequence=8, ffn=32)
+    gated = dataclasses.replace(plain, activation="swiglu")
+    one, other = (dry_run(job(model, plan, 2)).kinds[0].traffic for model in (plain, gated))
+    assert dict(one) == dict(other)
+    assert any(channel.axis == "tensor" for channel in one)
+
+
 @pytest.mark.slow
 def test_gpt3_on_512_ranks():
     plan = Plan(tensor=8, sequence=True, pipeline=8, virtual=3, data=8, zero=1, schedule="interleaved")

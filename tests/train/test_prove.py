@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import heddle.parallel.apply
 from heddle.errors import HeddleError
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.train.collect import Box, assemble
-from heddle.train.compare import Observed, compare, compare_boxes
+from heddle.train.compare import Observed, compare, compare_boxes, likely_cause
 from heddle.train.prove import exact_gradients, gradient_rounding, observe_serial, prove, synthetic_tokens
 from heddle.train.shrink import PROCESSES, shrink
 
@@ -228,3 +230,24 @@ def test_no_number_is_not_equal():
         comparison = compare(wrong, right, 1e-7)
         assert not comparison.equal
         assert math.inf in (comparison.max_loss_diff, comparison.max_gradient_diff)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_a_proof_computes_in_the_precision_of_its_job(precision):
+    proof = prove(job(GPT2, Plan(microbatch=2), 8, precision=precision), steps=3)
+    assert proof is not None
+    assert proof.shrunk.job.train.precision == precision
+    assert proof.comparison.equal
+    assert (proof.comparison.gradient_limit > 1e-4) == (precision != "fp32")
+
+
+def test_masters_that_were_rounded_are_found():
+    """As they would be if a plan took them from its low-precision parameters."""
+    small = shrink(job(GPT2, Plan(), 2, precision="bf16"), steps=1).job
+    serial = observe_serial(small)
+    with patch.object(heddle.parallel.apply, "initialize_masters", lambda *_: None):
+        rounded = observe_serial(small)
+    comparison = compare(rounded, serial, 1.0, 1.0)
+    assert "embed.tokens.weight" in comparison.unequal_start
+    assert not comparison.equal
+    assert "initial weights differ" in likely_cause(comparison, Plan(), GPT2)

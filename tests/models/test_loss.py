@@ -1,0 +1,74 @@
+"""The output layer and its loss as one, against the two apart: the same numbers in far less memory."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import heddle.models.loss
+from heddle.models.loss import Vocabulary, head_loss
+from heddle.train.observe import Living
+
+
+def inputs(tokens: int, hidden: int, vocab: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(tokens, hidden, generator=generator).to(dtype).requires_grad_()
+    weight = (0.1 * torch.randn(vocab, hidden, generator=generator)).to(dtype).requires_grad_()
+    return x, weight, torch.randint(0, vocab, (tokens,), generator=generator)
+
+
+def apart(x: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy((x @ weight.t()).float(), targets)
+
+
+@pytest.mark.parametrize("tokens_at_once", [1, 7, 1000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_loss_and_gradients_are_those_of_the_two_apart(dtype, tokens_at_once):
+    """fp16 with a loss scale: its gradients would vanish if they were computed without."""
+    ours, theirs = inputs(50, 16, 300, dtype), inputs(50, 16, 300, dtype)
+    with patch.object(heddle.models.loss, "CHUNK", 300 * tokens_at_once):
+        loss = head_loss(*ours, 1024.0, Vocabulary())
+    expected = apart(*theirs)
+    (1024.0 * loss).backward()
+    (1024.0 * expected).backward()
+    torch.testing.assert_close(loss, expected)
+    precision = torch.finfo(dtype).eps
+    for one, other in zip(ours[:2], theirs[:2], strict=True):
+        assert one.grad.dtype == dtype
+        torch.testing.assert_close(
+            one.grad, other.grad, rtol=4 * precision, atol=4 * precision * other.grad.abs().max()
+        )
+
+
+def test_another_factor_than_the_one_told_is_right_as_well():
+    ours, theirs = inputs(5, 4, 7), inputs(5, 4, 7)
+    (6.0 * head_loss(*ours, 2.0, Vocabulary())).backward()
+    (6.0 * apart(*theirs)).backward()
+    torch.testing.assert_close(ours[1].grad, theirs[1].grad)
+
+
+def test_without_a_backward_pass_there_are_no_gradients():
+    x, weight, targets = inputs(50, 16, 300)
+    with torch.no_grad(), Living() as living:
+        loss = head_loss(x, weight, targets, 1.0, Vocabulary())
+    torch.testing.assert_close(loss, apart(x, weight, targets).detach())
+    seen = sum(tensor.nbytes for tensor in (x, weight, targets))
+    assert living.now <= seen + loss.nbytes
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_the_logits_of_all_tokens_never_live_at_once(dtype):
+    """Not even one byte of each, beside the gradients of activations and weight, which every way has to make."""
+    tokens, hidden, vocab = 2048, 16, 4096
+    x, weight, targets = inputs(tokens, hidden, vocab, dtype)
+    with patch.object(heddle.models.loss, "CHUNK", 64 * vocab), Living() as living:
+        head_loss(x, weight, targets, 1.0, Vocabulary()).backward()
+    gradients = (tokens + vocab) * hidden * dtype.itemsize
+    assert living.most - gradients < tokens * vocab
+    with Living() as plain:
+        apart(x, weight, targets).backward()
+    assert plain.most > 12 * tokens * vocab

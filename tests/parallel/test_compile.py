@@ -1,0 +1,86 @@
+"""Compiled layers: one graph for all that do the same, whatever is recomputed and dropped; and the same numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+import torch._dynamo
+from small_models import gpt, llama
+from torch._dynamo.backends.debugging import aot_eager
+
+from heddle.parallel.mesh import Mesh
+from heddle.spec import Data, Job, ModelSpec, Plan, Train
+from heddle.train.prove import synthetic_tokens
+from heddle.train.trainer import Trainer
+
+# torch's own look at a tensor that is no leaf, which it means to be silent about
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute")
+
+
+@contextmanager
+def counted() -> Iterator[list[Any]]:
+    """Compiling in which the graphs are collected and then run as they are: what a code generator does is not ours."""
+    graphs: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return aot_eager(graph, inputs)
+
+    compile_ = torch.compile
+    torch._dynamo.reset()
+    with patch.object(torch, "compile", lambda function: compile_(function, backend=backend)):
+        yield graphs
+    torch._dynamo.reset()
+
+
+def losses(mesh: Mesh, model: ModelSpec, plan: Plan, compiled: bool) -> tuple[list[float], int]:
+    """Of three steps, and the number of graphs."""
+    train = Train(steps=3, global_batch=4, learning_rate=1e-2, compile=compiled)
+    job = Job(model=model, data=Data(text="-"), train=train, plan=plan)
+    with counted() as graphs:
+        trainer = Trainer(job, synthetic_tokens(job), mesh)
+        return [trainer.train_step().loss for _ in range(3)], len(graphs)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1], ids=["", "dropout"])
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+def test_layers_share_one_graph(recompute, dropout):
+    """More layers than torch compiles of one function before it gives up, which is eight."""
+    model = llama(layers=10, dropout=dropout)
+    plan = Plan(microbatch=2, recompute=recompute)
+    found, graphs = losses(Mesh(), model, plan, compiled=True)
+    assert graphs == 1
+    plain, _ = losses(Mesh(), model, plan, compiled=False)
+    assert found == pytest.approx(plain, rel=1e-5)
+
+
+def test_each_kind_of_layer_has_a_graph():
+    model = gpt(layers=9, dropout=0.1)
+    _, graphs = losses(Mesh(), model, Plan(recompute=3 * ("none", "selective", "full")), compiled=True)
+    assert graphs == 2  # what is recomputed whole is compiled like what is not recomputed
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize(
+    "plan",
+    [
+        pytest.param(
+            Plan(tensor=2, sequence=True, microbatch=2, recompute="full"), marks=pytest.mark.slow, id="tensor"
+        ),
+        pytest.param(Plan(data=2, zero=1), marks=pytest.mark.slow, id="zero1"),
+        pytest.param(Plan(data=2, zero=3, microbatch=1), id="zero3"),
+    ],
+)
+def test_compiled_layers_run_in_parallel(world, plan):
+    model = llama(dropout=0.1)
+    (found, graphs), *_ = world.run(losses, plan, model, plan, True)
+    (_, bounded), *_ = world.run(losses, plan, dataclasses.replace(model, layers=6), plan, True)
+    plain, _ = losses(Mesh(), model, Plan(microbatch=4), compiled=False)
+    assert found == pytest.approx(plain, rel=1e-5)
+    assert 0 < graphs == bounded, (graphs, bounded)
