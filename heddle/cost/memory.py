@@ -13,6 +13,7 @@ from heddle.cost.work import Column, Work
 from heddle.spec.cluster import Cluster
 
 MASTER, MOMENTS = 4, 8  # bytes a parameter: full-precision copy of 16-bit weights, Adam's two moments
+NORM_ROW = 8  # bytes a token that a norm keeps beside its input: mean and spread
 
 
 class Bill(NamedTuple):
@@ -78,6 +79,7 @@ class Saved(NamedTuple):
     selective: Column
     per_op: Column
     full: Column
+    backward: Column  # that a layer holds for a moment on its way back, beside all that was saved
 
     def mean(self, work: Work) -> Column:
         """Over all layers of a work."""
@@ -86,33 +88,72 @@ class Saved(NamedTuple):
         return rest * self.none + mixed
 
     def moment(self, work: Work) -> Column:
-        """What a layer that recomputes holds beside that while it goes backward."""
-        kept = np.where(work.full > 0, self.full, np.where(work.selective > 0, self.selective, self.per_op))
-        return np.where(work.full + work.selective + work.per_op > 0, self.none - kept, 0.0)
+        """What the layer that is on its way back holds beside what all left behind.
+
+        A layer that recomputes all has it all again before its first gradient. The attention core comes back when the
+        MLP has already let go of its own.
+        """
+        whole = np.where(work.full > 0, self.none - self.full, np.where(work.per_op > 0, self.none - self.per_op, 0.0))
+        core = np.where(work.selective > 0, self.none - self.selective, 0.0)
+        return np.maximum(whole + self.backward, core)
 
 
 def layer_activations(work: Work) -> Saved:
     """What one microbatch leaves in one layer for its backward.
 
-    The items of arXiv 2205.05198 §4.1, generalised to other widths, gated MLPs, fused attention and no dropout: for
-    GPT with dropout and unfused attention, s·b·h·(10 + 24/t + 5·a·s/(h·t)) and under sequence parallelism all of it
-    over t (its Table 2).
+    The tensors that autograd keeps, each once however many views there are of it. With fused kernels and dropout these
+    are the items of arXiv 2205.05198 §4.1: for GPT s·b·h·(10 + 24/t + 5·a·s/(h·t)), and under sequence parallelism all
+    of it over t (its Table 2).
     """
     e, tokens, t = work.element, work.tokens, work.tensor
     outside = np.where(work.sequence_parallel, t, 1)
-    query, pair = work.heads * work.head_size, 2 * work.kv_heads * work.head_size
-    # inputs of both norms and of both blocks; a mask of each dropout
-    split_by_sequence = tokens * work.hidden * (4 * e + 2 * work.dropout) / outside
-    # query, key, value; the output of attention; what the activation reads and what it makes
-    ffn = work.ffn * (2 + 2 * work.gated)
-    split_by_tensor = tokens * (2 * query + pair + ffn) * e / t
+    query, key = work.heads * work.head_size, work.kv_heads * work.head_size
+    # The input of each norm, and what it makes of it, which the products read. Norm by norm in single kernels: the
+    # input in fp32, and the input over its size before the weight multiplies it.
+    normed = np.where(work.eager, 8, e)
+    inside = np.where(work.keeps_gathered, 1, outside)
+    masks = 2 * work.dropout
+    split_by_sequence = tokens * (work.hidden * (2 * normed + masks) + 2 * NORM_ROW) / outside
+    split_by_sequence = split_by_sequence + tokens * work.hidden * 2 * e / inside
+    # Query, key and value as one product made them: the values are a view into it and keep it all alive. The queries of
+    # several groups are copied together; rotary positions and norms make queries and keys anew. Norms also lay queries
+    # out head by head, and attention its output, which is then copied for its product.
+    copied = np.where((work.kv_heads < work.heads) & (work.kv_heads > t), query, 0.0)
+    norm_reads = np.where(work.eager_heads * (e < 4), 0.0, copied)
+    own = np.where(work.qk_norm, norm_reads + query, 0.0)
+    anew = np.where((work.rotary + work.qk_norm) > 0, query + key + own, copied) * work.joint_qkv
+    scaled = np.where(work.eager_heads, 4 if e == 4 else 8, 0)  # as for the other norms, over what is counted already
+    heads = work.qk_norm * ((query + key) * scaled + 4 * (work.heads + work.kv_heads))
+    # attention's output, which the output product reads; what the activation reads, and what it makes for the last
+    ffn = work.ffn * (2 + work.gated * np.where(work.fused_gate, 1, 2))
+    split_by_tensor = tokens / t * ((2 * query + 2 * key + anew + ffn) * e + heads)
     # softmax, its dropout's mask and output; fused attention keeps one number a row instead
     pairs = work.microbatch * work.heads * work.sequence / t * work.sequence
     core = np.where(work.fused, tokens * work.heads / t * 4, pairs * (e + work.dropout * (e + 1)))
     none = split_by_sequence + split_by_tensor + core
     # torchtitan keeps the input, attention's output and every second product: query, value, gate, down
-    per_op = tokens * e * (work.hidden * 2 / outside + (2 * query + pair / 2 + work.ffn) / t)
-    return Saved(none, none - core, per_op, tokens * work.hidden * e / outside)
+    per_op = tokens * e * (work.hidden * 2 / outside + (2 * query + key + work.ffn) / t)
+    return Saved(none, none - core, per_op, tokens * work.hidden * e / outside, layer_backward(work))
+
+
+def layer_backward(work: Work) -> Column:
+    """Bytes that a layer's backward holds for a moment: gradients of activations, and of one weight before it is added.
+
+    They are most at its beginning, in the MLP, when hardly anything that was saved has been let go: at its last product,
+    at a gate's, or under sequence parallelism at its first product, which gathers its input and scatters the gradient.
+    """
+    e, tokens, t, h = work.element, work.tokens, work.tensor, work.hidden
+    outside, ffn = np.where(work.sequence_parallel, t, 1), tokens * work.ffn / t
+    weight = (1 - work.adds_in_place) * h * work.ffn / t
+    gathered = np.where(work.sequence_parallel, tokens * h, 0.0)
+    arriving = tokens * h / outside
+    last = arriving + gathered + ffn + weight
+    gate = work.gated * (arriving + gathered + np.where(work.fused_gate, 1, 2) * ffn)
+    # gathered input and gradient to scatter, which gloo adds up apart; the activation's tensors are gone, and of a
+    # gated MLP the gradient of its other half still waits
+    let_go = (2 + work.gated * np.where(work.fused_gate, 1, 2)) * ffn
+    first = arriving * 2 + (2 + work.gloo) * gathered + (1 + work.gated) * ffn + weight - let_go
+    return e * np.maximum(np.maximum(last, gate), np.where(work.sequence_parallel, first, 0.0))
 
 
 def in_flight(work: Work) -> Column:
@@ -127,22 +168,78 @@ def in_flight(work: Work) -> Column:
     return np.where(work.gpipe, m * v, np.minimum(np.where(v > 1, interleaved, p), m * v))
 
 
-def end_activations(work: Work) -> tuple[Column, Column]:
-    """Bytes that a microbatch leaves in the output layer and the loss, and bytes that the loss holds for a moment.
+class Ends(NamedTuple):
+    """Bytes of one microbatch in the output layer and the loss."""
 
-    Left: the input of the final norm and of the output layer, the logits in fp32 (arXiv 2205.05198 §4.3). For a moment:
-    the logits as they were multiplied, and their gradient; a loss over a split vocabulary is several kernels, and holds
-    their exponentials as well.
+    left: Column  # for the backward: the inputs of the final norm and of the output layer, and what the loss keeps
+    briefly: Column  # for a moment beside all that was left
+    kept: Column  # of what was left, what the loss keeps: it is gone when the backward reaches the layers
+    table: Column  # the gradient of the output layer's weight, before it is added
+
+
+def end_activations(work: Work) -> Ends:
+    """The output layer and the loss.
+
+    The loss keeps fp32 for each logit (arXiv 2205.05198 §4.3). Its fullest moment is its own, or the output layer's
+    backward, whose weight may be the largest of all: then the gradient of the logits is there, and what was kept gone.
     """
-    outside = np.where(work.sequence_parallel, work.tensor, 1)
+    e, t = work.element, work.tensor
+    outside = np.where(work.sequence_parallel, t, 1)
     logits = work.tokens * work.padded_vocab
-    inputs = 2 * work.tokens * work.hidden * work.element / outside
-    return inputs + 4 * logits, (4 + work.element + np.where(work.tensor > 1, 4, 0)) * logits
+    normed = np.where(work.eager, 8, e)
+    inputs = work.tokens * (work.hidden * normed + NORM_ROW) / outside
+    inputs = inputs + work.tokens * work.hidden * e / np.where(work.keeps_gathered, 1, outside)
+    kept = work.kept_logit * logits
+    short = e if e < 4 else 0  # logits as they were multiplied, where the loss has them once more in fp32
+    loss = np.where(t > 1, short + work.brief_split_logit, work.brief_logit) * logits
+    table = (1 - work.adds_in_place) * work.padded_vocab * work.hidden * e
+    product = table + e * (logits + work.tokens * work.hidden * np.where(work.sequence_parallel, 2 + work.gloo, 1))
+    return Ends(inputs + kept, np.maximum(loss, product - kept), kept, table)
+
+
+def last_moment(work: Work, ends: Ends, moment: Column) -> Column:
+    """What the last chunk holds for a moment beside all layers' activations: at the loss, or later in a layer.
+
+    Where one stage has both ends of a tied embedding, the gradient of one waits for that of the other.
+    """
+    waits = np.where(work.pipeline == 1, work.tied, 0) * ends.table
+    return ends.left + np.maximum(ends.briefly, moment - ends.kept + waits)
 
 
 def exchange_buffers(work: Work) -> Column:
-    """Bytes of messages on their way: under sequence parallelism a layer's gathered input and its gradient."""
-    return np.where(work.sequence_parallel, 2 * work.tokens * work.hidden * work.element, 0.0)
+    """Bytes of a step's tokens and what should follow them, and of messages between stages that are awaited."""
+    neighbours = np.where(work.pipeline > 2, 2, 1)
+    awaited = np.where(work.pipeline > 1, work.posted * neighbours / work.tensor, 0.0)
+    return 16 * work.microbatches * work.tokens + awaited * work.tokens * work.hidden * work.element
+
+
+def sent_message(work: Work) -> Column:
+    """Bytes of the activations that a stage sends on, which live until the next stage shows that it has used them."""
+    return work.sent * work.tokens * work.hidden * work.element / np.where(work.sequence_parallel, work.tensor, 1)
+
+
+def gradients_at_peak(work: Work, gradients: Column, one: Column) -> Column:
+    """Bytes of gradients when activations are most; `one`: what one microbatch leaves on the rank.
+
+    Gradients that are summed with others' lie in buffers that are always there. Those of one replica in fp32 are made
+    by the step's first backward, while that lets go of activations: they come on top only of what is not the last.
+    """
+    made = (work.data == 1) & (work.element == 4)
+    if not np.any(made):
+        return gradients
+    late = made & (work.gpipe | (work.microbatches <= work.pipeline))
+    return np.where(late, np.maximum(0.0, gradients - one), gradients)
+
+
+def embedding_backward(work: Work, one: Column) -> Column:
+    """Bytes that the gradient of the embedding takes beyond what a microbatch left, which is gone by then."""
+    table = work.padded_vocab * work.hidden * work.element
+    return table * (1 + np.where(work.pipeline == 1, work.tied, 0)) + work.tokens * work.hidden * work.element - one
+
+
+def update_buffers(work: Work, gradients: Column) -> Column:
+    """Bytes that summing gradients takes beside them: over gloo the shares of all others, once they are sent."""
+    return work.gloo * np.where(work.zero == 1, (work.data - 1) / work.data, 0.0) * gradients
 
 
 def slack(cluster: Cluster, held: Column) -> Column:

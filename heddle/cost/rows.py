@@ -16,6 +16,15 @@ from typing import Any
 
 import numpy as np
 
+from heddle.cost.kernels import (
+    HEDDLE_GPU,
+    MEGATRON,
+    MEGATRON_2021,
+    TORCHTITAN,
+    TORCHTITAN_2025,
+    TORCHTITAN_EAGER,
+    Kernels,
+)
 from heddle.cost.work import Work, model_columns
 from heddle.errors import HeddleError, shorten
 from heddle.files import read_text
@@ -120,7 +129,8 @@ def read_row(
     attention = text.get("attn", "").lower()
     megatron = any(word in framework for word in ("megatron", "deepspeed"))
     beside = "asynctp" in notes.replace(" ", "")
-    early = _published(text) < 2022
+    year = _published(text)
+    early = year < 2022
     changed = {"dropout": int(attention == "unfused")}
     if megatron:  # pads the vocabulary so that every rank's part is a multiple of 128
         changed["vocab"] = -(-model.vocab // (128 * plan["tensor"])) * 128 * plan["tensor"]
@@ -129,15 +139,13 @@ def read_row(
         **plan,
         **numbers,
         batch=count_of(text, "gbs"),
-        fused=int(attention != "unfused"),
+        **_kernels(framework, notes, attention, year, model).columns(),
         attention_speed=TRITON_SPEED if "triton" in attention else 1.0,
         stops_early=int("torchtitan" in framework),
-        adds_in_place=int("megatron" in framework and not early),
         waits_backward=float("megatron" in framework and early)
         or float("torchtitan" in framework) * (1 - 0.5 * beside),
         regather=int("deepspeed" in framework),
         tensor_overlap=0.5 * beside,
-        eager=int("eager" in notes and bool(model.activation == "swiglu")),
         data_overlap=int(not megatron),
     )
     if work.microbatches < 1 or work.microbatches % 1:
@@ -153,6 +161,18 @@ def read_row(
     if "zero" in framework or (plan["zero"] == 3 and megatron):
         group += " ZeRO-3"
     return Row(name, group, work, machine, seconds, held or None, tuple(assumed))
+
+
+def _kernels(framework: str, notes: str, attention: str, year: float, model: ModelSpec) -> Kernels:
+    """What is known of a framework's kernels; of others, what Heddle's own are."""
+    if "torchtitan" in framework:
+        compiled = TORCHTITAN if year < 2025 else TORCHTITAN_2025
+        found = TORCHTITAN_EAGER if "eager" in notes else compiled
+    elif "megatron" in framework:
+        found = MEGATRON_2021 if year < 2022 else MEGATRON
+    else:
+        found = HEDDLE_GPU._replace(eager=int("eager" in notes))
+    return found._replace(fused=int(attention != "unfused"), eager=found.eager * int(model.norm == "rmsnorm"))
 
 
 def stack(works: Iterable[Work]) -> Work:
@@ -191,8 +211,8 @@ def count_of(text: Mapping[str, str], name: str, default: int | None = None, lea
 
 def _published(text: Mapping[str, str]) -> float:
     """The year of the paper that a row is from: Megatron-LM got faster in ways that its users do not name."""
-    found = re.search(r"arxiv:\s*(\d\d)\d\d\.\d", text.get("source", ""), re.IGNORECASE)
-    return 2000 + int(found[1]) if found else np.inf
+    found = re.search(r"arxiv:\s*(\d\d)\d\d\.\d|_20(\d\d)\d\d[_.]", text.get("source", ""), re.IGNORECASE)
+    return 2000 + int(found[1] or found[2]) if found else np.inf
 
 
 def _model(text: Mapping[str, str]) -> ModelSpec:

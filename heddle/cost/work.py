@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from heddle.cost.kernels import HEDDLE_CPU, HEDDLE_GPU
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.model import ModelSpec
@@ -34,6 +35,7 @@ class Work:
     ffn: Column
     gated: Column  # 1: SwiGLU, whose first half is two matrices
     rotary: Column
+    qk_norm: Column
     vocab: Column
     layer_parameters: Column
     replicated_parameters: Column  # of a layer, those that every tensor rank holds: norms, biases after a sum
@@ -51,10 +53,21 @@ class Work:
     gradient_bytes: Column = 4  # of a gradient that is kept over microbatches
     summed_apart: Column = 0  # 1: under ZeRO-1 the sum goes into a shard of its own; our trainer sums in place
     reduce_bytes: Column = 4  # of a gradient that is sent
-    # the kernels
-    fused: Column = 1  # 1: attention never writes its scores to memory
+    # the kernels, explained in heddle.cost.kernels
+    fused: Column = HEDDLE_GPU.fused
     attention_speed: Column = 1.0  # of fused attention, relative to FlashAttention-2
-    eager: Column = 0  # 1: norms and rotary positions are many kernels each, in fp32
+    eager: Column = HEDDLE_GPU.eager
+    eager_heads: Column = 0  # the same for the norms of queries and keys, which are RMSNorms in every model
+    fused_gate: Column = HEDDLE_GPU.fused_gate
+    joint_qkv: Column = HEDDLE_GPU.joint_qkv
+    keeps_gathered: Column = HEDDLE_GPU.keeps_gathered
+    adds_in_place: Column = HEDDLE_GPU.adds_in_place
+    gloo: Column = HEDDLE_GPU.gloo
+    kept_logit: Column = HEDDLE_GPU.kept_logit
+    brief_logit: Column = HEDDLE_GPU.brief_logit
+    brief_split_logit: Column = HEDDLE_GPU.brief_split_logit
+    posted: Column = HEDDLE_GPU.posted
+    sent: Column = HEDDLE_GPU.sent
     # the plan
     tensor: Column = 1
     sequence_parallel: Column = 0
@@ -71,7 +84,6 @@ class Work:
     stops_early: Column = (
         1  # 1: recomputing ends before the last product, whose output no backward needs (PyTorch ≥ 2.1)
     )
-    adds_in_place: Column = 0  # 1: products add to the gradients of earlier microbatches themselves (Megatron-LM, 2022)
     waits_backward: Column = 0  # 1: no product runs beside the sum of input gradients (Megatron-LM before 2022)
     scatter: Column = 1  # 0: every tensor rank sends the whole message to the next stage
     regather: Column = 0  # 1: ZeRO-3 gathers parameters a third time, for the recomputed forward (DeepSpeed)
@@ -135,6 +147,7 @@ def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, An
         "ffn": model.ffn,
         "gated": int(model.activation == "swiglu"),
         "rotary": int(model.positions == "rotary"),
+        "qk_norm": int(model.qk_norm),
         "vocab": model.vocab,
         "layer_parameters": model.layer_parameters,
         "replicated_parameters": replicated,
@@ -173,13 +186,14 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
         plan = job.planned.plan
         assert plan is not None
         plans = plan_columns(plan, job.model.layers)
+    kernels = HEDDLE_CPU if cluster.device.host else HEDDLE_GPU
     return Work(
         **model_columns(job.model, job.sequence),
         **plans,
         batch=job.train.global_batch,
         precision=job.train.precision,
-        # PyTorch has no fused RMSNorm on a CPU
-        eager=int(cluster.device.host and job.model.norm == "rmsnorm"),
+        **{**kernels.columns(), "eager": kernels.eager * int(job.model.norm == "rmsnorm")},
+        eager_heads=kernels.eager,
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from heddle.cost import compute, memory, network, stage
 from heddle.cost.machine import measured_machine
-from heddle.cost.work import Work, work_of
+from heddle.cost.work import Work, recomputing, work_of
 from heddle.errors import HeddleError, divisors, nearest_number
 from heddle.graph.dag import Dag, Floats
 from heddle.plan.piper_workload import Options, Tie, Workload
@@ -118,7 +118,8 @@ def _variants(cluster: Cluster, work: Work) -> list[Options]:
     ends = [(float(f), float(b)) for f, b in (compute.embedding(cluster, work), compute.head(cluster, work))]
     begins, finishes = (float(memory.end_parameters(work, first, not first)) for first in (True, False))
     own = float(memory.layer_parameters(work))
-    left, briefly = (float(value) for value in memory.end_activations(work))
+    output = memory.end_activations(work)
+    left, briefly = float(output.left), float(output.briefly)
     scale = 1 + float(memory.slack(cluster, 1.0))
     buffers = float(memory.exchange_buffers(work))
     a_step = d * float(work.microbatch) / float(work.batch)  # what is done once a step, for each of a stage's d·time
@@ -153,7 +154,7 @@ def _variants(cluster: Cluster, work: Work) -> list[Options]:
             return table
 
         each = [seconds(float(price.forward), float(price.backward) + again[word], own) for word in words]
-        peak = max(saved["none"] - saved[word] for word in words)
+        peak = max(float(kept.moment(recomputing(work, word))) for word in words)
         found.append(
             Options(
                 tensor=t,

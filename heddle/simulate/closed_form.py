@@ -145,12 +145,25 @@ def _peak_memory(
     v, saved = work.virtual, prices.saved
     chunk, moment = layers / v * saved.mean(work), saved.moment(work)
     largest = np.maximum(fullest / layers, work.padded_vocab * work.hidden)
-    at_end = np.maximum(moment, prices.briefly) + prices.left
-    first = sum(memory.states(work, fullest + memory.end_parameters(work, True, alone), largest))
-    first = first + memory.in_flight(work) * chunk + np.where(alone, at_end, moment)
-    last = sum(memory.states(work, fullest + memory.end_parameters(work, alone, True), largest))
-    last = last + np.where(work.gpipe, work.microbatches * v, v) * chunk + at_end
-    held = np.maximum(first, last) + prices.buffers
+    at_end = memory.last_moment(work, prices.ends, moment)
+    one, flying = v * chunk + np.where(alone, prices.ends.left, 0.0), memory.in_flight(work)
+    # the last rank holds as many microbatches of its last chunk as of any
+    stashed = np.where(work.gpipe, work.microbatches * v, v)
+    others = (stashed / v - 1) * prices.ends.left
+
+    def rank(is_first: Column, is_last: Column, chunks: Column, moment: Column) -> Column:
+        parameters = fullest + memory.end_parameters(work, is_first, is_last)
+        weights, gradients, optimizer, gathered = memory.states(work, parameters, largest)
+        present = memory.gradients_at_peak(work, gradients, one)
+        active = np.maximum(present + chunks * chunk + moment, gradients + memory.update_buffers(work, gradients))
+        return weights + optimizer + gathered + active
+
+    # messages that were sent before anybody answered; from then on one each way
+    steady = np.minimum(2, work.pipeline - 1) * prices.sent
+    early = np.maximum(steady + moment, (flying - 1) * prices.sent)
+    first = rank(True, alone, flying, np.where(alone, others + at_end, early))
+    last = rank(alone, True, stashed, steady + others + at_end)
+    held = np.maximum(first, last) + memory.exchange_buffers(work)
     return held + memory.slack(cluster, held)
 
 
@@ -161,9 +174,8 @@ class Prices(NamedTuple):
     embedding: Column
     head: Column
     saved: memory.Saved  # bytes that it leaves in a layer
-    left: Column  # bytes that it leaves in the last chunk beside that
-    briefly: Column  # bytes that the loss holds for a moment
-    buffers: Column  # bytes of messages on their way
+    ends: memory.Ends  # bytes in the output layer and the loss
+    sent: Column  # bytes of a message to the next stage
 
 
 def _distinct_prices(work: Work, cluster: Cluster) -> tuple[Prices, Any]:
@@ -179,8 +191,8 @@ def _distinct_prices(work: Work, cluster: Cluster) -> tuple[Prices, Any]:
             sum(embedding),
             sum(head),
             memory.layer_activations(some),
-            *memory.end_activations(some),
-            memory.exchange_buffers(some),
+            memory.end_activations(some),
+            memory.sent_message(some),
         )
 
     if not work.arrays or set(work.arrays) - _NOT_OF_A_LAYER - set(_OF_A_LAYER):
@@ -202,5 +214,5 @@ def _spread(prices: Prices, which: Any) -> Prices:
         return column[which] if np.ndim(column) else column
 
     layer, saved = LayerCost(*map(one, prices.layer)), memory.Saved(*map(one, prices.saved))
-    rest = map(one, (prices.left, prices.briefly, prices.buffers))
-    return Prices(layer, one(prices.embedding), one(prices.head), saved, *rest)
+    ends = memory.Ends(*map(one, prices.ends))
+    return Prices(layer, one(prices.embedding), one(prices.head), saved, ends, one(prices.sent))

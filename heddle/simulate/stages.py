@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from heddle.cost import compute, memory, network, stage
 from heddle.cost.memory import Bill
 from heddle.cost.work import Work, recomputing
-from heddle.schedule import Kind, Schedule
+from heddle.schedule import Action, Kind, Schedule
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.plan import Plan
@@ -71,25 +73,55 @@ def bills(
     """What one rank of each stage holds at its peak, and what a microbatch leaves in each chunk."""
     kept = memory.layer_activations(work)
     bytes_of = {"none": float(kept.none), "selective": float(kept.selective), "full": float(kept.full)}
-    left, briefly = (float(value) for value in memory.end_activations(work))
+    ends, sent = memory.end_activations(work), float(memory.sent_message(work))
+    moment_of = {word: float(kept.moment(recomputing(work, word))) for word in bytes_of}
     saved, moments = [], []
     for chunk in range(plan.chunks):
         words = [plan.recompute_of(layer) for layer in plan.layers_of(chunk, job.model.layers)]
-        is_last = chunk == plan.chunks - 1
-        saved.append(sum(bytes_of[word] for word in words) + is_last * left)
-        moments.append(max([bytes_of["none"] - bytes_of[word] for word in words] + [is_last * briefly]))
+        left = sum(bytes_of[word] for word in words)
+        moment = max(moment_of[word] for word in words)
+        if chunk == 0:
+            moment = max(moment, float(memory.embedding_backward(work, left)))
+        if chunk == plan.chunks - 1:
+            moment = float(memory.last_moment(work, ends, moment)) - float(ends.left)
+            left += float(ends.left)
+        saved.append(left)
+        moments.append(moment)
+    waiting = float(memory.exchange_buffers(work))
+    layer = float(memory.layer_parameters(work))
+    largest = max(layer, float(work.padded_vocab * work.hidden))
     found = []
     for rank, order in enumerate(schedule.ranks):
-        held = most = 0.0
-        for kind, chunk, _ in order:
-            held += saved[chunk] if kind is Kind.FORWARD else -saved[chunk]
-            most = max(most, held)
-        layer = float(memory.layer_parameters(work))
-        largest = max(layer, float(work.padded_vocab * work.hidden))
         weights, gradients, optimizer, gathered = (
             float(value) for value in memory.states(work, _parameters(plan, work, rank), largest)
         )
-        buffers = max(moments[rank :: plan.pipeline]) + gathered + float(memory.exchange_buffers(work))
-        bill = Bill(weights, gradients, optimizer, most, buffers, 0.0)
+        most, briefly = _fullest(order, plan.pipeline, plan.chunks - 1, saved, moments, sent)
+        mine = sum(saved[rank :: plan.pipeline])
+        present = float(memory.gradients_at_peak(work, gradients, mine))
+        update = gradients + float(memory.update_buffers(work, gradients)) - present - most
+        bill = Bill(weights, present, optimizer, most, max(briefly, update) + gathered + waiting, 0.0)
         found.append(bill._replace(slack=memory.slack(cluster, bill.total)))
     return tuple(found), tuple(saved)
+
+
+def _fullest(
+    order: Sequence[Action], pipeline: int, last: int, saved: list[float], moments: list[float], sent: float
+) -> tuple[float, float]:
+    """Activations that a stage holds at its fullest moment, and what it holds beside them then for a moment.
+
+    What was sent to the next stage lives until the first answer from there; from then on one message each way does.
+    """
+    held = sending = most = briefly = 0.0
+    steady = sent * min(2, pipeline - 1)
+    for kind, chunk, _ in order:
+        if kind is Kind.FORWARD:
+            held += saved[chunk]
+            if held + sending > most + briefly:
+                most, briefly = held, sending
+            sending += sent * (chunk < last)
+        else:
+            sending = min(sending, steady)
+            if held + steady + moments[chunk] > most + briefly:
+                most, briefly = held, steady + moments[chunk]
+            held -= saved[chunk]
+    return most, briefly

@@ -18,11 +18,12 @@ are those of the kernels that this machine's device would run.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -33,11 +34,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh, build_mesh
-from heddle.schedule import Action, Kind, verify
+from heddle.parallel.pipeline import AHEAD
+from heddle.schedule import Kind, Schedule, consumer, incoming, outgoing, producer, verify
 from heddle.schedule import build as build_schedule
 from heddle.spec.job import Job
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
+from heddle.train.device import DTYPES
+from heddle.train.gpu_kernels import gpu_kernels
 from heddle.train.observe import Held, Observation, Tallies, Tally, observe_step
 
 
@@ -52,14 +56,14 @@ class KindOfRank:
     saved: tuple[int, ...]  # bytes that a microbatch leaves for its backward in each chunk
     peak_stash: tuple[int, ...]  # (chunk, microbatch) pairs that each of the stages holds at once
     peak_saved: int  # bytes of these, on the stage that has most
-    temporary: int  # bytes that live only while a forward or a backward runs, at their peak
+    bytes: int  # of all tensors, on that stage at its fullest moment
     traffic: Tallies  # of a step
 
     @property
-    def bytes(self) -> int:
-        """What the fullest rank of this kind holds: from step to step, and activations at their peak."""
+    def temporary(self) -> int:
+        """What lives then beside weights, gradients, optimizer and activations: for one operation or one message."""
         held = self.held
-        return held.parameter_bytes + held.gradient_bytes + held.optimizer_bytes + self.peak_saved
+        return self.bytes - held.parameter_bytes - held.gradient_bytes - held.optimizer_bytes - self.peak_saved
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,7 @@ def dry_run(job: Job) -> DryRun:
     kinds = []
     for tensor, stages in _alike(job.model, plan):
         one, two = _observe(job, tensor[0], stages[0])
+        peaks = [_peak(schedule, stage, job, two) for stage in stages]
         kinds.append(
             KindOfRank(
                 tensor=tensor,
@@ -104,8 +109,8 @@ def dry_run(job: Job) -> DryRun:
                 held=two.held,
                 saved=two.saved,
                 peak_stash=tuple(verified.peak_stash[stage] for stage in stages),
-                peak_saved=max(_peak(schedule.ranks[stage], plan.pipeline, two.saved) for stage in stages),
-                temporary=two.temporary,
+                peak_saved=max(saved for saved, _ in peaks),
+                bytes=max(size for _, size in peaks),
                 traffic=_extended(one.traffic, two.traffic, microbatches),
             )
         )
@@ -146,24 +151,35 @@ def _observe(job: Job, tensor: int, stage: int) -> tuple[Observation, Observatio
     assert plan is not None
     tokens = np.zeros(job.sequence + 1, np.uint8)
 
+    on_gpu = job.cluster is not None and not job.cluster.device.host
+
     def step(microbatches: int) -> Observation:
         train = replace(job.train, global_batch=plan.data * plan.microbatch * microbatches)
-        with FakeTensorMode(allow_non_fake_inputs=True), _Shortcuts():
+        with (
+            FakeTensorMode(allow_non_fake_inputs=True),
+            _Shortcuts(),
+            gpu_kernels() if on_gpu and not torch.cuda.is_available() else nullcontext(),
+        ):
             return observe_step(replace(job, train=train), tokens, mesh)
 
-    with _fake_mesh(plan, tensor + plan.tensor * plan.data * stage) as mesh, _refusing(mesh):
+    rank = tensor + plan.tensor * plan.data * stage
+    with _fake_mesh(plan, rank, "nccl" if on_gpu else "gloo") as mesh, _refusing(mesh):
         return step(1), step(2)
 
 
 @contextmanager
-def _fake_mesh(plan: Plan, rank: int) -> Iterator[Mesh]:
-    """A place in a mesh whose other processes do not exist: whatever is said to them is at once done."""
+def _fake_mesh(plan: Plan, rank: int, backend: str) -> Iterator[Mesh]:
+    """A place in a mesh whose other processes do not exist: whatever is said to them is at once done.
+
+    Collectives are done as over `backend`: some take other ways, and other memory, through gloo.
+    """
     if plan.world > 1:
         dist.init_process_group("fake", rank=rank, world_size=plan.world)
     try:
         mesh = build_mesh(plan, rank, plan.world)
         assert mesh is not None
-        yield mesh
+        with patch.object(dist, "get_backend", lambda _group=None: backend):
+            yield mesh
     finally:
         if plan.world > 1:
             dist.destroy_process_group()
@@ -215,11 +231,49 @@ def _extended(one: Tallies, two: Tallies, microbatches: int) -> Tallies:
     }
 
 
-def _peak(actions: Sequence[Action], pipeline: int, saved: Sequence[int]) -> int:
-    """The most bytes that a stage holds for backwards at once, given those of a microbatch in each of its chunks."""
-    held = peak = 0
-    for kind, chunk, _ in actions:
-        size = saved[chunk // pipeline]
-        held += size if kind is Kind.FORWARD else -size
-        peak = max(peak, held)
-    return peak
+def _peak(schedule: Schedule, stage: int, job: Job, seen: Observation) -> tuple[int, int]:
+    """The most bytes that a stage holds for backwards at once, and those of all its tensors at its fullest moment.
+
+    What each action does was seen once; here all of the stage's follow each other. Beside what they hold there are the
+    tokens of the whole step, the messages that are awaited, and those that were sent and not yet used.
+    """
+    plan = job.plan
+    assert plan is not None
+    tokens = plan.microbatch * job.sequence
+    whole = tokens * job.model.hidden * DTYPES[job.train.precision].itemsize
+    message = whole // plan.tensor if plan.sequence else whole  # what is received is gathered from slices
+    inputs = 2 * 8 * tokens * schedule.microbatches
+    arrivals = (incoming(schedule, action) for action in schedule.ranks[stage])
+    sources = Counter(arrival.source for arrival in arrivals if arrival is not None)
+    awaited = sum(min(AHEAD, number) for number in sources.values()) * whole // plan.tensor
+    level = seen.resident + inputs + awaited
+    order = [{action: place for place, action in enumerate(actions)} for actions in schedule.ranks]
+    sent: list[tuple[int, int]] = []  # to whom, and at which of its actions it is used
+    saved = peak_saved = 0
+    peak = seen.resident + seen.update
+    begun: set[int] = set()
+    for action in schedule.ranks[stage]:
+        kind, chunk, _ = action
+        mine = chunk // plan.pipeline
+        size, brief = seen.saved[mine], seen.brief[mine]
+        arrived = incoming(schedule, action)
+        if arrived is not None:  # and shows how far its sender has come, as in the executor
+            made_by = producer(schedule, action)
+            assert made_by is not None
+            reached = order[arrived.source][made_by]
+            sent = [(rank, used) for rank, used in sent if rank != arrived.source or used > reached]
+        beside = message * (len(sent) + (arrived is not None))
+        if kind is Kind.FORWARD:
+            peak = max(peak, level + saved + beside + brief.forward)
+            saved += size
+            peak_saved = max(peak_saved, saved)
+        else:
+            first = chunk not in begun
+            begun.add(chunk)
+            peak = max(peak, level + saved + beside + (brief.first_backward if first else brief.backward))
+            saved -= size
+            level += brief.made if first else 0
+        user, leaving = consumer(schedule, action), outgoing(schedule, action)
+        if user is not None and leaving is not None:
+            sent.append((leaving.destination, order[leaving.destination][user]))
+    return peak_saved, peak

@@ -6,25 +6,21 @@ by itself are counted as ours are, and a dry run and a real one are counted by t
 
 from __future__ import annotations
 
-import weakref
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.autograd.graph import saved_tensors_hooks
-from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from heddle.parallel.data import Bucket, Reducer
 from heddle.parallel.mesh import Mesh
 from heddle.spec.job import Job
-from heddle.train.recorder import NoRecorder
+from heddle.train.living import Actions, Living, local
 from heddle.train.trainer import Tokens, Trainer
 
 _NAMES = {
@@ -93,74 +89,6 @@ class Traffic(TorchDispatchMode):
         self.tallies[channel] = Tally(number + (not of_a_later_slice), size + whole)
 
 
-class Saved(NoRecorder):
-    """Takes a recorder's place, and notes what each microbatch's forward through a chunk saves for its backward.
-
-    Memory counts once however many saved tensors view it, and only where it is first seen. What the first
-    microbatch shares with those behind it, weights and tables of positions, is therefore counted with the first;
-    ask for a later one.
-    """
-
-    def __init__(self) -> None:
-        self.size: Counter[tuple[int, int]] = Counter()  # bytes by (chunk, microbatch)
-        self.seen: dict[int, torch.UntypedStorage] = {}  # kept alive, so that no address is used twice
-
-    def span(self, *about: object, **_: object) -> AbstractContextManager[None]:
-        """Look on while a forward runs."""
-        match about:
-            case ("compute", "forward", int(chunk), int(microbatch)):
-                return self._forward(chunk, microbatch)
-        return nullcontext()
-
-    @contextmanager
-    def _forward(self, chunk: int, microbatch: int) -> Iterator[None]:
-        with saved_tensors_hooks(self._note(chunk, microbatch), lambda kept: kept):
-            yield
-
-    def _note(self, chunk: int, microbatch: int) -> Callable[[Tensor], Tensor]:
-        def note(x: Tensor) -> Tensor:
-            storage = x.untyped_storage()
-            if storage._cdata not in self.seen:
-                self.seen[storage._cdata] = storage
-                self.size[chunk, microbatch] += storage.nbytes()
-            return x.detach()  # an output that its own node keeps would never be freed
-
-        return note
-
-
-class Living(TorchDispatchMode):
-    """Bytes of all tensors that were made inside and still live, and the most at any time.
-
-    What a kernel takes for itself while it runs is not seen.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = self.most = 0
-        self.known: set[int] = set()
-
-    def __torch_dispatch__(
-        self, func: Any, _types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(made):
-            if isinstance(leaf, Tensor) and leaf.device.type != "meta":
-                self._count(_local(leaf).untyped_storage())
-        return made
-
-    def _count(self, storage: torch.UntypedStorage) -> None:
-        address, size = storage._cdata, storage.nbytes()
-        if address not in self.known:
-            self.known.add(address)
-            self.now += size
-            self.most = max(self.most, self.now)
-            weakref.finalize(storage, self._free, address, size)
-
-    def _free(self, address: int, size: int) -> None:
-        self.known.discard(address)
-        self.now -= size
-
-
 @dataclass(frozen=True)
 class Held:
     """How many parameters a rank holds, and the bytes of all that stays from step to step."""
@@ -171,40 +99,73 @@ class Held:
     optimizer_bytes: int  # moments, and full-precision masters where parameters have less
 
 
+class Brief(NamedTuple):
+    """Bytes above those that lived before, at the fullest moment of an action."""
+
+    forward: int
+    first_backward: int
+    backward: int  # of a later microbatch, when gradients are there to be added to
+    made: int  # gradients that the first backward made, and that stay until the update
+
+
 @dataclass(frozen=True)
 class Observation:
     """What was seen of one rank in one step."""
 
     held: Held
     saved: tuple[int, ...]  # bytes that the second microbatch left for its backward in each chunk of the rank
+    brief: tuple[Brief, ...]  # of each chunk
+    resident: int  # bytes that live from step to step
+    update: int  # bytes beside these at the fullest moment between the last backward and the step's end
     traffic: Tallies
-    temporary: int  # most bytes that came and went in forwards and backwards, beside what they saved
 
 
 def observe_step(job: Job, tokens: Tokens, mesh: Mesh) -> Observation:
     """Build a rank's part of a job, and take its first step."""
-    saved, traffic, living, gradients, temporary = Saved(), Traffic(mesh), Living(), 0, 0
-    trainer = Trainer(job, tokens, mesh, saved)
+    traffic, living, gradients = Traffic(mesh), Living(), 0
+    actions = Actions(living)
 
     def before_update(*_: object) -> None:
-        nonlocal gradients, temporary
+        nonlocal gradients
         gradients = gradient_bytes(trainer)
-        temporary = living.most - living.now  # what was saved lives until here: whoever counts it keeps it
 
-    trainer.optimizer.adam.register_step_pre_hook(before_update)
-    with traffic, living:
-        trainer.train_step()
+    with living:
+        trainer = Trainer(job, tokens, mesh, actions)
+        trainer.optimizer.adam.register_step_pre_hook(before_update)
+        with traffic:
+            trainer.train_step()
     parameters = list(trainer.parallel.names)
     moments = [value for state in trainer.optimizer.adam.state.values() for value in state.values()]
     masters = [piece.master for piece in trainer.optimizer.pieces]
     held = Held(
-        parameters=sum(_local(parameter).numel() for parameter in parameters),
+        parameters=sum(local(parameter).numel() for parameter in parameters),
         parameter_bytes=memory_of(parameters),
         gradient_bytes=gradients,
         optimizer_bytes=memory_of([*moments, *masters], besides=parameters),
     )
-    by_chunk = tuple(saved.size[chunk, 1] for chunk in trainer.parallel.chunks)
-    return Observation(held, by_chunk, dict(traffic.tallies), temporary)
+    chunks, around = list(trainer.parallel.chunks), actions.around
+    return Observation(
+        held=held,
+        saved=tuple(actions.saved[chunk, 1] for chunk in chunks),
+        brief=tuple(_brief(actions, chunk) for chunk in chunks),
+        resident=living.now,
+        update=max(around[kind, -1, -1].most for kind in ("gradients", "update")) - living.now,
+        traffic=dict(traffic.tallies),
+    )
+
+
+def _brief(actions: Actions, chunk: int) -> Brief:
+    """Of the last microbatch that a chunk saw, and of the backward that came first."""
+    around, last = actions.around, max(microbatch for _, of, microbatch in actions.around if of == chunk)
+    forward, first, later = (
+        around["forward", chunk, last],
+        around["backward", chunk, 0],
+        around["backward", chunk, last],
+    )
+    # What the first backward freed less than the later one is what it made.
+    freed = [around[kind] for kind in (("backward", chunk, 0), ("backward", chunk, last))]
+    made = (freed[0].end - freed[0].start) - (freed[1].end - freed[1].start)
+    return Brief(forward.most - forward.start, first.most - first.start, later.most - later.start, max(0, made))
 
 
 def gradient_bytes(trainer: Trainer) -> int:
@@ -219,10 +180,6 @@ def gradient_bytes(trainer: Trainer) -> int:
 
 def memory_of(tensors: Iterable[Tensor], besides: Iterable[Tensor] = ()) -> int:
     """Bytes of memory behind some tensors, without what lies behind others."""
-    elsewhere = {_local(tensor).untyped_storage()._cdata for tensor in besides}
-    storages = {storage._cdata: storage for storage in (_local(tensor).untyped_storage() for tensor in tensors)}
+    elsewhere = {local(tensor).untyped_storage()._cdata for tensor in besides}
+    storages = {storage._cdata: storage for storage in (local(tensor).untyped_storage() for tensor in tensors)}
     return sum(storage.nbytes() for address, storage in storages.items() if address not in elsewhere)
-
-
-def _local(tensor: Tensor) -> Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

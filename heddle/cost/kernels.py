@@ -1,0 +1,51 @@
+"""Which kernels a trainer is made of, where its memory depends on them: one record for each kind of software.
+
+What a formula of `heddle.cost.memory` needs to know is here and nowhere else. Heddle's own two records are held against
+its trainer by tests, tensor by tensor; the others are read off the code that their comments name.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Kernels(NamedTuple):
+    """Yes or no, and bytes a logit."""
+
+    fused: int = 1  # attention never writes its scores
+    eager: int = 0  # RMSNorm and rotary positions are many kernels, and keep what lies between them in fp32
+    fused_gate: int = 0  # SwiGLU is one kernel: keeps gate, up and product, makes again what it made of the gate
+    joint_qkv: int = 1  # one product makes query, key and value, and lives as long as the values, which view it
+    keeps_gathered: int = 0  # under sequence parallelism the gathered input of a product is kept, not gathered again
+    adds_in_place: int = 0  # products add to the gradient of their weight; no gradient of one weight lies beside it
+    gloo: int = 0  # collectives add up in memory of their own
+    kept_logit: int = 4  # what the loss keeps for its backward
+    brief_logit: int = 8  # what it holds for a moment beside that, vocabulary whole
+    brief_split_logit: int = 4  # the same, vocabulary split; the logits as they were multiplied come on top
+    posted: int = 2  # messages between stages that are received ahead from each neighbour
+    sent: int = 1  # 1: what was sent lives until a neighbour shows that it has used it
+
+    def columns(self) -> dict[str, Any]:
+        """As columns of a work."""
+        return self._asdict()
+
+
+# heddle.models and heddle.parallel, eager. The loss keeps the logarithms of the probabilities; its backward makes a
+# gradient of these, then one of the logits (PyTorch's nll_loss and log_softmax). Split, it keeps the probabilities, and
+# makes its gradient in their place; its forward is its fullest moment. PyTorch has no fused RMSNorm for a CPU.
+HEDDLE_GPU = Kernels()
+HEDDLE_CPU = HEDDLE_GPU._replace(eager=1, gloo=1)
+
+# Megatron-LM with Transformer Engine: bias_swiglu_fusion, gradient_accumulation_fusion, a fused loss in fp32 that makes
+# its exponentials beside the logits (core/tensor_parallel/cross_entropy.py).
+MEGATRON = Kernels(fused_gate=1, adds_in_place=1, brief_logit=4, brief_split_logit=8)
+MEGATRON_2021 = MEGATRON._replace(adds_in_place=0)  # before gradient_accumulation_fusion (2022)
+
+# torchtitan: three products for query, key and value; under tensor parallelism DTensor keeps what it gathered; the loss
+# is F.cross_entropy of logits in fp32, as ours (models/llama, parallelize_llama.py, train.py of December 2024), over a
+# split vocabulary DTensor's loss_parallel, which holds one copy more. Without torch.compile RMSNorm is many kernels.
+TORCHTITAN = Kernels(joint_qkv=0, keeps_gathered=1, brief_split_logit=8)
+TORCHTITAN_EAGER = TORCHTITAN._replace(eager=1)
+# From 2025 on the loss is compiled (components/loss.py): it keeps the logits as they were multiplied, and its backward
+# makes their gradient in one kernel.
+TORCHTITAN_2025 = TORCHTITAN._replace(kept_logit=2, brief_logit=2, brief_split_logit=2)
