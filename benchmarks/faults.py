@@ -6,6 +6,7 @@ being written. Victims are frozen before they are killed, so that it is known fo
 
 * Every run has to finish, with the losses of the run that was never killed: all of them, bit for bit.
 * A checkpoint that was whole at a kill must be there and whole afterwards, or a newer one.
+* Nothing is left behind: no process, no temporary folder once the next command has begun, nothing in shared memory.
 * A kill costs the time from the kill until the run is past the step in which it fell.
 
     python benchmarks/faults.py [--kills 30 --seed 0 --layouts "data 2" serial]
@@ -25,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +36,7 @@ from rounds import report_cases
 
 from heddle.parallel.mesh import Mesh
 from heddle.train.checkpoint import checkpoints, damage, step_of
+from heddle.train.scratch import PREFIX
 
 LAYOUTS = {
     "serial": {},
@@ -77,6 +80,7 @@ class Kill(NamedTuple):
     step: int
     lost_checkpoint: bool
     seconds: float
+    left: tuple[str, ...] = ()  # processes, folders and shared memory that nobody needs any more
 
 
 @dataclass
@@ -101,10 +105,17 @@ class Victim:
         command = [sys.executable, "-m", "heddle", "train", "job.toml", "--name", self.name]
         command += [f"--set={key}={value}" for key, value in LAYOUTS[self.layout].items()]
         command += ["--resume"] if resume else []
+        temporary = self.folder / "tmp"
+        temporary.mkdir(exist_ok=True)
         with (self.folder / f"{self.name}.log").open("ab") as log:
-            # in a session of its own, which can be killed as a whole
             self.process = subprocess.Popen(
-                command, cwd=self.folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+                command,
+                cwd=self.folder,
+                env=os.environ | {"TMPDIR": str(temporary)},
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # which can be killed as a whole
             )
 
     def steps(self) -> dict[int, float]:
@@ -151,6 +162,13 @@ class Victim:
             return pid if os.getsid(pid) == self.process.pid else None
         return None
 
+    def left(self, session: int, processes: Iterable[int], shared: Iterable[Path], folders: int) -> tuple[str, ...]:
+        """What is still there of these, and temporary folders beyond so many."""
+        found = [f"process {pid}" for pid in processes if pid in session_processes(session)]
+        found += [str(path) for path in shared if path.exists()]
+        kept = sorted((self.folder / "tmp").glob(f"{PREFIX}*"))
+        return (*found, *map(str, kept[: max(0, len(kept) - folders)]))
+
     def end(self) -> None:
         """Every process of the run at once."""
         if self.process.poll() is None:  # once it is reaped, its number may be somebody else's
@@ -170,6 +188,9 @@ class Victim:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGSTOP) if pid is None else os.kill(pid, signal.SIGSTOP)
         found, step, newest = self.saving(), self.reached(), self.newest()
+        session = self.process.pid
+        shared = shared_memory(everybody := session_processes(session))
+        doomed = everybody if pid is None else {rank for number in range(2) if (rank := self.rank(number))}
         began, self.killed_at = time.monotonic(), time.time()
         if pid is None:
             self.end()
@@ -182,7 +203,13 @@ class Victim:
         self.wait_for(min(step + 2, STEPS))
         seconds = time.monotonic() - began
         return Kill(
-            self.layout, "everything" if pid is None else "rank", found, step, lost or self.newest() < newest, seconds
+            self.layout,
+            "everything" if pid is None else "rank",
+            found,
+            step,
+            lost or self.newest() < newest,
+            seconds,
+            self.left(session, doomed, shared, folders=1),
         )
 
     def whole(self) -> bool:
@@ -190,12 +217,37 @@ class Victim:
         return all(damage(path, Mesh()) is None for path in checkpoints(self.run / "checkpoints")[-1:])
 
     def finish(self) -> bool:
-        """Whether the run ends well and says nothing of damage."""
+        """Whether the run ends well, says nothing of damage and leaves nothing behind."""
         self.wait_for(STEPS)
+        shared = shared_memory(everybody := session_processes(self.process.pid))
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(PATIENCE)
+        time.sleep(0.5)  # until the processes that it leaves to themselves have heard of its end
+        if left := self.left(self.process.pid, everybody, shared, folders=0):
+            print(json.dumps({"run": self.name, "left": left}), file=sys.stderr)
+            return False
         said = (self.folder / f"{self.name}.log").read_text()
         return self.process.poll() == 0 and self.newest() == STEPS and self.whole() and "damaged" not in said
+
+
+def session_processes(session: int) -> set[int]:
+    """The processes of a session that have not ended."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, _, of = path.read_text().rpartition(")")[2].split()[:4]
+            found |= {int(path.parent.name)} if int(of) == session and state != "Z" else set()
+    return found
+
+
+def shared_memory(processes: Iterable[int]) -> set[Path]:
+    """The files in shared memory that processes have in use; the kernel does not remove them."""
+    found = set()
+    for pid in processes:
+        with suppress(OSError):
+            lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+            found |= {Path(line.split(maxsplit=5)[5]) for line in lines if " /dev/shm/" in line}
+    return found
 
 
 def _slug(layout: str) -> str:
@@ -259,10 +311,11 @@ def main() -> None:
         "finished": sum(case["finished"] for case in cases),  # type: ignore[misc]
         "equal": sum(case["equal"] for case in cases),  # type: ignore[misc]
         "lost_checkpoints": sum(kill.lost_checkpoint for kill in kills),
+        "left_behind": sum(len(kill.left) for kill in kills),
         "seconds_lost": {"median": round(statistics.median(seconds), 2), "worst": round(max(seconds), 2)},
     }
     report_cases("faults", "the same runs, never killed", cases, seed=options.seed, **facts)
-    sys.exit(not (facts["finished"] == facts["equal"] == runs and not facts["lost_checkpoints"]))
+    sys.exit(not (facts["finished"] == facts["equal"] == runs and not facts["lost_checkpoints"] + facts["left_behind"]))
 
 
 if __name__ == "__main__":

@@ -6,11 +6,14 @@ No torch here, so that the server imports it at the same time as the process tha
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from multiprocessing import forkserver, get_all_start_methods
+from multiprocessing.util import Finalize
 
 from heddle.spec.plan import Plan
 from heddle.train.launched import launched_place
@@ -44,7 +47,28 @@ def start() -> bool:
             forkserver.ensure_running()
     except OSError:  # the path of its socket may be too long, by the folder for temporary files
         return False
+    _stop_at_exit()
     return True
+
+
+def stop() -> None:
+    """End the server, whatever it is doing: while it imports, which takes seconds, it hears nothing else."""
+    server = getattr(forkserver._forkserver, "_forkserver_pid", None)
+    if server is not None:
+        with suppress(ProcessLookupError):
+            os.kill(server, signal.SIGKILL)
+
+
+def abandon() -> None:
+    """Leave nothing behind when this process ends without further ado."""
+    stop()
+    if scratch.cache_info().currsize:
+        shutil.rmtree(scratch(), ignore_errors=True)
+
+
+@cache
+def _stop_at_exit() -> None:
+    Finalize(None, stop, exitpriority=-50)
 
 
 @contextmanager

@@ -151,9 +151,11 @@ class _Processes(Requests):
         """One is enough: at the end of each step they ask each other."""
         if not self.processes and not self.starting:
             raise KeyboardInterrupt
-        if not self.starting:
+        if self.starting:
+            forkserver.stop()  # which may be what we wait for
+        else:
             self.processes[0].terminate()
-        answer()
+            answer()
 
     def second(self, _number: int) -> None:
         """At once, then."""
@@ -175,7 +177,12 @@ class _Processes(Requests):
             process = context.Process(
                 target=_worker, args=(held, deaf, plan, place, restart, self.folder, work, arguments)
             )
-            process.start()
+            try:
+                process.start()
+            except (EOFError, OSError):  # the server was stopped
+                if not self.asked:
+                    raise
+                break
             self.processes.append(process)
         held.close()
         self.starting = False

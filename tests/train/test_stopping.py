@@ -193,6 +193,19 @@ def test_a_request_before_the_first_step_ends_everything(folder):
     assert set(multiprocessing.active_children()) == set(before)
 
 
+def test_a_request_within_an_import_ends_everything(folder, temporary):
+    # Many packages take whatever is raised while they are imported for something that is not installed.
+    for name in ("torch", "safetensors", "tokenizers"):
+        (temporary / f"{name}.py").write_text(
+            "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\nexcept BaseException:\n    pass\n"
+        )
+    here = {"PYTHONPATH": str(temporary), "TMPDIR": str(temporary)}
+    process = start(sys.executable, "-m", "heddle", *under({"tensor": 2}, "imported"), cwd=folder, **here)
+    assert finish(process, code=130) == "Stopped.\n"
+    nobody_is_left(process.pid)
+    assert not list(temporary.glob(f"{PREFIX}*"))
+
+
 @pytest.fixture
 def temporary():
     """A folder for temporary files that nobody else uses, under a path that a socket's still fits behind."""
