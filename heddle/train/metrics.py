@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
+import shutil
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from heddle.train.board import Board
 from heddle.train.files import replace_text
 
 BAR = 60  # columns of the bar that shows how far a run has come
@@ -42,9 +44,9 @@ class Metrics:
     def __init__(self, folder: Path, steps: int, log_every: int, console: Console, start: int = 0) -> None:
         self.steps, self.log_every, self.console = steps, log_every, console
         self.path = folder / "metrics.jsonl"
-        replace_text(self.path, "".join(line + "\n" for line in _lines_up_to(self.path, start)))
+        self._keep_up_to(start)
         self.file = self.path.open("a")
-        self.board = _tensorboard(folder)
+        self.board = Board(folder, self._warn)
         self.live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
         self.smoothed_seconds = 0.0
         self.shown_at = 0.0
@@ -58,8 +60,7 @@ class Metrics:
         if self.live:
             self.live.stop()
         self.file.close()
-        if self.board is not None:
-            self.board.close()
+        self.board.close()
 
     def step(self, metrics: StepMetrics) -> None:
         """Record one step; show it live on a terminal, and every so often for good."""
@@ -86,10 +87,21 @@ class Metrics:
         finite = {key: value if math.isfinite(value) else None for key, value in row.items()}
         self.file.write(json.dumps(finite, allow_nan=False) + "\n")
         self.file.flush()
-        if self.board is not None:
-            for key, value in row.items():
-                if key != "step":
-                    self.board.add_scalar(key, value, row["step"])
+        self.board.add(row)
+
+    def _keep_up_to(self, step: int) -> None:
+        """What stays of an earlier metrics file when a run goes on from `step`; one that is damaged is kept beside."""
+        skipped: list[int] = []
+        rows = read_metrics(self.path, skipped.append)
+        if skipped:
+            kept = self.path.with_suffix(".damaged.jsonl")
+            shutil.copyfile(self.path, kept)
+            lines = f"Line {skipped[0]}" if len(skipped) == 1 else f"{len(skipped)} lines, the first {skipped[0]},"
+            self._warn(f"{lines} of {self.path} cannot be read and is left out; all of it is kept as {kept.name}.")
+        replace_text(self.path, "".join(json.dumps(row) + "\n" for row in rows if row["step"] <= step))
+
+    def _warn(self, words: str) -> None:
+        self.console.print(words, style="yellow", soft_wrap=True, markup=False)
 
     def _line(self, m: StepMetrics) -> Text:
         remaining = round((self.steps - m.step) * self.smoothed_seconds)
@@ -108,28 +120,27 @@ class Metrics:
         return Text("  ").join(Text(words, style=style) for words, style in parts)
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The rows of a metrics file; a last line cut off by a crash is left out."""
+def read_metrics(path: Path, skipped: Callable[[int], None] = lambda _: None) -> list[dict[str, Any]]:
+    """The rows of a metrics file that are whole; the numbers of other lines are told, but for a last one cut short."""
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     rows: list[dict[str, Any]] = []
-    for line in path.read_text().splitlines() if path.exists() else []:
+    for number, line in enumerate(text.split("\n"), start=1):
         try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
+            row = json.loads(line, parse_constant=lambda _: None)  # JSON has no NaN, though Python reads it
+        except (ValueError, RecursionError):
+            row = None
+        if _is_row(row):
+            rows.append(row)
+        elif number <= text.count("\n"):  # a crash leaves its last line without an end
+            skipped(number)
     return rows
 
 
-def _lines_up_to(path: Path, step: int) -> list[str]:
-    """What stays of an earlier metrics file when a run goes on from `step`."""
-    return [json.dumps(row) for row in read_metrics(path) if row["step"] <= step]
-
-
-def _tensorboard(folder: Path) -> Any:
-    if importlib.util.find_spec("tensorboard") is None:
-        return None
-    from torch.utils.tensorboard.writer import SummaryWriter
-
-    return SummaryWriter(str(folder / "tensorboard"))
+def _is_row(row: Any) -> bool:
+    """Whether it is a step's: numbers by name, or null where there was none."""
+    if not isinstance(row, dict) or type(row.get("step")) is not int:
+        return False
+    return all(value is None or type(value) in (int, float) for value in row.values())
 
 
 def _short(number: float) -> str:
