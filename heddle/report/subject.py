@@ -149,7 +149,8 @@ def typical_step(traced: list[int], steps: list[dict[str, Any]]) -> int | None:
 def _read_rows(path: Path, notices: list[HeddleError]) -> list[dict[str, Any]]:
     """The rows that are whole, and a word where there are more."""
     try:
-        rows, odd = read_metrics(path)
+        skipped: list[int] = []
+        rows = read_metrics(path, skipped.append)
     except HeddleError as error:
         notices.append(HeddleError(error.what, error.why, "The page is made without its numbers."))
         return []
@@ -159,7 +160,7 @@ def _read_rows(path: Path, notices: list[HeddleError]) -> list[dict[str, Any]]:
                 f"{path} has no steps yet.", "A run writes a line after each of its steps.", "Let it take a few steps."
             )
         )
-    elif odd:
+    elif odd := len(skipped):
         notices.append(
             HeddleError(
                 f"{path} holds {len(rows)} rows that are whole: {odd} of its {len(rows) + odd} lines are not.",

@@ -12,7 +12,17 @@ from heddle.spec.cluster import Cluster
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan, Predicted
 from heddle.spec.presets import cluster_presets, model_presets, preset
-from heddle.spec.ranges import Amount, Count, CountOrZero, Positive, Seed, Share, ShareBelowOne, check_ranges
+from heddle.spec.ranges import (
+    Amount,
+    Count,
+    CountOrZero,
+    NonNegative,
+    Positive,
+    Seed,
+    Share,
+    ShareBelowOne,
+    check_ranges,
+)
 from heddle.spec.read import build, read_json, read_toml, to_table, to_toml, wrong_type
 
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -56,7 +66,7 @@ class Train:
     seed: Seed = 0
     precision: Precision = "fp32"
     optimizer: Literal["adamw"] = "adamw"
-    learning_rate: Amount = 3e-4
+    learning_rate: NonNegative = 3e-4
     final_learning_rate: Share = 0.1  # as a share of learning_rate
     schedule: LearningRateSchedule = "cosine"
     warmup: CountOrZero = 0  # steps
@@ -65,7 +75,7 @@ class Train:
     beta2: ShareBelowOne = 0.95
     epsilon: Positive = 1e-8
     weight_decay: Amount = 0.1
-    clip: Amount = 1.0  # largest gradient norm; 0 leaves gradients alone
+    clip: NonNegative = 1.0  # largest gradient norm; 0 leaves gradients alone
     log_every: Count = 10
     eval_every: CountOrZero = 0  # steps; 0: only at the end
     eval_batches: CountOrZero = 20

@@ -112,6 +112,7 @@ def test_a_slurm_job_goes_on_where_it_was_and_back_into_the_queue_until_it_is_do
     run = tmp_path / "runs/queued"
     assert submitted() == (False, True)
     (run / "checkpoints/step-00000003").mkdir(parents=True)
+    (run / "job.toml").touch()  # with it a run folder has everything
     assert submitted() == (True, True)
     assert (tmp_path / "requeued").read_text() == f"requeue {os.getpid()}\n"
     (run / "checkpoints/step-00000004").mkdir()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.errors import HeddleError, nearest, shorten
+from heddle.errors import HeddleError, how_to_install, nearest, shorten
 from heddle.spec.read import read_json
 from heddle.spec.start import TOKENIZER_FILE
 
@@ -288,6 +288,6 @@ def _library() -> Any:
         raise HeddleError(
             "The library 'tokenizers' is not installed.",
             "BPE and tokenizer.json files need it.",
-            "Install heddle[train], or use data.tokenizer = 'bytes'.",
+            f"Install it: {how_to_install('train')}. Or use data.tokenizer = 'bytes'.",
         ) from None
     return tokenizers
