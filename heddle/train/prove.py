@@ -99,7 +99,7 @@ class _WatchedOptimizer(Optimizer):
         self.scale.value = min(self.scale.value, self.SCALE)
         self.first: list[Box] | None = None
 
-    def step(self, rate: float, squared_norm: float) -> float:
+    def step(self, rate: float, squared_norm: Tensor) -> Tensor:
         """Update, as ever."""
         if self.first is None:
             self.first = list(local_boxes(self.pieces, self._unscaled))

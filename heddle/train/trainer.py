@@ -81,12 +81,15 @@ class Trainer:
             total, squared_norm, stops = self._sum_over_ranks(loss, self.optimizer.squared_norm(), bool(stop))
             if self.saver is not None:
                 self.saver.copied()  # from here on the state changes
-            norm = self.optimizer.step(rate, squared_norm)
+            device_norm = self.optimizer.step(rate, squared_norm)
             gradients.share()
             gradients.clear()
+            # the only place where a step waits for its device: all of its work has been given by now
+            mean_loss, norm, stopping = torch.stack([total, device_norm, stops]).tolist()
+            self.optimizer.settle(norm)
         self.step += 1
         self.position += self.job.train.global_batch
-        return StepResult(total, norm, stops > 0)
+        return StepResult(mean_loss, norm, stopping > 0)
 
     @torch.no_grad()
     def evaluate(self, tokens: Tokens) -> float | None:
@@ -100,7 +103,7 @@ class Trainer:
         batches = max(1, min(self.job.train.eval_batches, samples.count // self.job.train.global_batch))
         starts = range(0, batches * self.job.train.global_batch, self.job.train.global_batch)
         losses = [self.evaluation.run(self._works(samples, start, training=False)) for start in starts]
-        return self._sum_over_ranks(torch.stack(losses).mean())[0]
+        return float(self._sum_over_ranks(torch.stack(losses).mean())[0])
 
     def save(self, saver: Saver) -> None:
         """Begin to write a checkpoint of the present step."""
@@ -138,9 +141,9 @@ class Trainer:
         keys = token_keys(self.job.train.seed, numbers, self.job.sequence)
         return slice_of(keys, self.mesh.tensor) if self.plan.sequence else keys
 
-    def _sum_over_ranks(self, loss: Tensor, *others: Tensor | bool) -> list[float]:
+    def _sum_over_ranks(self, loss: Tensor, *others: Tensor | bool) -> Tensor:
         """The mean loss over replicas, and sums of other numbers: all in one message."""
         counted = self.mesh.tensor.rank == 0 and self.mesh.pipeline.rank == self.mesh.pipeline.size - 1
         own = loss.double() / self.mesh.data.size if counted else torch.zeros_like(loss, dtype=torch.float64)
         numbers = torch.stack([own, *(torch.as_tensor(other).to(own) for other in others)])
-        return all_reduce(numbers, self.mesh.world).tolist()
+        return all_reduce(numbers, self.mesh.world)
