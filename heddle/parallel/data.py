@@ -23,7 +23,11 @@ from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.pieces import FreeParameters, Piece, make_piece
 from heddle.parallel.place import place_of
 
-BUCKET_ELEMENTS = 8 << 20  # 32 MiB of fp32: long enough to use a link well, short enough to overlap
+# A bucket of 32 MiB of fp32 is long enough to use a link well and short enough to overlap. But each of d replicas sends
+# and receives pieces of 1/d of it, and those have to be long enough, too: 4 MiB each, so that bandwidth and not latency
+# decides. From eight replicas on the bucket therefore grows with them (Megatron: max(40 M, 1 M × d) elements).
+BUCKET_ELEMENTS = 8 << 20
+PIECE_ELEMENTS = 1 << 20
 
 Named = list[tuple[str, nn.Parameter]]
 
@@ -149,7 +153,7 @@ class Reducer:
                     self.free.append(FreeParameters(named, mesh))
                     continue
                 # backward goes through the model from its end: buckets fill one after the other
-                for group in _grouped(named[::-1]):
+                for group in _grouped(named[::-1], bucket_elements(mesh.data.size)):
                     self.buckets[chunk].append(Bucket(group, list(sums), mesh, zero))
         self.parts: list[FreeParameters | Bucket] = [
             *self.free,
@@ -191,11 +195,16 @@ def _by_sums(parameters: Named, mesh: Mesh) -> dict[tuple[Axis, ...], Named]:
     return groups
 
 
-def _grouped(parameters: Named) -> list[Named]:
+def bucket_elements(replicas: int) -> int:
+    """How many gradients travel together at least, while there are more."""
+    return max(BUCKET_ELEMENTS, PIECE_ELEMENTS * replicas)
+
+
+def _grouped(parameters: Named, enough: int) -> list[Named]:
     groups: list[Named] = []
-    size = BUCKET_ELEMENTS
+    size = enough
     for named in parameters:
-        if size >= BUCKET_ELEMENTS:
+        if size >= enough:
             groups.append([])
             size = 0
         groups[-1].append(named)

@@ -28,12 +28,14 @@ from heddle.spec.start import JOB
 from heddle.train.descriptions import Progress, check_about, check_others, read_progress, write_about
 from heddle.train.files import sync, write_through
 from heddle.train.index import check_shapes, joined, read_index, write_index
+from heddle.train.staging import SideStream, host_like
 from heddle.train.storage import Boxes, SafetensorsReader, by_file, check_file, write_part
 
 PARTIAL = ".partial-"  # begins the name of a folder that is no checkpoint: not yet, or no longer
 ADAM = ("exp_avg", "exp_avg_sq")  # what AdamW remembers of each number
 
 State = dict[str, Boxes]
+Ready = dict[torch.device, torch.cuda.Event | None]
 
 
 def state_of(pieces: list[Piece], adam: torch.optim.Optimizer, owned: bool) -> State:
@@ -66,6 +68,7 @@ class Saver:
         # a group of its own: the background thread must not mix with the messages of training
         self.group = dist.new_group(list(mesh.world.ranks), backend="gloo") if mesh.world.size > 1 else None
         self.staged: dict[str, list[Tensor]] = {}
+        self.side = SideStream()
         self.thread: threading.Thread | None = None
         self.free = threading.Event()  # whether the state may change
         self.free.set()
@@ -75,7 +78,9 @@ class Saver:
         """Begin to write a state, which must not change until `copied`; waits for an earlier save that still runs."""
         self.wait()
         self.free.clear()
-        self.thread = threading.Thread(target=self._run, args=(state, progress, job), name="checkpoint")
+        devices = {values.device for boxes in state.values() for _, values in boxes.boxes}
+        ready = {device: self.side.mark(device) for device in devices}  # the state is complete from here on
+        self.thread = threading.Thread(target=self._run, args=(state, ready, progress, job), name="checkpoint")
         self.thread.start()
 
     def copied(self) -> None:
@@ -91,19 +96,26 @@ class Saver:
             failure, self.failure = self.failure, None
             raise failure
 
-    def _staged(self, name: str, boxes: Boxes) -> Boxes:
-        """A copy in host memory that is laid out once and used for every save."""
-        if name not in self.staged:
-            self.staged[name] = [torch.empty_like(values, device="cpu") for _, values in boxes.boxes]
-        for buffer, (_, values) in zip(self.staged[name], boxes.boxes, strict=True):
-            buffer.copy_(values.detach())
-        pairs = zip(boxes.boxes, self.staged[name], strict=True)
-        return Boxes(tuple(boxes.shape), [(offset, buffer) for (offset, _), buffer in pairs])
+    def _stage(self, state: State, ready: Ready) -> State:
+        """A copy in host memory, which is laid out once and used for every save."""
+        copy = {}
+        for name, boxes in state.items():
+            if name not in self.staged:
+                self.staged[name] = [host_like(values) for _, values in boxes.boxes]
+            pairs = zip(boxes.boxes, self.staged[name], strict=True)
+            copy[name] = Boxes(tuple(boxes.shape), [(offset, buffer) for (offset, _), buffer in pairs])
+        for device, event in ready.items():
+            with self.side.copying(device, event) as overlapped:
+                for name, boxes in state.items():
+                    for (_, values), buffer in zip(boxes.boxes, self.staged[name], strict=True):
+                        if values.device == device:
+                            buffer.copy_(values.detach(), non_blocking=overlapped)
+        return copy
 
-    def _run(self, state: State, progress: Progress, job: Job) -> None:
+    def _run(self, state: State, ready: Ready, progress: Progress, job: Job) -> None:
         try:
             try:
-                copy = {name: self._staged(name, boxes) for name, boxes in state.items()}
+                copy = self._stage(state, ready)
             finally:
                 self.free.set()
             self._write(copy, progress, job)

@@ -23,8 +23,15 @@ def pick_device() -> torch.device:
     if torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
         torch.cuda.set_device(device)
+        allow_tf32()
         return device
     return torch.device("cpu")
+
+
+def allow_tf32() -> None:
+    """Let fp32 products use TF32's tensor cores, where a GPU has them: 8 to 16 times as fast, with 10 of 23 bits."""
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.allow_tf32 = True
 
 
 def synchronize(device: torch.device) -> None:

@@ -58,25 +58,32 @@ class Optimizer:
         norms = torch.stack(torch._foreach_norm(gradients))
         return (norms.double() ** 2).sum()
 
-    def step(self, rate: float, squared_norm: float) -> float:
+    @torch.no_grad()
+    def step(self, rate: float, squared_norm: Tensor) -> Tensor:
         """Clip and update, given the square of the norm over all ranks; gives the norm before clipping.
 
-        A norm that is not finite changes no weight: under fp16 the loss scale is lowered, otherwise the caller
-        sees the norm and decides.
+        A norm that is not finite changes no weight. All of it happens on the device, in the update's own pass over the
+        gradients; nobody has waited for a number yet. Who reads the norm tells `settle`.
         """
-        norm = math.sqrt(squared_norm) / self.scale.value if math.isfinite(squared_norm) else math.nan
-        if math.isfinite(norm):
-            factor = 1 / self.scale.value
-            if self.train.clip and norm > self.train.clip:
-                factor *= self.train.clip / norm
-            if factor != 1:
-                torch._foreach_mul_([p.master.grad for p in self.pieces if p.master.grad is not None], factor)
-            for group in self.adam.param_groups:
-                group["lr"] = rate
-            self.adam.step()
-            self.updates += 1
-            for piece in self.pieces:
-                if piece.target is not None:
-                    piece.target.copy_(piece.master)
-        self.scale.update(overflow=not math.isfinite(norm))
+        norm = squared_norm.double().sqrt() / self.scale.value
+        divisor = torch.full_like(norm, self.scale.value)
+        if self.train.clip:
+            divisor *= (norm / self.train.clip).clamp(min=1)
+        # what torch.amp's gradient scaler would set, and the fused kernel reads
+        self.adam.grad_scale = divisor.float()  # type: ignore[attr-defined]
+        self.adam.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
+        for group in self.adam.param_groups:
+            group["lr"] = rate
+        self.adam.step()
+        rounded = [(piece.target, piece.master) for piece in self.pieces if piece.target is not None]
+        if rounded:
+            targets, masters = zip(*rounded, strict=True)
+            torch._foreach_copy_(targets, masters)
         return norm
+
+    def settle(self, norm: float) -> None:
+        """Learn what came of a step: under fp16 a norm that is not finite lowers the loss scale; else the caller
+        sees it and decides.
+        """
+        self.updates += math.isfinite(norm)
+        self.scale.update(overflow=not math.isfinite(norm))

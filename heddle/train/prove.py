@@ -99,7 +99,7 @@ class _WatchedOptimizer(Optimizer):
         self.scale.value = min(self.scale.value, self.SCALE)
         self.first: list[Box] | None = None
 
-    def step(self, rate: float, squared_norm: float) -> float:
+    def step(self, rate: float, squared_norm: Tensor) -> Tensor:
         """Update, as ever."""
         if self.first is None:
             self.first = list(local_boxes(self.pieces, self._unscaled))
@@ -113,6 +113,7 @@ class _WatchedOptimizer(Optimizer):
 def observe(mesh: Mesh, job: Job) -> Observed | None:
     """Train a job on this rank and the others of its mesh; what it showed, on the first rank."""
     trainer = Trainer(job, synthetic_tokens(job), mesh)
+    torch.set_float32_matmul_precision("highest")  # TF32 would hide in its rounding what a proof is to find
     watched = _WatchedOptimizer(trainer.parallel.gradients.pieces, job.train)
     trainer.optimizer = watched
     start = gather_boxes(local_boxes(watched.pieces, weights), mesh)

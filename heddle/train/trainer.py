@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from heddle.train.learning_rate import learning_rate
 from heddle.train.optimizer import Optimizer
 from heddle.train.recorder import NoRecorder, Recorder
 from heddle.train.source import Source, load_weights
+from heddle.train.staging import Prefetch
 
 Tokens = NDArray[Any]
 Stop = bool | StopRequest
@@ -63,6 +65,8 @@ class Trainer:
         self.pipeline = Pipeline(schedule, chunks, self.mesh, shape, self.recorder)
         self.evaluation = Pipeline(forward_only(schedule), chunks, self.mesh, shape, NoRecorder())
         self.samples = Samples(tokens, job.sequence, train.seed)
+        # reading goes on beside the GPU's work; on the CPU it would only take cores from it
+        self.batches = Prefetch(partial(self._read, self.samples), ahead=self.device.type == "cuda")
         self.saver: Saver | None = None  # that last got the state
         self.step = 0
         self.position = 0  # the number of the next sample
@@ -70,7 +74,8 @@ class Trainer:
     def train_step(self, stop: Stop = False) -> StepResult:
         """One optimizer step over one global batch. `stop` is looked at when the step is almost over."""
         rate = learning_rate(self.job.train, self.step)
-        works = self._works(self.samples, self.position, training=True)
+        following = self.position + self.job.train.global_batch
+        works = self._works(self.batches.take(self.position, following), self.position, training=True)
         gradients = self.parallel.gradients
         # Replicas add their gradients up; each contributes its share of the mean.
         scale = self.optimizer.scale.value / self.mesh.data.size
@@ -81,12 +86,15 @@ class Trainer:
             total, squared_norm, stops = self._sum_over_ranks(loss, self.optimizer.squared_norm(), bool(stop))
             if self.saver is not None:
                 self.saver.copied()  # from here on the state changes
-            norm = self.optimizer.step(rate, squared_norm)
+            device_norm = self.optimizer.step(rate, squared_norm)
             gradients.share()
             gradients.clear()
+            # the only place where a step waits for its device: all of its work has been given by now
+            mean_loss, norm, stopping = torch.stack([total, device_norm, stops]).tolist()
+            self.optimizer.settle(norm)
         self.step += 1
         self.position += self.job.train.global_batch
-        return StepResult(total, norm, stops > 0)
+        return StepResult(mean_loss, norm, stopping > 0)
 
     @torch.no_grad()
     def evaluate(self, tokens: Tokens) -> float | None:
@@ -99,8 +107,9 @@ class Trainer:
         samples = Samples(tokens, self.job.sequence, self.job.train.seed)
         batches = max(1, min(self.job.train.eval_batches, samples.count // self.job.train.global_batch))
         starts = range(0, batches * self.job.train.global_batch, self.job.train.global_batch)
-        losses = [self.evaluation.run(self._works(samples, start, training=False)) for start in starts]
-        return self._sum_over_ranks(torch.stack(losses).mean())[0]
+        works = (self._works(self._read(samples, start), start, training=False) for start in starts)
+        losses = [self.evaluation.run(work) for work in works]
+        return float(self._sum_over_ranks(torch.stack(losses).mean())[0])
 
     def save(self, saver: Saver) -> None:
         """Begin to write a checkpoint of the present step."""
@@ -121,14 +130,27 @@ class Trainer:
         load_weights(source, self.optimizer.pieces, self.mesh)
         self.parallel.gradients.share()
 
-    def _works(self, samples: Samples, position: int, training: bool) -> list[Work]:
-        """This replica's microbatches of the global batch that starts with sample number `position`."""
+    def _first_sample(self, position: int) -> int:
+        """Of this replica, in the global batch that starts with sample number `position`."""
+        return position + self.mesh.data.rank * (self.job.train.global_batch // self.mesh.data.size)
+
+    def _read(self, samples: Samples, position: int) -> list[tuple[Tensor, Tensor]]:
+        """Inputs and targets of this replica's microbatches of a global batch, in host memory that a GPU can copy."""
         size, share = self.plan.microbatch, self.job.train.global_batch // self.mesh.data.size
-        first = position + self.mesh.data.rank * share
-        works = []
+        first = self._first_sample(position)
+        batches = []
         for start in range(first, first + share, size):
-            inputs, targets = samples.batch(start, size)
-            ids, following = (torch.from_numpy(part).flatten().to(self.device) for part in (inputs, targets))
+            ids, following = (torch.from_numpy(part).flatten() for part in samples.batch(start, size))
+            pinned = self.device.type == "cuda"
+            batches.append((ids.pin_memory(), following.pin_memory()) if pinned else (ids, following))
+        return batches
+
+    def _works(self, batches: list[tuple[Tensor, Tensor]], position: int, training: bool) -> list[Work]:
+        """What was read of the global batch that starts with sample number `position`, on its way to the device."""
+        works = []
+        for number, (inputs, targets) in enumerate(batches):
+            ids, following = (part.to(self.device, non_blocking=True) for part in (inputs, targets))
+            start = self._first_sample(position) + number * self.plan.microbatch
             keys = self._dropout_keys(start) if training and self.job.model.dropout else None
             works.append(Work(ids, following, Microbatch(sequence=self.job.sequence, keys=keys)))
         return works
@@ -138,9 +160,9 @@ class Trainer:
         keys = token_keys(self.job.train.seed, numbers, self.job.sequence)
         return slice_of(keys, self.mesh.tensor) if self.plan.sequence else keys
 
-    def _sum_over_ranks(self, loss: Tensor, *others: Tensor | bool) -> list[float]:
+    def _sum_over_ranks(self, loss: Tensor, *others: Tensor | bool) -> Tensor:
         """The mean loss over replicas, and sums of other numbers: all in one message."""
         counted = self.mesh.tensor.rank == 0 and self.mesh.pipeline.rank == self.mesh.pipeline.size - 1
         own = loss.double() / self.mesh.data.size if counted else torch.zeros_like(loss, dtype=torch.float64)
         numbers = torch.stack([own, *(torch.as_tensor(other).to(own) for other in others)])
-        return all_reduce(numbers, self.mesh.world).tolist()
+        return all_reduce(numbers, self.mesh.world)

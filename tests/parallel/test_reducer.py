@@ -43,7 +43,7 @@ def backward(named: dict[str, nn.Parameter], rank: int, microbatch: int) -> None
 
 def reduce(mesh: Mesh, zero: int, dtype: torch.dtype, bucket: int) -> tuple[dict[str, np.ndarray], int]:
     """Two steps of three microbatches; the gradients of the second, put together, and elements updated here."""
-    with patch.object(heddle.parallel.data, "BUCKET_ELEMENTS", bucket):
+    with patch.object(heddle.parallel.data, "bucket_elements", lambda _: bucket):
         named = parameters(dtype)
         reducer = Reducer({0: list(named.items())}, mesh, zero)
     for _ in range(2):
@@ -76,6 +76,12 @@ def test_gradients_are_summed_over_microbatches_and_replicas(world, data, zero, 
         assert max(updated) <= math.ceil(elements / data) + (len(SHAPES) if bucket < 1000 else 0)
     else:
         assert updated == data * [elements]
+
+
+def test_what_a_replica_sends_of_a_bucket_stays_long_enough():
+    sizes = {replicas: heddle.parallel.data.bucket_elements(replicas) for replicas in (1, 2, 8, 64, 512)}
+    assert {4 * sizes[few] for few in (1, 2, 8)} == {32 << 20}  # bytes
+    assert all(4 * size // replicas >= 4 << 20 for replicas, size in sizes.items())
 
 
 def share(mesh: Mesh) -> list[list[float]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from heddle.parallel.data import Reducer
 from heddle.parallel.mesh import Mesh
@@ -28,7 +29,8 @@ def setup(named: dict[str, nn.Parameter], train: Train) -> tuple[Optimizer, Call
 
     def step(rate: float) -> float:
         reducer.finish()
-        norm = optimizer.step(rate, float(optimizer.squared_norm()))
+        norm = float(optimizer.step(rate, optimizer.squared_norm()))
+        optimizer.settle(norm)
         reducer.clear()
         return norm
 
@@ -126,3 +128,38 @@ def test_loss_scale_grows_after_a_quiet_stretch():
     assert scale.value == 2**17
     scale.update(overflow=True)
     assert (scale.value, scale.quiet) == (2**16, 0)
+
+
+def test_a_step_reads_no_number_from_its_device():
+    """Reading one waits until the device has done all it was given; then it idles while it is given the update."""
+    named = parameters()
+    optimizer, _ = setup(named, Train(clip=0.1))
+    set_gradients(named, 1)
+    for piece, parameter in zip(optimizer.pieces, named.values(), strict=True):
+        piece.master.grad = parameter.grad.view(-1)
+    with Reads() as reads:
+        optimizer.step(0.1, optimizer.squared_norm())
+    assert reads.count == 0
+
+
+class Reads(TorchDispatchMode):
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += func is torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_norm_that_is_not_finite_changes_neither_weights_nor_moments():
+    named = parameters()
+    optimizer, step_with = setup(named, Train())
+    set_gradients(named, 1)
+    step_with(0.1)
+    before = [{kind: value.clone() for kind, value in optimizer.adam.state[p.master].items()} for p in optimizer.pieces]
+    weights = [p.master.clone() for p in optimizer.pieces]
+    set_gradients(named, 2, size=math.inf)
+    assert not math.isfinite(step_with(0.1))
+    assert optimizer.updates == 1
+    for piece, state, weight in zip(optimizer.pieces, before, weights, strict=True):
+        assert torch.equal(piece.master, weight)
+        assert all(torch.equal(optimizer.adam.state[piece.master][kind], value) for kind, value in state.items())

@@ -123,12 +123,10 @@ def test_the_bubble_that_was_shown_is_that_of_the_trace(request, name):
 @pytest.mark.dist
 def test_collectives_within_layers_belong_to_the_action_that_makes_them(tensor):
     # Two all-gathers and two reduce-scatters a layer and direction (arXiv 2205.05198 §4.2.2), and one all-gather more
-    # a column-parallel product in the backward, whose input is gathered again. The output layer is such a product.
-    forward = {"all-gather": 2 * LAYERS + 1, "reduce-scatter": 2 * LAYERS, "all-reduce": 1 + 2}  # embedding; loss
-    backward = {
-        "all-gather": 4 * LAYERS + 1 + 1,
-        "reduce-scatter": 2 * LAYERS + 1,
-    }  # one gathers the embedding's slices
+    # a column-parallel product in the backward, whose input is gathered again. The output layer has all of its in the
+    # forward, where the loss makes its gradients.
+    forward = {"all-gather": 2 * LAYERS + 1, "reduce-scatter": 2 * LAYERS + 1, "all-reduce": 1 + 2}  # embedding; loss
+    backward = {"all-gather": 4 * LAYERS + 1, "reduce-scatter": 2 * LAYERS}  # one gathers the embedding's slices
     traces = [read_step(tensor / "traces", step) for step in (1, 2, 3)]
     # the evaluation after each step leaves nothing behind for the next
     assert len({len(of_lane(trace, "tensor")) for trace in traces}) == 1
