@@ -16,7 +16,7 @@ import numpy as np
 from heddle.cost import compute, memory, network, stage
 from heddle.cost.stage import LayerCost
 from heddle.cost.work import Column, Work
-from heddle.spec.cluster import GIB, Cluster
+from heddle.spec.cluster import Cluster
 
 CHUNK = 4096  # plans that are priced at once: their columns stay in the cache
 
@@ -133,7 +133,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices) -> Step:
         breakdown=breakdown,
         bubble=pipe / busy - 1,
         memory=held,
-        fits=held <= cluster.device.memory_gib * GIB,
+        fits=memory.fits(held, cluster.device),
     )
 
 
@@ -170,12 +170,13 @@ def _peak_memory(
         active = np.maximum(present + chunks * chunk + moment, gradients + memory.update_buffers(work, gradients))
         return weights + optimizer + gathered + active
 
-    # messages that were sent before anybody answered; from then on one each way
-    steady = np.minimum(2, work.pipeline - 1) * prices.sent
+    # messages that were sent before anybody answered; from then on one to each neighbour
+    neighbours = np.where(alone, 0.0, 1.0 + ((v > 1) & (work.pipeline > 2)))
+    steady = np.minimum(neighbours, work.microbatches - 1) * prices.sent
     early = np.maximum(steady + moment, (flying - 1) * prices.sent)
     first = rank(True, alone, flying, np.where(alone, others + at_end, early))
     last = rank(alone, True, stashed, steady + others + at_end)
-    held = np.maximum(first, last) + memory.exchange_buffers(work)
+    held = np.maximum(first, last) + memory.exchange_buffers(work, neighbours)
     return held + memory.slack(cluster, held)
 
 

@@ -157,7 +157,11 @@ def observe_step(job: Job, tokens: Tokens, mesh: Mesh) -> Observation:
 def _brief(actions: Actions, chunk: int) -> Brief:
     """Of the last microbatch that a chunk saw, and of the backward that came first."""
     around, last = actions.around, max(microbatch for _, of, microbatch in actions.around if of == chunk)
-    forward, first, later = around["forward", chunk, last], around["backward", chunk, 0], around["backward", chunk, last]
+    forward, first, later = (
+        around["forward", chunk, last],
+        around["backward", chunk, 0],
+        around["backward", chunk, last],
+    )
     # What the first backward freed less than the later one is what it made.
     freed = [around[kind] for kind in (("backward", chunk, 0), ("backward", chunk, last))]
     made = (freed[0].end - freed[0].start) - (freed[1].end - freed[1].start)
