@@ -181,7 +181,6 @@ class Ends(NamedTuple):
 
     left: Column  # for the backward: the inputs of the final norm and of the output layer, and what the loss keeps
     briefly: Column  # for a moment beside all that was left
-    kept: Column  # of what was left, what the loss keeps: it is gone when the backward reaches the layers
     table: Column  # the gradient of the output layer's weight, before it is added
 
 
@@ -202,16 +201,16 @@ def end_activations(work: Work) -> Ends:
     loss = np.where(t > 1, short + work.brief_split_logit, work.brief_logit) * logits
     table = (1 - work.adds_in_place) * work.padded_vocab * work.hidden * e
     product = table + e * (logits + work.tokens * work.hidden * np.where(work.sequence_parallel, 2 + work.gloo, 1))
-    return Ends(inputs + kept, np.maximum(loss, product - kept), kept, table)
+    return Ends(inputs + kept, np.maximum(loss, product - kept), table)
 
 
 def last_moment(work: Work, ends: Ends, moment: Column) -> Column:
-    """What the last chunk holds for a moment beside all layers' activations: at the loss, or later in a layer.
+    """What the last chunk holds for a moment beside all layers' activations: at the loss, or in a layer after it.
 
     Where one stage has both ends of a tied embedding, the gradient of one waits for that of the other.
     """
     waits = np.where(work.pipeline == 1, work.tied, 0) * ends.table
-    return ends.left + np.maximum(ends.briefly, moment - ends.kept + waits)
+    return np.maximum(ends.left + ends.briefly, moment + waits)
 
 
 def exchange_buffers(work: Work, neighbours: Column) -> Column:
@@ -225,19 +224,19 @@ def sent_message(work: Work) -> Column:
     return work.sent * work.tokens * work.hidden * work.element / np.where(work.sequence_parallel, work.tensor, 1)
 
 
-def gradients_at_peak(work: Work, gradients: Column, one: Column) -> Column:
-    """Bytes of gradients when activations are most; `one`: what one microbatch leaves on the rank.
+def with_gradients(work: Work, gradients: Column, held: Column, one: Column, moment: Column) -> Column:
+    """Bytes of gradients and activations at their fullest; `one`: what one microbatch leaves on the rank.
 
     Gradients that are summed with others' lie in buffers that are always there. Those of one replica in fp32 are made
     by the step's first backward, while that lets go of activations: they come on top only of what is not the last.
     """
+    together = gradients + held + moment
     made = (work.data == 1) & (work.element == 4)
     if not np.any(made):
-        return gradients
-    # whether the first backwards of all chunks come too late for a rank to be as full again
-    again = work.microbatches * work.virtual - in_flight(work) > work.pipeline * (work.virtual - 1)
-    late = made & ((work.gpipe > 0) | ~again)
-    return np.where(late, np.maximum(0.0, gradients - one), gradients)
+        return together
+    # whether a rank is as full again once its gradients are there; of several chunks some always have theirs early
+    late = made & ((work.gpipe > 0) | (work.microbatches <= work.pipeline)) & (work.virtual == 1)
+    return np.where(late, np.maximum(held + moment, held - one + gradients), together)
 
 
 def embedding_backward(work: Work, one: Column) -> Column:

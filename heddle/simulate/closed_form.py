@@ -158,7 +158,7 @@ def _peak_memory(
     chunk, moment = layers / v * saved.mean(work), saved.moment(work)
     largest = np.maximum(fullest / layers, work.padded_vocab * work.hidden)
     at_end = memory.last_moment(work, prices.ends, moment)
-    one, flying = v * chunk + np.where(alone, prices.ends.left, 0.0), memory.in_flight(work)
+    one, flying = v * chunk, memory.in_flight(work)
     # the last rank holds as many microbatches of its last chunk as of any
     stashed = np.where(work.gpipe, work.microbatches * v, v)
     others = (stashed / v - 1) * prices.ends.left
@@ -166,8 +166,8 @@ def _peak_memory(
     def rank(is_first: Column, is_last: Column, chunks: Column, moment: Column) -> Column:
         parameters = fullest + memory.end_parameters(work, is_first, is_last)
         weights, gradients, optimizer, gathered = memory.states(work, parameters, largest)
-        present = memory.gradients_at_peak(work, gradients, one)
-        active = np.maximum(present + chunks * chunk + moment, gradients + memory.update_buffers(work, gradients))
+        backward = memory.with_gradients(work, gradients, chunks * chunk, one, moment)
+        active = np.maximum(backward, gradients + memory.update_buffers(work, gradients))
         return weights + optimizer + gathered + active
 
     # messages that were sent before anybody answered; from then on one to each neighbour
