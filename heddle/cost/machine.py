@@ -23,6 +23,8 @@ LONGER = 0.5  # seconds if the first look was disturbed
 AWAY = 0.8  # share of a look's time that its own work has on a core that nobody else wants
 SPREAD = 1.5  # the usual sample over the quickest, where nobody slows the core or its memory down
 
+DISTURBED = "a quick look at this CPU that cannot be trusted"
+
 # What PyTorch's kernels and gloo reach on common CPUs; `heddle profile` measures them.
 USUAL = Efficiency(
     matmul=0.95,
@@ -61,9 +63,13 @@ def measured_machine(cluster: Cluster | None) -> Cluster:
     known = replace(device, tflops=Peak(fp32=tflops, bf16=tflops, fp16=tflops), memory_gbs=speed)
     efficiency = USUAL
     if doubt := product.doubt or copy.doubt:
-        busy = f"a quick look at this CPU that cannot be trusted: {doubt}; `heddle profile` on a quiet machine can"
-        efficiency = replace(USUAL, source=busy)
+        efficiency = replace(USUAL, source=f"{DISTURBED}: {doubt}; run `heddle profile` when the machine is quiet")
     return replace(cluster, device=known, efficiency=efficiency)
+
+
+def disturbed(cluster: Cluster) -> bool:
+    """Whether a cluster's numbers are of a look that was disturbed; its `efficiency.source` says by what."""
+    return cluster.efficiency.source.startswith(DISTURBED)
 
 
 def look(work: Callable[[], object]) -> Look:
