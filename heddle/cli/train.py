@@ -114,6 +114,7 @@ def _planned(job: Job, resume: bool, dry_run: bool, console: Console | None) -> 
     """A job that says nothing of how it is to be split gets the best plan for where it runs."""
     from dataclasses import replace
 
+    from heddle.cost.machine import disturbed
     from heddle.plan.search import search
     from heddle.plan.words import in_words
     from heddle.spec.job import load_job
@@ -144,6 +145,9 @@ def _planned(job: Job, resume: bool, dry_run: bool, console: Console | None) -> 
             f"{found.best.step_seconds:.3g} s a step. `heddle plan --explain` says why.",
             soft_wrap=True,
         )
+        if disturbed(found.best.cluster):
+            source = found.best.cluster.efficiency.source
+            console.print(f"Its seconds rest on {source}.", style="yellow", soft_wrap=True)
     return replace(job, plan=found.best.plan, predicted=found.best.predicted)
 
 

@@ -1,16 +1,20 @@
-"""Bytes on one device: weights, gradients, optimizer, activations in flight, the loss's buffers.
+"""Bytes on one device: weights, gradients, optimizer, activations in flight, what lives for a moment, and the verdict.
 
-Exact where it can be. A rank that holds several chunks holds the sum of theirs.
+Every function is of one layer, one end of the model or one rank, so that layers may differ. Each term is a tensor that
+the trainer holds, and the dry run counts the same ones in the trainer itself; what depends on kernels is stated in
+`heddle.cost.kernels`. A rank that holds several chunks holds the sum of theirs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from heddle.cost.work import Column, Work
-from heddle.spec.cluster import Cluster
+from heddle.spec.cluster import GIB, Cluster, Device
 
 MASTER, MOMENTS = 4, 8  # bytes a parameter: full-precision copy of 16-bit weights, Adam's two moments
 NORM_ROW = 8  # bytes a token that a norm keeps beside its input: mean and spread
@@ -23,7 +27,7 @@ class Bill(NamedTuple):
     gradients: Column
     optimizer: Column  # moments, and full-precision masters where weights have less
     activations: Column
-    buffers: Column  # of one operation or one message: logits, gathered parameters
+    buffers: Column  # that live for one operation or one message: gradients of logits, what is recomputed or gathered
     slack: Column  # what the allocator cannot use
 
     @property
@@ -139,8 +143,9 @@ def layer_activations(work: Work) -> Saved:
 def layer_backward(work: Work) -> Column:
     """Bytes that a layer's backward holds for a moment: gradients of activations, and of one weight before it is added.
 
-    They are most at its beginning, in the MLP, when hardly anything that was saved has been let go: at its last product,
-    at a gate's, or under sequence parallelism at its first product, which gathers its input and scatters the gradient.
+    They are most at its beginning, in the MLP, when hardly anything that was saved has been let go: at its last
+    product, at a gate's, or under sequence parallelism at its first product, which gathers its input and scatters the
+    gradient.
     """
     e, tokens, t, h = work.element, work.tokens, work.tensor, work.hidden
     outside, ffn = np.where(work.sequence_parallel, t, 1), tokens * work.ffn / t
@@ -153,7 +158,10 @@ def layer_backward(work: Work) -> Column:
     # gated MLP the gradient of its other half still waits
     let_go = (2 + work.gated * np.where(work.fused_gate, 1, 2)) * ffn
     first = arriving * 2 + (2 + work.gloo) * gathered + (1 + work.gated) * ffn + weight - let_go
-    return e * np.maximum(np.maximum(last, gate), np.where(work.sequence_parallel, first, 0.0))
+    products = np.maximum(np.maximum(last, gate), np.where(work.sequence_parallel, first, 0.0))
+    # a norm of many kernels goes back in fp32, when all of the MLP's is gone: four such tensors, and two gradients
+    norm = arriving * (2 * e + 16) - (let_go + arriving) * e
+    return np.maximum(e * products, np.where(work.eager, norm, 0.0))
 
 
 def in_flight(work: Work) -> Column:
@@ -173,7 +181,6 @@ class Ends(NamedTuple):
 
     left: Column  # for the backward: the inputs of the final norm and of the output layer, and what the loss keeps
     briefly: Column  # for a moment beside all that was left
-    kept: Column  # of what was left, what the loss keeps: it is gone when the backward reaches the layers
     table: Column  # the gradient of the output layer's weight, before it is added
 
 
@@ -194,22 +201,21 @@ def end_activations(work: Work) -> Ends:
     loss = np.where(t > 1, short + work.brief_split_logit, work.brief_logit) * logits
     table = (1 - work.adds_in_place) * work.padded_vocab * work.hidden * e
     product = table + e * (logits + work.tokens * work.hidden * np.where(work.sequence_parallel, 2 + work.gloo, 1))
-    return Ends(inputs + kept, np.maximum(loss, product - kept), kept, table)
+    return Ends(inputs + kept, np.maximum(loss, product - kept), table)
 
 
 def last_moment(work: Work, ends: Ends, moment: Column) -> Column:
-    """What the last chunk holds for a moment beside all layers' activations: at the loss, or later in a layer.
+    """What the last chunk holds for a moment beside all layers' activations: at the loss, or in a layer after it.
 
     Where one stage has both ends of a tied embedding, the gradient of one waits for that of the other.
     """
     waits = np.where(work.pipeline == 1, work.tied, 0) * ends.table
-    return ends.left + np.maximum(ends.briefly, moment - ends.kept + waits)
+    return np.maximum(ends.left + ends.briefly, moment + waits)
 
 
-def exchange_buffers(work: Work) -> Column:
-    """Bytes of a step's tokens and what should follow them, and of messages between stages that are awaited."""
-    neighbours = np.where(work.pipeline > 2, 2, 1)
-    awaited = np.where(work.pipeline > 1, work.posted * neighbours / work.tensor, 0.0)
+def exchange_buffers(work: Work, neighbours: Column) -> Column:
+    """Bytes of a step's tokens and what should follow them, and of messages that are awaited from so many stages."""
+    awaited = neighbours * np.minimum(work.posted, work.microbatches) / work.tensor
     return 16 * work.microbatches * work.tokens + awaited * work.tokens * work.hidden * work.element
 
 
@@ -218,17 +224,19 @@ def sent_message(work: Work) -> Column:
     return work.sent * work.tokens * work.hidden * work.element / np.where(work.sequence_parallel, work.tensor, 1)
 
 
-def gradients_at_peak(work: Work, gradients: Column, one: Column) -> Column:
-    """Bytes of gradients when activations are most; `one`: what one microbatch leaves on the rank.
+def with_gradients(work: Work, gradients: Column, held: Column, one: Column, moment: Column) -> Column:
+    """Bytes of gradients and activations at their fullest; `one`: what one microbatch leaves on the rank.
 
     Gradients that are summed with others' lie in buffers that are always there. Those of one replica in fp32 are made
     by the step's first backward, while that lets go of activations: they come on top only of what is not the last.
     """
+    together = gradients + held + moment
     made = (work.data == 1) & (work.element == 4)
     if not np.any(made):
-        return gradients
-    late = made & (work.gpipe | (work.microbatches <= work.pipeline))
-    return np.where(late, np.maximum(0.0, gradients - one), gradients)
+        return together
+    # whether a rank is as full again once its gradients are there; of several chunks some always have theirs early
+    late = made & ((work.gpipe > 0) | (work.microbatches <= work.pipeline)) & (work.virtual == 1)
+    return np.where(late, np.maximum(held + moment, held - one + gradients), together)
 
 
 def embedding_backward(work: Work, one: Column) -> Column:
@@ -245,3 +253,36 @@ def update_buffers(work: Work, gradients: Column) -> Column:
 def slack(cluster: Cluster, held: Column) -> Column:
     """What the allocator cannot use of what it holds, a stated constant of the cluster."""
     return cluster.efficiency.slack * held
+
+
+def fits(needs: Column, device: Device) -> Column:
+    """Whether so many bytes, slack included, fit into a device: the one place that decides it."""
+    return needs <= device.memory_gib * GIB
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a plan fits, in the same words wherever it is asked."""
+
+    stage: int  # the fullest
+    needs: float  # bytes, slack included
+    device: Device
+
+    @property
+    def fits(self) -> bool:
+        """Whether the fullest stage fits into its device."""
+        return bool(fits(self.needs, self.device))
+
+    def __str__(self) -> str:
+        has = f"the {self.device.memory_gib:.4g} GiB of {self.device.name}"
+        needs = f"stage {self.stage} needs {self.needs / GIB:.2f} GiB"
+        if self.fits:
+            return f"{needs}, which fits into {has}"
+        return f"{needs}, {self.needs / GIB - self.device.memory_gib:.2f} GiB more than {has}"
+
+
+def verdict(bills: Sequence[Bill], device: Device) -> Verdict:
+    """Of the bills of all stages."""
+    totals = [float(bill.total) for bill in bills]
+    stage = totals.index(max(totals))
+    return Verdict(stage, totals[stage], device)

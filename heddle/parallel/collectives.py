@@ -165,7 +165,7 @@ class _Slice(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:
         ctx.axis = axis
-        return slice_of(x, axis).contiguous()
+        return slice_of(x, axis).clone()  # a view would keep the whole alive
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:

@@ -121,7 +121,7 @@ def _variants(cluster: Cluster, work: Work) -> list[Options]:
     output = memory.end_activations(work)
     left, briefly = float(output.left), float(output.briefly)
     scale = 1 + float(memory.slack(cluster, 1.0))
-    buffers = float(memory.exchange_buffers(work))
+    buffers = float(memory.exchange_buffers(work, 2))
     a_step = d * float(work.microbatch) / float(work.batch)  # what is done once a step, for each of a stage's d·time
     start = float(stage.data_exchange(cluster, work, 0.0))
 

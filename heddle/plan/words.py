@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from heddle.simulate.simulation import Simulation
-from heddle.spec.cluster import GIB
 from heddle.spec.plan import Plan
 
 
@@ -39,4 +38,4 @@ def seconds_in_words(seconds: float) -> str:
 
 def overfull(found: Simulation) -> str:
     """Which stage needs more than there is: "stage 0 needs 86.1 of 80 GiB"."""
-    return f"stage {found.fullest} needs {found.worst / GIB:.4g} of {found.limit / GIB:.4g} GiB"
+    return str(found.verdict)

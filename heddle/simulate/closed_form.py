@@ -17,7 +17,7 @@ from heddle.cost import compute, memory, network, stage
 from heddle.cost.breakdown import Breakdown
 from heddle.cost.stage import LayerCost
 from heddle.cost.work import Column, Work
-from heddle.spec.cluster import GIB, Cluster
+from heddle.spec.cluster import Cluster
 
 CHUNK = 4096  # plans that are priced at once: their columns stay in the cache
 
@@ -121,7 +121,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices) -> Step:
         breakdown=breakdown,
         bubble=pipe / busy - 1,
         memory=held,
-        fits=held <= cluster.device.memory_gib * GIB,
+        fits=memory.fits(held, cluster.device),
     )
 
 
@@ -146,7 +146,7 @@ def _peak_memory(
     chunk, moment = layers / v * saved.mean(work), saved.moment(work)
     largest = np.maximum(fullest / layers, work.padded_vocab * work.hidden)
     at_end = memory.last_moment(work, prices.ends, moment)
-    one, flying = v * chunk + np.where(alone, prices.ends.left, 0.0), memory.in_flight(work)
+    one, flying = v * chunk, memory.in_flight(work)
     # the last rank holds as many microbatches of its last chunk as of any
     stashed = np.where(work.gpipe, work.microbatches * v, v)
     others = (stashed / v - 1) * prices.ends.left
@@ -154,16 +154,17 @@ def _peak_memory(
     def rank(is_first: Column, is_last: Column, chunks: Column, moment: Column) -> Column:
         parameters = fullest + memory.end_parameters(work, is_first, is_last)
         weights, gradients, optimizer, gathered = memory.states(work, parameters, largest)
-        present = memory.gradients_at_peak(work, gradients, one)
-        active = np.maximum(present + chunks * chunk + moment, gradients + memory.update_buffers(work, gradients))
+        backward = memory.with_gradients(work, gradients, chunks * chunk, one, moment)
+        active = np.maximum(backward, gradients + memory.update_buffers(work, gradients))
         return weights + optimizer + gathered + active
 
-    # messages that were sent before anybody answered; from then on one each way
-    steady = np.minimum(2, work.pipeline - 1) * prices.sent
+    # messages that were sent before anybody answered; from then on one to each neighbour
+    neighbours = np.where(alone, 0.0, 1.0 + ((v > 1) & (work.pipeline > 2)))
+    steady = np.minimum(neighbours, work.microbatches - 1) * prices.sent
     early = np.maximum(steady + moment, (flying - 1) * prices.sent)
     first = rank(True, alone, flying, np.where(alone, others + at_end, early))
     last = rank(alone, True, stashed, steady + others + at_end)
-    held = np.maximum(first, last) + memory.exchange_buffers(work)
+    held = np.maximum(first, last) + memory.exchange_buffers(work, neighbours)
     return held + memory.slack(cluster, held)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from heddle.cost import compute, stage
 from heddle.cost.breakdown import Breakdown
 from heddle.cost.machine import measured_machine
-from heddle.cost.memory import Bill
+from heddle.cost.memory import Bill, Verdict, fits, verdict
 from heddle.cost.work import work_of
 from heddle.errors import HeddleError
 from heddle.schedule import build
@@ -96,20 +96,25 @@ class Simulation:
         """Bytes of a device."""
         return self.cluster.device.memory_gib * GIB
 
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Whether every stage fits into its devices, and what the fullest needs."""
+        return verdict(self.memory, self.cluster.device)
+
     @property
     def fits(self) -> bool:
         """Whether every stage fits into its devices."""
-        return self.worst <= self.limit
+        return self.verdict.fits
 
     @property
     def fullest(self) -> int:
         """The stage whose devices hold most."""
-        return max(range(len(self.memory)), key=lambda stage: float(self.memory[stage].total))
+        return self.verdict.stage
 
     @property
     def worst(self) -> float:
         """Bytes of one device of the fullest stage."""
-        return float(self.memory[self.fullest].total)
+        return self.verdict.needs
 
     @cached_property
     def memory_curves(self) -> list[Curve]:
@@ -121,14 +126,11 @@ class Simulation:
         """Say by how much, and on which stage, a plan is too large for its cluster."""
         if self.fits:
             return
-        stage, needs, device = self.fullest, self.worst, self.cluster.device
-        too_full = sum(float(bill.total) > self.limit for bill in self.memory)
+        too_full = sum(not fits(float(bill.total), self.cluster.device) for bill in self.memory)
         raise HeddleError(
-            f"The plan does not fit: stage {stage} needs {needs / GIB:.2f} GiB, "
-            f"{(needs - self.limit) / GIB:.2f} GiB more than "
-            f"the {device.memory_gib:g} GiB of {device.name}.",
+            f"The plan does not fit: {self.verdict}.",
             f"{too_full} of {len(self.memory)} stages are too full; "
-            f"most of stage {stage} is {_largest(self.memory[stage])}.",
+            f"most of stage {self.fullest} is {_largest(self.memory[self.fullest])}.",
             "Recompute more, split further (tensor, pipeline), share more (zero), or use a smaller microbatch.",
         )
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from heddle.cost import compute, memory, network, stage
-from heddle.cost.memory import Bill
-from heddle.cost.work import Work, recomputing
-from heddle.schedule import Action, Kind, Schedule
+from heddle.cost.memory import Bill, Verdict
+from heddle.cost.work import Work, recomputing, work_of
+from heddle.schedule import Action, Kind, Schedule, build
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
-from heddle.spec.plan import Plan
+from heddle.spec.plan import Plan, Recompute
 
 
 def chunk_costs(
@@ -67,15 +68,30 @@ def _parameters(plan: Plan, work: Work, rank: int) -> float:
     return float(layers * memory.layer_parameters(work) + ends)
 
 
+def memory_verdict(job: Job, cluster: Cluster) -> Verdict:
+    """Whether a job's plan fits, for which nothing needs to be known of how fast the cluster is."""
+    job = job.planned
+    plan = job.plan
+    assert plan is not None
+    schedule = build(plan.schedule, plan.pipeline, plan.microbatches(job.train.global_batch), plan.virtual)
+    return memory.verdict(bills(job, plan, work_of(job, cluster), schedule, cluster)[0], cluster.device)
+
+
 def bills(
     job: Job, plan: Plan, work: Work, schedule: Schedule, cluster: Cluster
 ) -> tuple[tuple[Bill, ...], tuple[float, ...]]:
     """What one rank of each stage holds at its peak, and what a microbatch leaves in each chunk."""
     kept = memory.layer_activations(work)
-    bytes_of = {"none": float(kept.none), "selective": float(kept.selective), "full": float(kept.full)}
+    bytes_of: dict[Recompute, float] = {
+        "none": float(kept.none),
+        "selective": float(kept.selective),
+        "full": float(kept.full),
+    }
     ends, sent = memory.end_activations(work), float(memory.sent_message(work))
     moment_of = {word: float(kept.moment(recomputing(work, word))) for word in bytes_of}
-    saved, moments = [], []
+    saved, moments, made = [], [], []
+    layer = float(memory.layer_parameters(work))
+    alone = plan.data == 1 and work.element == 4  # whose gradients are made by the first backward of a step
     for chunk in range(plan.chunks):
         words = [plan.recompute_of(layer) for layer in plan.layers_of(chunk, job.model.layers)]
         left = sum(bytes_of[word] for word in words)
@@ -87,41 +103,62 @@ def bills(
             left += float(ends.left)
         saved.append(left)
         moments.append(moment)
-    waiting = float(memory.exchange_buffers(work))
-    layer = float(memory.layer_parameters(work))
+        own = len(words) * layer + float(memory.end_parameters(work, chunk == 0, chunk == plan.chunks - 1))
+        made.append(4 * own * alone)
     largest = max(layer, float(work.padded_vocab * work.hidden))
     found = []
     for rank, order in enumerate(schedule.ranks):
         weights, gradients, optimizer, gathered = (
             float(value) for value in memory.states(work, _parameters(plan, work, rank), largest)
         )
-        most, briefly = _fullest(order, plan.pipeline, plan.chunks - 1, saved, moments, sent)
-        mine = sum(saved[rank :: plan.pipeline])
-        present = float(memory.gradients_at_peak(work, gradients, mine))
+        inner = plan.pipeline > 2 and (plan.virtual > 1 or 0 < rank < plan.pipeline - 1)
+        neighbours = 0 if plan.pipeline == 1 else 2 if inner else 1
+        steady = min(neighbours, schedule.microbatches - 1)
+        peak = _fullest(order, plan.chunks - 1, saved, moments, made, sent, steady)
+        most, briefly = peak.activations, peak.briefly
+        present = gradients - sum(made[rank :: plan.pipeline]) + peak.made
         update = gradients + float(memory.update_buffers(work, gradients)) - present - most
+        waiting = float(memory.exchange_buffers(work, neighbours))
         bill = Bill(weights, present, optimizer, most, max(briefly, update) + gathered + waiting, 0.0)
         found.append(bill._replace(slack=memory.slack(cluster, bill.total)))
     return tuple(found), tuple(saved)
 
 
-def _fullest(
-    order: Sequence[Action], pipeline: int, last: int, saved: list[float], moments: list[float], sent: float
-) -> tuple[float, float]:
-    """Activations that a stage holds at its fullest moment, and what it holds beside them then for a moment.
+class _Peak(NamedTuple):
+    """What a stage holds at its fullest moment, and of gradients what backwards have made by then."""
 
-    What was sent to the next stage lives until the first answer from there; from then on one message each way does.
+    activations: float = 0.0
+    briefly: float = 0.0
+    made: float = 0.0
+
+
+def _fullest(
+    order: Sequence[Action],
+    last: int,
+    saved: list[float],
+    moments: list[float],
+    made: list[float],
+    sent: float,
+    steady: int,
+) -> _Peak:
+    """The fullest moment of a stage.
+
+    What was sent to the next stage lives until the first answer from there; from then on `steady` messages do.
     """
-    held = sending = most = briefly = 0.0
-    steady = sent * min(2, pipeline - 1)
+    held = sending = grown = 0.0
+    seen: set[int] = set()
+    moment = _Peak()
     for kind, chunk, _ in order:
         if kind is Kind.FORWARD:
             held += saved[chunk]
-            if held + sending > most + briefly:
-                most, briefly = held, sending
+            moment = max(moment, _Peak(held, sending, grown), key=sum)
             sending += sent * (chunk < last)
         else:
-            sending = min(sending, steady)
-            if held + steady + moments[chunk] > most + briefly:
-                most, briefly = held, steady + moments[chunk]
+            sending = steady * sent
+            moment = max(moment, _Peak(held, sending + moments[chunk], grown), key=sum)
             held -= saved[chunk]
-    return most, briefly
+            if chunk not in seen:
+                seen.add(chunk)
+                grown += made[chunk]
+                moment = max(moment, _Peak(held, sending, grown), key=sum)
+    return moment

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from heddle.spec.cluster import GIB
+from heddle.simulate.stages import memory_verdict
 from heddle.train.dry_run import DryRun, KindOfRank
 from heddle.train.observe import Channel, Tally
 from heddle.units import size
@@ -33,13 +33,19 @@ def show(found: DryRun, as_json: bool, console: Console) -> None:
     )
     for start in range(0, len(found.kinds), ABREAST):
         console.print(table(found, found.kinds[start : start + ABREAST]), highlight=False)
-    fullest = max(found.kinds, key=lambda kind: kind.bytes)
-    verdict = f"Every kind of rank took its step. The fullest holds {size(fullest.bytes, 2)}, temporary tensors aside"
+    most = max(kind.bytes for kind in found.kinds)
+    console.print(
+        f"Every kind of rank took its step. The fullest holds {size(most, 2)} of tensors at its fullest moment.",
+        soft_wrap=True,
+        highlight=False,
+    )
     if job.cluster is not None:
-        memory = job.cluster.device.memory_gib
-        fits = "fits into" if fullest.bytes <= memory * GIB else "does not fit into"
-        verdict += f", which {fits} the {memory:g} GiB of {job.cluster.device.name}"
-    console.print(f"{verdict}.", soft_wrap=True, highlight=False)
+        slack = job.cluster.efficiency.slack
+        console.print(
+            f"With {slack:.0%} that the allocator cannot use, {memory_verdict(job, job.cluster)}.",
+            soft_wrap=True,
+            highlight=False,
+        )
 
 
 def table(found: DryRun, kinds: Sequence[KindOfRank]) -> Table:
@@ -62,6 +68,7 @@ def table(found: DryRun, kinds: Sequence[KindOfRank]) -> Table:
     row("saved a microbatch", lambda kind: " + ".join(size(saved, 2) for saved in kind.saved))
     row("microbatches held", lambda kind: _extremes(kind.peak_stash))
     row("activations at peak", lambda kind: size(kind.peak_saved, 2))
+    row("for a moment", lambda kind: size(max(0, kind.temporary), 2))
     row("in all", lambda kind: size(kind.bytes, 2))
     for channel in sorted({channel for kind in kinds for channel in kind.traffic}, key=_order):
         row(f"{channel.axis} {channel.operation}", lambda kind, of=channel: _traffic(kind, of))  # type: ignore[misc]
@@ -75,6 +82,7 @@ def facts(found: DryRun) -> dict[str, Any]:
         "model_parameters": found.job.model.parameters,
         "world": found.plan.world,
         "microbatches": found.microbatches,
+        **_verdict(found),
         "kinds": [
             {
                 "ranks": found.ranks(kind),
@@ -85,6 +93,7 @@ def facts(found: DryRun) -> dict[str, Any]:
                 "saved_bytes": kind.saved,
                 "peak_stash": kind.peak_stash,
                 "peak_saved_bytes": kind.peak_saved,
+                "moment_bytes": max(0, kind.temporary),
                 "bytes": kind.bytes,
                 "traffic": [
                     {"axis": axis, "operation": operation, "count": number, "bytes": size}
@@ -96,6 +105,14 @@ def facts(found: DryRun) -> dict[str, Any]:
             for kind in found.kinds
         ],
     }
+
+
+def _verdict(found: DryRun) -> dict[str, Any]:
+    """What `heddle simulate` would say, too."""
+    if found.job.cluster is None:
+        return {}
+    verdict = memory_verdict(found.job, found.job.cluster)
+    return {"needs_bytes": verdict.needs, "fits": verdict.fits}
 
 
 def spans(numbers: Iterable[int]) -> str:

@@ -184,7 +184,8 @@ def _loop(
     """Steps until the last or until asked to stop, and a checkpoint of wherever that is; seconds of each step."""
     train = trainer.job.train
     first = trainer.mesh.rank == 0
-    metrics = Metrics(run.folder, train.steps, train.log_every, console, trainer.step) if first else None
+    predicted = trainer.job.predicted.step_seconds if trainer.job.predicted is not None else None
+    metrics = Metrics(run.folder, train.steps, train.log_every, console, trainer.step, predicted) if first else None
     loss, validation, saved, stopped = math.nan, None, trainer.step, False
     times: list[float] = []
     doctor = Doctor(run.hang, trainer.mesh, trainer.plan, train.hang_after)

@@ -44,11 +44,11 @@ def out_of_memory(job: Job, mesh: Mesh, base: int) -> HeddleError:
     bill = (
         f"weights {_gib(held.parameter_bytes)}, gradients {_gib(held.gradient_bytes)}, "
         f"optimizer {_gib(held.optimizer_bytes)}, activations {_gib(kind.peak_saved)} and temporary tensors "
-        f"{_gib(kind.temporary)} at their peak: {_gib(_size(kind))} GiB in all, beside what kernels take for "
+        f"{_gib(max(0, kind.temporary))} at their peak: {_gib(kind.bytes)} GiB in all, beside what kernels take for "
         f"themselves; {_gib(limit)} GiB are there"
     )
     # What failed needed more than was there, whatever of it was counted: what is to fit must need clearly less.
-    room = MARGIN * min(limit, _size(kind))
+    room = MARGIN * min(limit, kind.bytes)
     return HeddleError(f"Rank {mesh.rank} ({mesh}) ran out of memory.", f"{bill}.", _advice(job, mesh, room))
 
 
@@ -56,7 +56,7 @@ def _advice(job: Job, mesh: Mesh, limit: float) -> str:
     fallback: tuple[int, str] | None = None
     for words, change in changes(job):
         try:
-            size = max(map(_size, dry_run(change).kinds))
+            size = max(kind.bytes for kind in dry_run(change).kinds)
         except HeddleError:
             continue
         if size <= limit:
@@ -101,11 +101,6 @@ def dry_run(job: Job) -> DryRun:
     from heddle.train.dry_run import dry_run
 
     return dry_run(job)
-
-
-def _size(kind: KindOfRank) -> int:
-    """Bytes that a rank needs at its fullest moment, as far as a dry run sees."""
-    return kind.bytes + kind.temporary
 
 
 def _kind_of(job: Job, mesh: Mesh) -> KindOfRank:

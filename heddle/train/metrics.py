@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -20,6 +21,8 @@ from heddle.files import parse_json, read_lines
 from heddle.train.board import Board
 from heddle.train.files import replace_text
 
+FIRST = 4  # steps after which a prediction is corrected
+OFF = 1.25  # by what factor it has to be wrong for that to be said
 BAR = 60  # columns of the bar that shows how far a run has come
 
 
@@ -45,8 +48,17 @@ LARGEST = 1 << 30  # bytes of a file: a million steps are a quarter of it
 class Metrics:
     """Writes every step to the run folder and shows some of them to a person."""
 
-    def __init__(self, folder: Path, steps: int, log_every: int, console: Console, start: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        steps: int,
+        log_every: int,
+        console: Console,
+        start: int = 0,
+        predicted: float | None = None,  # seconds a step
+    ) -> None:
         self.steps, self.log_every, self.console = steps, log_every, console
+        self.predicted, self.times = predicted, list[float]()
         self.path = folder / "metrics.jsonl"
         self._keep_up_to(start)
         self.file = self.path.open("a")
@@ -72,6 +84,7 @@ class Metrics:
         # A slow first step (allocation, compilation) should not rule the estimate for long.
         blend = 0.9 if self.smoothed_seconds else 0.0
         self.smoothed_seconds = blend * self.smoothed_seconds + (1 - blend) * metrics.seconds
+        self._correct(metrics.seconds)
         line = self._line(metrics)
         if metrics.step % self.log_every == 0 or metrics.step in (1, self.steps):
             self.console.print(line, soft_wrap=True)
@@ -79,6 +92,26 @@ class Metrics:
             line.no_wrap, line.overflow = True, "ellipsis"  # a line that is drawn over has to stay one
             self.live.update(Group(line, ProgressBar(self.steps, metrics.step, width=BAR)), refresh=True)
             self.shown_at = time.monotonic()
+
+    def _correct(self, seconds: float) -> None:
+        """Once some steps are measured, say what a step takes if that is not what was predicted."""
+        if self.predicted is None or len(self.times) == FIRST:
+            return
+        self.times.append(seconds)
+        if len(self.times) < FIRST:
+            return
+        measured = statistics.median(self.times[1:])  # the first step allocates and compiles
+        self.smoothed_seconds = measured
+        off = max(measured / self.predicted, self.predicted / measured)
+        if off > OFF:
+            than = "longer" if measured > self.predicted else "shorter"
+            self.console.print(
+                f"A step was predicted to take {self.predicted:.3g} s. The first {FIRST} take {measured:.3g} s, "
+                f"{off:.3g} times {than}: the time left is from what was measured.",
+                style="yellow",
+                soft_wrap=True,
+                highlight=False,
+            )
 
     def evaluation(self, step: int, loss: float) -> None:
         """Record a loss on the validation split."""

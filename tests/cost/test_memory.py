@@ -25,17 +25,20 @@ def megatron(layers, hidden, heads, **plan):
 @pytest.mark.parametrize("tensor", [1, 2, 8])
 @pytest.mark.parametrize("microbatch", [1, 4])
 def test_a_layer_leaves_what_table_2_says(tensor, microbatch):
-    """Table 2 of arXiv 2205.05198, s·b·h times: 10 + 24/t + 5as/(ht), 34/t + …, without the core, and full."""
+    """Table 2 of arXiv 2205.05198, s·b·h times: 10 + 24/t + 5as/(ht), 34/t + …, without the core, and full.
+
+    The paper leaves out the two numbers that a norm keeps for a token.
+    """
     s, b, h, a, t = 2048, microbatch, 12_288, 96, tensor
     work = megatron(96, h, a, tensor=t, microbatch=b)
     core = 5 * a * s / h
-    none, selective, _, full = memory.layer_activations(work)
-    assert float(none) == pytest.approx(s * b * h * (10 + 24 / t + core / t))
-    assert float(selective) == pytest.approx(s * b * h * (10 + 24 / t))
+    none, selective, _, full, _ = memory.layer_activations(work)
+    assert float(none) == pytest.approx(s * b * h * (10 + 24 / t + core / t), rel=1e-4)
+    assert float(selective) == pytest.approx(s * b * h * (10 + 24 / t), rel=1e-4)
     assert float(full) == pytest.approx(2 * s * b * h)
     split = memory.layer_activations(replace(work, sequence_parallel=1))
-    assert float(split.none) == pytest.approx(s * b * h / t * (34 + core))
-    assert float(split.selective) == pytest.approx(34 * s * b * h / t)
+    assert float(split.none) == pytest.approx(s * b * h / t * (34 + core), rel=1e-4)
+    assert float(split.selective) == pytest.approx(34 * s * b * h / t, rel=1e-4)
 
 
 # Figures 1 and 7 of the paper, GiB on the first stage; its activations count layers only.
