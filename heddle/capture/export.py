@@ -79,7 +79,11 @@ def _silence() -> Iterator[None]:
 
 def _check(program: Program) -> None:
     if not program.operators:
-        raise HeddleError("The module computes nothing.", "There is nothing to place.")
+        raise HeddleError(
+            "The module computes nothing.",
+            "There is nothing to place.",
+            "Give a module whose output depends on its inputs.",
+        )
     for node in program.calls:
         shapes = [tensor.shape for tensor in tensors_of(node.meta.get("val"))]
         if any(not isinstance(size, int) for shape in shapes for size in shape):

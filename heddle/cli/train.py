@@ -146,7 +146,9 @@ def _refuse_together(dry_run: bool, others: dict[str, bool]) -> None:
     """A dry run leaves nothing behind, and only a dry run speaks JSON."""
     if not dry_run:
         raise HeddleError(
-            "--json goes with --dry-run.", "Training writes its numbers to metrics.jsonl in the run folder."
+            "--json goes with --dry-run.",
+            "Training writes its numbers to metrics.jsonl in the run folder.",
+            "Leave --json out, or add --dry-run.",
         )
     for option, given in others.items():
         if given:

@@ -51,7 +51,11 @@ class Range:
     def _nearest(self, value: float) -> str:
         if value < self.low and self.text[0] == "[":
             return f"The smallest that works is {self.low:g}."
-        return f"The largest that works is {self.high:g}." if value > self.high and self.text[-1] == "]" else ""
+        return (
+            f"The largest that works is {self.high:g}."
+            if value > self.high and self.text[-1] == "]"
+            else f"Give a number in {self.text}."
+        )
 
 
 FINITE = Range("(-∞, ∞)")  # of a number that has no range of its own

@@ -60,6 +60,7 @@ def read_index(folder: Path) -> dict[str, StoredTensor]:
             raise HeddleError(
                 f"{folder / INDEX} is damaged.",
                 f"It places {held} of the {math.prod(tensor.shape)} numbers of {name}, a tensor of {tensor.dtype}.",
+                "Take another checkpoint, or copy this one again.",
             )
     return index
 
@@ -73,7 +74,11 @@ def _stored(folder: Path, name: str, entry: object) -> StoredTensor:
             if len(places) == len(boxes) and all(type(number) is int and number >= 0 for number in numbers):
                 stored = (Stored(str(b["file"]), str(b["key"]), tuple(b["offset"]), tuple(b["shape"])) for b in boxes)
                 return StoredTensor(dtype, tuple(shape), tuple(stored))
-    raise HeddleError(f"{folder / INDEX} is damaged.", f"What it says of {name} is no tensor's place.")
+    raise HeddleError(
+        f"{folder / INDEX} is damaged.",
+        f"What it says of {name} is no tensor's place.",
+        "Take another checkpoint, or copy this one again.",
+    )
 
 
 def lies_in(folder: Path, name: str) -> bool:

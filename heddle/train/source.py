@@ -113,7 +113,11 @@ def model_of(checkpoint: Path) -> ModelSpec:
         return load_job(checkpoint / JOB).model
     table = read_toml(checkpoint / MODEL).get("model")
     if not isinstance(table, dict):
-        raise HeddleError(f"{checkpoint / MODEL} has no table [model].", "It should say what the checkpoint holds.")
+        raise HeddleError(
+            f"{checkpoint / MODEL} has no table [model].",
+            "It should say what the checkpoint holds.",
+            "Take another checkpoint, or copy this one again.",
+        )
     return model_from_table(table, checkpoint)
 
 
