@@ -14,7 +14,7 @@ from heddle.graph.dag import Dag
 from heddle.plan.placement_graph import OperatorGraph
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CapturedGraph(OperatorGraph):
     """An operator graph that knows the program it stands for. Its times are milliseconds."""
 

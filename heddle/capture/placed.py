@@ -81,6 +81,10 @@ class Run:
     predicted: float  # batches a second
     stages: int
 
+    def __repr__(self) -> str:
+        rates = f"{self.throughput:.4g} per second, predicted {self.predicted:.4g}"
+        return f"<Run: {len(self.outputs)} batches over {self.stages} stages, {rates}>"
+
 
 @dataclass(frozen=True, eq=False)
 class Placed:
@@ -88,6 +92,9 @@ class Placed:
 
     graph: CapturedGraph
     placement: Placement
+
+    def __repr__(self) -> str:
+        return f"<Placed: {self.placement!r}>"
 
     @property
     def throughput(self) -> float:

@@ -61,7 +61,7 @@ def place(
     operators: OperatorGraph
     if ".py:" in graph:
         require_torch("place MODULE.py:FUNCTION")
-        from heddle.capture import capture
+        from heddle.api import capture
         from heddle.capture.source import load_source
 
         operators = capture(

@@ -48,6 +48,9 @@ class OperatorGraph:
     cpus: int
     memory: float  # bytes an accelerator
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.graph.nodes:,} operators, {len(self.graph.tails):,} edges>"
+
     @cached_property
     def problem(self) -> Problem:
         """The problem whose parts are contiguous: what lies between two groups of a part belongs to it."""

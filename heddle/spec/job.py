@@ -94,6 +94,11 @@ class Job:
     plan: Plan | None = None
     predicted: Predicted | None = None  # of the plan
 
+    def __repr__(self) -> str:
+        plan = self.plan
+        split = f"tensor {plan.tensor} × pipeline {plan.pipeline} × data {plan.data}" if plan else "no plan"
+        return f"<Job {self.train.name!r}: model {self.model.name!r}, {self.model.parameters:,} parameters, {split}>"
+
     def __post_init__(self) -> None:
         if self.sequence > self.model.sequence:
             raise HeddleError(

@@ -108,5 +108,5 @@ def test_a_file_without_a_column_or_rows_is_refused(tmp_path):
     path.write_text(",".join(GPT) + "\n")
     with pytest.raises(HeddleError, match="no rows"):
         read_rows(path)
-    with pytest.raises(HeddleError, match="There is no file nowhere.csv"):
+    with pytest.raises(HeddleError, match=r"There is no file nowhere\.csv"):
         read_rows(Path("nowhere.csv"))

@@ -57,7 +57,8 @@ TRAINED = (
     JOB.replace('[cluster]\nfile = "cluster.toml"\n', "").replace("layers = 4", "layers = 1")
     + "[plan]\ndata = 1\nmicrobatch = 8\n"
 )
-HEADER = "id,step_s,layers,hidden,heads,vocab,seq,gbs,mbs,tp,pp,dp,gpu,n_gpus,precision,attn,recompute,framework,mem_gb,interconnect"
+HEADER = "id,step_s,layers,hidden,heads,vocab,seq,gbs,mbs,tp,pp,dp,gpu,n_gpus,precision,attn,recompute,framework"
+HEADER += ",mem_gb,interconnect"
 ROW = "r{0},{1},24,2048,16,50257,1024,64,2,2,2,{2},A100-80GB,{3},fp16,unfused,full,Megatron-LM,20,8x200Gb/s HDR IB"
 LLAMA = {
     "model_type": "llama",
