@@ -176,10 +176,12 @@ def generate(
     Returns:
         The text that was added.
     """
+    import warnings
+
     from heddle.models.generate import generate as continue_text
     from heddle.train.inference import load_for_inference
 
-    model, tokenizer = load_for_inference(Path(run))
+    model, tokenizer = load_for_inference(Path(run), lambda words: warnings.warn(words, stacklevel=3))
     ids = [int(i) for i in tokenizer.encode(prompt)] or [tokenizer.end]
     stream = continue_text(model, ids, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     added: list[int] = []

@@ -26,6 +26,11 @@ def shorten(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
+def how_to_install(extra: str) -> str:
+    """The command that brings what an extra names. Not by name from an index: `heddle` is another project's there."""
+    return f"in your checkout of heddle-train, pip install '.[{extra}]'"
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """Name what the user probably meant: "Did you mean 'layers'? Known: …"."""
     options = sorted(known)

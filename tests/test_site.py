@@ -11,7 +11,7 @@ from commands import BROWSER, ENVIRONMENT, REPOSITORY
 
 from heddle.cli.app import app
 
-pytest.importorskip("material", reason="the site needs MkDocs and its theme: pip install 'heddle[docs]'")
+pytest.importorskip("material", reason="the site needs MkDocs and its theme: the extra heddle-train[docs]")
 
 LOADED = r"<(?:script|img|iframe|source|link)\b[^>]*?\s(?:src|href)=[\"']?([^\"'\s>]+)"
 

@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from heddle.errors import HeddleError
+from heddle.errors import HeddleError, how_to_install
 from heddle.files import write_output as write_output
 
 
@@ -17,7 +17,7 @@ def require_torch(command: str) -> None:
         raise HeddleError(
             f"`heddle {command}` needs {', '.join(missing)}, which this environment lacks.",
             "Planning and simulating work without them; training does not.",
-            "Install them with: pip install 'heddle[train]'",
+            f"Install them: {how_to_install('train')}.",
         )
 
 

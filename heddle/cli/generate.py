@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -28,7 +29,7 @@ def generate(
     from heddle.models.generate import generate as continue_text
     from heddle.train.inference import load_for_inference
 
-    model, tokenizer = load_for_inference(run)
+    model, tokenizer = load_for_inference(run, partial(typer.secho, err=True))
     ids = [int(i) for i in tokenizer.encode(prompt)] or [tokenizer.end]
     for number in range(count):
         if number:

@@ -106,7 +106,7 @@ def slurm_script(
         "output": "%x-%j.out",
     }
     head = [f"#SBATCH --{key}" + ("" if value is None else f"={value}") for key, value in settings.items()]
-    run = shlex.quote(str(job.run_folder))
+    run = shlex.quote(str(job.run_folder / "job.toml"))
     last = shlex.quote(str(job.run_folder / "checkpoints" / f"step-{job.train.steps:08}"))
     return f"""\
 #!/bin/bash

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 def train(
     job: Annotated[Path, typer.Argument(help="The job file.", metavar="JOB.toml")],
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
+    allow_changes: Annotated[
+        bool, typer.Option("--allow-changes", help="Resume on other terms: another corpus, batch, seed, …")
+    ] = False,
     name: Annotated[str | None, typer.Option(help="Name of the run folder, in place of the job's.")] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Record what every rank does, and show the bubble.")] = False,
     dry_run: Annotated[
@@ -58,7 +61,7 @@ def train(
 
     from heddle.train.loop import train as run_job
 
-    result = run_job(loaded, resume=resume, trace=trace)
+    result = run_job(loaded, resume=resume, trace=trace, allow_changes=allow_changes)
     if result is None:  # another rank speaks
         return
     console = Console()

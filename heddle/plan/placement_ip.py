@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from heddle.errors import HeddleError
+from heddle.errors import HeddleError, how_to_install
 from heddle.graph.dag import Floats, Ints
 from heddle.plan.placement_graph import Problem
 
@@ -38,7 +38,7 @@ def require_ortools() -> None:
         raise HeddleError(
             "This method needs ortools, which this environment lacks.",
             "Integer programmes are solved by its CP-SAT; the dynamic programmes work without it.",
-            "Install it with: pip install 'heddle[plan]', or use --method dp or dpl.",
+            f"Install it: {how_to_install('plan')}. Or use --method dp or dpl.",
         )
 
 

@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 
 from heddle.cost.machine import measured_machine
 from heddle.errors import HeddleError
+from heddle.files import read_lines
 from heddle.plan.search import Search, search
 from heddle.simulate.simulation import Simulation, simulate
 from heddle.spec.job import Job, load_job
 from heddle.trace.steps import read_step, traced_steps
 from heddle.trace.trace import Trace
-from heddle.train.metrics import read_metrics
+from heddle.train.metrics import LARGEST, read_metrics
 from heddle.train.run import open_run
 
 T = TypeVar("T")
@@ -152,7 +153,9 @@ def typical_step(traced: list[int], steps: list[dict[str, Any]]) -> int | None:
 def _read_rows(path: Path, notices: list[HeddleError]) -> list[dict[str, Any]]:
     """The rows that are whole, and a word where there are more."""
     try:
-        rows, odd = read_metrics(path)
+        rows = read_metrics(path)
+        lines = read_lines(path, "the metrics of a run", LARGEST) if path.exists() else []
+        odd = sum(bool(line.strip()) for line in lines) - len(rows)
     except HeddleError as error:
         notices.append(HeddleError(error.what, error.why, "The page is made without its numbers."))
         return []

@@ -12,7 +12,17 @@ from heddle.spec.cluster import Cluster
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan, Predicted
 from heddle.spec.presets import cluster_presets, model_presets, preset
-from heddle.spec.ranges import Amount, Count, CountOrZero, Positive, Seed, Share, ShareBelowOne, check_ranges
+from heddle.spec.ranges import (
+    Amount,
+    Count,
+    CountOrZero,
+    NonNegative,
+    Positive,
+    Seed,
+    Share,
+    ShareBelowOne,
+    check_ranges,
+)
 from heddle.spec.read import build, read_json, read_toml, to_table, to_toml, wrong_type
 
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -25,7 +35,8 @@ class Data:
 
     text: tuple[str, ...] | str = ()  # files or globs, .jsonl or any text; "stdlib:" is Python's own library
     tokens: str | None = None  # a folder made by `heddle data prepare`
-    tokenizer: str = "bytes"  # "bytes", "bpe:SIZE" (trained on the text), or the path of a tokenizer.json
+    # "bytes", "bpe:SIZE" (trained on the text), or the path of a tokenizer.json; in a file, train.from brings its own
+    tokenizer: str = "bytes"
     key: str = "text"  # the field of a JSONL line that holds the text
     validation: ShareBelowOne = 0.05  # share of the tokens that is kept for evaluation
     cache: str = "prepared"  # where tokens made from `text` are kept
@@ -55,7 +66,7 @@ class Train:
     seed: Seed = 0
     precision: Precision = "fp32"
     optimizer: Literal["adamw"] = "adamw"
-    learning_rate: Amount = 3e-4
+    learning_rate: NonNegative = 3e-4
     final_learning_rate: Share = 0.1  # as a share of learning_rate
     schedule: LearningRateSchedule = "cosine"
     warmup: CountOrZero = 0  # steps
@@ -64,7 +75,7 @@ class Train:
     beta2: ShareBelowOne = 0.95
     epsilon: Positive = 1e-8
     weight_decay: Amount = 0.1
-    clip: Amount = 1.0  # largest gradient norm; 0 leaves gradients alone
+    clip: NonNegative = 1.0  # largest gradient norm; 0 leaves gradients alone
     log_every: Count = 10
     eval_every: CountOrZero = 0  # steps; 0: only at the end
     eval_batches: CountOrZero = 20
@@ -153,15 +164,19 @@ def job_from_tables(document: dict[str, Any], folder: Path = Path()) -> Job:
             raise HeddleError(
                 f"'{key}' is not a table.", "A job is made of tables.", f"Write [{key}] on a line of its own."
             )
+    train = _started(build(Train, document.get("train", {}), "train"), folder)
+    start = None if train.start_from is None else Path(train.start_from)
     for needed in ("model", "data"):
-        if needed not in document:
+        if needed not in document and (needed == "data" or start is None):
             raise HeddleError(
-                f"The table [{needed}] is missing.", "A job needs at least [model] and [data].", f"Add [{needed}]."
+                f"The table [{needed}] is missing.",
+                "A job needs at least [model] and [data]; [train] from brings a model of its own.",
+                f"Add [{needed}].",
             )
     return Job(
-        model=model_from_table(document["model"], folder),
-        data=_located(build(Data, document["data"], "data"), folder),
-        train=_started(build(Train, document.get("train", {}), "train"), folder),
+        model=model_from_table(_started_model(document.get("model", {}), start), folder),
+        data=_located(build(Data, _started_data(document["data"], start), "data"), folder),
+        train=train,
         cluster=cluster_from_table(document["cluster"], folder) if "cluster" in document else None,
         plan=build(Plan, document["plan"], "plan") if "plan" in document else None,
         predicted=build(Predicted, document["predicted"], "predicted") if "predicted" in document else None,
@@ -218,6 +233,24 @@ PATHS = (
 def _started(train: Train, folder: Path) -> Train:
     """What a run starts from is an input: it, too, lies relative to the job file."""
     return train if train.start_from is None else replace(train, start_from=str((folder / train.start_from).absolute()))
+
+
+def _started_model(table: dict[str, Any], start: Path | None) -> dict[str, Any]:
+    """Weights bring their model; [model] may change what is not in the weights, or describe the whole of it."""
+    from heddle.spec.start import model_in
+
+    if start is None or table.keys() & {"preset", "config", "layers"}:
+        return table
+    return to_table(model_in(start)) | table
+
+
+def _started_data(table: dict[str, Any], start: Path | None) -> dict[str, Any]:
+    """Weights bring their tokenizer: text is written in the tokens that they know."""
+    from heddle.spec.start import tokenizer_in
+
+    if start is None or table.keys() & {"tokenizer", "tokens"} or "text" not in table:
+        return table
+    return table | {"tokenizer": str(tokenizer_in(start))}
 
 
 def model_from_table(table: dict[str, Any], folder: Path = Path()) -> ModelSpec:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from heddle.errors import HeddleError, divisors, listing, nearest_number
 from heddle.spec.model import ModelSpec
-from heddle.spec.ranges import Count, Degree, Measured, check_ranges
+from heddle.spec.ranges import Count, Degree, NonNegative, check_ranges
 from heddle.spec.read import to_table
 
 ScheduleName = Literal["gpipe", "1f1b", "interleaved"]
@@ -174,11 +174,11 @@ class Plan:
 class Predicted:
     """What a plan was predicted to do when it was chosen; training compares itself with it."""
 
-    step_seconds: Measured
-    tokens_per_second: Measured | None = None
-    mfu: Measured | None = None
-    bubble: Measured | None = None  # idle over ideal time of the pipeline
-    worst_stage_gib: Measured | None = None  # memory of one device of the fullest stage
+    step_seconds: NonNegative
+    tokens_per_second: NonNegative | None = None
+    mfu: NonNegative | None = None
+    bubble: NonNegative | None = None  # idle over ideal time of the pipeline
+    worst_stage_gib: NonNegative | None = None  # memory of one device of the fullest stage
 
     def __post_init__(self) -> None:
         check_ranges(self, "predicted")

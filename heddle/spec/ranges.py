@@ -49,13 +49,11 @@ class Range:
             )
 
     def _nearest(self, value: float) -> str:
-        if value < self.low and self.text[0] == "[":
-            return f"The smallest that works is {self.low:g}."
-        return (
-            f"The largest that works is {self.high:g}."
-            if value > self.high and self.text[-1] == "]"
-            else f"Give a number in {self.text}."
-        )
+        if value != value or abs(self.high if value > self.low else self.low) == math.inf:
+            return "It must be a finite number."
+        if value > self.low:
+            return f"The largest that works is {self.high:g}." if self.text[-1] == "]" else f"Go below {self.high:g}."
+        return f"The smallest that works is {self.low:g}." if self.text[0] == "[" else f"Go above {self.low:g}."
 
 
 FINITE = Range("(-∞, ∞)")  # of a number that has no range of its own
@@ -72,7 +70,7 @@ Degree = Annotated[int, Range("[1, 1e6]", "1 means not split.")]
 Seed = Annotated[int, Range("[0, 2^63)")]
 Positive = Annotated[float, Range("(0, 1e9]")]
 Amount = Annotated[float, Range("[0, 1e9]")]
-Measured = Annotated[float, Range("[0, ∞)")]
+NonNegative = Annotated[float, Range("[0, ∞)")]
 Share = Annotated[float, Range("[0, 1]")]
 ShareBelowOne = Annotated[float, Range("[0, 1)")]
 ShareReached = Annotated[float, REACHED]
@@ -106,7 +104,7 @@ def _ranges_in(hint: Any) -> Iterator[Range]:
 
 def _number(text: str) -> float:
     base, _, power = text.strip().replace("∞", "inf").partition("^")
-    return float(base) ** float(power or 1)
+    return float(float(base) ** float(power or 1))
 
 
 def _shown(value: float) -> str:

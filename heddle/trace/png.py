@@ -1,4 +1,4 @@
-"""A trace as a PNG picture, for slides and messages, painted by Pillow: `pip install 'heddle[png]'`."""
+"""A trace as a PNG picture, for slides and messages, painted by Pillow: `heddle-train[png]`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib.util
 import io
 from collections.abc import Sequence
 
-from heddle.errors import HeddleError
+from heddle.errors import HeddleError, how_to_install
 from heddle.trace.layout import SIZE, Box, Layout, lay_out
 from heddle.trace.trace import Trace
 
@@ -27,7 +27,7 @@ def to_png(trace: Trace, width: int = 1000, names: Sequence[str] | None = None) 
         raise HeddleError(
             "A PNG needs Pillow, which this environment lacks.",
             "It paints the picture; SVG and Perfetto files need nothing.",
-            "Install it with: pip install 'heddle[png]', or name the file .svg.",
+            f"Install it: {how_to_install('png')}. Or name the file .svg.",
         )
     return _paint(lay_out(trace, width, names))
 

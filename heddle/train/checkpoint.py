@@ -25,10 +25,11 @@ from heddle.parallel.mesh import Mesh
 from heddle.parallel.pieces import Piece
 from heddle.spec.job import Job, dumps_job
 from heddle.spec.read import to_table
-from heddle.train.descriptions import JOB, Progress, check_about, check_others, read_progress, write_about
+from heddle.spec.start import JOB
+from heddle.train.descriptions import Progress, check_about, check_others, read_progress, write_about
 from heddle.train.files import sync, write_through
-from heddle.train.index import StoredTensor, joined, read_index, write_index
-from heddle.train.storage import Boxes, SafetensorsReader, check_file, write_part
+from heddle.train.index import check_shapes, joined, read_index, write_index
+from heddle.train.storage import Boxes, SafetensorsReader, by_file, check_file, write_part
 
 PARTIAL = ".partial-"  # begins the name of a folder that is no checkpoint: not yet, or no longer
 ADAM = ("exp_avg", "exp_avg_sq")  # what AdamW remembers of each number
@@ -223,10 +224,10 @@ def damage(checkpoint: Path, mesh: Mesh) -> str | None:
     try:
         check_about(checkpoint)
         read_progress(checkpoint)
-        files = sorted({box.file for tensor in read_index(checkpoint).values() for box in tensor.boxes})
+        files = by_file(read_index(checkpoint))
         check_others(checkpoint)
-        for name in files[mesh.rank :: mesh.world.size]:
-            check_file(checkpoint / name)
+        for name in sorted(files)[mesh.rank :: mesh.world.size]:
+            check_file(checkpoint / name, files[name])
     except HeddleError as error:
         return " ".join(part for part in (error.what, error.why) if part)
     return None
@@ -241,17 +242,6 @@ def agree(mesh: Mesh, problem: str | None) -> str | None:
     return next((problem for problem in problems if problem), None)
 
 
-def check_model(checkpoint: Path, index: dict[str, StoredTensor], shapes: dict[str, tuple[int, ...]]) -> None:
-    """Refuse a checkpoint of another model, naming the first three differences."""
-    held = {name: tensor.shape for name, tensor in index.items() if ":" not in name}
-    wrong = sorted(name for name in shapes if held.get(name) != shapes[name])
-    if wrong:
-        shown = "; ".join(f"{name} is {_shape(held.get(name))}, wanted {_shape(shapes[name])}" for name in wrong[:3])
-        raise HeddleError(
-            f"{checkpoint} belongs to another model.", f"{shown} ({len(wrong)} differ).", "Mend [model], or the path."
-        )
-
-
 def load_state(reader: SafetensorsReader, state: State, mesh: Mesh) -> None:
     """Fill boxes from a checkpoint, whatever plan wrote it."""
     group = mesh.world.group
@@ -264,17 +254,14 @@ def load_state(reader: SafetensorsReader, state: State, mesh: Mesh) -> None:
 def load_pieces(checkpoint: Path, pieces: list[Piece], adam: torch.optim.Optimizer, mesh: Mesh) -> Progress:
     """Fill masters and optimizer state, and the low-precision parameters from the masters."""
     progress, index = read_progress(checkpoint), read_index(checkpoint)
-    check_model(checkpoint, index, {piece.name: tuple(piece.place.shape) for piece in pieces})
+    wanted = {piece.name: tuple(piece.place.shape) for piece in pieces}  # other ranks look after the others
+    check_shapes(checkpoint, {name: tensor.shape for name, tensor in index.items() if name in wanted}, wanted)
     load_state(SafetensorsReader(checkpoint, index), state_of(pieces, adam, owned=False), mesh)
     for piece in pieces:
         adam.state[piece.master]["step"].fill_(progress.updates)
         if piece.target is not None:
             piece.target.copy_(piece.master)
     return progress
-
-
-def _shape(shape: tuple[int, ...] | None) -> str:
-    return "not there" if shape is None else " × ".join(map(str, shape))
 
 
 def _tried(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -11,13 +11,11 @@ from typing import Annotated, Any
 from heddle.errors import HeddleError
 from heddle.spec.ranges import CountOrZero, Range
 from heddle.spec.read import build, read_json
+from heddle.spec.start import ABOUT, JOB, MODEL
 from heddle.train.files import write_through
 from heddle.train.index import INDEX
 
 FORMAT = 1
-ABOUT = "checkpoint.json"
-JOB = "job.toml"
-MODEL = "model.toml"  # of a checkpoint that no job wrote
 OTHERS = (INDEX, JOB, MODEL)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -23,12 +23,13 @@ from heddle.errors import HeddleError
 from heddle.models.hf import Block, Shape, layout, their_shapes
 from heddle.spec.huggingface import write_config
 from heddle.spec.read import read_json, to_table
+from heddle.spec.start import CONFIG, MODEL, TOKENIZER_FILE
 from heddle.train.checkpoint import State
 from heddle.train.data import load_tokenizer
-from heddle.train.data.tokenizer import CONFIG_FILE, TOKENIZER_FILE
-from heddle.train.descriptions import MODEL, Progress, write_about
+from heddle.train.data.tokenizer import CONFIG_FILE
+from heddle.train.descriptions import Progress, write_about
 from heddle.train.files import sync
-from heddle.train.huggingface import CONFIG, INDEX, SINGLE
+from heddle.train.huggingface import INDEX, SINGLE, refuse_links
 from heddle.train.index import DTYPE_OF, DTYPES, Stored, StoredTensor, write_index
 from heddle.train.source import Source
 from heddle.train.storage import Boxes, write_file
@@ -178,9 +179,11 @@ def _token_ids(source: Source) -> dict[str, Any]:
     return {}
 
 
-def _carry(source: Source, folder: Path, names: Iterable[str]) -> tuple[str, ...]:
+def _carry(source: Source, folder: Path, names: Sequence[str]) -> tuple[str, ...]:
     """Copy what is there of some files that lie beside the weights."""
     companions = source.companions
+    if companions is not None:
+        refuse_links(companions, *names)
     there = tuple(name for name in names if companions is not None and (companions / name).is_file())
     for name in there:
         assert companions is not None

@@ -20,10 +20,10 @@ from heddle.models.hf import Block, Shape, find, is_buffer, layout, names_of, th
 from heddle.spec.huggingface import read_config
 from heddle.spec.model import ModelSpec
 from heddle.spec.read import read_json
+from heddle.spec.start import CONFIG
 from heddle.train.index import DTYPE_OF, DTYPES, Stored, StoredTensor, lies_in
 from heddle.train.storage import SafetensorsReader
 
-CONFIG = "config.json"
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 FLOATS = tuple(name for name, dtype in DTYPE_OF.items() if dtype.is_floating_point)
@@ -68,6 +68,7 @@ class HuggingFaceReader(SafetensorsReader):
 
 def open_huggingface(folder: Path) -> HuggingFaceFolder:
     """Look at a folder and hold its headers against its configuration."""
+    refuse_links(folder, CONFIG)
     try:
         model = read_config(read_json(folder / CONFIG, "a Hugging Face model configuration"))
     except HeddleError as error:
@@ -125,7 +126,7 @@ def _files(folder: Path) -> list[str]:
             "Is the download complete?",
         )
     for file in files:
-        if not _lies_in(folder, file):
+        if not belongs(folder, file):
             raise HeddleError(
                 f"{folder} names the file {file!r} among its weights, which leads elsewhere.",
                 "The files of a model lie in its own folder.",
@@ -145,12 +146,23 @@ def _shards(folder: Path) -> list[str]:
     return sorted(set(shards.values()))
 
 
-def _lies_in(folder: Path, file: str) -> bool:
+def belongs(folder: Path, file: str) -> bool:
     """Whether a file is the folder's own. In the Hub's cache it is a link to the blobs that snapshots share."""
     snapshot = folder.resolve()
     blobs = snapshot.parent.parent / "blobs"
     cached = snapshot.parent.name == "snapshots" and (snapshot / file).resolve().parent == blobs
     return lies_in(folder, file) or (Path(file).name == file and cached)
+
+
+def refuse_links(folder: Path, *names: str) -> None:
+    """Refuse files beside the weights that are links to somewhere else: whatever lies there would be carried along."""
+    for name in names:
+        if (folder / name).is_symlink() and not belongs(folder, name):
+            raise HeddleError(
+                f"{folder / name} is a link that leads out of the model's folder.",
+                "The files of a model lie in its own folder, or among the blobs of the same repository in a cache.",
+                "If you trust what it leads to, put a copy in its place; else remove it.",
+            )
 
 
 def _header(folder: Path, file: str) -> dict[str, Held]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import json
 import math
-from collections.abc import Iterable
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -20,6 +22,8 @@ INDEX = "index.json"
 DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.float64: "F64", torch.int64: "I64"}
 DTYPE_OF = {name: dtype for dtype, name in DTYPES.items()}
 
+Shape = tuple[int, ...]
+
 
 @dataclass(frozen=True)
 class Stored:
@@ -27,8 +31,13 @@ class Stored:
 
     file: str
     key: str
-    offset: tuple[int, ...]
-    shape: tuple[int, ...]
+    offset: Shape
+    shape: Shape
+
+    @property
+    def end(self) -> Shape:
+        """The corner opposite to `offset`."""
+        return tuple(start + length for start, length in zip(self.offset, self.shape, strict=True))
 
 
 @dataclass(frozen=True)
@@ -36,7 +45,7 @@ class StoredTensor:
     """A global tensor on disk."""
 
     dtype: str
-    shape: tuple[int, ...]
+    shape: Shape
     boxes: tuple[Stored, ...]
 
 
@@ -44,7 +53,10 @@ BOX = {field.name for field in dataclasses.fields(Stored)}
 
 
 def read_index(folder: Path) -> dict[str, StoredTensor]:
-    """What a checkpoint holds, by global name; file names that lead out of the folder are refused."""
+    """What a checkpoint holds, by global name: every number of every tensor in one box, and in one only.
+
+    File names that lead out of the folder are refused.
+    """
     table = read_json(folder / INDEX, "the index of a checkpoint")
     index = {name: _stored(folder, name, entry) for name, entry in table.items()}
     for name in sorted({box.file for tensor in index.values() for box in tensor.boxes}):
@@ -55,14 +67,69 @@ def read_index(folder: Path) -> dict[str, StoredTensor]:
                 "Do not load this checkpoint; somebody has tampered with it.",
             )
     for name, tensor in index.items():
-        held = sum(math.prod(box.shape) for box in tensor.boxes)
-        if tensor.dtype not in DTYPE_OF or held != math.prod(tensor.shape):  # what no box holds would never be read
+        problem = (
+            f"is of {tensor.dtype}, not of {', '.join(DTYPE_OF)}"
+            if tensor.dtype not in DTYPE_OF
+            else not_a_cover(tensor)
+        )
+        if problem is not None:
             raise HeddleError(
                 f"{folder / INDEX} is damaged.",
-                f"It places {held} of the {math.prod(tensor.shape)} numbers of {name}, a tensor of {tensor.dtype}.",
-                "Take another checkpoint, or copy this one again.",
+                f"{name}, {_size(tensor.shape)}, {problem}.",
+                "Take another checkpoint.",
             )
     return index
+
+
+def not_a_cover(tensor: StoredTensor) -> str | None:
+    """Why a tensor's boxes do not hold each of its numbers exactly once; None if they do."""
+    for box in tensor.boxes:
+        if not len(box.offset) == len(box.shape) == len(tensor.shape):
+            return f"has a box of {len(box.shape)} dims at one of {len(box.offset)}"
+        if not all(box.shape):
+            return f"has an empty box at {list(box.offset)}"
+        if any(end > size for end, size in zip(box.end, tensor.shape, strict=True)):
+            return f"has a box from {list(box.offset)} to {list(box.end)}, which lies outside"
+    held = sum(math.prod(box.shape) for box in tensor.boxes)
+    if held != math.prod(tensor.shape):  # what no box holds would never be read
+        return f"has boxes for {held} of its {math.prod(tensor.shape)} numbers"
+    return _overlap(tensor.boxes) if len(tensor.boxes) > 1 else None
+
+
+def _overlap(boxes: Iterable[Stored]) -> str | None:
+    """Two boxes that have a number in common, by a sweep over the rows: a checkpoint may have a million boxes.
+
+    `active` are the boxes that the present row crosses, in the order of their columns.
+    """
+    active: list[tuple[Shape, Shape]] = []
+    ending: list[tuple[int, tuple[Shape, Shape]]] = []
+    for box in sorted(boxes, key=lambda each: each.offset):
+        while ending and ending[0][0] <= box.offset[0]:
+            active.pop(bisect_left(active, heapq.heappop(ending)[1]))
+        columns = (box.offset[1:], box.end[1:])
+        at = bisect_left(active, columns)
+        # of one or two dims only neighbours can overlap; of more, any two
+        near = active[max(0, at - 1) : at + 1] if len(box.shape) <= 2 else active
+        for other in near:
+            if all(a < d and c < b for a, b, c, d in zip(*columns, *other, strict=True)):
+                return f"has two boxes that overlap at {list(box.offset)}"
+        insort(active, columns)
+        heapq.heappush(ending, (box.end[0], columns))
+    return None
+
+
+def check_shapes(folder: Path, held: Mapping[str, Shape], wanted: Mapping[str, Shape]) -> None:
+    """Refuse tensors of another model, naming the first three differences: what is missing, misshapen or left over."""
+    wrong = sorted(name for name in held.keys() | wanted if held.get(name) != wanted.get(name))
+    if wrong:
+        shown = "; ".join(f"{name} is {_size(held.get(name))}, wanted {_size(wanted.get(name))}" for name in wrong[:3])
+        raise HeddleError(
+            f"{folder} belongs to another model.", f"{shown} ({len(wrong)} differ).", "Mend [model], or the path."
+        )
+
+
+def _size(shape: Shape | None) -> str:
+    return "not there" if shape is None else " × ".join(map(str, shape)) or "a single number"
 
 
 def _stored(folder: Path, name: str, entry: object) -> StoredTensor:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
-import typer
 
 from heddle.models import Transformer, materialize
 from heddle.parallel.mesh import Mesh
 from heddle.spec.job import load_job
+from heddle.spec.start import is_start
 from heddle.train.data import Tokenizer, load_tokenizer
 from heddle.train.device import DTYPES, pick_device
 from heddle.train.run import Run, open_run
-from heddle.train.source import Source, find_source, is_source
+from heddle.train.source import Source, find_source
 from heddle.train.storage import Boxes
 
 
-def load_for_inference(folder: Path) -> tuple[Transformer, Tokenizer]:
+def load_for_inference(folder: Path, warn: Callable[[str], None]) -> tuple[Transformer, Tokenizer]:
     """The newest weights of a run, in its precision; or those of a checkpoint or a Hugging Face folder."""
-    if not is_source(folder):
+    if not is_start(folder):
         open_run(folder)  # says what runs there are
-    source = find_source(folder, Mesh(), partial(typer.secho, err=True))
+    source = find_source(folder, Mesh(), warn)
     run = Run(folder)
     precision = load_job(run.job_file).train.precision if run.job_file.is_file() else "fp32"
     model = load_model(source, DTYPES[precision], pick_device())

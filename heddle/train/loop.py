@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 import statistics
 import time
 from collections.abc import Callable
@@ -26,12 +25,13 @@ from heddle.train.interrupt import StopRequest
 from heddle.train.launch import leave, run_joined, run_processes
 from heddle.train.launched import launched_place
 from heddle.train.learning_rate import learning_rate
+from heddle.train.lock import RunLock, locked
 from heddle.train.memory import memory_in_use, out_of_memory, ran_out
 from heddle.train.metrics import Metrics, StepMetrics
 from heddle.train.notes import restart_count
 from heddle.train.recorder import NoRecorder, Recorder, measured_bubble
-from heddle.train.run import Run, create_run, refuse_existing, resume_run, writing_to
-from heddle.train.source import Source, check_model, differences, find_source
+from heddle.train.run import Run, check_resumed, clear, create_run, open_run, refuse_existing, resume_run, writing_to
+from heddle.train.source import Source, check_model, check_tokenizer, differences, find_source
 from heddle.train.trainer import StepResult, Trainer
 
 
@@ -50,26 +50,42 @@ class Result:
     step_seconds: float | None  # median, without the first step; None if there was no other
 
 
-def train(job: Job, resume: bool = False, trace: bool = False) -> Result | None:
+@dataclass(frozen=True)
+class Orders:
+    """How a job is to be run."""
+
+    resume: bool = False
+    trace: bool = False
+    allow_changes: bool = False  # to what a run that is resumed was begun with
+
+
+def train(job: Job, resume: bool = False, trace: bool = False, allow_changes: bool = False) -> Result | None:
     """Run a job under its plan, on as many processes as that takes; None on all but the first rank of a launcher."""
-    if not resume and not restart_count():
-        refuse_existing(job)
+    orders = Orders(resume, trace, allow_changes)
+    if not restart_count():
+        if resume:
+            open_run(job.run_folder)
+        else:
+            refuse_existing(job)
     plan, place = job.planned.plan, launched_place()
     assert plan is not None
-    if place is not None:
-        result = run_joined(plan, place, train_rank, job, resume, trace)
-        return result if place.rank == 0 else None
-    if plan.world > 1:
-        _prepare(job, Mesh())  # once, before anybody starts, so that mistakes are told at once
-        return run_processes(plan, train_rank, job, resume, trace, restarts=job.train.restarts)
-    return train_rank(Mesh(), job, resume, trace)
+    if place is not None and place.rank != 0:
+        run_joined(plan, place, train_rank, job, orders)
+        return None
+    with locked(job.run_folder, partial(_warn, Console())) as lock:
+        if place is not None:
+            return run_joined(plan, place, train_rank, job, orders)
+        if plan.world > 1:
+            _prepare(job, Mesh())  # once, before anybody starts, so that mistakes are told at once
+            return run_processes(plan, train_rank, job, orders, lock, restarts=job.train.restarts)
+        return train_rank(Mesh(), job, orders)
 
 
-def train_rank(mesh: Mesh, job: Job, resume: bool, trace: bool) -> Result:
-    """One rank's part of a run."""
+def train_rank(mesh: Mesh, job: Job, orders: Orders, _lock: RunLock | None = None) -> Result:
+    """One rank's part of a run. It holds the run's lock as long as it lives, if it gets it."""
     base = memory_in_use()
     try:
-        return _train_rank(mesh, job, resume, trace)
+        return _train_rank(mesh, job, orders)
     except (RuntimeError, MemoryError) as error:
         if not ran_out(error):
             raise
@@ -78,20 +94,22 @@ def train_rank(mesh: Mesh, job: Job, resume: bool, trace: bool) -> Result:
     raise out_of_memory(job, mesh, base)
 
 
-def _train_rank(mesh: Mesh, job: Job, resume: bool, trace: bool) -> Result:
+def _train_rank(mesh: Mesh, job: Job, orders: Orders) -> Result:
     job = job.planned
     assert job.plan is not None
     data = _prepare(job, mesh)
     console = Console(quiet=mesh.rank != 0)
-    warn = partial(console.print, style="yellow", soft_wrap=True, markup=False)
-    existing = resume
+    warn = partial(_warn, console)
+    existing = resume = orders.resume
     if restart_count():
         run = Run(job.run_folder)
         existing, resume = run.job_file.exists(), bool(checkpoints(run.checkpoints))
         where = "going on from the newest checkpoint" if resume else "beginning again, for there is no checkpoint yet"
         warn(f"A process died; {where} (restart {restart_count()}).")
-    source = None if resume else _source(job, mesh, warn)
-    recorder = Recorder(mesh, pick_device()) if trace else NoRecorder()
+    if existing and mesh.rank == 0:
+        check_resumed(job, data, orders.allow_changes, warn)
+    source = None if resume else _source(job, data, mesh, warn)
+    recorder = Recorder(mesh, pick_device()) if orders.trace else NoRecorder()
     trainer = Trainer(job, data.train, mesh, recorder)
     run = Run(job.run_folder)
     with writing_to(run):
@@ -137,12 +155,14 @@ def _prepare(job: Job, mesh: Mesh) -> Prepared:
     return data
 
 
-def _source(job: Job, mesh: Mesh, warn: Callable[[str], None]) -> Source | None:
+def _source(job: Job, data: Prepared, mesh: Mesh, warn: Callable[[str], None]) -> Source | None:
     """The weights that the job starts from, found and checked before anything is made."""
     if job.train.start_from is None:
         return None
     source = find_source(Path(job.train.start_from), mesh, warn)
     check_model(source, job.model)
+    if mesh.rank == 0:
+        check_tokenizer(source, data)
     if words := differences(source, job.model):
         warn(f"[model] is not quite that of {source.folder}: {words}.")
     return source
@@ -151,8 +171,8 @@ def _source(job: Job, mesh: Mesh, warn: Callable[[str], None]) -> Source | None:
 def _open_run(job: Job, data: Prepared, mesh: Mesh, existing: bool) -> None:
     if mesh.rank == 0:
         if restart_count() and not existing:  # whoever made the folder died before it was complete
-            shutil.rmtree(job.run_folder, ignore_errors=True)
-        run = resume_run(job) if existing else create_run(job, data.tokenizer.save)
+            clear(Run(job.run_folder))
+        run = resume_run(job, data) if existing else create_run(job, data)
         forget(run.hang)
     if mesh.world.size > 1:
         dist.barrier(group=mesh.world.group)
@@ -205,7 +225,7 @@ def _step(
         raise HeddleError(
             f"Step {trainer.step} has loss {result.loss} and gradient norm {result.norm}.",
             "Training cannot go on from numbers that are not finite; any checkpoint is from before them.",
-            "Lower [train] learning_rate, lengthen warmup or set clip; then --resume, or begin anew with --name.",
+            "Lower [train] learning_rate, lengthen warmup or set clip; then --resume --allow-changes, or begin anew.",
         )
     bubble = None
     if isinstance(trainer.recorder, Recorder):
@@ -226,6 +246,10 @@ def _step(
             )
         )
     return result, seconds
+
+
+def _warn(console: Console, words: str) -> None:
+    console.print(words, style="yellow", soft_wrap=True, markup=False)
 
 
 def _due(every: int, step: int) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
+import shutil
 import time
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from heddle.files import parse_json, read_lines
+from heddle.train.board import Board
 from heddle.train.files import replace_text
 
 BAR = 60  # columns of the bar that shows how far a run has come
@@ -37,7 +39,6 @@ class StepMetrics:
     bubble: float | None = None  # idle over busy time of all ranks, where the run is traced
 
 
-NUMBERS = {field.name for field in fields(StepMetrics)} | {"validation_loss"}
 LARGEST = 1 << 30  # bytes of a file: a million steps are a quarter of it
 
 
@@ -47,9 +48,9 @@ class Metrics:
     def __init__(self, folder: Path, steps: int, log_every: int, console: Console, start: int = 0) -> None:
         self.steps, self.log_every, self.console = steps, log_every, console
         self.path = folder / "metrics.jsonl"
-        replace_text(self.path, "".join(line + "\n" for line in _lines_up_to(self.path, start)))
+        self._keep_up_to(start)
         self.file = self.path.open("a")
-        self.board = _tensorboard(folder)
+        self.board = Board(folder, self._warn)
         self.live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
         self.smoothed_seconds = 0.0
         self.shown_at = 0.0
@@ -63,8 +64,7 @@ class Metrics:
         if self.live:
             self.live.stop()
         self.file.close()
-        if self.board is not None:
-            self.board.close()
+        self.board.close()
 
     def step(self, metrics: StepMetrics) -> None:
         """Record one step; show it live on a terminal, and every so often for good."""
@@ -91,10 +91,21 @@ class Metrics:
         finite = {key: value if math.isfinite(value) else None for key, value in row.items()}
         self.file.write(json.dumps(finite, allow_nan=False) + "\n")
         self.file.flush()
-        if self.board is not None:
-            for key, value in row.items():
-                if key != "step":
-                    self.board.add_scalar(key, value, row["step"])
+        self.board.add(row)
+
+    def _keep_up_to(self, step: int) -> None:
+        """What stays of an earlier metrics file when a run goes on from `step`; one that is damaged is kept beside."""
+        skipped: list[int] = []
+        rows = read_metrics(self.path, skipped.append)
+        if skipped:
+            kept = self.path.with_suffix(".damaged.jsonl")
+            shutil.copyfile(self.path, kept)
+            lines = f"Line {skipped[0]}" if len(skipped) == 1 else f"{len(skipped)} lines, the first {skipped[0]},"
+            self._warn(f"{lines} of {self.path} cannot be read and is left out; all of it is kept as {kept.name}.")
+        replace_text(self.path, "".join(json.dumps(row) + "\n" for row in rows if row["step"] <= step))
+
+    def _warn(self, words: str) -> None:
+        self.console.print(words, style="yellow", soft_wrap=True, markup=False)
 
     def _line(self, m: StepMetrics) -> Text:
         remaining = round((self.steps - m.step) * self.smoothed_seconds)
@@ -113,41 +124,31 @@ class Metrics:
         return Text("  ").join(Text(words, style=style) for words, style in parts)
 
 
-def read_metrics(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The rows of a metrics file, and how many of its lines are none: a crash may leave half a line, an editor any."""
-    if not path.exists():
-        return [], 0
-    lines = [line for line in read_lines(path, "what a run wrote after each of its steps", LARGEST) if line]
-    rows = [row for line in lines if (row := _row(line)) is not None]
-    return rows, len(lines) - len(rows)
+def read_metrics(path: Path, skipped: Callable[[int], None] = lambda _: None) -> list[dict[str, Any]]:
+    """The rows of a metrics file that are whole; the numbers of other lines are told, but for a last one cut short."""
+    lines = read_lines(path, "what a run wrote after each of its steps", LARGEST) if path.exists() else []
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, start=1):
+        row = _row(line)
+        if row is not None:
+            rows.append(row)
+        elif number < len(lines):  # a crash leaves its last line without an end
+            skipped(number)
+    return rows
 
 
 def _row(line: str) -> dict[str, Any] | None:
+    """A step's: numbers by name, or null where there was none."""
     try:
         row = parse_json(line)
     except ValueError:
         return None
     if not isinstance(row, dict) or type(row.get("step")) is not int or row["step"] < 0:
         return None
-    for name in NUMBERS & row.keys():
-        if row[name] is not None and type(row[name]) not in (int, float):
-            return None
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()
-    }
-
-
-def _lines_up_to(path: Path, step: int) -> list[str]:
-    """What stays of an earlier metrics file when a run goes on from `step`."""
-    return [json.dumps(row) for row in read_metrics(path)[0] if row["step"] <= step]
-
-
-def _tensorboard(folder: Path) -> Any:
-    if importlib.util.find_spec("tensorboard") is None:
+    if not all(value is None or type(value) in (int, float) for value in row.values()):
         return None
-    from torch.utils.tensorboard.writer import SummaryWriter
-
-    return SummaryWriter(str(folder / "tensorboard"))
+    # JSON has no NaN, though Python reads it
+    return {name: value if value is None or math.isfinite(value) else None for name, value in row.items()}
 
 
 def _short(number: float) -> str:

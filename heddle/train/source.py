@@ -11,19 +11,20 @@ from safetensors import SafetensorError
 from torch.distributed.checkpoint.api import CheckpointException
 
 from heddle.errors import HeddleError
-from heddle.models.hf import Shape, parameter_shapes
+from heddle.models.hf import parameter_shapes
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pieces import Piece
-from heddle.spec.job import load_job, model_from_table
 from heddle.spec.model import ModelSpec
-from heddle.spec.read import read_toml
+from heddle.spec.start import ABOUT, CONFIG, TOKENIZER_FILE, companions_in, is_run, model_in, no_start
 from heddle.train.checkpoint import State, agree, boxes_of, damage, load_state, newest_good
-from heddle.train.data.tokenizer import TOKENIZER_FILE
-from heddle.train.descriptions import ABOUT, JOB, MODEL
-from heddle.train.huggingface import CONFIG, HuggingFaceReader, open_huggingface, refuse_untied
-from heddle.train.index import StoredTensor, read_index
+from heddle.train.data import Prepared
+from heddle.train.data.tokenizer import BYTE_KIND, vocabulary
+from heddle.train.huggingface import HuggingFaceReader, open_huggingface, refuse_links, refuse_untied
+from heddle.train.index import StoredTensor, check_shapes, read_index
 from heddle.train.run import Run
 from heddle.train.storage import Boxes, SafetensorsReader
+
+TOKENIZERS = ("tokenizer.model", "vocab.json", "merges.txt")  # of folders that have no tokenizer.json
 
 Warn = Callable[[str], None]
 
@@ -65,36 +66,15 @@ def find_source(path: Path, mesh: Mesh, warn: Warn) -> Source:
         return checkpoint_source(path)
     if (path / CONFIG).is_file():
         return huggingface_source(path, mesh)
-    raise no_source(path)
-
-
-def is_run(path: Path) -> bool:
-    """Whether a folder is a run's: it has a job, as its checkpoints have, but is none of them."""
-    return Run(path).job_file.is_file() and not (path / ABOUT).is_file()
-
-
-def is_source(path: Path) -> bool:
-    """Whether a folder looks like any of the three."""
-    return any((path / name).is_file() for name in (JOB, ABOUT, CONFIG))
-
-
-def no_source(path: Path) -> HeddleError:
-    """That a path leads to no weights."""
-    found = "It is not there" if not path.exists() else f"It has no job.toml, no {ABOUT} and no {CONFIG}"
-    return HeddleError(
-        f"{path} is no run, no checkpoint and no Hugging Face model.",
-        f"{found}." if path.is_dir() or not path.exists() else "It is a file; all three are folders.",
-        "A run is RUNS/NAME; its checkpoints are RUNS/NAME/checkpoints/step-…",
-    )
+    raise no_start(path)
 
 
 def checkpoint_source(checkpoint: Path) -> Source:
     """A checkpoint that a run or an import wrote."""
     tensors = {name: tensor for name, tensor in read_index(checkpoint).items() if ":" not in name}
-    run = Run(checkpoint.absolute().parent.parent)
-    companions = run.tokenizer if (checkpoint / JOB).is_file() else checkpoint
+    companions = companions_in(checkpoint)
     found = companions if (companions / TOKENIZER_FILE).is_file() or companions == checkpoint else None
-    source = Source(checkpoint, model_of(checkpoint), tensors, SafetensorsReader, found)
+    source = Source(checkpoint, model_in(checkpoint), tensors, SafetensorsReader, found)
     check_model(source, source.model)
     return source
 
@@ -107,30 +87,32 @@ def huggingface_source(folder: Path, mesh: Mesh | None = None) -> Source:
     return Source(folder, opened.model, opened.tensors, HuggingFaceReader, folder)
 
 
-def model_of(checkpoint: Path) -> ModelSpec:
-    """The model that a checkpoint says it holds."""
-    if (checkpoint / JOB).is_file():
-        return load_job(checkpoint / JOB).model
-    table = read_toml(checkpoint / MODEL).get("model")
-    if not isinstance(table, dict):
-        raise HeddleError(
-            f"{checkpoint / MODEL} has no table [model].",
-            "It should say what the checkpoint holds.",
-            "Take another checkpoint, or copy this one again.",
-        )
-    return model_from_table(table, checkpoint)
-
-
 def check_model(source: Source, model: ModelSpec) -> None:
-    """Refuse weights of another model, naming the first three differences: what is missing, misshapen or left over."""
-    held, wanted = {name: tensor.shape for name, tensor in source.tensors.items()}, parameter_shapes(model)
-    wrong = sorted(name for name in held.keys() | wanted if held.get(name) != wanted.get(name))
-    if wrong:
-        shown = "; ".join(f"{name} is {_size(held.get(name))}, wanted {_size(wanted.get(name))}" for name in wrong[:3])
+    """Refuse weights of another model."""
+    check_shapes(source.folder, {name: each.shape for name, each in source.tensors.items()}, parameter_shapes(model))
+
+
+def check_tokenizer(source: Source, data: Prepared) -> None:
+    """Refuse data in other tokens than the weights were trained on; more tokens than theirs may be there."""
+    folder = source.companions
+    if folder is None:
+        return
+    refuse_links(folder, TOKENIZER_FILE)
+    own, given = folder / TOKENIZER_FILE, f"data.tokenizer = '{data.meta.tokenizer}'"
+    if own.is_file():
+        theirs, ours = vocabulary(own), vocabulary(data.folder / TOKENIZER_FILE)
+        strange = [token for token, number in theirs.items() if ours.get(token) != number]
+        why = f"{len(strange):,} of the {len(theirs):,} tokens of {own} have another number there, or none."
+    else:
+        others = [name for name in TOKENIZERS if (folder / name).is_file()]
+        strange = others if data.tokenizer.kind == BYTE_KIND else []
+        why = f"{folder} has a tokenizer of its own in {', '.join(others)}."
+    if strange:
         raise HeddleError(
-            f"{source.folder} belongs to another model.",
-            f"{shown} ({len(wrong)} differ).",
-            "Mend [model], or the path.",
+            f"{given} is not what the weights of {source.folder} were trained on.",
+            why,
+            "Leave [data] tokenizer out, and the one that came with the weights is used; "
+            "tokens that are prepared already have to be prepared with it.",
         )
 
 
@@ -149,7 +131,3 @@ def load_weights(source: Source, pieces: list[Piece], mesh: Mesh) -> None:
     for piece in pieces:
         if piece.target is not None:
             piece.target.copy_(piece.master)
-
-
-def _size(shape: Shape | None) -> str:
-    return "not there" if shape is None else " × ".join(map(str, shape))

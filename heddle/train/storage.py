@@ -122,11 +122,29 @@ def _bytes(tensor: Tensor) -> memoryview:
     return memoryview(tensor.view(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
 
 
-def check_file(path: Path) -> None:
-    """Refuse a file that is missing, cut off or changed, and say which tensor it is."""
+def by_file(index: Mapping[str, StoredTensor]) -> dict[str, list[tuple[str, Stored]]]:
+    """Which boxes, of which dtype, an index expects in each file."""
+    files: dict[str, list[tuple[str, Stored]]] = {}
+    for tensor in index.values():
+        for box in tensor.boxes:
+            files.setdefault(box.file, []).append((tensor.dtype, box))
+    return files
+
+
+def check_file(path: Path, boxes: Iterable[tuple[str, Stored]] = ()) -> None:
+    """Refuse a file that is missing, cut off, changed or not what the index says, and name the tensor."""
     try:
         with safe_open(path, "pt") as file:
             sums = file.metadata() or {}
+            for dtype, box in boxes:
+                part = file.get_slice(box.key)
+                if (tuple(part.get_shape()), part.get_dtype()) != (box.shape, dtype):
+                    raise HeddleError(
+                        f"{path} is damaged.",
+                        f"Tensor {box.key} is {part.get_dtype()} of {part.get_shape()}, "
+                        f"the index says {dtype} of {list(box.shape)}.",
+                        "Take another checkpoint, or copy this one again.",
+                    )
             for key in file.keys():  # noqa: SIM118
                 found = _sum(file.get_tensor(key).contiguous())
                 if sums.get(key) != found:

@@ -220,4 +220,3 @@ def test_what_cannot_be_captured_is_named(part, told, capfd):
 def test_mistakes_are_told(arguments, options, told):
     with pytest.raises(HeddleError, match=told):
         heddle.capture(*arguments, **{"times": "modelled", **options})
-

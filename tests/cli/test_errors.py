@@ -136,7 +136,7 @@ def test_a_damaged_token_file_is_found_before_training(job, refused, tmp_path):
 
 
 def test_a_run_never_writes_over_another(job, refused, tmp_path):
-    (tmp_path / "runs" / "small").mkdir(parents=True)
+    (tmp_path / "runs" / "small" / "notes").mkdir(parents=True)
     what, why, hint = refused("train", "job.toml")
     assert "runs/small exists already" in what
     assert "never writes over another" in why
@@ -146,7 +146,7 @@ def test_a_run_never_writes_over_another(job, refused, tmp_path):
 
 def test_there_must_be_a_run_to_resume(job, refused, tmp_path):
     what, _, hint = refused("train", "job.toml", "--resume")
-    assert "runs/small is no run folder" in what
+    assert "runs/small is not a run folder" in what
     assert "heddle train" in hint
     assert not (tmp_path / "runs").exists()
 
@@ -171,7 +171,7 @@ def test_a_run_without_a_checkpoint_cannot_be_resumed(job, refused, tmp_path):
 
 @pytest.fixture(scope="module")
 def without_torch(tmp_path_factory):
-    """Run a command on a Python that has everything but what heddle[train] installs."""
+    """Run a command on a Python that has everything but what heddle-train[train] installs."""
     packages = tmp_path_factory.mktemp("packages")
     for path in Path(sysconfig.get_path("purelib")).iterdir():
         if not path.name.startswith(("torch", "functorch", "safetensors", "tokenizers")):
@@ -200,4 +200,4 @@ def test_training_without_torch_names_what_to_install(without_torch, job, argume
     what, why, hint = without_torch(*arguments, code=2).splitlines()
     assert f"`heddle {arguments[0]}` needs torch, safetensors, tokenizers" in what
     assert "work without" in why
-    assert "pip install 'heddle[train]'" in hint
+    assert "in your checkout of heddle-train, pip install '.[train]'" in hint

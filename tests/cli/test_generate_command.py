@@ -97,7 +97,7 @@ def test_a_run_without_a_checkpoint_is_refused(folder, tmp_path, mistake):
 def test_a_folder_that_is_no_run_names_the_runs_near_it(folder, monkeypatch, mistake, wrong):
     monkeypatch.chdir(folder)
     what, why, hint = mistake(wrong)
-    assert what == f"{wrong} is no run folder."
+    assert what == f"{wrong} is not a run folder."
     assert "job.toml" in why
     assert "runs/small" in hint
 

@@ -54,7 +54,7 @@ def test_what_was_asked_for_is_in_the_script(printed):
     assert command[2:4] == ["heddle", "train"]
     assert command[command.index("--name") + 1] == "my run"
     assert "--set=cluster.nodes=4" in command
-    assert "if [ -e 'runs/my run' ]; then" in script
+    assert "if [ -e 'runs/my run/job.toml' ]; then" in script
     assert "if [ ! -e 'runs/my run/checkpoints/step-00000006' ]; then" in script
     subprocess.run(["bash", "-n", "-c", script], check=True)
 

@@ -68,7 +68,7 @@ def test_nothing_heavy_is_imported_for_the_help():
 @pytest.mark.parametrize(("name", "start"), [("order.svg", b"<svg"), ("order.png", b"\x89PNG"), ("order.json", b"{")])
 def test_a_schedule_is_written_as_a_file(tmp_path, name, start):
     if name.endswith(".png"):
-        pytest.importorskip("PIL", reason="Pillow is not installed: pip install 'heddle[png]'")
+        pytest.importorskip("PIL", reason="Pillow is not installed: the extra heddle-train[png]")
     said = run(f"1f1b -p 2 -m 4 -o {tmp_path / name}", width=200)
     assert f"Written to {tmp_path / name}" in said
     assert (tmp_path / name).read_bytes().startswith(start)

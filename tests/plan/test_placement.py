@@ -236,7 +236,7 @@ def test_without_ortools_the_integer_programme_says_what_to_install(monkeypatch)
     monkeypatch.setattr(placement_ip.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(HeddleError, match=r"needs ortools") as error:
         place(graph_from(small()), method="ip")
-    assert "heddle[plan]" in error.value.hint
+    assert "pip install '.[plan]'" in error.value.hint
     assert place(graph_from(small()), method="dp", ideals=3).value == 3  # two parts, and a move each
 
 

@@ -12,7 +12,7 @@ from heddle.trace.kinds import COLOURS
 from heddle.trace.layout import IDLE, lay_out
 from heddle.trace.png import DENSITY
 
-Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed: pip install 'heddle[png]'")
+Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed: the extra heddle-train[png]")
 
 
 def painted(trace, width=1000):
@@ -57,4 +57,4 @@ def test_a_missing_pillow_is_told(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(HeddleError, match="needs Pillow") as told:
         to_png(replay(build("gpipe", 2, 2)))
-    assert "pip install 'heddle[png]'" in told.value.hint
+    assert "in your checkout of heddle-train, pip install '.[png]'" in told.value.hint

@@ -60,7 +60,7 @@ def test_metrics_that_cannot_be_written_end_the_run_with_a_word(tmp_path):
     assert "File too large" in said
     metrics = tmp_path / "runs" / "small" / "metrics.jsonl"
     assert 6 < len(read_metrics(metrics)) < 200  # the last line is cut off, and passed over
-    assert call("train", "job.toml", "--resume", "--set", "train.steps=8") == 0
+    assert call("train", "job.toml", "--resume", "--allow-changes", "--set", "train.steps=8") == 0
     assert [row["step"] for row in read_metrics(metrics) if "loss" in row] == list(range(1, 9))
 
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.errors import HeddleError, nearest, shorten
+from heddle.errors import HeddleError, how_to_install, nearest
 from heddle.spec.read import read_json
+from heddle.spec.start import TOKENIZER_FILE
 
 if TYPE_CHECKING:
     import tokenizers
@@ -38,7 +39,6 @@ TRAINING_BYTES = 64 << 20
 
 LONG_WORD = re.compile(r"(\w{64}|\s{64}|[^\w\s]{64})")  # the kinds of characters that stand together in a word
 
-TOKENIZER_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
 
 Ids = NDArray[np.unsignedinteger[Any]]
@@ -55,6 +55,11 @@ class Tokenizer(ABC):
     vocab: int  # ids are smaller than this
     end: int  # the id that ends every document
     end_name: str
+
+    @property
+    def kind(self) -> str:
+        """What tokenizer_config.json calls it."""
+        return type(self).__name__
 
     @abstractmethod
     def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
@@ -77,7 +82,7 @@ class Tokenizer(ABC):
         config = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "eos_token": self.end_name,
-            "heddle_kind": type(self).__name__,
+            "heddle_kind": self.kind,
         }
         folder.mkdir(parents=True, exist_ok=True)
         (folder / TOKENIZER_FILE).write_text(self.to_json(), encoding="utf-8")
@@ -116,6 +121,9 @@ class ByteTokenizer(Tokenizer):
         parts = {"added_tokens": [end], "pre_tokenizer": level, "decoder": level, "model": model}
         empty = dict.fromkeys(("truncation", "padding", "normalizer", "post_processor"))
         return json.dumps({"version": "1.0", **empty, **parts}, ensure_ascii=False)
+
+
+BYTE_KIND = ByteTokenizer.__name__
 
 
 def _byte_names() -> list[str]:
@@ -184,14 +192,7 @@ def _without_long_words(text: str) -> Iterator[str]:
 def read_tokenizer_json(path: Path) -> HuggingFaceTokenizer:
     """Open a tokenizer.json; its end of text is what its configuration names, or one of the usual names."""
     table = read_json(path, "a Hugging Face tokenizer")
-    try:
-        inner = _library().Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing more precise
-        raise HeddleError(
-            f"{path} is not a tokenizer.",
-            f"{shorten(str(error))}.",
-            "It should be the tokenizer.json of a model from Hugging Face.",
-        ) from None
+    inner = _open(path)
     config = path.with_name(CONFIG_FILE)
     named = read_json(config, "a tokenizer's configuration").get("eos_token") if config.is_file() else None
     if isinstance(named, dict):
@@ -208,6 +209,22 @@ def read_tokenizer_json(path: Path) -> HuggingFaceTokenizer:
         f"Documents are told apart by one of {' '.join(END_NAMES)}; its special tokens are {special[:10]}.",
         f'Name it in {CONFIG_FILE} beside the file: {{"eos_token": "…"}}.',
     )
+
+
+def vocabulary(path: Path) -> dict[str, int]:
+    """The tokens of a tokenizer.json, and their numbers."""
+    return dict(_open(path).get_vocab(with_added_tokens=True))
+
+
+def _open(path: Path) -> Any:
+    try:
+        return _library().Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing more precise
+        raise HeddleError(
+            f"{path} is not a tokenizer.",
+            f"{error}.",
+            "It should be the tokenizer.json of a model from Hugging Face.",
+        ) from None
 
 
 def check_tokenizer(word: str, base: Path) -> int | Path | None:
@@ -246,7 +263,9 @@ def make_tokenizer(word: str, base: Path, texts: Callable[[], Iterable[str]]) ->
     kind = check_tokenizer(word, base)
     if kind is None:
         return ByteTokenizer()
-    return read_tokenizer_json(kind) if isinstance(kind, Path) else train_bpe(kind, texts())
+    if isinstance(kind, Path):
+        return load_tokenizer(kind.parent) if kind.name == TOKENIZER_FILE else read_tokenizer_json(kind)
+    return train_bpe(kind, texts())
 
 
 def load_tokenizer(folder: str | Path) -> Tokenizer:
@@ -260,7 +279,7 @@ def load_tokenizer(folder: str | Path) -> Tokenizer:
         )
     config = folder / CONFIG_FILE
     kind = read_json(config, "a tokenizer's configuration").get("heddle_kind") if config.is_file() else None
-    return ByteTokenizer() if kind == ByteTokenizer.__name__ else read_tokenizer_json(folder / TOKENIZER_FILE)
+    return ByteTokenizer() if kind == BYTE_KIND else read_tokenizer_json(folder / TOKENIZER_FILE)
 
 
 def _library() -> Any:
@@ -270,6 +289,6 @@ def _library() -> Any:
         raise HeddleError(
             "The library 'tokenizers' is not installed.",
             "BPE and tokenizer.json files need it.",
-            "Install heddle[train], or use data.tokenizer = 'bytes'.",
+            f"Install it: {how_to_install('train')}. Or use data.tokenizer = 'bytes'.",
         ) from None
     return tokenizers
