@@ -6,11 +6,13 @@ import ast
 import importlib.util
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from traceback import walk_tb
 from types import ModuleType
 from typing import Any
+
+import torch
 
 from heddle.errors import HeddleError, nearest
 from heddle.files import check_readable, read_text, shown
@@ -49,6 +51,27 @@ def load_source(text: str) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]]:
         )
     module, inputs, *keywords = made
     return module, inputs, keywords[0] if keywords else {}
+
+
+def load_loss(text: str, source: str) -> Callable[[Any, Any], Any]:
+    """A loss by its name: a function of the file that makes the module, of torch.nn.functional, or of another file."""
+    match = SOURCE.fullmatch(text) or SOURCE.fullmatch(source)
+    assert match is not None
+    name = match["function"] if SOURCE.fullmatch(text) else text
+    path = Path(match["file"])
+    check_readable(path, "a loss", LARGEST)
+    found = getattr(_imported(path), name, None)
+    if found is None and not SOURCE.fullmatch(text):
+        found = getattr(torch.nn.functional, name, None)
+    if not callable(found):
+        losses = [each for each in dir(torch.nn.functional) if each.endswith(("_loss", "entropy", "divergence"))]
+        raise HeddleError(
+            f"There is no loss '{name}'.",
+            f"Neither {shown(path)} has such a function nor torch.nn.functional.",
+            nearest(name, {*losses, *functions_of(path)}),
+        )
+    loss: Callable[[Any, Any], Any] = found
+    return loss
 
 
 def functions_of(path: Path) -> list[str]:

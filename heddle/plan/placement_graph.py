@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,6 +33,8 @@ MOST_DEVICES = 1024  # of either kind: the tables of the dynamic programme grow 
 @dataclass(frozen=True, eq=False)
 class OperatorGraph:
     """Operators with times on either kind of device, and what moves between them."""
+
+    unit: ClassVar[str] = ""  # of times: a file does not say
 
     graph: Dag
     operators: list[Any]  # ids in the file
