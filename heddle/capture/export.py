@@ -79,7 +79,11 @@ def _silence() -> Iterator[None]:
 
 def _check(program: Program) -> None:
     if not program.operators:
-        raise HeddleError("The module computes nothing.", "There is nothing to place.")
+        raise HeddleError(
+            "The module computes nothing.",
+            "There is nothing to place.",
+            "Give a module whose output depends on its inputs.",
+        )
     for node in program.calls:
         shapes = [tensor.shape for tensor in tensors_of(node.meta.get("val"))]
         if any(not isinstance(size, int) for shape in shapes for size in shape):
@@ -117,6 +121,12 @@ def _refused(module: nn.Module, error: Exception) -> HeddleError:
             line = f"{file}:{number}: {linecache.getline(file, number).strip()}"
     text = str(error).strip()
     reason = text.splitlines()[0] if text else type(error).__name__
+    if "Cache'>" in reason or 'Cache" ' in reason:  # what Hugging Face models give beside their logits
+        return HeddleError(
+            f"The module cannot be captured: {type(module).__name__} gives a cache of keys and values.",
+            "A cache is for generating token by token, and is no tensor that one stage could send another.",
+            "Switch it off: pass use_cache=False among the keywords, or set model.config.use_cache = False.",
+        )
     return HeddleError(
         f"The module cannot be captured{f': {place}' if place else ''}.",
         f"{f'{line} – ' if line else ''}{reason}",

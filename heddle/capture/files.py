@@ -13,7 +13,10 @@ import torch
 from torch import fx, nn
 from torch.fx.node import map_aggregate
 
+from heddle.capture.operators import custom_operators, register
 from heddle.capture.split import Stage
+
+OPERATORS = ".operators"  # beside a stage's file, and read before it: its tensors may be of a library's classes
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ def save_stage(stage: Stage, path: Path) -> None:
     ]
     kept = {field.name: getattr(stage, field.name) for field in fields(stage) if field.name != "module"}
     held = [dict(kind) for kind in (stage.module.named_parameters(), stage.module.named_buffers(recurse=False))]
+    custom = custom_operators(node.target for node in stage.module.graph.nodes)
+    torch.save(custom, path.with_suffix(OPERATORS))
     torch.save((nodes, *held, dict(stage.module.named_children()), kept), path)
 
 
@@ -40,6 +45,7 @@ def load_stage(path: Path, device: torch.device) -> Stage:
 
     The file is one that this program wrote a moment ago: it may hold code.
     """
+    register(torch.load(path.with_suffix(OPERATORS), weights_only=False))
     nodes, parameters, buffers, children, kept = torch.load(path, map_location=device, weights_only=False)
     root, graph = nn.Module(), fx.Graph()
     for name, parameter in parameters.items():

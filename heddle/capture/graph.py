@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from torch import fx
@@ -14,9 +15,11 @@ from heddle.graph.dag import Dag
 from heddle.plan.placement_graph import OperatorGraph
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CapturedGraph(OperatorGraph):
-    """An operator graph that knows the program it stands for. Its times are milliseconds."""
+    """An operator graph that knows the program it stands for."""
+
+    unit: ClassVar[str] = "ms"
 
     program: Program
     times: Times

@@ -46,9 +46,13 @@ def captured(
 ) -> CapturedGraph:
     """What `heddle.capture` does."""
     if times not in TIMES:
-        raise HeddleError(f"There are no times '{times}'.", "", nearest(times, TIMES))
+        raise HeddleError(
+            f"There are no times '{times}'.", "They are measured here, or modelled.", nearest(times, TIMES)
+        )
     if devices < 1:
-        raise HeddleError(f"devices = {devices} leaves nothing to run on.", "", "Try devices=2.")
+        raise HeddleError(
+            f"devices = {devices} leaves nothing to run on.", "There must be at least one.", "Try devices=2."
+        )
     program = export(module, example_inputs, keywords, training, loss)
     if times == "measured":
         if cluster is not None:
@@ -76,6 +80,10 @@ class Run:
     predicted: float  # batches a second
     stages: int
 
+    def __repr__(self) -> str:
+        rates = f"{self.throughput:.4g} per second, predicted {self.predicted:.4g}"
+        return f"<Run: {len(self.outputs)} batches over {self.stages} stages, {rates}>"
+
 
 @dataclass(frozen=True, eq=False)
 class Placed:
@@ -83,6 +91,9 @@ class Placed:
 
     graph: CapturedGraph
     placement: Placement
+
+    def __repr__(self) -> str:
+        return f"<Placed: {self.placement!r}>"
 
     @property
     def throughput(self) -> float:
@@ -198,9 +209,13 @@ def _throughput(made: list[Made], orders: Orders, count: int) -> float:
 
 def _check_run(works: list[list[Any]], orders: Orders) -> None:
     if not works:
-        raise HeddleError("There are no batches.", "", "Give at least one, like the example inputs.")
+        raise HeddleError(
+            "There are no batches.", "Stages run what they are given.", "Give at least one, like the example inputs."
+        )
     if orders.optimizer is not None and not orders.training:
-        raise HeddleError("There is nothing to optimise in inference.", "", "Place with training=True.")
+        raise HeddleError(
+            "There is nothing to optimise in inference.", "It makes no gradients.", "Place with training=True."
+        )
     if len(works) % orders.microbatches:
         raise HeddleError(
             f"{len(works)} batches make no whole steps of {orders.microbatches}.",
@@ -230,7 +245,9 @@ def flat_batch(program: Program, batch: Any, number: int) -> list[Any]:
         given = (tuple(batch), {})
     if set(given[1]) != set(keywords):
         raise HeddleError(
-            f"Batch {number} has the keywords {sorted(given[1])}.", "", f"The example had {sorted(keywords)}."
+            f"Batch {number} has the keywords {sorted(given[1])}.",
+            "A module runs as it was captured.",
+            f"The example had {sorted(keywords)}.",
         )
     flat, spec = pytree.tree_flatten((given[0], {name: given[1][name] for name in keywords}))
     expected, like = pytree.tree_flatten((tuple(arguments), dict(keywords)))
@@ -250,7 +267,11 @@ def flat_batch(program: Program, batch: Any, number: int) -> list[Any]:
                     "Give batches of that shape, or capture it again.",
                 )
         elif value != example:
-            raise HeddleError(f"Input {node.name} of batch {number} is {value!r}; it was captured as {example!r}.")
+            raise HeddleError(
+                f"Input {node.name} of batch {number} is {value!r}; it was captured as {example!r}.",
+                "What is no tensor became part of the graph.",
+                "Capture the module again for other values.",
+            )
     return flat
 
 

@@ -32,7 +32,9 @@ def calibrate(
 
     for name in constants or ():
         if name not in CONSTANTS:
-            raise HeddleError(f"There is no constant '{name}'.", "", nearest(name, CONSTANTS))
+            raise HeddleError(
+                f"There is no constant '{name}'.", "--fit names what is fitted.", nearest(name, CONSTANTS)
+            )
     start = load_cluster(cluster)
     found = fit(start, rows, constants or CONSTANTS)
     write_output(output, dumps_cluster(found.cluster))

@@ -33,7 +33,7 @@ class _Literal:
         shown.params = [_escaped(param) for param in shown.params]
         if hasattr(shown, "commands"):
             shown.commands = {name: _escaped(command) for name, command in shown.commands.items()}
-        super(_Literal, shown).format_help(ctx, formatter)
+        super(_Literal, shown).format_help(ctx, formatter)  # type: ignore[misc]
 
 
 def _escaped(part: Any) -> Any:

@@ -38,8 +38,17 @@ def place(
         str | None, typer.Option("--cluster", help="Model times of a module on this cluster: a preset or a file.")
     ] = None,
     training: Annotated[
-        bool, typer.Option("--training", help="The module gives its loss: place its backward, too.")
+        bool,
+        typer.Option("--training", help="Of a module: place its backward, too. It gives a loss, or --loss does."),
     ] = False,
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            help="Train with this loss of the output and the last input: cross_entropy or another of "
+            "torch.nn.functional, a function of the module's file, or FILE.py:FUNCTION.",
+            metavar="FUNCTION",
+        ),
+    ] = None,
     time_limit: Annotated[float, ranged("--time-limit", within=POSITIVE, help="Seconds; then the best so far.")] = 60.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the published output format.")] = None,
@@ -61,18 +70,20 @@ def place(
     operators: OperatorGraph
     if ".py:" in graph:
         require_torch("place MODULE.py:FUNCTION")
-        from heddle.capture import capture
-        from heddle.capture.source import load_source
+        from heddle.capture.placed import captured
+        from heddle.capture.source import load_loss, load_source
 
-        operators = capture(
+        operators = captured(
             *load_source(graph),
-            training=training,
+            training=training or loss is not None,
+            loss=None if loss is None else load_loss(loss, graph),
             times=times if cluster is None else "modelled",
             cluster=None if cluster is None else load_cluster(cluster),
-            devices=devices or 2,
+            devices=2 if devices is None else devices,
             memory=memory,
         )
     else:
+        _check_file(graph, {"--cluster": cluster, "--training": training, "--loss": loss})
         operators = read_graph(Path(graph))
     console = Console(highlight=False)
     status = Console(stderr=True, highlight=False)
@@ -102,3 +113,26 @@ def place(
         console.print(line, soft_wrap=True, markup=False)
     if output is not None:
         console.print(f"written  {output}")
+
+
+def _check_file(graph: str, of_modules: dict[str, object]) -> None:
+    """A Python file is named with a function; and what is only about modules says nothing about a graph's file."""
+    from heddle.errors import HeddleError
+
+    if Path(graph).suffix == ".py":
+        from heddle.capture.source import functions_of
+
+        known = functions_of(Path(graph))
+        raise HeddleError(
+            f"{graph} names no function.",
+            "What is placed is a module, and a function makes it: it gives (module, example inputs).",
+            f"Name it: heddle place {graph}:{known[-1] if known else 'make'}"
+            + (f". Functions there: {', '.join(known)}." if len(known) > 1 else ""),
+        )
+    for option, given in of_modules.items():
+        if given:
+            raise HeddleError(
+                f"{option} says nothing about {graph}.",
+                "The file of a graph has its times, backward operators included.",
+                f"Leave {option} out, or place a module: MODULE.py:FUNCTION.",
+            )

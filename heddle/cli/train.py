@@ -13,7 +13,7 @@ from heddle.errors import HeddleError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heddle.spec.job import Job
+    from heddle.plan.search import Search
 
 
 def train(
@@ -42,7 +42,11 @@ def train(
     from rich.console import Console
 
     if loaded.plan is None:
-        loaded = _planned(loaded, resume, dry_run, None if as_json else Console(highlight=False))
+        from heddle.train.planned import with_plan
+
+        loaded, found = with_plan(loaded, resume, dry_run)
+        if found is not None and not as_json:
+            _tell(Console(highlight=False), found)
     if dry_run or as_json:
         _refuse_together(dry_run, {"--resume": resume, "--trace": trace})
         from heddle.train.dry_run import dry_run as try_job
@@ -97,6 +101,21 @@ def train(
     console.print(f'Sample from it with: heddle generate {result.run} --prompt "…"', soft_wrap=True)
 
 
+def _tell(console: Console, found: Search) -> None:
+    """What was planned for a job that has no plan."""
+    from heddle.cost.machine import disturbed
+    from heddle.plan.words import in_words
+
+    console.print(
+        f"Planned in {found.seconds:.2f} s, the best of {found.feasible:,}: {in_words(found.best.plan)}; "
+        f"{found.best.step_seconds:.3g} s a step. `heddle plan --explain` says why.",
+        soft_wrap=True,
+    )
+    if disturbed(found.best.cluster):
+        source = found.best.cluster.efficiency.source
+        console.print(f"Its seconds rest on {source}.", style="yellow", soft_wrap=True)
+
+
 def _draw_last(console: Console, run: Path) -> None:
     """The last step that was traced. Its files may lie on other machines; `heddle trace` says so when asked."""
     from contextlib import suppress
@@ -110,52 +129,13 @@ def _draw_last(console: Console, run: Path) -> None:
         console.print()
 
 
-def _planned(job: Job, resume: bool, dry_run: bool, console: Console | None) -> Job:
-    """A job that says nothing of how it is to be split gets the best plan for where it runs."""
-    from dataclasses import replace
-
-    from heddle.cost.machine import disturbed
-    from heddle.plan.search import search
-    from heddle.plan.words import in_words
-    from heddle.spec.job import load_job
-    from heddle.spec.this import this_machine
-    from heddle.train.launched import launched_place
-
-    place = launched_place()
-    if place is not None and place.world > 1:
-        raise HeddleError(
-            f"{place.world} processes were started, and the job has no [plan].",
-            "Each of them would plan by itself, and they might not agree.",
-            "Plan once with `heddle plan JOB.toml -o plan.toml`, then train plan.toml.",
-        )
-    before = job.run_folder / "job.toml"
-    if resume and before.exists():  # a run goes on as it began: only so are its numbers the same to the bit
-        return replace(job, plan=load_job(before).plan)
-    here = this_machine().devices
-    if job.cluster is not None and job.cluster.world > here and not dry_run:
-        raise HeddleError(
-            f"The job's cluster has {job.cluster.world} devices, this machine has {here}.",
-            "A job without a [plan] is planned for its cluster, and trained where it is started.",
-            "Write a plan with `heddle plan JOB.toml -o plan.toml`, and start it there: see `heddle launch`.",
-        )
-    found = search(job, devices=1 if place is not None else None)
-    if console is not None:
-        console.print(
-            f"Planned in {found.seconds:.2f} s, the best of {found.feasible:,}: {in_words(found.best.plan)}; "
-            f"{found.best.step_seconds:.3g} s a step. `heddle plan --explain` says why.",
-            soft_wrap=True,
-        )
-        if disturbed(found.best.cluster):
-            source = found.best.cluster.efficiency.source
-            console.print(f"Its seconds rest on {source}.", style="yellow", soft_wrap=True)
-    return replace(job, plan=found.best.plan, predicted=found.best.predicted)
-
-
 def _refuse_together(dry_run: bool, others: dict[str, bool]) -> None:
     """A dry run leaves nothing behind, and only a dry run speaks JSON."""
     if not dry_run:
         raise HeddleError(
-            "--json goes with --dry-run.", "Training writes its numbers to metrics.jsonl in the run folder."
+            "--json goes with --dry-run.",
+            "Training writes its numbers to metrics.jsonl in the run folder.",
+            "Leave --json out, or add --dry-run.",
         )
     for option, given in others.items():
         if given:

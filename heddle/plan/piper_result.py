@@ -32,6 +32,10 @@ class Pipeline:
     note: str = ""
     unrestricted: Pipeline | None = None  # of a uniform one: the best whose stages may differ
 
+    def __repr__(self) -> str:
+        proof = "optimal" if self.optimal else f"at best {self.lower_bound:.4g}"
+        return f"<Pipeline: {self.value:.4g} s ({proof}) in {len(self.stages)} stages on {self.devices} devices>"
+
     @property
     def slower_by(self) -> float:
         """Of a uniform one: how much longer a microbatch takes than where stages may differ, as a share."""

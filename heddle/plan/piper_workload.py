@@ -90,6 +90,9 @@ class Workload:
     microbatches: int  # in a batch
     core: Bools | None = None  # (layers,): the runtime's stages hold at least one of these; None: of any
 
+    def __repr__(self) -> str:
+        return f"<Workload: {self.graph.nodes:,} layers, {self.devices:,} devices of {self.memory / 2**30:.4g} GiB>"
+
     def replace(self, **changes: Any) -> Workload:
         """The same layers on other devices."""
         changed = dataclasses.replace(self, **{name: value for name, value in changes.items() if value is not None})

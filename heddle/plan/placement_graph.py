@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -34,6 +34,8 @@ MOST_DEVICES = 1024  # of either kind: the tables of the dynamic programme grow 
 class OperatorGraph:
     """Operators with times on either kind of device, and what moves between them."""
 
+    unit: ClassVar[str] = ""  # of times: a file does not say
+
     graph: Dag
     operators: list[Any]  # ids in the file
     names: list[str]
@@ -47,6 +49,9 @@ class OperatorGraph:
     accelerators: int
     cpus: int
     memory: float  # bytes an accelerator
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.graph.nodes:,} operators, {len(self.graph.tails):,} edges>"
 
     @cached_property
     def problem(self) -> Problem:

@@ -37,6 +37,10 @@ class Placement:
     devices: list[Device]
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        proof = "optimal" if self.optimal else f"at best {self.lower_bound:.4g}"
+        return f"<Placement: {self.objective} {self.value:.4g} ({proof}) on {len(self.devices)} devices>"
+
 
 def devices_of(graph: OperatorGraph, problem: Problem, assignment: Ints) -> list[Device]:
     """What each device got."""

@@ -59,6 +59,9 @@ class Search:
     space: Space = field(repr=False)
     step: Step = field(repr=False)
 
+    def __repr__(self) -> str:
+        return f"<Search: the best of {self.feasible:,} plans that fit, {self.best!r}>"
+
     @property
     def best(self) -> Simulation:
         """The first choice."""
@@ -126,13 +129,6 @@ def search(
         days: the deadline.
         tokens: what is learned from until then; the job's steps if left out.
 
-    >>> import heddle
-    >>> from heddle.spec import load_job
-    >>> found = heddle.plan(load_job("examples/plans/gpt3-175b.toml"))
-    >>> found.best.plan.tensor
-    8
-    >>> found.best.fits
-    True
     """
     began = time.perf_counter()
     cluster = within(measured_machine(job.cluster), memory_gib)

@@ -37,7 +37,9 @@ class Wish:
             )
         for name in ("days", "tokens"):
             if (value := getattr(self, name)) is not None and not value > 0:
-                raise HeddleError(f"{name} = {value} is not positive.")
+                raise HeddleError(
+                    f"{name} = {value} is not positive.", "There is nothing less than none.", f"Give a {name} above 0."
+                )
 
     def limit(self, job: Job) -> float:
         """Seconds that a step may take."""

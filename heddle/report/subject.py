@@ -108,7 +108,10 @@ def _read_run(folder: Path, step: int | None) -> Subject:
     else:
         trace = _try(notices, lambda: read_step(run.traces, traced))
     if trace is not None:
-        notices += [HeddleError(words, "A run that is killed may leave half a line.") for words in trace.skipped]
+        notices += [
+            HeddleError(words, "A run that is killed may leave half a line.", "The page shows what is whole.")
+            for words in trace.skipped
+        ]
     assert job.plan is not None
     if trace is not None and trace.ranks != job.plan.world:
         notices.append(

@@ -1,4 +1,4 @@
-"""Schedule and cost in, trace out, before anything is spent.
+"""Schedule and cost in, trace out, before anything is spent: `heddle.simulate`.
 
 `replay` and `step_time` put a schedule on a clock; `simulate` prices one job exactly, and
 `heddle.simulate.closed_form` many plans at once.
@@ -6,22 +6,21 @@
 
 from typing import TYPE_CHECKING, Any
 
-from heddle.callable import make_callable
-from heddle.simulate.events import jitter, replay, step_time
-
 if TYPE_CHECKING:
+    from heddle.simulate.events import jitter, replay, step_time
     from heddle.simulate.simulation import Simulation, simulate
 
 __all__ = ["Simulation", "jitter", "replay", "simulate", "step_time"]
 
 
 def __getattr__(name: str) -> Any:
-    """NumPy is imported by who needs it: drawing a schedule does not."""
+    """Imported by who needs it: NumPy is not needed to draw a schedule, nor either to show help."""
     if name in ("Simulation", "simulate"):
         from heddle.simulate import simulation
 
         return getattr(simulation, name)
+    if name in ("jitter", "replay", "step_time"):
+        from heddle.simulate import events
+
+        return getattr(events, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-make_callable(__name__, "heddle.simulate.simulation", "simulate")

@@ -150,8 +150,8 @@ def _layer_times(path: Path, tables: list[dict[str, str]], cluster: Cluster) -> 
         raise HeddleError(f"{path} has no rows.", "It has a header only.", "Add measured layers.")
     for number, row in enumerate(tables, 1):
         try:
-            sizes = {name: count_of(row, name) for name in ("layers", "hidden", "heads")}
-            model = ModelSpec(**sizes, sequence=count_of(row, "seq"), vocab=128, dropout=0.1)
+            layers, hidden, heads, sequence = (count_of(row, name) for name in ("layers", "hidden", "heads", "seq"))
+            model = ModelSpec(layers=layers, hidden=hidden, heads=heads, sequence=sequence, vocab=128, dropout=0.1)
             batch, tensor, mode = count_of(row, "mbs"), count_of(row, "tp"), row.get("mode") or ""
             taken = number_of(row, "fwd_ms") / 1e3, number_of(row, "bwd_ms") / 1e3
             if not min(taken) > 0:

@@ -40,6 +40,12 @@ class Simulation:
     saved: tuple[float, ...]  # bytes that a microbatch leaves in each chunk
     timeline: Callable[[], Trace] = field(repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        plan = self.plan
+        degrees = f"tensor {plan.tensor} × pipeline {plan.pipeline} × data {plan.data}"
+        held = f"{self.worst / GIB:.4g} of {self.limit / GIB:.4g} GiB"
+        return f"<Simulation: {self.step_seconds:.4g} s per step, {held}, {degrees}>"
+
     @cached_property
     def trace(self) -> Trace:
         """The step on a clock, drawn when it is first looked at: a search prices many plans and draws few."""
@@ -160,15 +166,6 @@ def simulate(job: Job) -> Simulation:
     """Predict a training step of a job: how long it takes, where the time goes, what each stage holds.
 
     The cluster must state how fast its devices multiply and how fast their memory is; presets do.
-
-    >>> import heddle
-    >>> from heddle.spec import load_job
-    >>> job = load_job("examples/plans/gpt3-175b.toml")
-    >>> prediction = heddle.simulate(job)
-    >>> prediction.fits
-    True
-    >>> 0.4 < prediction.mfu < 0.6
-    True
     """
     job = job.planned
     plan = job.plan

@@ -89,7 +89,9 @@ class Train:
     def __post_init__(self) -> None:
         check_ranges(self, "train")
         if not self.name or "/" in self.name or self.name.startswith("."):
-            raise HeddleError(f"train.name = {self.name!r} is no name for a folder.", "It becomes RUNS/NAME.")
+            raise HeddleError(
+                f"train.name = {self.name!r} is no name for a folder.", "It becomes RUNS/NAME.", "For example 'small'."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +104,11 @@ class Job:
     cluster: Cluster | None = None  # None: this machine, looked at when it is needed
     plan: Plan | None = None
     predicted: Predicted | None = None  # of the plan
+
+    def __repr__(self) -> str:
+        plan = self.plan
+        split = f"tensor {plan.tensor} × pipeline {plan.pipeline} × data {plan.data}" if plan else "no plan"
+        return f"<Job {self.train.name!r}: model {self.model.name!r}, {self.model.parameters:,} parameters, {split}>"
 
     def __post_init__(self) -> None:
         if self.sequence > self.model.sequence:
@@ -154,7 +161,9 @@ def job_from_tables(document: dict[str, Any], folder: Path = Path()) -> Job:
         if key not in TABLES:
             raise HeddleError(f"There is no table [{key}].", "Heddle never ignores a key.", nearest(key, TABLES))
         if not isinstance(table, dict):
-            raise HeddleError(f"'{key}' is not a table.", f"Write [{key}] on a line of its own.")
+            raise HeddleError(
+                f"'{key}' is not a table.", "A job is made of tables.", f"Write [{key}] on a line of its own."
+            )
     train = _started(build(Train, document.get("train", {}), "train"), folder)
     start = None if train.start_from is None else Path(train.start_from)
     for needed in ("model", "data"):
@@ -162,6 +171,7 @@ def job_from_tables(document: dict[str, Any], folder: Path = Path()) -> Job:
             raise HeddleError(
                 f"The table [{needed}] is missing.",
                 "A job needs at least [model] and [data]; [train] from brings a model of its own.",
+                f"Add [{needed}].",
             )
     return Job(
         model=model_from_table(_started_model(document.get("model", {}), start), folder),
@@ -249,7 +259,9 @@ def model_from_table(table: dict[str, Any], folder: Path = Path()) -> ModelSpec:
 
     table = dict(table)
     if "preset" in table and "config" in table:
-        raise HeddleError("[model] has both 'preset' and 'config'.", "A model starts from one of them.")
+        raise HeddleError(
+            "[model] has both 'preset' and 'config'.", "A model starts from one of them.", "Leave one out."
+        )
     if "preset" in table:
         table = preset("model", _pop_word(table, "preset", "model"), model_presets()) | table
     elif "config" in table:
@@ -267,7 +279,9 @@ def cluster_from_table(table: dict[str, Any], folder: Path = Path()) -> Cluster:
 
     table = dict(table)
     if "preset" in table and "file" in table:
-        raise HeddleError("[cluster] has both 'preset' and 'file'.", "A cluster starts from one of them.")
+        raise HeddleError(
+            "[cluster] has both 'preset' and 'file'.", "A cluster starts from one of them.", "Leave one out."
+        )
     if "preset" in table:
         name = _pop_word(table, "preset", "cluster")
         name = SHORT_NAMES.get(name, name)
@@ -277,7 +291,11 @@ def cluster_from_table(table: dict[str, Any], folder: Path = Path()) -> Cluster:
         path = folder / _pop_word(table, "file", "cluster")
         start = read_toml(path).get("cluster")
         if not isinstance(start, dict):
-            raise HeddleError(f"{path} has no table [cluster].", "It should describe a cluster.")
+            raise HeddleError(
+                f"{path} has no table [cluster].",
+                "It should describe a cluster.",
+                "`heddle profile -o FILE` writes one for this machine.",
+            )
         table = start | table
     return build(Cluster, table, "cluster")
 

@@ -8,12 +8,21 @@ import types
 import typing
 from typing import Annotated, Any, TypeVar
 
-from heddle.errors import HeddleError, nearest
+from heddle.errors import HeddleError, nearest, shorten
 from heddle.files import read_json as read_json
 from heddle.files import read_toml as read_toml
 from heddle.spec.ranges import FINITE, Range
 
 T = TypeVar("T")
+
+EXAMPLES = {
+    "true or false": "true",
+    "a whole number": "8",
+    "a number": "0.5",
+    "a string": '"word"',
+    "a table": "{ … }",
+    "a list": "[1, 2]",
+}
 
 TOML_NAMES = {
     bool: "true or false",
@@ -40,7 +49,9 @@ def build(cls: type[T], table: dict[str, Any], where: str) -> T:
         if key not in table and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     ]
     if missing:
-        raise HeddleError(f"[{where}] lacks '{missing[0]}'.", f"Needed: {', '.join(missing)}.")
+        raise HeddleError(
+            f"[{where}] lacks '{missing[0]}'.", f"Needed: {', '.join(missing)}.", f"Add {missing[0]} = … to [{where}]."
+        )
     names = {key: fields[key].name for key in table}
     return cls(**{names[key]: _convert(hints[names[key]], value, f"{where}.{key}") for key, value in table.items()})
 
@@ -63,7 +74,9 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         # types too, because in Python 1 == 1.0 == True
         if (type(value), value) not in [(type(argument), argument) for argument in arguments]:
             words = [str(argument) for argument in arguments]
-            raise HeddleError(f"{where} = {value!r} is not known.", "", nearest(str(value), words))
+            raise HeddleError(
+                f"{where} = {shorten(value)} is not known.", "It is one of a few words.", nearest(str(value), words)
+            )
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):
@@ -94,7 +107,11 @@ def _convert_union(options: list[Any], value: Any, where: str) -> Any:
 
 
 def wrong_type(where: str, value: Any, expected: str) -> HeddleError:
-    return HeddleError(f"{where} = {value!r} has the wrong type.", f"It must be {expected}.")
+    return HeddleError(
+        f"{where} = {shorten(value)} has the wrong type.",
+        f"It must be {expected}.",
+        f"For example {where.rpartition('.')[2]} = {EXAMPLES.get(expected, '…')}.",
+    )
 
 
 def to_table(value: Any) -> dict[str, Any]:

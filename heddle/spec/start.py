@@ -50,7 +50,11 @@ def model_in(folder: Path) -> ModelSpec:
         if (folder / name).is_file():
             table = read_toml(folder / name).get("model")
             if not isinstance(table, dict):
-                raise HeddleError(f"{folder / name} has no table [model].", "It should say what the weights are of.")
+                raise HeddleError(
+                    f"{folder / name} has no table [model].",
+                    "It should say what the weights are of.",
+                    "Take another checkpoint.",
+                )
             return model_from_table(table, folder)
     return read_config(read_json(folder / CONFIG, "a Hugging Face model configuration"))
 

@@ -43,6 +43,9 @@ class Trace:
     spans: list[Span] = field(default_factory=list)
     skipped: tuple[str, ...] = ()  # what a file held besides spans, in words
 
+    def __repr__(self) -> str:
+        return f"<Trace: {len(self.spans):,} spans of {self.ranks} ranks, {self.duration:.4g} s>"
+
     @property
     def duration(self) -> float:
         """From the first start to the last end, over all ranks and lanes."""

@@ -10,9 +10,11 @@ from typing import Any, Literal
 
 from safetensors import SafetensorError, safe_open
 
-from heddle.errors import HeddleError
+from heddle.errors import HeddleError, shorten
 from heddle.models.hf import Shape, find, layout, names_of, parameter_shapes, their_shapes
 from heddle.spec.model import ModelSpec
+from heddle.spec.plan import Plan
+from heddle.spec.read import build, to_table
 from heddle.spec.start import ABOUT, CONFIG, is_run, model_in, no_start
 from heddle.train.checkpoint import ADAM, checkpoints
 from heddle.train.descriptions import read_about, read_progress
@@ -153,10 +155,30 @@ def _checkpoint(folder: Path, others: tuple[str, ...] = ()) -> Contents:
         model=model,
         tensors=_ordered(held, list(parameter_shapes(model))),
         step=progress.step,
-        plan=about.get("plan"),
-        plan_hash=about.get("plan_hash"),
-        imported=about.get("imported"),
+        plan=None if about.get("plan") is None else to_table(build(Plan, _table(folder, about["plan"]), "plan")),
+        plan_hash=_word(folder, about.get("plan_hash")),
+        imported=_word(folder, about.get("imported")),
         others=others,
+    )
+
+
+def _table(folder: Path, value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _not_ours(folder, value)
+    return value
+
+
+def _word(folder: Path, value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise _not_ours(folder, value)
+    return value
+
+
+def _not_ours(folder: Path, value: object) -> HeddleError:
+    return HeddleError(
+        f"{folder / ABOUT} says {shorten(value)}, which Heddle does not write.",
+        "It was edited, or is damaged.",
+        "Take another checkpoint, or copy this one again.",
     )
 
 

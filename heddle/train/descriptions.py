@@ -41,7 +41,11 @@ def read_about(checkpoint: Path) -> dict[str, Any]:
     """What stands in that file."""
     about = read_json(checkpoint / ABOUT, "what a checkpoint says about itself")
     if about.get("format") != FORMAT or not all(isinstance(about.get(key), dict) for key in ("progress", "checksums")):
-        raise HeddleError(f"{checkpoint / ABOUT} is not one that this Heddle reads.", f"It reads format {FORMAT}.")
+        raise HeddleError(
+            f"{checkpoint / ABOUT} is not one that this Heddle reads.",
+            f"It reads format {FORMAT}.",
+            "Take another checkpoint, or copy this one again.",
+        )
     return about
 
 
@@ -62,13 +66,21 @@ def check_others(checkpoint: Path) -> None:
     for name, written in read_about(checkpoint)["checksums"].items():
         if name in OTHERS:
             if not (checkpoint / name).is_file():
-                raise HeddleError(f"{checkpoint / name} is missing.", "The checkpoint was written with it.")
+                raise HeddleError(
+                    f"{checkpoint / name} is missing.",
+                    "The checkpoint was written with it.",
+                    "Take another checkpoint, or copy this one again.",
+                )
             _compare(checkpoint / name, _sum(checkpoint / name), written)
 
 
 def _compare(path: Path, found: str, written: object) -> None:
     if found != written:
-        raise HeddleError(f"{path} is damaged.", f"It has checksum {found}, written with {written}.")
+        raise HeddleError(
+            f"{path} is damaged.",
+            f"It has checksum {found}, written with {written}.",
+            "Take another checkpoint, or copy this one again.",
+        )
 
 
 def _sum(path: Path) -> str:

@@ -136,12 +136,21 @@ def _stored(folder: Path, name: str, entry: object) -> StoredTensor:
     """An entry of the index: there may be a million boxes, so this is quicker than it is general."""
     match entry:
         case {"dtype": str(dtype), "shape": [*shape], "boxes": [*boxes]}:
-            places = [(box["offset"], box["shape"]) for box in boxes if isinstance(box, dict) and set(box) == BOX]
+            whole = [box for box in boxes if isinstance(box, dict) and box.keys() == BOX]
+            places = [
+                (box["offset"], box["shape"])
+                for box in whole
+                if type(box["offset"]) is type(box["shape"]) is list and type(box["file"]) is type(box["key"]) is str
+            ]
             numbers = chain(shape, *chain.from_iterable(places))
             if len(places) == len(boxes) and all(type(number) is int and number >= 0 for number in numbers):
-                stored = (Stored(str(b["file"]), str(b["key"]), tuple(b["offset"]), tuple(b["shape"])) for b in boxes)
+                stored = (Stored(b["file"], b["key"], tuple(b["offset"]), tuple(b["shape"])) for b in boxes)
                 return StoredTensor(dtype, tuple(shape), tuple(stored))
-    raise HeddleError(f"{folder / INDEX} is damaged.", f"What it says of {name} is no tensor's place.")
+    raise HeddleError(
+        f"{folder / INDEX} is damaged.",
+        f"What it says of {name} is no tensor's place.",
+        "Take another checkpoint, or copy this one again.",
+    )
 
 
 def lies_in(folder: Path, name: str) -> bool:

@@ -143,17 +143,26 @@ def check_file(path: Path, boxes: Iterable[tuple[str, Stored]] = ()) -> None:
                         f"{path} is damaged.",
                         f"Tensor {box.key} is {part.get_dtype()} of {part.get_shape()}, "
                         f"the index says {dtype} of {list(box.shape)}.",
+                        "Take another checkpoint, or copy this one again.",
                     )
             for key in file.keys():  # noqa: SIM118
                 found = _sum(file.get_tensor(key).contiguous())
                 if sums.get(key) != found:
                     raise HeddleError(
-                        f"{path} is damaged.", f"Tensor {key} has checksum {found}, written with {sums.get(key)}."
+                        f"{path} is damaged.",
+                        f"Tensor {key} has checksum {found}, written with {sums.get(key)}.",
+                        "Take another checkpoint, or copy this one again.",
                     )
     except FileNotFoundError:
-        raise HeddleError(f"{path} is missing.", "The index of its checkpoint names it.") from None
+        raise HeddleError(
+            f"{path} is missing.",
+            "The index of its checkpoint names it.",
+            "Take another checkpoint, or copy this one again.",
+        ) from None
     except (OSError, SafetensorError) as error:
-        raise HeddleError(f"{path} is damaged.", f"{error}.") from None
+        raise HeddleError(
+            f"{path} is damaged.", f"{error}.", "Take another checkpoint, or copy this one again."
+        ) from None
 
 
 def write_part(folder: Path, rank: int, state: Mapping[str, Boxes]) -> dict[str, StoredTensor]:

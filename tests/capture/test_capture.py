@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import copy
-import doctest
-from contextlib import chdir
 from functools import cache
 
 import numpy as np
 import pytest
 import torch
-from commands import REPOSITORY
 from placement_check import evaluate, leads_back
 from small_modules import HUGGING_FACE, OWN
 from torch import nn
@@ -223,10 +220,3 @@ def test_what_cannot_be_captured_is_named(part, told, capfd):
 def test_mistakes_are_told(arguments, options, told):
     with pytest.raises(HeddleError, match=told):
         heddle.capture(*arguments, **{"times": "modelled", **options})
-
-
-def test_the_examples_of_the_calls_work():
-    with chdir(REPOSITORY):
-        found = doctest.testmod(heddle.capture)
-    assert found.attempted > 6
-    assert not found.failed

@@ -1,8 +1,6 @@
 """One plan, exactly: trace, memory curve, FLOPs utilisation, jitter, and the example of the library call."""
 
-import doctest
 import time
-from contextlib import chdir
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 import heddle
 from heddle.errors import HeddleError
 from heddle.schedule import build, verify
-from heddle.simulate import jitter, replay, simulation, step_time
+from heddle.simulate import jitter, replay, step_time
 from heddle.simulate.memory_curve import memory_curves, peak
 from heddle.spec import Cluster, Data, Device, Job, ModelSpec, Plan, Train, load_job
 from heddle.spec.job import cluster_from_table
@@ -26,19 +24,6 @@ MODEL = ModelSpec(layers=16, hidden=2048, heads=16, vocab=50_304, sequence=1024)
 def job(batch=32, cluster=A100, **plan):
     train = Train(global_batch=batch, precision="bf16")
     return Job(model=MODEL, data=Data(text="-"), train=train, plan=Plan(**plan), cluster=cluster)
-
-
-def test_the_documented_example_runs():
-    with chdir(REPOSITORY):
-        found = doctest.testmod(simulation)
-    assert (found.attempted, found.failed) == (6, 0)
-
-
-def test_the_package_can_be_called_however_it_was_imported():
-    assert heddle.simulate(job()).step_seconds == heddle.simulate.simulate(job()).step_seconds
-    assert isinstance(heddle.simulate(job()), heddle.Simulation)
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = heddle.nothing
 
 
 def test_utilisation_is_the_papers_definition():

@@ -28,7 +28,9 @@ def cluster_presets() -> dict[str, dict[str, Any]]:
 def preset(kind: str, name: str, known: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """A copy of the table that goes by this name."""
     if name not in known:
-        raise HeddleError(f"There is no {kind} preset '{name}'.", "", nearest(name, known))
+        raise HeddleError(
+            f"There is no {kind} preset '{name}'.", "Presets are what ships with Heddle.", nearest(name, known)
+        )
     return {"name": name, **known[name]}
 
 

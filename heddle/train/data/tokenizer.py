@@ -236,7 +236,8 @@ def check_tokenizer(word: str, base: Path) -> int | Path | None:
         if not (size.isascii() and size.isdecimal() and len(size) < 9) or not SMALLEST_BPE <= int(size) <= LARGEST_BPE:
             raise HeddleError(
                 f"data.tokenizer = '{word}' has no vocabulary size that works.",
-                f"It needs a number from {SMALLEST_BPE} ({BYTES} bytes and the end of text) to {LARGEST_BPE:,}.",
+                f"BPE needs a number of tokens, {SMALLEST_BPE} at least: {BYTES} bytes and the end of text. "
+                f"{LARGEST_BPE:,} are the most.",
                 "For example 'bpe:8192'.",
             )
         return int(size)
