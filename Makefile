@@ -34,7 +34,7 @@ format: install
 	$(BIN)/ruff check --fix .
 
 bench: install  ## every benchmark prints a JSON line with its ratio to a named peer
-	$(BIN)/python benchmarks/single_device.py
+	$(BIN)/python -m benchmarks.speed.single_device
 
 docs: install  ## the manual as a site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

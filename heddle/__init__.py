@@ -29,7 +29,7 @@ from heddle.api import (  # noqa: E402 - the functions take the names of the roo
 )
 
 if TYPE_CHECKING:
-    from heddle.plan.search import Search
+    from heddle.plan.search.search import Search
     from heddle.simulate.simulation import Simulation
     from heddle.spec.cluster import Cluster
     from heddle.spec.job import Job
@@ -67,7 +67,7 @@ _CLASSES = {
     "Job": "heddle.spec.job",
     "ModelSpec": "heddle.spec.model",
     "Plan": "heddle.spec.plan",
-    "Search": "heddle.plan.search",
+    "Search": "heddle.plan.search.search",
     "Simulation": "heddle.simulate.simulation",
 }
 

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
     from heddle.capture.graph import CapturedGraph
     from heddle.capture.placed import Placed
-    from heddle.plan.piper_result import Pipeline
-    from heddle.plan.piper_workload import Workload
-    from heddle.plan.placement_graph import OperatorGraph
-    from heddle.plan.placement_result import Placement
-    from heddle.plan.search import Search
+    from heddle.plan.piper.result import Pipeline
+    from heddle.plan.piper.workload import Workload
+    from heddle.plan.placement.operator_graph import OperatorGraph
+    from heddle.plan.placement.result import Placement
+    from heddle.plan.search.search import Search
     from heddle.simulate.simulation import Simulation
     from heddle.spec.cluster import Cluster
     from heddle.spec.job import Job
-    from heddle.train.dry_run import DryRun
+    from heddle.train.dry_run.dry_run import DryRun
     from heddle.train.loop import Result
-    from heddle.train.prove import Proof
+    from heddle.train.prove.prove import Proof
 
 
 def load_job(path: str | Path, changes: Iterable[str] = ()) -> Job:
@@ -76,7 +76,7 @@ def plan(
     >>> found.best.fits
     True
     """
-    from heddle.plan.search import search
+    from heddle.plan.search.search import search
 
     return search(
         _job(job),
@@ -131,7 +131,7 @@ def dry_run(job: Job | str | Path) -> DryRun:
 
     Whatever would fail there is a `HeddleError` here; the answer says what each rank would hold, send and receive.
     """
-    from heddle.train.dry_run import dry_run as try_job
+    from heddle.train.dry_run.dry_run import dry_run as try_job
     from heddle.train.planned import with_plan
 
     return try_job(with_plan(_job(job), dry_run=True)[0])
@@ -147,7 +147,7 @@ def prove(job: Job | str | Path, steps: int = 20) -> Proof | None:
     Returns:
         What was tried and how it came out. None on all but the first rank of a launcher.
     """
-    from heddle.train.prove import prove as run_proof
+    from heddle.train.prove.prove import prove as run_proof
 
     return run_proof(_job(job), steps)
 
@@ -178,8 +178,8 @@ def generate(
     """
     import warnings
 
+    from heddle.checkpoint.load_model import load_for_inference
     from heddle.models.generate import generate as continue_text
-    from heddle.train.inference import load_for_inference
 
     model, tokenizer = load_for_inference(Path(run), lambda words: warnings.warn(words, stacklevel=3))
     ids = [int(i) for i in tokenizer.encode(prompt)] or [tokenizer.end]
@@ -240,8 +240,8 @@ def piper(
     >>> found.optimal, found.devices <= 4
     (True, True)
     """
-    from heddle.plan.piper import plan_pipelines
-    from heddle.plan.piper_workload import read_workload
+    from heddle.plan.piper.solve import plan_pipelines
+    from heddle.plan.piper.workload import read_workload
 
     read = read_workload(Path(workload)) if isinstance(workload, str | Path) else workload
     read = read.replace(devices=devices)
@@ -330,7 +330,7 @@ def place(
         times: "measured" or "modelled".
         cluster: whose devices to model.
         objective: "throughput" (the smallest maximum load) or "latency" (of a single sample).
-        method: "auto" is exact where that is possible; docs/placement.md tells of the others.
+        method: "auto" is exact where that is possible; docs/decide/placement.md tells of the others.
         contiguous: devices form a pipeline. Without it, splits may be better, but cannot be run.
         cpus: how many CPUs beside the accelerators; a graph's own number if not given.
         time_limit: seconds, after which the best so far is the answer.
@@ -341,8 +341,8 @@ def place(
     >>> found.optimal, len(found.devices)
     (True, 3)
     """
-    from heddle.plan.placement import place as place_graph
-    from heddle.plan.placement_graph import OperatorGraph, read_graph
+    from heddle.plan.placement.operator_graph import OperatorGraph, read_graph
+    from heddle.plan.placement.place import place as place_graph
 
     search: dict[str, Any] = {
         "objective": objective,

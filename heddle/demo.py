@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from heddle.errors import HeddleError
-from heddle.plan.search import Search
-from heddle.plan.words import in_words
+from heddle.plan.search.describe import in_words
+from heddle.plan.search.search import Search
 from heddle.simulate import Simulation
 from heddle.spec.job import Job, job_from_tables, load_job
 

@@ -13,7 +13,7 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 from rooms import rooms
 
-from heddle.report.text import ticks
+from heddle.report.html import ticks
 from heddle.trace import to_svg
 from heddle.trace.trace import Trace
 

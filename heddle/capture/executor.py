@@ -12,9 +12,9 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from heddle.capture.split import Stage, Tensors
 from heddle.parallel.mesh import Mesh
-from heddle.parallel.pipeline import Executor, Recorder
+from heddle.parallel.pipeline.executor import Executor, Recorder
+from heddle.runtime.device import synchronize
 from heddle.schedule import Action, Message, Payload, Schedule
-from heddle.train.device import synchronize
 
 ALIGNED = 64  # bytes: where each tensor of a message begins
 AHEAD = 4  # batches that may be on their way to a slower stage

@@ -12,7 +12,7 @@ from heddle.capture.fuse import fused
 from heddle.capture.program import Program, bytes_of, is_part
 from heddle.capture.times import Times
 from heddle.graph.dag import Dag
-from heddle.plan.placement_graph import OperatorGraph
+from heddle.plan.placement.operator_graph import OperatorGraph
 
 
 @dataclass(frozen=True, eq=False, repr=False)

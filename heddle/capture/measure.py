@@ -14,16 +14,16 @@ from heddle.capture.files import load_stage, save_stage
 from heddle.capture.split import Stage
 from heddle.capture.times import ROUNDS, Times, measured
 from heddle.parallel.mesh import Mesh
+from heddle.runtime.device import pick_device, synchronize
+from heddle.runtime.scratch import scratch_folder
 from heddle.spec.plan import Plan
-from heddle.train.device import pick_device, synchronize
-from heddle.train.scratch import scratch_folder
 
 SMALL, LARGE = 2**12, 2**22  # bytes of the messages that latency and bandwidth are taken from
 
 
 def measured_together(stage: Stage, inputs: list[Any], training: bool, devices: int) -> Times:
     """What operators and messages take while every device is at work."""
-    from heddle.train.launch import run_processes
+    from heddle.runtime.launch import run_processes
 
     with scratch_folder() as folder:
         save_stage(stage, folder / "stage.pt")

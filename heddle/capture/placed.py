@@ -21,13 +21,13 @@ from heddle.capture.run import Made, MakeOptimizer, Orders, run_stage, schedule_
 from heddle.capture.split import Stage, fake_values, real_values, split, whole
 from heddle.capture.times import Times, modelled, this_core
 from heddle.errors import HeddleError, nearest
-from heddle.plan.placement_report import draw
-from heddle.plan.placement_result import Placement
+from heddle.plan.placement.result import Placement
+from heddle.plan.placement.text import draw
+from heddle.runtime.scratch import scratch_folder
 from heddle.simulate import step_time
 from heddle.spec.cluster import GIB, Cluster
 from heddle.spec.plan import Plan
-from heddle.spec.this import this_machine
-from heddle.train.scratch import scratch_folder
+from heddle.spec.this_machine import this_machine
 
 TIMES = ("measured", "modelled")
 
@@ -155,7 +155,7 @@ class Placed:
             microbatches: batches of a step.
             seed: of what is random in the stages, such as dropout.
         """
-        from heddle.train.launch import run_processes
+        from heddle.runtime.launch import run_processes
 
         program = self.graph.program
         works = [flat_batch(program, batch, number) for number, batch in enumerate(batches)]

@@ -16,10 +16,10 @@ from heddle.capture.executor import StageExecutor
 from heddle.capture.files import load_stage
 from heddle.capture.split import Stage
 from heddle.parallel.mesh import Mesh
-from heddle.parallel.pipeline import forward_only
+from heddle.parallel.pipeline.executor import forward_only
+from heddle.runtime.device import pick_device, synchronize
+from heddle.runtime.recorder import NoRecorder
 from heddle.schedule import Schedule, build, verify
-from heddle.train.device import pick_device, synchronize
-from heddle.train.recorder import NoRecorder
 
 MakeOptimizer = Callable[[Iterable[Tensor]], torch.optim.Optimizer]
 

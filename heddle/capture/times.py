@@ -16,9 +16,9 @@ from heddle.capture.program import Program, bytes_of, is_part, is_view, tensors_
 from heddle.capture.split import Stage, fake_values, whole
 from heddle.capture.walk import walk
 from heddle.errors import HeddleError
+from heddle.runtime.device import synchronize
 from heddle.spec.cluster import Cluster, Efficiency, Peak
-from heddle.spec.this import this_machine
-from heddle.train.device import synchronize
+from heddle.spec.this_machine import this_machine
 
 ROUNDS = 7
 Seconds = tuple[list[float], list[float]]  # of each operator, forward and backward

@@ -33,8 +33,8 @@ def _interrupt(_number: int, frame: FrameType | None) -> None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             sys.stderr.write("Stopped.\n")
             sys.stderr.flush()
-            if "heddle.train.forkserver" in sys.modules:
-                sys.modules["heddle.train.forkserver"].abandon()
+            if "heddle.runtime.forkserver" in sys.modules:
+                sys.modules["heddle.runtime.forkserver"].abandon()
             os._exit(130)
         frame = frame.f_back
     raise KeyboardInterrupt

@@ -24,10 +24,10 @@ def calibrate(
 
     from rich.console import Console
 
+    from heddle.calibrate.calibrate import CONSTANTS
+    from heddle.calibrate.calibrate import calibrate as fit
     from heddle.cli.common import load_cluster, write_output
     from heddle.errors import HeddleError, nearest
-    from heddle.simulate.calibration import CONSTANTS
-    from heddle.simulate.calibration import calibrate as fit
     from heddle.spec.cluster import dumps_cluster
 
     for name in constants or ():

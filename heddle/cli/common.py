@@ -24,7 +24,7 @@ def require_torch(command: str) -> None:
 def load_with_changes(path: Path, changes: list[str], name: str | None = None) -> Any:
     """Read a job file with some of its keys changed: ["train.steps=50", …], and with another name for its run."""
     from heddle.spec.job import job_from_tables
-    from heddle.spec.read import read_toml
+    from heddle.spec.tables import read_toml
 
     document = read_toml(path)
     for change in changes:

@@ -13,7 +13,7 @@ from heddle.cli.ranged import ranged
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from heddle.train.data import Prepared
+    from heddle.data import Prepared
 
 app = typer.Typer(cls=Group, help="Make text into tokens.", no_args_is_help=True)
 
@@ -37,8 +37,8 @@ def prepare(
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+    from heddle.data import prepare
     from heddle.spec.job import Data
-    from heddle.train.data import prepare
 
     data = Data(text=tuple(text), tokenizer=tokenizer, validation=validation, key=key)
     errors = Console(stderr=True)

@@ -48,7 +48,7 @@ def demo(
     from heddle.cli.common import require_torch
     from heddle.cli.generate import generate
     from heddle.demo import demo_job, make_room
-    from heddle.train import forkserver
+    from heddle.runtime import forkserver
 
     require_torch("demo")
     job = demo_job(plan, steps)
@@ -97,12 +97,12 @@ def _several(processes: int) -> str:
 
 def _measure(console: Console, plan: Plan) -> Cluster:
     from heddle.cli.profile import show
-    from heddle.spec.this import this_machine
+    from heddle.spec.this_machine import this_machine
 
     _begin(console, "Measure", plan.world)
     here = this_machine()
     with _busy(console, f"Measuring with {_several(plan.world)}"):
-        from heddle.train.profile import profile
+        from heddle.train.profile.profile import profile
 
         found = profile(plan.world, quick=True)
     console.print(f"{here.devices} CPU cores, {here.devices * here.device.memory_gib:.3g} GiB of memory")
@@ -117,7 +117,7 @@ def _plan(console: Console, job: Job, cluster: Cluster) -> Simulation:
     import heddle
     from heddle.cli.plan import show
     from heddle.demo import for_show, standing
-    from heddle.spec.this import this_machine
+    from heddle.spec.this_machine import this_machine
 
     cores = this_machine().devices
     _begin(console, "Plan", cluster.world)
@@ -147,7 +147,7 @@ def _train(console: Console, chosen: Simulation) -> bool:
     from dataclasses import replace
 
     _begin(console, "Train", chosen.plan.world)
-    from heddle.train.data import prepared_for
+    from heddle.data import prepared_for
     from heddle.train.loop import train
 
     with _busy(console, "Making tokens of the text"):

@@ -15,8 +15,8 @@ def show_difference(console: Console, subject: Subject) -> None:
     from rich.table import Table
 
     from heddle.report import difference
+    from heddle.report.html import percent
     from heddle.report.sections import NUMBERS, predicted
-    from heddle.report.text import percent
 
     assert subject.measured is not None
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))

@@ -46,12 +46,12 @@ def hf(
 
     from rich.console import Console
 
+    from heddle.checkpoint.exchange.agreement import Agreed
+    from heddle.checkpoint.exchange.convert import export_huggingface
+    from heddle.checkpoint.source import find_source
     from heddle.cli.import_ import summary
     from heddle.parallel.mesh import Mesh
-    from heddle.train.agreement import Agreed
-    from heddle.train.device import DTYPES
-    from heddle.train.exchange import export_huggingface
-    from heddle.train.source import find_source
+    from heddle.runtime.device import DTYPES
 
     source = find_source(weights, Mesh(), partial(typer.secho, err=True))
     rounded = None if dtype is None else DTYPES[dtype.value]

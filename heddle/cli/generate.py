@@ -26,8 +26,8 @@ def generate(
 
     require_torch("generate")
 
+    from heddle.checkpoint.load_model import load_for_inference
     from heddle.models.generate import generate as continue_text
-    from heddle.train.inference import load_for_inference
 
     model, tokenizer = load_for_inference(run, partial(typer.secho, err=True))
     ids = [int(i) for i in tokenizer.encode(prompt)] or [tokenizer.end]

@@ -10,7 +10,7 @@ import typer
 from heddle.cli.help import Command, Group
 
 if TYPE_CHECKING:
-    from heddle.train.exchange import Written
+    from heddle.checkpoint.exchange.convert import Written
 
 app = typer.Typer(cls=Group, help="Make weights from elsewhere into a checkpoint.", no_args_is_help=True)
 
@@ -33,9 +33,9 @@ def hf(
 
     from rich.console import Console
 
-    from heddle.train.agreement import Agreed
-    from heddle.train.exchange import import_huggingface
-    from heddle.train.source import checkpoint_source, huggingface_source
+    from heddle.checkpoint.exchange.agreement import Agreed
+    from heddle.checkpoint.exchange.convert import import_huggingface
+    from heddle.checkpoint.source import checkpoint_source, huggingface_source
 
     source = huggingface_source(folder)
     agreed = Agreed(source.model, check)
@@ -48,7 +48,7 @@ def hf(
 
 def summary(written: Written) -> str:
     """What was written, in a few words."""
-    from heddle.units import size
+    from heddle.format import size
 
     beside = f", with {', '.join(written.companions)}" if written.companions else ""
     return f"{size(written.bytes)} in {written.files} file{'s' * (written.files > 1)} at {written.folder}{beside}"

@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from heddle.train.contents import Contents, HeldTensor, Verdict
+    from heddle.checkpoint.contents import Contents, HeldTensor, Verdict
 
 
 def inspect(
@@ -33,9 +33,9 @@ def inspect(
 
     from rich.console import Console
 
+    from heddle.checkpoint.contents import contents_of
+    from heddle.checkpoint.contents import verify as compare_checksums
     from heddle.errors import HeddleError
-    from heddle.train.contents import contents_of
-    from heddle.train.contents import verify as compare_checksums
 
     contents = contents_of(folder)
     verdict = compare_checksums(contents) if verify else None
@@ -56,7 +56,7 @@ def facts(contents: Contents, verdict: Verdict | None) -> dict[str, Any]:
     """Everything, in plain data."""
     from dataclasses import asdict
 
-    from heddle.spec.read import to_table
+    from heddle.spec.tables import to_table
 
     tensors = {
         each.name: {"shape": each.shape, "dtype": each.dtype, "boxes": len(each.files), "bytes": each.bytes}
@@ -79,7 +79,7 @@ def facts(contents: Contents, verdict: Verdict | None) -> dict[str, Any]:
 
 
 def _head(contents: Contents, verdict: Verdict | None) -> Table:
-    from heddle.units import size
+    from heddle.format import size
 
     model = contents.model
     rows = {"folder": str(contents.folder)}
@@ -107,7 +107,7 @@ def _head(contents: Contents, verdict: Verdict | None) -> Table:
 
 
 def _every_tensor(tensors: Sequence[HeldTensor]) -> Table:
-    from heddle.units import size
+    from heddle.format import size
 
     table = _plain_table("tensor", "shape", "dtype", "boxes", "size")
     for each in tensors:
@@ -118,7 +118,7 @@ def _every_tensor(tensors: Sequence[HeldTensor]) -> Table:
 
 def _by_layer(tensors: Sequence[HeldTensor]) -> Table:
     """A line a layer, and one for each run of layers that are alike."""
-    from heddle.units import size
+    from heddle.format import size
 
     table = _plain_table("tensors", "count", "numbers", "dtype", "boxes", "size")
     layers: dict[str, list[HeldTensor]] = {}

@@ -12,8 +12,8 @@ from heddle.cli.ranged import COUNT, POSITIVE, ranged
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heddle.plan.piper_result import Pipeline
-    from heddle.plan.piper_workload import Workload
+    from heddle.plan.piper.result import Pipeline
+    from heddle.plan.piper.workload import Workload
     from heddle.spec.job import Job
 
 
@@ -53,7 +53,7 @@ def piper(
     from heddle.cli.common import write_output
     from heddle.errors import HeddleError
     from heddle.graph.deadline import OutOfTime
-    from heddle.plan.piper import plan_pipelines
+    from heddle.plan.piper.solve import plan_pipelines
     from heddle.spec.job import dumps_job, load_job
 
     given = job = load_job(file) if file.suffix == ".toml" else None
@@ -127,7 +127,7 @@ def _refuse(what: str, options: dict[str, Any], instead: str) -> None:
 def _published(
     file: Path, devices: int | None, memory: float | None, bandwidth: float | None, microbatches: int | None
 ) -> Workload:
-    from heddle.plan.piper_workload import read_workload
+    from heddle.plan.piper.workload import read_workload
 
     return read_workload(file).replace(
         devices=devices,
@@ -141,9 +141,9 @@ def _modelled(job: Job, devices: int | None, memory: float | None, microbatch: i
     """The job as it is planned for, with its microbatch, and its workload."""
     from dataclasses import replace
 
-    from heddle.plan.piper_model import model_workload
+    from heddle.plan.piper.transformer import model_workload
     from heddle.spec.plan import Plan
-    from heddle.spec.this import this_machine
+    from heddle.spec.this_machine import this_machine
 
     cluster = job.cluster or this_machine()
     if memory is not None:
@@ -157,7 +157,7 @@ def _modelled(job: Job, devices: int | None, memory: float | None, microbatch: i
 def _planned(job: Job, best: Pipeline) -> Job:
     from dataclasses import replace
 
-    from heddle.plan.piper_uniform import runtime_plan
+    from heddle.plan.piper.uniform import runtime_plan
 
     assert job.plan is not None
     return replace(job, plan=runtime_plan(job, best, job.plan.microbatch))
@@ -166,7 +166,7 @@ def _planned(job: Job, best: Pipeline) -> Job:
 def _facts(best: Pipeline, also: dict[int, Pipeline | None], planned: Job | None, taken: float) -> dict[str, Any]:
     import dataclasses
 
-    from heddle.spec.read import to_table
+    from heddle.spec.tables import to_table
 
     def one(answer: Pipeline) -> dict[str, Any]:
         return {
@@ -191,7 +191,7 @@ def _facts(best: Pipeline, also: dict[int, Pipeline | None], planned: Job | None
 
 def _show(console: Console, workload: Workload, best: Pipeline, also: dict[int, Pipeline | None]) -> None:
     """For people."""
-    from heddle.units import size
+    from heddle.format import size
 
     columns = {"stage": 5, "layers": 6, "data": 4, "tensor": 6, "in flight": 9, "memory": 10, "time": 10}
     console.print("  ".join([*(f"{name:>{width}}" for name, width in columns.items()), "options"]))

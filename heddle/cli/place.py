@@ -62,16 +62,16 @@ def place(
     from rich.console import Console
 
     from heddle.cli.common import load_cluster, require_torch, write_output
-    from heddle.plan.placement import place as search
-    from heddle.plan.placement_graph import OperatorGraph, read_graph
-    from heddle.plan.placement_report import draw, published
+    from heddle.plan.placement.operator_graph import OperatorGraph, read_graph
+    from heddle.plan.placement.place import place as search
+    from heddle.plan.placement.text import draw, published
 
     memory = None if memory_gib is None else memory_gib * 2**30
     operators: OperatorGraph
     if ".py:" in graph:
         require_torch("place MODULE.py:FUNCTION")
+        from heddle.capture.module_file import load_loss, load_source
         from heddle.capture.placed import captured
-        from heddle.capture.source import load_loss, load_source
 
         operators = captured(
             *load_source(graph),
@@ -120,7 +120,7 @@ def _check_file(graph: str, of_modules: dict[str, object]) -> None:
     from heddle.errors import HeddleError
 
     if Path(graph).suffix == ".py":
-        from heddle.capture.source import functions_of
+        from heddle.capture.module_file import functions_of
 
         known = functions_of(Path(graph))
         raise HeddleError(

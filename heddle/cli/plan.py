@@ -13,8 +13,8 @@ from heddle.errors import HeddleError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heddle.plan.explain import Explanation
-    from heddle.plan.search import Search
+    from heddle.plan.search.explain import Explanation
+    from heddle.plan.search.search import Search
 
 FIXED = "Fixed fields of the plan"
 
@@ -85,9 +85,9 @@ def plan(
     from rich.console import Console
 
     from heddle.cli.common import apply_change
-    from heddle.plan.search import search
+    from heddle.plan.search.search import search
     from heddle.spec.job import job_from_tables
-    from heddle.spec.read import read_toml
+    from heddle.spec.tables import read_toml
 
     document = read_toml(job) if job is not None else _without_job(model)
     trained = {"global_batch": global_batch, "sequence": sequence_length, "precision": precision}
@@ -121,7 +121,7 @@ def plan(
     )
     reasons = None
     if explain:
-        from heddle.plan.explain import explain as look_around
+        from heddle.plan.search.explain import explain as look_around
 
         reasons = look_around(found)
     if output is not None:
@@ -178,7 +178,7 @@ def _write(output: Path, document: dict[str, Any], folder: Path, found: Search) 
     """The job as it was written, with the plan and what is predicted of it."""
     from heddle.cli.common import write_output
     from heddle.spec.job import moved
-    from heddle.spec.read import to_table, to_toml
+    from heddle.spec.tables import to_table, to_toml
 
     tables = moved(document, folder, output.parent)
     tables |= {"plan": to_table(found.best.plan), "predicted": to_table(found.best.predicted)}
@@ -189,7 +189,7 @@ def show(console: Console, found: Search, top: int) -> None:
     """A ranked table."""
     from rich.table import Table
 
-    from heddle.plan.search import summary
+    from heddle.plan.search.search import summary
 
     job, cluster = found.job, found.cluster
     console.print(
@@ -277,10 +277,10 @@ def _show_rank(console: Console, found: Search, table: dict[str, Any]) -> None:
     """How good the file's own plan is."""
     from dataclasses import replace
 
-    from heddle.plan.words import in_words, overfull
+    from heddle.plan.search.describe import in_words, overfull
     from heddle.simulate.simulation import simulate
     from heddle.spec.plan import Plan
-    from heddle.spec.read import build
+    from heddle.spec.tables import build
 
     own = simulate(replace(found.job, plan=build(Plan, table, "plan")))
     rank = found.rank(own.plan)

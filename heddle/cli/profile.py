@@ -34,13 +34,13 @@ def profile(
     from heddle.cli.common import require_torch, write_output
     from heddle.errors import HeddleError
     from heddle.spec.cluster import dumps_cluster
-    from heddle.spec.read import to_table
-    from heddle.spec.this import this_machine
+    from heddle.spec.tables import to_table
+    from heddle.spec.this_machine import this_machine
 
     require_torch("profile")
     if not output.absolute().parent.is_dir():  # before half a minute is spent
         raise HeddleError(f"{output} cannot be written.", "There is no such folder.", "Choose another file.")
-    from heddle.train.profile import profile as measure
+    from heddle.train.profile.profile import profile as measure
 
     began = time.monotonic()
     found = measure(processes or this_machine().devices, quick)
@@ -56,7 +56,7 @@ def profile(
 
 def show(console: Console, found: Cluster) -> None:
     """What was measured, for people."""
-    from heddle.spec.read import to_table
+    from heddle.spec.tables import to_table
 
     device, efficiency = found.device, found.efficiency
     console.print(f"{found.devices} × {device.name}, {device.memory_gib:.3g} GiB each")

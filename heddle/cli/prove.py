@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from heddle.spec.job import Job
-    from heddle.train.prove import Proof
+    from heddle.train.prove.prove import Proof
 
 
 def prove(
@@ -35,11 +35,11 @@ def prove(
 
     from rich.console import Console
 
-    from heddle.train import forkserver
+    from heddle.runtime import forkserver
 
     forkserver.start_early(loaded.planned.plan)
 
-    from heddle.train.prove import prove as run_proof
+    from heddle.train.prove.prove import prove as run_proof
 
     proof = run_proof(loaded, steps)
     if proof is None:  # another rank speaks
@@ -56,7 +56,7 @@ def prove(
 def _facts(proof: Proof) -> dict[str, Any]:
     import math
 
-    from heddle.spec.read import to_table
+    from heddle.spec.tables import to_table
 
     comparison, small = proof.comparison, proof.shrunk.job
     assert small.plan is not None

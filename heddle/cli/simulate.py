@@ -92,9 +92,9 @@ def show_memory(console: Console, prediction: Simulation, every: bool) -> None:
     """The bill of every stage, or of the fullest."""
     from rich.text import Text
 
+    from heddle.format import memory_unit
     from heddle.spec.cluster import GIB
     from heddle.trace.bars import legend, memory_bar, memory_scale
-    from heddle.units import memory_unit
 
     bills, limit, most = prediction.memory, prediction.limit, prediction.worst
     unit, size = memory_unit(most)

@@ -25,9 +25,9 @@ def trace(
     from rich.console import Console
 
     from heddle.cli.common import write_trace
+    from heddle.runs.folder import open_run
     from heddle.trace.steps import read_step, traced_steps
     from heddle.trace.terminal import draw
-    from heddle.train.run import open_run
 
     folder = open_run(run).traces
     # The first steps are the slowest, because memory is allocated and caches are cold: the last one is typical.

@@ -13,7 +13,7 @@ from heddle.errors import HeddleError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heddle.plan.search import Search
+    from heddle.plan.search.search import Search
 
 
 def train(
@@ -49,14 +49,14 @@ def train(
             _tell(Console(highlight=False), found)
     if dry_run or as_json:
         _refuse_together(dry_run, {"--resume": resume, "--trace": trace})
-        from heddle.train.dry_run import dry_run as try_job
-        from heddle.train.dry_run_report import show
+        from heddle.train.dry_run.dry_run import dry_run as try_job
+        from heddle.train.dry_run.report import show
 
         show(try_job(loaded), as_json, Console())
         return
 
-    from heddle.train import forkserver
-    from heddle.train.interrupt import outlive_terminal
+    from heddle.runtime import forkserver
+    from heddle.runtime.stop_request import outlive_terminal
 
     outlive_terminal()
     forkserver.start_early(loaded.planned.plan)
@@ -103,8 +103,8 @@ def train(
 
 def _tell(console: Console, found: Search) -> None:
     """What was planned for a job that has no plan."""
-    from heddle.cost.machine import disturbed
-    from heddle.plan.words import in_words
+    from heddle.cost.local_machine import disturbed
+    from heddle.plan.search.describe import in_words
 
     console.print(
         f"Planned in {found.seconds:.2f} s, the best of {found.feasible:,}: {in_words(found.best.plan)}; "

@@ -20,8 +20,8 @@ def validate(
 
     from rich.console import Console
 
+    from heddle.calibrate.validate import validate as compare
     from heddle.cli.common import load_cluster
-    from heddle.simulate.validation import validate as compare
 
     found = compare(rows, load_cluster(cluster) if cluster else None)
     console = Console(highlight=False)

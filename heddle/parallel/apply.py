@@ -12,18 +12,18 @@ from torch import Tensor, nn
 from heddle.models.init import initialize_parameter, materialize
 from heddle.models.transformer import Attention, Dropout, GatedMLP, Layer, Microbatch, Transformer
 from heddle.parallel.collectives import take_slice
-from heddle.parallel.data import Reducer
+from heddle.parallel.memory.recompute import apply_recompute
 from heddle.parallel.mesh import Axis, Mesh
-from heddle.parallel.pieces import Piece, boxes_of
-from heddle.parallel.place import Place, place_of, set_place
-from heddle.parallel.recompute import apply_recompute
-from heddle.parallel.tensor import ColumnParallelLinear, RowParallelLinear, column_parallel
-from heddle.parallel.vocabulary import SplitVocabulary, VocabularyParallelEmbedding
+from heddle.parallel.parameter_layout import Place, place_of, set_place
+from heddle.parallel.replicas.reducer import Reducer
+from heddle.parallel.shards import Piece, boxes_of
+from heddle.parallel.tensor.linear import ColumnParallelLinear, RowParallelLinear, column_parallel
+from heddle.parallel.tensor.vocabulary import SplitVocabulary, VocabularyParallelEmbedding
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
 
 if TYPE_CHECKING:
-    from heddle.parallel.sharded import ShardedParameters
+    from heddle.parallel.replicas.fully_sharded import ShardedParameters
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def parallelize(
         apply_recompute(chunk, plan)
     sharded = plan.zero >= 2 and mesh.data.size > 1
     if sharded:
-        from heddle.parallel.sharded import ShardedParameters, shard  # slow to import, and seldom needed
+        from heddle.parallel.replicas.fully_sharded import ShardedParameters, shard  # slow to import, and seldom needed
 
         for chunk in chunks.values():
             shard(chunk, mesh, plan.zero, dtype)

@@ -6,15 +6,15 @@ import math
 from html import escape
 from typing import Any
 
-from heddle.plan.search import summary
-from heddle.plan.words import in_words
-from heddle.report import text
+from heddle.plan.search.describe import in_words
+from heddle.plan.search.search import summary
+from heddle.report import html as text
 from heddle.report.pack import pack
 from heddle.report.subject import Measured, Subject
 from heddle.spec.cluster import GIB
 from heddle.spec.plan import Plan
 from heddle.spec.ranks import coordinates, stage_of
-from heddle.spec.read import to_table, to_toml
+from heddle.spec.tables import to_table, to_toml
 from heddle.trace.kinds import KINDS, kind_of
 from heddle.trace.trace import Trace
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from heddle.report import text
+from heddle.report import html as text
 from heddle.report.sections import NUMBERS, predicted
 from heddle.report.subject import Subject
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from heddle.cost.breakdown import MEASURED, STEP
-from heddle.plan.words import seconds_in_words
+from heddle.plan.search.describe import seconds_in_words
 from heddle.report.subject import Measured, Subject
 from heddle.simulate.simulation import Simulation
 from heddle.spec.ranks import ranks_per_stage

@@ -7,13 +7,14 @@ from html import escape
 
 from heddle.cost.breakdown import STEP
 from heddle.cost.memory import Bill
-from heddle.plan.explain import described, explain
-from heddle.plan.words import in_words, overfull
-from heddle.report import difference, text
+from heddle.format import memory_unit
+from heddle.plan.search.describe import in_words, overfull
+from heddle.plan.search.explain import described, explain
+from heddle.report import difference
+from heddle.report import html as text
 from heddle.report.subject import Subject
 from heddle.spec.cluster import GIB, Cluster
 from heddle.trace.bars import memory_scale
-from heddle.units import memory_unit
 
 # what is asked for first: what it is called, its column of metrics, how it is written
 NUMBERS: tuple[tuple[str, str, Callable[[float | None], str]], ...] = (

@@ -7,7 +7,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from heddle.simulate.events import jitter, replay, step_time
+    from heddle.simulate.replay import jitter, replay, step_time
     from heddle.simulate.simulation import Simulation, simulate
 
 __all__ = ["Simulation", "jitter", "replay", "simulate", "step_time"]
@@ -20,7 +20,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(simulation, name)
     if name in ("jitter", "replay", "step_time"):
-        from heddle.simulate import events
+        from heddle.simulate import replay as events
 
         return getattr(events, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

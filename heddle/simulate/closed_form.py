@@ -2,7 +2,7 @@
 
 Stages are as even as can be, and every stage of one kind costs the same. Then the step is exact for 1F1B, GPipe and
 the interleaved schedule where all chunks cost alike, and within the unevenness of the ends elsewhere;
-`heddle.simulate.events` replays what this adds up.
+`heddle.simulate.replay` replays what this adds up.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from heddle.cost import compute, memory, network, stage
+from heddle.cost import compute, memory, network
+from heddle.cost import step as stage
 from heddle.cost.breakdown import Breakdown
-from heddle.cost.stage import LayerCost
+from heddle.cost.step import LayerCost
 from heddle.cost.work import Column, Work
 from heddle.spec.cluster import Cluster
 

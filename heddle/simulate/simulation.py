@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
-from heddle.cost import compute, stage
+from heddle.cost import compute
+from heddle.cost import step as stage
 from heddle.cost.breakdown import Breakdown
-from heddle.cost.machine import measured_machine
+from heddle.cost.local_machine import measured_machine
 from heddle.cost.memory import Bill, Verdict, fits, verdict
 from heddle.cost.work import work_of
 from heddle.errors import HeddleError
 from heddle.schedule import build
-from heddle.simulate.events import replay, step_time
+from heddle.simulate.chunks import bills, chunk_costs, tail
 from heddle.simulate.memory_curve import Curve, memory_curves
-from heddle.simulate.shared import replay_shared
-from heddle.simulate.stages import bills, chunk_costs, tail
+from heddle.simulate.replay import replay, step_time
+from heddle.simulate.shared_cores import replay_shared
 from heddle.spec.cluster import GIB, Cluster
 from heddle.spec.job import Job
 from heddle.spec.plan import Plan, Predicted

@@ -137,6 +137,6 @@ class Cluster:
 
 def dumps_cluster(cluster: Cluster) -> str:
     """The cluster as a TOML file with a [cluster] table; a job names it as cluster.file."""
-    from heddle.spec.read import to_table, to_toml
+    from heddle.spec.tables import to_table, to_toml
 
     return to_toml({"cluster": to_table(cluster)})

@@ -23,7 +23,7 @@ from heddle.spec.ranges import (
     ShareBelowOne,
     check_ranges,
 )
-from heddle.spec.read import build, read_json, read_toml, to_table, to_toml, wrong_type
+from heddle.spec.tables import build, read_json, read_toml, to_table, to_toml, wrong_type
 
 Precision = Literal["fp32", "bf16", "fp16"]
 LearningRateSchedule = Literal["cosine", "linear", "wsd", "constant"]
@@ -275,7 +275,7 @@ SHORT_NAMES = {"dgx-a100": "dgx-a100-80gb"}  # what people call a preset that th
 
 def cluster_from_table(table: dict[str, Any], folder: Path = Path()) -> Cluster:
     """A cluster from its numbers, `preset = "dgx-a100-80gb"` or `"this"`, or `file = "mine.toml"`."""
-    from heddle.spec.this import this_machine
+    from heddle.spec.this_machine import this_machine
 
     table = dict(table)
     if "preset" in table and "file" in table:

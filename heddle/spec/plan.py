@@ -13,7 +13,7 @@ from heddle.errors import HeddleError, divisors, listing, nearest_number
 from heddle.schedule.registry import rule_of
 from heddle.spec.model import ModelSpec
 from heddle.spec.ranges import Count, Degree, NonNegative, check_ranges
-from heddle.spec.read import to_table
+from heddle.spec.tables import to_table
 
 Recompute = Literal["none", "selective", "full"]
 

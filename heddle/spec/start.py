@@ -9,7 +9,7 @@ from pathlib import Path
 
 from heddle.errors import HeddleError
 from heddle.spec.model import ModelSpec
-from heddle.spec.read import read_json, read_toml
+from heddle.spec.tables import read_json, read_toml
 
 JOB = "job.toml"  # of a run, and of the checkpoints that it wrote
 ABOUT = "checkpoint.json"  # what makes a folder a checkpoint

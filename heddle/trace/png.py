@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 
 from heddle.errors import HeddleError, how_to_install
-from heddle.trace.layout import SIZE, Box, Layout, lay_out
+from heddle.trace.picture import SIZE, Box, Layout, lay_out
 from heddle.trace.trace import Trace
 
 DENSITY = 2  # pixels of the picture for one of the layout: sharp on screens that have them

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from heddle.trace.layout import SIZE, TEXT, Box, Word, lay_out
+from heddle.trace.picture import SIZE, TEXT, Box, Word, lay_out
 from heddle.trace.trace import Trace
 
 

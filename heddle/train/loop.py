@@ -14,25 +14,25 @@ from pathlib import Path
 import torch.distributed as dist
 from rich.console import Console
 
+from heddle.checkpoint.checkpoint import Saver, checkpoints, newest_good
+from heddle.checkpoint.source import Source, check_model, check_tokenizer, differences, find_source
+from heddle.data import Prepared, check_vocab, prepared_for
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
+from heddle.runs.folder import Run, check_resumed, clear, create_run, open_run, refuse_existing, resume_run, writing_to
+from heddle.runs.lock import RunLock, locked
+from heddle.runtime.device import memory_gib, peak_flops, pick_device, synchronize
+from heddle.runtime.environment import launched_place
+from heddle.runtime.error_files import restart_count
+from heddle.runtime.launch import leave, run_joined, run_processes
+from heddle.runtime.recorder import NoRecorder, Recorder, measured_bubble
+from heddle.runtime.stop_request import StopRequest
 from heddle.spec.job import Job
-from heddle.train.checkpoint import Saver, checkpoints, newest_good
-from heddle.train.data import Prepared, check_vocab, prepared_for
-from heddle.train.device import memory_gib, peak_flops, pick_device, synchronize
-from heddle.train.doctor import Doctor, forget
-from heddle.train.interrupt import StopRequest
-from heddle.train.launch import leave, run_joined, run_processes
-from heddle.train.launched import launched_place
-from heddle.train.learning_rate import learning_rate
-from heddle.train.lock import RunLock, locked
-from heddle.train.memory import memory_in_use, out_of_memory, ran_out
+from heddle.train.dry_run.out_of_memory import memory_in_use, out_of_memory, ran_out
 from heddle.train.metrics import Metrics, StepMetrics
-from heddle.train.notes import restart_count
-from heddle.train.recorder import NoRecorder, Recorder, measured_bubble
-from heddle.train.run import Run, check_resumed, clear, create_run, open_run, refuse_existing, resume_run, writing_to
-from heddle.train.source import Source, check_model, check_tokenizer, differences, find_source
-from heddle.train.trainer import StepResult, Trainer
+from heddle.train.step.learning_rate import learning_rate
+from heddle.train.step.trainer import StepResult, Trainer
+from heddle.train.watchdog import Doctor, forget
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from heddle.files import parse_json, read_lines
+from heddle.runs.durable import replace_text
 from heddle.train.board import Board
-from heddle.train.files import replace_text
 
 FIRST = 4  # steps after which a prediction is corrected
 OFF = 1.25  # by what factor it has to be wrong for that to be said

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from heddle.errors import HeddleError
-from heddle.plan.search import Search, search
+from heddle.plan.search.search import Search, search
+from heddle.runtime.environment import launched_place
 from heddle.spec.job import Job, load_job
-from heddle.spec.this import this_machine
-from heddle.train.launched import launched_place
+from heddle.spec.this_machine import this_machine
 
 
 def with_plan(job: Job, resume: bool = False, dry_run: bool = False) -> tuple[Job, Search | None]:

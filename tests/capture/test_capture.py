@@ -8,8 +8,6 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from placement_check import evaluate, leads_back
-from small_modules import HUGGING_FACE, OWN
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
@@ -21,8 +19,10 @@ from heddle.capture.program import bytes_of
 from heddle.capture.split import real_values, whole
 from heddle.capture.times import measured
 from heddle.errors import HeddleError
-from heddle.plan.placement import place
-from heddle.plan.placement_graph import document_of, graph_from
+from heddle.plan.placement.operator_graph import document_of, graph_from
+from heddle.plan.placement.place import place
+from tests.helpers.placement_check import evaluate, leads_back
+from tests.helpers.small_modules import HUGGING_FACE, OWN
 
 CPU = torch.device("cpu")
 

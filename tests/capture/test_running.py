@@ -9,14 +9,14 @@ from functools import partial
 
 import pytest
 import torch
-from commands import ENVIRONMENT, REPOSITORY, blocks
-from small_modules import OWN
 from strict import strict_ranks
 from test_capture import loss_of, made, tensors
 from torch import nn
 
 import heddle
 from heddle.errors import HeddleError
+from tests.helpers.commands import ENVIRONMENT, REPOSITORY, blocks
+from tests.helpers.small_modules import OWN
 
 pytestmark = pytest.mark.dist
 
@@ -107,7 +107,7 @@ def test_stages_run_by_the_rules_of_nccl(name, training, monkeypatch):
     def run_strictly(plan, work, *arguments):
         strict_ranks(lambda mesh: work(mesh, *arguments), plan).replay()
 
-    monkeypatch.setattr("heddle.train.launch.run_processes", run_strictly)
+    monkeypatch.setattr("heddle.runtime.launch.run_processes", run_strictly)
     found = placed.run(with_target(batches, keywords) if training else batches)
     assert len(found.outputs) == 8
     for output in tensors(found.outputs):
@@ -148,7 +148,7 @@ def test_only_pipelines_run():
 
 def test_the_page_runs_as_it_is(tmp_path):
     """As a script of the reader's own: processes import it again."""
-    scripts = blocks(REPOSITORY / "docs" / "placement.md", "python")
+    scripts = blocks(REPOSITORY / "docs" / "decide/placement.md", "python")
     assert len(scripts) == 2
     for number, script in enumerate(scripts):
         path = tmp_path / f"page_{number}.py"

@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from heddle.cli.data import app
+from heddle.data import open_prepared
 from heddle.errors import HeddleError
-from heddle.train.data import open_prepared
 
-PAGE = Path(__file__).parents[2] / "docs" / "data.md"
+PAGE = Path(__file__).parents[2] / "docs" / "train/data.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -5,12 +5,12 @@ import signal
 import time
 
 import pytest
-from commands import call, finish, heddle, losses, start, write_job
 
 from heddle.demo import demo_job, make_room
 from heddle.errors import HeddleError
 from heddle.spec.job import dumps_job, load_job
 from heddle.trace.steps import traced_steps
+from tests.helpers.commands import call, finish, heddle, losses, start, write_job
 
 ACTS = ["1. Measure", "2. Plan", "3. Simulate", "4. Train", "5. Write", "6. Compare"]
 

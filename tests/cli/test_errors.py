@@ -8,7 +8,8 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from commands import ENVIRONMENT, REPOSITORY, call, heddle, write_job
+
+from tests.helpers.commands import ENVIRONMENT, REPOSITORY, call, heddle, write_job
 
 
 @pytest.fixture

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import ENVIRONMENT, REPOSITORY, call, heddle, run_commands, write_job, write_named_blocks
-from hf_folder import CONFIGS, random_weights, write_folder
 from safetensors.torch import load_file
 
-from heddle.models.hf import GPT2, LLAMA
-from heddle.train import agreement
-from heddle.train.data.tokenizer import ByteTokenizer
+from heddle.checkpoint.exchange import agreement
+from heddle.data.tokenizer import ByteTokenizer
+from heddle.models.huggingface_names import GPT2, LLAMA
+from tests.helpers.commands import ENVIRONMENT, REPOSITORY, call, heddle, run_commands, write_job, write_named_blocks
+from tests.helpers.hf_folder import CONFIGS, random_weights, write_folder
 
-PAGE = REPOSITORY / "docs" / "huggingface.md"
+PAGE = REPOSITORY / "docs" / "train/huggingface.md"
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,8 @@ from contextlib import chdir
 
 import pytest
 import typer
-from commands import call, heddle, write_job
+
+from tests.helpers.commands import call, heddle, write_job
 
 # Characters of two, three and four bytes. No byte occurs twice, so the last byte tells the next: soon learned.
 VERSE = "é→ж😀"

@@ -6,12 +6,12 @@ from contextlib import chdir
 from pathlib import Path
 
 import pytest
-from commands import call, write_job
-from hf_folder import CONFIGS, random_weights, shapes, write_folder
 
+from heddle.checkpoint.exchange.convert import import_huggingface
+from heddle.checkpoint.source import huggingface_source
 from heddle.spec.job import load_job
-from heddle.train.exchange import import_huggingface
-from heddle.train.source import huggingface_source
+from tests.helpers.commands import call, write_job
+from tests.helpers.hf_folder import CONFIGS, random_weights, shapes, write_folder
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,10 @@ import subprocess
 import sys
 
 import pytest
-from commands import ENVIRONMENT, REPOSITORY, call, run_commands, write_job, write_named_blocks
 
-DOCS = REPOSITORY / "docs" / "launching.md"
+from tests.helpers.commands import ENVIRONMENT, REPOSITORY, call, run_commands, write_job, write_named_blocks
+
+DOCS = REPOSITORY / "docs" / "train/launching.md"
 SHOWN = re.findall(r"```console\n\$ heddle (launch .*)\n((?:.*\n)*?)```", DOCS.read_text(encoding="utf-8"))
 
 

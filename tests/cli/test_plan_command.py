@@ -8,9 +8,20 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from commands import JOB, PLAN, REPOSITORY, blocks, call, heddle, run_commands, steps_of, write_job, write_named_blocks
 
 from heddle.spec import load_job
+from tests.helpers.commands import (
+    JOB,
+    PLAN,
+    REPOSITORY,
+    blocks,
+    call,
+    heddle,
+    run_commands,
+    steps_of,
+    write_job,
+    write_named_blocks,
+)
 
 GPT3 = ["plan", "--model", "gpt3-175b", "--cluster", "dgx-a100", "--nodes", "64", "--global-batch", "1536"]
 
@@ -114,7 +125,7 @@ def test_an_odd_cluster_and_its_batch(tmp_path, monkeypatch, capsys):
 
 
 def test_the_manual_works(tmp_path, monkeypatch, capsys):
-    page = REPOSITORY / "docs" / "plan.md"
+    page = REPOSITORY / "docs" / "decide/plan.md"
     monkeypatch.chdir(tmp_path)
     write_named_blocks(page, tmp_path)
     assert len(run_commands(page, tmp_path)) == 9

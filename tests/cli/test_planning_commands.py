@@ -6,9 +6,10 @@ import shlex
 from pathlib import Path
 
 import pytest
-from commands import REPOSITORY, blocks, call
-from piper_check import evaluate as evaluate_pipeline
-from placement_check import evaluate as evaluate_placement
+
+from tests.helpers.commands import REPOSITORY, blocks, call
+from tests.helpers.piper_check import evaluate as evaluate_pipeline
+from tests.helpers.placement_check import evaluate as evaluate_placement
 
 LAYERS, OPERATORS = REPOSITORY / "examples" / "layers.json", REPOSITORY / "examples" / "operators.json"
 

@@ -10,11 +10,11 @@ import sys
 from unittest.mock import patch
 
 import pytest
-from commands import ENVIRONMENT, REPOSITORY, call, write_named_blocks
 
-from heddle.parallel.pipeline import Pipeline
+from heddle.parallel.pipeline.executor import Pipeline
+from tests.helpers.commands import ENVIRONMENT, REPOSITORY, call, write_named_blocks
 
-PAGE = REPOSITORY / "docs" / "prove.md"
+PAGE = REPOSITORY / "docs" / "decide/prove.md"
 SHOWN = re.findall(r"```console\n\$ heddle (prove .*)\n((?:.*\n)*?)```", PAGE.read_text(encoding="utf-8"))
 KEYS = {"equal", "max_loss_diff", "max_gradient_diff", "expected_rounding", "seconds"}
 

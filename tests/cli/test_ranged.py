@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import typer
-from commands import call
 
 from heddle.cli.app import app
 from heddle.spec.ranges import Range
+from tests.helpers.commands import call
 
 VALUES = ["nan", "inf", "-inf", "-1", "-0.5", "1e300", "1" + "0" * 400]
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from heddle.cli.schedule import schedule
 from heddle.errors import HeddleError
 
-DOCS = Path(__file__).parents[2] / "docs" / "schedules.md"
+DOCS = Path(__file__).parents[2] / "docs" / "background/schedules.md"
 SHOWN = re.findall(r"```console\n\$ heddle schedule (.*)\n((?:.*\n)*?)```", DOCS.read_text(encoding="utf-8"))
 
 app = typer.Typer()

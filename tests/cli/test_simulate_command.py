@@ -4,9 +4,9 @@ import csv
 import json
 
 import pytest
-from commands import REPOSITORY, blocks, call, run_commands, write_named_blocks
 
 from heddle.spec.job import cluster_from_table
+from tests.helpers.commands import REPOSITORY, blocks, call, run_commands, write_named_blocks
 
 PLAN = REPOSITORY / "examples" / "plans" / "gpt3-175b.toml"
 HEADER = [
@@ -128,7 +128,7 @@ def test_calibrate_refuses_what_rows_cannot_carry(capsys, tmp_path):
     assert "no cluster preset 'dgx-z9'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["simulate.md", "calibration.md"])
+@pytest.mark.parametrize("name", ["decide/simulate.md", "decide/calibration.md"])
 def test_the_commands_of_the_manual_work(tmp_path, name):
     page = REPOSITORY / "docs" / name
     write_named_blocks(page, tmp_path)

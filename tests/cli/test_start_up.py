@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from commands import ENVIRONMENT, REPOSITORY
+
+from tests.helpers.commands import ENVIRONMENT, REPOSITORY
 
 # What plans and simulates runs where there is no torch. A room that is still to be built counts once it is there.
 ROOMS = ("spec", "graph", "cost", "schedule", "simulate", "plan", "trace", "report")

@@ -11,12 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import DOCUMENTS, call, finish, heddle, losses, start, steps_of, write_job
 
+from heddle.data import load_tokenizer, open_prepared
 from heddle.spec.job import load_job
-from heddle.train.data import load_tokenizer, open_prepared
 from heddle.train.metrics import StepMetrics, read_metrics
-from heddle.train.optimizer import LossScale
+from heddle.train.step.optimizer import LossScale
+from tests.helpers.commands import DOCUMENTS, call, finish, heddle, losses, start, steps_of, write_job
 
 OFTEN = ("--set", "train.eval_every=3", "--set", "train.save_every=2")
 
@@ -124,7 +124,7 @@ def overflow(monkeypatch):
             super().__init__(enabled)
             self.value = 2.0**18 if enabled else 1.0
 
-    monkeypatch.setattr("heddle.train.optimizer.LossScale", TooLarge)
+    monkeypatch.setattr("heddle.train.step.optimizer.LossScale", TooLarge)
 
 
 def test_a_step_that_overflows_is_told_and_changes_nothing(overflow, job, tmp_path):

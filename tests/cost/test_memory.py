@@ -114,7 +114,7 @@ PLANS = [
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 def test_the_bill_is_what_the_trainer_holds(plan):
     """Against the dry run, which counts in the trainer itself what it keeps."""
-    from heddle.train.dry_run import dry_run
+    from heddle.train.dry_run.dry_run import dry_run
 
     model = ModelSpec(layers=4, hidden=256, heads=8, vocab=1000, sequence=128)
     kinds, bills = dry_run(job(model, **plan)).kinds, simulate(job(model, **plan)).memory

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heddle.cost import network, stage
+from heddle.cost import network
+from heddle.cost import step as stage
 from heddle.cost.work import Work, model_columns
 from heddle.spec import Cluster, Device, Efficiency, Link, ModelSpec, Peak
 

@@ -72,9 +72,9 @@ def main() -> int:
 def warm_up() -> None:
     """What most commands import, once for all processes."""
     with contextlib.suppress(ImportError):
+        import heddle.checkpoint.contents
         import heddle.report.page
-        import heddle.train.contents
-        import heddle.train.dry_run  # noqa: F401
+        import heddle.train.dry_run.dry_run  # noqa: F401
 
 
 def _limit(gib: float) -> None:

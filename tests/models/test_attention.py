@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from heddle.models.attention import BLOCK, attend
-from heddle.train.observe import Living
+from heddle.train.dry_run.observe import Living
 
 
 def plain(q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tensor:

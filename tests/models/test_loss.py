@@ -11,7 +11,7 @@ from torch import Tensor
 
 import heddle.models.loss
 from heddle.models.loss import Vocabulary, head_loss
-from heddle.train.observe import Living
+from heddle.train.dry_run.observe import Living
 
 
 def inputs(tokens: int, hidden: int, vocab: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:

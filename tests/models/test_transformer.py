@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import logits as reference_logits
 
 from heddle.models import Microbatch, Transformer, initialize, materialize
 from heddle.models.random import token_keys
 from heddle.spec import ModelSpec
+from tests.helpers.reference import logits as reference_logits
 
 GPT = ModelSpec(layers=3, hidden=32, heads=4, vocab=61, sequence=24)
 LLAMA = ModelSpec(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from world import World
+
+from tests.helpers.world import World
 
 
 @pytest.fixture(scope="module")

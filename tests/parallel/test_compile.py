@@ -11,13 +11,13 @@ from unittest.mock import patch
 import pytest
 import torch
 import torch._dynamo
-from small_models import gpt, llama
 from torch._dynamo.backends.debugging import aot_eager
 
 from heddle.parallel.mesh import Mesh
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.train.prove import synthetic_tokens
-from heddle.train.trainer import Trainer
+from heddle.train.prove.prove import synthetic_tokens
+from heddle.train.step.trainer import Trainer
+from tests.helpers.small_models import gpt, llama
 
 # torch's own look at a tensor that is no leaf, which it means to be silent about
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute")

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from subjects import TABLES, write_run
 
 from heddle.parallel.mesh import coordinates
 from heddle.report import difference
@@ -15,6 +14,7 @@ from heddle.spec import Plan
 from heddle.spec.job import job_from_tables
 from heddle.spec.ranks import stage_of
 from heddle.trace import Span, Trace
+from tests.helpers.subjects import TABLES, write_run
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 4))

@@ -3,11 +3,11 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from subjects import measured_trace
 
 from heddle.report.pack import STRIPS, pack, unpack
 from heddle.trace import Span, Trace
 from heddle.trace.kinds import KINDS, is_beside, kind_of
+from tests.helpers.subjects import measured_trace
 
 LANES = {
     "compute": ["forward", "backward", "odd"],

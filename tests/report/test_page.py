@@ -4,14 +4,14 @@ import time
 import tomllib
 
 import pytest
-from commands import BROWSER
-from subjects import write_run
 
 from heddle.report.page import render
 from heddle.report.subject import Subject, read_subject
 from heddle.simulate.simulation import simulate
 from heddle.spec import Plan
 from heddle.spec.job import job_from_tables
+from tests.helpers.commands import BROWSER
+from tests.helpers.subjects import write_run
 
 try:
     from playwright.sync_api import sync_playwright

@@ -1,12 +1,13 @@
 """The manual's page on the page: its commands run, and leave what they say."""
 
 import pytest
-from commands import REPOSITORY, run_commands, write_named_blocks
+
+from tests.helpers.commands import REPOSITORY, run_commands, write_named_blocks
 
 
 @pytest.mark.dist
 def test_every_command_works_in_order(tmp_path):
-    page = REPOSITORY / "docs" / "report.md"
+    page = REPOSITORY / "docs" / "train/report.md"
     write_named_blocks(page, tmp_path)
     run_commands(page, tmp_path)
     for name in ("before", "report", "two", "second"):

@@ -7,12 +7,12 @@ import sys
 from html import escape
 
 import pytest
-from commands import REPOSITORY, call
-from subjects import write_run
 
 from heddle.errors import HeddleError
 from heddle.report.page import render
 from heddle.report.subject import read_subject, typical_step
+from tests.helpers.commands import REPOSITORY, call
+from tests.helpers.subjects import write_run
 
 PLAN = REPOSITORY / "examples" / "plans" / "gpt3-175b.toml"
 

@@ -6,9 +6,8 @@ used to fit anything.
 
 from pathlib import Path
 
-from published import DATA, needs_data
-
-from heddle.simulate.validation import validate
+from heddle.calibrate.validate import validate
+from tests.helpers.published import DATA, needs_data
 
 pytestmark = needs_data
 
@@ -46,7 +45,7 @@ def test_the_presets_predict_what_they_were_fitted_to():
 
 
 def test_the_manual_states_these_errors():
-    page = (Path(__file__).parents[2] / "docs" / "calibration.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "decide/calibration.md").read_text(encoding="utf-8")
     lines = [line for line in page.splitlines() if line.startswith("| ") and line.endswith(" % |")]
     tables = errors("megatron_2104_04473.csv").groups
     torchtitan = errors("torchtitan_h100_with_memory.csv")

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from commands import REPOSITORY
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from heddle.simulate import jitter, replay, step_time
 from heddle.simulate.memory_curve import memory_curves, peak
 from heddle.spec import Cluster, Data, Device, Job, ModelSpec, Plan, Train, load_job
 from heddle.spec.job import cluster_from_table
+from tests.helpers.commands import REPOSITORY
 
 A100 = cluster_from_table({"preset": "dgx-a100-80gb", "nodes": 8})
 MODEL = ModelSpec(layers=16, hidden=2048, heads=16, vocab=50_304, sequence=1024)

@@ -15,7 +15,7 @@ from heddle.spec import Cluster, Device, Link, Peak
 from heddle.spec.cluster import GIB
 from heddle.spec.job import cluster_from_table
 from heddle.spec.presets import cluster_presets
-from heddle.spec.this import this_machine
+from heddle.spec.this_machine import this_machine
 
 DEVICE = Device(name="some", memory_gib=16.0)
 NEAR = Link(name="near", devices=4, gbs=100.0)

@@ -1,4 +1,4 @@
-"""docs/job-file.md says what the dataclasses say: each key, its type, default and range, and examples that work."""
+"""docs/reference/job-file.md says what the dataclasses say: every key, its type, default and range; its examples work."""
 
 import dataclasses
 import json
@@ -18,9 +18,9 @@ from heddle.spec.job import TABLES, cluster_from_table, job_from_tables, model_f
 from heddle.spec.plan import Predicted
 from heddle.spec.presets import cluster_presets, model_presets
 from heddle.spec.ranges import ranges_of
-from heddle.spec.read import build, key_of, to_table
+from heddle.spec.tables import build, key_of, to_table
 
-PAGE = (Path(__file__).parents[2] / "docs" / "job-file.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference/job-file.md").read_text(encoding="utf-8")
 SECTIONS: dict[str, Any] = {
     "[model]": ModelSpec,
     "[model.rope_scaling]": RopeScaling,

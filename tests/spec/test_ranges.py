@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heddle.checkpoint.manifest import Progress
 from heddle.errors import HeddleError
 from heddle.spec import Cluster, Data, Device, Efficiency, Link, ModelSpec, Peak, Plan, RopeScaling, Train
 from heddle.spec.plan import Predicted
 from heddle.spec.ranges import Range, ranges_of
-from heddle.spec.read import build, key_of, to_table
-from heddle.train.descriptions import Progress
+from heddle.spec.tables import build, key_of, to_table
 
 EXAMPLES: list[Any] = [
     ModelSpec(layers=2, hidden=8, heads=2, vocab=16, sequence=8, window=4),

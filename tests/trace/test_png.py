@@ -9,7 +9,7 @@ from heddle.schedule import build
 from heddle.simulate import replay
 from heddle.trace import Span, Trace, to_png
 from heddle.trace.kinds import COLOURS
-from heddle.trace.layout import IDLE, lay_out
+from heddle.trace.picture import IDLE, lay_out
 from heddle.trace.png import DENSITY
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed: the extra heddle-train[png]")

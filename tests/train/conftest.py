@@ -6,8 +6,9 @@ from contextlib import chdir, suppress
 from unittest import mock
 
 import pytest
-from commands import call, write_job
-from launching import (
+
+from tests.helpers.commands import call, write_job
+from tests.helpers.launching import (
     SERIAL,
     STARTED,
     TENSOR_PIPELINE,

@@ -6,10 +6,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from commands import ENVIRONMENT, call, losses, write_job
 
 from heddle.train.board import Board
 from heddle.train.metrics import read_metrics
+from tests.helpers.commands import ENVIRONMENT, call, losses, write_job
 
 BAD = [
     "not json",

@@ -9,7 +9,7 @@ import heddle
 from heddle.errors import HeddleError
 from heddle.models.transformer import Transformer
 from heddle.spec import Cluster, Data, Device, Job, Link, ModelSpec, Peak, Train
-from heddle.train.dry_run import dry_run
+from heddle.train.dry_run.dry_run import dry_run
 
 models = st.builds(
     lambda layers, kv, groups, ffn, vocab, sequence, tied, llama: ModelSpec(

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import ENVIRONMENT, heddle, losses, start, write_job
+
+from tests.helpers.commands import ENVIRONMENT, heddle, losses, start, write_job
 
 PLAN = ("--set", "plan.data=2", "--set", "plan.zero=1", "--set", "train.steps=40")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from heddle.errors import HeddleError, nearest
 from heddle.spec.cluster import Device
-from heddle.spec.read import build, read_toml
+from heddle.spec.tables import build, read_toml
 
 FOLDER = Path(__file__).parent
 

@@ -1,0 +1,264 @@
+"""Checkpoints: one folder a step, layout-free, whole or not there at all.
+
+Parameters and optimizer state lie under their global names as boxes of their global shapes, so that any plan reads
+what any other wrote, without conversion. A checkpoint is written beside its final place and renamed when it is
+complete: a crash at any instant leaves the previous one whole and found.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
+
+from heddle.checkpoint.index import check_shapes, joined, read_index, write_index
+from heddle.checkpoint.manifest import Progress, check_about, check_others, read_progress, write_about
+from heddle.checkpoint.staging import SideStream, host_like
+from heddle.checkpoint.storage import Boxes, SafetensorsReader, by_file, check_file, write_part
+from heddle.errors import HeddleError
+from heddle.parallel.mesh import Mesh
+from heddle.parallel.shards import Piece, boxes_of
+from heddle.runs.durable import sync, write_through
+from heddle.spec.job import Job, dumps_job
+from heddle.spec.start import JOB
+from heddle.spec.tables import to_table
+
+PARTIAL = ".partial-"  # begins the name of a folder that is no checkpoint: not yet, or no longer
+ADAM = ("exp_avg", "exp_avg_sq")  # what AdamW remembers of each number
+
+State = dict[str, Boxes]
+Ready = dict[torch.device, torch.cuda.Event | None]
+
+
+def state_of(pieces: list[Piece], adam: torch.optim.Optimizer, owned: bool) -> State:
+    """Masters and optimizer state as boxes of global tensors; with `owned`, only what no other rank has, too."""
+    state: State = {}
+    for piece in pieces:
+        if owned and not piece.counted:
+            continue
+        kept = adam.state[piece.master]
+        for kind in ADAM:
+            if kind not in kept:  # before the first update
+                kept[kind] = torch.zeros_like(piece.master)
+        if "step" not in kept:
+            # beside the master, as fused AdamW makes it: its CUDA kernel refuses a counter in host memory
+            kept["step"] = torch.zeros((), dtype=torch.float32, device=piece.master.device)
+        for name, values in ((piece.name, piece.master), *((f"{piece.name}:{kind}", kept[kind]) for kind in ADAM)):
+            state[name] = Boxes(tuple(piece.place.shape), list(boxes_of(piece, values)))
+    return state
+
+
+class Saver:
+    """Writes checkpoints in the background, from a copy in host memory.
+
+    The copy, too, is made in the background: training goes on, and waits only before it first changes the state.
+    """
+
+    def __init__(self, folder: Path, mesh: Mesh, keep_last: int = 2, keep_every: int = 0) -> None:
+        self.folder, self.mesh = folder, mesh
+        self.keep_last, self.keep_every = keep_last, keep_every
+        # a group of its own: the background thread must not mix with the messages of training
+        self.group = dist.new_group(list(mesh.world.ranks), backend="gloo") if mesh.world.size > 1 else None
+        self.staged: dict[str, list[Tensor]] = {}
+        self.side = SideStream()
+        self.thread: threading.Thread | None = None
+        self.free = threading.Event()  # whether the state may change
+        self.free.set()
+        self.failure: BaseException | None = None
+
+    def save(self, state: State, progress: Progress, job: Job) -> None:
+        """Begin to write a state, which must not change until `copied`; waits for an earlier save that still runs."""
+        self.wait()
+        self.free.clear()
+        devices = {values.device for boxes in state.values() for _, values in boxes.boxes}
+        ready = {device: self.side.mark(device) for device in devices}  # the state is complete from here on
+        self.thread = threading.Thread(target=self._run, args=(state, ready, progress, job), name="checkpoint")
+        self.thread.start()
+
+    def copied(self) -> None:
+        """Until the state that is being saved may change."""
+        self.free.wait()
+
+    def wait(self) -> None:
+        """Until the last save is on disk; raises what went wrong with it."""
+        if self.thread is not None:
+            self.thread.join()
+            self.thread = None
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+
+    def _stage(self, state: State, ready: Ready) -> State:
+        """A copy in host memory, which is laid out once and used for every save."""
+        copy = {}
+        for name, boxes in state.items():
+            if name not in self.staged:
+                self.staged[name] = [host_like(values) for _, values in boxes.boxes]
+            pairs = zip(boxes.boxes, self.staged[name], strict=True)
+            copy[name] = Boxes(tuple(boxes.shape), [(offset, buffer) for (offset, _), buffer in pairs])
+        for device, event in ready.items():
+            with self.side.copying(device, event) as overlapped:
+                for name, boxes in state.items():
+                    for (_, values), buffer in zip(boxes.boxes, self.staged[name], strict=True):
+                        if values.device == device:
+                            buffer.copy_(values.detach(), non_blocking=overlapped)
+        return copy
+
+    def _run(self, state: State, ready: Ready, progress: Progress, job: Job) -> None:
+        try:
+            try:
+                copy = self._stage(state, ready)
+            finally:
+                self.free.set()
+            self._write(copy, progress, job)
+        except OSError as error:
+            self.failure = HeddleError(
+                f"The checkpoint of step {progress.step} could not be written to {self.folder}.",
+                f"{error.strerror or error}.",
+                "Earlier checkpoints are untouched; make room, then go on with --resume.",
+            )
+        except BaseException as error:
+            self.failure = error
+
+    def _write(self, state: State, progress: Progress, job: Job) -> None:
+        """All ranks end alike: with the checkpoint in its place, or with what went wrong on the first that failed."""
+        partial = self.folder / f"{PARTIAL}{progress.step:08}"
+        rank, first = self.mesh.rank, self.mesh.world.ranks[0]
+        begun = _tried(self._begin, partial) if rank == 0 else None
+        if self.group is not None:
+            dist.barrier(group=self.group)
+        own = begun or _tried(write_part, partial, rank, state)
+        parts = [own] * self.mesh.world.size
+        if self.group is not None:
+            dist.gather_object(own, parts if rank == 0 else None, dst=first, group=self.group)
+        failure = [_tried(self._complete, partial, parts, progress, job) if rank == 0 else None]
+        if self.group is not None:
+            dist.broadcast_object_list(failure, src=first, group=self.group)
+        if failure[0] is not None:
+            raise failure[0]
+
+    def _begin(self, partial: Path) -> None:
+        for left in self.folder.glob(f"{PARTIAL}*"):  # by whoever was killed in the middle of a save
+            shutil.rmtree(left, ignore_errors=True)
+        partial.mkdir(parents=True)
+
+    def _complete(self, partial: Path, parts: list[Any], progress: Progress, job: Job) -> None:
+        """Once all ranks have written: the index, what describes the checkpoint, and its name."""
+        for part in parts:
+            if isinstance(part, Exception):
+                raise part
+        final = self.folder / f"step-{progress.step:08}"
+        plan = {} if job.plan is None else {"plan": to_table(job.plan), "plan_hash": job.plan.hash}
+        write_index(partial, joined(parts))
+        write_through(partial / JOB, dumps_job(job))
+        write_about(partial, progress, **plan)
+        sync(partial)
+        if final.exists():  # damaged: nobody saves what a good checkpoint holds
+            _remove(final)
+        partial.rename(final)
+        sync(self.folder)
+        self._prune()
+
+    def _prune(self) -> None:
+        for old in checkpoints(self.folder)[: -self.keep_last]:
+            if not (self.keep_every and step_of(old) % self.keep_every == 0):
+                _remove(old)
+
+
+def _remove(checkpoint: Path) -> None:
+    """Take its name away first: what is half deleted must not be taken for a checkpoint."""
+    doomed = checkpoint.with_name(f"{PARTIAL}{checkpoint.name}")
+    checkpoint.rename(doomed)
+    shutil.rmtree(doomed)
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """All complete checkpoints in a folder, oldest first."""
+    return sorted(path for path in folder.glob("step-*") if path.name.removeprefix("step-").isdecimal())
+
+
+def step_of(checkpoint: Path) -> int:
+    """The step that a checkpoint was written after."""
+    return int(checkpoint.name.removeprefix("step-"))
+
+
+def newest_good(folder: Path, mesh: Mesh, warn: Callable[[str], None]) -> Path:
+    """The newest checkpoint that is whole; damaged ones are named and passed over."""
+    found = checkpoints(folder)
+    for number in reversed(range(len(found))):
+        problem = agree(mesh, damage(found[number], mesh))
+        if problem is None:
+            return found[number]
+        warn(f"{problem} Going back to {found[number - 1].name}." if number else problem)
+    if found:
+        raise HeddleError(
+            f"No checkpoint in {folder} is whole.",
+            f"{len(found)} were looked at, and each is damaged.",
+            f"Bring one back from a copy, or delete {folder.parent} and train anew.",
+        )
+    raise HeddleError(
+        f"There is no checkpoint in {folder}.",
+        "A run writes one when it ends, when it is stopped with Ctrl-C, and every save_every steps.",
+        f"Delete {folder.parent} and train anew.",
+    )
+
+
+def damage(checkpoint: Path, mesh: Mesh) -> str | None:
+    """What is wrong with a checkpoint's files, those that fall to this rank; None if nothing."""
+    try:
+        check_about(checkpoint)
+        read_progress(checkpoint)
+        files = by_file(read_index(checkpoint))
+        check_others(checkpoint)
+        for name in sorted(files)[mesh.rank :: mesh.world.size]:
+            check_file(checkpoint / name, files[name])
+    except HeddleError as error:
+        return " ".join(part for part in (error.what, error.why) if part)
+    return None
+
+
+def agree(mesh: Mesh, problem: str | None) -> str | None:
+    """The first problem that any rank has."""
+    if mesh.world.size == 1:
+        return problem
+    problems: list[str | None] = [None] * mesh.world.size
+    dist.all_gather_object(problems, problem, group=mesh.host.group)
+    return next((problem for problem in problems if problem), None)
+
+
+def load_state(reader: SafetensorsReader, state: State, mesh: Mesh) -> None:
+    """Fill boxes from a checkpoint, whatever plan wrote it."""
+    group = mesh.host.group
+    with warnings.catch_warnings():  # torch remarks that a single process is a single process
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        dcp_load(state, storage_reader=reader, process_group=group, no_dist=group is None)
+
+
+@torch.no_grad()
+def load_pieces(checkpoint: Path, pieces: list[Piece], adam: torch.optim.Optimizer, mesh: Mesh) -> Progress:
+    """Fill masters and optimizer state, and the low-precision parameters from the masters."""
+    progress, index = read_progress(checkpoint), read_index(checkpoint)
+    wanted = {piece.name: tuple(piece.place.shape) for piece in pieces}  # other ranks look after the others
+    check_shapes(checkpoint, {name: tensor.shape for name, tensor in index.items() if name in wanted}, wanted)
+    load_state(SafetensorsReader(checkpoint, index), state_of(pieces, adam, owned=False), mesh)
+    for piece in pieces:
+        adam.state[piece.master]["step"].fill_(progress.updates)
+        if piece.target is not None:
+            piece.target.copy_(piece.master)
+    return progress
+
+
+def _tried(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function gives, or what it raises: a rank that fails must still tell the others."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        return error

@@ -1,0 +1,223 @@
+"""A folder as Hugging Face writes it – `config.json` and safetensors files – read as if it were a checkpoint of ours.
+
+Opening it reads headers only, and checks them against the model that `config.json` describes. What is then asked for
+is read where it lies: of each tensor the slices that are wanted, and nothing else. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from heddle.checkpoint.index import DTYPE_OF, DTYPES, Stored, StoredTensor, lies_in
+from heddle.checkpoint.storage import SafetensorsReader
+from heddle.errors import HeddleError
+from heddle.models.huggingface_names import Block, Shape, find, is_buffer, layout, names_of, their_shapes
+from heddle.spec.huggingface import read_config
+from heddle.spec.model import ModelSpec
+from heddle.spec.start import CONFIG
+from heddle.spec.tables import read_json
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+FLOATS = tuple(name for name, dtype in DTYPE_OF.items() if dtype.is_floating_point)
+ROWS = 1 << 12  # of two embeddings that are compared at a time
+
+
+@dataclass(frozen=True)
+class Held:
+    """A tensor of a file, by its header."""
+
+    file: str
+    shape: Shape
+    dtype: str
+
+
+@dataclass(frozen=True)
+class HuggingFaceFolder:
+    """A model, its tensors under Hugging Face's names, and where each of our parameters lies in them."""
+
+    folder: Path
+    model: ModelSpec
+    held: dict[str, Held]
+    tensors: dict[str, StoredTensor]
+
+
+@dataclass(frozen=True)
+class StoredBlock(Stored):
+    """A box of one of our tensors that lies within one of theirs."""
+
+    block: Block
+
+
+class HuggingFaceReader(SafetensorsReader):
+    """Reads boxes of our tensors out of theirs."""
+
+    def read_part(self, file: Any, box: Stored, part: tuple[slice, ...]) -> Tensor:
+        """See the base class."""
+        assert isinstance(box, StoredBlock)
+        values: Tensor = file.get_slice(box.key)[box.block.place(part)]
+        return values.T if box.block.transposed else values
+
+
+def open_huggingface(folder: Path) -> HuggingFaceFolder:
+    """Look at a folder and hold its headers against its configuration."""
+    refuse_links(folder, CONFIG)
+    try:
+        model = read_config(read_json(folder / CONFIG, "a Hugging Face model configuration"))
+    except HeddleError as error:
+        where = "" if str(folder) in error.what else f"{folder / CONFIG}: "
+        raise HeddleError(f"{where}{error.what}", error.why, error.hint) from None
+    held: dict[str, Held] = {}
+    for file in _files(folder):
+        header = _header(folder, file)
+        twice = [f"{name} is in {held[name].file} and in {file}" for name in header if name in held]
+        _refuse(twice, f"{folder} holds the same tensor twice.", "Which one counts? Remove the other.")
+        held |= header
+    return HuggingFaceFolder(folder, model, held, _place(folder, model, held))
+
+
+def refuse_untied(opened: HuggingFaceFolder) -> None:
+    """Where the configuration ties output layer and embedding but the files hold both, they must be equal."""
+    names = names_of(opened.model)
+    keys = [f"{names.modules[module]}.weight" for module in ("embed.tokens", "head")]
+    embedding, head = (find(key, opened.held, names) for key in keys)
+    if not opened.model.tied or embedding is None or head is None:
+        return
+    with (
+        safe_open(opened.folder / opened.held[embedding].file, "pt") as first,
+        safe_open(opened.folder / opened.held[head].file, "pt") as second,
+    ):
+        one, other = first.get_slice(embedding), second.get_slice(head)
+        alike = opened.held[embedding].shape == opened.held[head].shape and all(
+            torch.equal(one[row : row + ROWS], other[row : row + ROWS]) for row in range(0, opened.model.vocab, ROWS)
+        )
+    if not alike:
+        raise HeddleError(
+            f"{head} and {embedding} of {opened.folder} differ, although tie_word_embeddings is true.",
+            "A tied model has one of them, and either choice would change what it computes.",
+            f'Set "tie_word_embeddings" to false in {CONFIG}, or remove {head}.',
+        )
+
+
+def _files(folder: Path) -> list[str]:
+    """The files that hold the weights."""
+    if (folder / SINGLE).is_file():
+        files = [SINGLE]
+    elif (folder / INDEX).is_file():
+        files = _shards(folder)
+    else:
+        pickled = sorted(path.name for kind in ("*.bin", "*.pt", "*.pth") for path in folder.glob(kind))
+        if pickled:
+            raise HeddleError(
+                f"The weights of {folder} are pickled: {', '.join(pickled[:3])}.",
+                "Nothing is ever unpickled: opening such a file runs whatever code somebody put into it.",
+                "Where you trust it, convert it with transformers: from_pretrained(…).save_pretrained(…).",
+            )
+        raise HeddleError(
+            f"{folder} holds no weights.",
+            f"There is a {CONFIG}, but neither {SINGLE} nor {INDEX}.",
+            "Is the download complete?",
+        )
+    for file in files:
+        if not belongs(folder, file):
+            raise HeddleError(
+                f"{folder} names the file {file!r} among its weights, which leads elsewhere.",
+                "The files of a model lie in its own folder.",
+                "Do not load this model; somebody has tampered with it.",
+            )
+    return files
+
+
+def _shards(folder: Path) -> list[str]:
+    shards = read_json(folder / INDEX, "which file holds which tensor").get("weight_map")
+    if not isinstance(shards, dict) or not shards or not all(isinstance(file, str) for file in shards.values()):
+        raise HeddleError(
+            f"{folder / INDEX} has no weight_map.",
+            "It says which file holds which tensor.",
+            "Is the download complete?",
+        )
+    return sorted(set(shards.values()))
+
+
+def belongs(folder: Path, file: str) -> bool:
+    """Whether a file is the folder's own. In the Hub's cache it is a link to the blobs that snapshots share."""
+    snapshot = folder.resolve()
+    blobs = snapshot.parent.parent / "blobs"
+    cached = snapshot.parent.name == "snapshots" and (snapshot / file).resolve().parent == blobs
+    return lies_in(folder, file) or (Path(file).name == file and cached)
+
+
+def refuse_links(folder: Path, *names: str) -> None:
+    """Refuse files beside the weights that are links to somewhere else: whatever lies there would be carried along."""
+    for name in names:
+        if (folder / name).is_symlink() and not belongs(folder, name):
+            raise HeddleError(
+                f"{folder / name} is a link that leads out of the model's folder.",
+                "The files of a model lie in its own folder, or among the blobs of the same repository in a cache.",
+                "If you trust what it leads to, put a copy in its place; else remove it.",
+            )
+
+
+def _header(folder: Path, file: str) -> dict[str, Held]:
+    """The tensors of a file. The library refuses offsets that overlap, leave gaps, end beyond the file or do not
+    belong to the shape, and headers of more than 100 MB.
+    """
+    try:
+        with safe_open(folder / file, "pt") as opened:
+            slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
+            return {name: Held(file, tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
+    except FileNotFoundError:
+        raise HeddleError(f"{folder / file} is missing.", f"{INDEX} names it.", "Is the download complete?") from None
+    except (OSError, SafetensorError) as error:
+        raise HeddleError(f"{folder / file} is damaged.", f"{error}.", "Fetch it again.") from None
+
+
+def _place(folder: Path, model: ModelSpec, held: dict[str, Held]) -> dict[str, StoredTensor]:
+    """Where each of our parameters lies; whatever is missing, misshapen or left over is refused."""
+    names, mapped = names_of(model), layout(model)
+    found = {name: find(name, held, names) for name in their_shapes(mapped)}
+    wrong = [
+        f"{name} is {_words(held, found[name])}, wanted {_size(shape)}"
+        for name, shape in their_shapes(mapped).items()
+        if (key := found[name]) is None or held[key].shape != shape
+    ]
+    _refuse(wrong, f"{folder} does not hold the model that its {CONFIG} describes.", "Is the download complete?")
+    tied = {f"{names.modules['head']}.weight"} if model.tied else set()  # see refuse_untied
+    extra = [name for name in sorted(held.keys() - set(found.values()) - tied) if not is_buffer(name, names)]
+    _refuse(extra, f"{folder} holds tensors that its {CONFIG} does not describe.", "Heddle never ignores a weight.")
+    other = [f"{key} is {held[key].dtype}" for key in found.values() if key and held[key].dtype not in FLOATS]
+    _refuse(other, f"{folder} holds numbers that Heddle does not read.", f"It reads {', '.join(FLOATS)}.")
+    placed = {}
+    for name, ours in mapped.items():
+        boxes = []
+        for block in ours.blocks:
+            key = found[block.name]
+            assert key is not None
+            offset = (block.row, *(0 for _ in ours.shape[1:]))
+            boxes.append(StoredBlock(held[key].file, key, offset, (block.rows, *ours.shape[1:]), block))
+        # parts of one tensor that were kept in several precisions meet in one that loses nothing
+        dtype = reduce(torch.promote_types, (DTYPE_OF[held[box.key].dtype] for box in boxes))
+        placed[name] = StoredTensor(DTYPES[dtype], ours.shape, tuple(boxes))
+    return placed
+
+
+def _refuse(found: list[str], what: str, hint: str) -> None:
+    """Name the first three of what is wrong."""
+    if found:
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        raise HeddleError(what, f"{'; '.join(found[:3])}{more}.", hint)
+
+
+def _words(held: dict[str, Held], key: str | None) -> str:
+    return "not there" if key is None else _size(held[key].shape)
+
+
+def _size(shape: Shape) -> str:
+    return " × ".join(map(str, shape)) or "a single number"

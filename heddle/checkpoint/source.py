@@ -1,0 +1,133 @@
+"""Where weights come from: a run, a checkpoint or a Hugging Face folder, all read box by box under our global names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from torch.distributed.checkpoint.api import CheckpointException
+
+from heddle.checkpoint.checkpoint import State, agree, damage, load_state, newest_good
+from heddle.checkpoint.huggingface import HuggingFaceReader, open_huggingface, refuse_links, refuse_untied
+from heddle.checkpoint.index import StoredTensor, check_shapes, read_index
+from heddle.checkpoint.storage import Boxes, SafetensorsReader
+from heddle.data import Prepared
+from heddle.data.tokenizer import BYTE_KIND, vocabulary
+from heddle.errors import HeddleError
+from heddle.models.huggingface_names import parameter_shapes
+from heddle.parallel.mesh import Mesh
+from heddle.parallel.shards import Piece, boxes_of
+from heddle.runs.folder import Run
+from heddle.spec.model import ModelSpec
+from heddle.spec.start import ABOUT, CONFIG, TOKENIZER_FILE, companions_in, is_run, model_in, no_start
+
+TOKENIZERS = ("tokenizer.model", "vocab.json", "merges.txt")  # of folders that have no tokenizer.json
+
+Warn = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model's weights on disk."""
+
+    folder: Path  # where the tensors are
+    model: ModelSpec
+    tensors: dict[str, StoredTensor]  # parameters by global name
+    reader: type[SafetensorsReader]
+    companions: Path | None  # the folder of the tokenizer and of whatever else came with the weights
+
+    def load(self, state: State, mesh: Mesh | None = None) -> None:
+        """Fill boxes. All ranks of the mesh call it, each with its own."""
+        reader = self.reader(self.folder, {name: self.tensors[name] for name in state})
+        try:
+            load_state(reader, state, mesh or Mesh())
+        except CheckpointException as error:
+            reasons = [reason for reason, _ in error.failures.values()]
+            reason = next((each for each in reasons if isinstance(each, OSError | SafetensorError)), None)
+            if reason is None:
+                raise
+            raise HeddleError(f"{self.folder} cannot be read.", f"{reason}.", "Are all of its files there?") from None
+
+
+def find_source(path: Path, mesh: Mesh, warn: Warn) -> Source:
+    """The weights that a path stands for: the newest good ones of a run, a checkpoint, or Hugging Face's.
+
+    Checksums are looked at, by all ranks together, so that what is damaged is told before it is used.
+    """
+    if is_run(path):
+        return checkpoint_source(newest_good(Run(path).checkpoints, mesh, warn))
+    if (path / ABOUT).is_file():
+        problem = agree(mesh, damage(path, mesh))
+        if problem is not None:
+            raise HeddleError(f"The checkpoint {path} is not whole.", problem, "Copy it again, or take another.")
+        return checkpoint_source(path)
+    if (path / CONFIG).is_file():
+        return huggingface_source(path, mesh)
+    raise no_start(path)
+
+
+def checkpoint_source(checkpoint: Path) -> Source:
+    """A checkpoint that a run or an import wrote."""
+    tensors = {name: tensor for name, tensor in read_index(checkpoint).items() if ":" not in name}
+    companions = companions_in(checkpoint)
+    found = companions if (companions / TOKENIZER_FILE).is_file() or companions == checkpoint else None
+    source = Source(checkpoint, model_in(checkpoint), tensors, SafetensorsReader, found)
+    check_model(source, source.model)
+    return source
+
+
+def huggingface_source(folder: Path, mesh: Mesh | None = None) -> Source:
+    """A Hugging Face folder, read in place."""
+    opened = open_huggingface(folder)
+    if mesh is None or mesh.rank == 0:  # the one check that reads more than headers
+        refuse_untied(opened)
+    return Source(folder, opened.model, opened.tensors, HuggingFaceReader, folder)
+
+
+def check_model(source: Source, model: ModelSpec) -> None:
+    """Refuse weights of another model."""
+    check_shapes(source.folder, {name: each.shape for name, each in source.tensors.items()}, parameter_shapes(model))
+
+
+def check_tokenizer(source: Source, data: Prepared) -> None:
+    """Refuse data in other tokens than the weights were trained on; more tokens than theirs may be there."""
+    folder = source.companions
+    if folder is None:
+        return
+    refuse_links(folder, TOKENIZER_FILE)
+    own, given = folder / TOKENIZER_FILE, f"data.tokenizer = '{data.meta.tokenizer}'"
+    if own.is_file():
+        theirs, ours = vocabulary(own), vocabulary(data.folder / TOKENIZER_FILE)
+        strange = [token for token, number in theirs.items() if ours.get(token) != number]
+        why = f"{len(strange):,} of the {len(theirs):,} tokens of {own} have another number there, or none."
+    else:
+        others = [name for name in TOKENIZERS if (folder / name).is_file()]
+        strange = others if data.tokenizer.kind == BYTE_KIND else []
+        why = f"{folder} has a tokenizer of its own in {', '.join(others)}."
+    if strange:
+        raise HeddleError(
+            f"{given} is not what the weights of {source.folder} were trained on.",
+            why,
+            "Leave [data] tokenizer out, and the one that came with the weights is used; "
+            "tokens that are prepared already have to be prepared with it.",
+        )
+
+
+def differences(source: Source, model: ModelSpec) -> str:
+    """What a model of the same shapes computes otherwise: a base of the positions, an epsilon. Empty if nothing."""
+    names = [field.name for field in fields(model) if field.name not in ("name", "dropout")]
+    pairs = [(name, getattr(source.model, name), getattr(model, name)) for name in names]
+    return "; ".join(f"{name} was {before!r}, is {now!r}" for name, before, now in pairs if before != now)
+
+
+@torch.no_grad()
+def load_weights(source: Source, pieces: list[Piece], mesh: Mesh) -> None:
+    """Fill masters, and the low-precision parameters from them: of every tensor the boxes that this rank holds."""
+    state = {piece.name: Boxes(tuple(piece.place.shape), list(boxes_of(piece, piece.master))) for piece in pieces}
+    source.load(state, mesh)
+    for piece in pieces:
+        if piece.target is not None:
+            piece.target.copy_(piece.master)

@@ -1,0 +1,104 @@
+"""The machine Heddle runs on, with the numbers that are on no CPU's label: a quick look, if it was never profiled.
+
+A look is short, and others may be at work meanwhile. So its clock is the processor time of the thread that looks, which
+does not run while others have its core, and the look itself says whether it was disturbed: it then goes on for longer,
+and what it found carries the reason why it is not to be trusted.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from heddle.spec.cluster import Cluster, Efficiency, Peak
+from heddle.spec.this_machine import this_machine
+
+WINDOW = 0.05  # seconds of each of the two measurements
+LONGER = 0.5  # seconds if the first look was disturbed
+AWAY = 0.8  # share of a look's time that its own work has on a core that nobody else wants
+SPREAD = 1.5  # the usual sample over the quickest, where nobody slows the core or its memory down
+
+DISTURBED = "a quick look at this CPU that cannot be trusted"
+
+# What PyTorch's kernels and gloo reach on common CPUs; `heddle profile` measures them.
+USUAL = Efficiency(
+    matmul=0.95,
+    half_dim=15.0,
+    attention=0.5,
+    memory=0.9,
+    gather=1.0,
+    overlap=0.0,
+    jitter=0.0,
+    launch_us=10.0,
+    gelu_ns=1.0,
+    collective_us=150.0,
+    source="a quick look at this CPU; `heddle profile` looks closely",
+)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a look found: seconds of one call on one core, and why they may be wrong; empty if nothing was seen."""
+
+    seconds: float
+    doubt: str = ""
+
+
+def measured_machine(cluster: Cluster | None) -> Cluster:
+    """A job's cluster, or this machine where it names none; CPU cores without numbers get those of this one."""
+    cluster = cluster or this_machine()
+    device = cluster.device
+    if not device.host or device.tflops != Peak() or device.memory_gbs is not None:
+        return cluster
+    a = np.ones((512, 512), dtype=np.float32)
+    b, copied = np.ones(1 << 23, dtype=np.float32), np.empty(1 << 23, dtype=np.float32)
+    product, copy = look(lambda: a @ a), look(lambda: np.copyto(copied, b))
+    tflops = 2 * 512**3 / product.seconds / 1e12  # of the shorter types, too: some CPUs only imitate them
+    speed = 2 * b.nbytes / copy.seconds / 1e9
+    known = replace(device, tflops=Peak(fp32=tflops, bf16=tflops, fp16=tflops), memory_gbs=speed)
+    efficiency = USUAL
+    if doubt := product.doubt or copy.doubt:
+        efficiency = replace(USUAL, source=f"{DISTURBED}: {doubt}; run `heddle profile` when the machine is quiet")
+    return replace(cluster, device=known, efficiency=efficiency)
+
+
+def disturbed(cluster: Cluster) -> bool:
+    """Whether a cluster's numbers are of a look that was disturbed; its `efficiency.source` says by what."""
+    return cluster.efficiency.source.startswith(DISTURBED)
+
+
+def look(work: Callable[[], object]) -> Look:
+    """Time a call, once more and for longer if something disturbed it."""
+    work()
+    found = _samples(work, WINDOW)
+    return found if not found.doubt else _samples(work, LONGER)
+
+
+def _samples(work: Callable[[], object], window: float) -> Look:
+    """The quickest of many calls, in processor time of all threads that a call has, and what speaks against it."""
+    spent: list[float] = []
+    began, cpu = time.perf_counter(), time.process_time()
+    now = cpu
+    while time.perf_counter() < began + window or len(spent) < 3:
+        before = now
+        work()
+        now = time.process_time()
+        spent.append(now - before)
+    share = (now - cpu) / (time.perf_counter() - began)
+    return Look(max(min(spent), 1e-9), _doubt(share, spent))
+
+
+def _doubt(share: float, spent: list[float]) -> str:
+    """Why samples may be wrong, in words; `share`: of the time that passed, what their process had a core."""
+    cores, load = os.cpu_count() or 1, os.getloadavg()[0]
+    if share < AWAY:
+        return f"other work had its core for {1 - share:.0%} of the time (load {load:.1f} on {cores} cores)"
+    spread = statistics.median(spent) / max(min(spent), 1e-9)
+    if spread > SPREAD:
+        return f"its samples differ {spread:.1f}-fold (load {load:.1f} on {cores} cores)"
+    return ""

@@ -1,0 +1,210 @@
+"""A folder of tokens made by `prepare`: what it says about itself, and its two files mapped into memory."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.data.tokenizer import Tokenizer, load_tokenizer
+from heddle.errors import HeddleError
+from heddle.spec.tables import build, read_json
+
+FORMAT = 1
+META_FILE = "data.json"
+TRAIN_FILE = "train.bin"
+VALIDATION_FILE = "validation.bin"
+CHUNK = 1 << 20  # tokens looked at together when a file is measured
+
+AGAIN = "Copy the folder again, or delete it and prepare it anew."
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """One token file, as data.json describes it."""
+
+    tokens: int  # ends of documents included
+    documents: int
+    bytes: int  # of the text the tokens stand for, in UTF-8
+    largest: int  # the largest token id; -1 in an empty file
+    sha256: str
+
+    @property
+    def bytes_per_token(self) -> float:
+        """How much text a token stands for, on average."""
+        return self.bytes / self.tokens if self.tokens else math.nan
+
+    def bits_per_byte(self, loss: float) -> float:
+        """A loss in nats a token, told in a unit that does not depend on the tokenizer."""
+        return loss / math.log(2) / self.bytes_per_token
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What the tokens were made from."""
+
+    text: tuple[str, ...]
+    key: str
+    validation: float
+    files: int
+    documents: int
+    characters: int
+    bytes: int
+    empty: int  # files and lines without text
+    replaced: int  # bytes that were not UTF-8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meta:
+    """The contents of data.json."""
+
+    format: int = FORMAT
+    dtype: str
+    tokenizer: str
+    vocab: int
+    end: int
+    bytes_per_token: float  # of train and validation together
+    unigram_entropy: float  # nats; the loss of a model that knows how often tokens occur and nothing else
+    train: Split
+    validation: Split
+    source: Source
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one pass over a token file finds out."""
+
+    sha256: str
+    counts: NDArray[np.int64]  # of each token id
+
+    @property
+    def largest(self) -> int:
+        """The largest token id, -1 if there is none."""
+        present = np.flatnonzero(self.counts)
+        return int(present[-1]) if len(present) else -1
+
+    @property
+    def entropy(self) -> float:
+        """The entropy of the token frequencies, in nats."""
+        p = self.counts[self.counts > 0] / max(self.counts.sum(), 1)
+        return float(-(p * np.log(p)).sum()) + 0.0  # + 0.0: a single kind of token has entropy 0, not -0
+
+
+def measure(tokens: Array) -> Measured:
+    """Digest and count tokens, a chunk at a time: a token file may be larger than memory."""
+    digest, counts = hashlib.sha256(), np.zeros(0, np.int64)
+    for start in range(0, len(tokens), CHUNK):
+        chunk = np.ascontiguousarray(tokens[start : start + CHUNK])
+        digest.update(chunk.data)
+        found = np.bincount(chunk, minlength=len(counts))
+        found[: len(counts)] += counts
+        counts = found
+    return Measured(digest.hexdigest(), counts)
+
+
+def map_tokens(path: Path, dtype: str | np.dtype[Any]) -> Array:
+    """A token file as a read-only array that is read from disk only where it is looked at."""
+    if path.stat().st_size == 0:  # which cannot be mapped
+        return np.empty(0, dtype)
+    return np.asarray(np.memmap(path, dtype, mode="r"))
+
+
+def open_tokens(path: Path, split: Split, dtype: str, vocab: int, verify: bool = True) -> Array:
+    """Map a token file and hold it against its description; `verify` also reads all of it."""
+    expected = split.tokens * np.dtype(dtype).itemsize
+    if not path.is_file():
+        raise HeddleError(f"{path} is missing.", f"{META_FILE} describes {split.tokens:,} tokens there.", AGAIN)
+    if (size := path.stat().st_size) != expected:
+        raise HeddleError(
+            f"{path} has {size:,} bytes instead of {expected:,}.",
+            f"{META_FILE} describes {split.tokens:,} tokens of type {dtype}.",
+            AGAIN,
+        )
+    if split.largest >= vocab:
+        raise _beyond(path, split.largest, vocab)
+    tokens = map_tokens(path, dtype)
+    if verify:
+        found = measure(tokens)
+        if found.sha256 != split.sha256:
+            raise HeddleError(
+                f"{path} is damaged.",
+                f"Its SHA-256 is {found.sha256}; {META_FILE} has {split.sha256}.",
+                AGAIN,
+            )
+        if found.largest >= vocab:
+            raise _beyond(path, found.largest, vocab)
+    return tokens
+
+
+def _beyond(path: Path, largest: int, vocab: int) -> HeddleError:
+    return HeddleError(
+        f"{path} holds the token id {largest}.", f"The vocabulary in {META_FILE} ends at {vocab - 1}.", AGAIN
+    )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Tokens ready to train on."""
+
+    folder: Path
+    train: Array
+    validation: Array  # empty if nothing was kept for it
+    meta: Meta
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that made the tokens."""
+        return load_tokenizer(self.folder)
+
+
+def open_prepared(folder: str | Path, verify: bool = True) -> Prepared:
+    """Open a folder made by `prepare`; `verify` checks every byte of its tokens first."""
+    folder = Path(folder)
+    if not (folder / META_FILE).is_file():
+        raise HeddleError(
+            f"{folder} holds no tokens." if folder.is_dir() else f"There is no folder {folder}.",
+            f"A folder of tokens has a {META_FILE}.",
+            "Make one with `heddle data prepare TEXT -o FOLDER`, or give the text itself as data.text.",
+        )
+    meta = _read_meta(folder / META_FILE)
+
+    train = open_tokens(folder / TRAIN_FILE, meta.train, meta.dtype, meta.vocab, verify)
+    validation = open_tokens(folder / VALIDATION_FILE, meta.validation, meta.dtype, meta.vocab, verify)
+    return Prepared(folder, train, validation, meta)
+
+
+def _read_meta(path: Path) -> Meta:
+    table = read_json(path, "a description of prepared tokens")
+    if table.get("format") != FORMAT:
+        raise HeddleError(
+            f"{path} has format {table.get('format')!r}.",
+            f"This version of Heddle reads format {FORMAT}.",
+            AGAIN,
+        )
+    try:
+        meta = build(Meta, table, META_FILE)
+    except HeddleError as error:
+        raise HeddleError(f"{path}: {error.what}", error.why, error.hint or AGAIN) from None
+    if meta.dtype not in ("uint16", "uint32"):
+        raise HeddleError(f"{path}: dtype = {meta.dtype!r} is not known.", "It is uint16 or uint32.", AGAIN)
+    return meta
+
+
+def check_vocab(prepared: Prepared, model_vocab: int) -> None:
+    """Refuse a model whose embedding has no row for a token of the data's tokenizer."""
+    meta = prepared.meta
+    if model_vocab < meta.vocab:
+        largest = max(meta.train.largest, meta.validation.largest)
+        raise HeddleError(
+            f"model.vocab = {model_vocab} is too small for the tokens in {prepared.folder}.",
+            f"Their tokenizer '{meta.tokenizer}' has {meta.vocab} tokens; the largest in use is {largest}.",
+            f"Use model.vocab = {meta.vocab} or more; {-(-meta.vocab // 64) * 64} is a multiple of 64.",
+        )

@@ -1,0 +1,212 @@
+"""Data parallelism: gradients summed in buckets while the last backward still runs, optimizer state sharded (ZeRO-1).
+
+A bucket is one flat fp32 buffer; each parameter's gradient is a view into it. When the last microbatch has given
+all gradients of a bucket, its sum over the replicas starts and the backward pass goes on. With ZeRO-1 each replica
+receives only its share of the sum, updates that share of the parameters, and the shares are gathered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from heddle.parallel.collectives import (
+    Handle,
+    all_reduce,
+    start_all_reduce,
+    start_reduce_scatter_in_place,
+    start_sharing,
+)
+from heddle.parallel.mesh import Axis, Mesh
+from heddle.parallel.parameter_layout import place_of
+from heddle.parallel.shards import FreeParameters, Piece, make_piece
+
+# A bucket of 32 MiB of fp32 is long enough to use a link well and short enough to overlap. But each of d replicas sends
+# and receives pieces of 1/d of it, and those have to be long enough, too: 4 MiB each, so that bandwidth and not latency
+# decides. From eight replicas on the bucket therefore grows with them (Megatron: max(40 M, 1 M × d) elements).
+BUCKET_ELEMENTS = 8 << 20
+PIECE_ELEMENTS = 1 << 20
+
+Named = list[tuple[str, nn.Parameter]]
+
+
+class Bucket:
+    """Some parameters whose gradients travel together.
+
+    `sums` are the axes over which gradients must be summed before the replicas': the tensor axis where each rank
+    has only a part of them, the two ends of the pipeline where both hold a tied embedding.
+    """
+
+    def __init__(self, parameters: Named, sums: list[Axis], mesh: Mesh, zero: int) -> None:
+        self.parameters, self.sums, self.data, self.zero = parameters, sums, mesh.data, zero
+        sizes = [parameter.numel() for _, parameter in parameters]
+        self.share = -(-sum(sizes) // mesh.data.size)  # elements of one replica; the last may end in padding
+        first = parameters[0][1]
+        self.gradients = first.new_zeros(self.share * mesh.data.size, dtype=torch.float32)
+        self.starts = [sum(sizes[:i]) for i in range(len(sizes))]
+        self.views = [
+            self.gradients[start : start + size].view_as(parameter)
+            for start, size, (_, parameter) in zip(self.starts, sizes, parameters, strict=True)
+        ]
+        self.stale = set(range(len(parameters)))  # whose gradient in the buffer is of an earlier step
+        self.missing: set[int] = set()
+        self.handle: Handle | None = None
+        if zero:
+            self._flatten_values(first)
+        self.pieces = self._make_pieces(mesh)
+        for index, (_, parameter) in enumerate(parameters):
+            parameter.register_post_accumulate_grad_hook(self._arrival(index))
+
+    def _flatten_values(self, first: Tensor) -> None:
+        """ZeRO-1 gathers updated parameters in place, so they live in one flat buffer, too."""
+        self.values = first.new_zeros(len(self.gradients))
+        for start, (_, parameter) in zip(self.starts, self.parameters, strict=True):
+            values = self.values[start : start + parameter.numel()]
+            values.copy_(parameter.detach().flatten())
+            parameter.data = values.view_as(parameter)
+
+    def _make_pieces(self, mesh: Mesh) -> list[Piece]:
+        low, high = self._range()
+        pieces = []
+        for begin, (name, parameter) in zip(self.starts, self.parameters, strict=True):
+            start, stop = max(low, begin), min(high, begin + parameter.numel())
+            if start < stop:
+                pieces.append(make_piece(name, parameter, start - begin, stop - begin, mesh, bool(self.zero)))
+        return pieces
+
+    def _range(self) -> tuple[int, int]:
+        """What this replica updates of the flat buffer."""
+        if not self.zero:
+            return 0, len(self.gradients)
+        return self.data.rank * self.share, (self.data.rank + 1) * self.share
+
+    def _arrival(self, index: int) -> Callable[[Tensor], None]:
+        view = self.views[index]
+
+        def gradient_arrived(parameter: Tensor) -> None:
+            assert parameter.grad is not None
+            full = parameter.dtype == torch.float32
+            if index in self.stale:
+                self.stale.remove(index)
+                view.copy_(parameter.grad)
+                parameter.grad = view if full else None  # autograd adds to a view in place
+            elif not full:
+                view.add_(parameter.grad)
+                parameter.grad = None
+            if index in self.missing:
+                self.missing.remove(index)
+                if not self.missing and not self.sums:
+                    self._start()
+
+        return gradient_arrived
+
+    def arm(self) -> None:
+        """The next backward is the last one: start the sum as soon as it has given every gradient."""
+        self.missing = set(range(len(self.parameters)))
+
+    def _start(self) -> None:
+        begin = start_reduce_scatter_in_place if self.zero else start_all_reduce
+        self.handle = begin(self.gradients, self.data)
+
+    def finish(self) -> None:
+        """Wait for the sum, and let the masters see it."""
+        if self.handle is None:
+            for index in self.stale:  # what the loss does not depend on
+                self.views[index].zero_()
+            for axis in self.sums:
+                all_reduce(self.gradients, axis)
+            self._start()
+        assert self.handle is not None
+        result = self.handle.wait()
+        self.handle = None
+        at = 0
+        for piece in self.pieces:  # they follow each other without a gap
+            piece.master.grad = result[at : at + piece.master.numel()]
+            at += piece.master.numel()
+
+    def clear(self) -> None:
+        """Make ready for the gradients of another step, which overwrite these."""
+        self.stale = set(range(len(self.parameters)))
+        for _, parameter in self.parameters:
+            parameter.grad = None
+
+    def start_sharing(self) -> Handle | None:
+        """After an update under ZeRO-1: begin to give every replica the shares of the others."""
+        if not self.zero or self.data.size == 1:
+            return None
+        return start_sharing(self.values, self.data)
+
+
+class Reducer:
+    """Makes the gradients of a rank's chunks whole, and knows what the rank updates."""
+
+    def __init__(self, chunks: dict[int, Named], mesh: Mesh, zero: int) -> None:
+        """`chunks` names the parameters of each chunk, in the order of the model."""
+        self.buckets: dict[int, list[Bucket]] = {}
+        self.free: list[FreeParameters] = []
+        for chunk, parameters in chunks.items():
+            self.buckets[chunk] = []
+            for sums, named in _by_sums(parameters, mesh).items():
+                if mesh.data.size == 1 and not sums and named[0][1].dtype == torch.float32:
+                    self.free.append(FreeParameters(named, mesh))
+                    continue
+                # backward goes through the model from its end: buckets fill one after the other
+                for group in _grouped(named[::-1], bucket_elements(mesh.data.size)):
+                    self.buckets[chunk].append(Bucket(group, list(sums), mesh, zero))
+        self.parts: list[FreeParameters | Bucket] = [
+            *self.free,
+            *(bucket for buckets in self.buckets.values() for bucket in buckets),
+        ]
+        self.pieces = [piece for part in self.parts for piece in part.pieces]
+
+    def last_backward(self, chunk: int) -> None:
+        """The backward of this chunk that comes now is the last of the step."""
+        for bucket in self.buckets[chunk]:
+            bucket.arm()
+
+    def finish(self) -> None:
+        """All gradients of the step are summed and lie at their masters when this returns."""
+        for part in self.parts:
+            part.finish()
+
+    def clear(self) -> None:
+        """Forget the gradients."""
+        for part in self.parts:
+            part.clear()
+
+    def share(self) -> None:
+        """After the update: every replica has all parameters again."""
+        handles = [bucket.start_sharing() for buckets in self.buckets.values() for bucket in buckets]
+        for handle in handles:
+            if handle is not None:
+                handle.wait()
+
+
+def _by_sums(parameters: Named, mesh: Mesh) -> dict[tuple[Axis, ...], Named]:
+    """Parameters by the axes over which their gradients need a sum before the replicas'."""
+    groups: dict[tuple[Axis, ...], Named] = {}
+    for name, parameter in parameters:
+        place = place_of(parameter)
+        sums = [mesh.tensor] if place.partial and mesh.tensor.size > 1 else []
+        sums += [mesh.ends] if place.tied and mesh.ends.size > 1 else []
+        groups.setdefault(tuple(sums), []).append((name, parameter))
+    return groups
+
+
+def bucket_elements(replicas: int) -> int:
+    """How many gradients travel together at least, while there are more."""
+    return max(BUCKET_ELEMENTS, PIECE_ELEMENTS * replicas)
+
+
+def _grouped(parameters: Named, enough: int) -> list[Named]:
+    groups: list[Named] = []
+    size = enough
+    for named in parameters:
+        if size >= enough:
+            groups.append([])
+            size = 0
+        groups[-1].append(named)
+        size += named[1].numel()
+    return groups

@@ -1,0 +1,176 @@
+"""Piper's input for a transformer, from Heddle's own costs, and the plan file for Piper's answer.
+
+The graph is a line: the embedding, the layers, the output layer. A published workload has one number for what replicas
+synchronise and one bandwidth; here Adam's state, ZeRO-1, sequence parallelism and the hierarchy of links make the
+costs of a stage depend on all its degrees, so each tensor and data degree has options of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from heddle.cost import compute, memory, network
+from heddle.cost import step as stage
+from heddle.cost.local_machine import measured_machine
+from heddle.cost.work import Work, recomputing, work_of
+from heddle.errors import HeddleError, divisors, nearest_number
+from heddle.graph.dag import Dag, Floats
+from heddle.plan.piper.workload import Options, Tie, Workload
+from heddle.spec.cluster import GIB, Cluster
+from heddle.spec.job import Job
+from heddle.spec.plan import Recompute
+
+WORDS: list[Recompute] = ["none", "selective", "full"]
+
+
+def model_workload(job: Job, devices: int | None = None, microbatch: int | None = None) -> Workload:
+    """The layers of a job's model on its cluster, a stage of any degrees and options priced by `heddle.cost`.
+
+    Args:
+        job: its [plan], if it has one, says nothing but how many samples a microbatch has.
+        devices: how many of the cluster's there are to plan for; all if left out.
+        microbatch: samples of a microbatch.
+    """
+    cluster = measured_machine(job.cluster)
+    devices = cluster.world if devices is None else devices
+    if devices > cluster.world:
+        raise HeddleError(
+            f"Cluster '{cluster.name}' has {cluster.world} devices, not {devices}.",
+            "What links reach beyond them is not known.",
+            f"Set cluster.nodes = {-(-devices // cluster.devices)}, or plan for {cluster.world} devices.",
+        )
+    samples = (job.plan.microbatch if job.plan else 1) if microbatch is None else microbatch
+    batch = job.train.global_batch
+    if samples < 1 or batch % samples:
+        near = nearest_number(samples, divisors(batch))
+        raise HeddleError(
+            f"global_batch = {batch} is not divisible by a microbatch of {samples}.",
+            "A step is a whole number of microbatches.",
+            f"Use --microbatch {near}.",
+        )
+    model = job.model
+    work = work_of(job, cluster, {"microbatch": samples})
+    nodes = model.layers + 2
+    workload = Workload(
+        graph=Dag.from_edges(nodes, [(v, v + 1) for v in range(nodes - 1)]),
+        layers=["embedding", *range(model.layers), "head"],
+        names=["the embedding", *(f"layer {v}" for v in range(model.layers)), "the output layer"],
+        degrees=list(_degrees(cluster, work, max(devices, 1))),
+        devices=devices,
+        memory=cluster.device.memory_gib * GIB,
+        bandwidth=1.0,  # links differ: messages are given in seconds
+        microbatches=batch // samples,
+        core=np.array([False, *[True] * model.layers, False]),
+    )
+    return workload.replace()  # which refuses what leaves nothing to plan
+
+
+def tensor_degrees(cluster: Cluster, work: Work, devices: int) -> list[int]:
+    """Degrees that split heads and MLP evenly, and that tile a node or are tiled by nodes."""
+    node = cluster.devices
+    even = divisors(math.gcd(int(work.kv_heads), int(work.ffn)), devices)
+    return [t for t in even if node % t == 0 or t % node == 0]
+
+
+def _degrees(cluster: Cluster, work: Work, devices: int) -> Iterator[Options]:
+    """The options of every pair of degrees, ascending; how else a stage works where it may be of use."""
+    microbatches = int(work.batch / work.microbatch)
+    for t in tensor_degrees(cluster, work, devices):
+        for d in divisors(microbatches, devices // t):
+            # `pipeline` only tells how far stages lie apart
+            spread = replace(work, tensor=t, data=d, pipeline=devices / (t * d))
+            offered = [
+                _variants(cluster, replace(spread, sequence_parallel=sequence, zero=zero))
+                for sequence in ((0, 1) if t > 1 and work.sequence % t == 0 else (0,))
+                for zero in ((0, 1) if d > 1 else (0,))
+            ]
+            for number, one in enumerate(offered):
+                others = [(place, other) for place, other in enumerate(offered) if place != number]
+                if not any(_dominates(other[-1], one[-1], strictly=place > number) for place, other in others):
+                    yield from one
+
+
+def _dominates(one: Options, other: Options, strictly: bool) -> bool:
+    """Whether the first is nowhere slower or larger; if it must be better, somewhere."""
+    assert one.peaks is not None
+    assert other.peaks is not None
+    pairs = [
+        (one.seconds, other.seconds),
+        (one.stashed, other.stashed),
+        (one.fixed, other.fixed),
+        (one.peaks, other.peaks),
+        (one.receive + one.start, other.receive + other.start),
+    ]
+    better = any(bool((a < b).any()) for a, b in pairs)
+    return all(bool((a <= b).all()) for a, b in pairs) and (better or not strictly)
+
+
+def _variants(cluster: Cluster, work: Work) -> list[Options]:
+    """Options without recomputation, with selective, and with full: what a layer holds for a moment differs."""
+    t, d, layers = int(work.tensor), int(work.data), int(work.layers)
+    price = stage.layer_cost(cluster, work)
+    again = {"none": 0.0, "selective": float(price.again_selective), "full": float(price.again_full)}
+    kept = memory.layer_activations(work)
+    saved = {"none": float(kept.none), "selective": float(kept.selective), "full": float(kept.full)}
+    ends = [(float(f), float(b)) for f, b in (compute.embedding(cluster, work), compute.head(cluster, work))]
+    begins, finishes = (float(memory.end_parameters(work, first, not first)) for first in (True, False))
+    own = float(memory.layer_parameters(work))
+    output = memory.end_activations(work)
+    left, briefly = float(output.left), float(output.briefly)
+    scale = 1 + float(memory.slack(cluster, 1.0))
+    buffers = float(memory.exchange_buffers(work, 2))
+    a_step = d * float(work.microbatch) / float(work.batch)  # what is done once a step, for each of a stage's d·time
+    start = float(stage.data_exchange(cluster, work, 0.0))
+
+    def held(parameters: float) -> float:
+        return scale * float(sum(memory.states(work, parameters, 0.0)))
+
+    def once(parameters: float, backward: float) -> float:
+        """Seconds a step: what of the replicas' exchange the backward does not hide, and the optimizer."""
+        exchange = float(stage.data_exchange(cluster, work, parameters)) - start
+        exchange -= float(work.data_overlap * stage.hidden(cluster, exchange, backward))
+        updated = parameters / d if work.zero else parameters
+        return exchange + float(compute.optimizer(cluster, updated, work.element))
+
+    def seconds(forward: float, backward: float, parameters: float) -> float:
+        return forward + backward + a_step * once(parameters, backward)
+
+    shared = begins + finishes - float(memory.end_parameters(work, True, True))  # a tied embedding, once
+    spared = once(finishes, ends[1][1]) - once(finishes - shared, ends[1][1])
+    tie = Tie((0, layers + 1), a_step * spared, held(shared))
+    message = np.full(layers + 1, float(network.between_stages(cluster, work)))
+    found = []
+    for count in range(1, len(WORDS) + 1):
+        words = WORDS[:count]
+
+        def rows(first: float, each: list[float], last: float, rest: float) -> Floats:
+            """(layers, options) where the two ends have one option, the others are never to be taken."""
+            table = np.tile(np.array(each), (layers + 2, 1))
+            table[[0, -1], 1:] = rest
+            table[[0, -1], 0] = first, last
+            return table
+
+        each = [seconds(float(price.forward), float(price.backward) + again[word], own) for word in words]
+        peak = max(float(kept.moment(recomputing(work, word))) for word in words)
+        found.append(
+            Options(
+                tensor=t,
+                names=[["none"], *[[str(word) for word in words]] * layers, ["none"]],
+                seconds=rows(seconds(*ends[0], begins), each, seconds(*ends[1], finishes), np.inf),
+                parameters=np.zeros((layers + 2, count)),
+                stashed=scale * rows(0.0, [saved[word] for word in words], left, np.inf),
+                fixed=rows(held(begins), [held(own)] * count, held(finishes), np.inf),
+                receive=message,
+                send=message,
+                data=(d,),
+                how=", ".join(["sequence"] * int(work.sequence_parallel) + [f"zero {work.zero}"] * bool(work.zero)),
+                peaks=scale * (buffers + np.array([0.0, *[peak] * layers, briefly])),
+                start=a_step * start,
+                tie=tie if shared else None,
+            )
+        )
+    return found

@@ -1,0 +1,253 @@
+"""Why this plan: what each neighbouring choice would cost, what would help most, and what the papers say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from heddle.cost.breakdown import STEP
+from heddle.errors import HeddleError
+from heddle.format import memory_unit
+from heddle.plan.search.describe import in_words, overfull, recompute_in_words, seconds_in_words
+from heddle.plan.search.search import Search, priced, summary
+from heddle.plan.search.space import RECOMPUTE, SCHEDULES, recompute_number
+from heddle.simulate.simulation import Simulation, simulate
+from heddle.spec.cluster import GIB, Cluster
+from heddle.spec.job import Job
+from heddle.spec.plan import Plan
+
+DEGREES = ("tensor", "pipeline", "data")
+OTHERS = ("virtual", "sequence", "zero", "microbatch", "recompute", "schedule")
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """One choice made otherwise, the rest as near to the plan as can be."""
+
+    change: str
+    simulation: Simulation | None  # None: there is no such plan
+    why: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The reasons for the first choice of a search."""
+
+    search: Search
+    plan: tuple[str, ...]
+    neighbours: tuple[Neighbour, ...]
+    helps: tuple[tuple[str, float], ...]  # a change, and how many times as many tokens a second it gives
+    takeaways: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "plan": list(self.plan),
+            "neighbours": [
+                {"change": each.change, "why": each.why, **(summary(each.simulation) if each.simulation else {})}
+                for each in self.neighbours
+            ],
+            "helps": [{"change": change, "speedup": gain} for change, gain in self.helps],
+            "takeaways": list(self.takeaways),
+        }
+
+
+def explain(search: Search) -> Explanation:
+    """Look around the best plan of a search."""
+    return Explanation(
+        search,
+        tuple(described(search.best)),
+        tuple(_neighbours(search)),
+        tuple(sorted(_helps(search), key=lambda change: -change[1])),
+        tuple(_takeaways(search)),
+    )
+
+
+def described(best: Simulation) -> Iterator[str]:
+    """The plan in words and numbers."""
+    plan, job = best.plan, best.job
+    yield in_words(plan)
+    shares = {STEP[name].words: float(value) / best.step_seconds for name, value in best.breakdown._asdict().items()}
+    largest = sorted(((share, name) for name, share in shares.items() if share >= 0.005), reverse=True)
+    yield f"A step takes {best.step_seconds:.4g} s: " + ", ".join(f"{name} {share:.1%}" for share, name in largest)
+    m = plan.microbatches(job.train.global_batch)
+    yield f"Each replica works through {m} microbatch{'es' * (m != 1)} of {plan.microbatch * job.sequence:,} tokens."
+    bill = best.memory[best.fullest]._asdict()
+    unit, size = memory_unit(best.worst)
+    parts = ", ".join(f"{name} {float(value) / size:.3g}" for name, value in bill.items() if value >= 0.005 * size)
+    needs = f"{best.worst / size:.4g}" + f" {unit}" * (unit != "GiB")
+    yield f"Stage {best.fullest} is the fullest: {needs} of {best.limit / GIB:.4g} GiB" + f" ({parts})" * bool(parts)
+    if len(set(plan.stages)) > 1:
+        yield f"Stages are uneven, {min(plan.stages)} to {max(plan.stages)} layers: the ends hold embedding and head."
+
+
+def _neighbours(search: Search) -> Iterator[Neighbour]:
+    """Each degree doubled and halved, other schedules, levels, words of recompute and microbatches."""
+    best = search.best.plan
+    for name in (*DEGREES, "microbatch", "virtual"):
+        value = getattr(best, name)
+        for other in (2 * value, value // 2):
+            if other >= 1 and (name != "virtual" or best.pipeline > 1):
+                yield _neighbour(search, name, other)
+    if best.tensor > 1:
+        yield _neighbour(search, "sequence", not best.sequence)
+    for zero in range(4 if best.pipeline == 1 else 2):
+        if zero != best.zero and best.data > 1:
+            yield _neighbour(search, "zero", zero)
+    for word in RECOMPUTE:
+        if word != best.recompute:
+            yield _neighbour(search, "recompute", word)
+    if best.pipeline > 1 and best.schedule != "gpipe":
+        yield _judged(search, "schedule = gpipe", replace(best, schedule="gpipe"))
+
+
+def _neighbour(search: Search, name: str, value: Any) -> Neighbour:
+    """The plan with that one choice that differs least from the best, and among those the fastest."""
+    shown = str(value).lower() if isinstance(value, bool) else value
+    change = f"{name} = {shown}"
+    columns, best = search.space.columns, search.best.plan
+    same = np.flatnonzero(columns[name] == (RECOMPUTE.index(value) if name == "recompute" else int(value)))
+    if not len(same):
+        return Neighbour(change, None, _no_such_plan(search, name, value))
+    others = [other for other in (*DEGREES, *OTHERS) if other != name]
+    differing = sum((columns[other][same] != _column_value(best, other)).astype(int) for other in others)
+    nearest = same[differing == np.min(differing)]
+    fitting = nearest[search.step.fits[nearest]]
+    plan = _quickest(search, fitting if len(fitting) else nearest)
+    judged = _judged(search, change, plan)
+    if also := _difference(best, plan, name):  # doubling one degree halves another
+        judged = replace(judged, why=f"with {also}: {judged.why}")
+    if judged.simulation is not None and not judged.simulation.fits:
+        fitting = same[search.step.fits[same]]
+        if len(fitting):
+            slower = float(search.step.seconds[fitting].min()) / search.best.step_seconds - 1
+            others_too = _difference(best, _quickest(search, fitting), name)
+            return replace(judged, why=f"{judged.why}; with {others_too} it fits, {slower:+.1%}")
+    return judged
+
+
+def _quickest(search: Search, indices: np.ndarray) -> Plan:
+    return search.space.plan(int(indices[np.argmin(search.step.seconds[indices])]))
+
+
+def _judged(search: Search, change: str, plan: Plan) -> Neighbour:
+    """What that plan would cost, and where the difference is."""
+    best = search.best
+    try:
+        other = simulate(replace(best.job, plan=plan))
+    except HeddleError as error:
+        return Neighbour(change, None, error.what)
+    if not other.fits:
+        return Neighbour(change, other, f"does not fit: {overfull(other)}")
+    difference = other.step_seconds - best.step_seconds
+    leaves = " (leaves the node)" if plan.tensor > search.cluster.devices >= best.plan.tensor else ""
+    why = f"{seconds_in_words(difference)} a step ({difference / best.step_seconds:+.1%}){leaves}"
+    changes = {name: float(getattr(other.breakdown, name)) - float(getattr(best.breakdown, name)) for name in STEP}
+    telling = sorted(changes, key=lambda name: -abs(changes[name]))[:2]
+    reasons = [
+        _reason(name, changes[name], plan, best.job)
+        for name in telling
+        if abs(changes[name]) > 0.002 * best.step_seconds
+    ]
+    memory = other.worst - best.worst
+    if not reasons or abs(memory) > 0.1 * best.limit:
+        reasons.append(f"{memory / GIB:+.3g} GiB on the fullest stage")
+    return Neighbour(change, other, f"{why}: {', '.join(reasons)}")
+
+
+def _reason(name: str, seconds: float, plan: Plan, job: Job) -> str:
+    if name == "tensor":  # known to people by the microbatch
+        each = seconds / plan.microbatches(job.train.global_batch)
+        return f"{seconds_in_words(each)} of all-reduce a microbatch"
+    return f"{seconds_in_words(seconds)} of {STEP[name].words}"
+
+
+def _difference(best: Plan, other: Plan, name: str) -> str:
+    """What else the other plan chooses otherwise."""
+    names = [each for each in (*DEGREES, *OTHERS[:-1]) if each != name and getattr(best, each) != getattr(other, each)]
+    words = {each: str(getattr(other, each)).lower() for each in names} | {"recompute": recompute_in_words(other)}
+    return ", ".join(f"{each} {words[each]}" for each in names)
+
+
+def _column_value(plan: Plan, name: str) -> int:
+    """A field's value as it stands in a column."""
+    if name == "recompute":
+        return recompute_number(plan)
+    return SCHEDULES.index(plan.schedule) if name == "schedule" else int(getattr(plan, name))
+
+
+def _no_such_plan(search: Search, name: str, value: Any) -> str:
+    """Why a choice is not among the legal ones."""
+    if name in search.wish.fixed:
+        return f"{name} is fixed"
+    job = search.job
+    batch = job.train.global_batch
+    if name == "data" and batch % value:
+        return f"a batch of {batch} cannot be divided over {value} replicas"
+    if name == "pipeline" and value > job.model.layers:
+        return f"{job.model.layers} layers cannot fill {value} stages"
+    if name == "tensor" and (job.model.kv_heads % value or job.model.ffn % value):
+        return f"{job.model.kv_heads} heads of keys and values cannot be split over {value}"
+    if name == "sequence":
+        return f"{job.sequence} tokens cannot be split over tensor = {search.best.plan.tensor}"
+    return f"no legal plan on {search.best.plan.world} devices has it"
+
+
+def _helps(search: Search) -> Iterator[tuple[str, float]]:
+    """How much faster the best plan would be with more of one thing, the plan chosen anew."""
+    job, cluster, best = search.job, search.cluster, search.best
+    base = _fastest(search, job, cluster) or best.step_seconds
+    device = cluster.device
+    larger: list[tuple[str, Job, Cluster]] = [
+        (
+            f"twice the memory ({2 * device.memory_gib:.4g} GiB)",
+            job,
+            replace(cluster, device=replace(device, memory_gib=2 * device.memory_gib)),
+        )
+    ]
+    for place, link in enumerate(cluster.links):
+        links = [replace(each, gbs=2 * each.gbs) if i == place else each for i, each in enumerate(cluster.links)]
+        larger.append((f"twice as fast a link '{link.name}'", job, replace(cluster, links=tuple(links))))
+    batch = 2 * job.train.global_batch
+    larger.append((f"twice the batch ({batch})", replace(job, train=replace(job.train, global_batch=batch)), cluster))
+    for change, wanted, machine in larger:
+        seconds = _fastest(search, wanted, machine)
+        if seconds is not None:
+            tokens = wanted.tokens_per_step / job.tokens_per_step
+            yield change, base / seconds * tokens
+
+
+def _fastest(search: Search, job: Job, cluster: Cluster) -> float | None:
+    _, step = priced(replace(job, plan=None), cluster, [search.best.plan.world], search.wish.fixed)
+    return float(step.seconds[step.fits].min()) if step.fits.any() else None
+
+
+def _takeaways(search: Search) -> Iterator[str]:
+    """The three of PTD-P §3, where they have something to say about this plan."""
+    best, cluster = search.best, search.cluster
+    plan = best.plan
+    if cluster.nodes > 1 and plan.tensor > 1 and plan.world > cluster.devices:
+        inside = plan.tensor <= cluster.devices
+        yield (
+            f"Tensor parallelism up to the size of a node, pipeline across nodes (PTD-P, takeaway 1): "
+            f"tensor {plan.tensor} "
+            + (f"stays inside a node of {cluster.devices}." if inside else f"leaves a node of {cluster.devices} here.")
+        )
+    if plan.data > 1:
+        columns, fits = search.space.columns, search.step.fits
+        least = int((columns["tensor"] * columns["pipeline"])[fits].min())
+        size = plan.tensor * plan.pipeline
+        other = "the least that fits" if size == least else f"{least} would fit, too, and be slower"
+        yield (
+            f"Split the model until it fits, then add replicas (PTD-P, takeaway 2): "
+            f"tensor × pipeline = {size}, {other}; {plan.data} replicas."
+        )
+    if plan.pipeline > 1:
+        m = plan.microbatches(best.job.train.global_batch)
+        yield (
+            f"The best microbatch trades larger matrix products for a longer bubble (PTD-P, takeaway 3): "
+            f"{plan.microbatch} sample{'s' * (plan.microbatch > 1)}, {m} microbatches, a bubble of {best.bubble:.1%}."
+        )

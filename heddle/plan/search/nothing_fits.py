@@ -1,0 +1,89 @@
+"""When nothing fits: by how much, and the smallest change of each kind that would help, with its number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from heddle.errors import HeddleError
+from heddle.plan.search.describe import in_words, recompute_in_words
+from heddle.plan.search.objective import Wish
+from heddle.plan.search.search import priced
+from heddle.plan.search.space import Fixed
+from heddle.simulate.simulation import simulate
+from heddle.spec.cluster import GIB, Cluster
+from heddle.spec.job import Job
+from heddle.spec.plan import Plan
+
+LARGER = 4  # times the memory: beyond that, no device helps
+MORE = 4096  # times as many nodes are looked at, at most
+
+
+def nothing_fits(job: Job, cluster: Cluster, wish: Wish, counts: list[int]) -> HeddleError:
+    """What the smallest plan needs, of which most is what, and what would help."""
+    space, step = priced(job, cluster, counts[-1:], wish.fixed)
+    smallest = simulate(replace(job, plan=space.plan(int(np.argmin(step.memory)))))
+    bill = smallest.memory[smallest.fullest]
+    needs, has = smallest.worst / GIB, cluster.device.memory_gib
+    largest = max(bill._fields, key=lambda name: float(getattr(bill, name)))
+    ways = list(_ways(job, cluster, wish, counts))
+    if needs <= LARGER * has or not ways:
+        ways.append(f"{needs:.4g} GiB a device")
+    return HeddleError(
+        f"Of {len(space):,} legal plans none fits: the smallest needs {needs:.4g} GiB, {cluster.device.name} has "
+        f"{has:.4g} GiB.",
+        f"That is {in_words(smallest.plan)}; most of it is {largest}, {float(getattr(bill, largest)) / GIB:.4g} GiB.",
+        f"It would fit with {', or '.join(ways)}.",
+    )
+
+
+def _ways(job: Job, cluster: Cluster, wish: Wish, counts: list[int]) -> Iterator[str]:
+    for name in wish.fixed:
+        fewer = {other: value for other, value in wish.fixed.items() if other != name}
+        if (found := _first_that_fits(job, cluster, counts, fewer)) is not None:
+            yield f"recompute {recompute_in_words(found)}" if name == "recompute" else f"{name} = {_word(found, name)}"
+    if nodes := _enough_nodes(job, cluster, wish, max(counts)):
+        yield f"{nodes * cluster.devices} devices"
+    sequence = job.sequence // 2
+    while sequence >= 1:
+        shorter = replace(job, train=replace(job.train, sequence=sequence))
+        if _first_that_fits(shorter, cluster, counts, wish.fixed) is not None:
+            yield f"train.sequence = {sequence}"
+            return
+        sequence //= 2
+
+
+def _word(plan: Plan, name: str) -> str:
+    value = getattr(plan, name)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _enough_nodes(job: Job, cluster: Cluster, wish: Wish, most: int) -> int | None:
+    """The fewest nodes that hold the model: doubled until it fits, then halved back."""
+    if not cluster.links or cluster.links[-1].devices is not None or "data" in wish.fixed:
+        return None
+
+    def fits(nodes: int) -> bool:
+        larger = replace(cluster, nodes=nodes)
+        return _first_that_fits(job, larger, [larger.world], wish.fixed) is not None
+
+    few = max(1, most // cluster.devices)
+    many, limit = 2 * few, MORE * few
+    while not fits(many):
+        few, many = many, 2 * many
+        if many > limit:
+            return None
+    while many - few > 1:
+        middle = (few + many) // 2
+        few, many = (few, middle) if fits(middle) else (middle, many)
+    return many
+
+
+def _first_that_fits(job: Job, cluster: Cluster, counts: list[int], fixed: Fixed) -> Plan | None:
+    space, step = priced(job, cluster, counts, fixed)
+    if not step.fits.any():
+        return None
+    fitting = np.flatnonzero(step.fits)
+    return space.plan(int(fitting[np.argmin(step.seconds[fitting])]))

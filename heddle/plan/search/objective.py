@@ -1,0 +1,65 @@
+"""What a plan is chosen by: an objective, a deadline, fields that are decided already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from heddle.errors import HeddleError, nearest
+from heddle.plan.search.space import Fixed
+from heddle.simulate.simulation import Simulation
+from heddle.spec.job import Job
+
+Objective = Literal["fastest", "cheapest", "fewest", "smallest"]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a plan is chosen by."""
+
+    objective: Objective = "fastest"  # the step; device-seconds a step; devices that meet a deadline; memory
+    fixed: Fixed = field(default_factory=dict)
+    days: float | None = None  # the deadline
+    tokens: float | None = None  # to learn from until then; None: the job's steps
+
+    def __post_init__(self) -> None:
+        if self.objective not in get_args(Objective):
+            raise HeddleError(
+                f"There is no objective '{self.objective}'.",
+                "Plans are ranked by one of a few.",
+                nearest(self.objective, get_args(Objective)),
+            )
+        if self.objective == "fewest" and self.days is None:
+            raise HeddleError(
+                "The fewest devices for what deadline?", "That objective needs one.", "Add --days 30, or days=30."
+            )
+        for name in ("days", "tokens"):
+            if (value := getattr(self, name)) is not None and not value > 0:
+                raise HeddleError(
+                    f"{name} = {value} is not positive.", "There is nothing less than none.", f"Give a {name} above 0."
+                )
+
+    def limit(self, job: Job) -> float:
+        """Seconds that a step may take."""
+        if self.days is None:
+            return np.inf
+        tokens = self.tokens or job.train.steps * job.tokens_per_step
+        return self.days * 86_400 * job.tokens_per_step / tokens
+
+    def key(self, seconds: Any, memory: Any, devices: Any) -> tuple[Any, ...]:
+        """What is to be small, the most important first."""
+        match self.objective:
+            case "fastest":
+                return seconds, memory
+            case "cheapest":
+                return seconds * devices, seconds
+            case "fewest":
+                return devices, seconds
+            case "smallest":
+                return memory, seconds
+
+    def of(self, found: Simulation) -> tuple[Any, ...]:
+        """The same of one plan that was simulated."""
+        return self.key(found.step_seconds, found.worst, found.plan.world)

@@ -1,0 +1,246 @@
+"""The legal space: every plan that a model, a batch and a number of devices allow, each exactly once, as columns.
+
+Two plans that would do the same count as one: a pipeline of one stage has no order of work to choose, interleaving one
+chunk a rank is 1F1B, and one replica shares nothing with itself. GPipe takes as long as 1F1B and holds more, so it is
+among them only where it is asked for. Of the many ways to recompute in some layers and not in others a few shares stand
+for all; `heddle.plan.search.refine` finds the exact number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from heddle.errors import HeddleError, divisors, listing, nearest, nearest_number
+from heddle.spec.model import ModelSpec
+from heddle.spec.plan import Plan, Recompute, even_stages
+
+SCHEDULES = ("1f1b", "interleaved", "gpipe")
+RECOMPUTE = ("none", "selective", "full")
+SHARES = (0.25, 0.5, 0.75)  # of a rank's layers that recompute everything while the others recompute nothing
+CHOSEN = ("tensor", "pipeline", "data", "virtual", "sequence", "zero", "microbatch", "recompute")
+FIELDS = (*CHOSEN, "schedule", "stages")
+
+Fixed = Mapping[str, Any]
+COMPANY: dict[str, dict[str, Any]] = {  # what a field needs beside it to be legal at all
+    "virtual": {"pipeline": 2, "schedule": "interleaved"},
+    "sequence": {"tensor": 2},
+}
+
+
+@dataclass(frozen=True)
+class Space:
+    """Plans as columns of whole numbers; schedules and words of recompute by their place in their lists."""
+
+    layers: int
+    columns: dict[str, np.ndarray]
+    fixed: Fixed
+
+    def __len__(self) -> int:
+        return len(self.columns["tensor"])
+
+    def plan(self, index: int) -> Plan:
+        """One of them, as a plan."""
+        fields: dict[str, Any] = {name: int(column[index]) for name, column in self.columns.items()}
+        fields["sequence"] = bool(fields["sequence"])
+        fields["schedule"] = SCHEDULES[fields["schedule"]]
+        fields["stages"] = tuple(self.fixed.get("stages", ()))
+        fields["recompute"] = self.fixed.get("recompute", (*RECOMPUTE, *SHARES)[fields["recompute"]])
+        if isinstance(share := fields["recompute"], float):
+            chunks = fields["pipeline"] * fields["virtual"]
+            stages = fields["stages"] or even_stages(self.layers, chunks)
+            held = [sum(stages[rank :: fields["pipeline"]]) for rank in range(fields["pipeline"])]
+            fields["recompute"] = recompute_first(stages, [math.ceil(share * layers) for layers in held])
+        return Plan(**fields)
+
+    def where(self, plan: Plan) -> int | None:
+        """The place of a plan, its stages aside; None where it is not among them."""
+        wanted: dict[str, Any] = {name: getattr(plan, name) for name in CHOSEN if name != "recompute"}
+        wanted["schedule"] = SCHEDULES.index(
+            "1f1b" if plan.chunks == plan.pipeline and plan.schedule != "gpipe" else plan.schedule
+        )
+        if "recompute" not in self.fixed:
+            wanted["recompute"] = recompute_number(plan)
+        found = np.flatnonzero(np.logical_and.reduce([self.columns[name] == value for name, value in wanted.items()]))
+        return int(found[0]) if len(found) else None
+
+    def work_columns(self) -> dict[str, Any]:
+        """The same as the columns of a `heddle.cost.Work`."""
+        names = ("tensor", "pipeline", "virtual", "data", "zero", "microbatch")
+        words = self.fixed.get("recompute")
+        shares: dict[str, Any]
+        if words is None or isinstance(words, str):
+            shares = {
+                "full": np.array([0.0, 0.0, 1.0, *SHARES])[self.columns["recompute"]],
+                "selective": (self.columns["recompute"] == RECOMPUTE.index("selective")).astype(float),
+            }
+        else:
+            shares = {word: list(words).count(word) / self.layers for word in ("full", "selective")}
+        return {
+            **{name: self.columns[name] for name in names},
+            "sequence_parallel": self.columns["sequence"],
+            "gpipe": (self.columns["schedule"] == SCHEDULES.index("gpipe")).astype(int),
+            **shares,
+        }
+
+
+def legal_space(model: ModelSpec, sequence: int, batch: int, counts: Iterable[int], fixed: Fixed) -> Space:
+    """Every legal plan for any of these numbers of devices that has the fixed fields."""
+    rows = [_choices(model, sequence, batch, degrees, fixed) for degrees in _degrees(model, batch, counts, fixed)]
+    blocks = [np.stack([axis.ravel() for axis in np.meshgrid(*row, indexing="ij")]) for row in rows if all(row)]
+    joined = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(CHOSEN), 0), dtype=np.int64)
+    columns = dict(zip(CHOSEN, joined, strict=True))
+    names = ("gpipe", "gpipe") if fixed.get("schedule") == "gpipe" else ("1f1b", "interleaved")
+    one, several = (SCHEDULES.index(name) for name in names)
+    return Space(model.layers, columns | {"schedule": np.where(columns["virtual"] > 1, several, one)}, fixed)
+
+
+def _degrees(model: ModelSpec, batch: int, counts: Iterable[int], fixed: Fixed) -> Iterator[tuple[int, int, int]]:
+    """Tensor, pipeline and data degrees that multiply to one of the counts."""
+    splits = divisors(math.gcd(model.kv_heads, model.ffn))
+    for count in counts:
+        for tensor in _given(fixed, "tensor", [t for t in splits if count % t == 0]):
+            stages = [p for p in divisors(count // tensor) if p <= model.layers]
+            for pipeline in _given(fixed, "pipeline", stages):
+                data = count // (tensor * pipeline)
+                if batch % data == 0 and data in _given(fixed, "data", [data]):
+                    yield tensor, pipeline, data
+
+
+def _choices(
+    model: ModelSpec, sequence: int, batch: int, degrees: tuple[int, int, int], fixed: Fixed
+) -> list[list[int]]:
+    """What each column may be for given degrees; an empty list where a fixed field forbids them."""
+    tensor, pipeline, data = degrees
+    virtuals = [1] if pipeline == 1 else list(range(1, model.layers // pipeline + 1))
+    if (schedule := fixed.get("schedule", "gpipe")) != "gpipe":
+        virtuals = [virtual for virtual in virtuals if (virtual > 1) == (schedule == "interleaved")]
+    if "stages" in fixed:
+        virtuals = [virtual for virtual in virtuals if pipeline * virtual == len(fixed["stages"])]
+    slices = [0, 1] if tensor > 1 and sequence % tensor == 0 else [0]
+    # a level that is asked for holds for one replica, too, though there is nothing to share
+    levels = [0, 1, 2, 3] if pipeline == 1 else [0, 1]
+    zeros = _given(fixed, "zero", levels if data > 1 or "zero" in fixed else [0])
+    microbatches = _given(fixed, "microbatch", divisors(batch // data))
+    word = fixed.get("recompute")  # one for each layer fills no column: all plans have them
+    recompute = [RECOMPUTE.index(word) if word in RECOMPUTE else 0] if word is not None else list(range(len(RECOMPUTE)))
+    if word is None and model.layers >= 2 * pipeline:  # a rank with one layer has no part of its layers
+        recompute += range(len(RECOMPUTE), len(RECOMPUTE) + len(SHARES))
+    return [
+        [tensor],
+        [pipeline],
+        [data],
+        _given(fixed, "virtual", virtuals),
+        _given(fixed, "sequence", slices),
+        zeros,
+        microbatches,
+        recompute,
+    ]
+
+
+def _given(fixed: Fixed, name: str, legal: list[int]) -> list[int]:
+    """Of the legal values the fixed one, or all."""
+    return [value for value in legal if value == fixed[name]] if name in fixed else legal
+
+
+def recompute_number(plan: Plan) -> int:
+    """What a plan recomputes as a number of the column, the nearest share where layers differ."""
+    if isinstance(plan.recompute, str):
+        return RECOMPUTE.index(plan.recompute)
+    share = plan.recompute.count("full") / len(plan.recompute)
+    return len(RECOMPUTE) + int(np.argmin(np.abs(np.array(SHARES) - share)))
+
+
+def recompute_first(stages: Sequence[int], counts: Sequence[int]) -> tuple[Recompute, ...]:
+    """A word for each layer: each rank recomputes everything in that many of its first layers, nothing in the rest."""
+    left, words = list(counts), list[Recompute]()
+    for chunk, layers in enumerate(stages):
+        again = min(layers, left[chunk % len(left)])
+        left[chunk % len(left)] -= again
+        words.extend("full" if place < again else "none" for place in range(layers))
+    return tuple(words)
+
+
+def check_fixed(model: ModelSpec, sequence: int, batch: int, counts: Iterable[int], fixed: Fixed) -> None:
+    """Refuse an empty space with its cause: the fewest fixed fields that exclude each other, or the batch."""
+    counts = list(counts)
+
+    def empty(some: Fixed) -> bool:
+        every = _degrees(model, batch, counts, some)
+        return not any(all(_choices(model, sequence, batch, degrees, some)) for degrees in every)
+
+    if not empty(fixed):
+        return
+    if empty({}):
+        raise _indivisible(model, batch, counts)
+    culprits = dict(fixed)
+    for name in fixed:
+        fewer = {other: value for other, value in culprits.items() if other != name}
+        if empty(fewer):
+            culprits = fewer
+    words = [f"{name} = {_written(value)}" for name, value in culprits.items()]
+    devices = f"{counts[0]} device{'s' * (counts[0] != 1)}" if len(counts) == 1 else f"at most {max(counts)} devices"
+    last, rest = list(culprits)[-1], dict(list(culprits.items())[:-1])
+    legal = _legal_values(legal_space(model, sequence, batch, counts, rest), last)
+    given = f"With {' and '.join(words[:-1])}, " if rest else ""
+    raise HeddleError(
+        f"No plan on {devices} has {' and '.join(words)}.",
+        "Each of them is possible, not all of them together."
+        if rest
+        else f"{model.name} cannot be split so over {devices}.",
+        f"{given}{last} can be {legal}." if given else f"{last.capitalize()} can be {legal}.",
+    )
+
+
+def _legal_values(space: Space, name: str) -> str:
+    if name == "stages":
+        return "a list of the layers of each of the pipeline × virtual chunks"
+    values = sorted({int(value) for value in space.columns[name]})
+    if name == "schedule":
+        return "1f1b, gpipe" + ", interleaved" * bool(space.columns["virtual"].max() > 1)
+    if name == "recompute":
+        return ", ".join(RECOMPUTE)
+    if name == "sequence":
+        return " or ".join(_written(bool(value)) for value in values)
+    return listing(values)
+
+
+def _written(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(list(value) if isinstance(value, tuple) else value)
+
+
+def _indivisible(model: ModelSpec, batch: int, counts: list[int]) -> HeddleError:
+    """No way to split over this many devices leaves a number of replicas that divides the batch."""
+    most = max(counts)
+    replicas = {data for _, _, data in _degrees(model, 0, [most], {})}  # 0 is divisible by everything
+    near = sorted(
+        {max(data, nearest_number(batch, range(data, batch + 2 * data, data))) for data in replicas},
+        key=lambda value: (abs(value - batch), value),
+    )
+    fewer = next((n for n in range(most - 1, 0, -1) if next(_degrees(model, batch, [n], {}), None)), None)
+    hints = [f"global_batch = {near[0]}"] + ([f"{fewer} of the devices"] if fewer else [])
+    return HeddleError(
+        f"global_batch = {batch} cannot be divided over {most} devices.",
+        f"Whichever way {model.name} is split over them, the replicas that are left do not divide the batch.",
+        f"Use {', or '.join(hints)}.",
+    )
+
+
+def read_fixed(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Check that what is to be fixed are fields of a plan with values of the right kind."""
+    from heddle.spec.tables import build
+
+    unknown = [name for name in table if name not in FIELDS]
+    if unknown:
+        raise HeddleError(
+            f"A plan has no field '{unknown[0]}'.", "Heddle never ignores a key.", nearest(unknown[0], FIELDS)
+        )
+    fixed = {}
+    for name, value in table.items():
+        # each by itself: what contradicts what is told of when all are known
+        fixed[name] = getattr(build(Plan, {name: value} | COMPANY.get(name, {}), "plan"), name)
+    return fixed

@@ -1,0 +1,207 @@
+"""The run folder: what a run keeps on disk, and how it is made, found and taken up again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from heddle.data.tokens import Meta, Prepared
+from heddle.errors import HeddleError
+from heddle.runs.durable import replace_text
+from heddle.runs.lock import LOCK, begun
+from heddle.spec.job import Job, dumps_job, load_job
+from heddle.spec.start import JOB, TOKENIZER_FOLDER
+from heddle.spec.tables import read_json
+
+# What may change when a run is resumed: where and how fast it runs, what it tells and keeps. All else is its meaning.
+FREE = {
+    "name",
+    "runs",
+    "start_from",
+    "log_every",
+    "eval_every",
+    "eval_batches",
+    "save_every",
+    "keep_last",
+    "keep_every",
+}
+FREE |= {"restarts", "hang_after", "compile"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A folder with `job.toml`, `data.json`, `metrics.jsonl`, the tokenizer and `checkpoints/`."""
+
+    folder: Path
+
+    @property
+    def checkpoints(self) -> Path:
+        """One folder a saved step."""
+        return self.folder / "checkpoints"
+
+    @property
+    def traces(self) -> Path:
+        """Spans of the first steps, a file a step and rank; there when the run was traced."""
+        return self.folder / "traces"
+
+    @property
+    def hang(self) -> Path:
+        """What the ranks were doing, if the run stood still."""
+        return self.folder / "hang"
+
+    @property
+    def tokenizer(self) -> Path:
+        """Where the tokenizer's files are."""
+        return self.folder / TOKENIZER_FOLDER
+
+    @property
+    def job_file(self) -> Path:
+        """The job as it was run, with everything spelled out."""
+        return self.folder / JOB
+
+    @property
+    def data_file(self) -> Path:
+        """What the run learns from: how many tokens, of which checksum, made from what."""
+        return self.folder / "data.json"
+
+
+def refuse_existing(job: Job) -> None:
+    """A run never writes over another; said before any work is done."""
+    if begun(job.run_folder):
+        raise HeddleError(
+            f"The run folder {job.run_folder} exists already.",
+            "A run never writes over another.",
+            "Go on with it by --resume, or choose another name with --name.",
+        )
+
+
+def create_run(job: Job, data: Prepared) -> Run:
+    """Make the run folder. The job comes last: a folder that has it has everything."""
+    refuse_existing(job)
+    run = Run(job.run_folder)
+    try:
+        run.checkpoints.mkdir(parents=True)
+        data.tokenizer.save(run.tokenizer)
+        _describe(run, job, data)
+    except OSError as error:
+        raise HeddleError(
+            f"The run folder {run.folder} cannot be written.",
+            f"{error.strerror}.",
+            "Choose another place with [train] runs, or --set train.runs=FOLDER.",
+        ) from None
+    return run
+
+
+@contextmanager
+def writing_to(run: Run) -> Iterator[None]:
+    """A disk that is full, or gone, is told; whatever is in the run's folder stays as it is."""
+    try:
+        yield
+    except OSError as error:
+        raise HeddleError(
+            f"The run folder {run.folder} cannot be written.",
+            f"{error.strerror or error}.",
+            "Earlier checkpoints are untouched; make room, then go on with --resume.",
+        ) from None
+
+
+def clear(run: Run) -> None:
+    """Take away what is in a folder whose maker died before it was complete; the lock is ours."""
+    for path in run.folder.iterdir() if run.folder.is_dir() else ():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != LOCK:
+            path.unlink(missing_ok=True)
+
+
+def resume_run(job: Job, data: Prepared) -> Run:
+    """Open the run folder of a job that was started before; from now on it is described by the job as it is now."""
+    run = open_run(job.run_folder)
+    _describe(run, job, data)
+    return run
+
+
+def _describe(run: Run, job: Job, data: Prepared) -> None:
+    replace_text(run.data_file, json.dumps(asdict(data.meta), indent=2, ensure_ascii=False) + "\n")
+    replace_text(run.job_file, dumps_job(job))
+
+
+def check_resumed(job: Job, data: Prepared, allow: bool, warn: Callable[[str], None]) -> None:
+    """Refuse to go on with a run as something else: with another model, and unless allowed on other terms."""
+    run = open_run(job.run_folder)
+    before = load_job(run.job_file)
+    if before.model != job.model:
+        fields = [field.name for field in dataclasses.fields(job.model)]
+        changed = [name for name in fields if getattr(before.model, name) != getattr(job.model, name)]
+        shown = "; ".join(
+            f"{name} was {getattr(before.model, name)!r}, is {getattr(job.model, name)!r}" for name in changed[:3]
+        )
+        raise HeddleError(
+            f"{run.folder} trains another model.",
+            f"{shown}.",
+            "Choose another name with --name, or mend [model].",
+        )
+    changes = [*_changes(before, job), *_data_changes(run, before, job, data.meta)]
+    if changes and not allow:
+        raise HeddleError(
+            f"{run.folder} was begun on other terms:",
+            "\n  ".join(changes),
+            "Choose another name with --name, or go on all the same with --allow-changes.",
+        )
+    if changes:
+        warn(f"Going on with {'; '.join(changes)}.")
+
+
+def _changes(before: Job, job: Job) -> list[str]:
+    """What is trained otherwise than before. Fewer steps are a change, for the learning rate goes by them."""
+    names = [field.name for field in dataclasses.fields(job.train) if field.name not in FREE]
+    pairs = {f"train.{name}": (getattr(before.train, name), getattr(job.train, name)) for name in names}
+    pairs["train.sequence"] = (before.sequence, job.sequence)
+    if job.train.steps >= before.train.steps:
+        del pairs["train.steps"]
+    return [f"{name} was {_word(old)}, is {_word(new)}" for name, (old, new) in pairs.items() if old != new]
+
+
+def _data_changes(run: Run, before: Job, job: Job, meta: Meta) -> list[str]:
+    """Whether it learns from other tokens, wherever they lie: by their checksums, where the run has them."""
+    if run.data_file.is_file():
+        kept = read_json(run.data_file, "what a run learns from")
+        splits = (("train", meta.train), ("validation", meta.validation))
+        return [
+            f"the {name} tokens were {_split(kept.get(name))}, are {_split(asdict(split))}"
+            for name, split in splits
+            if not isinstance(kept.get(name), dict) or kept[name].get("sha256") != split.sha256
+        ]
+    names = ("text", "tokens", "tokenizer", "key", "validation")
+    pairs = [(name, getattr(before.data, name), getattr(job.data, name)) for name in names]
+    return [f"data.{name} was {_word(old)}, is {_word(new)}" for name, old, new in pairs if old != new]
+
+
+def _split(split: Any) -> str:
+    if not isinstance(split, dict) or not isinstance(split.get("tokens"), int):
+        return "not told"
+    return f"{split['tokens']:,} with checksum {str(split.get('sha256'))[:8]}"
+
+
+def _word(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def open_run(folder: Path) -> Run:
+    """Find an existing run."""
+    run = Run(folder)
+    if not run.job_file.exists():
+        near = [place for place in (folder, folder.parent) if place.is_dir()]  # many name the folder of all runs
+        others = [str(path.parent) for place in near for path in sorted(place.glob("*/job.toml"))]
+        raise HeddleError(
+            f"{folder} is not a run folder.",
+            "A run folder holds the job.toml that it was started with.",
+            f"Runs near it: {', '.join(others)}." if others else "Train one with `heddle train JOB.toml`.",
+        )
+    return run

@@ -1,0 +1,46 @@
+"""The cluster preset `this`: the machine that Heddle runs on, found without torch."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+
+from heddle.spec.cluster import GIB, Cluster, Device, Link
+
+
+def this_machine() -> Cluster:
+    """Describe this machine: its GPUs where it has some, else its CPU cores, one device a core."""
+    return _gpus() or _cpu()
+
+
+def _gpus() -> Cluster | None:
+    from heddle.spec.presets import known_devices
+
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")  # whoever says so wants the CPU
+    if hidden or shutil.which("nvidia-smi") is None:
+        return None
+    query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    answer = subprocess.run(query, capture_output=True, text=True, check=False)
+    rows = [line.rsplit(",", 1) for line in answer.stdout.splitlines() if "," in line]
+    if answer.returncode or not rows:
+        return None
+    name, mib = (word.strip() for word in rows[0])
+    stated = next((known for key, known in known_devices().items() if key in name), None)
+    # a GPU that shares the machine's memory reports "[N/A]"
+    memory = float(mib) / 1024 if mib.isdecimal() else _memory_gib()
+    device = replace(stated or Device(name=name, memory_gib=memory), name=name, memory_gib=memory)
+    # PCIe 4.0 ×16 is the least that joins GPUs of one machine; `heddle profile` measures the truth
+    return Cluster(name="this", devices=len(rows), device=device, links=(Link(name="pcie", gbs=32.0),))
+
+
+def _memory_gib() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
+
+
+def _cpu() -> Cluster:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    # Peak FLOP/s and bandwidth stay open: they are not on a CPU's label; `heddle.cost.local_machine` looks for them.
+    device = Device(name="cpu core", memory_gib=_memory_gib() / cores, host=True)
+    return Cluster(name="this", devices=cores, device=device, links=(Link(name="loopback", gbs=2.0),))

@@ -1,0 +1,279 @@
+"""A training step of a whole cluster on a laptop: real code, tensors that have shapes and no memory.
+
+Ranks that do the same are one *kind*: their chunks have the same layers, recompute the same, begin or end the model
+alike, and hold as many rows of the vocabulary. Replicas are alike; the first one, whose shards are the largest where
+replicas share, stands for all.
+
+**Run**, for one rank of each kind: `Trainer` itself, with fake tensors and a fake process group of the plan's size.
+It builds its part of the model, and takes a step of one microbatch and a step of two: every layer it holds, forward
+and backward, the loss, the messages, the gradients' sums, and the update.
+
+**Counted**: a step of m microbatches communicates what the step of one does, and m - 1 times what the step of two
+adds to it, because all microbatches have the same shapes. How many activations a rank holds at once follows from the
+whole schedule, which is verified, action by action.
+
+**Left out**: initial values, data (tokens are made up), `torch.compile`, and the time that anything takes. Activations
+are those of the kernels that this machine's device would run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from heddle.errors import HeddleError
+from heddle.parallel.mesh import Mesh, build_mesh
+from heddle.parallel.pipeline.executor import AHEAD
+from heddle.runtime.device import DTYPES
+from heddle.schedule import Kind, Schedule, consumer, incoming, outgoing, producer, verify
+from heddle.schedule import build as build_schedule
+from heddle.spec.job import Job
+from heddle.spec.model import ModelSpec
+from heddle.spec.plan import Plan
+from heddle.train.dry_run.gpu_kernels import gpu_kernels
+from heddle.train.dry_run.observe import Held, Observation, Tallies, Tally, observe_step
+
+
+@dataclass(frozen=True)
+class KindOfRank:
+    """All that is known of the ranks of one kind."""
+
+    tensor: tuple[int, ...]  # their coordinates; every combination of the two is one of them, in every replica
+    stages: tuple[int, ...]
+    layers: tuple[int, ...]  # of each chunk
+    held: Held
+    saved: tuple[int, ...]  # bytes that a microbatch leaves for its backward in each chunk
+    peak_stash: tuple[int, ...]  # (chunk, microbatch) pairs that each of the stages holds at once
+    peak_saved: int  # bytes of these, on the stage that has most
+    bytes: int  # of all tensors, on that stage at its fullest moment
+    traffic: Tallies  # of a step
+
+    @property
+    def temporary(self) -> int:
+        """What lives then beside weights, gradients, optimizer and activations: for one operation or one message."""
+        held = self.held
+        return self.bytes - held.parameter_bytes - held.gradient_bytes - held.optimizer_bytes - self.peak_saved
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a dry run found."""
+
+    job: Job
+    microbatches: int  # a step, on each rank
+    messages: int  # a step, in one replica of one tensor rank
+    kinds: tuple[KindOfRank, ...]
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that was tried."""
+        assert self.job.plan is not None
+        return self.job.plan
+
+    def ranks(self, kind: KindOfRank) -> list[int]:
+        """The ranks that a kind stands for."""
+        plan = self.plan
+        return [
+            t + plan.tensor * (d + plan.data * p) for p in kind.stages for d in range(plan.data) for t in kind.tensor
+        ]
+
+
+def dry_run(job: Job) -> DryRun:
+    """Take one step of every kind of rank that a job's plan has; whatever would fail there is a HeddleError here."""
+    job = replace(job.planned, train=replace(job.train, compile=False))
+    plan = job.plan
+    assert plan is not None
+    microbatches = plan.microbatches(job.train.global_batch)
+    schedule = build_schedule(plan.schedule, plan.pipeline, microbatches, plan.virtual)
+    verified = verify(schedule)
+    kinds = []
+    for tensor, stages in _alike(job.model, plan):
+        one, two = _observe(job, tensor[0], stages[0])
+        peaks = [_peak(schedule, stage, job, two) for stage in stages]
+        kinds.append(
+            KindOfRank(
+                tensor=tensor,
+                stages=stages,
+                layers=tuple(len(layers) for _, _, layers in _chunks(job.model, plan, stages[0])),
+                held=two.held,
+                saved=two.saved,
+                peak_stash=tuple(verified.peak_stash[stage] for stage in stages),
+                peak_saved=max(saved for saved, _ in peaks),
+                bytes=max(size for _, size in peaks),
+                traffic=_extended(one.traffic, two.traffic, microbatches),
+            )
+        )
+    return DryRun(job, microbatches, verified.messages, tuple(kinds))
+
+
+def _alike(model: ModelSpec, plan: Plan) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Tensor coordinates and stages of the ranks of each kind."""
+    rows = -(-model.vocab // plan.tensor)
+    tensors, stages = defaultdict(list), defaultdict(list)
+    for tensor in range(plan.tensor):
+        tensors[min(rows, max(0, model.vocab - tensor * rows))].append(tensor)  # the last ones hold padding
+    for stage in range(plan.pipeline):
+        stages[tuple(_chunks(model, plan, stage))].append(stage)
+    everyone = [list(range(plan.tensor))]
+    return [
+        (tuple(group), tuple(some))
+        for chunks, some in stages.items()
+        for group in (tensors.values() if any(first or last for first, last, _ in chunks) else everyone)
+    ]
+
+
+def _chunks(model: ModelSpec, plan: Plan, stage: int) -> list[tuple[bool, bool, tuple[str, ...]]]:
+    """What tells the chunks of a stage from others: whether they begin or end the model, what layers recompute."""
+    return [
+        (
+            chunk == 0,
+            chunk == plan.chunks - 1,
+            tuple(plan.recompute_of(layer) for layer in plan.layers_of(chunk, model.layers)),
+        )
+        for chunk in range(stage, plan.chunks, plan.pipeline)
+    ]
+
+
+def _observe(job: Job, tensor: int, stage: int) -> tuple[Observation, Observation]:
+    """One rank's steps of one and of two microbatches."""
+    plan = job.plan
+    assert plan is not None
+    tokens = np.zeros(job.sequence + 1, np.uint8)
+
+    on_gpu = job.cluster is not None and not job.cluster.device.host
+
+    def step(microbatches: int) -> Observation:
+        train = replace(job.train, global_batch=plan.data * plan.microbatch * microbatches)
+        with (
+            FakeTensorMode(allow_non_fake_inputs=True),
+            _Shortcuts(),
+            gpu_kernels() if on_gpu and not torch.cuda.is_available() else nullcontext(),
+        ):
+            return observe_step(replace(job, train=train), tokens, mesh)
+
+    rank = tensor + plan.tensor * plan.data * stage
+    with _fake_mesh(plan, rank, "nccl" if on_gpu else "gloo") as mesh, _refusing(mesh):
+        return step(1), step(2)
+
+
+@contextmanager
+def _fake_mesh(plan: Plan, rank: int, backend: str) -> Iterator[Mesh]:
+    """A place in a mesh whose other processes do not exist: whatever is said to them is at once done.
+
+    Collectives are done as over `backend`: some take other ways, and other memory, through gloo.
+    """
+    if plan.world > 1:
+        dist.init_process_group("fake", rank=rank, world_size=plan.world)
+    try:
+        mesh = build_mesh(plan, rank, plan.world)
+        assert mesh is not None
+        with patch.object(dist, "get_backend", lambda _group=None: backend):
+            yield mesh
+    finally:
+        if plan.world > 1:
+            dist.destroy_process_group()
+
+
+class _Shortcuts(TorchDispatchMode):
+    """Two things that fake tensors cannot do, or not quickly.
+
+    Who reads a number from a tensor that has none gets one that makes the optimizer clip and update. And what lies
+    on the meta device stays there: it has no memory that a fake tensor would save, and `fully_shard` cuts it into as
+    many slices as there are replicas.
+    """
+
+    def __torch_dispatch__(
+        self, func: Any, _types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.ops.aten._local_scalar_dense.default and isinstance(args[0], FakeTensor):
+            return 1e6
+        device = kwargs.get("device") or (args[0].device if args and isinstance(args[0], Tensor) else None)
+        if device is not None and torch.device(device).type == "meta":
+            with unset_fake_temporarily():
+                return func(*args, **kwargs)
+        return func(*args, **kwargs)
+
+
+@contextmanager
+def _refusing(mesh: Mesh) -> Iterator[None]:
+    """What PyTorch has against a rank's step becomes the plan's error."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        raise HeddleError(
+            f"Rank {mesh.rank} ({mesh}) cannot take a step: {error}",
+            "A dry run runs the code of training, so training would end here, too.",
+            "Try other degrees for the axis that this shape is split over.",
+        ) from error
+
+
+def _extended(one: Tallies, two: Tallies, microbatches: int) -> Tallies:
+    """Traffic of a step of many microbatches, from the steps of one and of two."""
+    further = microbatches - 1
+    return {
+        channel: Tally(
+            one[channel].number + further * (two[channel].number - one[channel].number),
+            one[channel].size + further * (two[channel].size - one[channel].size),
+        )
+        for channel in one
+    }
+
+
+def _peak(schedule: Schedule, stage: int, job: Job, seen: Observation) -> tuple[int, int]:
+    """The most bytes that a stage holds for backwards at once, and those of all its tensors at its fullest moment.
+
+    What each action does was seen once; here all of the stage's follow each other. Beside what they hold there are the
+    tokens of the whole step, the messages that are awaited, and those that were sent and not yet used.
+    """
+    plan = job.plan
+    assert plan is not None
+    tokens = plan.microbatch * job.sequence
+    whole = tokens * job.model.hidden * DTYPES[job.train.precision].itemsize
+    message = whole // plan.tensor if plan.sequence else whole  # what is received is gathered from slices
+    inputs = 2 * 8 * tokens * schedule.microbatches
+    arrivals = (incoming(schedule, action) for action in schedule.ranks[stage])
+    sources = Counter(arrival.source for arrival in arrivals if arrival is not None)
+    awaited = sum(min(AHEAD, number) for number in sources.values()) * whole // plan.tensor
+    level = seen.resident + inputs + awaited
+    order = [{action: place for place, action in enumerate(actions)} for actions in schedule.ranks]
+    sent: list[tuple[int, int]] = []  # to whom, and at which of its actions it is used
+    saved = peak_saved = 0
+    peak = seen.resident + seen.update
+    begun: set[int] = set()
+    for action in schedule.ranks[stage]:
+        kind, chunk, _ = action
+        mine = chunk // plan.pipeline
+        size, brief = seen.saved[mine], seen.brief[mine]
+        arrived = incoming(schedule, action)
+        if arrived is not None:  # and shows how far its sender has come, as in the executor
+            made_by = producer(schedule, action)
+            assert made_by is not None
+            reached = order[arrived.source][made_by]
+            sent = [(rank, used) for rank, used in sent if rank != arrived.source or used > reached]
+        beside = message * (len(sent) + (arrived is not None))
+        if kind is Kind.FORWARD:
+            peak = max(peak, level + saved + beside + brief.forward)
+            saved += size
+            peak_saved = max(peak_saved, saved)
+        else:
+            first = chunk not in begun
+            begun.add(chunk)
+            peak = max(peak, level + saved + beside + (brief.first_backward if first else brief.backward))
+            saved -= size
+            level += brief.made if first else 0
+        user, leaving = consumer(schedule, action), outgoing(schedule, action)
+        if user is not None and leaving is not None:
+            sent.append((leaving.destination, order[leaving.destination][user]))
+    return peak_saved, peak

@@ -1,0 +1,185 @@
+"""Looking over a rank's shoulder while it takes a step: what it holds, what it keeps, what it says to others.
+
+All is seen from below, in PyTorch's dispatcher, autograd and memory. So the collectives that `fully_shard` starts
+by itself are counted as ours are, and a dry run and a real one are counted by the same lines.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from heddle.parallel.mesh import Mesh
+from heddle.parallel.replicas.reducer import Bucket, Reducer
+from heddle.spec.job import Job
+from heddle.train.dry_run.living import Actions, Living, local
+from heddle.train.step.trainer import Tokens, Trainer
+
+_NAMES = {
+    "c10d::allreduce_": "all-reduce",
+    "c10d::_allgather_base_": "all-gather",
+    "c10d::_reduce_scatter_base_": "reduce-scatter",
+    "c10d::alltoall_base_": "reduce-scatter",  # over gloo
+    "c10d::broadcast_": "all-gather",  # over gloo, one for each slice
+    "c10d::send": "send",
+    "c10d::recv_": "receive",
+}
+_MESSAGES = {"send", "receive"}
+
+
+class Channel(NamedTuple):
+    """A kind of communication: "all-reduce" over "tensor", "send" along "pipeline"."""
+
+    axis: str
+    operation: str
+
+
+class Tally(NamedTuple):
+    """How often, and how many bytes in all.
+
+    The bytes of a collective are those of the whole tensor: what is reduced, what a gather gives, what a
+    reduce-scatter takes.
+    """
+
+    number: int = 0
+    size: int = 0
+
+
+Tallies = Mapping[Channel, Tally]
+
+
+class Traffic(TorchDispatchMode):
+    """Counts every collective and message that runs inside, by axis of the mesh."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        super().__init__()
+        axes = {name: getattr(mesh, name).group for name in ("tensor", "data", "pipeline", "ends", "world")}
+        self.axes = {group.group_name: name for name, group in axes.items() if group is not None}
+        self.axes |= {group.group_name: "pipeline" for group in mesh.channels.values()}
+        self.tallies: dict[Channel, Tally] = defaultdict(Tally)
+
+    def __torch_dispatch__(
+        self, func: Any, _types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func.namespace == "c10d":
+            self._count(func, args)
+        return func(*args, **(kwargs or {}))
+
+    def _count(self, func: Any, args: tuple[Any, ...]) -> None:
+        boxed = next(arg for arg in args if isinstance(arg, torch.ScriptObject))  # the group comes before the operator
+        group = dist.ProcessGroup.unbox(boxed)
+        name = func._schema.name
+        channel = Channel(self.axes.get(group.group_name, group.group_name), _NAMES.get(name, name))
+        whole = max(leaf.nbytes for leaf in tree_leaves(args) if isinstance(leaf, Tensor))
+        if channel.operation in _MESSAGES and channel.axis != "pipeline":
+            # a reduce-scatter over gloo: its slices on the way to their owners
+            if channel.operation == "receive" or args[2] != (group.rank() == 0):
+                return  # the one to the first of the others stands for all
+            channel, whole = Channel(channel.axis, "reduce-scatter"), whole * group.size()
+        number, size = self.tallies[channel]
+        of_a_later_slice = name == "c10d::broadcast_" and args[2] > 0
+        self.tallies[channel] = Tally(number + (not of_a_later_slice), size + whole)
+
+
+@dataclass(frozen=True)
+class Held:
+    """How many parameters a rank holds, and the bytes of all that stays from step to step."""
+
+    parameters: int
+    parameter_bytes: int
+    gradient_bytes: int  # when the optimizer looks at them
+    optimizer_bytes: int  # moments, and full-precision masters where parameters have less
+
+
+class Brief(NamedTuple):
+    """Bytes above those that lived before, at the fullest moment of an action."""
+
+    forward: int
+    first_backward: int
+    backward: int  # of a later microbatch, when gradients are there to be added to
+    made: int  # gradients that the first backward made, and that stay until the update
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What was seen of one rank in one step."""
+
+    held: Held
+    saved: tuple[int, ...]  # bytes that the second microbatch left for its backward in each chunk of the rank
+    brief: tuple[Brief, ...]  # of each chunk
+    resident: int  # bytes that live from step to step
+    update: int  # bytes beside these at the fullest moment between the last backward and the step's end
+    traffic: Tallies
+
+
+def observe_step(job: Job, tokens: Tokens, mesh: Mesh) -> Observation:
+    """Build a rank's part of a job, and take its first step."""
+    traffic, living, gradients = Traffic(mesh), Living(), 0
+    actions = Actions(living)
+
+    def before_update(*_: object) -> None:
+        nonlocal gradients
+        gradients = gradient_bytes(trainer)
+
+    with living:
+        trainer = Trainer(job, tokens, mesh, actions)
+        trainer.optimizer.adam.register_step_pre_hook(before_update)
+        with traffic:
+            trainer.train_step()
+    parameters = list(trainer.parallel.names)
+    moments = [value for state in trainer.optimizer.adam.state.values() for value in state.values()]
+    masters = [piece.master for piece in trainer.optimizer.pieces]
+    held = Held(
+        parameters=sum(local(parameter).numel() for parameter in parameters),
+        parameter_bytes=memory_of(parameters),
+        gradient_bytes=gradients,
+        optimizer_bytes=memory_of([*moments, *masters], besides=parameters),
+    )
+    chunks, around = list(trainer.parallel.chunks), actions.around
+    return Observation(
+        held=held,
+        saved=tuple(actions.saved[chunk, 1] for chunk in chunks),
+        brief=tuple(_brief(actions, chunk) for chunk in chunks),
+        resident=living.now,
+        update=max(around[kind, -1, -1].most for kind in ("gradients", "update")) - living.now,
+        traffic=dict(traffic.tallies),
+    )
+
+
+def _brief(actions: Actions, chunk: int) -> Brief:
+    """Of the last microbatch that a chunk saw, and of the backward that came first."""
+    around, last = actions.around, max(microbatch for _, of, microbatch in actions.around if of == chunk)
+    forward, first, later = (
+        around["forward", chunk, last],
+        around["backward", chunk, 0],
+        around["backward", chunk, last],
+    )
+    # What the first backward freed less than the later one is what it made.
+    freed = [around[kind] for kind in (("backward", chunk, 0), ("backward", chunk, last))]
+    made = (freed[0].end - freed[0].start) - (freed[1].end - freed[1].start)
+    return Brief(forward.most - forward.start, first.most - first.start, later.most - later.start, max(0, made))
+
+
+def gradient_bytes(trainer: Trainer) -> int:
+    """Memory of a rank's gradients: as backward left them, and as they were summed."""
+    summed = [piece.master.grad for piece in trainer.optimizer.pieces]
+    own = [parameter.grad for parameter in trainer.parallel.names]
+    reducer = trainer.parallel.gradients
+    parts = reducer.parts if isinstance(reducer, Reducer) else []
+    buckets = [part.gradients for part in parts if isinstance(part, Bucket)]
+    return memory_of(tensor for tensor in (*summed, *own, *buckets) if tensor is not None)
+
+
+def memory_of(tensors: Iterable[Tensor], besides: Iterable[Tensor] = ()) -> int:
+    """Bytes of memory behind some tensors, without what lies behind others."""
+    elsewhere = {local(tensor).untyped_storage()._cdata for tensor in besides}
+    storages = {storage._cdata: storage for storage in (local(tensor).untyped_storage() for tensor in tensors)}
+    return sum(storage.nbytes() for address, storage in storages.items() if address not in elsewhere)

@@ -1,0 +1,138 @@
+"""Out of memory: the bill of the rank that failed, and the smallest change to the plan that would fit."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from heddle.errors import HeddleError
+from heddle.parallel.mesh import Mesh
+from heddle.spec.cluster import GIB
+from heddle.spec.job import Job
+
+if TYPE_CHECKING:
+    from heddle.train.dry_run.dry_run import DryRun, KindOfRank
+
+# How much of the memory a plan may take that is said to fit. The rest is for what no dry run sees: workspaces of
+# kernels, buffers of collectives, what an allocator cannot give back.
+MARGIN = 0.85
+# A limit on addresses counts those, too, that threads reserve and hardly use: glibc takes 64 MiB for each, beside its
+# stack of 8, and a run has four threads that allocate.
+RESERVED = 4 * (64 + 8) << 20
+
+
+def ran_out(error: BaseException) -> bool:
+    """Whether an exception says that memory ran out, in any of the ways in which torch says so."""
+    words = ("can't allocate memory", "not enough memory", "out of memory")
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(part in str(error).lower() for part in words)
+
+
+def out_of_memory(job: Job, mesh: Mesh, base: int) -> HeddleError:
+    """What to tell of a rank that ran out of memory; `base` bytes were in use before training began.
+
+    Everything is counted by dry runs of the job and of its neighbours, which take no memory to speak of.
+    """
+    job = job.planned
+    limit = max(0, memory_limit() - base)
+    kind = _kind_of(job, mesh)
+    held = kind.held
+    bill = (
+        f"weights {_gib(held.parameter_bytes)}, gradients {_gib(held.gradient_bytes)}, "
+        f"optimizer {_gib(held.optimizer_bytes)}, activations {_gib(kind.peak_saved)} and temporary tensors "
+        f"{_gib(max(0, kind.temporary))} at their peak: {_gib(kind.bytes)} GiB in all, beside what kernels take for "
+        f"themselves; {_gib(limit)} GiB are there"
+    )
+    # What failed needed more than was there, whatever of it was counted: what is to fit must need clearly less.
+    room = MARGIN * min(limit, kind.bytes)
+    return HeddleError(f"Rank {mesh.rank} ({mesh}) ran out of memory.", f"{bill}.", _advice(job, mesh, room))
+
+
+def _advice(job: Job, mesh: Mesh, limit: float) -> str:
+    fallback: tuple[int, str] | None = None
+    for words, change in changes(job):
+        try:
+            size = max(kind.bytes for kind in dry_run(change).kinds)
+        except HeddleError:
+            continue
+        if size <= limit:
+            return f"The smallest change that should fit: {words}, which needs {_gib(size)} GiB."
+        if fallback is None or size < fallback[0]:
+            fallback = size, words
+    if fallback is None:
+        return f"Use more devices than {mesh.world.size}, or a smaller model."
+    return f"No single change fits; the best is {fallback[1]}, which needs {_gib(fallback[0])} GiB. Use more devices."
+
+
+def changes(job: Job) -> Iterator[tuple[str, Job]]:
+    """Neighbouring plans that need less memory, from those that cost least speed to those that cost most."""
+    plan = job.plan
+    assert plan is not None
+    if plan.tensor > 1 and not plan.sequence:
+        yield "plan.sequence = true", _with(job, sequence=True)
+    if plan.data > 1 and plan.zero == 0:
+        yield "plan.zero = 1", _with(job, zero=1)
+    if plan.recompute == "none":
+        yield 'plan.recompute = "selective"', _with(job, recompute="selective")
+    smaller = plan.microbatch
+    while smaller % 2 == 0:
+        smaller //= 2
+        yield f"plan.microbatch = {smaller}", _with(job, microbatch=smaller)
+    if plan.recompute != "full":
+        yield 'plan.recompute = "full"', _with(job, recompute="full")
+    if plan.data > 1 and plan.pipeline == 1 and plan.zero < 3:
+        yield "plan.zero = 3", _with(job, zero=3)
+    if plan.recompute != "full" and smaller < plan.microbatch:
+        both = _with(job, recompute="full", microbatch=smaller)
+        yield f'plan.recompute = "full" and plan.microbatch = {smaller}', both
+
+
+def _with(job: Job, **fields: object) -> Job:
+    assert job.plan is not None
+    return replace(job, plan=replace(job.plan, **fields))  # type: ignore[arg-type]
+
+
+def dry_run(job: Job) -> DryRun:
+    """Slow to import, and seldom needed."""
+    from heddle.train.dry_run.dry_run import dry_run
+
+    return dry_run(job)
+
+
+def _kind_of(job: Job, mesh: Mesh) -> KindOfRank:
+    kinds = dry_run(job).kinds
+    return next(k for k in kinds if mesh.pipeline.rank in k.stages and mesh.tensor.rank in k.tensor)
+
+
+def memory_limit() -> int:
+    """Bytes that this process may have: those of its GPU, its own limit, or all that the machine has left."""
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_properties().total_memory
+    own, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if own != resource.RLIM_INFINITY:
+        return own - RESERVED
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        rows = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+        return int(rows["MemAvailable"].split()[0]) * 1024 + memory_in_use()
+    return torch.iinfo(torch.int64).max
+
+
+def memory_in_use() -> int:
+    """Bytes this process has now, in the terms of its limit."""
+    if torch.cuda.is_available():
+        return torch.cuda.memory_allocated()
+    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        return 0
+    pages = statm.read_text().split()
+    return int(pages[0 if limited else 1]) * resource.getpagesize()
+
+
+def _gib(size: float) -> str:
+    return f"{size / GIB:.2f}"

@@ -1,0 +1,168 @@
+"""Proving a plan: a small model trained under it, and on one device, must learn the same.
+
+Initial weights, data and dropout do not depend on the plan, so whatever differs by more than rounding is a mistake.
+How much rounding to expect is measured on one device: its gradients against the same in double precision; its losses
+against those of other microbatches, which only changes the order of additions, or, for a job in bf16 or fp16, against
+those in full precision. A proof computes in the precision of its job.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from heddle.data import Samples
+from heddle.errors import HeddleError
+from heddle.models import Microbatch, Transformer, initialize
+from heddle.models.random import token_keys
+from heddle.parallel.mesh import Mesh
+from heddle.parallel.shards import Piece
+from heddle.runtime.device import DTYPES
+from heddle.runtime.environment import launched_place
+from heddle.runtime.launch import join, leave, run_processes
+from heddle.spec.job import Job, Train
+from heddle.spec.plan import Plan
+from heddle.train.prove.collect import Array, Box, gather_boxes, gradients, local_boxes, weights
+from heddle.train.prove.compare import Comparison, Observed, compare, compare_boxes, largest, likely_cause, relative
+from heddle.train.prove.shrink import PROCESSES, Shrunk, shrink
+from heddle.train.step.optimizer import Optimizer
+from heddle.train.step.trainer import Trainer
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was tried, and how it came out."""
+
+    shrunk: Shrunk
+    comparison: Comparison
+    loss_rounding: float  # between two serial runs: with other microbatches, or one in fp32 where the job has less
+    cause: str | None  # what kind of mistake it looks like, if any
+    seconds: float
+
+
+def prove(job: Job, steps: int = 20) -> Proof | None:
+    """Try a job's plan on a model shrunk for it; None on all but the first rank of a launcher."""
+    if job.plan is None:
+        raise HeddleError(
+            "The job has no [plan].",
+            "A proof compares a plan with one device.",
+            "Add one, for example [plan] with tensor = 2.",
+        )
+    began = time.monotonic()
+    place = launched_place()
+    shrunk = shrink(job, steps, max(PROCESSES, place.world if place else 0))
+    small, plan = shrunk.job, shrunk.job.plan
+    assert plan is not None
+    if place is not None:
+        mesh = join(plan, place)
+        try:
+            parallel = observe(mesh, small)
+        finally:
+            leave()
+    elif plan.world > 1:
+        parallel = run_processes(plan, observe, small)
+    else:
+        parallel = observe(Mesh(), small)
+    if parallel is None:
+        return None
+    serial = observe_serial(small)
+    full = small.train.precision == "fp32"
+    again = observe_serial(small, microbatch=1) if full else observe_serial(in_full_precision(small))
+    loss_rounding = largest(map(relative, again.losses, serial.losses))
+    rounding = gradient_rounding(small, serial)
+    comparison = compare(parallel, serial, rounding, None if full else loss_rounding)
+    return Proof(
+        shrunk=shrunk,
+        comparison=comparison,
+        loss_rounding=loss_rounding,
+        cause=None if comparison.equal else likely_cause(comparison, plan, small.model),
+        seconds=time.monotonic() - began,
+    )
+
+
+class _WatchedOptimizer(Optimizer):
+    """Keeps the gradients of its first step as they are before clipping, without the loss scale."""
+
+    # Gradients overflow fp16 or not depending on the order in which they are added. A step that one run skips and
+    # another takes would look like a mistake, so a proof begins with a scale at which none overflows.
+    SCALE = 2.0**7
+
+    def __init__(self, pieces: list[Piece], train: Train) -> None:
+        super().__init__(pieces, train)
+        self.scale.value = min(self.scale.value, self.SCALE)
+        self.first: list[Box] | None = None
+
+    def step(self, rate: float, squared_norm: Tensor) -> Tensor:
+        """Update, as ever."""
+        if self.first is None:
+            self.first = list(local_boxes(self.pieces, self._unscaled))
+        return super().step(rate, squared_norm)
+
+    def _unscaled(self, piece: Piece) -> Tensor | None:
+        found = gradients(piece)
+        return None if found is None else found / self.scale.value
+
+
+def observe(mesh: Mesh, job: Job) -> Observed | None:
+    """Train a job on this rank and the others of its mesh; what it showed, on the first rank."""
+    trainer = Trainer(job, synthetic_tokens(job), mesh)
+    torch.set_float32_matmul_precision("highest")  # TF32 would hide in its rounding what a proof is to find
+    watched = _WatchedOptimizer(trainer.parallel.gradients.pieces, job.train)
+    trainer.optimizer = watched
+    start = gather_boxes(local_boxes(watched.pieces, weights), mesh)
+    results = [trainer.train_step() for _ in range(job.train.steps)]
+    boxes = gather_boxes(watched.first or (), mesh)
+    return Observed([r.loss for r in results], [r.norm for r in results], boxes, start) if mesh.rank == 0 else None
+
+
+def observe_serial(job: Job, microbatch: int | None = None) -> Observed:
+    """Train a job on one device, by default with each step's samples all at once."""
+    plan = Plan(microbatch=microbatch or job.train.global_batch)
+    observed = observe(Mesh(), replace(job, plan=plan))
+    assert observed is not None
+    return observed
+
+
+def in_full_precision(job: Job) -> Job:
+    """The same job in fp32, from the same initial weights."""
+    return replace(job, train=replace(job.train, precision="fp32"))
+
+
+def gradient_rounding(job: Job, serial: Observed) -> float:
+    """The rounding error of one device's first gradients: the largest over the parameters, as they are compared."""
+    differences = compare_boxes(serial.boxes, exact_gradients(job))
+    return max(torch.finfo(torch.float32).eps, largest(d.relative for d in differences.values()))
+
+
+def exact_gradients(job: Job) -> dict[str, Array]:
+    """The gradients of the first step in double precision, from the model and autograd alone.
+
+    They are those at the weights that the job computes with, which every plan rounds alike.
+    """
+    model, train = Transformer(job.model), job.train
+    initialize(model, train.seed)
+    model.to(DTYPES[train.precision]).double().tie()
+    samples = Samples(synthetic_tokens(job), job.sequence, train.seed).batch(0, train.global_batch)
+    ids, targets = (torch.from_numpy(part).flatten() for part in samples)
+    keys = token_keys(train.seed, torch.arange(train.global_batch), job.sequence) if job.model.dropout else None
+    F.cross_entropy(model(ids, Microbatch(sequence=job.sequence, keys=keys)), targets).backward()
+    return {name: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def synthetic_tokens(job: Job) -> NDArray[Any]:
+    """Text with something to learn in it: each token mostly follows from the one before. Every token occurs."""
+    vocab, rng = job.model.vocab, np.random.default_rng(job.train.seed)
+    count = max(2 * vocab, job.train.steps * job.tokens_per_step) + 1
+    noise, other = rng.random(count), rng.permutation(np.arange(count) % vocab)
+    tokens = np.empty(count, np.int64)
+    tokens[0] = 0
+    for i in range(1, count):
+        tokens[i] = (5 * tokens[i - 1] + 3) % vocab if noise[i] < 0.7 else other[i]
+    return tokens

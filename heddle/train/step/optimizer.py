@@ -1,0 +1,89 @@
+"""AdamW over the pieces of parameters that this rank updates, with clipping and loss scaling."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from heddle.parallel.shards import Piece
+from heddle.spec.job import Train
+
+
+class LossScale:
+    """Dynamic loss scaling for fp16: halve when a gradient overflows, double after a long quiet stretch."""
+
+    GROWTH_INTERVAL = 2000
+
+    def __init__(self, enabled: bool) -> None:
+        self.enabled = enabled
+        self.value = 2.0**16 if enabled else 1.0
+        self.quiet = 0  # steps since the last overflow or growth
+
+    def update(self, overflow: bool) -> None:
+        """Learn from one step."""
+        if not self.enabled:
+            return
+        self.quiet = 0 if overflow else self.quiet + 1
+        if overflow:
+            self.value = max(1.0, self.value / 2)
+        elif self.quiet == self.GROWTH_INTERVAL:
+            self.value, self.quiet = self.value * 2, 0
+
+
+class Optimizer:
+    """AdamW in full precision, fused."""
+
+    def __init__(self, pieces: list[Piece], train: Train) -> None:
+        self.pieces, self.train = pieces, train
+        self.updates = 0  # steps that changed the weights
+        self.scale = LossScale(train.precision == "fp16")
+        self.adam = torch.optim.AdamW(
+            [
+                {"params": [p.master for p in pieces if p.decay], "weight_decay": train.weight_decay},
+                {"params": [p.master for p in pieces if not p.decay], "weight_decay": 0.0},
+            ],
+            lr=train.learning_rate,
+            betas=(train.beta1, train.beta2),
+            eps=train.epsilon,
+            fused=True,
+        )
+
+    def squared_norm(self) -> Tensor:
+        """The square of the norm of the gradients that this rank counts; summed over all ranks it is the whole."""
+        gradients = [piece.master.grad for piece in self.pieces if piece.counted and piece.master.grad is not None]
+        if not gradients:
+            return torch.zeros(())
+        norms = torch.stack(torch._foreach_norm(gradients))
+        return (norms.double() ** 2).sum()
+
+    @torch.no_grad()
+    def step(self, rate: float, squared_norm: Tensor) -> Tensor:
+        """Clip and update, given the square of the norm over all ranks; gives the norm before clipping.
+
+        A norm that is not finite changes no weight. All of it happens on the device, in the update's own pass over the
+        gradients; nobody has waited for a number yet. Who reads the norm tells `settle`.
+        """
+        norm = squared_norm.double().sqrt() / self.scale.value
+        divisor = torch.full_like(norm, self.scale.value)
+        if self.train.clip:
+            divisor *= (norm / self.train.clip).clamp(min=1)
+        # what torch.amp's gradient scaler would set, and the fused kernel reads
+        self.adam.grad_scale = divisor.float()  # type: ignore[attr-defined]
+        self.adam.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
+        for group in self.adam.param_groups:
+            group["lr"] = rate
+        self.adam.step()
+        rounded = [(piece.target, piece.master) for piece in self.pieces if piece.target is not None]
+        if rounded:
+            targets, masters = zip(*rounded, strict=True)
+            torch._foreach_copy_(targets, masters)
+        return norm
+
+    def settle(self, norm: float) -> None:
+        """Learn what came of a step: under fp16 a norm that is not finite lowers the loss scale; else the caller
+        sees it and decides.
+        """
+        self.updates += math.isfinite(norm)
+        self.scale.update(overflow=not math.isfinite(norm))

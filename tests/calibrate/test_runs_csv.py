@@ -1,0 +1,112 @@
+"""Rows of measured runs: read as people write them, refused with a reason where they cannot be modelled."""
+
+from pathlib import Path
+
+import pytest
+
+from heddle.calibrate.runs_csv import CannotModelError, cluster_of, read_row, read_rows
+from heddle.errors import HeddleError
+
+GPT = {
+    "id": "run", "step_s": "2.5", "layers": "24", "hidden": "2048", "heads": "16", "vocab": "50257", "seq": "1024",
+    "gbs": "64", "mbs": "2", "tp": "2", "pp": "2", "dp": "4", "gpu": "A100", "n_gpus": "16", "precision": "fp16",
+    "attn": "unfused", "recompute": "full", "framework": "Megatron-LM",
+}  # fmt: skip
+
+
+def row(**changes):
+    return read_row("run", GPT | changes)
+
+
+@pytest.mark.parametrize(
+    ("word", "name", "memory"),
+    [
+        ("A100", "dgx-a100-80gb", 80),
+        ("A100-80GB", "dgx-a100-80gb", 80),
+        ("a100_40gb", "dgx-a100-40gb", 40),
+        ("h100_80gb", "dgx-h100", 79.6),
+        ("H100-96GB-500W", "dgx-h100", 89.4),
+        ("NVIDIA H200", "dgx-h200", 140.4),
+    ],
+)
+def test_gpus_go_by_many_names(word, name, memory):
+    cluster = cluster_of({"gpu": word})
+    assert cluster.name == name
+    assert cluster.device.memory_gib == pytest.approx(memory, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("said", "gbs"),
+    [
+        ("8x200Gb/s HDR IB per DGX A100", 25.0),
+        ("NVLink3; 1600Gb/s RoCE per node", 25.0),
+        ("NVLink; CX-7 400Gb/s per GPU", 50.0),
+        ("4 × 100 Gbps Omni-Path", 6.25),
+        ("not stated", 25.0),
+    ],
+)
+def test_the_network_is_read_from_its_description(said, gbs):
+    assert cluster_of({"gpu": "A100", "interconnect": said}).links[-1].gbs == gbs
+
+
+def test_a_power_cap_costs_the_cube_root():
+    full, capped = (cluster_of({"gpu": word}).device.tflops.flops("bf16") for word in ("H100", "H100-500W"))
+    assert capped / full == pytest.approx((400 / 600) ** (1 / 3))
+
+
+@pytest.mark.parametrize(
+    ("word", "precision", "fp8"),
+    [("bf16/PURE", "bf16", 0), ("amp_bf16/DEFAULT", "bf16", 0), ("amp_fp8/DEFAULT", "bf16", 1), ("fp16", "fp16", 0)],
+)
+def test_precisions_go_by_many_names(word, precision, fp8):
+    work = row(precision=word).work
+    assert (work.precision, work.fp8) == (precision, fp8)
+
+
+@pytest.mark.parametrize(("word", "zero"), [("", 0), ("0", 0), ("1", 1), ("3", 3), ("3(FSDP2)", 3), ("FSDP2", 3)])
+def test_zero_goes_by_many_names(word, zero):
+    assert row(zero=word, pp="1", dp="8").work.zero == zero
+
+
+def test_the_parameter_count_tells_the_style():
+    llama = {"layers": "32", "hidden": "4096", "heads": "32", "kv_heads": "8", "ffn": "14336", "vocab": "128256"}
+    work = row(**llama, params_b="8.03", tp="1", pp="1", dp="16").work
+    assert (work.gated, work.tied) == (1, 0)
+    assert row(params_b="1.3").work.gated == 0
+
+
+def test_what_is_not_stated_is_assumed_aloud():
+    found = row(mbs="", vpp="")
+    assert found.work.microbatch == found.work.virtual == 1
+    assert found.assumed == ("vpp = 1", "mbs = 1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"cp": "2"}, "context parallelism"),
+        ({"ep": "8"}, "expert parallelism"),
+        ({"step_s": ""}, "step_s"),
+        ({"n_gpus": "24"}, "make 16 devices"),
+        ({"gbs": "65"}, "does not split"),
+        ({"gpu": "TPU v4"}, "no preset for the GPU 'TPU v4'"),
+        ({"precision": "int4"}, "int4"),
+        ({"precision": "fp8-rowwise"}, "each row"),
+        ({"layers": "many"}, "'many' is no number"),
+    ],
+)
+def test_what_cannot_be_modelled_says_why(changes, why):
+    with pytest.raises(CannotModelError, match=why):
+        row(**changes)
+
+
+def test_a_file_without_a_column_or_rows_is_refused(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("id,layers\n1,2\n")
+    with pytest.raises(HeddleError, match="lacks the columns step_s, hidden"):
+        read_rows(path)
+    path.write_text(",".join(GPT) + "\n")
+    with pytest.raises(HeddleError, match="no rows"):
+        read_rows(path)
+    with pytest.raises(HeddleError, match=r"There is no file nowhere\.csv"):
+        read_rows(Path("nowhere.csv"))

@@ -1,0 +1,110 @@
+"""Copies beside the computation. There is no GPU here: what would be asked of one is written down instead."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+
+from heddle.checkpoint.staging import Prefetch, SideStream, host_like
+from heddle.runtime.device import pick_device
+from heddle.spec import Data, Job, ModelSpec, Plan, Train
+from heddle.train.step.trainer import Trainer
+
+MODEL = ModelSpec(layers=1, hidden=16, heads=2, vocab=31, sequence=8, dropout=0.1)
+
+
+def test_what_was_foreseen_is_made_beside_and_once():
+    threads = []
+
+    def make(key: int) -> int:
+        threads.append((key, threading.current_thread() is threading.main_thread()))
+        return 10 * key
+
+    ahead = Prefetch(make, ahead=True)
+    assert [ahead.take(key, key + 1) for key in (0, 1, 2)] == [0, 10, 20]
+    assert ahead.take(7, 8) == 70  # not what was foreseen
+    assert threads[:3] == [(0, True), (1, False), (2, False)]
+    assert (7, True) in threads
+    plain = Prefetch(make, ahead=False)
+    assert [plain.take(key, key + 1) for key in (0, 1)] == [0, 10]
+    assert plain.pending is None
+
+
+def test_a_mistake_while_reading_ahead_is_told_when_it_is_asked_for():
+    def make(key: int) -> int:
+        return 1 // (1 - key)
+
+    ahead = Prefetch(make, ahead=True)
+    assert ahead.take(0, 1) == 1
+    with pytest.raises(ZeroDivisionError):
+        ahead.take(1, 2)
+
+
+def test_reading_ahead_changes_nothing():
+    job = Job(model=MODEL, data=Data(text="-"), train=Train(global_batch=4), plan=Plan(microbatch=2))
+    plain, ahead = (Trainer(job, np.arange(1000).astype("<u2") % 31) for _ in range(2))
+    ahead.batches = Prefetch(ahead.batches.make, ahead=True)
+    assert [plain.train_step() for _ in range(3)] == [ahead.train_step() for _ in range(3)]
+
+
+class FakeStream:
+    """Writes down what it is asked to do."""
+
+    def __init__(self, log: list[str]) -> None:
+        self.log = log
+
+    def wait_event(self, event: str) -> None:
+        self.log.append(f"wait for {event}")
+
+    def record_event(self) -> str:
+        self.log.append("mark")
+        return "the mark"
+
+    def synchronize(self) -> None:
+        self.log.append("synchronize")
+
+
+def test_a_gpu_copies_on_a_stream_of_its_own_behind_the_state():
+    log: list[str] = []
+
+    @contextmanager
+    def on(_stream):
+        log.append("enter")
+        yield
+        log.append("leave")
+
+    gpu, side = torch.device("cuda", 0), SideStream()
+    with (
+        patch.object(torch.cuda, "current_stream", lambda _: FakeStream(log)),
+        patch.object(torch.cuda, "Stream", lambda _: FakeStream(log)),
+        patch.object(torch.cuda, "stream", on),
+        side.copying(gpu, side.mark(gpu)) as overlapped,
+    ):
+        log.append(f"copy {overlapped}")
+    assert log == ["mark", "wait for the mark", "enter", "copy True", "leave", "synchronize"]
+
+
+def test_host_memory_is_locked_for_gpus_only():
+    asked = []
+    with patch.object(torch, "empty_like", lambda _, **options: asked.append(options)):
+        for device in ("cpu", "cuda"):
+            host_like(type("Values", (), {"device": torch.device(device)})())
+    assert [options["pin_memory"] for options in asked] == [False, True]
+    cpu = torch.device("cpu")
+    side = SideStream()
+    assert side.mark(cpu) is None
+    with side.copying(cpu, None) as overlapped:
+        assert not overlapped
+
+
+def test_fp32_on_a_gpu_uses_tf32():
+    before = torch.get_float32_matmul_precision()
+    with patch.object(torch.cuda, "is_available", lambda: True), patch.object(torch.cuda, "set_device", lambda _: None):
+        assert pick_device().type == "cuda"
+    assert torch.get_float32_matmul_precision() == "high"
+    torch.set_float32_matmul_precision(before)

@@ -1,0 +1,164 @@
+"""Files become documents: all of them, in one order, and nothing is passed over without a word."""
+
+import io
+import json
+import sysconfig
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heddle.data import corpus as room
+from heddle.data.corpus import Tally, find_corpus
+from heddle.errors import HeddleError
+
+
+def write(folder: Path, **files: str | bytes) -> None:
+    for name, content in files.items():
+        path = folder / name.replace("__", "/").replace("_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def refused(text: str | tuple[str, ...], base: Path, key: str = "text") -> HeddleError:
+    with pytest.raises(HeddleError) as caught:
+        list(find_corpus(text, base, key).documents())
+    assert caught.value.why
+    assert caught.value.hint
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a.txt", ["a.txt"]),
+        ("*.txt", ["a.txt", "b.txt"]),
+        ("**/*.txt", ["a.txt", "b.txt", "deep/c.txt", "deep/er/d.txt"]),
+        ("deep/**", ["deep/c.txt", "deep/er/d.txt", "deep/er/e.md"]),
+        ("d*/*/?.[mt]*", ["deep/er/d.txt", "deep/er/e.md"]),
+        (("b.txt", "deep/*.txt", "*.txt"), ["a.txt", "b.txt", "deep/c.txt"]),
+        (("b.txt", "./b.txt", "deep/../b.txt"), ["b.txt"]),
+    ],
+)
+def test_patterns_find_files_in_order_and_once(tmp_path: Path, text: str | tuple[str, ...], names: list[str]) -> None:
+    write(tmp_path, a_txt="a", b_txt="b", deep__c_txt="c", deep__er__d_txt="d", deep__er__e_md="e")
+    write(tmp_path, **{"_hidden.txt": "h"})
+    assert list(find_corpus(text, tmp_path).files) == names
+
+
+def test_an_absolute_pattern_and_a_name_with_brackets_are_found(tmp_path: Path) -> None:
+    (tmp_path / "notes[1].txt").write_text("x")
+    assert list(find_corpus("notes[1].txt", tmp_path).files) == ["notes[1].txt"]
+    elsewhere = find_corpus((f"{tmp_path}/*.txt", "notes[1].txt"), tmp_path)
+    assert list(elsewhere.documents()) == ["x"]
+
+
+def test_a_folder_that_contains_itself_by_a_link_ends(tmp_path: Path) -> None:
+    write(tmp_path, deep__a_txt="a")
+    (tmp_path / "deep" / "up").symlink_to(tmp_path)
+    (tmp_path / "other").symlink_to(tmp_path / "deep")  # a link that is not a circle is followed
+    assert list(find_corpus("other/**/*.txt", tmp_path).documents()) == ["a"]
+
+
+def test_stdlib_is_pythons_library_without_what_is_installed_beside_it(tmp_path: Path) -> None:
+    files = find_corpus(("stdlib:*.py", "stdlib:json/**/*.py"), tmp_path).files
+    assert {"stdlib:argparse.py", "stdlib:json/decoder.py"} <= files.keys()
+    assert files["stdlib:argparse.py"] == Path(sysconfig.get_path("stdlib")) / "argparse.py"
+    everything = find_corpus("stdlib:**/*.py*", tmp_path).files
+    assert not [name for name in everything if "site-packages" in name or "__pycache__" in name]
+    assert "'stdlib:site-packages/**'" in refused("stdlib:site-packages/**", tmp_path).what
+
+
+def test_a_text_file_is_one_document_to_the_letter(tmp_path: Path) -> None:
+    write(tmp_path, a_txt="one\r\ntwo\n\n", b_txt=b"\xef\xbb\xbfmarked")
+    assert list(find_corpus("*.txt", tmp_path).documents()) == ["one\r\ntwo\n\n", "marked"]
+
+
+def test_jsonl_is_a_document_a_line(tmp_path: Path) -> None:
+    lines = [json.dumps({"body": text, "n": 1}) for text in ("first\u2028one", "", "third\nthree")]
+    write(tmp_path, a_jsonl="\n\n".join(lines) + "\n")
+    tally = Tally()
+    pieces = list(find_corpus("a.jsonl", tmp_path, "body").pieces(tally))
+    assert [p.text for p in pieces] == ["first\u2028one", "third\nthree"]
+    assert (tally.documents, tally.empty) == (2, 1)
+    assert tally.read == (tmp_path / "a.jsonl").stat().st_size
+
+
+def test_what_is_not_utf8_is_replaced_and_counted_apart_from_real_replacement_characters(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, a_txt=b"caf\xe9 \xff\xfe " + "\ufffd é".encode(), b_jsonl=b'{"text": "\\ud800 \xe9"}')
+    tally = Tally()
+    texts = [piece.text for piece in find_corpus("*", tmp_path).pieces(tally)]
+    assert texts == ["caf\ufffd \ufffd\ufffd \ufffd é", "\ufffd \ufffd"]
+    assert tally.replaced == 5
+    assert tally.bytes == sum(len(text.encode()) for text in texts)
+    assert tally.characters == sum(map(len, texts))
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.text(st.sampled_from("ab1. \n\réß"), min_size=1, max_size=80), size=st.integers(1, 12))
+def test_pieces_join_to_the_document_and_stay_small(text: str, size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "PIECE", size)
+        parts = list(room._cut(io.StringIO(text, newline="\n")))
+    assert "".join(part for part, _ in parts) == text
+    assert all(0 < len(part) <= size for part, _ in parts)
+    assert [last for _, last in parts] == [False] * (len(parts) - 1) + [True]
+
+
+def test_long_documents_are_cut_between_words(tmp_path: Path) -> None:
+    words = "word, word\r\n" * (3 * room.PIECE // 12)
+    write(tmp_path, a_txt=words)
+    pieces = list(find_corpus("a.txt", tmp_path).pieces())
+    assert len(pieces) > 2
+    assert all(piece.text[0].isspace() for piece in pieces[1:])
+    assert list(find_corpus("a.txt", tmp_path).documents()) == [words]
+
+
+def test_nothing_matches(tmp_path: Path) -> None:
+    write(tmp_path, corpus__a_txt="a")
+    assert "'corpus/*.text'" in refused("corpus/*.text", tmp_path).what
+    assert "a.txt" in refused("corpus/*.text", tmp_path).hint
+    assert "Did you mean 'corpus'?" in refused("corpsu/*.txt", tmp_path).hint
+    assert "corpus/**/*.txt" in refused("corpus", tmp_path).hint
+    assert "empty" in refused("*.txt", tmp_path / "nowhere").hint
+    # one pattern of several that finds nothing is a mistake too
+    assert "'b.txt'" in refused(("corpus/a.txt", "b.txt"), tmp_path).what
+
+
+def test_all_files_are_empty(tmp_path: Path) -> None:
+    write(tmp_path, a_txt="", b_jsonl='{"text": ""}\n')
+    assert "no text in the 2 file(s)" in refused("*", tmp_path).what
+
+
+def test_a_file_that_vanishes_is_reported(tmp_path: Path) -> None:
+    write(tmp_path, a_txt="a")
+    corpus = find_corpus("a.txt", tmp_path)
+    (tmp_path / "a.txt").unlink()
+    with pytest.raises(HeddleError, match=r"a\.txt cannot be read.*\nNo such file"):
+        list(corpus.documents())
+
+
+def test_packed_files_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, a_jsonl_gz=b"\x1f\x8b")
+    assert "Unpack" in refused("*", tmp_path).hint
+
+
+@pytest.mark.parametrize(
+    ("line", "what", "more"),
+    [
+        ('{"text": "x"', "line 2 is not valid JSON", "column"),
+        ('["text"]', "line 2 is not a JSON object", '["text"]'),
+        ('{"texts": "x"}', "line 2 has no field 'text'", "Did you mean 'texts'?"),
+        ('{"text": 3}', "line 2: 'text' is not a string", "It is 3."),
+        ('{"text": null}', "line 2: 'text' is not a string", "It is null."),
+    ],
+)
+def test_bad_jsonl_lines_are_named(tmp_path: Path, line: str, what: str, more: str) -> None:
+    write(tmp_path, a_jsonl=f'{{"text": "fine"}}\n{line}\n')
+    error = refused("a.jsonl", tmp_path)
+    assert what in error.what
+    assert "a.jsonl" in error.what
+    assert more in str(error)

@@ -1,0 +1,94 @@
+"""Processes that stay for all tests that need some: starting them takes longer than most of what is asked of them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+SIZE = 8
+PATIENCE = 120  # seconds that a task may take
+
+
+class World:
+    """Eight processes over gloo. A task is a function of a mesh; ranks beyond its plan do nothing."""
+
+    def __init__(self) -> None:
+        self.processes: list[Any] = []
+        self.pipes: list[Connection] = []
+
+    def run(self, work: Callable[..., Any], plan: Any, *arguments: Any) -> list[Any]:
+        """What `work(mesh, *arguments)` gives on each rank of the plan's mesh."""
+        if not self.processes:
+            self._start()
+        for pipe in self.pipes:
+            pipe.send((work, plan, arguments))
+        results: dict[int, Any] = {}
+        end = time.monotonic() + PATIENCE
+        while len(results) < SIZE:
+            ready = wait([pipe for rank, pipe in enumerate(self.pipes) if rank not in results], end - time.monotonic())
+            if not ready:
+                self.close()
+                raise TimeoutError(f"ranks {sorted(set(range(SIZE)) - set(results))} are not done")
+            for pipe in ready:
+                rank = self.pipes.index(pipe)  # type: ignore[arg-type]
+                try:
+                    well, results[rank] = pipe.recv()  # type: ignore[union-attr]
+                except EOFError:
+                    well, results[rank] = False, "it ended without a word"
+                if not well:
+                    self.close()  # the others may wait for it forever; the next task starts anew
+                    raise AssertionError(f"rank {rank}: {results[rank]}")
+        return [results[rank] for rank in range(plan.world)]
+
+    def close(self) -> None:
+        """End the processes."""
+        for process in self.processes:
+            process.kill()
+            process.join()
+        for pipe in self.pipes:
+            pipe.close()
+        if self.processes:
+            self.folder.cleanup()
+        self.processes, self.pipes = [], []
+
+    def _start(self) -> None:
+        # A server that has imported everything once, and processes forked from it before anything has run there.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["heddle.train.prove.prove", "torch._dynamo"])
+        self.folder = tempfile.TemporaryDirectory()
+        for rank in range(SIZE):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_live, args=(rank, Path(self.folder.name) / "store", theirs), daemon=True)
+            process.start()
+            theirs.close()
+            self.processes.append(process)
+            self.pipes.append(ours)
+
+
+def _live(rank: int, store: Path, pipe: Connection) -> None:
+    import torch
+    import torch.distributed as dist
+
+    from heddle.parallel.mesh import build_mesh
+
+    torch.set_num_threads(1)
+    limit = timedelta(seconds=PATIENCE)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=SIZE, timeout=limit)
+    meshes: dict[tuple[int, int, int], Any] = {}  # groups take long to make, and equal degrees can share them
+    while True:
+        work, plan, arguments = pipe.recv()
+        degrees = plan.tensor, plan.data, plan.pipeline
+        try:
+            if degrees not in meshes:
+                meshes[degrees] = build_mesh(plan, rank, SIZE)
+            mesh = meshes[degrees]
+            pipe.send((True, None if mesh is None else work(mesh, *arguments)))
+        except BaseException:
+            pipe.send((False, traceback.format_exc()))

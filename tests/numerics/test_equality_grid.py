@@ -1,0 +1,219 @@
+"""Every kind of plan must learn what one device learns: twenty steps, and all gradients of the first."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+
+import pytest
+
+from heddle.spec import Data, Job, ModelSpec, Plan, Train
+from heddle.train.prove.compare import LOSS_LIMIT, Comparison, Observed, compare
+from heddle.train.prove.prove import gradient_rounding, observe, observe_serial
+from tests.helpers.small_models import GPT, LLAMA, gpt, llama
+from tests.helpers.world import SIZE, World
+
+pytestmark = pytest.mark.dist
+
+# name: model, plan, global batch
+CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
+    # one device
+    "microbatches": (gpt(), Plan(microbatch=1), 4),
+    "recompute-full": (llama(dropout=0.1), Plan(microbatch=2, recompute="full"), 4),
+    # tensor
+    "tensor2-gpt": (gpt(), Plan(tensor=2, microbatch=2), 4),
+    "tensor2-llama": (llama(), Plan(tensor=2, microbatch=2), 4),
+    "tensor2-vocab17": (gpt(vocab=17, tied=False), Plan(tensor=2, microbatch=4), 4),
+    "tensor4-vocab17-uneven-tokens": (gpt(vocab=17, sequence=7), Plan(tensor=4, microbatch=2), 2),
+    "tensor2-seq-gpt": (gpt(), Plan(tensor=2, sequence=True, microbatch=2), 4),
+    "tensor2-seq-llama-dropout": (llama(dropout=0.1), Plan(tensor=2, sequence=True, microbatch=2), 4),
+    "tensor2-seq-selective": (gpt(dropout=0.1), Plan(tensor=2, sequence=True, microbatch=2, recompute="selective"), 4),
+    "tensor2-seq-full": (llama(), Plan(tensor=2, sequence=True, microbatch=2, recompute="full"), 4),
+    "tensor2-recompute-by-layer": (gpt(), Plan(tensor=2, microbatch=2, recompute=("full", "selective")), 4),
+    "tensor4-seq-llama": (llama(vocab=61), Plan(tensor=4, sequence=True, microbatch=2), 2),
+    "tensor8-gpt": (gpt(heads=8, kv_heads=8, tied=False), Plan(tensor=8, microbatch=4), 4),
+    "tensor2-window-qkv-bias": (llama(window=3, bias="qkv"), Plan(tensor=2, sequence=True, microbatch=4), 4),
+    # data
+    "data2-gpt": (gpt(), Plan(data=2, microbatch=1), 4),
+    "data3-llama": (llama(), Plan(data=3, microbatch=1), 6),
+    "data2-zero1-gpt": (gpt(dropout=0.1), Plan(data=2, zero=1, microbatch=1), 4),
+    "data4-zero1-llama": (llama(tied=True), Plan(data=4, zero=1, microbatch=1), 8),
+    "data3-zero1-vocab17": (gpt(vocab=17), Plan(data=3, zero=1, microbatch=2), 6),
+    "data2-zero2-gpt": (gpt(), Plan(data=2, zero=2, microbatch=1), 4),
+    "data3-zero2-llama": (llama(dropout=0.1), Plan(data=3, zero=2, microbatch=2), 6),
+    "data2-zero3-gpt": (gpt(dropout=0.1), Plan(data=2, zero=3, microbatch=1, recompute="full"), 4),
+    "data4-zero3-llama": (llama(), Plan(data=4, zero=3, microbatch=2), 8),
+    # pipeline
+    "pipeline2-gpt": (gpt(), Plan(pipeline=2, microbatch=1), 4),
+    "pipeline2-llama-gpipe": (llama(), Plan(pipeline=2, microbatch=1, schedule="gpipe"), 4),
+    "pipeline2-odd-microbatches": (gpt(dropout=0.1), Plan(pipeline=2, microbatch=1), 3),
+    "pipeline4-uneven": (gpt(layers=6), Plan(pipeline=4, microbatch=1, stages=(1, 3, 1, 1)), 4),
+    "pipeline4-few-microbatches": (llama(layers=4, tied=True), Plan(pipeline=4, microbatch=1), 2),
+    "pipeline3-gpipe-one-microbatch": (gpt(layers=3), Plan(pipeline=3, microbatch=2, schedule="gpipe"), 2),
+    "pipeline2-virtual2": (gpt(layers=4), Plan(pipeline=2, virtual=2, microbatch=1, schedule="interleaved"), 4),
+    "pipeline2-virtual2-odd": (llama(layers=4), Plan(pipeline=2, virtual=2, microbatch=1, schedule="interleaved"), 5),
+    "pipeline2-virtual3-uneven": (
+        gpt(layers=8, dropout=0.1),
+        Plan(pipeline=2, virtual=3, microbatch=1, schedule="interleaved", stages=(1, 2, 1, 1, 2, 1)),
+        4,
+    ),
+    "pipeline2-virtual2-gpipe": (gpt(layers=4), Plan(pipeline=2, virtual=2, microbatch=1, schedule="gpipe"), 2),
+    "pipeline3-virtual2-few": (gpt(layers=6), Plan(pipeline=3, virtual=2, microbatch=1, schedule="interleaved"), 2),
+    "pipeline2-recompute-by-layer": (
+        llama(layers=4, dropout=0.1),
+        Plan(pipeline=2, microbatch=1, stages=(3, 1), recompute=("none", "selective", "full", "full")),
+        3,
+    ),
+    # tensor × data
+    "tensor2-data2-zero1": (gpt(), Plan(tensor=2, sequence=True, data=2, zero=1, microbatch=1), 4),
+    "tensor2-data2-zero2": (llama(dropout=0.1), Plan(tensor=2, data=2, zero=2, microbatch=2), 4),
+    "tensor2-data2-zero3-seq": (llama(tied=True), Plan(tensor=2, sequence=True, data=2, zero=3, microbatch=2), 4),
+    "tensor4-data2": (gpt(vocab=127), Plan(tensor=4, data=2, microbatch=2), 4),
+    "tensor2-data4-zero1": (llama(), Plan(tensor=2, data=4, zero=1, microbatch=1), 4),
+    "tensor2-data4-zero3": (gpt(), Plan(tensor=2, sequence=True, data=4, zero=3, microbatch=1), 4),
+    # tensor × pipeline
+    "tensor2-pipeline2": (gpt(), Plan(tensor=2, pipeline=2, microbatch=1), 3),
+    "tensor2-pipeline2-seq": (llama(dropout=0.1), Plan(tensor=2, sequence=True, pipeline=2, microbatch=1), 2),
+    "tensor2-pipeline2-uneven-tokens": (gpt(sequence=7), Plan(tensor=2, pipeline=2, microbatch=1), 2),
+    "tensor2-pipeline2-virtual2-seq": (
+        gpt(layers=4, vocab=17),
+        Plan(tensor=2, sequence=True, pipeline=2, virtual=2, microbatch=1, schedule="interleaved"),
+        3,
+    ),
+    "tensor2-pipeline4": (llama(layers=4, tied=True), Plan(tensor=2, pipeline=4, microbatch=1), 3),
+    "tensor4-pipeline2-seq": (gpt(), Plan(tensor=4, sequence=True, pipeline=2, microbatch=1), 2),
+    # data × pipeline
+    "pipeline2-data2": (llama(tied=True), Plan(pipeline=2, data=2, microbatch=1), 4),
+    "pipeline2-data2-zero1": (gpt(), Plan(pipeline=2, data=2, zero=1, microbatch=1), 6),
+    "pipeline2-data3-virtual2-zero1": (
+        gpt(layers=4, dropout=0.1),
+        Plan(pipeline=2, virtual=2, data=3, zero=1, microbatch=1, schedule="interleaved"),
+        6,
+    ),
+    "pipeline4-data2-gpipe": (llama(layers=5), Plan(pipeline=4, data=2, microbatch=1, schedule="gpipe"), 4),
+    # all of them
+    "all-gpt": (gpt(), Plan(tensor=2, pipeline=2, data=2, microbatch=1), 4),
+    "all-llama-seq-zero1-full": (
+        llama(dropout=0.1),
+        Plan(tensor=2, sequence=True, pipeline=2, data=2, zero=1, microbatch=1, recompute="full"),
+        2,
+    ),
+    "all-interleaved-tied": (
+        gpt(layers=5, vocab=127, dropout=0.1),
+        Plan(
+            tensor=2,
+            sequence=True,
+            pipeline=2,
+            virtual=2,
+            data=2,
+            zero=1,
+            microbatch=1,
+            schedule="interleaved",
+            stages=(1, 2, 1, 1),
+            recompute="selective",
+        ),
+        4,
+    ),
+}
+
+LOW_PRECISION = {
+    "tensor2-seq": (llama(), Plan(tensor=2, sequence=True, microbatch=4), 4),
+    "data2-zero1": (gpt(), Plan(data=2, zero=1, microbatch=1), 4),
+    "data2-zero3": (llama(), Plan(data=2, zero=3, microbatch=1), 4),
+    "pipeline2-virtual2": (gpt(layers=4), Plan(pipeline=2, virtual=2, microbatch=1, schedule="interleaved"), 4),
+    "all": (gpt(dropout=0.1), Plan(tensor=2, sequence=True, pipeline=2, data=2, zero=1, microbatch=1), 2),
+}
+
+
+def job(model: ModelSpec, plan: Plan | None, batch: int, precision: str = "fp32") -> Job:
+    train = Train(
+        steps=20, global_batch=batch, learning_rate=1e-2, warmup=2, clip=0.5, weight_decay=0.1, precision=precision
+    )
+    return Job(model=model, data=Data(text="-"), train=train, plan=plan)
+
+
+@cache
+def serial(model: ModelSpec, batch: int, precision: str = "fp32") -> Observed:
+    return observe_serial(job(model, None, batch, precision))
+
+
+@cache
+def rounding(model: ModelSpec, batch: int) -> float:
+    return gradient_rounding(job(model, None, batch), serial(model, batch))
+
+
+def laid_beside(world: World, name: str) -> Comparison:
+    model, plan, batch = CELLS[name]
+    parallel, *_ = world.run(observe, plan, job(model, plan, batch))
+    return compare(parallel, serial(model, batch), rounding(model, batch))
+
+
+# Cells of four and eight processes whose parts others have, too: the slow suite runs them.
+SLOW = {
+    "tensor2-seq-llama-dropout", "tensor2-recompute-by-layer", "tensor4-seq-llama", "tensor8-gpt",
+    "tensor2-window-qkv-bias", "data4-zero3-llama", "tensor2-data2-zero2", "tensor4-data2", "tensor2-data4-zero3",
+    "tensor2-pipeline4", "tensor4-pipeline2-seq", "pipeline4-data2-gpipe",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CELLS])
+def test_a_plan_learns_what_one_device_learns(world, name):
+    comparison = laid_beside(world, name)
+    assert len(comparison.losses) == 20
+    assert comparison.max_loss_diff <= LOSS_LIMIT
+    assert comparison.max_gradient_diff <= comparison.gradient_limit < 1e-4, (comparison.worst, comparison.norm)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("name", LOW_PRECISION)
+def test_low_precision_stays_as_close_as_its_rounding(world, name, precision):
+    """The masters begin with the same bits; losses and gradients are as `heddle prove` asks of a job in low precision.
+
+    The errors of one device are bounded by the number of its significant bits, so that a limit made of them means
+    something: a loss is off by less than the distance of two numbers, a gradient by less than eight.
+    """
+    model, plan, batch = LOW_PRECISION[name]
+    parallel, *_ = world.run(observe, plan, job(model, plan, batch, precision))
+    low, full = serial(model, batch, precision), serial(model, batch)
+    error = compare(low, full, 0.0)
+    spacing = 2**-7 if precision == "bf16" else 2**-10
+    assert 0 < error.max_loss_diff < 2 * spacing
+    rounding = gradient_rounding(job(model, None, batch, precision), low)
+    assert spacing / 8 < rounding < 8 * spacing
+    comparison = compare(parallel, low, rounding, error.max_loss_diff)
+    assert not comparison.unequal_start
+    assert comparison.equal, (comparison.max_loss_diff, comparison.worst, comparison.max_gradient_diff)
+
+
+@pytest.mark.parametrize("model", [GPT, LLAMA], ids=["gpt", "llama"])
+def test_twenty_steps_change_the_loss(model):
+    """A model that learns nothing would be equal under any plan."""
+    frozen = job(model, None, 4)
+    frozen = dataclasses.replace(frozen, train=dataclasses.replace(frozen.train, learning_rate=0.0))
+    moved = compare(serial(model, 4), observe_serial(frozen), 1.0).losses
+    assert moved[0] == 0
+    assert moved[-1] > 1000 * LOSS_LIMIT
+
+
+def test_the_grid_is_as_wide_as_it_says():
+    cells = list(CELLS.values())
+    assert len(cells) >= 50
+    plans = [plan for _, plan, _ in cells]
+    assert max(plan.world for plan in plans) == SIZE
+    assert {plan.zero for plan in plans} == {0, 1, 2, 3}
+    assert {plan.schedule for plan in plans if plan.pipeline > 1} == {"gpipe", "1f1b", "interleaved"}
+    assert {plan.virtual for plan in plans if plan.pipeline == 2} == {1, 2, 3}
+    assert {plan.recompute for plan in plans if isinstance(plan.recompute, str)} == {"none", "selective", "full"}
+    assert any(not isinstance(plan.recompute, str) for plan in plans)
+    assert {plan.tensor for plan in plans} == {1, 2, 4, 8}
+    assert any(len(set(plan.stages)) > 1 for plan in plans)
+    few = [plan.microbatches(batch) - plan.pipeline for _, plan, batch in cells if plan.pipeline > 1]
+    assert min(few) < 0 < max(few)
+    assert any(plan.microbatches(batch) % plan.pipeline for _, plan, batch in cells if plan.pipeline > 1)
+    split = [model for model, plan, _ in cells if plan.tensor > 1]
+    assert {17, 61, 127} <= {model.vocab for model in split}
+    for model in (split, [model for model, plan, _ in cells if plan.pipeline > 1]):
+        assert {m.tied for m in model} == {True, False}
+        assert {m.qk_norm for m in model} == {True, False}
+        assert {m.group for m in model} == {1, 2}
+        assert {m.dropout > 0 for m in model} == {True, False}

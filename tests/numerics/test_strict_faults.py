@@ -1,0 +1,223 @@
+"""The strict transport finds what it is there for: mistakes that gloo forgives and GPUs do not, made on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import PropertyMock, patch
+
+import pytest
+import torch
+import torch.distributed as dist
+from strict import Communicator, Launch, Load, Operation, Replay, StrictError, Wait, record, strict_ranks, strict_run
+from test_equality_grid import CELLS
+from test_strict_transport import short
+
+import heddle.parallel.mesh
+import heddle.parallel.pipeline.executor
+import heddle.parallel.replicas.reducer
+import heddle.train.step.trainer
+from heddle.errors import HeddleError
+from heddle.parallel.collectives import Handle
+from heddle.parallel.mesh import Mesh
+from heddle.parallel.pipeline.executor import Executor
+from heddle.runtime.cuda import DEFAULTS, STREAMS, refuse_few_queues, set_defaults
+from heddle.spec import Plan
+from tests.helpers.small_models import gpt
+
+PIPELINE = Plan(pipeline=2, microbatch=1)
+INTERLEAVED = Plan(pipeline=2, virtual=2, microbatch=1, schedule="interleaved")
+DATA = Plan(data=2, microbatch=1)
+TENSOR = Plan(tensor=2, sequence=True, microbatch=2)
+
+
+def receives_spin_while_kernels_load() -> Any:
+    return patch.object(Executor, "ahead", PropertyMock(return_value=1))
+
+
+def both_ways_on_one_channel() -> Any:
+    """Messages back wait behind messages there."""
+    build = heddle.parallel.mesh.Mesh
+
+    def wrong(*arguments: Any) -> Mesh:
+        *others, channels = arguments
+        return build(*others, {pair: channels[min(pair), max(pair)] for pair in channels})
+
+    return patch.object(heddle.parallel.mesh, "Mesh", wrong)
+
+
+def sent_memory_is_used_again() -> Any:
+    send = Executor._send
+
+    def wrong(self, action, x):
+        send(self, action, x)
+        x.zero_()
+
+    return patch.object(Executor, "_send", wrong)
+
+
+def gradients_are_read_before_they_are_summed() -> Any:
+    def wrong(self: Handle) -> torch.Tensor:
+        return self.result
+
+    return patch.object(Handle, "wait", wrong)
+
+
+@contextmanager
+def replicas_sum_their_buckets_in_another_order() -> Iterator[None]:
+    reducer = heddle.parallel.replicas.reducer.Reducer
+
+    def wrong(self):
+        for part in self.parts[::-1] if self.parts[0].data.rank else self.parts:
+            part.finish()
+
+    with (
+        patch.object(heddle.parallel.replicas.reducer, "BUCKET_ELEMENTS", 500),
+        patch.object(reducer, "last_backward", lambda self, chunk: None),  # all start at the end of the step
+        patch.object(reducer, "finish", wrong),
+    ):
+        yield
+
+
+def a_replica_skips_a_sum() -> Any:
+    """One rank thinks it has nothing to say, and goes on."""
+    reduce = heddle.train.step.trainer.all_reduce
+
+    def wrong(x, axis):
+        return x if axis.rank == 1 else reduce(x, axis)
+
+    return patch.object(heddle.train.step.trainer, "all_reduce", wrong)
+
+
+# the fault: under which plan, and what must be named
+FAULTS: dict[Callable[[], Any], tuple[Plan, list[str]]] = {
+    receives_spin_while_kernels_load: (PIPELINE, ["Deadlock", "host: loads the kernel aten", "receive from rank"]),
+    both_ways_on_one_channel: (PIPELINE, ["Deadlock", "send to rank 1", "send to rank 0", "waits for its turn"]),
+    sent_memory_is_used_again: (
+        PIPELINE,
+        ["rank 0: aten.zero_.default overwrites what is not yet sent by send to rank 1"],
+    ),
+    gradients_are_read_before_they_are_summed: (TENSOR, ["touches what has not arrived by", "on tensor [0, 1]"]),
+    replicas_sum_their_buckets_in_another_order: (DATA, ["not alike", "rank 0: all-reduce", "rank 1: all-reduce"]),
+    a_replica_skips_a_sum: (DATA, ["never comes", "rank 0", "rank 1, host: is at the end of its program"]),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_a_planted_fault_is_named(fault):
+    plan, words = FAULTS[fault]
+    with fault(), pytest.raises(StrictError) as error:
+        strict_run(short(gpt(layers=4), plan, 4))
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_receives_that_are_posted_first_need_channels_that_are_connected():
+    """With all kernels loaded before: each stage first meets the neighbour it receives from, and none ever sends."""
+    a_job = short(gpt(layers=4), INTERLEAVED, 4)
+    with receives_spin_while_kernels_load():
+        record(a_job).replay(lazy_loading=False)
+        with patch.object(heddle.parallel.mesh, "_connect", lambda mesh: None):
+            run = record(a_job)
+    with pytest.raises(StrictError) as error:
+        run.replay(lazy_loading=False)
+    first, *others = str(error.value).splitlines()
+    assert first == "Deadlock: each waits for the next:"
+    waits = "first use, waits until all members connect"
+    assert [line.split("(")[0].strip() for line in others] == [
+        "rank 0, host: receive from rank 1",
+        "rank 1, host: receive from rank 0",
+    ]
+    assert all(line.endswith(waits) for line in others)
+
+
+def test_one_hardware_queue_blocks_a_pipeline():
+    """Hence Heddle refuses it there, and asks for more where nothing is set."""
+    run = record(short(gpt(layers=4), INTERLEAVED, 4))
+    run.replay(queues=STREAMS)
+    with pytest.raises(StrictError, match="holds up what is behind it"):
+        run.replay(queues=1)
+    with pytest.raises(HeddleError, match="CUDA_DEVICE_MAX_CONNECTIONS is 1, and the plan has 2 pipeline stages"):
+        refuse_few_queues(INTERLEAVED, {"CUDA_DEVICE_MAX_CONNECTIONS": "1"})
+    refuse_few_queues(TENSOR, {"CUDA_DEVICE_MAX_CONNECTIONS": "1"})
+    refuse_few_queues(INTERLEAVED, {})
+
+
+@pytest.mark.parametrize("cell", [cell for cell in CELLS.values() if cell[1].world == 8], ids=lambda cell: str(cell[1]))
+def test_a_rank_has_no_more_streams_than_hardware_queues_are_asked_for(cell):
+    def streams(mesh: Mesh) -> int:
+        axes = [mesh.tensor, mesh.data, mesh.pipeline, mesh.ends, mesh.world]
+        return 1 + sum(axis.group is not None for axis in axes) + len(mesh.channels)
+
+    assert max(strict_ranks(streams, cell[1]).results) <= STREAMS
+
+
+def test_the_users_environment_stands():
+    environment = {"CUDA_DEVICE_MAX_CONNECTIONS": "16", "PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"}
+    set_defaults(environment)
+    assert environment["CUDA_DEVICE_MAX_CONNECTIONS"] == "16"
+    assert "PYTORCH_ALLOC_CONF" not in environment
+    set_defaults(fresh := {})
+    assert fresh == DEFAULTS
+
+
+def test_host_objects_need_gloo():
+    def work(mesh: Mesh) -> list[int]:
+        found = [0, 0]
+        dist.all_gather_object(found, mesh.rank, group=mesh.host.group)
+        return found
+
+    assert strict_ranks(work, DATA).results == [[0, 1], [0, 1]]
+    wrong = patch.object(heddle.parallel.mesh, "HOST_BACKENDS", ("gloo", "strict"))
+    with wrong, pytest.raises(StrictError, match="host objects on world"):
+        strict_ranks(work, DATA)
+
+
+def test_tags_are_ignored_and_what_has_not_arrived_is_nan():
+    def work(mesh: Mesh) -> list[float]:
+        group = mesh.channels[0, 1]
+        if mesh.rank == 0:
+            works = [dist.isend(torch.tensor([float(tag)]), 1, group=group, tag=tag) for tag in (2, 1)]
+            for work in works:
+                work.wait()
+            return []
+        buffers = {tag: torch.zeros(1) for tag in (1, 2)}
+        works = [dist.irecv(buffer, 0, group=group, tag=tag) for tag, buffer in buffers.items()]
+        early = float(buffers[2].numpy()[0])
+        works[1].wait()  # the later one: what came before it on its stream has come, too
+        return [early, *(buffer.item() for buffer in buffers.values())]
+
+    early, first, second = strict_ranks(work, PIPELINE).results[1]
+    assert early != early
+    assert (first, second) == (2.0, 1.0)
+
+
+def test_sizes_must_match():
+    def work(mesh: Mesh) -> None:
+        dist.all_reduce(torch.zeros(2 + mesh.rank), group=mesh.data.group)
+
+    with pytest.raises(StrictError, match=r"(?s)not alike.*2 × float32.*3 × float32|not alike.*3 × .*2 × "):
+        strict_ranks(work, DATA)
+
+
+def test_a_replay_by_hand():
+    """Rank 0 receives an answer that depends on what it sends."""
+    there, back = Communicator("there", (0, 1)), Communicator("back", (0, 1))
+
+    def message(rank: int, kind: str, channel: Communicator) -> Launch:
+        return Launch(Operation(rank, channel, kind, torch.float32, 1, peer=1 - rank))
+
+    connected = (
+        [message(0, "send", there), message(0, "receive", back)],
+        [message(1, "receive", there), message(1, "send", back)],
+    )
+    question, answer = message(0, "send", there), message(0, "receive", back)
+    heard, reply = message(1, "receive", there), message(1, "send", back)
+    replies = [heard, Wait(heard.operation), reply]
+    with pytest.raises(StrictError, match=r"host: receive from rank 1 .* on back .*: first use"):
+        Replay({0: [answer, question], 1: replies}).run()
+    Replay({0: [*connected[0], answer, question], 1: [*connected[1], *replies]}).run()
+    with pytest.raises(StrictError, match=r"rank 0, host: loads the kernel product"):
+        Replay({0: [*connected[0], answer, Load("product"), question], 1: [*connected[1], *replies]}).run()
+    Replay({0: [*connected[0], Load("product"), answer, question], 1: [*connected[1], *replies]}).run()

@@ -1,0 +1,90 @@
+"""Every layout of the equality grid over a transport with NCCL's rules: what would hang or race on GPUs fails here."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from strict import Run, strict_ranks, strict_run
+from test_equality_grid import CELLS, LOW_PRECISION, job
+
+from heddle.checkpoint.checkpoint import Saver, newest_good
+from heddle.parallel.mesh import Mesh
+from heddle.runtime.recorder import Recorder
+from heddle.spec import Job, ModelSpec, Plan
+from heddle.train.prove.collect import gather_boxes, local_boxes, weights
+from heddle.train.prove.prove import observe_serial, synthetic_tokens
+from heddle.train.step.trainer import Trainer
+from tests.helpers.small_models import gpt
+
+STEPS = 2  # the first, in which all is new, and one like all others
+
+
+def short(model: ModelSpec, plan: Plan | None, batch: int, precision: str = "fp32") -> Job:
+    a_job = job(model, plan, batch, precision)
+    return replace(a_job, train=replace(a_job.train, steps=STEPS, eval_batches=1))
+
+
+@cache
+def serial(model: ModelSpec, batch: int) -> list[float]:
+    return observe_serial(short(model, None, batch)).losses
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_plan_runs_by_the_rules_of_nccl(name):
+    model, plan, batch = CELLS[name]
+    run = strict_run(short(model, plan, batch), STEPS)
+    for losses in run.results:
+        assert losses == run.results[0]
+    assert run.results[0][:STEPS] == pytest.approx(serial(model, batch), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", LOW_PRECISION)
+def test_low_precision_runs_by_the_rules_of_nccl(name):
+    model, plan, batch = LOW_PRECISION[name]
+    run = strict_run(short(model, plan, batch, "bf16"), STEPS)
+    assert all(math.isfinite(loss) for losses in run.results for loss in losses)
+
+
+ALL = Plan(tensor=2, sequence=True, pipeline=2, virtual=2, data=2, zero=1, microbatch=1, schedule="interleaved")
+
+
+@pytest.mark.parametrize("plan", [ALL, Plan(tensor=2, data=2, zero=3, microbatch=1)], ids=["all", "zero3"])
+def test_saving_and_resuming_run_by_the_rules_of_nccl(tmp_path, plan):
+    """What was saved in the background of a step, and taken up again, learns on as if nothing had been."""
+    a_job = short(gpt(layers=4, dropout=0.1), plan, 4)
+
+    def work(mesh: Mesh) -> tuple[list[float], list[float], int]:
+        tokens = synthetic_tokens(a_job)
+        first, saver = Trainer(a_job, tokens, mesh), Saver(tmp_path, mesh)
+        first.train_step()
+        first.save(saver)
+        before = [first.train_step().loss for _ in range(STEPS)]
+        saver.wait()
+        second = Trainer(a_job, tokens, mesh)
+        second.load(newest_good(tmp_path, mesh, pytest.fail))
+        after = [second.train_step().loss for _ in range(STEPS)]
+        return before, after, len(gather_boxes(local_boxes(second.optimizer.pieces, weights), mesh))
+
+    run: Run = strict_ranks(work, plan)
+    run.replay()
+    before, after, boxes = run.results[0]
+    assert before == after
+    assert boxes > 0
+    assert all(result[0] == before for result in run.results)
+
+
+def test_measuring_runs_by_the_rules_of_nccl(tmp_path):
+    """A recorder watches every exchange, and asks the others for their clocks."""
+    a_job = short(gpt(layers=4), ALL, 4)
+
+    def work(mesh: Mesh) -> int:
+        trainer = Trainer(a_job, synthetic_tokens(a_job), mesh)
+        recorder = Recorder(mesh, trainer.device)
+        recorder.clock.several = True
+        recorder.clock.compare()
+        return len(recorder.write(tmp_path, 1))
+
+    strict_ranks(work, ALL).replay()

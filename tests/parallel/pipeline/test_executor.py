@@ -1,0 +1,203 @@
+"""The executor: any schedule gives the gradients of plain autograd, and holds no more than it must."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from heddle.models import Microbatch
+from heddle.parallel.mesh import Mesh
+from heddle.parallel.pipeline.executor import AHEAD, Inbox, Pipeline, Shape, Work, forward_only
+from heddle.runtime.recorder import NoRecorder
+from heddle.schedule import Action, Kind, build, outgoing, verify
+from heddle.spec import Plan
+
+pytestmark = pytest.mark.dist
+
+TOKENS, HIDDEN = 4, 6
+CPU = torch.device("cpu")
+
+
+class Chunk(nn.Module):
+    """Something that does not commute with the next one. The first chunk gets token ids."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(number)
+        self.weight = nn.Parameter(torch.randn(HIDDEN, HIDDEN, generator=generator) / 2)
+        self.table = nn.Parameter(torch.randn(TOKENS, HIDDEN, generator=generator)) if number == 0 else None
+        self.wait = 0.0
+
+    def forward(self, x: Tensor, batch: Microbatch) -> Tensor:
+        time.sleep(self.wait)
+        y = torch.tanh((x if self.table is None else self.table[x]) @ self.weight)
+        return y if batch.targets is None else loss_of(y, batch.targets)
+
+
+def loss_of(y: Tensor, targets: Tensor) -> Tensor:
+    return ((y - targets[:, None]) ** 2).mean()
+
+
+class Counting(Pipeline):
+    """Notes how many sent tensors and open receives it holds at most."""
+
+    peak_sent = peak_posted = 0
+
+    def _send(self, *arguments: object) -> None:
+        super()._send(*arguments)  # type: ignore[arg-type]
+        self.peak_sent = max(self.peak_sent, len(self.sent))
+        self.peak_posted = max([self.peak_posted, *(len(inbox.posted) for inbox in self.inboxes.values())])
+
+
+class Told:
+    """A listener that writes down which chunk it hears of, and how many backwards that had done by then."""
+
+    def __init__(self, chunks: dict[int, Chunk]) -> None:
+        self.heard: list[tuple[int, int]] = []
+        self.done = dict.fromkeys(chunks, 0)
+        for number, chunk in chunks.items():
+            chunk.weight.register_post_accumulate_grad_hook(lambda _, number=number: self._count(number))
+
+    def _count(self, number: int) -> None:
+        self.done[number] += 1
+
+    def last_backward(self, chunk: int) -> None:
+        self.heard.append((chunk, self.done[chunk]))
+
+
+def works_of(microbatches: int) -> list[Work]:
+    generator = torch.Generator().manual_seed(7)
+    batch = Microbatch(sequence=TOKENS)
+    return [
+        Work(torch.randperm(TOKENS, generator=generator), torch.randn(TOKENS, generator=generator), batch)
+        for _ in range(microbatches)
+    ]
+
+
+def executor(mesh: Mesh, name: str, microbatches: int, virtual: int) -> tuple[Counting, dict[int, Chunk]]:
+    schedule = build(name, mesh.pipeline.size, microbatches, virtual)
+    verify(schedule)
+    chunks = {number: Chunk(number) for number in range(mesh.pipeline.rank, schedule.chunks, mesh.pipeline.size)}
+    shape = Shape(TOKENS, HIDDEN, torch.float32, CPU, sliced=False)
+    return Counting(schedule, chunks, mesh, shape, NoRecorder()), chunks
+
+
+def plain(chunks: int, microbatches: int, scale: float) -> tuple[float, dict[int, Chunk]]:
+    """The loss, and the model with its gradients, by autograd alone."""
+    model = [Chunk(number) for number in range(chunks)]
+    losses = []
+    for work in works_of(microbatches):
+        x = work.ids
+        for chunk in model:
+            x = chunk(x, work.batch)
+        losses.append(loss_of(x, work.targets))
+    loss = torch.stack(losses).mean()
+    (scale * loss).backward()
+    return loss.item(), dict(enumerate(model))
+
+
+def run(mesh: Mesh, name: str, microbatches: int, virtual: int, slow: int | None = None) -> None:
+    pipeline, chunks = executor(mesh, name, microbatches, virtual)
+    expected, reference = plain(pipeline.schedule.chunks, microbatches, scale=0.5)
+    if slow is not None and mesh.pipeline.rank == slow:
+        for chunk in chunks.values():
+            chunk.wait = 0.003
+    listener = Told(chunks)
+    for _ in range(2):  # the second step must not find anything of the first
+        loss = pipeline.run(works_of(microbatches), 0.5, listener)
+        last = mesh.pipeline.rank == mesh.pipeline.size - 1
+        assert float(loss) == pytest.approx(expected if last else 0.0, rel=1e-6)
+        for number, chunk in chunks.items():
+            for ours, theirs in zip(chunk.parameters(), reference[number].parameters(), strict=True):
+                torch.testing.assert_close(ours.grad, theirs.grad)
+                ours.grad = None
+        assert not pipeline.sent
+        assert not any(inbox.posted or inbox.expected for inbox in pipeline.inboxes.values())
+    before = microbatches - 1, 2 * microbatches - 1  # backwards before the last one of each step
+    assert sorted(listener.heard) == sorted((chunk, count) for chunk in chunks for count in before)
+
+
+@pytest.mark.parametrize("microbatches", [1, 3, 4, 7])
+@pytest.mark.parametrize(
+    ("name", "pipeline", "virtual"),
+    [
+        ("gpipe", 2, 1),
+        ("gpipe", 2, 3),
+        ("1f1b", 2, 1),
+        ("1f1b", 4, 1),
+        ("interleaved", 2, 2),
+        ("interleaved", 2, 3),
+        ("interleaved", 3, 2),
+    ],
+)
+def test_gradients_are_those_of_plain_autograd(world, name, pipeline, virtual, microbatches):
+    world.run(run, Plan(pipeline=pipeline), name, microbatches, virtual)
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+def test_a_slow_stage_changes_nothing(world, slow):
+    """Messages pile up before or behind it, and still none is taken for another."""
+    world.run(run, Plan(pipeline=2), "interleaved", 5, 2, slow)
+
+
+def test_tensor_ranks_send_slices(world):
+    """Each tensor rank sends its slice of the tokens, and the receivers put them together again."""
+    world.run(run, Plan(tensor=2, pipeline=2), "1f1b", 3, 1)
+
+
+def test_one_rank_needs_no_messages(world):
+    world.run(run, Plan(), "gpipe", 3, 1)
+
+
+def peaks(mesh: Mesh, name: str, microbatches: int, virtual: int) -> tuple[int, int]:
+    pipeline, _ = executor(mesh, name, microbatches, virtual)
+    pipeline.run(works_of(microbatches))
+    return pipeline.peak_sent, pipeline.peak_posted
+
+
+@pytest.mark.parametrize(("name", "pipeline", "virtual"), [("1f1b", 4, 1), ("interleaved", 2, 2)])
+def test_what_was_sent_is_let_go(world, name, pipeline, virtual):
+    """However many microbatches a step has, no more is held than can be on its way."""
+    few = world.run(peaks, Plan(pipeline=pipeline), name, 8, virtual)
+    many = world.run(peaks, Plan(pipeline=pipeline), name, 48, virtual)
+    for (sent, _), (sent_of_many, posted) in zip(few, many, strict=True):
+        assert sent_of_many <= sent < 8 * virtual
+        assert posted <= AHEAD
+    assert max(sent for sent, _ in few) <= 2 * verify(build(name, pipeline, 8, virtual)).peak_stash[0]
+
+
+def evaluate(mesh: Mesh) -> float:
+    pipeline, chunks = executor(mesh, "interleaved", 5, 2)
+    shape = Shape(TOKENS, HIDDEN, torch.float32, CPU, sliced=False)
+    evaluation = Pipeline(forward_only(pipeline.schedule), chunks, mesh, shape, NoRecorder())
+    with torch.no_grad():
+        loss = evaluation.run(works_of(5))
+    assert all(parameter.grad is None for chunk in chunks.values() for parameter in chunk.parameters())
+    return float(loss)
+
+
+def test_forwards_alone_give_the_loss(world):
+    _, loss = world.run(evaluate, Plan(pipeline=2))
+    assert loss == pytest.approx(plain(4, 5, 1.0)[0], rel=1e-6)
+
+
+def exchange(mesh: Mesh) -> list[float]:
+    """Receive what rank 0 sent in another order than it was sent."""
+    schedule = build("gpipe", 2, 4)
+    messages = [outgoing(schedule, Action(Kind.FORWARD, 0, i)) for i in range(4)]
+    group = mesh.channels[0, 1]
+    if mesh.rank == 0:
+        tensors = [torch.full((1,), float(message.microbatch)) for message in messages]
+        for sending in [dist.isend(t, 1, group=group, tag=m.tag) for t, m in zip(tensors, messages, strict=True)]:
+            sending.wait()
+        return []
+    inbox = Inbox(messages, group, 0, lambda _: torch.empty(1))
+    return [inbox.take(messages[i]).item() for i in (2, 0, 3, 1)]
+
+
+def test_messages_are_found_by_what_they_are(world):
+    assert world.run(exchange, Plan(pipeline=2))[1] == [2.0, 0.0, 3.0, 1.0]

@@ -1,0 +1,144 @@
+"""The legal space against trying everything, and what is said of an empty one."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heddle.errors import HeddleError, divisors
+from heddle.plan.search.space import RECOMPUTE, check_fixed, legal_space, read_fixed
+from heddle.spec import ModelSpec, Plan
+
+models = st.builds(
+    lambda layers, kv, groups, ffn: ModelSpec(
+        layers=layers, hidden=8 * kv * groups, heads=kv * groups, kv_heads=kv, ffn=ffn, vocab=50, sequence=24
+    ),
+    st.integers(1, 6), st.sampled_from([1, 2, 3, 4, 6]), st.sampled_from([1, 2]), st.sampled_from([12, 24, 30]),
+)  # fmt: skip
+
+
+def everything(model, sequence, batch, devices, schedule=None):
+    """Every plan that its own rules accept, one of each that do the same, by trying all values of all fields."""
+    found = set()
+    upto = range(1, devices + 1)
+    for t, p, d in product(upto, upto, upto):
+        if t * p * d != devices:
+            continue
+        choices = product(
+            range(1, model.layers + 1), (False, True), range(4 if d > 1 else 1), range(1, batch + 1), RECOMPUTE
+        )
+        for v, seq, zero, micro, recompute in choices:
+            name = schedule or ("interleaved" if v > 1 else "1f1b")
+            try:
+                plan = Plan(
+                    tensor=t, pipeline=p, data=d, virtual=v, sequence=seq, zero=zero, microbatch=micro,
+                    schedule=name, recompute=recompute,
+                )  # fmt: skip
+                plan.check(model, batch, sequence)
+            except HeddleError:
+                continue
+            found.add(plan)
+    return found
+
+
+@settings(max_examples=40)
+@given(models, st.sampled_from([1, 2, 4, 6, 12]), st.integers(1, 8), st.sampled_from([8, 9, 24]))
+def test_every_legal_plan_is_there_exactly_once(model, batch, devices, sequence):
+    space = legal_space(model, sequence, batch, [devices], {})
+    listed = [space.plan(index) for index in range(len(space))]
+    one_word = [plan for plan in listed if isinstance(plan.recompute, str)]
+    assert len(one_word) == len(set(one_word))
+    assert set(one_word) == everything(model, sequence, batch, devices)
+    assert [space.where(plan) for plan in one_word] == [i for i, plan in enumerate(listed) if plan in one_word]
+    for plan in set(listed) - set(one_word):
+        plan.check(model, batch, sequence)
+        held = [
+            plan.recompute[layer]
+            for chunk in range(0, plan.chunks, plan.pipeline)
+            for layer in plan.layers_of(chunk, model.layers)
+        ]
+        assert held == ["full"] * held.count("full") + ["none"] * held.count("none")
+
+
+@settings(max_examples=20)
+@given(models, st.sampled_from([2, 4, 6]), st.integers(1, 6))
+def test_gpipe_is_there_when_it_is_asked_for(model, batch, devices):
+    space = legal_space(model, 24, batch, [devices], {"schedule": "gpipe"})
+    plans = {space.plan(index) for index in range(len(space))}
+    one_word = {plan for plan in plans if isinstance(plan.recompute, str)}
+    assert one_word == everything(model, 24, batch, devices, "gpipe")
+    assert all(plan.schedule == "gpipe" for plan in plans)
+
+
+FIXABLE = {
+    "tensor": st.sampled_from([1, 2, 3]), "pipeline": st.integers(1, 3), "data": st.integers(1, 3),
+    "virtual": st.integers(1, 2), "zero": st.integers(0, 3), "microbatch": st.integers(1, 3),
+    "sequence": st.booleans(), "schedule": st.sampled_from(["1f1b", "interleaved"]),
+    "recompute": st.sampled_from(RECOMPUTE),
+}  # fmt: skip
+
+
+@settings(max_examples=80)
+@given(models, st.sampled_from([4, 6, 12]), st.integers(1, 8), st.fixed_dictionaries({}, optional=FIXABLE))
+def test_fixed_fields_keep_their_values_and_contradictions_are_named(model, batch, devices, fixed):
+    everywhere = everything(model, 24, batch, devices)
+
+    def kept(some):
+        return {plan for plan in everywhere if all(getattr(plan, name) == value for name, value in some.items())}
+
+    expected = kept(fixed)
+    if fixed.get("zero", 0) and not expected:
+        return  # one replica may be told to share: a plan of its own, which nobody would choose
+    space = legal_space(model, 24, batch, [devices], fixed)
+    found = {space.plan(index) for index in range(len(space))}
+    assert expected <= found
+    assert all(getattr(plan, name) == value for plan in found for name, value in fixed.items())
+    if not found and everywhere:
+        with pytest.raises(HeddleError) as error:
+            check_fixed(model, 24, batch, [devices], fixed)
+        named = [name for name in fixed if f"{name} = " in error.value.what]
+        assert named
+        assert not kept({name: fixed[name] for name in named})
+        for name in named:  # none of those named could be left out
+            assert kept({other: fixed[other] for other in named if other != name})
+
+
+def test_one_word_a_layer_and_stages_can_be_fixed():
+    model = ModelSpec(layers=4, hidden=32, heads=4, vocab=50, sequence=16)
+    words = ("full", "none", "none", "full")
+    space = legal_space(model, 16, 4, [2], {"stages": (1, 3), "recompute": words})
+    plans = [space.plan(index) for index in range(len(space))]
+    assert plans
+    assert all(plan.stages == (1, 3) and plan.recompute == words and plan.chunks == 2 for plan in plans)
+    assert space.work_columns()["full"] == 0.5
+
+
+def test_a_batch_that_no_layout_divides_names_the_nearest_that_one_does():
+    model = ModelSpec(layers=4, hidden=32, heads=4, vocab=50, sequence=16)
+    with pytest.raises(HeddleError) as error:
+        check_fixed(model, 16, 10, [7], {})
+    assert error.value.what == "global_batch = 10 cannot be divided over 7 devices."
+    assert error.value.hint == "Use global_batch = 7, or 6 of the devices."  # 2 replicas of pipeline = 3
+    assert len(legal_space(model, 16, 7, [7], {}))
+    assert len(legal_space(model, 16, 10, [6], {}))
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"tensr": 2}, "no field 'tensr'"),
+        ({"tensor": 0}, r"plan.tensor must be in \[1, 1e6\], got 0"),
+        ({"tensor": "two"}, "plan.tensor"),
+        ({"recompute": "some"}, "plan.recompute"),
+        ({"zero": 4}, "plan.zero"),
+        ({"schedule": "2f2b"}, "plan.schedule"),
+    ],
+)
+def test_fixed_fields_must_be_fields_of_a_plan(table, said):
+    with pytest.raises(HeddleError, match=said):
+        read_fixed(table)
+
+
+def test_divisors_are_all_there():
+    assert divisors(12) == [1, 2, 3, 4, 6, 12]

@@ -1,0 +1,200 @@
+"""One memory model: what is predicted, what the dry run counts, and what really lives while a rank trains."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing
+
+from heddle.cost.work import work_of
+from heddle.parallel.mesh import build_mesh
+from heddle.simulate.chunks import memory_verdict
+from heddle.simulate.closed_form import closed_form
+from heddle.simulate.simulation import simulate
+from heddle.spec import Cluster, Data, Job, ModelSpec, Plan, Train
+from heddle.spec.cluster import Device, Link, Peak
+from heddle.spec.job import cluster_from_table
+from heddle.train.dry_run.dry_run import dry_run
+from heddle.train.dry_run.living import Living
+from heddle.train.dry_run.report import facts
+from heddle.train.step.trainer import Trainer
+
+CLOSE = 0.03
+GPU = cluster_from_table({"preset": "dgx-a100-80gb", "nodes": 8})
+CORE = Device(name="core", memory_gib=1.0, memory_gbs=10.0, tflops=Peak(fp32=0.1, bf16=0.1), host=True)
+CPU = Cluster(devices=64, device=CORE, links=(Link(name="loopback", gbs=1.0),))
+MODEL = ModelSpec(layers=4, hidden=256, heads=8, vocab=2048, sequence=256)
+
+
+def job(cluster: Cluster, model: ModelSpec, plan: Plan, microbatches: int, precision: str) -> Job:
+    train = Train(global_batch=plan.data * plan.microbatch * microbatches, precision=precision)  # type: ignore[arg-type]
+    return Job(model=model, data=Data(text="-"), train=train, plan=plan, cluster=cluster)
+
+
+# --------------------------------------------------------------------------------------- counted beside predicted
+
+CHOICES = {
+    "cluster": (CPU, GPU),
+    "precision": ("fp32", "bf16"),
+    "norm": ("layernorm", "rmsnorm"),
+    "positions": ("learned", "rotary"),
+    "activation": ("gelu", "swiglu"),
+    "kv_heads": (8, 4),
+    "tied": (True, False),
+    "tensor": (1, 2, 4),
+    "sequence": (False, True),
+    "recompute": ("none", "selective", "full"),
+    "pipeline": ((1, 1), (2, 1), (4, 1), (2, 2)),  # and virtual
+    "zero": ((1, 0), (2, 0), (2, 1)),  # after how many replicas
+    "microbatch": (1, 4),
+    "microbatches": (1, 3, 8),
+}
+
+
+def drawn(count: int, seed: int) -> list[dict[str, object]]:
+    """Cases in which every choice is taken equally often, and pairs of them at random."""
+    chance = random.Random(seed)
+    columns = {}
+    for name, values in CHOICES.items():
+        column = list(itertools.islice(itertools.cycle(values), count))
+        chance.shuffle(column)
+        columns[name] = column
+    return [{name: columns[name][i] for name in columns} for i in range(count)]
+
+
+def job_of(case: dict[str, object]) -> Job:
+    names = ("norm", "positions", "activation", "kv_heads", "tied")
+    model = dataclasses.replace(MODEL, **{name: case[name] for name in names})  # type: ignore[arg-type]
+    (pipeline, virtual), (data, zero) = case["pipeline"], case["zero"]  # type: ignore[misc]
+    plan = Plan(
+        tensor=case["tensor"],  # type: ignore[arg-type]
+        sequence=bool(case["sequence"]) and case["tensor"] != 1,
+        pipeline=pipeline,
+        virtual=virtual,
+        data=data,
+        zero=zero,
+        microbatch=case["microbatch"],  # type: ignore[arg-type]
+        recompute=case["recompute"],  # type: ignore[arg-type]
+        schedule="interleaved" if virtual > 1 else "1f1b",
+    )
+    return job(case["cluster"], model, plan, case["microbatches"], str(case["precision"]))  # type: ignore[arg-type]
+
+
+def check(a_job: Job) -> None:
+    found, predicted = dry_run(a_job), simulate(a_job)
+    for kind in found.kinds:
+        bill = max((predicted.memory[stage] for stage in kind.stages), key=lambda bill: float(bill.total))
+        assert float(bill.total - bill.slack) == pytest.approx(kind.bytes, rel=CLOSE), kind.stages
+    assert a_job.cluster is not None
+    step = closed_form(work_of(a_job, a_job.cluster), a_job.cluster)
+    assert float(step.memory) == pytest.approx(predicted.worst, rel=CLOSE)
+
+
+@pytest.mark.parametrize("case", drawn(12, 0), ids=lambda case: "-".join(map(str, list(case.values())[1:])))
+def test_the_dry_run_counts_what_is_predicted(case):
+    check(job_of(case))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", drawn(108, 1), ids=lambda case: "-".join(map(str, list(case.values())[1:])))
+def test_the_dry_run_counts_what_is_predicted_over_the_grid(case):
+    check(job_of(case))
+
+
+@pytest.mark.parametrize("vocab", [64, 16_384])
+@pytest.mark.parametrize("tensor", [1, 2])
+def test_a_large_vocabulary_is_predicted_and_a_small_one(vocab, tensor):
+    """Logits, their gradient and that of the output layer's weight are most of the one, and nothing of the other."""
+    check(job(GPU, dataclasses.replace(MODEL, vocab=vocab), Plan(tensor=tensor, microbatch=4), 2, "bf16"))
+
+
+# ------------------------------------------------------------------------------------------- lived beside predicted
+
+REAL = {
+    "one device, fp32": (MODEL, Plan(microbatch=4), 1, "fp32"),
+    "one device, bf16, full": (MODEL, Plan(microbatch=4, recompute="full"), 2, "bf16"),
+    "llama, tensor, sequence": ("llama", Plan(tensor=2, sequence=True, microbatch=4), 2, "bf16"),
+    "llama, pipeline": ("llama", Plan(pipeline=4, microbatch=2), 8, "fp32"),
+    "interleaved, full": (MODEL, Plan(pipeline=2, virtual=2, schedule="interleaved", recompute="full"), 4, "bf16"),
+    "zero 1": (MODEL, Plan(data=2, tensor=2, zero=1, microbatch=4, recompute="selective"), 2, "bf16"),
+}
+
+
+def real_job(name: str) -> Job:
+    model, plan, microbatches, precision = REAL[name]
+    if isinstance(model, str):
+        llama = {"norm": "rmsnorm", "positions": "rotary", "activation": "swiglu", "bias": "none", "tied": False}
+        model = dataclasses.replace(MODEL, kv_heads=4, ffn=384, **llama)
+    return job(CPU, model, plan, microbatches, precision)
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory) -> list[dict[str, int]]:
+    """The most bytes of tensors that really lived in a second step of each plan, on each of four processes."""
+    folder = tmp_path_factory.mktemp("lived")
+    torch.multiprocessing.start_processes(take_steps, (folder,), nprocs=4, start_method="forkserver")
+    return [torch.load(folder / f"{rank}.pt") for rank in range(4)]
+
+
+def take_steps(rank: int, folder: Path) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=4)
+    tokens = np.arange(5000, dtype="<u2") % 1000
+    most = {}
+    for name in REAL:
+        a_job = real_job(name)
+        assert a_job.plan is not None
+        mesh = build_mesh(a_job.plan, rank, 4)
+        if mesh is None:
+            continue
+        living = Living()
+        with living:
+            trainer = Trainer(a_job, tokens, mesh)
+            trainer.train_step()  # which makes the optimizer's state
+            living.most = living.now
+            trainer.train_step()
+        most[name] = living.most
+        del trainer
+    torch.save(most, folder / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize("name", REAL)
+def test_what_lives_in_a_real_step_is_what_is_predicted(lived, name):
+    a_job = real_job(name)
+    plan = a_job.plan
+    assert plan is not None
+    measured = max(rank[name] for rank in lived if name in rank)
+    counted = max(kind.bytes for kind in dry_run(a_job).kinds)
+    predicted = max(float(bill.total - bill.slack) for bill in simulate(a_job).memory)
+    assert counted == pytest.approx(measured, rel=CLOSE)
+    assert predicted == pytest.approx(measured, rel=CLOSE)
+
+
+# ----------------------------------------------------------------------------------------------------- one verdict
+
+
+@pytest.mark.parametrize("spare", [-0.001, 0.001])
+def test_fits_means_the_same_everywhere(spare):
+    """Plan and search, simulation and dry run, a hair above what a device has and a hair below."""
+    plan = Plan(tensor=2, pipeline=2, microbatch=2)
+    roomy = job(GPU, MODEL, plan, 4, "bf16")
+    has = simulate(roomy).worst / 2**30 * (1 + spare)
+    tight = dataclasses.replace(
+        roomy, cluster=dataclasses.replace(GPU, device=dataclasses.replace(GPU.device, memory_gib=has))
+    )
+    assert tight.cluster is not None
+    predicted = simulate(tight)
+    assert predicted.fits == (spare > 0)
+    assert memory_verdict(tight, tight.cluster) == predicted.verdict
+    told = facts(dry_run(tight))
+    assert (told["fits"], told["needs_bytes"]) == (predicted.fits, predicted.worst)
+    assert bool(closed_form(work_of(tight, tight.cluster), tight.cluster).fits) == predicted.fits
