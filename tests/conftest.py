@@ -10,6 +10,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["tests.helpers.fixtures"]
+
 # continuous integration tries the same examples each time; everybody else new ones
 settings.register_profile(
     "heddle", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ

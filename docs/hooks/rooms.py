@@ -1,11 +1,12 @@
-"""The packages of Heddle: what the map in the README says of each, and what each imports, read from its files."""
+"""The rooms of Heddle: what the map says of each, and what each imports, read from its files."""
 
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from heddle.rooms import ROOMS
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -21,19 +22,16 @@ class Room:
 
 
 def rooms() -> list[Room]:
-    """In the order of the map, which is that of the flow."""
-    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    found = re.findall(r"^\| `heddle/(\w+)` \| (.*) \|$", readme, flags=re.MULTILINE)
-    names = [name for name, _ in found]
-    read = {name: _imported(REPOSITORY / "heddle" / name) for name in names}
+    """In the order of the map, which is that of imports."""
+    read = {name: _imported(REPOSITORY / "heddle" / name) for name in ROOMS}
     return [
         Room(
             name,
             about,
-            tuple(other for other in names if other != name and f"heddle.{other}" in read[name]),
+            tuple(other for other in ROOMS if other != name and f"heddle.{other}" in read[name]),
             "torch" in read[name],
         )
-        for name, about in found
+        for name, about in ROOMS.items()
     ]
 
 

@@ -13,11 +13,11 @@ from heddle.cost.local_machine import measured_machine
 from heddle.errors import HeddleError
 from heddle.plan.search.search import Search, search
 from heddle.runs.folder import open_run
+from heddle.runs.metrics import read_metrics
 from heddle.simulate.simulation import Simulation, simulate
 from heddle.spec.job import Job, load_job
 from heddle.trace.steps import read_step, traced_steps
 from heddle.trace.trace import Trace
-from heddle.train.metrics import read_metrics
 
 T = TypeVar("T")
 

@@ -21,6 +21,7 @@ from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
 from heddle.runs.folder import Run, check_resumed, clear, create_run, open_run, refuse_existing, resume_run, writing_to
 from heddle.runs.lock import RunLock, locked
+from heddle.runs.metrics import StepMetrics
 from heddle.runtime.device import memory_gib, peak_flops, pick_device, synchronize
 from heddle.runtime.environment import launched_place
 from heddle.runtime.error_files import restart_count
@@ -29,7 +30,7 @@ from heddle.runtime.recorder import NoRecorder, Recorder, measured_bubble
 from heddle.runtime.stop_request import StopRequest
 from heddle.spec.job import Job
 from heddle.train.dry_run.out_of_memory import memory_in_use, out_of_memory, ran_out
-from heddle.train.metrics import Metrics, StepMetrics
+from heddle.train.metrics import Metrics
 from heddle.train.step.learning_rate import learning_rate
 from heddle.train.step.trainer import StepResult, Trainer
 from heddle.train.watchdog import Doctor, forget

@@ -7,8 +7,7 @@ import math
 import shutil
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,32 +16,13 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from heddle.files import parse_json, read_lines
 from heddle.runs.durable import replace_text
+from heddle.runs.metrics import StepMetrics, read_metrics
 from heddle.train.board import Board
 
 FIRST = 4  # steps after which a prediction is corrected
 OFF = 1.25  # by what factor it has to be wrong for that to be said
 BAR = 60  # columns of the bar that shows how far a run has come
-
-
-@dataclass(frozen=True)
-class StepMetrics:
-    """One optimizer step, as it stands in metrics.jsonl."""
-
-    step: int  # steps done, so the first is 1
-    loss: float
-    learning_rate: float
-    gradient_norm: float
-    seconds: float
-    tokens_per_second: float
-    mfu: float
-    memory_gib: float
-    loss_scale: float | None = None
-    bubble: float | None = None  # idle over busy time of all ranks, where the run is traced
-
-
-LARGEST = 1 << 30  # bytes of a file: a million steps are a quarter of it
 
 
 class Metrics:
@@ -155,36 +135,6 @@ class Metrics:
         if m.bubble is not None:
             parts.insert(-1, (f"bubble {100 * m.bubble:.1f}%", ""))
         return Text("  ").join(Text(words, style=style) for words, style in parts)
-
-
-def read_metrics(path: Path, skipped: Callable[[int], None] = lambda _: None) -> list[dict[str, Any]]:
-    """The rows of a metrics file that are whole; the numbers of other lines are told, but for a last one cut short."""
-    if not path.exists():
-        return []
-    lines = read_lines(path, "what a run wrote after each of its steps", LARGEST)
-    rows: list[dict[str, Any]] = []
-    for number, line in enumerate(lines, start=1):
-        row = _row(line)
-        if row is not None:
-            rows.append(row)
-        elif number < len(lines):  # a crash leaves its last line without an end
-            skipped(number)
-    return rows
-
-
-def _row(line: str) -> dict[str, Any] | None:
-    """A step's: numbers by name, or null where there was none; JSON has no NaN, though Python writes it."""
-    try:
-        row = parse_json(line)
-    except ValueError:
-        return None
-    if not isinstance(row, dict) or type(row.get("step")) is not int or row["step"] < 0:
-        return None
-    if any(value is not None and type(value) not in (int, float) for value in row.values()):
-        return None
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()
-    }
 
 
 def _short(number: float) -> str:

@@ -25,6 +25,7 @@ from heddle.parallel.parameter_layout import Place
 from heddle.parallel.shards import Piece, boxes_of, make_piece
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.train.step.trainer import Trainer
+from tests.helpers.commands import REPOSITORY
 
 MODEL = ModelSpec(layers=1, hidden=16, heads=2, vocab=31, sequence=8)
 
@@ -255,8 +256,8 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
 
 KILLED = """
 import sys, time
-sys.path.insert(0, {tests!r})
-from test_checkpoint import *
+sys.path.insert(0, {repository!r})
+from tests.checkpoint.test_checkpoint import *
 made, saver = trainer(), Saver(Path("checkpoints"), Mesh())
 while True:
     made.train_step()
@@ -269,7 +270,7 @@ while True:
 def test_a_kill_at_any_instant_leaves_a_whole_checkpoint():
     folder = Path("checkpoints")
     for delay in (0.0, 0.003, 0.011, 0.02):
-        script = KILLED.format(tests=str(Path(__file__).parent))
+        script = KILLED.format(repository=str(REPOSITORY))
         process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         seen = [int(process.stdout.readline()) for _ in range(3)]

@@ -14,7 +14,7 @@ from heddle.checkpoint.checkpoint import checkpoints, damage, step_of
 from heddle.parallel.mesh import Mesh
 from heddle.runs import durable as files
 from heddle.runs.durable import replace_text
-from heddle.train.metrics import read_metrics
+from heddle.runs.metrics import read_metrics
 from tests.helpers.commands import ENVIRONMENT, call, heddle, losses, write_job
 
 FULL = """

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from heddle.data import load_tokenizer, open_prepared
+from heddle.runs.metrics import StepMetrics, read_metrics
 from heddle.spec.job import load_job
-from heddle.train.metrics import StepMetrics, read_metrics
 from heddle.train.step.optimizer import LossScale
 from tests.helpers.commands import DOCUMENTS, call, finish, heddle, losses, start, steps_of, write_job
 

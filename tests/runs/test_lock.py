@@ -13,7 +13,7 @@ import pytest
 from heddle.errors import HeddleError
 from heddle.runs import lock as lock_module
 from heddle.runs.lock import LOCK, RunLock, begun, locked
-from tests.helpers.commands import call, write_job
+from tests.helpers.commands import REPOSITORY, call, write_job
 from tests.helpers.launching import heddle, start, under, wait_for_steps
 
 
@@ -61,11 +61,10 @@ def stay(lock: RunLock, ready) -> None:
 ORPHAN = """
 import multiprocessing, os, signal, sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from test_lock import stay
+from tests.runs.test_lock import stay
 from heddle.runs.lock import locked
 if __name__ == "__main__":
-    context = multiprocessing.get_context(sys.argv[3])
+    context = multiprocessing.get_context(sys.argv[2])
     ready = context.Event()
     with locked(Path(sys.argv[1]), print) as lock:
         (Path(sys.argv[1]) / "job.toml").touch()
@@ -80,10 +79,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
 def test_an_orphan_of_a_killed_launcher_still_holds_the_lock(method, tmp_path, impatient, monkeypatch):
     (tmp_path / "orphan.py").write_text(ORPHAN)
-    path = os.pathsep.join(map(str, [Path(__file__).parent, Path(__file__).parents[1]]))
-    process = start(
-        sys.executable, "orphan.py", "run", str(Path(__file__).parent), method, cwd=tmp_path, PYTHONPATH=path
-    )
+    process = start(sys.executable, "orphan.py", "run", method, cwd=tmp_path, PYTHONPATH=str(REPOSITORY))
     orphan = int(process.stdout.readline())
     process.wait()
     try:

@@ -8,7 +8,6 @@ import signal
 import sys
 import time
 from contextlib import chdir
-from pathlib import Path
 
 import pytest
 import torch.distributed as dist
@@ -52,8 +51,8 @@ def report_failures():
 
 @pytest.fixture(scope="module")
 def failures():
-    script = "import test_failing; test_failing.report_failures()"
-    here = {"PYTHONPATH": f"{REPOSITORY}:{Path(__file__).parent}:{Path(__file__).parents[1]}"}
+    script = "from tests.runtime.test_failing import report_failures; report_failures()"
+    here = {"PYTHONPATH": str(REPOSITORY)}
     process = start(sys.executable, "-c", script, cwd=REPOSITORY, **here)
     out, errors = process.communicate(timeout=120)
     nobody_is_left(process.pid)

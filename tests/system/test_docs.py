@@ -6,8 +6,8 @@ import typing
 
 import pytest
 
+from heddle.runs.metrics import StepMetrics
 from heddle.spec.job import LearningRateSchedule, Precision, load_job
-from heddle.train.metrics import StepMetrics
 from tests.helpers.commands import REPOSITORY, run_commands, write_named_blocks
 
 DOCS = REPOSITORY / "docs"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from heddle.runs.metrics import read_metrics
 from heddle.train.board import Board
-from heddle.train.metrics import read_metrics
 from tests.helpers.commands import ENVIRONMENT, call, losses, write_job
 
 BAD = [

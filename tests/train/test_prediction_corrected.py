@@ -7,7 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from heddle.train.metrics import FIRST, Metrics, StepMetrics
+from heddle.runs.metrics import StepMetrics
+from heddle.train.metrics import FIRST, Metrics
 
 
 def told(folder, predicted, seconds):

@@ -1,7 +1,10 @@
-"""Shared by the tests of training."""
+"""Fixtures that tests of several rooms share."""
+
+from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from contextlib import chdir, suppress
 from unittest import mock
 
@@ -14,6 +17,7 @@ from tests.helpers.launching import (
     TENSOR_PIPELINE,
     under,
 )
+from tests.helpers.world import World
 
 
 @pytest.fixture(scope="session")
@@ -46,3 +50,11 @@ def environment():
         for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID", "SLURM_NNODES"):
             os.environ.pop(name, None)
         yield lambda **variables: os.environ.update(variables)
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    """Eight processes, started when first asked for, for the tests of one file."""
+    processes = World()
+    yield processes
+    processes.close()

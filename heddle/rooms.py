@@ -1,0 +1,29 @@
+"""The map of the house: its rooms in the order of their imports, and what is in each.
+
+A room may import those above it, never one below. The README, the manual's page on the architecture and the tests read
+this table; nothing else states the order.
+"""
+
+ROOMS = {
+    "schedule": "the order of work of each pipeline rank, as data, and the check that it cannot deadlock",
+    "spec": "what you have and what was decided: model, cluster, job, plan; presets; Hugging Face configs",
+    "graph": "weighted graphs, their down-sets and linear extensions; time limits of searches",
+    "cost": "what one piece of work takes: seconds and bytes, over many plans at once",
+    "trace": "what happened or would happen when: on the terminal, as SVG or PNG, or for Perfetto",
+    "simulate": "a schedule on a clock: exactly for one plan, in closed form for many",
+    "calibrate": "a cluster's constants fitted to measured runs, and predictions held against them",
+    "plan": "the search for the best plan and its reasons; Piper; the placement of operators",
+    "data": "text to tokens to samples",
+    "runs": "a run's folder, its metrics, and files that survive a power cut",
+    "report": "the HTML page about a plan or a run",
+    "models": "the transformer, written once, for one device; GPT-2's style and Llama's",
+    "parallel": "how that model is spread over devices, applied from outside: tensor, pipeline, replicas, memory",
+    "runtime": "processes and devices: launching, joining, recording, stopping",
+    "checkpoint": "what a run can go on from, under any plan; exchange with Hugging Face",
+    "train": "the loop, a step, and what can be known before and beside it: dry run, prove, profile",
+    "capture": "any module as a graph of operators, and the stages it is split into, run over processes",
+    "cli": "one file per command",
+}
+
+# Everything above this room works on a machine that has no PyTorch.
+FIRST_WITH_TORCH = "models"
