@@ -9,7 +9,7 @@ from typing import Any
 from heddle.errors import HeddleError
 from heddle.plan.search.describe import in_words
 from heddle.plan.search.search import Search
-from heddle.simulate import Simulation
+from heddle.simulate.simulation import Simulation
 from heddle.spec.job import Job, job_from_tables, load_job
 
 JOB: dict[str, dict[str, Any]] = {

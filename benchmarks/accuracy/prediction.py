@@ -28,7 +28,7 @@ from benchmarks.lib.gpt import Setting
 from heddle.cost.from_timings import Measured, typical
 from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.runtime.launch import run_processes
-from heddle.simulate import simulate
+from heddle.simulate.simulation import simulate
 from heddle.spec import Cluster, ModelSpec, Plan
 from heddle.train.profile.profile import described as as_cluster
 from heddle.train.profile.profile import measure_once

@@ -17,9 +17,9 @@ import numpy as np
 from benchmarks.lib.rounds import alternate, report, speedup
 from heddle.cost.work import Work, model_columns
 from heddle.schedule import build
-from heddle.simulate import jitter, step_time
 from heddle.simulate.closed_form import closed_form
-from heddle.spec.job import cluster_from_table, model_from_table
+from heddle.simulate.replay import jitter, step_time
+from heddle.spec.shorthand import cluster_from_table, model_from_table
 
 CALCULON = 310.0  # plans a second on one core
 

@@ -24,7 +24,7 @@ from heddle.errors import HeddleError, nearest
 from heddle.plan.placement.result import Placement
 from heddle.plan.placement.text import draw
 from heddle.runtime.scratch import scratch_folder
-from heddle.simulate import step_time
+from heddle.simulate.replay import step_time
 from heddle.spec.cluster import GIB, Cluster
 from heddle.spec.plan import Plan
 from heddle.spec.this_machine import this_machine

@@ -62,7 +62,7 @@ def write_trace(path: Path, trace: Any, memory: Any = None) -> str:
 
 def load_cluster(name: str) -> Any:
     """A cluster by the name of its preset, or from a file that has a [cluster] table."""
-    from heddle.spec.job import cluster_from_table
+    from heddle.spec.shorthand import cluster_from_table
 
     if name.endswith(".toml") or Path(name).exists():
         return cluster_from_table({"file": str(Path(name).absolute())})

@@ -14,7 +14,7 @@ from heddle.cli.ranged import COUNT, ranged
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heddle.simulate import Simulation
+    from heddle.simulate.simulation import Simulation
     from heddle.spec.cluster import Cluster
     from heddle.spec.job import Job
     from heddle.spec.plan import Plan

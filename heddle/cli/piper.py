@@ -106,7 +106,7 @@ def piper(
         console.print("The file's [plan] gives the microbatch; everything else is found anew.\n")
     _show(console, workload, best, also)
     if planned is not None:
-        from heddle.simulate import simulate
+        from heddle.simulate.simulation import simulate
 
         step = simulate(planned)
         console.print(f"step     {step.step_seconds:.4g} s, filling and draining counted ({step.bubble:.1%} bubble)")
@@ -181,7 +181,7 @@ def _facts(best: Pipeline, also: dict[int, Pipeline | None], planned: Job | None
     if best.unrestricted is not None:
         facts |= {"uniform": True, "slower_by": best.slower_by, "unrestricted": one(best.unrestricted)}
     if planned is not None:
-        from heddle.simulate import simulate
+        from heddle.simulate.simulation import simulate
 
         facts |= {"plan": to_table(planned.plan), "step_seconds": simulate(planned).step_seconds}
     if also:

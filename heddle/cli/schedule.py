@@ -32,7 +32,7 @@ def schedule(
 
     from heddle.cli.common import write_trace
     from heddle.schedule import build, rule_of, verify
-    from heddle.simulate import replay
+    from heddle.simulate.replay import replay
     from heddle.trace.terminal import draw
 
     rule = rule_of(name)

@@ -12,7 +12,7 @@ from heddle.cli.ranged import ranged
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heddle.simulate import Simulation
+    from heddle.simulate.simulation import Simulation
 
 
 def simulate(

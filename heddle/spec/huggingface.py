@@ -1,4 +1,4 @@
-"""Hugging Face `config.json` to ModelSpec and back, for the families that a ModelSpec describes exactly.
+"""Hugging Face `config.json` to ModelSpec, for the families that a ModelSpec describes exactly.
 
 Keys and defaults are those of the configuration classes of transformers, version 4 and 5. Whatever changes
 the arithmetic and has no place in a ModelSpec is refused, never approximated. What only matters elsewhere
@@ -125,7 +125,7 @@ def _bias(config: dict[str, Any], model_type: str) -> Bias:
     attention, mlp = _get(config, "attention_bias", bool, False), _get(config, "mlp_bias", bool, False)
     if attention != mlp:
         raise HeddleError(
-            f"attention_bias = {_json(attention)} with mlp_bias = {_json(mlp)} cannot be expressed.",
+            f"attention_bias = {as_json(attention)} with mlp_bias = {as_json(mlp)} cannot be expressed.",
             "A Heddle model has biases on all its linear layers, on query, key and value only, or on none.",
             "Set both to true or both to false.",
         )
@@ -174,7 +174,7 @@ def _window(config: dict[str, Any], model_type: str, layers: int) -> int | None:
     kinds = config.get("layer_types") or []
     if not isinstance(kinds, list):
         raise HeddleError(
-            f"'layer_types' = {_json(kinds)} has the wrong type.",
+            f"'layer_types' = {as_json(kinds)} has the wrong type.",
             "It lists the kind of attention of each layer.",
             'Write it as ["full_attention", …], or remove it.',
         )
@@ -188,108 +188,6 @@ def _window(config: dict[str, Any], model_type: str, layers: int) -> int | None:
             'Set "use_sliding_window" to false.' if qwen else 'Remove "layer_types".',
         )
     return _get(config, "sliding_window", int, 4096) if sliding else None
-
-
-def write_config(spec: ModelSpec) -> dict[str, Any]:
-    """The `config.json` of the family that the model fits; reading it gives the same model.
-
-    Llama and its relatives have no dropout on the residual branches, so theirs is not written: a trained
-    model computes the same without it.
-    """
-    obstacles = {family: _obstacles(spec, family) for family in FAMILIES}
-    model_type = min(FAMILIES, key=lambda family: len(obstacles[family]))
-    if obstacles[model_type]:
-        changes = " and ".join(
-            "no window" if value is None else f"{field} = {_json(value)}"
-            for field, value in obstacles[model_type].items()
-        )
-        raise HeddleError(
-            f"Model '{spec.name}' fits no Hugging Face family.",
-            f"Known are {', '.join(FAMILIES)}; each fixes more than its sizes.",
-            f"The nearest is {model_type}: it would fit with {changes}.",
-        )
-    common = {
-        "_name_or_path": spec.name,
-        "model_type": model_type,
-        "vocab_size": spec.vocab,
-        "tie_word_embeddings": spec.tied,
-        # A spec knows no tokenizer, and a family's own ids may lie outside this vocabulary.
-        "bos_token_id": None,
-        "eos_token_id": None,
-    }
-    return common | (_write_gpt2(spec) if model_type == "gpt2" else _write_llama_style(spec, model_type))
-
-
-def _obstacles(spec: ModelSpec, model_type: str) -> dict[str, Any]:
-    """The fields that keep a model from being of a family, each with the value that would fit."""
-    whole = max(1, spec.hidden // spec.heads)  # a head's share of a hidden size that the heads divide
-    allowed: dict[str, tuple[Any, ...]]
-    if model_type == "gpt2":
-        allowed = {"norm": ("layernorm",), "activation": ("gelu",), "positions": ("learned",)}
-        allowed |= {"hidden": (whole * spec.heads,), "head_size": (whole,), "kv_heads": (spec.heads,)}
-        allowed |= {"bias": ("all",), "qk_norm": (False,), "window": (None,)}
-    else:
-        family = LLAMA_STYLE[model_type]
-        allowed = {"norm": ("rmsnorm",), "activation": ("swiglu",), "positions": ("rotary",)}
-        allowed |= {"bias": family.biases, "qk_norm": (family.qk_norm,)}
-        if not family.windows:
-            allowed["window"] = (None,)
-        if model_type == "llama":  # version 5 of transformers asks for it, even beside an explicit head_dim
-            allowed["hidden"] = (whole * spec.heads,)
-    return {field: values[0] for field, values in allowed.items() if getattr(spec, field) not in values}
-
-
-def _write_gpt2(spec: ModelSpec) -> dict[str, Any]:
-    return {
-        "architectures": ["GPT2LMHeadModel"],
-        "n_layer": spec.layers,
-        "n_embd": spec.hidden,
-        "n_head": spec.heads,
-        "n_inner": spec.ffn,
-        "n_positions": spec.sequence,
-        "activation_function": "gelu_new",
-        "layer_norm_epsilon": spec.norm_epsilon,
-        "resid_pdrop": spec.dropout,
-        "embd_pdrop": spec.dropout,
-        "attn_pdrop": 0.0,
-    }
-
-
-def _write_llama_style(spec: ModelSpec, model_type: str) -> dict[str, Any]:
-    config: dict[str, Any] = {
-        "architectures": [LLAMA_STYLE[model_type].architecture],
-        "num_hidden_layers": spec.layers,
-        "hidden_size": spec.hidden,
-        "num_attention_heads": spec.heads,
-        "num_key_value_heads": spec.kv_heads,
-        "head_dim": spec.head_size,
-        "intermediate_size": spec.ffn,
-        "max_position_embeddings": spec.sequence,
-        "hidden_act": "silu",
-        "rms_norm_eps": spec.norm_epsilon,
-        # The form of version 4, which version 5 still reads; version 4 cannot read `rope_parameters`.
-        "rope_theta": spec.rope_theta,
-        "rope_scaling": None,
-        "attention_dropout": 0.0,
-    }
-    if spec.rope_scaling is not None:
-        config["rope_scaling"] = {
-            "rope_type": "llama3",
-            "factor": spec.rope_scaling.factor,
-            "low_freq_factor": spec.rope_scaling.low_frequency_factor,
-            "high_freq_factor": spec.rope_scaling.high_frequency_factor,
-            "original_max_position_embeddings": spec.rope_scaling.original_sequence,
-        }
-    if model_type == "llama":
-        config |= {"attention_bias": spec.bias == "all", "mlp_bias": spec.bias == "all"}
-    if model_type == "qwen3":
-        config["attention_bias"] = False
-    if LLAMA_STYLE[model_type].windows:
-        config["sliding_window"] = spec.window
-    if model_type in ("qwen2", "qwen3"):  # where layers from max_window_layers on have the window
-        config["use_sliding_window"] = spec.window is not None
-        config["max_window_layers"] = 0 if spec.window else spec.layers
-    return config
 
 
 def _get(config: dict[str, Any], key: str, kind: type[T], default: T | None = None) -> T:
@@ -307,7 +205,7 @@ def _get(config: dict[str, Any], key: str, kind: type[T], default: T | None = No
         return kind(value)
     if type(value) is not kind:  # not isinstance: in Python, true is an int
         raise HeddleError(
-            f"'{key}' = {_json(value)} has the wrong type.",
+            f"'{key}' = {as_json(value)} has the wrong type.",
             f"It must be {JSON_NAMES[kind]}.",
             "The model's own config.json has it right.",
         )
@@ -318,13 +216,13 @@ def _only(config: dict[str, Any], key: str, known: str | bool | float) -> None:
     """Refuse a key whose value asks for arithmetic that Heddle does not have."""
     if config.get(key, known) not in (None, known):
         raise HeddleError(
-            f"'{key}' = {_json(config[key])} is not known.",
+            f"'{key}' = {as_json(config[key])} is not known.",
             "Heddle refuses what it would compute differently.",
-            f"Known: {_json(known)}.",
+            f"Known: {as_json(known)}.",
         )
 
 
-def _json(value: object) -> str:
+def as_json(value: object) -> str:
     """A value as the file would write it, for messages."""
     words = {True: "true", False: "false", None: "null"}
     return words[value] if value is None or isinstance(value, bool) else shorten(value)

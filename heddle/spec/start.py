@@ -8,7 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from heddle.errors import HeddleError
+from heddle.spec.huggingface import read_config
 from heddle.spec.model import ModelSpec
+from heddle.spec.shorthand import model_from_table
 from heddle.spec.tables import read_json, read_toml
 
 JOB = "job.toml"  # of a run, and of the checkpoints that it wrote
@@ -41,9 +43,6 @@ def no_start(path: Path) -> HeddleError:
 
 def model_in(folder: Path) -> ModelSpec:
     """The model that a folder says it holds."""
-    from heddle.spec.huggingface import read_config
-    from heddle.spec.job import model_from_table
-
     if not is_start(folder):
         raise no_start(folder)
     for name in (JOB, MODEL):

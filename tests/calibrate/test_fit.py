@@ -11,7 +11,7 @@ from heddle.cost.work import Work, model_columns
 from heddle.errors import HeddleError
 from heddle.simulate.closed_form import closed_form
 from heddle.spec import ModelSpec
-from heddle.spec.job import cluster_from_table
+from heddle.spec.shorthand import cluster_from_table
 
 A100 = cluster_from_table({"preset": "dgx-a100-80gb", "nodes": 16})
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from heddle.calibrate.runs_csv import CannotModelError, cluster_of, read_row, read_rows
+from heddle.calibrate.row_words import CannotModelError, cluster_of
+from heddle.calibrate.runs_csv import read_row, read_rows
 from heddle.errors import HeddleError
 
 GPT = {

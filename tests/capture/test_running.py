@@ -9,14 +9,14 @@ from functools import partial
 
 import pytest
 import torch
-from strict import strict_ranks
-from test_capture import loss_of, made, tensors
 from torch import nn
 
 import heddle
 from heddle.errors import HeddleError
+from tests.capture.test_capture import loss_of, made, tensors
 from tests.helpers.commands import ENVIRONMENT, REPOSITORY, blocks
 from tests.helpers.small_modules import OWN
+from tests.strict import strict_ranks
 
 pytestmark = pytest.mark.dist
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_checkpoint import saved
 
 from heddle.checkpoint.checkpoint import damage
 from heddle.checkpoint.index import Stored, StoredTensor, check_shapes, not_a_cover, read_index
@@ -18,6 +17,7 @@ from heddle.checkpoint.source import find_source
 from heddle.checkpoint.storage import write_file
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
+from tests.checkpoint.test_checkpoint import saved
 
 
 def tensor(shape: tuple[int, ...], *boxes: tuple[tuple[int, ...], tuple[int, ...]]) -> StoredTensor:

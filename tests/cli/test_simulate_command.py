@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from heddle.spec.job import cluster_from_table
+from heddle.spec.shorthand import cluster_from_table
 from tests.helpers.commands import REPOSITORY, blocks, call, run_commands, write_named_blocks
 
 PLAN = REPOSITORY / "examples" / "plans" / "gpt3-175b.toml"

@@ -12,7 +12,7 @@ from heddle.cost import step as stage
 from heddle.cost.work import Work, model_columns
 from heddle.errors import HeddleError
 from heddle.spec import Cluster, Device, ModelSpec, Peak
-from heddle.spec.job import cluster_from_table
+from heddle.spec.shorthand import cluster_from_table
 
 A100 = cluster_from_table({"preset": "dgx-a100-80gb"})
 PEAK, BANDWIDTH = 312e12, 2039e9

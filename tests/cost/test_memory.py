@@ -11,7 +11,7 @@ from heddle.cost.work import Work, model_columns
 from heddle.schedule import build, verify
 from heddle.simulate.simulation import simulate
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.spec.job import cluster_from_table
+from heddle.spec.shorthand import cluster_from_table
 
 A100 = cluster_from_table({"preset": "dgx-a100-80gb", "nodes": 64})
 GIB = 2**30

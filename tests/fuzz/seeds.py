@@ -91,7 +91,7 @@ def write_seeds(folder: Path) -> None:
     """All of them, as a user would have them lie about."""
     from heddle.cli import main  # noqa: F401 - fails here rather than in every input
     from heddle.schedule import build
-    from heddle.simulate import replay
+    from heddle.simulate.replay import replay
     from heddle.spec.job import dumps_job, load_job
     from heddle.trace import Trace
     from heddle.trace.steps import write_rank

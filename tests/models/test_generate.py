@@ -4,10 +4,10 @@ from itertools import islice
 
 import pytest
 import torch
-from test_transformer import GPT, LLAMA, QWEN3, WINDOWED, build
 
 from heddle.models import Microbatch
 from heddle.models.generate import KeyValueCache, generate, sample
+from tests.models.test_transformer import GPT, LLAMA, QWEN3, WINDOWED, build
 
 
 @pytest.mark.parametrize("spec", [GPT, LLAMA, QWEN3, WINDOWED], ids=["gpt", "llama", "qwen3", "windowed"])

@@ -20,7 +20,7 @@ from heddle.models.huggingface_names import (
     their_shapes,
 )
 from heddle.spec.huggingface import FAMILIES, read_config
-from heddle.spec.job import model_from_table
+from heddle.spec.shorthand import model_from_table
 from tests.helpers.hf_folder import CONFIGS, shapes
 
 VARIANTS = {

@@ -10,9 +10,6 @@ from unittest.mock import PropertyMock, patch
 import pytest
 import torch
 import torch.distributed as dist
-from strict import Communicator, Launch, Load, Operation, Replay, StrictError, Wait, record, strict_ranks, strict_run
-from test_equality_grid import CELLS
-from test_strict_transport import short
 
 import heddle.parallel.mesh
 import heddle.parallel.pipeline.executor
@@ -25,6 +22,20 @@ from heddle.parallel.pipeline.executor import Executor
 from heddle.runtime.cuda import DEFAULTS, STREAMS, refuse_few_queues, set_defaults
 from heddle.spec import Plan
 from tests.helpers.small_models import gpt
+from tests.numerics.test_equality_grid import CELLS
+from tests.numerics.test_strict_transport import short
+from tests.strict import (
+    Communicator,
+    Launch,
+    Load,
+    Operation,
+    Replay,
+    StrictError,
+    Wait,
+    record,
+    strict_ranks,
+    strict_run,
+)
 
 PIPELINE = Plan(pipeline=2, microbatch=1)
 INTERLEAVED = Plan(pipeline=2, virtual=2, microbatch=1, schedule="interleaved")

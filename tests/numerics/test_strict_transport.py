@@ -7,8 +7,6 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from strict import Run, strict_ranks, strict_run
-from test_equality_grid import CELLS, LOW_PRECISION, job
 
 from heddle.checkpoint.checkpoint import Saver, newest_good
 from heddle.parallel.mesh import Mesh
@@ -18,6 +16,8 @@ from heddle.train.prove.collect import gather_boxes, local_boxes, weights
 from heddle.train.prove.prove import observe_serial, synthetic_tokens
 from heddle.train.step.trainer import Trainer
 from tests.helpers.small_models import gpt
+from tests.numerics.test_equality_grid import CELLS, LOW_PRECISION, job
+from tests.strict import Run, strict_ranks, strict_run
 
 STEPS = 2  # the first, in which all is new, and one like all others
 

@@ -7,7 +7,7 @@ import pytest
 
 from heddle.schedule import Action, Kind, Schedule, ScheduleError, build, verify
 from heddle.schedule.interleaved import microbatch_groups
-from heddle.simulate import step_time
+from heddle.simulate.replay import step_time
 
 pytestmark = pytest.mark.peers
 

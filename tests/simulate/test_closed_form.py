@@ -11,7 +11,7 @@ from heddle.cost.work import Work, model_columns, work_of
 from heddle.simulate.closed_form import closed_form, heaviest_rank
 from heddle.simulate.simulation import simulate
 from heddle.spec import Data, Job, ModelSpec, Plan, Train, even_stages
-from heddle.spec.job import cluster_from_table
+from heddle.spec.shorthand import cluster_from_table
 
 SELENE = cluster_from_table({"preset": "dgx-a100-80gb", "nodes": 512})
 

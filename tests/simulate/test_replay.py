@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from heddle.errors import HeddleError
 from heddle.schedule import NAMES, Action, Kind, Schedule, ScheduleError, build, rule_of
 from heddle.schedule.one_f_one_b import alternate
-from heddle.simulate import replay, step_time
+from heddle.simulate.replay import replay, step_time
 
 costs = st.integers(1, 9)
 

@@ -4,7 +4,7 @@ import pytest
 
 from heddle.cost.step import pace
 from heddle.schedule import build
-from heddle.simulate import replay
+from heddle.simulate.replay import replay
 from heddle.simulate.shared_cores import replay_shared
 from heddle.spec.cluster import Cluster, Device, Link
 

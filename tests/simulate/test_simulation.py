@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 import heddle
 from heddle.errors import HeddleError
 from heddle.schedule import build, verify
-from heddle.simulate import jitter, replay, step_time
 from heddle.simulate.memory_curve import memory_curves, peak
+from heddle.simulate.replay import jitter, replay, step_time
 from heddle.spec import Cluster, Data, Device, Job, ModelSpec, Plan, Train, load_job
-from heddle.spec.job import cluster_from_table
+from heddle.spec.shorthand import cluster_from_table
 from tests.helpers.commands import REPOSITORY
 
 A100 = cluster_from_table({"preset": "dgx-a100-80gb", "nodes": 8})

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from heddle.errors import HeddleError
 from heddle.spec import ModelSpec, RopeScaling
-from heddle.spec.huggingface import FAMILIES, read_config, write_config
-from heddle.spec.job import model_from_table
+from heddle.spec.huggingface import FAMILIES, read_config
+from heddle.spec.huggingface_write import write_config
 from heddle.spec.presets import model_presets
+from heddle.spec.shorthand import model_from_table
 
 # The files as they are published, keys without meaning for the arithmetic included.
 GPT2: dict[str, Any] = {

@@ -26,8 +26,9 @@ from heddle.spec import (
     dumps_job,
     load_job,
 )
-from heddle.spec.huggingface import write_config
-from heddle.spec.job import cluster_from_table, job_from_tables, model_from_table
+from heddle.spec.huggingface_write import write_config
+from heddle.spec.job import job_from_tables
+from heddle.spec.shorthand import cluster_from_table, model_from_table
 
 SMALL: dict[str, Any] = {"layers": 4, "hidden": 32, "heads": 4, "vocab": 257, "sequence": 64}
 MODEL = ModelSpec(**SMALL)

@@ -13,11 +13,13 @@ import pytest
 
 from heddle.schedule import NAMES
 from heddle.spec import Cluster, Data, Device, Efficiency, Link, ModelSpec, Peak, Plan, RopeScaling, Train
-from heddle.spec.huggingface import FAMILIES, write_config
-from heddle.spec.job import TABLES, cluster_from_table, job_from_tables, model_from_table
+from heddle.spec.huggingface import FAMILIES
+from heddle.spec.huggingface_write import write_config
+from heddle.spec.job import TABLES, job_from_tables
 from heddle.spec.plan import Predicted
 from heddle.spec.presets import cluster_presets, model_presets
 from heddle.spec.ranges import ranges_of
+from heddle.spec.shorthand import cluster_from_table, model_from_table
 from heddle.spec.tables import build, key_of, to_table
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference/job-file.md").read_text(encoding="utf-8")

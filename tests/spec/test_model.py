@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from heddle.errors import HeddleError
 from heddle.spec import ModelSpec
-from heddle.spec.job import model_from_table
 from heddle.spec.presets import model_presets
+from heddle.spec.shorthand import model_from_table
 
 # Counts that others state: the number of weights that the model's Hugging Face page shows, or, where the file
 # there stores a tied output layer twice (Qwen3-0.6B: 751,632,384), `model.num_parameters()` of transformers.

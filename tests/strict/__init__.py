@@ -17,9 +17,9 @@ The order in which a rank does things does not depend on time, so one recording 
 A new schedule or exchange: add it to the grid of `tests/parallel/test_equality_grid.py`, and it runs here, too.
 """
 
-from strict.program import Communicator, Event, Launch, Load, Meet, Operation, Synchronize, Wait
-from strict.replay import Replay, StrictError
-from strict.run import Run, record, strict_ranks, strict_run
+from tests.strict.program import Communicator, Event, Launch, Load, Meet, Operation, Synchronize, Wait
+from tests.strict.replay import Replay, StrictError
+from tests.strict.run import Run, record, strict_ranks, strict_run
 
 __all__ = [
     "Communicator",

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from strict.program import Communicator, Event, Launch, Load, Meet, Operation, Synchronize, Wait
+from tests.strict.program import Communicator, Event, Launch, Load, Meet, Operation, Synchronize, Wait
 
 
 class StrictError(AssertionError):

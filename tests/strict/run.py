@@ -12,9 +12,6 @@ from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
-from strict.program import Event, Synchronize
-from strict.replay import Replay, StrictError
-from strict.transport import Exchange, Stalled, StrictGroup, Watch
 from torch.testing._internal.distributed.multi_threaded_pg import ThreadLocalWorld, WorldData
 
 import heddle.parallel.mesh
@@ -22,6 +19,9 @@ from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.spec import Job, Plan
 from heddle.train.prove.prove import synthetic_tokens
 from heddle.train.step.trainer import Trainer
+from tests.strict.program import Event, Synchronize
+from tests.strict.replay import Replay, StrictError
+from tests.strict.transport import Exchange, Stalled, StrictGroup, Watch
 
 PATIENCE = 60  # seconds; only gloo can hang here, and nothing takes as long
 

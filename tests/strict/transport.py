@@ -18,14 +18,15 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from strict.program import Communicator, Event, Launch, Load, Meet, Operation, Synchronize, Wait
-from strict.replay import StrictError, check_match
 from torch import Tensor
 from torch._C._distributed_c10d import Work
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from tests.strict.program import Communicator, Event, Launch, Load, Meet, Operation, Synchronize, Wait
+from tests.strict.replay import StrictError, check_match
 
 Span = tuple[int, int]  # bytes of memory
 

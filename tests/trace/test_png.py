@@ -6,7 +6,7 @@ import pytest
 
 from heddle.errors import HeddleError
 from heddle.schedule import build
-from heddle.simulate import replay
+from heddle.simulate.replay import replay
 from heddle.trace import Span, Trace, to_png
 from heddle.trace.kinds import COLOURS
 from heddle.trace.picture import IDLE, lay_out

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from heddle.errors import HeddleError
 from heddle.schedule import build
-from heddle.simulate import replay
+from heddle.simulate.replay import replay
 from heddle.simulate.simulation import with_recomputing
 from heddle.trace import Span, Trace
 from heddle.trace.terminal import draw

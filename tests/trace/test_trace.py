@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from heddle.errors import HeddleError
 from heddle.schedule import build
-from heddle.simulate import replay
+from heddle.simulate.replay import replay
 from heddle.trace import Span, Trace, to_perfetto
 
 EXAMPLE = Trace(

@@ -30,7 +30,7 @@ from heddle.data.tokenizer import CONFIG_FILE
 from heddle.errors import HeddleError
 from heddle.models.huggingface_names import Block, Shape, layout, their_shapes
 from heddle.runs.durable import sync
-from heddle.spec.huggingface import write_config
+from heddle.spec.huggingface_write import write_config
 from heddle.spec.start import CONFIG, MODEL, TOKENIZER_FILE
 from heddle.spec.tables import read_json, to_table
 

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING
 
 from heddle.graph.deadline import OutOfTime
+from heddle.plan.piper.pace import Piper
+from heddle.plan.piper.result import Pipeline
 from heddle.plan.piper.stages import DegreeTable
+from heddle.spec.job import Job
 from heddle.spec.plan import Plan, Recompute
-
-if TYPE_CHECKING:
-    from heddle.plan.piper.result import Pipeline
-    from heddle.plan.piper.solve import Piper
-    from heddle.spec.job import Job
 
 
 def solve_uniform(piper: Piper, devices: int, known: Pipeline | None = None) -> Pipeline | None:

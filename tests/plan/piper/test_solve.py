@@ -18,7 +18,8 @@ from heddle.graph.deadline import OutOfTime
 from heddle.graph.ideals import enumerate_ideals
 from heddle.plan.piper.bounds import near
 from heddle.plan.piper.knapsack import exact, swaps
-from heddle.plan.piper.solve import Piper, plan_pipelines
+from heddle.plan.piper.pace import Piper
+from heddle.plan.piper.solve import plan_pipelines
 from heddle.plan.piper.stages import all_pairs
 from heddle.plan.piper.workload import workload_from
 from tests.helpers.piper_check import evaluate

@@ -9,7 +9,6 @@ import tomllib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_piper import workloads
 
 from heddle.cost import compute, memory
 from heddle.cost import step as stage
@@ -19,13 +18,14 @@ from heddle.plan.piper.solve import plan_pipelines
 from heddle.plan.piper.transformer import model_workload
 from heddle.plan.piper.uniform import runtime_plan
 from heddle.plan.piper.workload import workload_from
-from heddle.simulate import simulate
+from heddle.simulate.simulation import simulate
 from heddle.spec.cluster import Cluster, Device, Link, Peak
 from heddle.spec.job import Data, Job, Train, dumps_job, job_from_tables, load_job
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
 from tests.helpers.commands import call
 from tests.helpers.piper_check import evaluate
+from tests.plan.piper.test_solve import workloads
 
 
 def make(layers=6, tied=True, devices=4, nodes=2, gib=4.0, batch=16, precision="bf16", heads=8, **model):

@@ -6,13 +6,13 @@ import math
 
 import pytest
 from hypothesis import given, settings
-from test_placement import documents, small
 
 from heddle.errors import HeddleError
 from heddle.plan.placement.latency import fill, latency_of, lower_bound
 from heddle.plan.placement.operator_graph import graph_from, read_graph
 from heddle.plan.placement.place import place
 from tests.helpers.published import DATA, needs_data
+from tests.plan.placement.test_place import documents, small
 
 
 def simulated(problem, unit):

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heddle.errors import HeddleError
+from heddle.plan.placement import ip as placement_ip
 from heddle.plan.placement.operator_graph import graph_from
-from heddle.plan.placement.place import ip as placement_ip
 from heddle.plan.placement.place import place
 from tests.helpers.placement_check import evaluate, leads_back
 from tests.helpers.published import DATA, needs_data

@@ -10,7 +10,7 @@ from heddle.cost.breakdown import STEP, Breakdown
 from heddle.plan.search.describe import in_words, seconds_in_words
 from heddle.plan.search.explain import explain
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.spec.job import cluster_from_table, model_from_table
+from heddle.spec.shorthand import cluster_from_table, model_from_table
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from heddle.plan.search.objective import Wish
 from heddle.plan.search.refine import balanced_stages
 from heddle.plan.search.search import device_counts
 from heddle.spec import Cluster, Data, Device, Efficiency, Job, Link, ModelSpec, Peak, Plan, Train, even_stages
-from heddle.spec.job import cluster_from_table, model_from_table
+from heddle.spec.shorthand import cluster_from_table, model_from_table
 
 DATA = Data(text="corpus/*.txt")
 

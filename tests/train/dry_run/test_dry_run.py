@@ -19,7 +19,7 @@ from heddle.errors import HeddleError
 from heddle.parallel.mesh import build_mesh, coordinates
 from heddle.schedule import build, verify
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.spec.job import model_from_table
+from heddle.spec.shorthand import model_from_table
 from heddle.train.dry_run.dry_run import DryRun, KindOfRank, dry_run
 from heddle.train.dry_run.observe import Channel, Observation, Tally, observe_step
 from tests.helpers.commands import REPOSITORY, call, write_named_blocks

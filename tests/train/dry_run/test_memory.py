@@ -20,7 +20,7 @@ from heddle.simulate.closed_form import closed_form
 from heddle.simulate.simulation import simulate
 from heddle.spec import Cluster, Data, Job, ModelSpec, Plan, Train
 from heddle.spec.cluster import Device, Link, Peak
-from heddle.spec.job import cluster_from_table
+from heddle.spec.shorthand import cluster_from_table
 from heddle.train.dry_run.dry_run import dry_run
 from heddle.train.dry_run.living import Living
 from heddle.train.dry_run.report import facts

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from heddle.spec.job import cluster_from_table
+from heddle.spec.shorthand import cluster_from_table
 from heddle.train.profile.profile import machine, worth_it
 from tests.helpers.commands import call, heddle, write_job
 

@@ -1,0 +1,92 @@
+"""What the words and numbers of a measured row stand for: counts, and the cluster that a GPU's name means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields, replace
+
+from heddle.errors import shorten
+from heddle.spec.cluster import GIB, Cluster
+from heddle.spec.presets import cluster_presets, preset
+from heddle.spec.tables import build
+
+FULL_POWER = {"A100": 400, "H100": 700, "H200": 700, "B200": 1000}  # watts, NVIDIA data sheets
+IDLE_POWER = 100
+MOST = 1e15  # of any number in a row
+
+
+class CannotModelError(Exception):
+    """Why a row is skipped."""
+
+
+def number_of(text: Mapping[str, str], name: str, default: float | None = None) -> float:
+    """A number that is not negative, as all in a row are."""
+    value = text.get(name) or ""
+    if not value:
+        if default is None:
+            raise CannotModelError(f"it does not state {name}")
+        return default
+    try:
+        number = float(value)
+    except ValueError:
+        raise CannotModelError(f"{name} = {shorten(value)} is no number") from None
+    if not 0 <= number <= MOST:
+        raise CannotModelError(f"{name} = {shorten(value)} is not from 0 to {MOST:g}")
+    return number
+
+
+def count_of(text: Mapping[str, str], name: str, default: int | None = None, least: int = 1) -> int:
+    """How many there are of something; at least one, mostly."""
+    number = int(number_of(text, name, default))
+    if number < least:
+        raise CannotModelError(f"{name} = {number} is less than {least}")
+    return number
+
+
+def cluster_of(text: Mapping[str, str], fallback: Cluster | None = None) -> Cluster:
+    """The preset that a row's GPU is in, changed by what its interconnect column says."""
+    word = text.get("gpu", "").lower()
+    found = re.search(r"(a100|a800|h100|h800|h200|b200)", word)
+    if not found and fallback is not None:
+        return fallback
+    if not found:
+        raise CannotModelError(f"there is no preset for the GPU {text.get('gpu')!r}; give --cluster")
+    chip = found[1]
+    size = re.search(r"(\d{1,6})\s*gb", word)
+    name = {"a800": "a100", "h800": "h100"}.get(chip, chip)
+    if name == "a100":
+        name += "-40gb" if size and int(size[1]) == 40 else "-80gb"
+    cluster = build(Cluster, preset("cluster", f"dgx-{name}", cluster_presets()), "cluster")
+    device = cluster.device
+    if size and abs(int(size[1]) - device.memory_gib) > 8:
+        device = replace(device, memory_gib=int(size[1]) * 1e9 / GIB)
+    said = f"{text.get('gpu', '')} {text.get('interconnect', '')}"
+    if bandwidth := re.search(r"(\d{1,6}(?:\.\d+)?)\s*TB/s", said):
+        device = replace(device, memory_gbs=1000 * float(bandwidth[1]))
+    watts = re.search(r"\b([1-9]\d{2,3})\s*W\b", said)
+    full = next((value for key, value in FULL_POWER.items() if key in device.name), None)
+    if watts and full and IDLE_POWER < int(watts[1]) < full:
+        # Beyond what it takes when idle, power grows with clock times voltage squared, and voltage with clock: a cap
+        # costs its cube root.
+        capped = ((int(watts[1]) - IDLE_POWER) / (full - IDLE_POWER)) ** (1 / 3)
+        rates = {f.name: value * capped for f in fields(device.tflops) if (value := getattr(device.tflops, f.name))}
+        device = replace(device, tflops=replace(device.tflops, **rates))
+    inner, outer = cluster.links
+    if chip in ("a800", "h800"):
+        inner = replace(inner, gbs=200.0)
+    if speed := _network(text.get("interconnect", "")):
+        outer = replace(outer, gbs=speed / cluster.devices)
+    return replace(cluster, device=device, links=(inner, outer))
+
+
+def _network(said: str) -> float | None:
+    """GB/s of a node's cards, from words such as "8x200Gb/s", "400Gb/s per GPU" or "1600 Gbps per node"."""
+    rate = r"(\d{1,9}(?:\.\d+)?)\s*Gb(?:/s|ps|it/s)"
+    if several := re.search(rf"(\d{1, 9})\s*[x×]\s*{rate}", said, re.IGNORECASE):
+        return int(several[1]) * float(several[2]) / 8
+    if own := re.search(rf"{rate}[^|;,]*per GPU", said, re.IGNORECASE):
+        return float(own[1])  # per GPU, of 8: gigabits over 8 are gigabytes
+    if node := re.search(rf"{rate}[^|;,]*(?:per node|node-node)", said, re.IGNORECASE):
+        return float(node[1]) / 8
+    return None
