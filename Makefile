@@ -33,8 +33,8 @@ format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: install  ## every benchmark prints a JSON line with its ratio to a named peer
-	$(BIN)/python -m benchmarks.speed.single_device
+bench: install  ## every benchmark against its named peer, into one table and benchmarks.json; takes hours
+	$(BIN)/python -m benchmarks.all
 
 docs: install  ## the manual as a site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

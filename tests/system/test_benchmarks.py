@@ -10,15 +10,20 @@ from typing import Any
 
 import pytest
 
+from benchmarks.all import FOLDERS, modules, rows
 from tests.helpers.commands import ENVIRONMENT, REPOSITORY
 from tests.helpers.published import needs_data
 
+MODULES = modules(list(FOLDERS))
 TINY = ["--layers", "4", "--sequence", "16", "--microbatch", "1", "--rounds", "1"]
 
 
 def run(name: str, *arguments: str) -> dict[str, Any]:
-    command = [sys.executable, str(REPOSITORY / "benchmarks" / f"{name}.py"), *arguments]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=240, encoding="utf-8")
+    (module,) = [module for module in MODULES if module.endswith(f".{name}")]
+    command = [sys.executable, "-m", module, *arguments]
+    done = subprocess.run(
+        command, cwd=REPOSITORY, env=ENVIRONMENT, capture_output=True, text=True, timeout=240, encoding="utf-8"
+    )
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 1, done.stdout
     result = json.loads(done.stdout, parse_constant=lambda word: 1 / 0)
@@ -136,3 +141,14 @@ def test_capture():
     assert [case["training"] for case in result["cases"]] == [False, True]
     assert all(positive(case, "ratio", "a_a", "predicted", "measured", "accuracy") for case in result["cases"])
     assert all(case["loss_difference"] < 1e-5 for case in result["cases"])
+
+
+def test_the_table_has_a_row_for_every_case_and_says_what_failed():
+    found = {"benchmark": "b", "peer": "p", "cases": [{"zero": 1, "ratio": 1.25, "a_a": 1.0}, {"zero": 3}]}
+    assert rows(found) == [("b", "zero 1", "1.250", "1.000"), ("b", "zero 3", "–", "–")]
+    assert rows({"benchmark": "b", "failed": "exit code 1"}) == [("b", "exit code 1", "–", "–")]
+
+
+def test_the_manual_names_every_benchmark():
+    page = (REPOSITORY / "docs" / "background" / "benchmarks.md").read_text(encoding="utf-8")
+    assert {module for module in MODULES if f"`{module.removeprefix('benchmarks.')}`" not in page} == set()
