@@ -16,6 +16,7 @@ import numpy as np
 from heddle.cost import compute, memory, network, stage
 from heddle.cost.stage import LayerCost
 from heddle.cost.work import Column, Work
+from heddle.simulate.bounds import Held, even_ranks, fewest_recomputed, least_seconds, peak_memory
 from heddle.spec.cluster import GIB, Cluster
 
 CHUNK = 4096  # plans that are priced at once: their columns stay in the cache
@@ -46,8 +47,10 @@ class Step:
     seconds: Column
     breakdown: Breakdown
     bubble: Column  # idle over ideal time (PTD-P §2.2.1)
+    at_least: Column  # seconds that a replay is never below
     memory: Column  # bytes of the fullest rank
-    fits: Column
+    memory_at_least: Column  # the same, unless interleaved chunks differ
+    fits: Column  # by that
 
 
 def closed_form(work: Work, cluster: Cluster) -> Step:
@@ -68,15 +71,32 @@ def closed_form(work: Work, cluster: Cluster) -> Step:
         seconds=joined([part.seconds for part in parts]),
         breakdown=Breakdown(*(joined(columns) for columns in zip(*(part.breakdown for part in parts), strict=True))),
         bubble=joined([part.bubble for part in parts]),
+        at_least=joined([part.at_least for part in parts]),
         memory=joined([part.memory for part in parts]),
+        memory_at_least=joined([part.memory_at_least for part in parts]),
         fits=joined([part.fits for part in parts]),
     )
+
+
+def recomputing_least(work: Work, cluster: Cluster) -> tuple[Column, Column]:
+    """For plans that recompute nothing: layers of each rank that must recompute everything, at least, so that they fit
+    into their devices; and whether they may need to at all.
+    """
+    work = work.as_floats()
+    prices, which = _distinct_prices(work, cluster)
+    held, ranks = _spread(prices, which).held, even_ranks(work.layers, work.pipeline, work.virtual)
+    limit = cluster.device.memory_gib * GIB
+    count = fewest_recomputed(work, cluster, ranks, held, limit)
+    # a plan whose chunks differ holds at most as much as if all of them were as large as the largest
+    most = peak_memory(work, cluster, ranks, held)[1] * np.where(work.virtual > 1, ranks.large / ranks.small, 1.0)
+    return count, (most > limit) & (count < ranks.most)
 
 
 def _price(work: Work, cluster: Cluster, prices: Prices) -> Step:
     layer, embedding, head = prices.layer, prices.embedding, prices.head
     p, v, m, layers = work.pipeline, work.virtual, work.microbatches, work.layers
-    first, last = heaviest_rank(layers, p, v)
+    ranks = even_ranks(layers, p, v)
+    first, last = ranks.most, ranks.last
     alone = p == 1
     again = stage.again(work, layer)
     one = layer.forward + layer.backward + again
@@ -127,43 +147,16 @@ def _price(work: Work, cluster: Cluster, prices: Prices) -> Step:
         bubble=pipe - busy,
         jitter=(late - 1) * (pipe + data + update),
     )
-    held = _peak_memory(work, cluster, prices, fullest, first, alone)
+    held, least = peak_memory(work, cluster, ranks, prices.held)
     return Step(
         seconds=late * (pipe + data + update),
         breakdown=breakdown,
         bubble=pipe / busy - 1,
+        at_least=least_seconds(work, cluster, ranks, layer, embedding, head, send),
         memory=held,
-        fits=held <= cluster.device.memory_gib * GIB,
+        memory_at_least=least,
+        fits=least <= cluster.device.memory_gib * GIB,
     )
-
-
-def heaviest_rank(layers: Column, pipeline: Column, virtual: Column) -> tuple[Column, Column]:
-    """Layers of the rank with most, and of the last one, when stages are as even as can be."""
-    chunks = pipeline * virtual
-    small = np.floor(layers / chunks)
-    extra = layers - small * chunks
-    # `even_stages` gives the extra layers to the chunks in the middle: to as many ranks as there are, then again.
-    most = small * virtual + np.minimum(virtual, np.ceil(extra / pipeline))
-    start = np.floor((chunks - extra) / 2)
-    # the last rank's chunks are those at p-1, 2p-1, …; how many of them lie in [start, start + extra)
-    on_last = np.floor((start + extra) / pipeline) - np.floor(start / pipeline)
-    return most, small * virtual + on_last
-
-
-def _peak_memory(
-    work: Work, cluster: Cluster, prices: Prices, fullest: Column, layers: Column, alone: Column
-) -> Column:
-    """Bytes of the fullest of the first and the last rank: one holds most microbatches, the other the logits."""
-    v, saved = work.virtual, prices.saved
-    chunk, moment = layers / v * saved.mean(work), saved.moment(work)
-    largest = np.maximum(fullest / layers, work.padded_vocab * work.hidden)
-    at_end = np.maximum(moment, prices.briefly) + prices.left
-    first = sum(memory.states(work, fullest + memory.end_parameters(work, True, alone), largest))
-    first = first + memory.in_flight(work) * chunk + np.where(alone, at_end, moment)
-    last = sum(memory.states(work, fullest + memory.end_parameters(work, alone, True), largest))
-    last = last + np.where(work.gpipe, work.microbatches * v, v) * chunk + at_end
-    held = np.maximum(first, last) + prices.buffers
-    return held + memory.slack(cluster, held)
 
 
 class Prices(NamedTuple):
@@ -172,10 +165,7 @@ class Prices(NamedTuple):
     layer: LayerCost
     embedding: Column
     head: Column
-    saved: memory.Saved  # bytes that it leaves in a layer
-    left: Column  # bytes that it leaves in the last chunk beside that
-    briefly: Column  # bytes that the loss holds for a moment
-    buffers: Column  # bytes of messages on their way
+    held: Held  # bytes that it leaves there
 
 
 def _distinct_prices(work: Work, cluster: Cluster) -> tuple[Prices, Any]:
@@ -190,9 +180,7 @@ def _distinct_prices(work: Work, cluster: Cluster) -> tuple[Prices, Any]:
             stage.layer_cost(cluster, some),
             sum(embedding),
             sum(head),
-            memory.layer_activations(some),
-            *memory.end_activations(some),
-            memory.exchange_buffers(some),
+            Held(memory.layer_activations(some), *memory.end_activations(some), memory.exchange_buffers(some)),
         )
 
     if not work.arrays or set(work.arrays) - _NOT_OF_A_LAYER - set(_OF_A_LAYER):
@@ -213,6 +201,6 @@ def _spread(prices: Prices, which: Any) -> Prices:
     def one(column: Column) -> Column:
         return column[which] if np.ndim(column) else column
 
-    layer, saved = LayerCost(*map(one, prices.layer)), memory.Saved(*map(one, prices.saved))
-    rest = map(one, (prices.left, prices.briefly, prices.buffers))
-    return Prices(layer, one(prices.embedding), one(prices.head), saved, *rest)
+    held = prices.held
+    spread = Held(memory.Saved(*map(one, held.saved)), *map(one, held[1:]))
+    return Prices(LayerCost(*map(one, prices.layer)), one(prices.embedding), one(prices.head), spread)

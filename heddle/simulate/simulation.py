@@ -168,6 +168,17 @@ def simulate(job: Job) -> Simulation:
     >>> 0.4 < prediction.mfu < 0.6
     True
     """
+    found = _simulate(job, only_if_it_fits=False)
+    assert found is not None
+    return found
+
+
+def simulate_if_fits(job: Job) -> Simulation | None:
+    """The same for searches: None for a plan that does not fit, which is known before anything is replayed."""
+    return _simulate(job, only_if_it_fits=True)
+
+
+def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
     job = job.planned
     plan = job.plan
     assert plan is not None
@@ -184,6 +195,9 @@ def simulate(job: Job) -> Simulation:
     work = work_of(job, cluster)
     microbatches = plan.microbatches(job.train.global_batch)
     schedule = _schedule(plan.schedule, plan.pipeline, microbatches, plan.virtual)
+    memory, saved = bills(job, plan, work, schedule, cluster)
+    if only_if_it_fits and max(float(bill.total) for bill in memory) > cluster.device.memory_gib * GIB:
+        return None
     forward, backward, repeats, parts = chunk_costs(job, plan, work, cluster)
     busy = sum(microbatches * (f + b) for f, b in zip(forward, backward, strict=True)) / plan.pipeline
     scale = microbatches / plan.pipeline
@@ -198,7 +212,6 @@ def simulate(job: Job) -> Simulation:
         busy, scale = shared, scale * shared / busy
         pipe = trace.duration
     pipe = max(pipe, busy)  # but for rounding it never is shorter
-    memory, saved = bills(job, plan, work, schedule, cluster)
     data, update = tail(plan, work, cluster, pipe, microbatches, backward)
     data, update = data / pace, update / pace
     late = float(stage.slowdown(cluster, work))
@@ -253,7 +266,7 @@ def with_recomputing(trace: Trace, shares: Sequence[float]) -> Trace:
     return Trace(trace.ranks, spans)
 
 
-_schedule = lru_cache(maxsize=2)(build)  # plans that are compared often share theirs
+_schedule = lru_cache(maxsize=8)(build)  # plans that are compared often share theirs
 
 
 def _largest(bill: Bill) -> str:

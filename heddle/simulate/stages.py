@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
 from heddle.cost import compute, memory, network, stage
 from heddle.cost.memory import Bill
+from heddle.cost.stage import LayerCost
 from heddle.cost.work import Work, recomputing
-from heddle.schedule import Kind, Schedule
+from heddle.schedule import Schedule
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.plan import Plan
@@ -17,11 +23,8 @@ def chunk_costs(
     """Seconds of one microbatch through each chunk, both ways; what of the way back is recomputing; and what part of
     all chunks' is not compute.
     """
-    price = stage.layer_cost(cluster, work)
-    again = {word: float(stage.again(recomputing(work, word), price)) for word in ("none", "selective", "full")}
-    repeated = stage.layer_cost(cluster, recomputing(work, "full"))
-    again["full"] = float(repeated.again_full)
-    ends = compute.embedding(cluster, work), compute.head(cluster, work)
+    price, *ends = _priced(cluster, _of_a_layer(work))
+    again = {"none": 0.0, "selective": price.again_selective, "full": price.again_full}
     send = float(network.between_stages(cluster, work))
     forward, backward, repeats = [], [], []
     parts = {"recompute": 0.0, "tensor": 0.0, "pipeline": 0.0}
@@ -30,17 +33,31 @@ def chunk_costs(
         words = [plan.recompute_of(layer) for layer in layers]
         repeat = sum(again[word] for word in words)
         is_first, is_last = chunk == 0, chunk == plan.chunks - 1
-        there, back = len(layers) * float(price.forward), len(layers) * float(price.backward) + repeat
+        there, back = len(layers) * price.forward, len(layers) * price.backward + repeat
         for at_end, (f, b) in zip((is_first, is_last), ends, strict=True):
-            there, back = there + at_end * float(f), back + at_end * float(b)
+            there, back = there + at_end * f, back + at_end * b
         forward.append(there + send * (not is_last))
         backward.append(back + send * (not is_first))
         repeats.append(repeat)
-        in_tensor = words.count("full") * float(repeated.tensor_again)
+        in_tensor = words.count("full") * price.tensor_again
         parts["recompute"] += repeat - in_tensor
-        parts["tensor"] += len(layers) * float(price.tensor_forward + price.tensor_backward) + in_tensor
+        parts["tensor"] += len(layers) * (price.tensor_forward + price.tensor_backward) + in_tensor
         parts["pipeline"] += send * (2 - is_first - is_last)
     return forward, backward, repeats, parts
+
+
+def _of_a_layer(work: Work) -> Work:
+    """The same for all works whose layers cost the same: a search looks at many of them."""
+    batch = work.microbatch * min(2, work.microbatches)  # gradients are added up from the second microbatch on
+    return recomputing(replace(work, batch=batch, pipeline=1, virtual=1, data=1, zero=0, gpipe=0), "full")
+
+
+@lru_cache(maxsize=1024)
+def _priced(cluster: Cluster, work: Work) -> tuple[LayerCost, tuple[float, float], tuple[float, float]]:
+    """A layer that recomputes everything, the embedding, and the head, both ways: plain numbers."""
+    layer = LayerCost(*map(float, stage.layer_cost(cluster, work)))
+    (a, b), (c, d) = compute.embedding(cluster, work), compute.head(cluster, work)
+    return layer, (float(a), float(b)), (float(c), float(d))
 
 
 def tail(
@@ -79,11 +96,9 @@ def bills(
         saved.append(sum(bytes_of[word] for word in words) + is_last * left)
         moments.append(max([bytes_of["none"] - bytes_of[word] for word in words] + [is_last * briefly]))
     found = []
-    for rank, order in enumerate(schedule.ranks):
-        held = most = 0.0
-        for kind, chunk, _ in order:
-            held += saved[chunk] if kind is Kind.FORWARD else -saved[chunk]
-            most = max(most, held)
+    change = np.array(saved + [-each for each in saved])  # by a forward, by a backward
+    for rank, order in enumerate(schedule.places):
+        most = float(np.cumsum(change[order]).max())
         layer = float(memory.layer_parameters(work))
         largest = max(layer, float(work.padded_vocab * work.hidden))
         weights, gradients, optimizer, gathered = (

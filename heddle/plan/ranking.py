@@ -1,0 +1,56 @@
+"""Which plan comes first: the best by the objective; among those that no model tells from it, the simplest.
+
+A prediction is a few per cent off, so a plan that is ahead by half a per cent is not better, and one that needs less
+machinery, or leaves more memory free, is. That is the only rule by which a plan comes before a faster one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from heddle.plan.wish import MARGIN, Wish
+from heddle.simulate.simulation import Simulation
+from heddle.spec.plan import Plan
+
+TIGHT = 0.1  # of a device's memory: less than that free, and a plan counts as tight
+
+
+def ranked(found: Iterable[Simulation], wish: Wish) -> list[Simulation]:
+    """The best first; those within the margin of the best by how much they need, then by free memory."""
+    order = sorted(found, key=wish.of)
+    if not order:
+        return order
+    alike = [each for each in order if wish.alike(each.step_seconds, each.plan.world, order[0])]
+    chosen = {id(each) for each in alike}
+    return [*sorted(alike, key=preference), *(each for each in order if id(each) not in chosen)]
+
+
+def preference(found: Simulation) -> tuple[int, float, float]:
+    """What is to be small among plans that are equally fast: parts, memory, seconds."""
+    return len(parts(found.plan, found.worst / found.limit)), found.worst, found.step_seconds
+
+
+def parts(plan: Plan, held: float) -> list[str]:
+    """The machinery that a plan needs, and what is out of the ordinary about it.
+
+    Args:
+        plan: its stages are written out.
+        held: share of a device's memory.
+    """
+    needs = {
+        "tensor parallel": plan.tensor > 1,
+        "sequence parallel": plan.sequence,
+        "pipeline": plan.pipeline > 1,
+        "several chunks per rank": plan.virtual > 1,
+        "zero": plan.zero > 0,
+        "recomputation": plan.recompute != "none",
+        "some layers recompute, others do not": not isinstance(plan.recompute, str),
+        "uneven stages": len(set(plan.stages)) > 1,
+        f"less than {TIGHT:.0%} of the memory free": held > 1 - TIGHT,
+    }
+    return [part for part, needed in needs.items() if needed]
+
+
+def rule_in_words() -> str:
+    """The rule, as tables state it."""
+    return f"plans within {MARGIN:.0%} of the fastest count as equally fast: simplest first, then most free memory"
