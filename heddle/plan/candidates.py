@@ -19,7 +19,7 @@ from heddle.plan.ranking import parts, ranked
 from heddle.plan.space import SOME, Space
 from heddle.plan.wish import Wish
 from heddle.simulate.closed_form import Step
-from heddle.simulate.simulation import Simulation, simulate_if_fits
+from heddle.simulate.simulation import Simulation, fits, simulate_if_fits
 from heddle.spec.job import Job
 
 CHOICE = ("tensor", "pipeline", "data", "microbatch")  # what people argue about
@@ -55,15 +55,23 @@ class Candidates:
         return self._known[row]
 
     def _simulated(self, row: int) -> Simulation | None:
-        more = 0
-        while True:
-            plan = self.space.plan(row, more)
-            self.replayed += 2 * plan.chunks * plan.microbatches(self.job.train.global_batch)
-            found = simulate_if_fits(replace(self.job, plan=plan))
-            # what fits by a hair as the bound sees it may need another layer or two that recompute
-            if found is not None or self.space.columns["recompute"][row] != SOME or "none" not in plan.recompute:
-                return found
-            more += 1
+        found = self._with(row, 0)
+        if found is not None or self.space.columns["recompute"][row] != SOME:
+            return found
+        # what fits as the bound sees it may need some more layers that recompute; the fewest are found by halving
+        ranks, count = (int(self.space.columns[name][row]) for name in ("pipeline", "recomputed"))
+        fewest, most = 0, (all_of_them := -(-self.space.layers // ranks) - count)
+        while most - fewest > 1:
+            middle = (fewest + most) // 2
+            fewest, most = (
+                (fewest, middle) if fits(replace(self.job, plan=self.space.plan(row, middle))) else (middle, most)
+            )
+        return self._with(row, most) if most < all_of_them else None  # that would be another plan
+
+    def _with(self, row: int, more: int) -> Simulation | None:
+        plan = self.space.plan(row, more)
+        self.replayed += 2 * plan.chunks * plan.microbatches(self.job.train.global_batch)
+        return simulate_if_fits(replace(self.job, plan=plan))
 
     def best(self, rows: np.ndarray | None = None) -> Simulation | None:
         """The best of all, or of some: none that is left out can be better."""

@@ -12,7 +12,7 @@ from heddle.plan.wish import MARGIN, Wish
 from heddle.simulate.simulation import Simulation
 from heddle.spec.plan import Plan
 
-TIGHT = 0.1  # of a device's memory: less than that free, and a plan counts as tight
+TIGHT = 0.1  # of a device's memory: with less than that free a plan counts as tight
 
 
 def ranked(found: Iterable[Simulation], wish: Wish) -> list[Simulation]:
@@ -42,11 +42,13 @@ def parts(plan: Plan, held: float) -> list[str]:
         "sequence parallel": plan.sequence,
         "pipeline": plan.pipeline > 1,
         "several chunks per rank": plan.virtual > 1,
-        "zero": plan.zero > 0,
+        "sharded optimizer": plan.zero > 0,
+        "sharded gradients": plan.zero > 1,
+        "sharded parameters": plan.zero > 2,
         "recomputation": plan.recompute != "none",
         "some layers recompute, others do not": not isinstance(plan.recompute, str),
         "uneven stages": len(set(plan.stages)) > 1,
-        f"less than {TIGHT:.0%} of the memory free": held > 1 - TIGHT,
+        "nearly all memory": held > 1 - TIGHT,
     }
     return [part for part, needed in needs.items() if needed]
 

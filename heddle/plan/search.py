@@ -183,7 +183,7 @@ def search(
         cluster=cluster,
         wish=wish,
         choices=tuple(choices),
-        fastest=candidates.fastest,
+        fastest=min(candidates.fastest, *(choice.best for choice in choices), key=wish.of),
         considered=considered,
         feasible=int(step.fits.sum()),
         seconds=time.perf_counter() - began,

@@ -10,9 +10,9 @@ from typing import Any
 from heddle.cost import compute, stage
 from heddle.cost.machine import measured_machine
 from heddle.cost.memory import Bill
-from heddle.cost.work import work_of
+from heddle.cost.work import Work, work_of
 from heddle.errors import HeddleError
-from heddle.schedule import build
+from heddle.schedule import Schedule, build
 from heddle.simulate.closed_form import Breakdown
 from heddle.simulate.events import replay, step_time
 from heddle.simulate.memory_curve import Curve, memory_curves
@@ -178,7 +178,17 @@ def simulate_if_fits(job: Job) -> Simulation | None:
     return _simulate(job, only_if_it_fits=True)
 
 
-def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
+def fits(job: Job) -> bool:
+    """Whether every stage of a job's plan fits into its devices: nothing is replayed."""
+    return _fits(_held(job)[-2], measured_machine(job.cluster))
+
+
+def _fits(memory: Sequence[Bill], cluster: Cluster) -> bool:
+    return max(float(bill.total) for bill in memory) <= cluster.device.memory_gib * GIB
+
+
+def _held(job: Job) -> tuple[Job, Cluster, Work, Schedule, tuple[Bill, ...], tuple[float, ...]]:
+    """A job with its plan, the machine, the order of work, what each stage holds, what a microbatch leaves behind."""
     job = job.planned
     plan = job.plan
     assert plan is not None
@@ -195,9 +205,16 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
     work = work_of(job, cluster)
     microbatches = plan.microbatches(job.train.global_batch)
     schedule = _schedule(plan.schedule, plan.pipeline, microbatches, plan.virtual)
-    memory, saved = bills(job, plan, work, schedule, cluster)
-    if only_if_it_fits and max(float(bill.total) for bill in memory) > cluster.device.memory_gib * GIB:
+    return job, cluster, work, schedule, *bills(job, plan, work, schedule, cluster)
+
+
+def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
+    job, cluster, work, schedule, memory, saved = _held(job)
+    if only_if_it_fits and not _fits(memory, cluster):
         return None
+    plan = job.plan
+    assert plan is not None
+    microbatches = plan.microbatches(job.train.global_batch)
     forward, backward, repeats, parts = chunk_costs(job, plan, work, cluster)
     busy = sum(microbatches * (f + b) for f, b in zip(forward, backward, strict=True)) / plan.pipeline
     scale = microbatches / plan.pipeline

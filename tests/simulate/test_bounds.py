@@ -67,6 +67,6 @@ def test_bytes_are_exact_where_a_rank_has_one_chunk_or_equal_ones():
         alike = len(set(exact.plan.stages)) == 1 and isinstance(plan.recompute, str) and plan.schedule != "gpipe"
         if plan.virtual == 1 or alike:
             assert exact.worst == pytest.approx(float(step.memory[row]), rel=1e-9), plan
-            assert step.memory[row] == step.memory_at_least[row]
+            assert step.memory[row] == pytest.approx(step.memory_at_least[row], rel=1e-9)
             uneven += len(set(exact.plan.stages)) > 1
     assert uneven > 50
