@@ -110,7 +110,7 @@ def _planned(job: Job, resume: bool, dry_run: bool, console: Console | None) -> 
     from dataclasses import replace
 
     from heddle.plan.search import search
-    from heddle.plan.words import in_words
+    from heddle.plan.words import planned_in_words
     from heddle.spec.job import load_job
     from heddle.spec.this import this_machine
     from heddle.train.launched import launched_place
@@ -134,11 +134,7 @@ def _planned(job: Job, resume: bool, dry_run: bool, console: Console | None) -> 
         )
     found = search(job, devices=1 if place is not None else None)
     if console is not None:
-        console.print(
-            f"Planned in {found.seconds:.2f} s, the best of {found.feasible:,}: {in_words(found.best.plan)}; "
-            f"{found.best.step_seconds:.3g} s a step. `heddle plan --explain` says why.",
-            soft_wrap=True,
-        )
+        console.print(planned_in_words(found.best, found.feasible), soft_wrap=True)
     return replace(job, plan=found.best.plan, predicted=found.best.predicted)
 
 

@@ -122,9 +122,10 @@ class Candidates:
         for row in self._by_bound(self.rows[~np.isin(self.choice_ids[self.rows], list(done))]):
             known, bound = best.get(choice := self.choice_ids[row]), self._bound(row)
             better = sum(self.wish.of(each) <= bound for each in best.values())
-            if better + len(done) >= top or self.replayed - spent > ACTIONS:
+            enough = self.replayed - spent > ACTIONS  # what is left of a table is then filled, not polished
+            if better + len(done) >= top or (enough and len(best) + len(done) >= top):
                 break
-            if known is None or bound < self.wish.of(known):
+            if known is None or (bound < self.wish.of(known) and not enough):
                 other = self.exact(row)
                 if other is not None and (known is None or self.wish.of(other) < self.wish.of(known)):
                     best[choice] = other

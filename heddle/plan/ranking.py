@@ -6,7 +6,7 @@ machinery, or leaves more memory free, is. That is the only rule by which a plan
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from heddle.plan.wish import MARGIN, Wish
 from heddle.simulate.simulation import Simulation
@@ -53,6 +53,13 @@ def parts(plan: Plan, held: float) -> list[str]:
     return [part for part, needed in needs.items() if needed]
 
 
-def rule_in_words() -> str:
-    """The rule, as tables state it."""
-    return f"plans within {MARGIN:.0%} of the fastest count as equally fast: simplest first, then most free memory"
+def ties_in_words(shown: Sequence[Simulation], fastest: Simulation, wish: Wish) -> str:
+    """Why a table is not in the order of its times; empty where it is, or where nothing ties."""
+    count = sum(bool(wish.alike(each.step_seconds, each.plan.world, fastest)) for each in shown)
+    if count < 2 and (not count or shown[0].step_seconds <= fastest.step_seconds):
+        return ""
+    which = f"1 to {count} are" if count > 1 else "1 is"
+    return (
+        f"{which} as fast as the fastest ({fastest.step_seconds:.4g} s) within {MARGIN:.0%}, less than a prediction "
+        "can tell: there the plan that needs least machinery comes first, then the one with most free memory."
+    )

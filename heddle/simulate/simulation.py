@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from heddle.cost import compute, stage
-from heddle.cost.machine import measured_machine
+from heddle.cost.machine import machine_for
 from heddle.cost.memory import Bill
 from heddle.cost.work import Work, work_of
 from heddle.errors import HeddleError
@@ -180,7 +180,8 @@ def simulate_if_fits(job: Job) -> Simulation | None:
 
 def fits(job: Job) -> bool:
     """Whether every stage of a job's plan fits into its devices: nothing is replayed."""
-    return _fits(_held(job)[-2], measured_machine(job.cluster))
+    _, cluster, _, _, memory, _ = _held(job)
+    return _fits(memory, cluster)
 
 
 def _fits(memory: Sequence[Bill], cluster: Cluster) -> bool:
@@ -192,7 +193,7 @@ def _held(job: Job) -> tuple[Job, Cluster, Work, Schedule, tuple[Bill, ...], tup
     job = job.planned
     plan = job.plan
     assert plan is not None
-    cluster = measured_machine(job.cluster)
+    cluster = machine_for(job.cluster, plan.world)
     if plan.world > cluster.world:
         nodes = -(-plan.world // cluster.devices)
         raise HeddleError(
