@@ -59,7 +59,8 @@ def simulate(
         if found is not None:
             from heddle.plan.words import planned_in_words
 
-            console.print(f"{plan} has no [plan]. {planned_in_words(found.best, found.feasible)}\n", soft_wrap=True)
+            said = f"{plan} has no [plan]. {planned_in_words(found.best, found.feasible)}\n"
+            console.print(said, markup=False, soft_wrap=True)
         show(console, prediction, budget, memory)
         if written:
             console.print(f"\n{written}", soft_wrap=True)

@@ -1,8 +1,8 @@
 """What a plan takes and holds at least: bounds that let a search leave out what cannot be the best.
 
-Stages are as even as can be. Bytes are exact for 1F1B and GPipe, and for interleaved chunks that are all alike; seconds
-are exact for one stage. Everywhere else both are the longest of a few paths through the schedule, or the fullest of a
-few moments of it: what is replayed action by action is never below them.
+Stages are as even as can be. Bytes are exact for one chunk per rank, and for interleaved chunks and groups of
+microbatches that are all alike; seconds are exact for one stage. Everywhere else both are the longest of a few paths
+through the schedule, or the fullest of a few moments of it: what is replayed action by action is never below them.
 """
 
 from __future__ import annotations

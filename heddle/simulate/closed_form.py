@@ -87,8 +87,12 @@ def recomputing_least(work: Work, cluster: Cluster) -> tuple[Column, Column]:
     held, ranks = _spread(prices, which).held, even_ranks(work.layers, work.pipeline, work.virtual)
     limit = cluster.device.memory_gib * GIB
     count = fewest_recomputed(work, cluster, ranks, held, limit)
-    # a plan whose chunks differ holds at most as much as if all of them were as large as the largest
-    most = peak_memory(work, cluster, ranks, held)[1] * np.where(work.virtual > 1, ranks.large / ranks.small, 1.0)
+    # A plan whose chunks differ holds at most as much as if all of them were as large as the largest. Groups of
+    # microbatches that differ may hold more than that: there it is for the replay to say.
+    m, p = work.microbatches, work.pipeline
+    alike = (m <= p) | (m % np.maximum(np.floor(m / p), 1) == 0)
+    larger = np.where(alike, ranks.large / ranks.small, np.inf)
+    most = peak_memory(work, cluster, ranks, held)[1] * np.where(work.virtual > 1, larger, 1.0)
     return count, (most > limit) & (count < ranks.most)
 
 

@@ -190,6 +190,12 @@ def _fits(memory: Sequence[Bill], cluster: Cluster) -> bool:
 
 def _held(job: Job) -> tuple[Job, Cluster, Work, Schedule, tuple[Bill, ...], tuple[float, ...]]:
     """A job with its plan, the machine, the order of work, what each stage holds, what a microbatch leaves behind."""
+    if job.plan is None:
+        raise HeddleError(
+            "The job has no plan.",
+            "What a step takes depends on how it is split.",
+            "Use heddle.plan(job).best, the simulation of its best plan, or `heddle plan JOB.toml -o PLAN.toml`.",
+        )
     job = job.planned
     plan = job.plan
     assert plan is not None
