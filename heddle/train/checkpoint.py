@@ -11,6 +11,7 @@ import shutil
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from heddle.train.files import sync, write_through
 from heddle.train.index import StoredTensor, joined, read_index, write_index
 from heddle.train.storage import Boxes, SafetensorsReader, check_file, write_part
 
+EVER = timedelta(days=365)
 PARTIAL = ".partial-"  # begins the name of a folder that is no checkpoint: not yet, or no longer
 ADAM = ("exp_avg", "exp_avg_sq")  # what AdamW remembers of each number
 
@@ -79,11 +81,16 @@ class Saver:
     The copy, too, is made in the background: training goes on, and waits only before it first changes the state.
     """
 
-    def __init__(self, folder: Path, mesh: Mesh, keep_last: int = 2, keep_every: int = 0) -> None:
-        self.folder, self.mesh = folder, mesh
+    def __init__(
+        self, folder: Path, mesh: Mesh, keep_last: int = 2, keep_every: int = 0, tick: Callable[[], None] = lambda: None
+    ) -> None:
+        """`tick` is called whenever a save has come further, by whichever thread does it."""
+        self.folder, self.mesh, self.tick = folder, mesh, tick
         self.keep_last, self.keep_every = keep_last, keep_every
         # a group of its own: the background thread must not mix with the messages of training
-        self.group = dist.new_group(list(mesh.world.ranks), backend="gloo") if mesh.world.size > 1 else None
+        # with no limit of its own: how long a rank may take to write is for the doctor to say
+        world = list(mesh.world.ranks)
+        self.group = dist.new_group(world, backend="gloo", timeout=EVER) if mesh.world.size > 1 else None
         self.staged: dict[str, list[Tensor]] = {}
         self.thread: threading.Thread | None = None
         self.free = threading.Event()  # whether the state may change
@@ -116,6 +123,7 @@ class Saver:
             self.staged[name] = [torch.empty_like(values, device="cpu") for _, values in boxes.boxes]
         for buffer, (_, values) in zip(self.staged[name], boxes.boxes, strict=True):
             buffer.copy_(values.detach())
+            self.tick()
         pairs = zip(boxes.boxes, self.staged[name], strict=True)
         return Boxes(tuple(boxes.shape), [(offset, buffer) for (offset, _), buffer in pairs])
 
@@ -142,7 +150,7 @@ class Saver:
         begun = _tried(self._begin, partial) if rank == 0 else None
         if self.group is not None:
             dist.barrier(group=self.group)
-        own = begun or _tried(write_part, partial, rank, state)
+        own = begun or _tried(write_part, partial, rank, state, self.tick)
         parts = [own] * self.mesh.world.size
         if self.group is not None:
             dist.gather_object(own, parts if rank == 0 else None, dst=first, group=self.group)

@@ -18,7 +18,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from rich.console import Console
 from torch._C._distributed_c10d import PrefixStore
@@ -29,7 +28,7 @@ from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh, build_mesh, coordinates
 from heddle.spec.plan import Plan
 from heddle.train import forkserver
-from heddle.train.device import pick_device
+from heddle.train.device import abandon, backend, has_gpus, pick_device, set_defaults
 from heddle.train.interrupt import answer
 from heddle.train.launched import Place, launched_place
 from heddle.train.notes import FOLDER as NOTES
@@ -56,16 +55,16 @@ def join(plan: Plan, place: Place) -> Mesh:
                 "The processes meet at that address.",
                 "torchrun sets it; under Slurm use the script that `heddle launch --slurm` prints.",
             )
+    set_defaults()
+    pick_device()  # what is wrong with it is told before anybody waits for anybody
     if place.world > 1:
-        device = pick_device()
         # A launcher that starts all again may keep its store, in which the addresses of the dead still stand.
         try:
             store, rank, world = next(rendezvous("env://", timeout=TIMEOUT))
         except dist.DistError as error:
             raise _nowhere_to_meet(error) from None
         store = PrefixStore(f"start-{restart_count()}", store)
-        backend = "nccl" if device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=TIMEOUT)
+        dist.init_process_group(backend(), store=store, rank=rank, world_size=world, timeout=TIMEOUT)
     mesh = build_mesh(plan, place.rank, place.world)
     assert mesh is not None
     return mesh
@@ -87,15 +86,30 @@ def leave() -> None:
         dist.destroy_process_group()
 
 
+def part_in_failure(rank: int) -> None:
+    """Part from the others because of an error that this process is about to tell, and nobody else is to."""
+    if dist.is_initialized():
+        _claim(dist.distributed_c10d._get_default_store(), rank)
+    abandon()
+
+
+def _claim(store: Any, rank: int) -> bool:
+    """Whether this process is the one to tell what went wrong: the first that claims it, however often it does."""
+    return bool(store.compare_set("heddle/failed", "", str(rank)) == str(rank).encode())
+
+
 def run_joined(plan: Plan, place: Place, work: Callable[..., Any], *arguments: Any) -> Any:
     """Do this process's part, `work(mesh, *arguments)`, among those that another launcher started.
 
     Only one process tells what went wrong. The others wait for the launcher to end them.
     """
+    store = None
     try:
-        result = work(join(plan, place), *arguments)
+        mesh = join(plan, place)
+        store = dist.distributed_c10d._get_default_store() if dist.is_initialized() else None
+        result = work(mesh, *arguments)
     except Exception as error:
-        if _is_first_to_fail(place, error):
+        if _is_first_to_fail(place, error, store):
             raise
         time.sleep(PATIENCE)
         os._exit(1)
@@ -103,11 +117,11 @@ def run_joined(plan: Plan, place: Place, work: Callable[..., Any], *arguments: A
     return result
 
 
-def _is_first_to_fail(place: Place, error: Exception) -> bool:
-    if not dist.is_initialized():  # what is wrong before they meet is wrong for all of them
+def _is_first_to_fail(place: Place, error: Exception, store: Any) -> bool:
+    if store is None:  # what is wrong before they meet is wrong for all of them
         return place.rank == 0 or not isinstance(error, HeddleError)
     try:
-        return dist.distributed_c10d._get_default_store().add("heddle/failed", 1) == 1
+        return _claim(store, place.rank)
     except RuntimeError:  # whoever kept the store is gone
         return isinstance(error, HeddleError)
 
@@ -156,7 +170,7 @@ def run_processes(plan: Plan, work: Callable[..., Any], *arguments: Any, restart
 
 def _start_method() -> str:
     """Fork from the server; spawn where there are GPUs, which do not survive a fork."""
-    return "forkserver" if not torch.cuda.is_available() and forkserver.start() else "spawn"
+    return "forkserver" if not has_gpus() and forkserver.start() else "spawn"
 
 
 def _worker(plan: Plan, folder: Path, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

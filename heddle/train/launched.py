@@ -26,3 +26,11 @@ def launched_place() -> Place | None:
         found.setdefault("LOCAL_RANK", found.get("SLURM_LOCALID", "0"))
         return launched_place()
     return None
+
+
+def local_place() -> tuple[int, int]:
+    """Which process of its node this is, and of how many there; 0 where no launcher says how many."""
+    local = int(os.environ.get("LOCAL_RANK", 0))
+    stated = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("SLURM_STEP_TASKS_PER_NODE", "")
+    count = stated.partition("(")[0].partition(",")[0]  # Slurm writes 8(x4) for eight on each of four nodes
+    return local, int(count) if count.isdecimal() else 0

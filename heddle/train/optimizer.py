@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -54,29 +52,31 @@ class Optimizer:
         """The square of the norm of the gradients that this rank counts; summed over all ranks it is the whole."""
         gradients = [piece.master.grad for piece in self.pieces if piece.counted and piece.master.grad is not None]
         if not gradients:
-            return torch.zeros(())
+            return torch.zeros((), device=self.pieces[0].master.device if self.pieces else None)
         norms = torch.stack(torch._foreach_norm(gradients))
         return (norms.double() ** 2).sum()
 
-    def step(self, rate: float, squared_norm: float) -> float:
+    def step(self, rate: float, squared_norm: Tensor) -> Tensor:
         """Clip and update, given the square of the norm over all ranks; gives the norm before clipping.
 
-        A norm that is not finite changes no weight: under fp16 the loss scale is lowered, otherwise the caller
-        sees the norm and decides.
+        All on the device, without a look at the numbers. A norm that is not finite changes no weight: under fp16 the
+        loss scale is lowered, otherwise the caller sees the norm later on and decides.
         """
-        norm = math.sqrt(squared_norm) / self.scale.value if math.isfinite(squared_norm) else math.nan
-        if math.isfinite(norm):
-            factor = 1 / self.scale.value
-            if self.train.clip and norm > self.train.clip:
-                factor *= self.train.clip / norm
-            if factor != 1:
-                torch._foreach_mul_([p.master.grad for p in self.pieces if p.master.grad is not None], factor)
-            for group in self.adam.param_groups:
-                group["lr"] = rate
-            self.adam.step()
-            self.updates += 1
-            for piece in self.pieces:
-                if piece.target is not None:
-                    piece.target.copy_(piece.master)
-        self.scale.update(overflow=not math.isfinite(norm))
+        norm = squared_norm.sqrt() / self.scale.value
+        # The fused kernel divides by the one, and leaves all as it is where the other says so.
+        divisor = self.scale.value * (norm / self.train.clip).clamp(min=1) if self.train.clip else None
+        if divisor is None and self.scale.enabled:
+            divisor = torch.full_like(norm, self.scale.value)
+        self.adam.grad_scale = None if divisor is None else divisor.float()  # type: ignore[attr-defined]
+        self.adam.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
+        for group in self.adam.param_groups:
+            group["lr"] = rate
+        self.adam.step()
+        for piece in self.pieces:
+            if piece.target is not None:
+                piece.target.copy_(piece.master)
+        # Only fp16 has to look: the scale of its next step depends on this one.
+        overflow = self.scale.enabled and not bool(norm.isfinite())
+        self.scale.update(overflow)
+        self.updates += not overflow
         return norm

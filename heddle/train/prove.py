@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import Tensor
 
 from heddle.errors import HeddleError
 from heddle.models import Microbatch, Transformer, initialize
@@ -85,7 +86,7 @@ class _WatchedOptimizer(Optimizer):
 
     first: list[Box] | None = None
 
-    def step(self, rate: float, squared_norm: float) -> float:
+    def step(self, rate: float, squared_norm: Tensor) -> Tensor:
         """Update, as ever."""
         if self.first is None:
             self.first = list(local_boxes(self.pieces, gradients))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from heddle.spec.job import Job
 from heddle.train.checkpoint import Saver, load_pieces, state_of
 from heddle.train.data import Samples
 from heddle.train.descriptions import Progress
-from heddle.train.device import DTYPES, pick_device
+from heddle.train.device import DTYPES, HostCopy, Mark, pick_device, synchronize
 from heddle.train.interrupt import StopRequest
 from heddle.train.learning_rate import learning_rate
 from heddle.train.optimizer import Optimizer
@@ -30,6 +31,23 @@ from heddle.train.source import Source, load_weights
 
 Tokens = NDArray[Any]
 Stop = bool | StopRequest
+
+
+class StepInFlight:
+    """A step that was handed to the device. Only who reads what it tells waits for it."""
+
+    def __init__(self, numbers: Tensor, began: Mark) -> None:
+        self.numbers, self.began = HostCopy(numbers), began
+
+    def read(self) -> StepResult:
+        """What it tells, once it is done."""
+        loss, norm, stops = self.numbers.read()
+        return StepResult(loss, norm, stops > 0)
+
+    @property
+    def seconds(self) -> float:
+        """How long it took the device; known once it was read."""
+        return self.numbers.mark.since(self.began)
 
 
 class StepResult(NamedTuple):
@@ -69,6 +87,11 @@ class Trainer:
 
     def train_step(self, stop: Stop = False) -> StepResult:
         """One optimizer step over one global batch. `stop` is looked at when the step is almost over."""
+        return self.start_step(stop).read()
+
+    def start_step(self, stop: Stop = False) -> StepInFlight:
+        """The same, but on a GPU it is only handed out: nothing here waits for the device."""
+        began = Mark(self.device)
         rate = learning_rate(self.job.train, self.step)
         works = self._works(self.samples, self.position, training=True)
         gradients = self.parallel.gradients
@@ -78,7 +101,7 @@ class Trainer:
         with self.recorder.span("optimizer", "gradients"):
             gradients.finish()
         with self.recorder.span("optimizer", "update"):
-            total, squared_norm, stops = self._sum_over_ranks(loss, self.optimizer.squared_norm(), bool(stop))
+            total, squared_norm, stops = self._sum_over_ranks(loss, self.optimizer.squared_norm(), bool(stop)).unbind()
             if self.saver is not None:
                 self.saver.copied()  # from here on the state changes
             norm = self.optimizer.step(rate, squared_norm)
@@ -86,12 +109,13 @@ class Trainer:
             gradients.clear()
         self.step += 1
         self.position += self.job.train.global_batch
-        return StepResult(total, norm, stops > 0)
+        return StepInFlight(torch.stack([total, norm, stops]), began)
 
     @torch.no_grad()
-    def evaluate(self, tokens: Tokens) -> float | None:
+    def evaluate(self, tokens: Tokens, tick: Callable[[], None] = lambda: None) -> float | None:
         """Mean loss over the first samples of `tokens`; None where they are fewer than one sample takes.
 
+        `tick` is called after every batch.
         Samples are counted in global batches, so that the result does not depend on the plan.
         """
         if len(tokens) <= self.job.sequence:
@@ -99,8 +123,12 @@ class Trainer:
         samples = Samples(tokens, self.job.sequence, self.job.train.seed)
         batches = max(1, min(self.job.train.eval_batches, samples.count // self.job.train.global_batch))
         starts = range(0, batches * self.job.train.global_batch, self.job.train.global_batch)
-        losses = [self.evaluation.run(self._works(samples, start, training=False)) for start in starts]
-        return self._sum_over_ranks(torch.stack(losses).mean())[0]
+        losses = []
+        for start in starts:
+            losses.append(self.evaluation.run(self._works(samples, start, training=False)))
+            synchronize(self.device)  # no batch is handed out while another waits: their activations would add up
+            tick()
+        return self._sum_over_ranks(torch.stack(losses).mean()).tolist()[0]
 
     def save(self, saver: Saver) -> None:
         """Begin to write a checkpoint of the present step."""
@@ -138,9 +166,14 @@ class Trainer:
         keys = token_keys(self.job.train.seed, numbers, self.job.sequence)
         return slice_of(keys, self.mesh.tensor) if self.plan.sequence else keys
 
-    def _sum_over_ranks(self, loss: Tensor, *others: Tensor | bool) -> list[float]:
+    def _sum_over_ranks(self, loss: Tensor, *others: Tensor | bool) -> Tensor:
         """The mean loss over replicas, and sums of other numbers: all in one message."""
         counted = self.mesh.tensor.rank == 0 and self.mesh.pipeline.rank == self.mesh.pipeline.size - 1
         own = loss.double() / self.mesh.data.size if counted else torch.zeros_like(loss, dtype=torch.float64)
-        numbers = torch.stack([own, *(torch.as_tensor(other).to(own) for other in others)])
-        return all_reduce(numbers, self.mesh.world).tolist()
+        numbers = torch.stack([own, *(_number(other, own) for other in others)])
+        return all_reduce(numbers, self.mesh.world)
+
+
+def _number(value: Tensor | bool, like: Tensor) -> Tensor:
+    """As a number on the device; what the host knows is written there by a kernel, for a copy would wait."""
+    return value.to(like) if isinstance(value, Tensor) else torch.full_like(like, float(value))

@@ -28,7 +28,7 @@ def setup(named: dict[str, nn.Parameter], train: Train) -> tuple[Optimizer, Call
 
     def step(rate: float) -> float:
         reducer.finish()
-        norm = optimizer.step(rate, float(optimizer.squared_norm()))
+        norm = float(optimizer.step(rate, optimizer.squared_norm()))
         reducer.clear()
         return norm
 
