@@ -20,6 +20,7 @@ from heddle.cli.profile import profile
 from heddle.cli.prove import prove
 from heddle.cli.report import report
 from heddle.cli.schedule import schedule
+from heddle.cli.selftest import selftest
 from heddle.cli.simulate import simulate
 from heddle.cli.trace import trace
 from heddle.cli.train import train
@@ -42,6 +43,7 @@ app.command()(trace)
 app.command()(report)
 app.command()(generate)
 app.command()(prove)
+app.command()(selftest)
 app.command()(schedule)
 app.command()(validate)
 app.command()(calibrate)

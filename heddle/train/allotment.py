@@ -6,6 +6,7 @@ the same GPU.
 
 from __future__ import annotations
 
+import socket
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -28,7 +29,8 @@ SHORT = 0.9  # a device that has less than this share of the memory that the clu
 class Allotted:
     """One process's device, and where it is."""
 
-    host: str
+    host: str  # by what it is, which containers of one machine share
+    node: str  # by its name
     gpu: bool
     name: str
     memory: int  # bytes
@@ -37,12 +39,14 @@ class Allotted:
     fabric: str  # the network adapters beside Ethernet, as the system names them
 
 
-def look(device: torch.device, host: str) -> Allotted:
+def look(device: torch.device) -> Allotted:
     """What this process has."""
     about = describe(device)
     adapters = sorted(path.name for path in Path("/sys/class/infiniband").glob("*"))
     fabric = ", ".join(f"{number} × {kind}" for kind, number in Counter(map(_kind, adapters)).items())
-    return Allotted(host, on_gpu(device), about.name, about.memory, about.identity, about.peers, fabric)
+    return Allotted(
+        machine(), socket.gethostname(), on_gpu(device), about.name, about.memory, about.identity, about.peers, fabric
+    )
 
 
 def _kind(adapter: str) -> str:
@@ -51,7 +55,7 @@ def _kind(adapter: str) -> str:
 
 def check_allotment(plan: Plan, cluster: Cluster | None, together: Together, device: torch.device) -> str:
     """Refuse a plan that does not fit what all its processes found; else what they found, in one line."""
-    found = [Allotted(**words) for words in together.gather("devices", asdict(look(device, machine())))]
+    found = [Allotted(**words) for words in together.gather("devices", asdict(look(device)))]
     refuse(plan, cluster, found)
     return in_words(found)
 

@@ -51,6 +51,14 @@ def backend() -> str:
     return "nccl" if has_gpus() else "gloo"
 
 
+def versions() -> dict[str, str]:
+    """Of PyTorch and what it talks to devices with."""
+    found = {"torch": str(torch.__version__)}
+    if has_gpus():
+        found |= {"cuda": str(torch.version.cuda), "nccl": ".".join(map(str, torch.cuda.nccl.version()))}
+    return found
+
+
 def set_defaults() -> None:
     """Settings of GPU runs that have to be made before the device is first used; what the user has set stays."""
     if has_gpus():

@@ -30,7 +30,7 @@ from typing import Any
 from heddle.errors import HeddleError
 from heddle.parallel.collectives import Handle
 from heddle.parallel.mesh import Mesh, coordinates
-from heddle.parallel.pipeline import Inbox, Pipeline
+from heddle.parallel.pipeline import Executor, Inbox, Pipeline
 from heddle.spec.plan import Plan
 from heddle.spec.read import build
 from heddle.train import storage, together
@@ -47,6 +47,7 @@ HUNG = HeddleError(
     "The report above, and in the run's folder `hang`, says who waited for whom and who never arrived.",
     "Go on from the newest checkpoint with --resume; [train] hang_after sets how long a step may take.",
 )
+ASKED, ANSWERED = "doctor/asked", "doctor/answered"  # how often anybody was asked for progress, and had some
 GRACE = 2.0  # seconds to wait for the other ranks' answers
 ANSWER = 10.0  # seconds that the store has to answer
 
@@ -95,6 +96,10 @@ def _read(frame: FrameType | None) -> Iterator[tuple[str, tuple[int, ...]]]:
             handle = local["self"]
             if handle.axis is not None:
                 yield handle.kind, _others(handle.axis.ranks, handle.axis.rank)
+        elif code is Executor.run.__code__ and local["self"].sent:
+            executor = local["self"]
+            ranks = {executor.mesh.pipeline.ranks[destination] for destination, *_ in executor.sent}
+            yield "wait until its messages are taken", tuple(sorted(ranks))
         elif code is Saver._write.__code__:
             world = local["self"].mesh.world
             yield "wait for the others' parts of the checkpoint", _others(world.ranks, world.rank)
@@ -148,8 +153,9 @@ class Doctor:
         self.main = threading.main_thread().ident or 0
         self.over = threading.Event()
         self.thread = threading.Thread(target=self._watch, name="doctor", daemon=True)
-        self.told = 0  # the progress of this rank that the others know of
-        self.total, self.news = -1, phases.clock()  # of all ranks, and when that last changed
+        self.seen = 0  # the progress of this rank at the last look
+        self.answered = 0  # the last question of another rank that was answered
+        self.answers, self.news = 0, phases.clock()  # of all ranks, and when that last changed
 
     def __enter__(self) -> Doctor:
         if self.mesh.world.size > 1:
@@ -159,6 +165,8 @@ class Doctor:
             self.file = tempfile.NamedTemporaryFile("w", prefix="heddle-stack-")
             self.process = {"pid": os.getpid(), "host": socket.gethostname(), "stack": self.file.name}
             self._tell("process", self.process)
+            # so that reading them never waits; an earlier run of the same processes may have counted
+            self.answered, self.answers = (self.store.add(key, 0) for key in (ASKED, ANSWERED))
             faulthandler.register(signal.SIGUSR1, file=self.file)
             self.thread.start()
         return self
@@ -185,15 +193,22 @@ class Doctor:
     def _stands_still(self) -> bool:
         """Whether nobody, on any rank, has come further for longer than is allowed.
 
-        Not only this one: a rank that has written its part of a checkpoint waits for others that still write theirs.
+        Not only this one: a rank that has written its part of a checkpoint waits for others that still write theirs. So
+        whoever is silent asks whether anybody is not; while all goes well, nobody writes to the store.
         """
-        total, count = self.total, self.phases.count
+        silent, allowed = self.phases.silent(), self.phases.allowed()
+        moved, self.seen = self.phases.count != self.seen, self.phases.count
         with suppress(RuntimeError):  # a store that does not answer has no news
-            total = self.store.add("doctor/progress", int(count != self.told))
-            self.told = count
-        if total != self.total:
-            self.total, self.news = total, self.phases.clock()
-        return min(self.phases.silent(), self.phases.clock() - self.news) > self.phases.allowed()
+            asked = int(self.store.get(ASKED))
+            if moved and asked != self.answered:
+                self.answered = asked
+                self.store.add(ANSWERED, 1)
+            if silent > allowed / 2:
+                self.store.add(ASKED, 1)
+                answers = int(self.store.get(ANSWERED))
+                if answers != self.answers:
+                    self.answers, self.news = answers, self.phases.clock()
+        return min(silent, self.phases.clock() - self.news) > allowed
 
     def _end(self) -> None:
         """Say what this rank is doing; the first of those that can report, does; all end."""

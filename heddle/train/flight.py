@@ -37,7 +37,7 @@ class Flight:
     """Hands out steps and reads them; `landed` is called after each that was read."""
 
     def __init__(
-        self, trainer: Trainer, run: Run, peak: float, metrics: Metrics | None, landed: Callable[[], None]
+        self, trainer: Trainer, run: Run, peak: float, metrics: Metrics | None, landed: Callable[[int], None]
     ) -> None:
         self.trainer, self.run, self.peak, self.metrics, self.landed = trainer, run, peak, metrics, landed
         self.depth = int(runs_ahead(trainer.device))
@@ -70,7 +70,7 @@ class Flight:
             self.stopped = self.stopped or result.stop
             if self.metrics is not None:
                 self.metrics.step(self._row(begun, result))
-            self.landed()
+            self.landed(begun.number)
 
     def _check(self, begun: _Begun, result: StepResult) -> None:
         # Under fp16 an overflowing gradient only lowers the scale; a loss that is no number ends any run.

@@ -22,7 +22,7 @@ from heddle.spec.job import Job
 from heddle.train.allotment import check_allotment, settings_in_words
 from heddle.train.checkpoint import Saver, checkpoints, newest_good
 from heddle.train.data import Prepared, check_vocab, prepared_for
-from heddle.train.device import memory_in_use, peak_flops, pick_device, runs_ahead
+from heddle.train.device import memory_in_use, on_gpu, peak_flops, pick_device, runs_ahead
 from heddle.train.doctor import Doctor, forget
 from heddle.train.flight import Flight
 from heddle.train.interrupt import StopRequest
@@ -71,11 +71,13 @@ def train(job: Job, resume: bool = False, trace: bool = False) -> Result | None:
     return train_rank(Mesh(), job, resume, trace)
 
 
-def train_rank(mesh: Mesh, job: Job, resume: bool, trace: bool) -> Result:
-    """One rank's part of a run."""
+def train_rank(
+    mesh: Mesh, job: Job, resume: bool, trace: bool, after_step: Callable[[int], None] = lambda _: None
+) -> Result:
+    """One rank's part of a run; `after_step` is told of every step that is done."""
     base = memory_in_use()
     try:
-        return _train_rank(mesh, job, resume, trace)
+        return _train_rank(mesh, job, resume, trace, after_step)
     except (RuntimeError, MemoryError) as error:
         if not ran_out(error):
             raise
@@ -88,15 +90,17 @@ def train_rank(mesh: Mesh, job: Job, resume: bool, trace: bool) -> Result:
     raise out_of_memory(job, mesh, base)
 
 
-def _train_rank(mesh: Mesh, job: Job, resume: bool, trace: bool) -> Result:
+def _train_rank(mesh: Mesh, job: Job, resume: bool, trace: bool, after_step: Callable[[int], None]) -> Result:
     job = job.planned
     assert job.plan is not None
     phases = Phases(job.train.hang_after)
     with Doctor(mesh, job.plan, phases) as doctor:
-        return _watched(mesh, job, resume, trace, doctor)
+        return _watched(mesh, job, resume, trace, after_step, doctor)
 
 
-def _watched(mesh: Mesh, job: Job, resume: bool, trace: bool, doctor: Doctor) -> Result:
+def _watched(
+    mesh: Mesh, job: Job, resume: bool, trace: bool, after_step: Callable[[int], None], doctor: Doctor
+) -> Result:
     assert job.plan is not None
     phases, console, device = doctor.phases, Console(quiet=mesh.rank != 0), pick_device()
     together = Together(mesh, phases.tick)
@@ -134,11 +138,11 @@ def _watched(mesh: Mesh, job: Job, resume: bool, trace: bool, doctor: Doctor) ->
         soft_wrap=True,
     )
     console.print(f"Found {allotted}.", highlight=False, soft_wrap=True, markup=False)
-    if words := settings_in_words():
+    if on_gpu(device) and (words := settings_in_words()):
         console.print(f"Set: {words}", highlight=False, soft_wrap=True, markup=False)
     first_step, started = trainer.step, time.monotonic()
     with writing_to(run):
-        flight, validation = _loop(trainer, saver, run, data, peak * job.plan.world, console, phases)
+        flight, validation = _loop(trainer, saver, run, data, peak * job.plan.world, console, phases, after_step)
     times = flight.times
     return Result(
         run=run.folder,
@@ -200,14 +204,26 @@ def _open_run(job: Job, data: Prepared, together: Together, existing: bool) -> N
 
 
 def _loop(
-    trainer: Trainer, saver: Saver, run: Run, data: Prepared, peak: float, console: Console, phases: Phases
+    trainer: Trainer,
+    saver: Saver,
+    run: Run,
+    data: Prepared,
+    peak: float,
+    console: Console,
+    phases: Phases,
+    after_step: Callable[[int], None],
 ) -> tuple[Flight, float | None]:
     """Steps until the last or until asked to stop, and a checkpoint of wherever that is."""
     train = trainer.job.train
     first = trainer.mesh.rank == 0
     metrics = Metrics(run.folder, train.steps, train.log_every, console, trainer.step) if first else None
     validation, saved = None, trainer.step
-    flight = Flight(trainer, run, peak, metrics, phases.piece)
+
+    def landed(step: int) -> None:
+        phases.piece()
+        after_step(step)
+
+    flight = Flight(trainer, run, peak, metrics, landed)
     with metrics or nullcontext(), StopRequest(answer=trainer.mesh.world.size == 1) as stop:
         try:
             while trainer.step < train.steps and not flight.stopped:

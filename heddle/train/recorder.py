@@ -179,4 +179,4 @@ class Clock:
 def machine() -> str:
     """A name that processes share if and only if they share a clock: containers of one machine do."""
     boot = Path("/proc/sys/kernel/random/boot_id")
-    return boot.read_text() if boot.exists() else socket.gethostname()
+    return boot.read_text().strip() if boot.exists() else socket.gethostname()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore
 
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
@@ -59,7 +60,12 @@ class Together:
 
     def __init__(self, mesh: Mesh, tick: Tick = _nothing) -> None:
         self.mesh, self.tick = mesh, tick
-        self.store = own_store() if mesh.world.size > 1 else None
+        self.store: Any = None
+        if mesh.world.size > 1:
+            self.store = own_store()
+            # All ranks meet in the same order, so they count alike; what stands in the store from before is not read.
+            number = self.store.add(f"together/{mesh.rank}", 1)
+            self.store = PrefixStore(f"together/{number}", self.store)
         self.others = tuple(rank for rank in mesh.world.ranks if rank != mesh.rank)
 
     def first(self, name: str, work: Callable[[], Any], then: Callable[[], Any]) -> Any:
@@ -67,9 +73,9 @@ class Together:
         if self.mesh.rank == 0:
             done = work()
             if self.store is not None:
-                self.store.set(f"together/{name}", "done")
+                self.store.set(f"{name}", "done")
             return done
-        store, key = self.store, f"together/{name}"
+        store, key = self.store, f"{name}"
         assert store is not None
         wait_until(f"rank 0 is done with {name}", lambda: bool(store.check([key])), (0,), self.tick)
         return then()
@@ -83,13 +89,14 @@ class Together:
         store, world = self.store, self.mesh.world.ranks
         if store is None:
             return [words]
-        keys = [f"together/{name}/{rank}" for rank in world]
+        keys = [f"{name}/{rank}" for rank in world]
         store.set(keys[self.mesh.world.rank], json.dumps(words))
-        count = f"together/{name}/count"
+        count = f"{name}/count"
         store.add(count, 1)
         everybody = f"everybody is done with {name}"
-        wait_until(everybody, lambda: store.add(count, 0) >= len(world), self.others, self.tick)
-        return [json.loads(value) for value in store.multi_get(keys)]
+        wait_until(everybody, lambda: int(store.get(count)) >= len(world), self.others, self.tick)
+        values = store.multi_get(keys) if store.has_extended_api() else map(store.get, keys)
+        return [json.loads(value) for value in values]
 
 
 def check_shared(folders: Iterable[Path], together: Together, patience: float = CACHED) -> None:
