@@ -32,7 +32,7 @@ from heddle.train.device import abandon, backend, has_gpus, pick_device, set_def
 from heddle.train.interrupt import answer
 from heddle.train.launched import Place, launched_place
 from heddle.train.notes import FOLDER as NOTES
-from heddle.train.notes import final_error, restart_count, tell, told
+from heddle.train.notes import final_error, restart_count, set_restart_count, tell, told
 
 TIMEOUT = timedelta(minutes=30)
 STOP = "stop"  # a file in the folder of notes: there once somebody asked to stop
@@ -58,16 +58,26 @@ def join(plan: Plan, place: Place) -> Mesh:
     set_defaults()
     pick_device()  # what is wrong with it is told before anybody waits for anybody
     if place.world > 1:
-        # A launcher that starts all again may keep its store, in which the addresses of the dead still stand.
         try:
             store, rank, world = next(rendezvous("env://", timeout=TIMEOUT))
         except dist.DistError as error:
             raise _nowhere_to_meet(error) from None
-        store = PrefixStore(f"start-{restart_count()}", store)
+        store = _of_this_start(store, rank)
         dist.init_process_group(backend(), store=store, rank=rank, world_size=world, timeout=TIMEOUT)
     mesh = build_mesh(plan, place.rank, place.world)
     assert mesh is not None
     return mesh
+
+
+def _of_this_start(store: Any, rank: int) -> Any:
+    """A launcher that starts all again may keep its store, in which the addresses of the dead still stand.
+
+    Every rank counts its own starts, which are as many for all of them. The agents of torchrun do not agree: one that
+    starts its processes again because of another node's does not count that.
+    """
+    starts = store.add(f"starts/{rank}", 1) - 1
+    set_restart_count(max(starts, restart_count()))
+    return PrefixStore(f"start-{starts}", store)
 
 
 def _nowhere_to_meet(error: dist.DistError) -> HeddleError:

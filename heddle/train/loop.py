@@ -58,10 +58,10 @@ class Result:
 
 def train(job: Job, resume: bool = False, trace: bool = False) -> Result | None:
     """Run a job under its plan, on as many processes as that takes; None on all but the first rank of a launcher."""
-    if not resume and not restart_count():
-        refuse_existing(job)
     plan, place = job.planned.plan, launched_place()
     assert plan is not None
+    if not resume and place is None:  # whether a launcher started all again is known when they have met
+        refuse_existing(job)
     if place is not None:
         result = run_joined(plan, place, train_rank, job, resume, trace)
         return result if place.rank == 0 else None
@@ -104,6 +104,8 @@ def _watched(
     assert job.plan is not None
     phases, console, device = doctor.phases, Console(quiet=mesh.rank != 0), pick_device()
     together = Together(mesh, phases.tick)
+    if mesh.rank == 0 and not resume and not restart_count():
+        refuse_existing(job)
     allotted = check_allotment(job.plan, job.cluster, together, device)
     check_shared(_shared_folders(job), together)
     data = _prepare(job, together, console)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from heddle.errors import HeddleError
 
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 FOLDER = "HEDDLE_NOTES"  # the variable that names the folder; where another launcher started us, there is none
 
 
@@ -48,4 +49,9 @@ def final_error(folder: Path) -> HeddleError | None:
 
 def restart_count() -> int:
     """How often the launcher has started this run's processes again."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    return int(os.environ.get(RESTARTS, "0"))
+
+
+def set_restart_count(count: int) -> None:
+    """What all processes of the run have found it to be, where the launcher told them different things."""
+    os.environ[RESTARTS] = str(count)
