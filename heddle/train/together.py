@@ -63,20 +63,23 @@ class Together:
         self.store: Any = None
         if mesh.world.size > 1:
             self.store = own_store()
-            # All ranks meet in the same order, so they count alike; what stands in the store from before is not read.
             number = self.store.add(f"together/{mesh.rank}", 1)
             self.store = PrefixStore(f"together/{number}", self.store)
+        self.meetings = 0  # all ranks meet in the same order, so they count alike, and no name is used twice
         self.others = tuple(rank for rank in mesh.world.ranks if rank != mesh.rank)
+
+    def _key(self, name: str) -> str:
+        self.meetings += 1
+        return f"{self.meetings} {name}"
 
     def first(self, name: str, work: Callable[[], Any], then: Callable[[], Any]) -> Any:
         """Rank 0 does `work`; the others wait for it, however long it takes, and then do `then`."""
+        store, key = self.store, self._key(name)
         if self.mesh.rank == 0:
             done = work()
-            if self.store is not None:
-                self.store.set(f"{name}", "done")
+            if store is not None:
+                store.set(key, "done")
             return done
-        store, key = self.store, f"{name}"
-        assert store is not None
         wait_until(f"rank 0 is done with {name}", lambda: bool(store.check([key])), (0,), self.tick)
         return then()
 
@@ -89,9 +92,10 @@ class Together:
         store, world = self.store, self.mesh.world.ranks
         if store is None:
             return [words]
-        keys = [f"{name}/{rank}" for rank in world]
+        key = self._key(name)
+        keys = [f"{key}/{rank}" for rank in world]
         store.set(keys[self.mesh.world.rank], json.dumps(words))
-        count = f"{name}/count"
+        count = f"{key}/count"
         store.add(count, 1)
         everybody = f"everybody is done with {name}"
         wait_until(everybody, lambda: int(store.get(count)) >= len(world), self.others, self.tick)
