@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -54,7 +52,7 @@ class Optimizer:
         """The square of the norm of the gradients that this rank counts; summed over all ranks it is the whole."""
         gradients = [piece.master.grad for piece in self.pieces if piece.counted and piece.master.grad is not None]
         if not gradients:
-            return torch.zeros(())
+            return torch.zeros((), device=self.pieces[0].master.device if self.pieces else None)
         norms = torch.stack(torch._foreach_norm(gradients))
         return (norms.double() ** 2).sum()
 
@@ -63,7 +61,7 @@ class Optimizer:
         """Clip and update, given the square of the norm over all ranks; gives the norm before clipping.
 
         A norm that is not finite changes no weight. All of it happens on the device, in the update's own pass over the
-        gradients; nobody has waited for a number yet. Who reads the norm tells `settle`.
+        gradients; nobody has waited for a number yet. `settle` follows when all of the step was handed out.
         """
         norm = squared_norm.double().sqrt() / self.scale.value
         divisor = torch.full_like(norm, self.scale.value)
@@ -81,9 +79,12 @@ class Optimizer:
             torch._foreach_copy_(targets, masters)
         return norm
 
-    def settle(self, norm: float) -> None:
-        """Learn what came of a step: under fp16 a norm that is not finite lowers the loss scale; else the caller
-        sees it and decides.
+    def settle(self, norm: Tensor) -> None:
+        """Learn what came of a step.
+
+        Only fp16 has to look, and waits for the device: a norm that is not finite lowers the scale of the next step.
+        Otherwise whoever reads the norm, later on, decides.
         """
-        self.updates += math.isfinite(norm)
-        self.scale.update(overflow=not math.isfinite(norm))
+        overflow = self.scale.enabled and not bool(norm.isfinite())
+        self.scale.update(overflow)
+        self.updates += not overflow
