@@ -169,9 +169,9 @@ def _watched(mesh: Mesh, job: Job, orders: Orders, after_step: Callable[[int], N
         highlight=False,
         soft_wrap=True,
     )
-    console.print(f"Found {allotted}.", highlight=False, soft_wrap=True, markup=False)
-    if on_gpu(device) and (words := settings_in_words()):
-        console.print(f"Set: {words}", highlight=False, soft_wrap=True, markup=False)
+    if on_gpu(device):  # of CPUs, the line above says it all
+        for words in (f"Found {allotted}.", f"Set: {settings_in_words()}"):
+            console.print(words, highlight=False, soft_wrap=True, markup=False)
     first_step, started = trainer.step, time.monotonic()
     with writing_to(run):
         flight, validation = _loop(trainer, saver, run, data, peak * job.plan.world, console, phases, after_step)

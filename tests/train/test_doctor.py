@@ -81,7 +81,7 @@ def test_a_stopped_rank_is_named_with_its_stack_and_nobody_is_left():
     _, words = process.communicate(timeout=120)
     assert process.returncode == 2
     assert "Rank 3 (data 0, pipeline 1, tensor 1) never arrived: it does not answer" in words
-    assert re.search(r"Rank 2 \(data 0, pipeline 1, tensor 0\): .*waits for .*rank 3", words)
+    assert re.search(r"Rank 2 \(data 0, pipeline 1, tensor 0\): .*waits for .*rank 3", words), words
     assert "Its stack, innermost call first:" in words
     assert "start_step" in words.partition("never arrived")[2]
     assert "Traceback" not in words
