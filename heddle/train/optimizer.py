@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -61,7 +63,7 @@ class Optimizer:
         """Clip and update, given the square of the norm over all ranks; gives the norm before clipping.
 
         A norm that is not finite changes no weight. All of it happens on the device, in the update's own pass over the
-        gradients; nobody has waited for a number yet. `settle` follows when all of the step was handed out.
+        gradients; nobody has waited for a number yet. Who reads the norm tells `settle`.
         """
         norm = squared_norm.double().sqrt() / self.scale.value
         divisor = torch.full_like(norm, self.scale.value)
@@ -79,12 +81,9 @@ class Optimizer:
             torch._foreach_copy_(targets, masters)
         return norm
 
-    def settle(self, norm: Tensor) -> None:
-        """Learn what came of a step.
-
-        Only fp16 has to look, and waits for the device: a norm that is not finite lowers the scale of the next step.
-        Otherwise whoever reads the norm, later on, decides.
+    def settle(self, norm: float) -> None:
+        """Learn what came of a step: under fp16 a norm that is not finite lowers the loss scale; else the caller
+        sees it and decides.
         """
-        overflow = self.scale.enabled and not bool(norm.isfinite())
-        self.scale.update(overflow)
-        self.updates += not overflow
+        self.updates += math.isfinite(norm)
+        self.scale.update(overflow=not math.isfinite(norm))

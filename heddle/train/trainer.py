@@ -38,13 +38,18 @@ Stop = bool | StopRequest
 class StepInFlight:
     """A step that was handed to the device. Only who reads what it tells waits for it."""
 
-    def __init__(self, numbers: Tensor, began: Mark) -> None:
-        self.numbers, self.began = HostCopy(numbers), began
+    def __init__(self, numbers: Tensor, began: Mark, settle: Callable[[float], None]) -> None:
+        """`settle` is told the gradient norm when that is read."""
+        self.numbers, self.began, self.settle = HostCopy(numbers), began, settle
+        self.result: StepResult | None = None
 
     def read(self) -> StepResult:
         """What it tells, once it is done."""
-        loss, norm, stops = self.numbers.read()
-        return StepResult(loss, norm, stops > 0)
+        if self.result is None:
+            loss, norm, stops = self.numbers.read()
+            self.settle(norm)
+            self.result = StepResult(loss, norm, stops > 0)
+        return self.result
 
     @property
     def seconds(self) -> float:
@@ -94,7 +99,10 @@ class Trainer:
         return self.start_step(stop).read()
 
     def start_step(self, stop: Stop = False) -> StepInFlight:
-        """The same, but on a GPU it is only handed out: nothing here waits for the device."""
+        """The same, but on a GPU it is only handed out: nothing here waits for the device, unless under fp16.
+
+        It is to be read before the state is saved.
+        """
         began = Mark(self.device)
         rate = learning_rate(self.job.train, self.step)
         following = self.position + self.job.train.global_batch
@@ -112,10 +120,12 @@ class Trainer:
             norm = self.optimizer.step(rate, squared_norm)
             gradients.share()
             gradients.clear()
-            self.optimizer.settle(norm)
         self.step += 1
         self.position += self.job.train.global_batch
-        return StepInFlight(torch.stack([total, norm, stops]), began)
+        handed = StepInFlight(torch.stack([total, norm, stops]), began, self.optimizer.settle)
+        if self.optimizer.scale.enabled:
+            handed.read()  # the scale of the next step depends on what came of this one
+        return handed
 
     @torch.no_grad()
     def evaluate(self, tokens: Tokens, tick: Callable[[], None] = lambda: None) -> float | None:

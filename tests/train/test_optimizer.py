@@ -29,10 +29,10 @@ def setup(named: dict[str, nn.Parameter], train: Train) -> tuple[Optimizer, Call
 
     def step(rate: float) -> float:
         reducer.finish()
-        norm = optimizer.step(rate, optimizer.squared_norm())
+        norm = float(optimizer.step(rate, optimizer.squared_norm()))
         optimizer.settle(norm)
         reducer.clear()
-        return float(norm)
+        return norm
 
     return optimizer, step
 
