@@ -32,6 +32,7 @@ MANUAL = {
     "report": "report.md",
     "generate": "quickstart.md",
     "prove": "prove.md",
+    "selftest": "launching.md",
     "schedule": "schedules.md",
     "validate": "calibration.md",
     "calibrate": "calibration.md",

@@ -40,7 +40,7 @@ from heddle.schedule import build as build_schedule
 from heddle.spec.job import Job
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
-from heddle.train.device import DTYPES
+from heddle.train.device import DTYPES, backend, has_gpus
 from heddle.train.gpu_kernels import gpu_kernels
 from heddle.train.observe import Held, Observation, Tallies, Tally, observe_step
 
@@ -158,12 +158,12 @@ def _observe(job: Job, tensor: int, stage: int) -> tuple[Observation, Observatio
         with (
             FakeTensorMode(allow_non_fake_inputs=True),
             _Shortcuts(),
-            gpu_kernels() if on_gpu and not torch.cuda.is_available() else nullcontext(),
+            gpu_kernels() if on_gpu and not has_gpus() else nullcontext(),
         ):
             return observe_step(replace(job, train=train), tokens, mesh)
 
     rank = tensor + plan.tensor * plan.data * stage
-    with _fake_mesh(plan, rank, "nccl" if on_gpu else "gloo") as mesh, _refusing(mesh):
+    with _fake_mesh(plan, rank, backend(on_gpu)) as mesh, _refusing(mesh):
         return step(1), step(2)
 
 
