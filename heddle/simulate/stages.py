@@ -127,9 +127,9 @@ def bills(
 class _Peak(NamedTuple):
     """What a stage holds at its fullest moment, and of gradients what backwards have made by then."""
 
-    activations: float = 0.0
-    briefly: float = 0.0
-    made: float = 0.0
+    activations: float
+    briefly: float
+    made: float
 
 
 def _fullest(
@@ -145,20 +145,26 @@ def _fullest(
 
     What was sent to the next stage lives until the first answer from there; from then on `steady` messages do.
     """
-    held = sending = grown = 0.0
+    held = sending = grown = most = 0.0
     seen: set[int] = set()
-    moment = _Peak()
+    peak = 0.0, 0.0, 0.0
+    forward = Kind.FORWARD  # looked up once: a search replays many schedules
     for kind, chunk, _ in order:
-        if kind is Kind.FORWARD:
+        if kind is forward:
             held += saved[chunk]
-            moment = max(moment, _Peak(held, sending, grown), key=sum)
-            sending += sent * (chunk < last)
-        else:
-            sending = steady * sent
-            moment = max(moment, _Peak(held, sending + moments[chunk], grown), key=sum)
-            held -= saved[chunk]
-            if chunk not in seen:
-                seen.add(chunk)
-                grown += made[chunk]
-                moment = max(moment, _Peak(held, sending, grown), key=sum)
-    return moment
+            if held + sending + grown > most:
+                most, peak = held + sending + grown, (held, sending, grown)
+            if chunk < last:
+                sending += sent
+            continue
+        sending = steady * sent
+        briefly = sending + moments[chunk]
+        if held + briefly + grown > most:
+            most, peak = held + briefly + grown, (held, briefly, grown)
+        held -= saved[chunk]
+        if chunk not in seen:
+            seen.add(chunk)
+            grown += made[chunk]
+            if held + sending + grown > most:
+                most, peak = held + sending + grown, (held, sending, grown)
+    return _Peak(*peak)
