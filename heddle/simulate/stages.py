@@ -143,9 +143,9 @@ def bills(
 class _Peak(NamedTuple):
     """What a stage holds at its fullest moment, and of gradients what backwards have made by then."""
 
-    activations: float = 0.0
-    briefly: float = 0.0
-    made: float = 0.0
+    activations: float
+    briefly: float
+    made: float
 
 
 def _fullest(

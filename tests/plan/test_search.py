@@ -287,7 +287,7 @@ def test_a_model_that_is_too_large_says_what_would_help():
 
 def test_a_fixed_field_that_costs_too_much_is_named():
     with pytest.raises(HeddleError) as error:
-        heddle.plan(job_of("gpt3-175b", 64, 128), fixed={"recompute": "none", "tensor": 8, "microbatch": 8})
+        heddle.plan(job_of("gpt3-175b", 64, 128), fixed={"recompute": "none", "tensor": 8, "microbatch": 4})
     assert "GiB a device" in error.value.hint
     assert "recompute none in " in error.value.hint
     assert " and full in " in error.value.hint
