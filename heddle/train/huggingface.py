@@ -6,6 +6,7 @@ is read where it lies: of each tensor the slices that are wanted, and nothing el
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -150,7 +151,7 @@ def belongs(folder: Path, file: str) -> bool:
     """Whether a file is the folder's own. In the Hub's cache it is a link to the blobs that snapshots share."""
     snapshot = folder.resolve()
     blobs = snapshot.parent.parent / "blobs"
-    cached = snapshot.parent.name == "snapshots" and (snapshot / file).resolve().parent == blobs
+    cached = snapshot.parent.name == "snapshots" and Path(os.path.realpath(snapshot / file)).parent == blobs
     return lies_in(folder, file) or (Path(file).name == file and cached)
 
 
