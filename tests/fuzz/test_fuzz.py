@@ -13,7 +13,7 @@ import pytest
 from fuzz import cases, mutate
 from fuzz.harness import Answer, inputs, judge, prepare, run
 
-COUNT = 240
+COUNT = 200
 SLOW = 6000
 SEED = 20240
 
