@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from heddle.errors import HeddleError, shorten
 from heddle.models.hf import Shape, find, layout, names_of, parameter_shapes, their_shapes
@@ -22,6 +22,7 @@ from heddle.train.huggingface import open_huggingface
 from heddle.train.index import read_index
 from heddle.train.run import Run
 from heddle.train.storage import check_file
+from heddle.train.tensors import open_tensors
 
 # bits of safetensors' dtypes, those that Heddle does not compute with included: a constant may have any
 BITS = {"BOOL": 8, "U8": 8, "I8": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32}
@@ -126,7 +127,7 @@ def verify(contents: Contents) -> Verdict:
     for file in contents.files:
         path = contents.folder / file
         try:
-            with safe_open(path, "pt") as opened:
+            with open_tensors(path) as opened:
                 names, sums = list(opened.keys()), opened.metadata() or {}
             if not any(name in sums for name in names):
                 without += len(names)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import Tensor
 from torch.distributed.checkpoint.metadata import (
     ChunkStorageMetadata,
@@ -31,6 +31,7 @@ from torch.futures import Future
 
 from heddle.errors import HeddleError
 from heddle.train.index import DTYPE_OF, DTYPES, Stored, StoredTensor, read_index
+from heddle.train.tensors import open_tensors
 
 BLOCK = 8 << 20  # bytes that the disk is given at a time
 
@@ -140,7 +141,7 @@ def by_file(index: Mapping[str, StoredTensor]) -> dict[str, list[tuple[str, Stor
 def check_file(path: Path, boxes: Iterable[tuple[str, Stored]] = ()) -> None:
     """Refuse a file that is missing, cut off, changed or not what the index says, and name the tensor."""
     try:
-        with safe_open(path, "pt") as file:
+        with open_tensors(path) as file:
             sums = file.metadata() or {}
             for dtype, box in boxes:
                 part = file.get_slice(box.key)
@@ -226,7 +227,7 @@ class SafetensorsReader(StorageReader):
         for item in plan.items:
             by_file.setdefault(self.stored[item.storage_index].file, []).append(item)
         for name, items in by_file.items():
-            with safe_open(self.folder / name, "pt") as file:
+            with open_tensors(self.folder / name) as file:
                 for item in items:
                     part = tuple(
                         slice(start, start + length)

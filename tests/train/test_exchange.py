@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from commands import call, losses, write_job
 from hf_folder import CONFIGS, logits, random_weights, write_folder
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from heddle.errors import HeddleError
@@ -126,7 +127,7 @@ def test_shards_and_their_index_are_as_transformers_writes_them():
     largest = max(tensor.nbytes for tensor in weights_in(folder).values())
     assert all(size <= max(limit, largest) for size in sizes)
     for file in files:  # without it, transformers refuses a file
-        with storage.safe_open(Path("out") / file, "pt") as opened:
+        with safe_open(Path("out") / file, "pt") as opened:
             assert opened.metadata()["format"] == "pt"
 
 
