@@ -339,6 +339,7 @@ def _chunks_of(rank: Rank, work: Work, ranks: Ranks, middle: bool) -> Chunks:
         woven_flights = np.where(all_started, m * rank.layers, several)
         each = np.where(woven, np.where(all_started, m, np.maximum(group, rest)), each)
     else:
-        woven_flights, each = started * ranks.small, np.where(woven, group, each)
+        woven_flights = started * ranks.small
+        each = np.where(woven, group, each)
     flights = np.where(woven, woven_flights, flights)
     return Chunks(started, group, sends, flights, likely, each, small, mean, m * v)
