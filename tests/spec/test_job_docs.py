@@ -1,4 +1,4 @@
-"""docs/reference/job-file.md says what the dataclasses say: every key, its type, default and range; its examples work."""
+"""docs/reference/job-file.md says what the dataclasses say: each key, its type, default and range, and examples that work."""
 
 import dataclasses
 import json
