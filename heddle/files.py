@@ -52,13 +52,7 @@ def check_readable(path: Path, purpose: str, largest: int | None = None) -> int:
         found = path.stat()
     except (OSError, ValueError) as error:  # ValueError: the name holds a NUL
         raise unreadable(path, purpose, error) from None
-    kind = stat.S_IFMT(found.st_mode)
-    if kind != stat.S_IFREG:
-        raise HeddleError(
-            f"{shown(path)} is {KINDS.get(kind, 'not a file')}.",
-            f"It should be a file that holds {purpose}.",
-            _beside(path) if kind == stat.S_IFDIR else "Write what it gives to a file, and name that.",
-        )
+    _check_kind(path, found, purpose)
     if largest is not None and found.st_size > largest:
         raise HeddleError(
             f"{shown(path)} has {found.st_size / MIB:,.0f} MiB.",
@@ -66,6 +60,22 @@ def check_readable(path: Path, purpose: str, largest: int | None = None) -> int:
             "Is it the right file?",
         )
     return found.st_size
+
+
+def refuse_pipes(path: Path, purpose: str) -> None:
+    """Refuse what a library would wait for, or read for ever; whether the file is there is the library's to say."""
+    with suppress(OSError, ValueError):
+        _check_kind(path, path.stat(), purpose)
+
+
+def _check_kind(path: Path, found: os.stat_result, purpose: str) -> None:
+    kind = stat.S_IFMT(found.st_mode)
+    if kind != stat.S_IFREG:
+        raise HeddleError(
+            f"{shown(path)} is {KINDS.get(kind, 'not a file')}.",
+            f"It should be a file that holds {purpose}.",
+            _beside(path) if kind == stat.S_IFDIR else "Write what it gives to a file, and name that.",
+        )
 
 
 def read_bytes(path: Path, purpose: str, largest: int = LARGEST) -> bytes:

@@ -32,6 +32,7 @@ MANUAL = {
     "report": "train/report.md",
     "generate": "start/quickstart.md",
     "prove": "decide/prove.md",
+    "selftest": "train/launching.md",
     "schedule": "background/schedules.md",
     "validate": "decide/calibration.md",
     "calibrate": "decide/calibration.md",

@@ -11,6 +11,7 @@ import shutil
 import threading
 import warnings
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +22,23 @@ from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 
 from heddle.checkpoint.index import check_shapes, joined, read_index, write_index
 from heddle.checkpoint.manifest import Progress, check_about, check_others, read_progress, write_about
-from heddle.checkpoint.staging import SideStream, host_like
+from heddle.checkpoint.staging import host_like
 from heddle.checkpoint.storage import Boxes, SafetensorsReader, by_file, check_file, write_part
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.shards import Piece, boxes_of
 from heddle.runs.durable import sync, write_through
+from heddle.runtime.device import Mark, SideStream
 from heddle.spec.job import Job, dumps_job
 from heddle.spec.start import JOB
 from heddle.spec.tables import to_table
 
+EVER = timedelta(days=365)
 PARTIAL = ".partial-"  # begins the name of a folder that is no checkpoint: not yet, or no longer
 ADAM = ("exp_avg", "exp_avg_sq")  # what AdamW remembers of each number
 
 State = dict[str, Boxes]
-Ready = dict[torch.device, torch.cuda.Event | None]
+Ready = dict[torch.device, Mark]
 
 
 def state_of(pieces: list[Piece], adam: torch.optim.Optimizer, owned: bool) -> State:
@@ -62,11 +65,16 @@ class Saver:
     The copy, too, is made in the background: training goes on, and waits only before it first changes the state.
     """
 
-    def __init__(self, folder: Path, mesh: Mesh, keep_last: int = 2, keep_every: int = 0) -> None:
-        self.folder, self.mesh = folder, mesh
+    def __init__(
+        self, folder: Path, mesh: Mesh, keep_last: int = 2, keep_every: int = 0, tick: Callable[[], None] = lambda: None
+    ) -> None:
+        """`tick` is called whenever a save has come further, by whichever thread does it."""
+        self.folder, self.mesh, self.tick = folder, mesh, tick
         self.keep_last, self.keep_every = keep_last, keep_every
         # a group of its own: the background thread must not mix with the messages of training
-        self.group = dist.new_group(list(mesh.world.ranks), backend="gloo") if mesh.world.size > 1 else None
+        # with no limit of its own: how long a rank may take to write is for the doctor to say
+        world = list(mesh.world.ranks)
+        self.group = dist.new_group(world, backend="gloo", timeout=EVER) if mesh.world.size > 1 else None
         self.staged: dict[str, list[Tensor]] = {}
         self.side = SideStream()
         self.thread: threading.Thread | None = None
@@ -79,7 +87,7 @@ class Saver:
         self.wait()
         self.free.clear()
         devices = {values.device for boxes in state.values() for _, values in boxes.boxes}
-        ready = {device: self.side.mark(device) for device in devices}  # the state is complete from here on
+        ready = {device: Mark(device, timed=False) for device in devices}  # the state is complete from here on
         self.thread = threading.Thread(target=self._run, args=(state, ready, progress, job), name="checkpoint")
         self.thread.start()
 
@@ -104,12 +112,14 @@ class Saver:
                 self.staged[name] = [host_like(values) for _, values in boxes.boxes]
             pairs = zip(boxes.boxes, self.staged[name], strict=True)
             copy[name] = Boxes(tuple(boxes.shape), [(offset, buffer) for (offset, _), buffer in pairs])
-        for device, event in ready.items():
-            with self.side.copying(device, event) as overlapped:
+        for device, mark in ready.items():
+            with self.side.copying(device, mark) as overlapped:
                 for name, boxes in state.items():
                     for (_, values), buffer in zip(boxes.boxes, self.staged[name], strict=True):
                         if values.device == device:
                             buffer.copy_(values.detach(), non_blocking=overlapped)
+                            self.tick()
+            self.tick()  # only now have copies beside the computation arrived
         return copy
 
     def _run(self, state: State, ready: Ready, progress: Progress, job: Job) -> None:
@@ -135,7 +145,7 @@ class Saver:
         begun = _tried(self._begin, partial) if rank == 0 else None
         if self.group is not None:
             dist.barrier(group=self.group)
-        own = begun or _tried(write_part, partial, rank, state)
+        own = begun or _tried(write_part, partial, rank, state, self.tick)
         parts = [own] * self.mesh.world.size
         if self.group is not None:
             dist.gather_object(own, parts if rank == 0 else None, dst=first, group=self.group)

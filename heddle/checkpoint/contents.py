@@ -8,13 +8,14 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from heddle.checkpoint.checkpoint import ADAM, checkpoints
 from heddle.checkpoint.huggingface import open_huggingface
 from heddle.checkpoint.index import read_index
 from heddle.checkpoint.manifest import read_about, read_progress
 from heddle.checkpoint.storage import check_file
+from heddle.checkpoint.tensors import open_tensors
 from heddle.errors import HeddleError, shorten
 from heddle.models.huggingface_names import Shape, find, layout, names_of, parameter_shapes, their_shapes
 from heddle.runs.folder import Run
@@ -126,7 +127,7 @@ def verify(contents: Contents) -> Verdict:
     for file in contents.files:
         path = contents.folder / file
         try:
-            with safe_open(path, "pt") as opened:
+            with open_tensors(path) as opened:
                 names, sums = list(opened.keys()), opened.metadata() or {}
             if not any(name in sums for name in names):
                 without += len(names)

@@ -6,17 +6,19 @@ is read where it lies: of each tensor the slices that are wanted, and nothing el
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import Tensor
 
 from heddle.checkpoint.index import DTYPE_OF, DTYPES, Stored, StoredTensor, lies_in
 from heddle.checkpoint.storage import SafetensorsReader
+from heddle.checkpoint.tensors import open_tensors
 from heddle.errors import HeddleError
 from heddle.models.huggingface_names import Block, Shape, find, is_buffer, layout, names_of, their_shapes
 from heddle.spec.huggingface import read_config
@@ -91,8 +93,8 @@ def refuse_untied(opened: HuggingFaceFolder) -> None:
     if not opened.model.tied or embedding is None or head is None:
         return
     with (
-        safe_open(opened.folder / opened.held[embedding].file, "pt") as first,
-        safe_open(opened.folder / opened.held[head].file, "pt") as second,
+        open_tensors(opened.folder / opened.held[embedding].file) as first,
+        open_tensors(opened.folder / opened.held[head].file) as second,
     ):
         one, other = first.get_slice(embedding), second.get_slice(head)
         alike = opened.held[embedding].shape == opened.held[head].shape and all(
@@ -150,7 +152,7 @@ def belongs(folder: Path, file: str) -> bool:
     """Whether a file is the folder's own. In the Hub's cache it is a link to the blobs that snapshots share."""
     snapshot = folder.resolve()
     blobs = snapshot.parent.parent / "blobs"
-    cached = snapshot.parent.name == "snapshots" and (snapshot / file).resolve().parent == blobs
+    cached = snapshot.parent.name == "snapshots" and Path(os.path.realpath(snapshot / file)).parent == blobs
     return lies_in(folder, file) or (Path(file).name == file and cached)
 
 
@@ -170,7 +172,7 @@ def _header(folder: Path, file: str) -> dict[str, Held]:
     belong to the shape, and headers of more than 100 MB.
     """
     try:
-        with safe_open(folder / file, "pt") as opened:
+        with open_tensors(folder / file) as opened:
             slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
             return {name: Held(file, tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
     except FileNotFoundError:

@@ -6,6 +6,7 @@ import dataclasses
 import heapq
 import json
 import math
+import os
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -155,7 +156,8 @@ def _stored(folder: Path, name: str, entry: object) -> StoredTensor:
 
 def lies_in(folder: Path, name: str) -> bool:
     """Whether a name that an index gives is that of a file in the folder: no path, and no link that leads away."""
-    return Path(name).name == name and (folder / name).resolve().parent == folder.resolve()
+    # realpath, because resolve raises where links lead round in a circle
+    return Path(name).name == name and Path(os.path.realpath(folder / name)).parent == Path(os.path.realpath(folder))
 
 
 def joined(parts: Iterable[dict[str, StoredTensor]]) -> dict[str, StoredTensor]:

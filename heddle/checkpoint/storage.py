@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from io import BufferedWriter
 from pathlib import Path
 from typing import Any, Self
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import Tensor
 from torch.distributed.checkpoint.metadata import (
     ChunkStorageMetadata,
@@ -30,6 +30,7 @@ from torch.distributed.checkpoint.storage import StorageReader
 from torch.futures import Future
 
 from heddle.checkpoint.index import DTYPE_OF, DTYPES, Stored, StoredTensor, read_index
+from heddle.checkpoint.tensors import open_tensors
 from heddle.errors import HeddleError
 
 BLOCK = 8 << 20  # bytes that the disk is given at a time
@@ -66,7 +67,12 @@ class Boxes(Tensor):
         return next(values for offset, values in self.boxes if torch.Size(offset) == index.offset)
 
 
-def write_file(path: Path, tensors: Iterable[tuple[str, Tensor]], notes: dict[str, str] | None = None) -> None:
+def write_file(
+    path: Path,
+    tensors: Iterable[tuple[str, Tensor]],
+    notes: dict[str, str] | None = None,
+    tick: Callable[[], None] = lambda: None,
+) -> None:
     """Write a safetensors file, with the checksum of each tensor in its header, and make sure that it is on disk.
 
     The library's own writer first collects everything in memory; this one writes each tensor from where it is, while
@@ -94,6 +100,7 @@ def write_file(path: Path, tensors: Iterable[tuple[str, Tensor]], notes: dict[st
             for start in range(0, len(whole), BLOCK):
                 file.write(whole[start : start + BLOCK])
                 begun = _to_disk(file, begun)
+                tick()
         file.seek(0)
         file.write(head(sums.result()))
         file.flush()
@@ -134,7 +141,7 @@ def by_file(index: Mapping[str, StoredTensor]) -> dict[str, list[tuple[str, Stor
 def check_file(path: Path, boxes: Iterable[tuple[str, Stored]] = ()) -> None:
     """Refuse a file that is missing, cut off, changed or not what the index says, and name the tensor."""
     try:
-        with safe_open(path, "pt") as file:
+        with open_tensors(path) as file:
             sums = file.metadata() or {}
             for dtype, box in boxes:
                 part = file.get_slice(box.key)
@@ -165,12 +172,14 @@ def check_file(path: Path, boxes: Iterable[tuple[str, Stored]] = ()) -> None:
         ) from None
 
 
-def write_part(folder: Path, rank: int, state: Mapping[str, Boxes]) -> dict[str, StoredTensor]:
-    """Write a rank's boxes to a file of its own; gives where they lie."""
+def write_part(
+    folder: Path, rank: int, state: Mapping[str, Boxes], tick: Callable[[], None] = lambda: None
+) -> dict[str, StoredTensor]:
+    """Write a rank's boxes to a file of its own; gives where they lie. `tick` is called after every block."""
     file = f"part-{rank:05}.safetensors"
     boxes = [(name, offset, values) for name, each in state.items() for offset, values in each.boxes]
     if boxes:
-        write_file(folder / file, ((str(key), values) for key, (_, _, values) in enumerate(boxes)))
+        write_file(folder / file, ((str(key), values) for key, (_, _, values) in enumerate(boxes)), tick=tick)
     stored: dict[str, list[Stored]] = {name: [] for name in state}
     for key, (name, offset, values) in enumerate(boxes):
         stored[name].append(Stored(file, str(key), offset, tuple(values.shape)))
@@ -218,7 +227,7 @@ class SafetensorsReader(StorageReader):
         for item in plan.items:
             by_file.setdefault(self.stored[item.storage_index].file, []).append(item)
         for name, items in by_file.items():
-            with safe_open(self.folder / name, "pt") as file:
+            with open_tensors(self.folder / name) as file:
                 for item in items:
                     part = tuple(
                         slice(start, start + length)

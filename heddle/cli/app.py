@@ -22,6 +22,7 @@ from heddle.cli.profile import profile
 from heddle.cli.prove import prove
 from heddle.cli.report import report
 from heddle.cli.schedule import schedule
+from heddle.cli.selftest import selftest
 from heddle.cli.simulate import simulate
 from heddle.cli.streams import finish, show, speak_plainly
 from heddle.cli.trace import trace
@@ -41,7 +42,7 @@ app = typer.Typer(
 PANELS: dict[str, list[Callable[..., None] | tuple[str, typer.Typer]]] = {
     START: [demo],
     DECIDE: [plan, simulate, schedule, profile, calibrate, validate],
-    TRAIN: [train, launch, prove, generate],
+    TRAIN: [train, launch, prove, selftest, generate],
     LOOK: [report, trace, inspect],
     EXCHANGE: [("data", data.app), ("import", import_.app), ("export", export.app)],
     GRAPHS: [piper, place],

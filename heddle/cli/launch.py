@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heddle.cli.ranged import ranged
+from heddle.cli.ranged import COUNT, ranged
 
 if TYPE_CHECKING:
     from heddle.spec.job import Job
@@ -19,8 +19,17 @@ ASKED = {
     "time": (r"[0-9]+(:[0-9]+){0,2}|[0-9]+-[0-9]+(:[0-9]+){0,2}|UNLIMITED|INFINITE", "24:00:00 or 1-12:00:00"),
     "partition": (r"[A-Za-z0-9_.+-]+(,[A-Za-z0-9_.+-]+)*", "gpu or gpu,long"),
     "account": (r"[A-Za-z0-9_.+@-]+", "weavers"),
+    "mem": (r"[0-9]+[KMGT]?", "500G"),
 }
 WORD = re.compile(r"[^A-Za-z0-9_.+-]")  # what a job's name, and the file of its output, is better without
+
+
+CPUS_PER_GPU = 8  # what feeds a GPU: its host's thread, those of the data, of a checkpoint and of NCCL
+NETWORK = """\
+export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
+# Where NCCL takes another network than the fast one, name it:
+# export NCCL_SOCKET_IFNAME=ib0 NCCL_IB_HCA=mlx5
+"""
 
 
 def launch(
@@ -32,6 +41,12 @@ def launch(
     ] = None,
     partition: Annotated[str | None, typer.Option(help="Slurm: the partition.")] = None,
     account: Annotated[str | None, typer.Option(help="Slurm: the account.")] = None,
+    cpus: Annotated[
+        int | None, ranged(within=COUNT, help="Slurm: CPUs per process; else 8 with GPUs, 1 without.")
+    ] = None,
+    mem: Annotated[
+        str | None, typer.Option(help="Slurm: memory per node, such as 500G; else all of whole nodes.")
+    ] = None,
     port: Annotated[int | None, ranged(within="[1, 65535]", help="Where processes meet on the first node.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run folder, in place of the job's.")] = None,
     changes: Annotated[
@@ -51,14 +66,14 @@ def launch(
         )
     loaded: Job = load_with_changes(job, changes or [], name)
     asked = {"time": time, "partition": partition, "account": account}
-    check(loaded.train.name, asked, port)
+    check(loaded.train.name, asked | {"mem": mem}, port)
     nodes, tasks = shape(loaded)
     options = [*(["--name", name] if name else []), *(f"--set={change}" for change in changes or [])]
     train = ["train", str(job), *options]
     if torchrun:
         typer.echo("\n".join(torchrun_lines(nodes, tasks, train, port)))
         return
-    typer.echo(slurm_script(loaded, nodes, tasks, train, asked, port))
+    typer.echo(slurm_script(loaded, nodes, tasks, train, asked, port, cpus, mem))
 
 
 def check(name: str, asked: dict[str, str | None], port: int | None) -> None:
@@ -126,16 +141,28 @@ def torchrun_lines(nodes: int, tasks: int, train: list[str], port: int | None) -
 
 
 def slurm_script(
-    job: Job, nodes: int, tasks: int, train: list[str], asked: dict[str, str | None], port: int | None
+    job: Job,
+    nodes: int,
+    tasks: int,
+    train: list[str],
+    asked: dict[str, str | None],
+    port: int | None,
+    cpus: int | None = None,
+    memory: str | None = None,
 ) -> str:
     """A batch script that saves before its time is up, goes back into the queue, and then goes on."""
     gpus = job.cluster is not None and "cpu" not in job.cluster.device.name.lower()
+    whole = job.cluster is not None and tasks == job.cluster.devices
+    network = NETWORK if gpus else ""
     settings = {
         "job-name": WORD.sub("-", job.train.name),
         **{key: value for key, value in asked.items() if value is not None},
         "nodes": nodes,
         "ntasks-per-node": tasks,
+        "cpus-per-task": cpus or (CPUS_PER_GPU if gpus else 1),
         **({"gpus-per-node": tasks} if gpus else {}),
+        # who takes every device of a node takes its memory, too
+        **({"mem": memory or 0} if memory or whole else {}),
         "signal": "TERM@120",
         "requeue": None,
         "open-mode": "append",
@@ -154,7 +181,8 @@ set -euo pipefail
 export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_PORT={port or "$((20000 + SLURM_JOB_ID % 10000))"}
 export OMP_NUM_THREADS=${{SLURM_CPUS_PER_TASK:-1}}
-
+export SRUN_CPUS_PER_TASK=${{SLURM_CPUS_PER_TASK:-1}}  # which srun does not take from sbatch
+{network}
 resume=
 if [ -e {run} ]; then
     resume=--resume  # requeued, or submitted again

@@ -106,7 +106,7 @@ def place(
     if output is not None:
         write_output(output, json.dumps(published(found)) + "\n")
     if as_json:
-        facts = dataclasses.asdict(found)
+        facts = dataclasses.asdict(found) | {"unit": operators.unit or None}
         console.out(json.dumps(facts))
         return
     for line in draw(operators, found, console.width):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from heddle.plan.search.search import Search
 
 FIXED = "Fixed fields of the plan"
+PLACEHOLDER = "corpus/*.txt"  # the text of a job that is given by options alone: planning reads none of it
 
 
 def plan(
@@ -119,6 +120,8 @@ def plan(
         days=days,
         tokens=tokens,
     )
+    given = document.get("train", {}).get("global_batch")
+    assumed = {} if given is not None else {"global_batch": found.job.train.global_batch}
     reasons = None
     if explain:
         from heddle.plan.search.explain import explain as look_around
@@ -128,10 +131,17 @@ def plan(
         _write(output, document, folder, found)
     console = Console(highlight=False)
     if as_json:
-        facts = found.to_json() | ({"explanation": reasons.to_json()} if reasons else {})
+        facts = found.to_json() | {"assumed": assumed} | ({"explanation": reasons.to_json()} if reasons else {})
         console.out(json.dumps(facts))
         return
     show(console, found, top)
+    if "global_batch" in assumed:
+        console.print(
+            f"Nothing says how many samples a step takes: planned for global_batch = {found.job.train.global_batch}. "
+            "Another batch has another best plan: --global-batch.",
+            style="bold",
+            soft_wrap=True,
+        )
     _show_best(console, found)
     if free and in_file:
         _show_rank(console, found, in_file)
@@ -139,6 +149,8 @@ def plan(
         show_reasons(console, reasons)
     if output is not None:
         console.print(f"\nWritten to {output}: heddle train, prove and simulate take it as it is.", soft_wrap=True)
+        if job is None:
+            console.print(f"Training reads data.text = {PLACEHOLDER!r}: name your own text there.", soft_wrap=True)
 
 
 def _without_job(model: str | None) -> dict[str, Any]:
@@ -149,7 +161,7 @@ def _without_job(model: str | None) -> dict[str, Any]:
             "A plan is for a model.",
             "Name a job file, or --model with a preset or a config.json.",
         )
-    return {"data": {"text": "stdlib:*.py"}}
+    return {"data": {"text": PLACEHOLDER}}
 
 
 def _override(
@@ -181,6 +193,8 @@ def _write(output: Path, document: dict[str, Any], folder: Path, found: Search) 
     from heddle.spec.tables import to_table, to_toml
 
     tables = moved(document, folder, output.parent)
+    # the plan is for this batch: a default that changes would make it another job's
+    tables["train"] = {"global_batch": found.job.train.global_batch} | tables.get("train", {})
     tables |= {"plan": to_table(found.best.plan), "predicted": to_table(found.best.predicted)}
     write_output(output, to_toml(tables))
 
@@ -189,6 +203,7 @@ def show(console: Console, found: Search, top: int) -> None:
     """A ranked table."""
     from rich.table import Table
 
+    from heddle.plan.search.ranking import ties_in_words
     from heddle.plan.search.search import summary
 
     job, cluster = found.job, found.cluster
@@ -205,9 +220,10 @@ def show(console: Console, found: Search, top: int) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in ("#", *["devices"] * varying, "tensor", "pipe", "data", "zero", "micro", "recompute"):
         table.add_column(heading, justify="left" if heading == "recompute" else "right", no_wrap=True)
-    for heading in ("step s", "tokens/s", "MFU", "GiB", "free", "bubble"):
+    for heading in ("step s", "tokens/s", "MFU", "GiB", "free", "bubble", "variants"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for place, each in enumerate(found.plans[:top], 1):
+    for place, choice in enumerate(found.choices[:top], 1):
+        each = choice.best
         facts, plan = summary(each), each.plan
         words = (
             plan.recompute
@@ -229,17 +245,23 @@ def show(console: Console, found: Search, top: int) -> None:
             _gib(facts["worst_stage_gib"]),
             _gib(facts["headroom_gib"]),
             f"{each.bubble:.1%}",
+            f"+{choice.variants}" if choice.variants else "",
         )
     console.width = max(console.width, 90)  # rather wrapped by a narrow terminal than cut
     console.print(table)
     shown = found.plans[:top]
+    names = dict.fromkeys(name for choice in found.choices[:top] for name in choice.fields)
+    differ = " or ".join(", ".join(names).rsplit(", ", 1))
     legend = [
         *["tensor 8s: sequence parallel, too"] * any(each.plan.sequence for each in shown),
         *["pipe 4×2: interleaved, 2 chunks a rank"] * any(each.plan.virtual > 1 for each in shown),
         *["recompute 2 of 8: everything in so many layers"] * any(isinstance(p.plan.recompute, tuple) for p in shown),
         "GiB: the fullest stage",
+        *[f"variants: other plans with these degrees and microbatch, which differ in {differ}"] * bool(differ),
     ]
     console.print("; ".join(legend), style="dim", soft_wrap=True)
+    if tied := ties_in_words(found.plans[:top], found.fastest, found.wish):
+        console.print(tied, soft_wrap=True)
     if cluster.device.host:
         console.print(f"speed of this machine: {cluster.efficiency.source}", style="dim", soft_wrap=True)
 
@@ -285,8 +307,8 @@ def _show_rank(console: Console, found: Search, table: dict[str, Any]) -> None:
     own = simulate(replace(found.job, plan=build(Plan, table, "plan")))
     rank = found.rank(own.plan)
     slower = own.step_seconds / found.best.step_seconds - 1
-    verdict = f"{own.step_seconds:.4g} s a step ({slower:+.1%})"
-    verdict += f", number {rank:,} of {found.feasible:,}" if rank else ""
+    verdict = f"{own.step_seconds:.4g} s per step ({slower:+.1%})"
+    verdict += f", about number {rank:,} of {found.feasible:,}" if rank else ""
     if not own.fits:
         verdict = f"does not fit: {overfull(own)}"
     console.print(f"\nThe file's own plan, {in_words(own.plan)}: {verdict}.", soft_wrap=True)

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def simulate(
-    plan: Annotated[Path, typer.Argument(help="A job file with a [plan] and a [cluster].", metavar="PLAN.toml")],
+    plan: Annotated[
+        Path, typer.Argument(help="A job file; without a [plan] it is planned first.", metavar="PLAN.toml")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     trace: Annotated[
         Path | None,
@@ -39,15 +41,29 @@ def simulate(
     from heddle.cli.common import load_with_changes, write_trace
     from heddle.simulate.simulation import simulate as predict
 
-    prediction = predict(load_with_changes(plan, changes or []))
+    loaded = load_with_changes(plan, changes or [])
+    found = None
+    if loaded.plan is None:
+        from heddle.plan.search.search import search
+
+        found = search(loaded)
+    prediction = predict(loaded) if found is None else found.best
     job = prediction.job
     budget = tokens if tokens is not None else float(job.train.steps * job.tokens_per_step)
     console = Console(highlight=False)
     written = write_trace(trace, prediction.trace, prediction.memory_curves) if trace is not None else ""
     if as_json:
+        from heddle.spec.tables import to_table
+
         facts = prediction.to_json() | {"tokens": budget, "days": prediction.days(budget)}
+        facts |= {"plan": to_table(prediction.plan), "planned": found is not None}
         console.out(json.dumps(facts))
     else:
+        if found is not None:
+            from heddle.plan.search.describe import planned_in_words
+
+            said = f"{plan} has no [plan]. {planned_in_words(found.best, found.feasible)}\n"
+            console.print(said, markup=False, soft_wrap=True)
         show(console, prediction, budget, memory)
         if written:
             console.print(f"\n{written}", soft_wrap=True)

@@ -100,13 +100,13 @@ def told(error: OSError) -> HeddleError:
 
 def show(error: HeddleError) -> None:
     """What is wrong, why, and the nearest thing that works."""
-    import typer
-
-    with suppress(OSError):  # standard error may be closed or full, too
-        typer.secho(f"error: {_line(error.what)}", fg="red", bold=True, err=True)
-        for part in (error.why, error.hint):
-            if part:
-                typer.secho(f"  {_line(part)}", err=True)
+    lines = [f"error: {_line(error.what)}", *(f"  {_line(part)}" for part in (error.why, error.hint) if part)]
+    with suppress(OSError, AttributeError):  # standard error may be full, or closed
+        if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
+            lines[0] = f"\x1b[1;31m{lines[0]}\x1b[0m"
+        # Not by Typer's echo, which writes UTF-8 to a stream whose encoding is ASCII.
+        sys.stderr.write("\n".join(lines) + "\n")
+        sys.stderr.flush()
 
 
 MOST = 2000  # characters of a part that are shown: a value in it may be a whole file

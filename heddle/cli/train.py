@@ -104,13 +104,9 @@ def train(
 def _tell(console: Console, found: Search) -> None:
     """What was planned for a job that has no plan."""
     from heddle.cost.local_machine import disturbed
-    from heddle.plan.search.describe import in_words
+    from heddle.plan.search.describe import planned_in_words
 
-    console.print(
-        f"Planned in {found.seconds:.2f} s, the best of {found.feasible:,}: {in_words(found.best.plan)}; "
-        f"{found.best.step_seconds:.3g} s a step. `heddle plan --explain` says why.",
-        soft_wrap=True,
-    )
+    console.print(planned_in_words(found.best, found.feasible), soft_wrap=True)
     if disturbed(found.best.cluster):
         source = found.best.cluster.efficiency.source
         console.print(f"Its seconds rest on {source}.", style="yellow", soft_wrap=True)

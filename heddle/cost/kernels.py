@@ -19,6 +19,7 @@ class Kernels(NamedTuple):
     keeps_gathered: int = 0  # under sequence parallelism the gathered input of a product is kept, not gathered again
     adds_in_place: int = 0  # products add to the gradient of their weight; no gradient of one weight lies beside it
     gloo: int = 0  # collectives add up in memory of their own
+    logits_at_once: int = 0  # output layer and loss are one, and make their gradients so many at a time; 0: all, apart
     kept_logit: int = 4  # what the loss keeps for its backward
     brief_logit: int = 8  # what it holds for a moment beside that, vocabulary whole
     brief_split_logit: int = 4  # the same, vocabulary split; the logits as they were multiplied come on top
@@ -30,10 +31,9 @@ class Kernels(NamedTuple):
         return self._asdict()
 
 
-# heddle.models and heddle.parallel, eager. The loss keeps the logarithms of the probabilities; its backward makes a
-# gradient of these, then one of the logits (PyTorch's nll_loss and log_softmax). Split, it keeps the probabilities, and
-# makes its gradient in their place; its forward is its fullest moment. PyTorch has no fused RMSNorm for a CPU.
-HEDDLE_GPU = Kernels()
+# heddle.models and heddle.parallel, eager. Output layer and loss are one and keep no logit (heddle.models.loss).
+# PyTorch has no fused RMSNorm for a CPU.
+HEDDLE_GPU = Kernels(logits_at_once=64 << 20, kept_logit=0, brief_logit=0, brief_split_logit=0)
 HEDDLE_CPU = HEDDLE_GPU._replace(eager=1, gloo=1)
 
 # Megatron-LM with Transformer Engine: bias_swiglu_fusion, gradient_accumulation_fusion, a fused loss in fp32 that makes
@@ -42,7 +42,7 @@ MEGATRON = Kernels(fused_gate=1, adds_in_place=1, brief_logit=4, brief_split_log
 MEGATRON_2021 = MEGATRON._replace(adds_in_place=0)  # before gradient_accumulation_fusion (2022)
 
 # torchtitan: three products for query, key and value; under tensor parallelism DTensor keeps what it gathered; the loss
-# is F.cross_entropy of logits in fp32, as ours (models/llama, parallelize_llama.py, train.py of December 2024), over a
+# is F.cross_entropy of logits in fp32 (models/llama, parallelize_llama.py, train.py of December 2024), over a
 # split vocabulary DTensor's loss_parallel, which holds one copy more. Without torch.compile RMSNorm is many kernels.
 TORCHTITAN = Kernels(joint_qkv=0, keeps_gathered=1, brief_split_logit=8)
 TORCHTITAN_EAGER = TORCHTITAN._replace(eager=1)

@@ -72,6 +72,25 @@ def disturbed(cluster: Cluster) -> bool:
     return cluster.efficiency.source.startswith(DISTURBED)
 
 
+def machine_for(cluster: Cluster | None, world: int) -> Cluster:
+    """Where that many processes run: a job's cluster, or where it names none this machine, its cores shared."""
+    found = measured_machine(cluster)
+    return found if cluster is not None else sharing_cores(found, world)
+
+
+def sharing_cores(machine: Cluster, world: int) -> Cluster:
+    """A machine on which more processes than it has cores take turns, and share its memory; `source` says so."""
+    if not machine.device.host or world <= machine.devices:
+        return machine
+    device = replace(machine.device, memory_gib=machine.device.memory_gib * machine.devices / world)
+    said = (
+        f"{machine.efficiency.source}; {world} processes share {machine.devices} cores: "
+        f"`heddle profile --processes {world}` measures how"
+    )
+    efficiency = replace(machine.efficiency, source=said)
+    return replace(machine, devices=world, cores=machine.devices, device=device, efficiency=efficiency)
+
+
 def look(work: Callable[[], object]) -> Look:
     """Time a call, once more and for longer if something disturbed it."""
     work()

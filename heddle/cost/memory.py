@@ -164,22 +164,10 @@ def layer_backward(work: Work) -> Column:
     return np.maximum(e * products, np.where(work.eager, norm, 0.0))
 
 
-def in_flight(work: Work) -> Column:
-    """Chunks' worth of activations that the first rank holds at once: those it starts before the first one ends.
-
-    1F1B: p microbatches of one chunk (PTD-P §2.2.1). Interleaved: (v-1)·p + 2(p-1) + 1 chunks, each 1/v of the rank's
-    layers; that is 1 + (p-1)/(p·v) times 1F1B's (arXiv 2205.05198 §4.2.3). GPipe: all.
-    """
-    m, p, v = work.microbatches, work.pipeline, work.virtual
-    group = np.where(m >= p, np.ceil(m / np.maximum(1, np.floor(m / p))), m)  # heddle.schedule.interleaved
-    interleaved = (v - 1) * group + 2 * (p - 1) + 1
-    return np.where(work.gpipe, m * v, np.minimum(np.where(v > 1, interleaved, p), m * v))
-
-
 class Ends(NamedTuple):
     """Bytes of one microbatch in the output layer and the loss."""
 
-    left: Column  # for the backward: the inputs of the final norm and of the output layer, and what the loss keeps
+    left: Column  # for the backward: the input of the final norm, and what the output layer and the loss keep
     briefly: Column  # for a moment beside all that was left
     table: Column  # the gradient of the output layer's weight, before it is added
 
@@ -187,21 +175,49 @@ class Ends(NamedTuple):
 def end_activations(work: Work) -> Ends:
     """The output layer and the loss.
 
-    The loss keeps fp32 for each logit (arXiv 2205.05198 §4.3). Its fullest moment is its own, or the output layer's
-    backward, whose weight may be the largest of all: then the gradient of the logits is there, and what was kept gone.
+    Apart, the loss keeps fp32 for each logit (arXiv 2205.05198 §4.3). Its fullest moment is its own, or the output
+    layer's backward, whose weight may be the largest of all: then the gradient of the logits is there, and what was
+    kept gone.
     """
     e, t = work.element, work.tensor
     outside = np.where(work.sequence_parallel, t, 1)
-    logits = work.tokens * work.padded_vocab
     normed = np.where(work.eager, 8, e)
-    inputs = work.tokens * (work.hidden * normed + NORM_ROW) / outside
-    inputs = inputs + work.tokens * work.hidden * e / np.where(work.keeps_gathered, 1, outside)
+    norm = work.tokens * (work.hidden * normed + NORM_ROW) / outside
+    table = (1 - work.adds_in_place) * work.padded_vocab * work.hidden * e
+    together, apart = _head_with_loss(work, norm, table), _head_and_loss(work, norm, table)
+    return Ends(*(np.where(work.logits_at_once, one, other) for one, other in zip(together, apart, strict=True)))
+
+
+def _head_and_loss(work: Work, norm: Column, table: Column) -> Ends:
+    e, t = work.element, work.tensor
+    apart = np.where(work.sequence_parallel, np.where(work.keeps_gathered, 1, t), 1)
+    logits, tokens = work.tokens * work.padded_vocab, work.tokens * work.hidden
     kept = work.kept_logit * logits
     short = e if e < 4 else 0  # logits as they were multiplied, where the loss has them once more in fp32
     loss = np.where(t > 1, short + work.brief_split_logit, work.brief_logit) * logits
-    table = (1 - work.adds_in_place) * work.padded_vocab * work.hidden * e
-    product = table + e * (logits + work.tokens * work.hidden * np.where(work.sequence_parallel, 2 + work.gloo, 1))
-    return Ends(inputs + kept, np.maximum(loss, product - kept), table)
+    product = table + e * (logits + tokens * np.where(work.sequence_parallel, 2 + work.gloo, 1))
+    return Ends(norm + tokens * e / apart + kept, np.maximum(loss, product - kept), table)
+
+
+def _head_with_loss(work: Work, norm: Column, table: Column) -> Ends:
+    """Both as one (`heddle.models.loss`): so many logits at a time, of which their forward makes all gradients.
+
+    It keeps the gradients of its input and of its weight. While it works there are beside these its input, gathered
+    under sequence parallelism, whose gradient is then summed; and logits: as they were multiplied, in fp32, where the
+    vocabulary is whole once more as logarithms, and their gradient as it is multiplied. From the second turn on those
+    in fp32 and the gradient of the turn before are still there. In fp32 some of these are the same memory.
+    """
+    e, rows, sliced = work.element, work.padded_vocab, work.sequence_parallel
+    short, whole = int(e < 4), np.where(work.tensor > 1, 0, 1)
+    at_once = np.minimum(work.tokens, np.maximum(1, np.floor(work.logits_at_once / rows)))
+    logits, several = at_once * rows, at_once < work.tokens
+    loss = (e + 4 * short + 4 * whole) * logits + np.where(several, (4 + e * short) * logits + table, 0.0)
+    multiplies = (e + 4 * np.maximum(short, whole) + e * short) * logits + table
+    inputs = work.tokens * work.hidden * e
+    part = inputs / np.where(sliced, work.tensor, 1)
+    sums = np.where(sliced, part + work.gloo * inputs, 0.0)
+    fullest = part + np.where(sliced, inputs, 0.0) + inputs + np.maximum(loss, multiplies + sums)
+    return Ends(norm + part + table, fullest - part - table, table)
 
 
 def last_moment(work: Work, ends: Ends, moment: Column) -> Column:

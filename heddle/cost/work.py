@@ -63,6 +63,7 @@ class Work:
     keeps_gathered: Column = HEDDLE_GPU.keeps_gathered
     adds_in_place: Column = HEDDLE_GPU.adds_in_place
     gloo: Column = HEDDLE_GPU.gloo
+    logits_at_once: Column = HEDDLE_GPU.logits_at_once
     kept_logit: Column = HEDDLE_GPU.kept_logit
     brief_logit: Column = HEDDLE_GPU.brief_logit
     brief_split_logit: Column = HEDDLE_GPU.brief_split_logit

@@ -145,7 +145,7 @@ def _expand(folder: Path, parts: tuple[str, ...], skipped: frozenset[str]) -> It
     if first == "**":
         yield from _expand(folder, rest or ("*",), skipped)
         for child in _children(folder, skipped):
-            circle = child.is_symlink() and folder.resolve().is_relative_to(child.resolve())
+            circle = child.is_symlink() and folder.resolve().is_relative_to(os.path.realpath(child))
             if child.is_dir() and child.name[0] != "." and not circle:
                 yield from _expand(child, parts, skipped)
     elif glob.has_magic(first):

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from heddle.models.transformer import Transformer
 from heddle.spec.model import ModelSpec
+
+FIRST = "layers.0."
 
 Shape = tuple[int, ...]
 Slices = tuple[slice, ...]
@@ -103,8 +105,16 @@ class Mapped:
 def parameter_shapes(spec: ModelSpec) -> dict[str, Shape]:
     """The parameters of a whole model by global name, in the model's order; a tied output layer is the embedding."""
     with torch.device("meta"):
-        model = Transformer(spec)
-    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+        model = Transformer(replace(spec, layers=1))  # all are alike, and a description may state any number of them
+    own = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    layer = {name.removeprefix(FIRST): shape for name, shape in own.items() if name.startswith(FIRST)}
+    shapes: dict[str, Shape] = {}
+    for name, shape in own.items():
+        if not name.startswith(FIRST):
+            shapes[name] = shape
+        elif name == FIRST + next(iter(layer)):
+            shapes |= {f"layers.{n}.{part}": each for n in range(spec.layers) for part, each in layer.items()}
+    return shapes
 
 
 def names_of(spec: ModelSpec) -> Names:

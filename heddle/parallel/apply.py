@@ -56,7 +56,7 @@ def parallelize(
         from heddle.parallel.replicas.fully_sharded import ShardedParameters, shard  # slow to import, and seldom needed
 
         for chunk in chunks.values():
-            shard(chunk, mesh, plan.zero, dtype)
+            shard(chunk, mesh, plan.zero, dtype, device)
     named = {}
     for number, chunk in chunks.items():
         # sharded parameters are their own masters; what computes with them casts them

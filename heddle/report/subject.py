@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from heddle.cost.local_machine import measured_machine
+from heddle.cost.local_machine import measured_machine, sharing_cores
 from heddle.errors import HeddleError
 from heddle.plan.search.search import Search, search
 from heddle.runs.folder import open_run
@@ -130,12 +130,10 @@ def _read_run(folder: Path, step: int | None) -> Subject:
 
 
 def on_its_machine(job: Job) -> Job:
-    """The job with a cluster. Where it names none and starts more processes than there are cores, they share them."""
+    """The job with a cluster: its own, or this machine, looked at once; the same as `heddle simulate` predicts for."""
     cluster = _machine(job.cluster)
-    world = job.plan.world if job.plan is not None else 1
-    if job.cluster is None and cluster.device.host and world > cluster.devices:
-        device = replace(cluster.device, memory_gib=cluster.device.memory_gib * cluster.devices / world)
-        cluster = replace(cluster, devices=world, cores=cluster.devices, device=device)
+    if job.cluster is None and job.plan is not None:
+        cluster = sharing_cores(cluster, job.plan.world)
     return replace(job, cluster=cluster)
 
 

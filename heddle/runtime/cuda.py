@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 
 from heddle.errors import HeddleError
 from heddle.spec.plan import Plan
@@ -19,7 +19,12 @@ DEFAULTS = {
     QUEUES: "32",
     # Torch warns that messages of one group go one after the other; each of our channels is a group of its own.
     "TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING": "false",
+    # Warnings of NCCL's are seldom, and name the link.
+    "NCCL_DEBUG": "WARN",
+    # So many of the last collectives are remembered; from them that of a hang is named.
+    "TORCH_FR_BUFFER_SIZE": "2000",
 }
+SHOWN = ("NCCL_", "TORCH_NCCL_", "TORCH_FR_", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", QUEUES)
 
 
 def set_defaults(environment: MutableMapping[str, str] = os.environ) -> None:
@@ -27,6 +32,11 @@ def set_defaults(environment: MutableMapping[str, str] = os.environ) -> None:
     for name, value in DEFAULTS.items():
         if not (name == "PYTORCH_ALLOC_CONF" and "PYTORCH_CUDA_ALLOC_CONF" in environment):  # its older name
             environment.setdefault(name, value)
+
+
+def settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What the environment says to PyTorch's allocator, to its process groups, to CUDA and to NCCL."""
+    return {name: value for name, value in sorted(environment.items()) if name.startswith(SHOWN)}
 
 
 def refuse_few_queues(plan: Plan, environment: MutableMapping[str, str] = os.environ) -> None:

@@ -1,31 +1,69 @@
-"""The one place that knows what kind of device this process runs on."""
+"""The one place that knows what kind of device this process runs on.
+
+Everything else asks here: which device, its memory, its clock, how far it has come, how its processes talk. So a run on
+GPUs is the same code as one on CPUs, but for this file.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import resource
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C import _distributed_c10d
 
+from heddle.errors import HeddleError
 from heddle.runtime import cuda
+from heddle.runtime.environment import local_place
 from heddle.spec.cluster import GIB, Cluster
 from heddle.spec.job import Precision
 
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def pick_device() -> torch.device:
-    """This process's GPU where there is one, else the CPU."""
+def has_gpus() -> bool:
+    """Whether this process sees any. Asking starts CUDA, so what it reads from the environment is set before."""
     if torch.version.cuda is not None:
         cuda.set_defaults()
-    if torch.cuda.is_available():
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
-        torch.cuda.set_device(device)
-        allow_tf32()
-        return device
-    return torch.device("cpu")
+    return torch.cuda.is_available()
+
+
+def device_type() -> str:
+    """The kind of device that tensors of a run live on."""
+    return "cuda" if has_gpus() else "cpu"
+
+
+def backend(gpus: bool | None = None) -> str:
+    """What the processes of a run talk over, with GPUs or without; by default as here."""
+    return "nccl" if (has_gpus() if gpus is None else gpus) else "gloo"
+
+
+def versions() -> dict[str, str]:
+    """Of PyTorch and what it talks to devices with."""
+    found = {"torch": str(torch.__version__)}
+    if has_gpus():
+        found |= {"cuda": str(torch.version.cuda), "nccl": ".".join(map(str, torch.cuda.nccl.version()))}
+    return found
+
+
+def pick_device() -> torch.device:
+    """This process's GPU where there is one, else the CPU."""
+    if not has_gpus():
+        return torch.device("cpu")
+    device = torch.device("cuda", _index(torch.cuda.device_count()))
+    torch.cuda.set_device(device)
+    allow_tf32()
+    return device
 
 
 def allow_tf32() -> None:
@@ -34,10 +72,174 @@ def allow_tf32() -> None:
     torch.backends.cudnn.allow_tf32 = True
 
 
+def _index(visible: int) -> int:
+    """Which of the GPUs that this process sees is its own.
+
+    A launcher either shows all GPUs of a node to all of its processes, or to each its own only, which then is the
+    first. That no two have the same one is looked at when they have met.
+    """
+    local, processes = local_place()
+    if local < visible:
+        return local
+    if visible == 1:
+        return 0
+    needed = f"{processes} processes" if processes else f"at least {local + 1} processes"
+    raise HeddleError(
+        f"This node has {visible} GPUs for {needed}.",
+        f"Every process takes a GPU of its own, and this is number {local}, counted from 0. CUDA_VISIBLE_DEVICES is "
+        f"{os.environ.get('CUDA_VISIBLE_DEVICES', 'not set')}.",
+        f"Start {visible} processes on each node, or ask for more GPUs: --gpus-per-node under Slurm.",
+    )
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one process found out about its device."""
+
+    name: str
+    memory: int  # bytes
+    identity: str = ""  # of the piece of hardware; a CPU is shared, and has none
+    peers: bool = False  # whether it reaches the memory of the other GPUs that this process sees
+
+
+def describe(device: torch.device) -> Found:
+    """Describe this process's device."""
+    if device.type != "cuda":
+        return Found("cpu", memory_limit())
+    about = torch.cuda.get_device_properties(device)
+    others = [i for i in range(torch.cuda.device_count()) if i != device.index]
+    peers = bool(others) and all(torch.cuda.can_device_access_peer(device.index, i) for i in others)
+    return Found(about.name, about.total_memory, str(about.uuid), peers)
+
+
 def synchronize(device: torch.device) -> None:
     """Wait until the device has done all it was given, so that a clock tells the truth."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def on_gpu(device: torch.device) -> bool:
+    """Whether it is one."""
+    return device.type == "cuda"
+
+
+def runs_ahead(device: torch.device) -> bool:
+    """Whether this process only hands out work, and goes on before it is done."""
+    return on_gpu(device)
+
+
+class Mark:
+    """A moment in the work of a device: now on a CPU; on a GPU when all that it was given before is done."""
+
+    def __init__(self, device: torch.device, timed: bool = True) -> None:
+        self.event: Any = None
+        self.at = time.perf_counter()
+        if device.type == "cuda":
+            self.event = torch.cuda.Event(enable_timing=timed)
+            self.event.record()
+
+    def reached(self) -> bool:
+        """Whether the device has come so far; asks without waiting."""
+        return self.event is None or bool(self.event.query())
+
+    def wait(self) -> None:
+        """Until the device has come so far."""
+        if self.event is not None:
+            self.event.synchronize()
+
+    def since(self, earlier: Mark) -> float:
+        """Seconds from an earlier mark to this one, both of which the device has reached."""
+        if self.event is None:
+            return self.at - earlier.at
+        return float(earlier.event.elapsed_time(self.event)) / 1000
+
+
+class SideStream:
+    """Copies that neither wait for the computation that follows nor hold it up; on a CPU they are plain ones."""
+
+    def __init__(self) -> None:
+        self.streams: dict[torch.device, torch.cuda.Stream] = {}
+
+    @contextmanager
+    def copying(self, device: torch.device, ready: Mark) -> Iterator[bool]:
+        """Copies inside begin once `ready` is reached, and are complete on leaving; gives whether they may overlap."""
+        if device.type != "cuda":
+            yield False
+            return
+        if device not in self.streams:
+            self.streams[device] = torch.cuda.Stream(device)
+        stream = self.streams[device]
+        stream.wait_event(ready.event)
+        with torch.cuda.stream(stream):
+            yield True
+        stream.synchronize()
+
+
+class HostCopy:
+    """Numbers on their way from the device to its host, which waits for them only when it looks."""
+
+    def __init__(self, x: Tensor) -> None:
+        if x.device.type == "cuda":
+            self.values = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
+            self.values.copy_(x, non_blocking=True)
+        else:
+            self.values = x
+        self.mark = Mark(x.device)
+
+    def read(self) -> list[float]:
+        """The numbers, once they have arrived."""
+        self.mark.wait()
+        return list(self.values.tolist())
+
+
+def pending_collectives() -> list[dict[str, Any]]:
+    """Collectives that were given to the network and are not done, oldest first: torch's flight recorder.
+
+    Empty where it records nothing, which `TORCH_FR_BUFFER_SIZE` decides.
+    """
+    dump = getattr(_distributed_c10d, "_dump_nccl_trace_json", None) if has_gpus() else None
+    dump = dump or getattr(_distributed_c10d, "_dump_fr_trace_json", None)
+    if dump is None:
+        return []
+    entries = json.loads(dump(includeCollectives=True, onlyActive=False)).get("entries", [])
+    return [each for each in entries if not each.get("retired") and each.get("state") != "completed"]
+
+
+def abandon() -> None:
+    """Part from processes that wait for this one and will wait in vain. Destroying the groups would wait for them."""
+    if dist.is_initialized():
+        dist.distributed_c10d._abort_process_group()
+
+
+def memory_limit() -> int:
+    """Bytes that this process may have: those of its GPU, its own limit, or all that the machine has left."""
+    if has_gpus():
+        return torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+    own, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if own != resource.RLIM_INFINITY:
+        return own - RESERVED
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        rows = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+        return int(rows["MemAvailable"].split()[0]) * 1024 + memory_in_use()
+    return torch.iinfo(torch.int64).max
+
+
+# A limit on addresses counts those, too, that threads reserve and hardly use: glibc takes 64 MiB for each, beside its
+# stack of 8, and a run has four threads that allocate.
+RESERVED = 4 * (64 + 8) << 20
+
+
+def memory_in_use() -> int:
+    """Bytes this process has now, in the terms of its limit."""
+    if has_gpus():
+        return torch.cuda.memory_allocated()
+    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        return 0
+    pages = statm.read_text().split()
+    return int(pages[0 if limited else 1]) * resource.getpagesize()
 
 
 def memory_gib(device: torch.device) -> float:
@@ -47,9 +249,12 @@ def memory_gib(device: torch.device) -> float:
     statm = Path("/proc/self/statm")
     if statm.exists():
         return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / GIB
-    import resource
-
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB
+
+
+def multiprocessors(device: torch.device) -> int | None:
+    """How many a GPU has."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else None
 
 
 def peak_flops(cluster: Cluster | None, precision: Precision, device: torch.device) -> tuple[float, str]:

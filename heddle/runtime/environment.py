@@ -64,3 +64,13 @@ def number(name: str, lowest: int = 0, highest: int | None = None, default: int 
         "Launchers number and place their processes by such variables.",
         f"Set {name} as torchrun or Slurm would, or unset it if no launcher is meant to be at work.",
     )
+
+
+def local_place() -> tuple[int, int]:
+    """Which process of its node this is, and of how many there; 0 where no launcher says how many."""
+    local = number("LOCAL_RANK", default=0)
+    if "LOCAL_WORLD_SIZE" in os.environ:
+        return local, number("LOCAL_WORLD_SIZE", 1)
+    stated = os.environ.get("SLURM_STEP_TASKS_PER_NODE", "")
+    count = stated.partition("(")[0].partition(",")[0]  # Slurm writes 8(x4) for eight on each of four nodes
+    return local, int(count) if count.isdecimal() else 0

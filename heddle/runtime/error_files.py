@@ -10,6 +10,7 @@ from pathlib import Path
 from heddle.errors import HeddleError
 from heddle.runtime.environment import number
 
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 FOLDER = "HEDDLE_NOTES"  # the variable that names the folder; where another launcher started us, there is none
 
 
@@ -49,4 +50,9 @@ def final_error(folder: Path) -> HeddleError | None:
 
 def restart_count() -> int:
     """How often the launcher has started this run's processes again."""
-    return number("TORCHELASTIC_RESTART_COUNT", default=0)
+    return number(RESTARTS, default=0)
+
+
+def set_restart_count(count: int) -> None:
+    """What all processes of the run have found it to be, where the launcher told them different things."""
+    os.environ[RESTARTS] = str(count)

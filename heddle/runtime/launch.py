@@ -18,7 +18,6 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from rich.console import Console
 
@@ -26,7 +25,7 @@ from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh, build_mesh, coordinates
 from heddle.runtime import forkserver
 from heddle.runtime.cuda import refuse_few_queues
-from heddle.runtime.device import pick_device
+from heddle.runtime.device import abandon, backend, has_gpus, on_gpu, pick_device
 from heddle.runtime.environment import Place
 from heddle.runtime.error_files import FOLDER as NOTES
 from heddle.runtime.error_files import final_error, tell, told
@@ -50,16 +49,15 @@ def join(plan: Plan, place: Place, file: Path | None = None) -> Mesh:
             "Every process holds one place of the mesh.",
             f"Start {plan.world} of them, or change the plan.",
         )
+    device = pick_device()  # what is wrong with it is told before anybody waits for anybody
     if place.world > 1:
-        device = pick_device()
-        gpu = device if device.type == "cuda" else None
+        gpu = device if on_gpu(device) else None
         if gpu is not None:
             refuse_few_queues(plan)
         store = meet_at_address(place) if file is None else meet_in_file(file, place)
-        backend = "nccl" if gpu else "gloo"
         # With its device known, NCCL connects now, and its groups are split from this one.
         dist.init_process_group(
-            backend, store=store, rank=place.rank, world_size=place.world, timeout=TIMEOUT, device_id=gpu
+            backend(), store=store, rank=place.rank, world_size=place.world, timeout=TIMEOUT, device_id=gpu
         )
     mesh = build_mesh(plan, place.rank, place.world)
     assert mesh is not None
@@ -72,15 +70,30 @@ def leave() -> None:
         dist.destroy_process_group()
 
 
+def part_in_failure(rank: int) -> None:
+    """Part from the others because of an error that this process is about to tell, and nobody else is to."""
+    if dist.is_initialized():
+        _claim(dist.distributed_c10d._get_default_store(), rank)
+    abandon()
+
+
+def _claim(store: Any, rank: int) -> bool:
+    """Whether this process is the one to tell what went wrong: the first that claims it, however often it does."""
+    return bool(store.compare_set("heddle/failed", "", str(rank)) == str(rank).encode())
+
+
 def run_joined(plan: Plan, place: Place, work: Callable[..., Any], *arguments: Any) -> Any:
     """Do this process's part, `work(mesh, *arguments)`, among those that another launcher started.
 
     Only one process tells what went wrong. The others wait for the launcher to end them.
     """
+    store = None
     try:
-        result = work(join(plan, place), *arguments)
+        mesh = join(plan, place)
+        store = dist.distributed_c10d._get_default_store() if dist.is_initialized() else None
+        result = work(mesh, *arguments)
     except Exception as error:
-        if _is_first_to_fail(place, error):
+        if _is_first_to_fail(place, error, store):
             raise
         time.sleep(PATIENCE)
         os._exit(2 if isinstance(error, HeddleError) else 1)
@@ -88,11 +101,11 @@ def run_joined(plan: Plan, place: Place, work: Callable[..., Any], *arguments: A
     return result
 
 
-def _is_first_to_fail(place: Place, error: Exception) -> bool:
-    if not dist.is_initialized():
+def _is_first_to_fail(place: Place, error: Exception, store: Any) -> bool:
+    if store is None:  # they have not met
         return place.rank == 0 or not isinstance(error, SharedError)
     try:
-        return dist.distributed_c10d._get_default_store().add("heddle/failed", 1) == 1
+        return _claim(store, place.rank)
     except RuntimeError:  # whoever kept the store is gone
         return isinstance(error, HeddleError)
 
@@ -125,7 +138,7 @@ def run_processes(plan: Plan, work: Callable[..., Any], *arguments: Any, restart
 
 def _start_method() -> str:
     """Fork from the server; spawn where there are GPUs, which do not survive a fork."""
-    return "forkserver" if not torch.cuda.is_available() and forkserver.start() else "spawn"
+    return "forkserver" if not has_gpus() and forkserver.start() else "spawn"
 
 
 class _Processes(Requests):

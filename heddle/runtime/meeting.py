@@ -22,7 +22,7 @@ from torch._C._distributed_c10d import FileStore, PrefixStore, Store, TCPStore
 
 from heddle.errors import HeddleError
 from heddle.runtime.environment import Place, number
-from heddle.runtime.error_files import restart_count
+from heddle.runtime.error_files import restart_count, set_restart_count
 from heddle.runtime.interfaces import interface_towards
 
 TIMEOUT = timedelta(minutes=30)  # of whatever processes do together once they have met
@@ -78,9 +78,8 @@ def meet_at_address(place: Place) -> Store:
             f"What listens there is not a run of Heddle or torchrun: {str(error).splitlines()[0]}",
             ANOTHER_PORT,
         ) from None
-    # A launcher that starts all again may keep its store, in which the addresses of the dead still stand.
-    store = PrefixStore(f"start-{restart_count()}", tcp)
     try:
+        store = _of_this_start(tcp, place)
         _wait_for_everybody(store, place, f"{host}:{port}", patience)
     except dist.DistError as error:
         raise SharedError(
@@ -89,6 +88,18 @@ def meet_at_address(place: Place) -> Store:
             "See what became of rank 0, which keeps what they tell each other.",
         ) from None
     return store
+
+
+def _of_this_start(store: Store, place: Place) -> Store:
+    """A launcher that starts all again may keep its store, in which the addresses of the dead still stand.
+
+    Every rank counts its own starts, which are as many for all of them. The agents of torchrun do not agree: one that
+    starts its processes again because of another node's does not count that. It does count those that died too early to
+    count themselves.
+    """
+    starts = max(store.add(f"starts/{place.rank}", 1) - 1, restart_count())
+    set_restart_count(starts)
+    return PrefixStore(f"start-{starts}", store)
 
 
 def _resolved(host: str) -> list[Address]:

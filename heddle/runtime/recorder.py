@@ -16,6 +16,7 @@ import torch.distributed as dist
 from heddle.errors import HeddleError
 from heddle.parallel.collectives import gather
 from heddle.parallel.mesh import Axis, Mesh
+from heddle.runtime.device import Mark, device_type, runs_ahead, synchronize
 from heddle.trace import COMPUTE, Span, Trace
 from heddle.trace.steps import write_rank
 
@@ -46,9 +47,9 @@ class Recorder:
     def __init__(self, mesh: Mesh, device: torch.device) -> None:
         self.mesh, self.device = mesh, device
         self.clock = Clock(mesh, device)
-        self.pending: list[tuple[str, str, int, int, int, object, object]] = []
+        self.pending: list[tuple[str, str, int, int, int, Mark, Mark]] = []
         self.action: tuple[int, int] | None = None  # chunk and microbatch at work; None between steps
-        self.base = self._base()
+        self.base = self._mark()  # of a known time: taken when the device is idle, and anew each step, for events drift
         self.written = 0
 
     def watched(self, mesh: Mesh) -> Mesh:
@@ -83,7 +84,7 @@ class Recorder:
         def complete(_: object = None) -> None:
             self.pending.append((lane, name, size, chunk, microbatch, start, self._mark()))
 
-        if work is None or self.device.type == "cuda":
+        if work is None or runs_ahead(self.device):
             return complete  # a stream shows no earlier that a collective is complete
         try:
             work.get_future().add_done_callback(complete)  # called by the transport's own thread
@@ -91,34 +92,22 @@ class Recorder:
             return complete
         return None
 
-    def _mark(self) -> object:
-        if self.device.type != "cuda":
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
+    def _mark(self) -> Mark:
+        return Mark(self.device)
 
-    def _base(self) -> tuple[object, float]:
-        """A mark whose time is known; taken when the device is idle, and anew each step, since events drift."""
-        return self._mark(), time.perf_counter()
-
-    def _seconds(self, mark: object) -> float:
-        if isinstance(mark, float):
-            return mark + self.clock.offset
-        event, seconds = self.base
-        assert isinstance(mark, torch.cuda.Event)
-        assert isinstance(event, torch.cuda.Event)
-        return seconds + event.elapsed_time(mark) / 1000 + self.clock.offset
+    def _seconds(self, mark: Mark) -> float:
+        return self.base.at + mark.since(self.base) + self.clock.offset
 
     def write(self, folder: Path, step: int) -> list[Span]:
         """The spans of the step that just ended; those of the first steps also go to a file of this rank."""
+        synchronize(self.device)  # only a run that is traced waits for its device after every step
         spans = in_turn(
             Span(self.mesh.rank, lane, name, self._seconds(start), self._seconds(end), size, chunk, microbatch)
             for lane, name, size, chunk, microbatch, start, end in self.pending
         )
         self.pending.clear()
         self.action = None
-        self.base = self._base()
+        self.base = self._mark()
         if self.keeps:
             self.written += 1
             try:
@@ -149,9 +138,10 @@ def measured_bubble(spans: list[Span], mesh: Mesh) -> float:
     """Idle time over busy time of all ranks, from each one's spans: `Trace.bubble` without moving the spans."""
     work = [span for span in spans if span.lane == COMPUTE]
     busy = sum(span.end - span.start for span in work)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     own = torch.tensor(
-        [[busy, min(span.start for span in work), max(span.end for span in work)]], dtype=torch.float64, device=device
+        [[busy, min(span.start for span in work), max(span.end for span in work)]],
+        dtype=torch.float64,
+        device=device_type(),
     )
     ranks = gather(own, mesh.world)
     elapsed = float(ranks[:, 2].max() - ranks[:, 1].min())
@@ -167,7 +157,7 @@ class Clock:
         self.offset = 0.0  # what to add to this rank's clock
         machines: list[str | None] = [None] * self.world.size
         if self.world.size > 1:
-            dist.all_gather_object(machines, _machine(), group=mesh.host.group)
+            dist.all_gather_object(machines, machine(), group=mesh.host.group)
         self.far = machines[self.world.rank] != machines[0]
         self.several = len(set(machines)) > 1
         self.compare()
@@ -186,7 +176,7 @@ class Clock:
             self.offset = offset
 
 
-def _machine() -> str:
+def machine() -> str:
     """A name that processes share if and only if they share a clock: containers of one machine do."""
     boot = Path("/proc/sys/kernel/random/boot_id")
-    return boot.read_text() if boot.exists() else socket.gethostname()
+    return boot.read_text().strip() if boot.exists() else socket.gethostname()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import NamedTuple
+
+import numpy as np
 
 
 class Kind(StrEnum):
@@ -62,6 +65,14 @@ class Schedule:
     @property
     def chunks(self) -> int:
         return self.pipeline * self.virtual
+
+    @cached_property
+    def places(self) -> tuple[np.ndarray, ...]:
+        """Each rank's actions as places in a list that has something of each chunk's forward, then of its backward."""
+        return tuple(
+            np.array([chunk if kind is Kind.FORWARD else chunk + self.chunks for kind, chunk, _ in order])
+            for order in self.ranks
+        )
 
     def rank_of(self, chunk: int) -> int:
         """Chunks are dealt to the ranks like cards, each rank gets early and late ones (PTD-P §2.2.2)."""

@@ -54,13 +54,20 @@ def microbatch_groups(pipeline: int, microbatches: int) -> list[range]:
     return groups
 
 
+def first_group(pipeline: Column, microbatches: Column) -> Column:
+    """Microbatches of the first of `microbatch_groups`, for whole columns of plans."""
+    import numpy as np
+
+    p, m = pipeline, microbatches
+    return np.where(m >= p, np.ceil(m / np.maximum(1, np.floor(m / p))), m)
+
+
 def in_flight(pipeline: Column, microbatches: Column, virtual: Column, rank: Column) -> Column:
     """The warm-up and one more: on rank 0 1 + (p-1)/(p·v) times 1F1B's activations (arXiv 2205.05198 §4.2.3)."""
     import numpy as np  # here, so that drawing a schedule does without it
 
     p, m, v = pipeline, microbatches, virtual
-    group = np.where(m >= p, np.ceil(m / np.maximum(1, np.floor(m / p))), m)  # the first of `microbatch_groups`
-    several = np.minimum((v - 1) * group + 2 * (p - rank - 1) + 1, m * v)
+    several = np.minimum((v - 1) * first_group(p, m) + 2 * (p - rank - 1) + 1, m * v)
     return np.where(v > 1, several, in_flight_of_one_chunk(p, m, v, rank))
 
 

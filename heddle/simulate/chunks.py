@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
+
+import numpy as np
 
 from heddle.cost import compute, memory, network
 from heddle.cost import step as stage
 from heddle.cost.memory import Bill, Verdict
+from heddle.cost.step import LayerCost
 from heddle.cost.work import Work, recomputing, work_of
-from heddle.schedule import Action, Kind, Schedule, build
+from heddle.schedule import Schedule, build
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.plan import Plan, Recompute
@@ -21,11 +26,8 @@ def chunk_costs(
     """Seconds of one microbatch through each chunk, both ways; what of the way back is recomputing; and what part of
     all chunks' is not compute.
     """
-    price = stage.layer_cost(cluster, work)
-    again = {word: float(stage.again(recomputing(work, word), price)) for word in ("none", "selective", "full")}
-    repeated = stage.layer_cost(cluster, recomputing(work, "full"))
-    again["full"] = float(repeated.again_full)
-    ends = compute.embedding(cluster, work), compute.head(cluster, work)
+    price, *ends = _priced(cluster, _of_a_layer(work))
+    again = {"none": 0.0, "selective": price.again_selective, "full": price.again_full}
     send = float(network.between_stages(cluster, work))
     forward, backward, repeats = [], [], []
     parts = {"recompute": 0.0, "tensor": 0.0, "pipeline": 0.0}
@@ -34,17 +36,31 @@ def chunk_costs(
         words = [plan.recompute_of(layer) for layer in layers]
         repeat = sum(again[word] for word in words)
         is_first, is_last = chunk == 0, chunk == plan.chunks - 1
-        there, back = len(layers) * float(price.forward), len(layers) * float(price.backward) + repeat
+        there, back = len(layers) * price.forward, len(layers) * price.backward + repeat
         for at_end, (f, b) in zip((is_first, is_last), ends, strict=True):
-            there, back = there + at_end * float(f), back + at_end * float(b)
+            there, back = there + at_end * f, back + at_end * b
         forward.append(there + send * (not is_last))
         backward.append(back + send * (not is_first))
         repeats.append(repeat)
-        in_tensor = words.count("full") * float(repeated.tensor_again)
+        in_tensor = words.count("full") * price.tensor_again
         parts["recompute"] += repeat - in_tensor
-        parts["tensor"] += len(layers) * float(price.tensor_forward + price.tensor_backward) + in_tensor
+        parts["tensor"] += len(layers) * (price.tensor_forward + price.tensor_backward) + in_tensor
         parts["pipeline"] += send * (2 - is_first - is_last)
     return forward, backward, repeats, parts
+
+
+def _of_a_layer(work: Work) -> Work:
+    """The same for all works whose layers cost the same: a search looks at many of them."""
+    batch = work.microbatch * min(2, work.microbatches)  # gradients are added up from the second microbatch on
+    return recomputing(replace(work, batch=batch, pipeline=1, virtual=1, data=1, zero=0, gpipe=0), "full")
+
+
+@lru_cache(maxsize=1024)
+def _priced(cluster: Cluster, work: Work) -> tuple[LayerCost, tuple[float, float], tuple[float, float]]:
+    """A layer that recomputes everything, the embedding, and the head, both ways: plain numbers."""
+    layer = LayerCost(*map(float, stage.layer_cost(cluster, work)))
+    (a, b), (c, d) = compute.embedding(cluster, work), compute.head(cluster, work)
+    return layer, (float(a), float(b)), (float(c), float(d))
 
 
 def tail(
@@ -108,14 +124,14 @@ def bills(
         made.append(4 * own * alone)
     largest = max(layer, float(work.padded_vocab * work.hidden))
     found = []
-    for rank, order in enumerate(schedule.ranks):
+    for rank, order in enumerate(schedule.places):
         weights, gradients, optimizer, gathered = (
             float(value) for value in memory.states(work, _parameters(plan, work, rank), largest)
         )
         inner = plan.pipeline > 2 and (plan.virtual > 1 or 0 < rank < plan.pipeline - 1)
         neighbours = 0 if plan.pipeline == 1 else 2 if inner else 1
         steady = min(neighbours, schedule.microbatches - 1)
-        peak = _fullest(order, plan.chunks - 1, saved, moments, made, sent, steady)
+        peak = _fullest(order, saved, moments, made, sent, steady)
         most, briefly = peak.activations, peak.briefly
         present = gradients - sum(made[rank :: plan.pipeline]) + peak.made
         update = gradients + float(memory.update_buffers(work, gradients)) - present - most
@@ -128,38 +144,36 @@ def bills(
 class _Peak(NamedTuple):
     """What a stage holds at its fullest moment, and of gradients what backwards have made by then."""
 
-    activations: float = 0.0
-    briefly: float = 0.0
-    made: float = 0.0
+    activations: float
+    briefly: float
+    made: float
 
 
 def _fullest(
-    order: Sequence[Action],
-    last: int,
-    saved: list[float],
-    moments: list[float],
-    made: list[float],
-    sent: float,
-    steady: int,
+    order: np.ndarray, saved: Sequence[float], moments: Sequence[float], made: Sequence[float], sent: float, steady: int
 ) -> _Peak:
-    """The fullest moment of a stage.
+    """The fullest moment of a stage; `order`: what it does, as places among all chunks' forwards, then backwards.
 
     What was sent to the next stage lives until the first answer from there; from then on `steady` messages do.
     """
-    held = sending = grown = 0.0
-    seen: set[int] = set()
-    moment = _Peak()
-    for kind, chunk, _ in order:
-        if kind is Kind.FORWARD:
-            held += saved[chunk]
-            moment = max(moment, _Peak(held, sending, grown), key=sum)
-            sending += sent * (chunk < last)
-        else:
-            sending = steady * sent
-            moment = max(moment, _Peak(held, sending + moments[chunk], grown), key=sum)
-            held -= saved[chunk]
-            if chunk not in seen:
-                seen.add(chunk)
-                grown += made[chunk]
-                moment = max(moment, _Peak(held, sending, grown), key=sum)
-    return moment
+    chunks, place = len(saved), np.arange(len(order))
+    change = np.array([*saved, *(-each for each in saved)])
+    held = np.cumsum(change[order])
+    back = order >= chunks
+    sends = np.cumsum(sent * (order < chunks - 1))
+    answered = np.maximum.accumulate(np.where(back, place, -1))  # the last backward so far
+    before = sends - sent * (order < chunks - 1)
+    sending = np.where(answered < 0, before, before - sends[answered] + steady * sent)
+    # a backward holds most before it lets go; of a chunk's first one the gradients are there afterwards
+    briefly = sending + np.array([*np.zeros(chunks), *moments])[order]
+    first = np.zeros(len(order))
+    if any(made):
+        at = np.unique(order, return_index=True)[1]
+        first[at] = np.array([*np.zeros(chunks), *made])[order[at]]
+    grown = np.cumsum(first)
+    during = np.where(back, held - change[order], held), briefly, grown - first
+    after = np.where(first > 0, held, 0.0), np.where(first > 0, sending, 0.0), np.where(first > 0, grown, 0.0)
+    moment, later = (np.array(each) for each in (during, after))
+    totals = np.stack([moment.sum(axis=0), later.sum(axis=0)], axis=1)
+    index, which = divmod(int(np.argmax(totals)), 2)
+    return _Peak(*map(float, (moment, later)[which][:, index]))

@@ -18,7 +18,15 @@ from heddle.cost import step as stage
 from heddle.cost.breakdown import Breakdown
 from heddle.cost.step import LayerCost
 from heddle.cost.work import Column, Work
-from heddle.spec.cluster import Cluster
+from heddle.simulate.bounds import (
+    Held,
+    even_ranks,
+    fewest_recomputed,
+    least_seconds,
+    made_by_backwards,
+    peak_memory,
+)
+from heddle.spec.cluster import GIB, Cluster
 
 CHUNK = 4096  # plans that are priced at once: their columns stay in the cache
 
@@ -35,8 +43,10 @@ class Step:
     seconds: Column
     breakdown: Breakdown
     bubble: Column  # idle over ideal time (PTD-P §2.2.1)
+    at_least: Column  # seconds that a replay is never below
     memory: Column  # bytes of the fullest rank
-    fits: Column
+    memory_at_least: Column  # the same, unless interleaved chunks differ
+    fits: Column  # by that
 
 
 def closed_form(work: Work, cluster: Cluster) -> Step:
@@ -57,15 +67,38 @@ def closed_form(work: Work, cluster: Cluster) -> Step:
         seconds=joined([part.seconds for part in parts]),
         breakdown=Breakdown(*(joined(columns) for columns in zip(*(part.breakdown for part in parts), strict=True))),
         bubble=joined([part.bubble for part in parts]),
+        at_least=joined([part.at_least for part in parts]),
         memory=joined([part.memory for part in parts]),
+        memory_at_least=joined([part.memory_at_least for part in parts]),
         fits=joined([part.fits for part in parts]),
     )
+
+
+def recomputing_least(work: Work, cluster: Cluster) -> tuple[Column, Column]:
+    """For plans that recompute nothing: layers of each rank that must recompute everything, at least, so that they fit
+    into their devices; and whether they may need to at all.
+    """
+    work = work.as_floats()
+    prices, which = _distinct_prices(work, cluster)
+    held, ranks = _spread(prices, which).held, even_ranks(work.layers, work.pipeline, work.virtual)
+    limit = cluster.device.memory_gib * GIB
+    count = fewest_recomputed(work, cluster, ranks, held, limit)
+    # A plan whose chunks differ holds at most as much as if all of them were as large as the largest. Groups of
+    # microbatches that differ may hold more than that, or gradients that come with the backwards: there it is for the
+    # replay to say.
+    m, p = work.microbatches, work.pipeline
+    alike = (m <= p) | (m % np.maximum(np.floor(m / p), 1) == 0)
+    alike = alike & ~made_by_backwards(work)
+    larger = np.where(alike, ranks.large / ranks.small, np.inf)
+    most = peak_memory(work, cluster, ranks, held)[1] * np.where(work.virtual > 1, larger, 1.0)
+    return count, (most > limit) & (count < ranks.most)
 
 
 def _price(work: Work, cluster: Cluster, prices: Prices) -> Step:
     layer, embedding, head = prices.layer, prices.embedding, prices.head
     p, v, m, layers = work.pipeline, work.virtual, work.microbatches, work.layers
-    first, last = heaviest_rank(layers, p, v)
+    ranks = even_ranks(layers, p, v)
+    first, last = ranks.most, ranks.last
     alone = p == 1
     again = stage.again(work, layer)
     one = layer.forward + layer.backward + again
@@ -116,68 +149,25 @@ def _price(work: Work, cluster: Cluster, prices: Prices) -> Step:
         bubble=pipe - busy,
         jitter=(late - 1) * (pipe + data + update),
     )
-    held = _peak_memory(work, cluster, prices, fullest, first, alone)
+    held, least = peak_memory(work, cluster, ranks, prices.held)
     return Step(
         seconds=late * (pipe + data + update),
         breakdown=breakdown,
         bubble=pipe / busy - 1,
+        at_least=least_seconds(work, cluster, ranks, layer, embedding, head, send),
         memory=held,
-        fits=memory.fits(held, cluster.device),
+        memory_at_least=least,
+        fits=memory.fits(least, cluster.device),
     )
 
 
-def heaviest_rank(layers: Column, pipeline: Column, virtual: Column) -> tuple[Column, Column]:
-    """Layers of the rank with most, and of the last one, when stages are as even as can be."""
-    chunks = pipeline * virtual
-    small = np.floor(layers / chunks)
-    extra = layers - small * chunks
-    # `even_stages` gives the extra layers to the chunks in the middle: to as many ranks as there are, then again.
-    most = small * virtual + np.minimum(virtual, np.ceil(extra / pipeline))
-    start = np.floor((chunks - extra) / 2)
-    # the last rank's chunks are those at p-1, 2p-1, …; how many of them lie in [start, start + extra)
-    on_last = np.floor((start + extra) / pipeline) - np.floor(start / pipeline)
-    return most, small * virtual + on_last
-
-
-def _peak_memory(
-    work: Work, cluster: Cluster, prices: Prices, fullest: Column, layers: Column, alone: Column
-) -> Column:
-    """Bytes of the fullest of the first and the last rank: one holds most microbatches, the other the logits."""
-    v, saved = work.virtual, prices.saved
-    chunk, moment = layers / v * saved.mean(work), saved.moment(work)
-    largest = np.maximum(fullest / layers, work.padded_vocab * work.hidden)
-    at_end = memory.last_moment(work, prices.ends, moment)
-    one, flying = v * chunk, memory.in_flight(work)
-    # the last rank holds as many microbatches of its last chunk as of any
-    stashed = np.where(work.gpipe, work.microbatches * v, v)
-    others = (stashed / v - 1) * prices.ends.left
-
-    def rank(is_first: Column, is_last: Column, chunks: Column, moment: Column) -> Column:
-        parameters = fullest + memory.end_parameters(work, is_first, is_last)
-        weights, gradients, optimizer, gathered = memory.states(work, parameters, largest)
-        backward = memory.with_gradients(work, gradients, chunks * chunk, one, moment)
-        active = np.maximum(backward, gradients + memory.update_buffers(work, gradients))
-        return weights + optimizer + gathered + active
-
-    # messages that were sent before anybody answered; from then on one to each neighbour
-    neighbours = np.where(alone, 0.0, 1.0 + ((v > 1) & (work.pipeline > 2)))
-    steady = np.minimum(neighbours, work.microbatches - 1) * prices.sent
-    early = np.maximum(steady + moment, (flying - 1) * prices.sent)
-    first = rank(True, alone, flying, np.where(alone, others + at_end, early))
-    last = rank(alone, True, stashed, steady + others + at_end)
-    held = np.maximum(first, last) + memory.exchange_buffers(work, neighbours)
-    return held + memory.slack(cluster, held)
-
-
 class Prices(NamedTuple):
-    """Seconds of one microbatch in a layer and, both ways together, in the two ends of the model."""
+    """Of one microbatch: seconds in a layer and, both ways together, in the two ends of the model; bytes."""
 
     layer: LayerCost
     embedding: Column
     head: Column
-    saved: memory.Saved  # bytes that it leaves in a layer
-    ends: memory.Ends  # bytes in the output layer and the loss
-    sent: Column  # bytes of a message to the next stage
+    held: Held
 
 
 def _distinct_prices(work: Work, cluster: Cluster) -> tuple[Prices, Any]:
@@ -192,9 +182,7 @@ def _distinct_prices(work: Work, cluster: Cluster) -> tuple[Prices, Any]:
             stage.layer_cost(cluster, some),
             sum(embedding),
             sum(head),
-            memory.layer_activations(some),
-            memory.end_activations(some),
-            memory.sent_message(some),
+            Held(memory.layer_activations(some), memory.end_activations(some), memory.sent_message(some)),
         )
 
     if not work.arrays or set(work.arrays) - _NOT_OF_A_LAYER - set(_OF_A_LAYER):
@@ -215,6 +203,7 @@ def _spread(prices: Prices, which: Any) -> Prices:
     def one(column: Column) -> Column:
         return column[which] if np.ndim(column) else column
 
-    layer, saved = LayerCost(*map(one, prices.layer)), memory.Saved(*map(one, prices.saved))
-    ends = memory.Ends(*map(one, prices.ends))
-    return Prices(layer, one(prices.embedding), one(prices.head), saved, ends, one(prices.sent))
+    held = Held(
+        memory.Saved(*map(one, prices.held.saved)), memory.Ends(*map(one, prices.held.ends)), one(prices.held.sent)
+    )
+    return Prices(LayerCost(*map(one, prices.layer)), one(prices.embedding), one(prices.head), held)

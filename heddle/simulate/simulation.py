@@ -10,11 +10,12 @@ from typing import Any
 from heddle.cost import compute
 from heddle.cost import step as stage
 from heddle.cost.breakdown import Breakdown
-from heddle.cost.local_machine import measured_machine
-from heddle.cost.memory import Bill, Verdict, fits, verdict
-from heddle.cost.work import work_of
+from heddle.cost.local_machine import machine_for
+from heddle.cost.memory import Bill, Verdict, verdict
+from heddle.cost.memory import fits as bytes_fit
+from heddle.cost.work import Work, work_of
 from heddle.errors import HeddleError
-from heddle.schedule import build
+from heddle.schedule import Schedule, build
 from heddle.simulate.chunks import bills, chunk_costs, tail
 from heddle.simulate.memory_curve import Curve, memory_curves
 from heddle.simulate.replay import replay, step_time
@@ -133,7 +134,7 @@ class Simulation:
         """Say by how much, and on which stage, a plan is too large for its cluster."""
         if self.fits:
             return
-        too_full = sum(not fits(float(bill.total), self.cluster.device) for bill in self.memory)
+        too_full = sum(not bytes_fit(float(bill.total), self.cluster.device) for bill in self.memory)
         raise HeddleError(
             f"The plan does not fit: {self.verdict}.",
             f"{too_full} of {len(self.memory)} stages are too full; "
@@ -168,10 +169,34 @@ def simulate(job: Job) -> Simulation:
 
     The cluster must state how fast its devices multiply and how fast their memory is; presets do.
     """
+    found = _simulate(job, only_if_it_fits=False)
+    assert found is not None
+    return found
+
+
+def simulate_if_fits(job: Job) -> Simulation | None:
+    """The same for searches: None for a plan that does not fit, which is known before anything is replayed."""
+    return _simulate(job, only_if_it_fits=True)
+
+
+def fits(job: Job) -> bool:
+    """Whether every stage of a job's plan fits into its devices: nothing is replayed."""
+    _, cluster, _, _, memory, _ = _held(job)
+    return verdict(memory, cluster.device).fits
+
+
+def _held(job: Job) -> tuple[Job, Cluster, Work, Schedule, tuple[Bill, ...], tuple[float, ...]]:
+    """A job with its plan, the machine, the order of work, what each stage holds, what a microbatch leaves behind."""
+    if job.plan is None:
+        raise HeddleError(
+            "The job has no plan.",
+            "What a step takes depends on how it is split.",
+            "Use heddle.plan(job).best, the simulation of its best plan, or `heddle plan JOB.toml -o PLAN.toml`.",
+        )
     job = job.planned
     plan = job.plan
     assert plan is not None
-    cluster = measured_machine(job.cluster)
+    cluster = machine_for(job.cluster, plan.world)
     if plan.world > cluster.world:
         nodes = -(-plan.world // cluster.devices)
         raise HeddleError(
@@ -184,6 +209,16 @@ def simulate(job: Job) -> Simulation:
     work = work_of(job, cluster)
     microbatches = plan.microbatches(job.train.global_batch)
     schedule = _schedule(plan.schedule, plan.pipeline, microbatches, plan.virtual)
+    return job, cluster, work, schedule, *bills(job, plan, work, schedule, cluster)
+
+
+def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
+    job, cluster, work, schedule, memory, saved = _held(job)
+    if only_if_it_fits and not verdict(memory, cluster.device).fits:
+        return None
+    plan = job.plan
+    assert plan is not None
+    microbatches = plan.microbatches(job.train.global_batch)
     forward, backward, repeats, parts = chunk_costs(job, plan, work, cluster)
     busy = sum(microbatches * (f + b) for f, b in zip(forward, backward, strict=True)) / plan.pipeline
     scale = microbatches / plan.pipeline
@@ -198,7 +233,6 @@ def simulate(job: Job) -> Simulation:
         busy, scale = shared, scale * shared / busy
         pipe = trace.duration
     pipe = max(pipe, busy)  # but for rounding it never is shorter
-    memory, saved = bills(job, plan, work, schedule, cluster)
     data, update = tail(plan, work, cluster, pipe, microbatches, backward)
     data, update = data / pace, update / pace
     late = float(stage.slowdown(cluster, work))
@@ -253,7 +287,7 @@ def with_recomputing(trace: Trace, shares: Sequence[float]) -> Trace:
     return Trace(trace.ranks, spans)
 
 
-_schedule = lru_cache(maxsize=2)(build)  # plans that are compared often share theirs
+_schedule = lru_cache(maxsize=8)(build)  # plans that are compared often share theirs
 
 
 def _largest(bill: Bill) -> str:

@@ -12,6 +12,7 @@ from heddle.errors import HeddleError, nearest, shorten
 from heddle.files import read_json as read_json
 from heddle.files import read_toml as read_toml
 from heddle.spec.ranges import FINITE, Range
+from heddle.spec.run_lengths import as_runs, expanded
 
 T = TypeVar("T")
 
@@ -81,7 +82,10 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise wrong_type(where, value, "a list")
-        return tuple(_convert(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+        entry = arguments[0]
+        if entry is int or typing.get_origin(entry) is typing.Literal or typing.get_args(entry)[:1] == (int,):
+            return tuple(_convert(entry, item, here) for item, here in expanded(value, where))
+        return tuple(_convert(entry, item, f"{where}[{i}]") for i, item in enumerate(value))
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         if not isinstance(value, dict):
             raise wrong_type(where, value, "a table")
@@ -130,11 +134,13 @@ def _plain(value: Any) -> Any:
 
 
 def to_toml(tables: dict[str, Any]) -> str:
-    """TOML that people read and compare: short lists on one line."""
+    """TOML that people read and compare: short lists on one line, what repeats in a plan's lists as runs."""
     import tomli_w
 
     def joined(match: re.Match[str]) -> str:
         line = f"{match[1]}[{', '.join(part.strip().removesuffix(',') for part in match[2].splitlines())}]"
         return line if len(line) <= 120 else match[0]
 
+    if isinstance(plan := tables.get("plan"), dict):
+        tables = tables | {"plan": {k: as_runs(v) if isinstance(v, list) else v for k, v in plan.items()}}
     return re.sub(r"^(\S+ = )\[\n((?:    [^\n\[\]{}]*,\n)+)\]", joined, tomli_w.dumps(tables), flags=re.MULTILINE)

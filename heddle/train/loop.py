@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
+import os
+import signal
 import statistics
+import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import torch.distributed as dist
 from rich.console import Console
 
 from heddle.checkpoint.checkpoint import Saver, checkpoints, newest_good
@@ -21,18 +22,22 @@ from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
 from heddle.runs.folder import Run, check_resumed, clear, create_run, open_run, refuse_existing, resume_run, writing_to
 from heddle.runs.lock import RunLock, locked
-from heddle.runs.metrics import StepMetrics
-from heddle.runtime.device import memory_gib, peak_flops, pick_device, synchronize
-from heddle.runtime.environment import launched_place
-from heddle.runtime.error_files import restart_count
-from heddle.runtime.launch import leave, run_joined, run_processes
-from heddle.runtime.recorder import NoRecorder, Recorder, measured_bubble
+from heddle.runtime.allotment import check_allotment, settings_in_words
+from heddle.runtime.device import memory_in_use, on_gpu, peak_flops, pick_device, runs_ahead
+from heddle.runtime.environment import launched_place, local_place
+from heddle.runtime.error_files import FOLDER as NOTES
+from heddle.runtime.error_files import restart_count, tell
+from heddle.runtime.launch import part_in_failure, run_joined, run_processes
+from heddle.runtime.recorder import NoRecorder, Recorder
 from heddle.runtime.stop_request import StopRequest
+from heddle.runtime.stream import StreamMarks
+from heddle.runtime.together import Together, check_shared
 from heddle.spec.job import Job
-from heddle.train.dry_run.out_of_memory import memory_in_use, out_of_memory, ran_out
+from heddle.train.dry_run.out_of_memory import out_of_memory, ran_out, short_of_memory
+from heddle.train.flight import Flight
 from heddle.train.metrics import Metrics
-from heddle.train.step.learning_rate import learning_rate
-from heddle.train.step.trainer import StepResult, Trainer
+from heddle.train.phases import Phase, Phases
+from heddle.train.step.trainer import Trainer
 from heddle.train.watchdog import Doctor, forget
 
 
@@ -63,13 +68,10 @@ class Orders:
 def train(job: Job, resume: bool = False, trace: bool = False, allow_changes: bool = False) -> Result | None:
     """Run a job under its plan, on as many processes as that takes; None on all but the first rank of a launcher."""
     orders = Orders(resume, trace, allow_changes)
-    if not restart_count():
-        if resume:
-            open_run(job.run_folder)
-        else:
-            refuse_existing(job)
     plan, place = job.planned.plan, launched_place()
     assert plan is not None
+    if place is None:  # whether a launcher started all again is known when they have met
+        _check_folder(job, orders)
     if place is not None and place.rank != 0:
         run_joined(plan, place, train_rank, job, orders)
         return None
@@ -77,29 +79,64 @@ def train(job: Job, resume: bool = False, trace: bool = False, allow_changes: bo
         if place is not None:
             return run_joined(plan, place, train_rank, job, orders)
         if plan.world > 1:
-            _prepare(job, Mesh())  # once, before anybody starts, so that mistakes are told at once
+            _prepare(job, Together(Mesh()), Console())  # once, before anybody starts, so that mistakes are told at once
             return run_processes(plan, train_rank, job, orders, lock, restarts=job.train.restarts)
         return train_rank(Mesh(), job, orders)
 
 
-def train_rank(mesh: Mesh, job: Job, orders: Orders, _lock: RunLock | None = None) -> Result:
-    """One rank's part of a run. It holds the run's lock as long as it lives, if it gets it."""
+def _check_folder(job: Job, orders: Orders) -> None:
+    """A run that is resumed is there, and another one is not."""
+    if restart_count():
+        return
+    if orders.resume:
+        open_run(job.run_folder)
+    else:
+        refuse_existing(job)
+
+
+def train_rank(
+    mesh: Mesh,
+    job: Job,
+    orders: Orders,
+    _lock: RunLock | None = None,
+    after_step: Callable[[int], None] = lambda _: None,
+) -> Result:
+    """One rank's part of a run; `after_step` is told of every step that is done.
+
+    It holds the run's lock as long as it lives, if it gets it.
+    """
     base = memory_in_use()
     try:
-        return _train_rank(mesh, job, orders)
+        return _train_rank(mesh, job, orders, after_step)
     except (RuntimeError, MemoryError) as error:
         if not ran_out(error):
             raise
-    # Only here is what the step held let go, with the exception that held it.
-    leave()
+    # Only here is what the step held let go, with the exception that held it. The bill takes a while, in which the
+    # others fail and the launcher ends everybody: that it was memory is said at once, and the end waits for the rest.
+    tell(mesh.rank, short_of_memory(mesh))
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    part_in_failure(mesh.rank)
     raise out_of_memory(job, mesh, base)
 
 
-def _train_rank(mesh: Mesh, job: Job, orders: Orders) -> Result:
+def _train_rank(mesh: Mesh, job: Job, orders: Orders, after_step: Callable[[int], None]) -> Result:
     job = job.planned
     assert job.plan is not None
-    data = _prepare(job, mesh)
-    console = Console(quiet=mesh.rank != 0)
+    phases = Phases(job.train.hang_after)
+    with Doctor(mesh, job.plan, phases) as doctor:
+        return _watched(mesh, job, orders, after_step, doctor)
+
+
+def _watched(mesh: Mesh, job: Job, orders: Orders, after_step: Callable[[int], None], doctor: Doctor) -> Result:
+    assert job.plan is not None
+    phases, console, device = doctor.phases, Console(quiet=mesh.rank != 0), pick_device()
+    together = Together(mesh, phases.tick)
+    if mesh.rank == 0:
+        _check_folder(job, orders)
+    allotted = check_allotment(job.plan, job.cluster, together, device)
+    check_shared(_shared_folders(job), together)
+    data = _prepare(job, together, console)
     warn = partial(_warn, console)
     existing = resume = orders.resume
     if restart_count():
@@ -110,12 +147,15 @@ def _train_rank(mesh: Mesh, job: Job, orders: Orders) -> Result:
     if existing and mesh.rank == 0:
         check_resumed(job, data, orders.allow_changes, warn)
     source = None if resume else _source(job, data, mesh, warn)
-    recorder = Recorder(mesh, pick_device()) if orders.trace else NoRecorder()
+    recorder = Recorder(mesh, device) if orders.trace else NoRecorder()
+    if not orders.trace and runs_ahead(device) and mesh.world.size > 1:
+        recorder = doctor.stream = StreamMarks(mesh, device)
     trainer = Trainer(job, data.train, mesh, recorder)
     run = Run(job.run_folder)
     with writing_to(run):
-        _open_run(job, data, mesh, existing)
-    saver = Saver(run.checkpoints, mesh, job.train.keep_last, job.train.keep_every)
+        _open_run(job, data, together, existing)
+        doctor.opened(run.hang)
+    saver = Saver(run.checkpoints, mesh, job.train.keep_last, job.train.keep_every, phases.tick)
     if resume:
         trainer.load(newest_good(run.checkpoints, mesh, warn))
     elif source is not None:
@@ -129,15 +169,19 @@ def _train_rank(mesh: Mesh, job: Job, orders: Orders) -> Result:
         highlight=False,
         soft_wrap=True,
     )
+    if on_gpu(device):  # of CPUs, the line above says it all
+        for words in (f"Found {allotted}.", f"Set: {settings_in_words()}"):
+            console.print(words, highlight=False, soft_wrap=True, markup=False)
     first_step, started = trainer.step, time.monotonic()
     with writing_to(run):
-        loss, validation, times = _loop(trainer, saver, run, data, peak * job.plan.world, console)
+        flight, validation = _loop(trainer, saver, run, data, peak * job.plan.world, console, phases, after_step)
+    times = flight.times
     return Result(
         run=run.folder,
         first_step=first_step,
         step=trainer.step,
         steps=job.train.steps,
-        loss=loss,
+        loss=flight.loss,
         validation_loss=validation,
         unigram_entropy=data.meta.unigram_entropy,
         seconds=time.monotonic() - started,
@@ -145,14 +189,29 @@ def _train_rank(mesh: Mesh, job: Job, orders: Orders) -> Result:
     )
 
 
-def _prepare(job: Job, mesh: Mesh) -> Prepared:
-    """The tokens, made and checked by the first rank, opened by the others."""
-    if mesh.rank != 0:
-        dist.barrier(group=mesh.world.group)
-    data = prepared_for(job.data)
+def _shared_folders(job: Job) -> list[Path]:
+    """What all ranks of a run read and write."""
+    cache = [Path(job.data.cache)] if job.data.tokens is None else []
+    return [job.run_folder.parent, *cache]
+
+
+def _prepare(job: Job, together: Together, console: Console) -> Prepared:
+    """The tokens, made by the first rank and opened by the others; one rank on every node compares their checksum."""
+    begun = shown = time.monotonic()
+
+    def progress(what: str, done: int, total: int) -> None:
+        nonlocal shown
+        together.tick()
+        if time.monotonic() > shown + 10:
+            shown = time.monotonic()
+            console.print(f"Tokens: {what}, {done / max(1, total):.0%} after {shown - begun:.0f} s", highlight=False)
+
+    # Who started these processes by itself has looked at the tokens before.
+    verify = job.data.verify and local_place()[0] == 0 and NOTES not in os.environ
+    opened = partial(prepared_for, replace(job.data, verify=verify), progress=progress)
+    data: Prepared = together.first("the tokens", opened, opened)
     check_vocab(data, job.model.vocab)
-    if mesh.rank == 0 and mesh.world.size > 1:
-        dist.barrier(group=mesh.world.group)
+    together.all("the tokens' checksums")
     return data
 
 
@@ -169,85 +228,66 @@ def _source(job: Job, data: Prepared, mesh: Mesh, warn: Callable[[str], None]) -
     return source
 
 
-def _open_run(job: Job, data: Prepared, mesh: Mesh, existing: bool) -> None:
-    if mesh.rank == 0:
+def _open_run(job: Job, data: Prepared, together: Together, existing: bool) -> None:
+    if together.mesh.rank == 0:
         if restart_count() and not existing:  # whoever made the folder died before it was complete
             clear(Run(job.run_folder))
         run = resume_run(job, data) if existing else create_run(job, data)
         forget(run.hang)
-    if mesh.world.size > 1:
-        dist.barrier(group=mesh.world.group)
+    together.all("opening the run")
 
 
 def _loop(
-    trainer: Trainer, saver: Saver, run: Run, data: Prepared, peak: float, console: Console
-) -> tuple[float, float | None, list[float]]:
-    """Steps until the last or until asked to stop, and a checkpoint of wherever that is; seconds of each step."""
+    trainer: Trainer,
+    saver: Saver,
+    run: Run,
+    data: Prepared,
+    peak: float,
+    console: Console,
+    phases: Phases,
+    after_step: Callable[[int], None],
+) -> tuple[Flight, float | None]:
+    """Steps until the last or until asked to stop, and a checkpoint of wherever that is."""
     train = trainer.job.train
     first = trainer.mesh.rank == 0
     predicted = trainer.job.predicted.step_seconds if trainer.job.predicted is not None else None
     metrics = Metrics(run.folder, train.steps, train.log_every, console, trainer.step, predicted) if first else None
-    loss, validation, saved, stopped = math.nan, None, trainer.step, False
-    times: list[float] = []
-    doctor = Doctor(run.hang, trainer.mesh, trainer.plan, train.hang_after)
-    with metrics or nullcontext(), StopRequest(answer=trainer.mesh.world.size == 1) as stop, doctor:
+    validation, saved = None, trainer.step
+
+    def landed(step: int) -> None:
+        phases.piece()
+        after_step(step)
+
+    flight = Flight(trainer, run, peak, metrics, landed)
+    with metrics or nullcontext(), StopRequest(answer=trainer.mesh.world.size == 1) as stop:
         try:
-            while trainer.step < train.steps and not stopped:
-                (loss, _, stopped), seconds = _step(trainer, run, peak, metrics, stop)
-                times.append(seconds)
-                stop.shared = stopped
-                if trainer.step == train.steps or _due(train.eval_every, trainer.step):
-                    validation = trainer.evaluate(data.validation)
+            while trainer.step < train.steps and not flight.stopped:
+                phases.enter(Phase.STEP if phases.steps else Phase.FIRST_STEP)
+                flight.step(stop)
+                stop.shared = flight.stopped
+                evaluates = trainer.step == train.steps or _due(train.eval_every, trainer.step)
+                saves = _due(train.save_every, trainer.step)
+                if evaluates or saves:
+                    flight.land()
+                if evaluates:
+                    with phases.during(Phase.EVALUATE):
+                        validation = trainer.evaluate(data.validation, phases.piece)
                     if metrics and validation is not None:
                         metrics.evaluation(trainer.step, validation)
-                if _due(train.save_every, trainer.step):
-                    trainer.save(saver)
+                if saves:
+                    with phases.during(Phase.SAVE):
+                        trainer.save(saver)
                     saved = trainer.step
-                doctor.beat()
+            flight.land()
         except (HeddleError, OSError):
+            phases.enter(Phase.SAVE)
             saver.wait()  # what is still being written is the checkpoint to go on from
             raise
+        phases.enter(Phase.SAVE)
         if trainer.step > saved:
             trainer.save(saver)
         saver.wait()
-    return loss, validation, times
-
-
-def _step(
-    trainer: Trainer, run: Run, peak: float, metrics: Metrics | None, stop: StopRequest
-) -> tuple[StepResult, float]:
-    job, scale = trainer.job, trainer.optimizer.scale
-    rate = learning_rate(job.train, trainer.step)
-    began = time.perf_counter()
-    result = trainer.train_step(stop)
-    synchronize(trainer.device)
-    seconds = time.perf_counter() - began
-    # Under fp16 an overflowing gradient only lowers the scale; a loss that is no number ends any run.
-    if not math.isfinite(result.loss) or not (math.isfinite(result.norm) or scale.enabled):
-        raise HeddleError(
-            f"Step {trainer.step} has loss {result.loss} and gradient norm {result.norm}.",
-            "Training cannot go on from numbers that are not finite; any checkpoint is from before them.",
-            "Lower [train] learning_rate, lengthen warmup or set clip; then --resume --allow-changes, or begin anew.",
-        )
-    bubble = None
-    if isinstance(trainer.recorder, Recorder):
-        bubble = measured_bubble(trainer.recorder.write(run.traces, trainer.step), trainer.mesh)
-    if metrics:
-        metrics.step(
-            StepMetrics(
-                step=trainer.step,
-                loss=result.loss,
-                learning_rate=rate,
-                gradient_norm=result.norm,
-                seconds=seconds,
-                tokens_per_second=job.tokens_per_step / seconds,
-                mfu=job.model.flops(job.train.global_batch, job.sequence) / seconds / peak,
-                memory_gib=memory_gib(trainer.device),
-                loss_scale=scale.value if scale.enabled else None,
-                bubble=bubble,
-            )
-        )
-    return result, seconds
+    return flight, validation
 
 
 def _warn(console: Console, words: str) -> None:

@@ -236,9 +236,9 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
     """What is saved is the state when it was asked for, whatever training does meanwhile."""
     slow = storage.write_file
 
-    def write_slowly(*arguments: object) -> None:
+    def write_slowly(*arguments: object, **options: object) -> None:
         time.sleep(0.5)
-        slow(*arguments)
+        slow(*arguments, **options)
 
     monkeypatch.setattr(storage, "write_file", write_slowly)
     made, saver = trainer(2), SlowlyCopying(tmp_path, Mesh())

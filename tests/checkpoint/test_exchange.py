@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from heddle.checkpoint import source, storage
@@ -128,7 +129,7 @@ def test_shards_and_their_index_are_as_transformers_writes_them():
     largest = max(tensor.nbytes for tensor in weights_in(folder).values())
     assert all(size <= max(limit, largest) for size in sizes)
     for file in files:  # without it, transformers refuses a file
-        with storage.safe_open(Path("out") / file, "pt") as opened:
+        with safe_open(Path("out") / file, "pt") as opened:
             assert opened.metadata()["format"] == "pt"
 
 

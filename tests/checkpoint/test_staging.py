@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from heddle.checkpoint.staging import Prefetch, SideStream, host_like
-from heddle.runtime.device import pick_device
+from heddle.checkpoint.staging import Prefetch, host_like
+from heddle.runtime.device import Mark, SideStream, pick_device
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.train.step.trainer import Trainer
 
@@ -52,18 +52,25 @@ def test_reading_ahead_changes_nothing():
     assert [plain.train_step() for _ in range(3)] == [ahead.train_step() for _ in range(3)]
 
 
+class FakeEvent:
+    """A moment that is only written down."""
+
+    def __init__(self, log: list[str]) -> None:
+        self.log = log
+
+    def record(self) -> None:
+        self.log.append("mark")
+
+
 class FakeStream:
     """Writes down what it is asked to do."""
 
     def __init__(self, log: list[str]) -> None:
         self.log = log
 
-    def wait_event(self, event: str) -> None:
-        self.log.append(f"wait for {event}")
-
-    def record_event(self) -> str:
-        self.log.append("mark")
-        return "the mark"
+    def wait_event(self, event: FakeEvent) -> None:
+        assert event.log is self.log
+        self.log.append("wait for the mark")
 
     def synchronize(self) -> None:
         self.log.append("synchronize")
@@ -80,10 +87,10 @@ def test_a_gpu_copies_on_a_stream_of_its_own_behind_the_state():
 
     gpu, side = torch.device("cuda", 0), SideStream()
     with (
-        patch.object(torch.cuda, "current_stream", lambda _: FakeStream(log)),
+        patch.object(torch.cuda, "Event", lambda enable_timing: FakeEvent(log)),
         patch.object(torch.cuda, "Stream", lambda _: FakeStream(log)),
         patch.object(torch.cuda, "stream", on),
-        side.copying(gpu, side.mark(gpu)) as overlapped,
+        side.copying(gpu, Mark(gpu, timed=False)) as overlapped,
     ):
         log.append(f"copy {overlapped}")
     assert log == ["mark", "wait for the mark", "enter", "copy True", "leave", "synchronize"]
@@ -96,15 +103,13 @@ def test_host_memory_is_locked_for_gpus_only():
             host_like(type("Values", (), {"device": torch.device(device)})())
     assert [options["pin_memory"] for options in asked] == [False, True]
     cpu = torch.device("cpu")
-    side = SideStream()
-    assert side.mark(cpu) is None
-    with side.copying(cpu, None) as overlapped:
+    with SideStream().copying(cpu, Mark(cpu)) as overlapped:
         assert not overlapped
 
 
 def test_fp32_on_a_gpu_uses_tf32():
     before = torch.get_float32_matmul_precision()
-    with patch.object(torch.cuda, "is_available", lambda: True), patch.object(torch.cuda, "set_device", lambda _: None):
+    with patch.multiple(torch.cuda, is_available=lambda: True, device_count=lambda: 1, set_device=lambda _: None):
         assert pick_device().type == "cuda"
     assert torch.get_float32_matmul_precision() == "high"
     torch.set_float32_matmul_precision(before)

@@ -53,7 +53,8 @@ def test_the_table_explains_itself(capsys):
     shown = said(capsys, *GPT3, "--top", "4", "--explain")
     for word in ("tokens/s", "MFU", "GiB", "free", "bubble", "Why not", "What would help", "takeaway 1"):
         assert word in shown
-    rows = [line.split() for line in shown.splitlines() if line.strip() and line.split()[0] in "1234"]
+    lines = [line.split() for line in shown.splitlines() if line.strip()]
+    rows = [line for line in lines if line[0] in "1234" and line[-1].startswith("+")]
     assert [row[0] for row in rows] == ["1", "2", "3", "4"]
     assert all("…" not in line for line in shown.splitlines())
 
@@ -74,6 +75,39 @@ def test_the_written_plan_is_taken_as_it_is(job, tmp_path, monkeypatch, capsys):
     again = json.loads(said(capsys, "plan", "there/plan.toml", "--json"))
     assert again["considered"] == 1
     assert again["plans"][0]["plan"] == table["plan"]
+
+
+def test_the_table_folds_variants_and_says_how_ties_are_ordered(capsys):
+    shown = said(capsys, *GPT3)
+    rows = [line.split() for line in shown.splitlines() if line.strip() and line.split()[0].isdigit()]
+    rows = [row for row in rows if row[-1].startswith("+")]
+    choices = [(row[1].rstrip("s"), row[2].split("×")[0], row[3], row[5]) for row in rows]
+    assert len(choices) == len(set(choices)) == 10
+    assert "variants: other plans with these degrees and microbatch, which differ in " in shown
+    times = [float(row[-7]) for row in rows]
+    tied = int(shown.split("1 to ")[1].split(" are as fast")[0])
+    assert max(times[:tied]) <= min(times) * 1.011
+    assert times[tied:] == sorted(times[tied:])
+    assert "within 1%" in shown
+    found = json.loads(said(capsys, *GPT3, "--json"))
+    assert all(plan["variants"] >= 0 and plan["variants_differ_in"] for plan in found["plans"])
+    assert found["fastest"]["step_seconds"] <= min(plan["step_seconds"] for plan in found["plans"])
+
+
+def test_a_batch_that_nobody_named_is_told_and_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    options = ["plan", "--model", "llama-2-70b", "--cluster", "dgx-a100", "--nodes", "16"]
+    shown = said(capsys, *options, "-o", "plan.toml")
+    assert "planned for global_batch = 8" in shown
+    assert json.loads(said(capsys, *options, "--json"))["assumed"] == {"global_batch": 8}
+    assert "Nothing says how many" not in said(capsys, *options, "--global-batch", "64")
+    written = tomllib.loads(Path("plan.toml").read_text())
+    assert written["train"]["global_batch"] == 8
+    # nobody trains 70 billion parameters on Python's own library by accident
+    assert written["data"]["text"] == "corpus/*.txt"
+    assert "name your own text" in shown
+    assert any(" x " in str(entry) for entry in written["plan"]["stages"])
+    assert load_job("plan.toml").plan.chunks == len(load_job("plan.toml").plan.stages)
 
 
 def test_the_files_own_plan_is_ranked(capsys):
@@ -147,7 +181,7 @@ def test_planning_needs_no_torch(job):
 @pytest.mark.dist
 def test_a_job_without_a_plan_is_planned_and_trained(job, tmp_path):
     shown = heddle("train", job, cwd=tmp_path)
-    assert "Planned in" in shown
+    assert "Planned for cluster" in shown
     assert "Predicted" in shown
     trained = load_job(tmp_path / "runs/small/job.toml")
     assert trained.plan is not None
@@ -155,7 +189,7 @@ def test_a_job_without_a_plan_is_planned_and_trained(job, tmp_path):
     assert len(steps_of(tmp_path / "runs/small")) == 6
     # and goes on under the plan it began with
     more = heddle("train", job, "--resume", "--set", "train.steps=8", cwd=tmp_path)
-    assert "Planned in" not in more
+    assert "Planned for cluster" not in more
     assert load_job(tmp_path / "runs/small/job.toml").plan == trained.plan
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from heddle.plan.placement.text import in_short
 from tests.helpers.commands import REPOSITORY, blocks, call
 from tests.helpers.piper_check import evaluate as evaluate_pipeline
 from tests.helpers.placement_check import evaluate as evaluate_placement
@@ -73,7 +74,10 @@ def test_mistakes_in_a_module_are_told(capsys):
     for source, told in (
         ("none.py:make", "There is no file none.py"),
         ("broken.py:make", "broken.py cannot be imported: ValueError: no\n  That was at line 2 of it."),
-        ("wrong.py:on", "wrong.py has no function 'on'.\n  Did you mean 'one'?"),
+        ("wrong.py:on", "wrong.py has no function 'on'.\n  It is called to get the module.\n  Did you mean 'one'?"),
+        ("wrong.py", "wrong.py names no function."),
+        ("wrong.py", "heddle place wrong.py:bad. Functions there: one, bad."),
+        ("broken.py", "heddle place broken.py:make"),
         ("wrong.py:one", "one() of wrong.py gives a int."),
         ("wrong.py:bad", "ZeroDivisionError: division by zero\n  That was at line 5 of it."),
     ):
@@ -98,6 +102,65 @@ def test_mistakes_in_a_module_are_told(capsys):
 def test_mistakes_are_told_with_exit_code_2(arguments, told, capsys):
     assert call(*arguments) == 2
     assert told in capsys.readouterr().err
+
+
+LOSSY = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(16, 16) for _ in range(6))
+        self.head = torch.nn.Linear(16, 5)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x).relu()
+        return self.head(x)
+
+def make():
+    return Net(), (torch.ones(4, 16), torch.zeros(4, dtype=torch.long))
+
+def twice(output, target):
+    return 2 * torch.nn.functional.cross_entropy(output, target)
+"""
+
+
+def test_a_module_is_placed_for_training_with_a_loss(capsys):
+    Path("net.py").write_text(LOSSY)
+    Path("other.py").write_text(LOSSY)
+    answers = {}
+    for loss in ("cross_entropy", "twice", "other.py:twice"):
+        assert call("place", "net.py:make", "--loss", loss, "--times", "modelled", "--json") == 0
+        answers[loss] = json.loads(capsys.readouterr().out)
+        assert answers[loss]["unit"] == "ms"
+    operators = {loss: sum(len(d["operators"]) for d in answer["devices"]) for loss, answer in answers.items()}
+    assert operators["cross_entropy"] < operators["twice"] == operators["other.py:twice"]
+    assert any("'" in operator for device in answers["twice"]["devices"] for operator in device["operators"])
+    assert call("place", "net.py:make", "--loss", "cros_entropy", "--times", "modelled") == 2
+    assert "Did you mean 'cross_entropy'?" in capsys.readouterr().err
+    assert call("place", OPERATORS, "--loss", "cross_entropy") == 2
+    assert "--loss says nothing about" in capsys.readouterr().err
+
+
+def test_units_and_what_goes_where_are_printed(capsys):
+    Path("net.py").write_text(LOSSY)
+    assert call("place", "net.py:make", "--loss", "cross_entropy", "--times", "modelled") == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^accelerator 0 +█+ +[\d.]+ ms  \d+ operators", said, flags=re.MULTILINE)
+    assert "milliseconds per microbatch" in said
+    last = said.rpartition("\n\n")[2].splitlines()
+    assert [line.split()[0] for line in last] == ["accelerator", "accelerator"]
+    assert "layers.0" in last[0]
+    assert "head" in last[1]
+
+
+def test_parts_are_named_in_short():
+    layers = [f"model.layers.{n}.{part}" for n in range(4) for part in ("attention.linear", "mlp.linear_1")]
+    assert in_short(["embed.embedding", *layers, "norm.mul"]) == "embed, model.layers.0–3, norm"
+    assert in_short(["b 2", "b 3", "b 7", "x"]) == "b 2–3, b 7, x"
+    assert in_short([]) == ""
+    assert in_short([f"{chr(97 + n)}x" for n in range(26)]).endswith("and 15 more parts")
 
 
 def test_an_output_that_cannot_be_written_is_told(capsys):

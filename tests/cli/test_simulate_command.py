@@ -49,6 +49,46 @@ def test_simulate_prints_the_promised_json(capsys):
     assert found["fits"] is True
 
 
+def test_a_job_without_a_plan_is_planned_for_its_cluster(capsys, tmp_path):
+    """As `heddle plan`, `train` and `report` do, and the output says so."""
+    job = tmp_path / "job.toml"
+    job.write_text(
+        '[model]\npreset = "gpt2-xl"\n[data]\ntext = "x"\n[cluster]\npreset = "dgx-a100"\n'
+        '[train]\nglobal_batch = 64\nprecision = "bf16"\n'
+    )
+    assert call("simulate", job) == 0
+    shown = capsys.readouterr().out
+    assert "has no [plan]. Planned for cluster" in shown
+    assert "8 × A100" in shown
+    assert call("simulate", job, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["planned"] is True
+    assert call("plan", job, "--json") == 0
+    best = json.loads(capsys.readouterr().out)["plans"][0]
+    assert (best["plan"], best["step_seconds"]) == (found["plan"], found["step_seconds"])
+
+
+def test_processes_that_share_cores_are_predicted_as_the_report_does(capsys, tmp_path):
+    from heddle.report.subject import read_subject
+    from heddle.spec.this_machine import this_machine
+
+    here = this_machine()
+    if not here.device.host:
+        pytest.skip("this machine has GPUs")
+    world = 2 * here.devices
+    job = tmp_path / "job.toml"
+    job.write_text(
+        f'[model]\npreset = "tiny"\n[data]\ntext = "x"\n[train]\nglobal_batch = {world}\n[plan]\ndata = {world}\n'
+    )
+    assert call("simulate", job) == 0
+    warning = f"{world} processes share {here.devices} cores"
+    assert warning in capsys.readouterr().out
+    subject = read_subject(job)
+    assert subject.prediction is not None
+    assert subject.prediction.cluster.cores == here.devices
+    assert warning in subject.prediction.cluster.efficiency.source
+
+
 def test_simulate_writes_a_trace_for_perfetto(capsys, tmp_path):
     assert call("simulate", PLAN, "--trace", tmp_path / "out.json", "--memory", "--tokens", "300e9") == 0
     said = capsys.readouterr().out

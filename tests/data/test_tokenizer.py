@@ -1,8 +1,10 @@
 """Every tokenizer writes any text and reads it back, and comes back from disk as it was."""
 
 import json
+import re
 import subprocess
 import sys
+import time
 from functools import cache
 from pathlib import Path
 
@@ -209,3 +211,20 @@ def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
 def test_ids_are_kept_in_the_smaller_type_that_holds_them(vocab: int, dtype: str) -> None:
     assert token_dtype(vocab).name == dtype
     assert vocab - 1 <= np.iinfo(token_dtype(vocab)).max
+
+
+@pytest.mark.parametrize("run", ["a", " ", "-", "ab", "7", "é"])
+def test_long_runs_are_learned_in_the_time_of_their_length(run):
+    began = time.process_time()
+    tokenizer = train_bpe(400, [run * 100_000, "the weaver leads each thread to its place " * 50])
+    assert time.process_time() - began < 10  # a run of one character alone took half a minute
+    for text in (run * 1000, "the weaver's thread", run * 77 + " x"):
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert len(tokenizer.encode(run * 6400)) < 6400 * len(run.encode()) / 8
+
+
+def test_words_of_usual_length_are_learned_as_ever(monkeypatch):
+    texts = [f"the {'weaver' * n} leads thread {n} to its place,\n\n\tnaïvely -- {'=' * 40}. " for n in range(1, 9)] * 9
+    learned = train_bpe(500, texts).to_json()
+    monkeypatch.setattr("heddle.data.tokenizer.LONG_WORD", re.compile("(?!)"))
+    assert train_bpe(500, texts).to_json() == learned

@@ -56,7 +56,7 @@ def main() -> int:
                             sys.stdout.write(f"{failure}\n\n")
                             sys.stdout.flush()
 
-            code = _forked(work, BATCH * SECONDS)
+            code = _forked(work, 10 * BATCH * SECONDS)
             lines = log.read_text().split()
             failed += sum(line.startswith("!") for line in lines)
             begun = [line for line in lines if not line.startswith("!")]

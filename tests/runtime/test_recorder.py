@@ -200,7 +200,7 @@ BEHIND = 1000.0
 def offset_of_a_clock_that_is_behind(mesh, machines):
     if mesh.rank == 1:
         recorder.time = type("Behind", (), {"perf_counter": lambda: time.perf_counter() - BEHIND})
-    recorder._machine = lambda: machines[mesh.rank]
+    recorder.machine = lambda: machines[mesh.rank]
     clock = Clock(mesh, torch.device("cpu"))
     offsets = [0.0, 0.0]
     torch.distributed.all_gather_object(offsets, clock.offset, group=mesh.world.group)

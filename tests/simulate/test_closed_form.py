@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heddle.cost.work import Work, model_columns, work_of
-from heddle.simulate.closed_form import closed_form, heaviest_rank
+from heddle.simulate.bounds import even_ranks
+from heddle.simulate.closed_form import closed_form
 from heddle.simulate.simulation import simulate
 from heddle.spec import Data, Job, ModelSpec, Plan, Train, even_stages
 from heddle.spec.shorthand import cluster_from_table
@@ -17,11 +18,11 @@ SELENE = cluster_from_table({"preset": "dgx-a100-80gb", "nodes": 512})
 
 
 @given(st.integers(1, 60), st.integers(1, 8), st.integers(1, 3))
-def test_the_heaviest_and_the_last_rank_are_those_of_even_stages(layers, p, v):
+def test_the_first_the_heaviest_and_the_last_rank_are_those_of_even_stages(layers, p, v):
     if layers >= p * v:
         stages = even_stages(layers, p * v)
         ranks = [sum(stages[rank::p]) for rank in range(p)]
-        assert tuple(map(int, heaviest_rank(layers, p, v))) == (max(ranks), ranks[-1])
+        assert tuple(map(int, even_ranks(layers, p, v)[:3])) == (ranks[0], max(ranks), ranks[-1])
 
 
 plans = st.tuples(

@@ -589,3 +589,31 @@ def test_a_model_of_no_family_is_told_the_nearest(
         assert field in caught.value.hint
     assert caught.value.hint.count("=") + caught.value.hint.count("no window") == len(cure)  # and nothing else
     assert write_config(replace(spec, **cure))["model_type"] == nearest
+
+
+def test_absurd_counts_take_neither_time_nor_memory():
+    config = {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 10**12} | SIZES
+    assert read_config(config).window is None
+    assert read_config(config | {"max_window_layers": -(10**12)}).window == 4096
+    with pytest.raises(HeddleError, match="must be in"):
+        read_config(config | {"num_hidden_layers": 10**12})
+    with pytest.raises(HeddleError, match="sliding-window"):
+        read_config(config | {"max_window_layers": 1})
+
+
+@pytest.mark.parametrize("kinds", [3, "full_attention", {"a": 1}, True])
+def test_layer_types_that_are_no_list_are_told(kinds):
+    config = {"model_type": "qwen2", "use_sliding_window": True, "layer_types": kinds} | SIZES
+    with pytest.raises(HeddleError, match=r"'layer_types' = .* has the wrong type"):
+        read_config(config)
+
+
+SIZES = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 128,
+    "vocab_size": 256,
+    "max_position_embeddings": 32,
+}

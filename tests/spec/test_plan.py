@@ -1,6 +1,7 @@
 """What was decided: a plan carries every layer, head, column and sample exactly once, or is refused."""
 
 import re
+import tomllib
 from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Any
@@ -10,7 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from heddle.errors import HeddleError
-from heddle.spec import ModelSpec, Plan, even_stages
+from heddle.spec import Data, ModelSpec, Plan, even_stages
+from heddle.spec.tables import build, to_table, to_toml
 
 MODEL = ModelSpec(layers=12, hidden=96, heads=24, kv_heads=6, head_size=4, ffn=36, vocab=257, sequence=64)
 
@@ -249,3 +251,45 @@ def test_a_smaller_microbatch_is_offered_where_it_helps() -> None:
     assert refusal(Plan(data=2, microbatch=5), batch=12).hint == "Use global_batch = 10 or 20, or microbatch = 6."
     assert refusal(Plan(data=5, microbatch=2), batch=12).hint == "Use global_batch = 10 or 20."
     assert refusal(Plan(data=2, microbatch=8), batch=12).hint == "Use global_batch = 16, or microbatch = 6."
+
+
+# --- Lists as runs ---------------------------------------------------------------------------------------------------
+
+
+def test_what_repeats_is_written_as_a_run_and_read_back():
+    words = ("full",) * 79 + ("none",)
+    plan = Plan(pipeline=2, stages=(40, 40), recompute=words)
+    text = to_toml({"plan": to_table(plan)})
+    assert 'recompute = ["full x 79", "none"]' in text
+    assert "stages = [40, 40]" in text
+    assert build(Plan, tomllib.loads(text)["plan"], "plan") == plan
+    eight = Plan(pipeline=8, stages=(15, *[16] * 6, 15))
+    text = to_toml({"plan": to_table(eight)})
+    assert 'stages = [15, "16 x 6", 15]' in text
+    assert build(Plan, tomllib.loads(text)["plan"], "plan") == eight
+
+
+def test_plain_lists_and_runs_mean_the_same():
+    plain = build(Plan, {"pipeline": 4, "stages": [5, 5, 5, 5], "recompute": ["full"] * 3 + ["none"] * 17}, "plan")
+    runs = build(Plan, {"pipeline": 4, "stages": ["5 x 4"], "recompute": ["full x 3", "none x 17"]}, "plan")
+    assert plain == runs
+    assert plain.hash == runs.hash  # a run's checkpoints know their plan by that
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"recompute": ["full x 0"]}, r"plan\.recompute\[0\] = 'full x 0' repeats full 0 times"),
+        ({"recompute": ["full x 1000000000"]}, "1 to 100,000 entries"),
+        ({"recompute": ["ful x 3"]}, "Did you mean 'full'"),
+        ({"stages": ["five x 3"]}, "a whole number"),
+        ({"stages": ["5 times 3"]}, "a whole number"),
+    ],
+)
+def test_a_run_that_says_nothing_is_refused(table, said):
+    with pytest.raises(HeddleError, match=said):
+        build(Plan, table, "plan")
+
+
+def test_names_of_files_are_no_runs():
+    assert build(Data, {"text": ["a x 3"]}, "data").text == ("a x 3",)

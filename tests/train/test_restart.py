@@ -52,8 +52,9 @@ def test_without_restarts_the_dead_rank_is_named(tmp_path):
 
 HUNGRY = """
 import resource, sys
+from pathlib import Path
 from heddle.train import loop, memory
-limit = memory.Path("/proc/self/statm").read_text().split()[0]
+limit = Path("/proc/self/statm").read_text().split()[0]
 resource.setrlimit(resource.RLIMIT_AS, (int(limit) * resource.getpagesize() + (600 << 20),) * 2)
 from heddle.cli import main
 sys.argv = ["heddle", "train", "job.toml", "--set", "model.hidden=256", "--set", "model.layers=4",
@@ -61,6 +62,42 @@ sys.argv = ["heddle", "train", "job.toml", "--set", "model.hidden=256", "--set",
     "--set", "plan.microbatch=512", *sys.argv[1:]]
 main()
 """
+
+
+OUT_OF_MEMORY = """
+import os, sys, time
+from heddle.train import loop
+from heddle.train.step.trainer import Trainer
+step, bill = Trainer.start_step, loop.out_of_memory
+def start_step(self, stop=False):
+    if os.environ.get("RANK") == "1" and self.step == 1:
+        raise MemoryError
+    return step(self, stop)
+def out_of_memory(*arguments):
+    time.sleep(5)  # longer than the launcher's patience with those who fail because of it
+    return bill(*arguments)
+Trainer.start_step, loop.out_of_memory = start_step, out_of_memory
+if __name__ == "__main__":
+    from heddle.cli import main
+    main()
+"""
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize("launcher", ["own", "torchrun"])
+def test_the_bill_of_any_rank_is_printed_though_the_others_fail_because_of_it(tmp_path, launcher):
+    write_job(tmp_path)
+    (tmp_path / "program.py").write_text(OUT_OF_MEMORY)
+    torchrun = (
+        ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if launcher == "torchrun" else []
+    )
+    command = [sys.executable, *torchrun, "program.py", "train", "job.toml", *PLAN]
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert ended.returncode != 0
+    assert "error: Rank 1 (data 1, pipeline 0, tensor 0) ran out of memory." in ended.stderr
+    assert "GiB in all, beside what kernels take" in ended.stderr
 
 
 def test_running_out_of_memory_is_told_with_the_bill_and_what_fits(tmp_path):

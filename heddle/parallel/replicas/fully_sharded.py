@@ -23,13 +23,12 @@ from heddle.parallel.shards import Piece, make_piece
 Named = list[tuple[str, nn.Parameter]]
 
 
-def shard(chunk: Transformer, mesh: Mesh, zero: int, dtype: torch.dtype) -> None:
+def shard(chunk: Transformer, mesh: Mesh, zero: int, dtype: torch.dtype, device: torch.device) -> None:
     """Shard a chunk that still lies on the meta device, layer by layer."""
     places = {name: place_of(parameter) for name, parameter in chunk.named_parameters()}
-    kind = "cuda" if torch.cuda.is_available() else "cpu"
     assert mesh.data.group is not None
     with unset_fake_temporarily():  # a dry run's tensors have no numbers, but ranks are numbers
-        replicas = DeviceMesh.from_group(mesh.data.group, kind, mesh_dim_names=("data",))
+        replicas = DeviceMesh.from_group(mesh.data.group, device.type, mesh_dim_names=("data",))
     policy = MixedPrecisionPolicy(param_dtype=None if dtype == torch.float32 else dtype, reduce_dtype=torch.float32)
     for layer in chunk.layers.values():
         fully_shard(layer, mesh=replicas, mp_policy=policy, reshard_after_forward=zero == 3)

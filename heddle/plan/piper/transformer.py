@@ -122,7 +122,9 @@ def _variants(cluster: Cluster, work: Work) -> list[Options]:
     output = memory.end_activations(work)
     left, briefly = float(output.left), float(output.briefly)
     scale = 1 + float(memory.slack(cluster, 1.0))
-    buffers = float(memory.exchange_buffers(work, 2))
+    # messages that are awaited, and one that was sent to each neighbour
+    buffers = float(memory.exchange_buffers(work, 2)) + 2 * float(memory.sent_message(work))
+    waits = float(work.tied * output.table)  # a tied embedding's gradient, where one stage has both ends
     a_step = d * float(work.microbatch) / float(work.batch)  # what is done once a step, for each of a stage's d·time
     start = float(stage.data_exchange(cluster, work, 0.0))
 
@@ -155,7 +157,7 @@ def _variants(cluster: Cluster, work: Work) -> list[Options]:
             return table
 
         each = [seconds(float(price.forward), float(price.backward) + again[word], own) for word in words]
-        peak = max(float(kept.moment(recomputing(work, word))) for word in words)
+        peak = max(float(kept.moment(recomputing(work, word))) for word in words) + waits
         found.append(
             Options(
                 tensor=t,

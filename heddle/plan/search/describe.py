@@ -37,5 +37,14 @@ def seconds_in_words(seconds: float) -> str:
 
 
 def overfull(found: Simulation) -> str:
-    """Which stage needs more than there is: "stage 0 needs 86.1 of 80 GiB"."""
+    """Which stage needs more than there is: "stage 0 needs 86.10 GiB, 6.10 GiB more than the 80 GiB of …"."""
     return str(found.verdict)
+
+
+def planned_in_words(best: Simulation, feasible: int) -> str:
+    """What a job without a [plan] got, and for what: said wherever one is planned."""
+    cluster = best.cluster
+    return (
+        f"Planned for cluster '{cluster.name}' ({cluster.world:,} × {cluster.device.name}), the best of {feasible:,}: "
+        f"{in_words(best.plan)}; {best.step_seconds:.3g} s per step. `heddle plan --explain` says why."
+    )

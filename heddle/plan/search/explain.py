@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 
 from heddle.cost.breakdown import STEP
-from heddle.errors import HeddleError
 from heddle.format import memory_unit
+from heddle.plan.search.candidates import Candidates
 from heddle.plan.search.describe import in_words, overfull, recompute_in_words, seconds_in_words
+from heddle.plan.search.objective import MARGIN, Wish
+from heddle.plan.search.ranking import parts
+from heddle.plan.search.refine import balanced
 from heddle.plan.search.search import Search, priced, summary
 from heddle.plan.search.space import RECOMPUTE, SCHEDULES, recompute_number
 from heddle.simulate.simulation import Simulation, simulate
@@ -101,68 +104,63 @@ def _neighbours(search: Search) -> Iterator[Neighbour]:
         if word != best.recompute:
             yield _neighbour(search, "recompute", word)
     if best.pipeline > 1 and best.schedule != "gpipe":
-        yield _judged(search, "schedule = gpipe", replace(best, schedule="gpipe"))
+        other = simulate(replace(search.job, plan=replace(best, schedule="gpipe")))
+        full = Neighbour("schedule = gpipe", other, f"does not fit: {overfull(other)}")
+        yield _judged(search, full.change, other) if other.fits else full
 
 
 def _neighbour(search: Search, name: str, value: Any) -> Neighbour:
-    """The plan with that one choice that differs least from the best, and among those the fastest."""
+    """The best plan that makes that one choice otherwise: what the table would show if it were fixed."""
     shown = str(value).lower() if isinstance(value, bool) else value
     change = f"{name} = {shown}"
-    columns, best = search.space.columns, search.best.plan
-    same = np.flatnonzero(columns[name] == (RECOMPUTE.index(value) if name == "recompute" else int(value)))
-    if not len(same):
+    columns, candidates = search.space.columns, search.candidates
+    wanted = columns[name] == (RECOMPUTE.index(value) if name == "recompute" else int(value))
+    if not wanted.any():
         return Neighbour(change, None, _no_such_plan(search, name, value))
+    alone = _differs_least(search, name, np.flatnonzero(wanted))
+    found = candidates.best(candidates.rows[wanted[candidates.rows]])
+    if found is None:
+        return Neighbour(change, alone, f"does not fit: {overfull(alone)}")
+    judged = _judged(search, change, balanced(found, search.wish) or found)
+    also = _difference(search.best.plan, found.plan, name)  # doubling one degree halves another
+    why = f"with {also}: {judged.why}" if also else judged.why
+    if not alone.fits and alone.plan != found.plan:
+        others = _difference(search.best.plan, alone.plan, name)
+        why += f"; {f'with {others} only' if others else 'alone'} it does not fit: {overfull(alone)}"
+    return replace(judged, why=why)
+
+
+def _differs_least(search: Search, name: str, rows: np.ndarray) -> Simulation:
+    """Of some plans the one with the fewest other choices than the best, and among those the quickest."""
+    columns, best = search.space.columns, search.best.plan
     others = [other for other in (*DEGREES, *OTHERS) if other != name]
-    differing = sum((columns[other][same] != _column_value(best, other)).astype(int) for other in others)
-    nearest = same[differing == np.min(differing)]
-    fitting = nearest[search.step.fits[nearest]]
-    plan = _quickest(search, fitting if len(fitting) else nearest)
-    judged = _judged(search, change, plan)
-    if also := _difference(best, plan, name):  # doubling one degree halves another
-        judged = replace(judged, why=f"with {also}: {judged.why}")
-    if judged.simulation is not None and not judged.simulation.fits:
-        fitting = same[search.step.fits[same]]
-        if len(fitting):
-            slower = float(search.step.seconds[fitting].min()) / search.best.step_seconds - 1
-            others_too = _difference(best, _quickest(search, fitting), name)
-            return replace(judged, why=f"{judged.why}; with {others_too} it fits, {slower:+.1%}")
-    return judged
+    differing = sum((columns[other][rows] != _column_value(best, other)).astype(int) for other in others)
+    nearest = rows[differing == np.min(differing)]
+    row = int(nearest[np.argmin(search.step.seconds[nearest])])
+    return search.candidates.exact(row) or simulate(replace(search.job, plan=search.space.plan(row)))
 
 
-def _quickest(search: Search, indices: np.ndarray) -> Plan:
-    return search.space.plan(int(indices[np.argmin(search.step.seconds[indices])]))
-
-
-def _judged(search: Search, change: str, plan: Plan) -> Neighbour:
-    """What that plan would cost, and where the difference is."""
+def _judged(search: Search, change: str, other: Simulation) -> Neighbour:
+    """What that plan would cost, all of it per step, and where the difference is."""
     best = search.best
-    try:
-        other = simulate(replace(best.job, plan=plan))
-    except HeddleError as error:
-        return Neighbour(change, None, error.what)
-    if not other.fits:
-        return Neighbour(change, other, f"does not fit: {overfull(other)}")
     difference = other.step_seconds - best.step_seconds
-    leaves = " (leaves the node)" if plan.tensor > search.cluster.devices >= best.plan.tensor else ""
-    why = f"{seconds_in_words(difference)} a step ({difference / best.step_seconds:+.1%}){leaves}"
+    leaves = " (leaves the node)" if other.plan.tensor > search.cluster.devices >= best.plan.tensor else ""
+    why = f"{seconds_in_words(difference)} per step ({difference / best.step_seconds:+.1%}){leaves}"
     changes = {name: float(getattr(other.breakdown, name)) - float(getattr(best.breakdown, name)) for name in STEP}
     telling = sorted(changes, key=lambda name: -abs(changes[name]))[:2]
     reasons = [
-        _reason(name, changes[name], plan, best.job)
+        f"{seconds_in_words(changes[name])} of {STEP[name].words}"
         for name in telling
         if abs(changes[name]) > 0.002 * best.step_seconds
     ]
     memory = other.worst - best.worst
     if not reasons or abs(memory) > 0.1 * best.limit:
         reasons.append(f"{memory / GIB:+.3g} GiB on the fullest stage")
+    if search.wish.alike(other.step_seconds, other.plan.world, search.fastest):
+        theirs, ours = (parts(each.plan, each.worst / each.limit) for each in (other, best))
+        more = [part for part in theirs if part not in ours]
+        reasons.append(f"as fast within {MARGIN:.0%}" + (f", and needs {' and '.join(more)}" if more else ""))
     return Neighbour(change, other, f"{why}: {', '.join(reasons)}")
-
-
-def _reason(name: str, seconds: float, plan: Plan, job: Job) -> str:
-    if name == "tensor":  # known to people by the microbatch
-        each = seconds / plan.microbatches(job.train.global_batch)
-        return f"{seconds_in_words(each)} of all-reduce a microbatch"
-    return f"{seconds_in_words(seconds)} of {STEP[name].words}"
 
 
 def _difference(best: Plan, other: Plan, name: str) -> str:
@@ -198,8 +196,8 @@ def _no_such_plan(search: Search, name: str, value: Any) -> str:
 
 def _helps(search: Search) -> Iterator[tuple[str, float]]:
     """How much faster the best plan would be with more of one thing, the plan chosen anew."""
-    job, cluster, best = search.job, search.cluster, search.best
-    base = _fastest(search, job, cluster) or best.step_seconds
+    job, cluster = search.job, search.cluster
+    base = _fastest(search, job, cluster) or search.fastest.step_seconds
     device = cluster.device
     larger: list[tuple[str, Job, Cluster]] = [
         (
@@ -221,8 +219,11 @@ def _helps(search: Search) -> Iterator[tuple[str, float]]:
 
 
 def _fastest(search: Search, job: Job, cluster: Cluster) -> float | None:
-    _, step = priced(replace(job, plan=None), cluster, [search.best.plan.world], search.wish.fixed)
-    return float(step.seconds[step.fits].min()) if step.fits.any() else None
+    """Seconds of the fastest plan for another job or machine, on as many devices."""
+    wish = Wish("fastest", search.wish.fixed)
+    job = replace(job, plan=None, predicted=None, cluster=cluster)
+    candidates = Candidates(job, *priced(job, cluster, [search.best.plan.world], wish.fixed), wish)
+    return candidates.fastest.step_seconds if candidates.best() is not None else None
 
 
 def _takeaways(search: Search) -> Iterator[str]:
@@ -237,9 +238,7 @@ def _takeaways(search: Search) -> Iterator[str]:
             + (f"stays inside a node of {cluster.devices}." if inside else f"leaves a node of {cluster.devices} here.")
         )
     if plan.data > 1:
-        columns, fits = search.space.columns, search.step.fits
-        least = int((columns["tensor"] * columns["pipeline"])[fits].min())
-        size = plan.tensor * plan.pipeline
+        size, least = plan.tensor * plan.pipeline, _least_split(search)
         other = "the least that fits" if size == least else f"{least} would fit, too, and be slower"
         yield (
             f"Split the model until it fits, then add replicas (PTD-P, takeaway 2): "
@@ -251,3 +250,14 @@ def _takeaways(search: Search) -> Iterator[str]:
             f"The best microbatch trades larger matrix products for a longer bubble (PTD-P, takeaway 3): "
             f"{plan.microbatch} sample{'s' * (plan.microbatch > 1)}, {m} microbatches, a bubble of {best.bubble:.1%}."
         )
+
+
+def _least_split(search: Search) -> int:
+    """The least tensor × pipeline of which some plan fits."""
+    columns, candidates = search.space.columns, search.candidates
+    sizes = (columns["tensor"] * columns["pipeline"])[candidates.rows]
+    for size in np.unique(sizes):
+        rows = candidates.rows[sizes == size]
+        if any(candidates.exact(int(row)) for row in rows[np.argsort(search.step.memory_at_least[rows])]):
+            return int(size)
+    raise AssertionError("the best plan fits")

@@ -8,11 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from heddle.errors import HeddleError
+from heddle.plan.search.candidates import Candidates
 from heddle.plan.search.describe import in_words, recompute_in_words
 from heddle.plan.search.objective import Wish
 from heddle.plan.search.search import priced
-from heddle.plan.search.space import Fixed
-from heddle.simulate.simulation import simulate
+from heddle.plan.search.space import Fixed, Space
+from heddle.simulate.closed_form import Step
+from heddle.simulate.simulation import Simulation, simulate
 from heddle.spec.cluster import GIB, Cluster
 from heddle.spec.job import Job
 from heddle.spec.plan import Plan
@@ -24,7 +26,7 @@ MORE = 4096  # times as many nodes are looked at, at most
 def nothing_fits(job: Job, cluster: Cluster, wish: Wish, counts: list[int]) -> HeddleError:
     """What the smallest plan needs, of which most is what, and what would help."""
     space, step = priced(job, cluster, counts[-1:], wish.fixed)
-    smallest = simulate(replace(job, plan=space.plan(int(np.argmin(step.memory)))))
+    smallest = _smallest(job, space, step)
     bill = smallest.memory[smallest.fullest]
     needs, has = smallest.worst / GIB, cluster.device.memory_gib
     largest = max(bill._fields, key=lambda name: float(getattr(bill, name)))
@@ -37,6 +39,18 @@ def nothing_fits(job: Job, cluster: Cluster, wish: Wish, counts: list[int]) -> H
         f"That is {in_words(smallest.plan)}; most of it is {largest}, {float(getattr(bill, largest)) / GIB:.4g} GiB.",
         f"It would fit with {', or '.join(ways)}.",
     )
+
+
+def _smallest(job: Job, space: Space, step: Step) -> Simulation:
+    """The plan that holds least on its fullest device: what is left out holds more at least."""
+    found: Simulation | None = None
+    for row in np.argsort(step.memory_at_least):
+        if found is not None and step.memory_at_least[row] >= found.worst:
+            break
+        other = simulate(replace(job, plan=space.plan(int(row))))
+        found = other if found is None or other.worst < found.worst else found
+    assert found is not None
+    return found
 
 
 def _ways(job: Job, cluster: Cluster, wish: Wish, counts: list[int]) -> Iterator[str]:
@@ -65,25 +79,24 @@ def _enough_nodes(job: Job, cluster: Cluster, wish: Wish, most: int) -> int | No
     if not cluster.links or cluster.links[-1].devices is not None or "data" in wish.fixed:
         return None
 
-    def fits(nodes: int) -> bool:
+    def enough(nodes: int) -> bool:
         larger = replace(cluster, nodes=nodes)
         return _first_that_fits(job, larger, [larger.world], wish.fixed) is not None
 
     few = max(1, most // cluster.devices)
     many, limit = 2 * few, MORE * few
-    while not fits(many):
+    while not enough(many):
         few, many = many, 2 * many
         if many > limit:
             return None
     while many - few > 1:
         middle = (few + many) // 2
-        few, many = (few, middle) if fits(middle) else (middle, many)
+        few, many = (few, middle) if enough(middle) else (middle, many)
     return many
 
 
 def _first_that_fits(job: Job, cluster: Cluster, counts: list[int], fixed: Fixed) -> Plan | None:
     space, step = priced(job, cluster, counts, fixed)
-    if not step.fits.any():
-        return None
-    fitting = np.flatnonzero(step.fits)
-    return space.plan(int(fitting[np.argmin(step.seconds[fitting])]))
+    candidates = Candidates(replace(job, cluster=cluster, plan=None), space, step, Wish("fastest", fixed))
+    rows = candidates.rows[np.argsort(step.seconds[candidates.rows])]
+    return next((found.plan for row in rows if (found := candidates.exact(int(row)))), None)

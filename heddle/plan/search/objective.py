@@ -14,6 +14,8 @@ from heddle.spec.job import Job
 
 Objective = Literal["fastest", "cheapest", "fewest", "smallest"]
 
+MARGIN = 0.01  # of the step: less than the model's own error, so plans within it count as equally fast
+
 
 @dataclass(frozen=True)
 class Wish:
@@ -59,6 +61,16 @@ class Wish:
                 return devices, seconds
             case "smallest":
                 return memory, seconds
+
+    def alike(self, seconds: Any, devices: Any, first: Simulation) -> Any:
+        """Whether plans are so close to the best that no model tells them from it."""
+        match self.objective:
+            case "smallest":  # bytes are counted, not estimated
+                return seconds < 0
+            case "cheapest":
+                return seconds * devices <= first.step_seconds * first.plan.world * (1 + MARGIN)
+            case _:
+                return (devices == first.plan.world) & (seconds <= first.step_seconds * (1 + MARGIN))
 
     def of(self, found: Simulation) -> tuple[Any, ...]:
         """The same of one plan that was simulated."""

@@ -9,25 +9,34 @@ from heddle.cost import step as stage
 from heddle.cost.work import work_of
 from heddle.plan.search.objective import Wish
 from heddle.plan.search.space import recompute_first
-from heddle.simulate.simulation import Simulation, simulate
-from heddle.spec.plan import Plan, even_stages
+from heddle.simulate.simulation import Simulation, simulate_if_fits
+from heddle.spec.plan import even_stages
 
 
-def improved(found: Simulation, wish: Wish) -> Simulation:
-    """The same degrees with better stages and fewer recomputed layers, where that fits and is better."""
-    if "stages" not in wish.fixed and found.plan.pipeline > 1:
-        found = _better(found, replace(found.plan, stages=_balanced(found)), wish)
-    if "recompute" not in wish.fixed and "full" in found.plan.recompute:
-        found = _recompute_less(found, wish)
-    return found
+def balanced(found: Simulation, wish: Wish) -> Simulation | None:
+    """The same degrees with better stages, where there are, and no more recomputed layers than those need."""
+    if "stages" in wish.fixed or found.plan.pipeline == 1:
+        return None
+    stages = _balanced(found)
+    if stages == found.plan.stages:
+        return None
+    if isinstance(found.plan.recompute, str) or "recompute" in wish.fixed:
+        other = simulate_if_fits(replace(found.job, plan=replace(found.plan, stages=stages)))
+    else:
+        other = _fewest(found, stages)
+    return other if other is not None and wish.of(other) < wish.of(found) else None
 
 
-def _better(found: Simulation, plan: Plan, wish: Wish) -> Simulation:
-    """What the other plan does, if it fits and is better."""
-    if plan == found.plan:
-        return found
-    other = simulate(replace(found.job, plan=plan))
-    return other if other.fits and wish.of(other) < wish.of(found) else found
+def _fewest(found: Simulation, stages: tuple[int, ...]) -> Simulation | None:
+    """Recompute in no more layers of each rank than memory asks for: the fewest are found by halving."""
+    plan, best = found.plan, None
+    fewest, most = 0, max(sum(stages[rank :: plan.pipeline]) for rank in range(plan.pipeline))
+    while most - fewest > 1:
+        middle = (fewest + most) // 2
+        words = recompute_first(stages, plan.pipeline, middle)
+        other = simulate_if_fits(replace(found.job, plan=replace(plan, stages=stages, recompute=words)))
+        fewest, most, best = (middle, most, best) if other is None else (fewest, middle, other)
+    return best
 
 
 def _balanced(found: Simulation) -> tuple[int, ...]:
@@ -66,22 +75,3 @@ def balanced_stages(
         for lap in range(virtual):
             stages[lap * pipeline + rank] = small + (lap < extra)
     return tuple(stages)
-
-
-def _recompute_less(found: Simulation, wish: Wish) -> Simulation:
-    """Recompute in no more layers of each rank than memory asks for: the fewest are found by halving."""
-    plan = found.plan
-    if simulate(replace(found.job, plan=replace(plan, recompute="none"))).fits:
-        return found  # nothing asks for it; that is a plan of its own
-    held = [sum(plan.stages[rank :: plan.pipeline]) for rank in range(plan.pipeline)]
-    fewest, most = 0, max(held)  # none of a rank's layers does not fit
-    while most - fewest > 1:
-        middle = (fewest + most) // 2
-        words = recompute_first(plan.stages, [min(middle, layers) for layers in held])
-        other = simulate(replace(found.job, plan=replace(plan, recompute=words)))
-        if other.fits:
-            most = middle
-            found = other if wish.of(other) < wish.of(found) else found
-        else:
-            fewest = middle
-    return found

@@ -1,6 +1,6 @@
-"""The best plan for a job: all legal plans priced at once, the best replayed action by action, their stages balanced.
+"""The best plan for a job: all legal plans priced at once, replayed while they may still win, ranked.
 
-    space  ──►  closed form  ──►  those that fit, ranked  ──►  the best, exactly  ──►  Search
+    space  ──►  closed form, with bounds  ──►  those that may be the best, exactly  ──►  ranked choices  ──►  Search
 
 Nothing here needs torch.
 """
@@ -18,21 +18,18 @@ from heddle.cost.compute import peak_flops
 from heddle.cost.local_machine import measured_machine
 from heddle.cost.work import work_of
 from heddle.errors import HeddleError
+from heddle.plan.search.candidates import Candidates, Choice
+from heddle.plan.search.describe import in_words
 from heddle.plan.search.objective import Objective, Wish
-from heddle.plan.search.refine import improved
-from heddle.plan.search.space import Fixed, Space, check_fixed, legal_space, read_fixed
-from heddle.simulate.closed_form import Step, closed_form
-from heddle.simulate.simulation import Simulation, simulate
+from heddle.plan.search.space import SOME, Fixed, Space, check_fixed, legal_space, read_fixed
+from heddle.simulate.closed_form import Step, closed_form, recomputing_least
+from heddle.simulate.simulation import Simulation
 from heddle.spec.cluster import GIB, Cluster
 from heddle.spec.job import Job
 from heddle.spec.plan import Plan
 from heddle.spec.tables import to_table
 
-ACTIONS = 150_000  # that are replayed at most to tell the best plans apart: a fraction of a second
-REPLAYED = 24  # plans at least, if they are not too long
-IMPROVED = 4  # of the best
 TOGETHER = 8  # counts of devices that are priced at once
-ALIKE = 0.001  # share of the step time within which two plans count as equally fast
 
 
 @dataclass(frozen=True)
@@ -46,39 +43,62 @@ class Point:
 
 @dataclass(frozen=True)
 class Search:
-    """What a search found. `plans` are ranked and simulated exactly; `front` trades time for memory."""
+    """What a search found: `choices` are ranked and simulated exactly; `front` trades time for memory."""
 
     job: Job  # with the best plan
     cluster: Cluster
     wish: Wish
-    plans: tuple[Simulation, ...]
+    choices: tuple[Choice, ...]
+    fastest: Simulation  # by the objective alone; the first choice may be simpler, and as good within the margin
     considered: int
     feasible: int
     seconds: float
     front: tuple[Point, ...]
-    space: Space = field(repr=False)
-    step: Step = field(repr=False)
+    candidates: Candidates = field(repr=False)
 
-    def __repr__(self) -> str:
-        return f"<Search: the best of {self.feasible:,} plans that fit, {self.best!r}>"
+    @property
+    def plans(self) -> tuple[Simulation, ...]:
+        """The choices' plans, the first choice first."""
+        return tuple(choice.best for choice in self.choices)
 
     @property
     def best(self) -> Simulation:
         """The first choice."""
-        return self.plans[0]
+        return self.choices[0].best
+
+    @property
+    def space(self) -> Space:
+        """All legal plans."""
+        return self.candidates.space
+
+    @property
+    def step(self) -> Step:
+        """What each of them takes and holds, in closed form."""
+        return self.candidates.step
+
+    def __repr__(self) -> str:
+        best = self.best
+        return (
+            f"<Search: {in_words(best.plan)}; {best.step_seconds:.4g} s per step, {best.worst / GIB:.3g} of "
+            f"{best.limit / GIB:.3g} GiB; the best of {self.feasible:,} plans that fit>"
+        )
 
     def rank(self, plan: Plan) -> int | None:
         """The place of a plan among all feasible ones, from 1, by the closed form; None if it is not feasible."""
         at = self.space.where(plan)
         if at is None or not self.step.fits[at]:
             return None
-        key = _keys(self.wish, self.step, self.space)[0]
+        key = self.wish.key(self.step.seconds, self.step.memory, self.space.devices)[0]
         return 1 + int(np.sum(key[self.step.fits] < key[at]))
 
     def to_json(self, top: int | None = None) -> dict[str, Any]:
         """Plain data, with the keys that `heddle plan --json` prints."""
         return {
-            "plans": [summary(found) for found in self.plans[:top]],
+            "plans": [
+                summary(choice.best) | {"variants": choice.variants, "variants_differ_in": list(choice.fields)}
+                for choice in self.choices[:top]
+            ],
+            "fastest": summary(self.fastest),
             "considered": self.considered,
             "feasible": self.feasible,
             "seconds": self.seconds,
@@ -140,29 +160,28 @@ def search(
     for group in groups(job, cluster, wish, counts):
         space, step = priced(job, cluster, group, wish.fixed)
         considered += len(space)
-        in_time = replace(step, fits=step.fits & (step.seconds <= wish.limit(job)))
+        candidates = Candidates(job, space, step, wish)
         # what fits in closed form by a hair may not when it is looked at exactly
-        if best := ranked(list(exactly(job, space, in_time, wish, top)), wish):
-            best = ranked([*(improved(found, wish) for found in best[:IMPROVED]), *best[IMPROVED:]], wish)
+        if choices := candidates.choices(top):
             break
     else:
-        if step.fits.any() and not in_time.fits.any():
-            raise too_slow(job, wish, space, step)
+        if (fits := Candidates(job, space, step, Wish("fastest", wish.fixed)).best()) is not None:
+            raise too_slow(job, wish, fits)
         from heddle.plan.search.nothing_fits import nothing_fits
 
         raise nothing_fits(job, cluster, wish, counts)
-    step = in_time
+    step = replace(step, fits=step.fits & (step.at_least <= wish.limit(job)))
     return Search(
-        job=best[0].job,
+        job=choices[0].best.job,
         cluster=cluster,
         wish=wish,
-        plans=tuple(best[:top]),
+        choices=tuple(choices),
+        fastest=min(candidates.fastest, *(choice.best for choice in choices), key=wish.of),
         considered=considered,
         feasible=int(step.fits.sum()),
         seconds=time.perf_counter() - began,
         front=_front(space, step),
-        space=space,
-        step=step,
+        candidates=candidates,
     )
 
 
@@ -205,50 +224,24 @@ def groups(job: Job, cluster: Cluster, wish: Wish, counts: list[int]) -> Iterato
 def priced(job: Job, cluster: Cluster, counts: list[int], fixed: Fixed) -> tuple[Space, Step]:
     """All legal plans, and what each takes and holds."""
     space = legal_space(job.model, job.sequence, job.train.global_batch, counts, fixed)
-    return space, closed_form(work_of(job, cluster, space.work_columns()), cluster)
+    some = np.flatnonzero(space.columns["recompute"] == SOME)
+    if len(some):
+        # plans whose layers recompute as far as memory asks for: of no use where nothing or everything must
+        count, needed = recomputing_least(work_of(job, cluster, space.take(some).work_columns()), cluster)
+        space.columns["recomputed"][some] = count
+        keep = np.ones(len(space), dtype=bool)
+        keep[some] = needed
+        space = space.take(keep)
+    step = closed_form(work_of(job, cluster, space.work_columns()), cluster)
+    if "stages" in fixed or isinstance(fixed.get("recompute"), tuple):
+        step = _uneven(step)
+    return space, step
 
 
-def exactly(job: Job, space: Space, step: Step, wish: Wish, top: int) -> Iterator[Simulation]:
-    """The best by the closed form, simulated exactly; only what fits."""
-    keys = _keys(wish, step, space)
-    chosen = np.flatnonzero(step.fits)
-    order = chosen[np.lexsort([key[chosen] for key in reversed(keys)])]
-    found = actions = 0
-    for index in order:
-        plan = space.plan(int(index))
-        actions += 2 * plan.chunks * plan.microbatches(job.train.global_batch)
-        if found >= top and (found >= max(top, REPLAYED) or actions > ACTIONS):
-            return
-        simulation = simulate(replace(job, plan=plan))
-        if simulation.fits:
-            found += 1
-            yield simulation
-
-
-def ranked(found: list[Simulation], wish: Wish) -> list[Simulation]:
-    """The best first; among those that no model tells from the best, the simplest first."""
-    found = sorted(found, key=lambda each: wish.of(each))
-    if not found:
-        return found
-    first = found[0]
-    alike = [
-        each
-        for each in found
-        if each.plan.world == first.plan.world and each.step_seconds <= first.step_seconds * (1 + ALIKE)
-    ]
-    if wish.objective == "smallest":
-        alike = [first]
-    return [*sorted(alike, key=lambda each: _parts(each.plan)), *(each for each in found if each not in alike)]
-
-
-def _parts(plan: Plan) -> tuple[int, ...]:
-    """How much of the machinery a plan needs: shards, collectives along the tensor axis, chunks, recomputing."""
-    return plan.zero, plan.tensor, plan.sequence, plan.pipeline, plan.virtual, plan.recompute != "none"
-
-
-def _keys(wish: Wish, step: Step, space: Space) -> tuple[np.ndarray, ...]:
-    devices = space.columns["tensor"] * space.columns["pipeline"] * space.columns["data"]
-    return wish.key(step.seconds, step.memory, devices)
+def _uneven(step: Step) -> Step:
+    """Stages, or words of layers, that are given need not be even: then no rank's share is known, only all of them."""
+    busy = step.breakdown.compute + step.breakdown.recompute + step.breakdown.tensor + step.breakdown.pipeline
+    return replace(step, at_least=busy, memory_at_least=np.zeros_like(busy), fits=np.ones(len(busy), dtype=bool))
 
 
 def _front(space: Space, step: Step) -> tuple[Point, ...]:
@@ -263,14 +256,12 @@ def _front(space: Space, step: Step) -> tuple[Point, ...]:
     )
 
 
-def too_slow(job: Job, wish: Wish, space: Space, step: Step) -> HeddleError:
+def too_slow(job: Job, wish: Wish, fastest: Simulation) -> HeddleError:
     """Say how long the fastest plan takes, and how many devices the deadline would take."""
-    at = int(np.flatnonzero(step.fits)[np.argmin(step.seconds[step.fits])])
-    plan, limit = space.plan(at), wish.limit(job)
     assert wish.days is not None
-    needed = wish.days * float(step.seconds[at]) / limit
+    devices, needed = fastest.plan.world, wish.days * fastest.step_seconds / wish.limit(job)
     return HeddleError(
         f"No plan meets a deadline of {wish.days:g} days.",
-        f"The fastest that fits, on {plan.world} devices, takes {needed:.3g} days.",
-        f"Use about {int(np.ceil(plan.world * needed / wish.days))} devices, or allow {np.ceil(needed):.0f} days.",
+        f"The fastest that fits, on {devices} devices, takes {needed:.3g} days.",
+        f"Use about {int(np.ceil(devices * needed / wish.days))} devices, or allow {np.ceil(needed):.0f} days.",
     )

@@ -2,15 +2,15 @@
 
 Two plans that would do the same count as one: a pipeline of one stage has no order of work to choose, interleaving one
 chunk a rank is 1F1B, and one replica shares nothing with itself. GPipe takes as long as 1F1B and holds more, so it is
-among them only where it is asked for. Of the many ways to recompute in some layers and not in others a few shares stand
-for all; `heddle.plan.search.refine` finds the exact number.
+among them only where it is asked for. Of the many ways to recompute in some layers and not in others one is there: in
+as few of each rank's layers as memory allows, its first ones. How many that are is known once plans are priced.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from heddle.spec.plan import Plan, Recompute, even_stages
 
 SCHEDULES = ("1f1b", "interleaved", "gpipe")
 RECOMPUTE = ("none", "selective", "full")
-SHARES = (0.25, 0.5, 0.75)  # of a rank's layers that recompute everything while the others recompute nothing
+SOME = len(RECOMPUTE)  # in the column: as many of a rank's layers as need to recompute everything, nothing in the rest
 CHOSEN = ("tensor", "pipeline", "data", "virtual", "sequence", "zero", "microbatch", "recompute")
 FIELDS = (*CHOSEN, "schedule", "stages")
 
@@ -34,7 +34,10 @@ COMPANY: dict[str, dict[str, Any]] = {  # what a field needs beside it to be leg
 
 @dataclass(frozen=True)
 class Space:
-    """Plans as columns of whole numbers; schedules and words of recompute by their place in their lists."""
+    """Plans as columns of whole numbers; schedules and words of recompute by their place in their lists.
+
+    Where `recompute` is SOME, `recomputed` says in how many layers of each rank, at least.
+    """
 
     layers: int
     columns: dict[str, np.ndarray]
@@ -43,22 +46,31 @@ class Space:
     def __len__(self) -> int:
         return len(self.columns["tensor"])
 
-    def plan(self, index: int) -> Plan:
-        """One of them, as a plan."""
+    @property
+    def devices(self) -> np.ndarray:
+        """How many each plan uses."""
+        return np.asarray(self.columns["tensor"] * self.columns["pipeline"] * self.columns["data"])
+
+    def take(self, rows: np.ndarray) -> Space:
+        """Some of them."""
+        return replace(self, columns={name: column[rows] for name, column in self.columns.items()})
+
+    def plan(self, index: int, more: int = 0) -> Plan:
+        """One of them, as a plan; with so many more layers of each rank that recompute, where some do."""
         fields: dict[str, Any] = {name: int(column[index]) for name, column in self.columns.items()}
+        count = fields.pop("recomputed") + more
         fields["sequence"] = bool(fields["sequence"])
         fields["schedule"] = SCHEDULES[fields["schedule"]]
         fields["stages"] = tuple(self.fixed.get("stages", ()))
-        fields["recompute"] = self.fixed.get("recompute", (*RECOMPUTE, *SHARES)[fields["recompute"]])
-        if isinstance(share := fields["recompute"], float):
-            chunks = fields["pipeline"] * fields["virtual"]
-            stages = fields["stages"] or even_stages(self.layers, chunks)
-            held = [sum(stages[rank :: fields["pipeline"]]) for rank in range(fields["pipeline"])]
-            fields["recompute"] = recompute_first(stages, [math.ceil(share * layers) for layers in held])
+        if fields["recompute"] == SOME:
+            stages = fields["stages"] or even_stages(self.layers, fields["pipeline"] * fields["virtual"])
+            fields["recompute"] = recompute_first(stages, fields["pipeline"], count)
+        else:
+            fields["recompute"] = self.fixed.get("recompute", RECOMPUTE[fields["recompute"]])
         return Plan(**fields)
 
     def where(self, plan: Plan) -> int | None:
-        """The place of a plan, its stages aside; None where it is not among them."""
+        """The place of a plan, its stages and the layers that it recomputes aside; None where it is not among them."""
         wanted: dict[str, Any] = {name: getattr(plan, name) for name in CHOSEN if name != "recompute"}
         wanted["schedule"] = SCHEDULES.index(
             "1f1b" if plan.chunks == plan.pipeline and plan.schedule != "gpipe" else plan.schedule
@@ -74,8 +86,9 @@ class Space:
         words = self.fixed.get("recompute")
         shares: dict[str, Any]
         if words is None or isinstance(words, str):
+            some = self.columns["recomputed"] * self.columns["pipeline"] / self.layers
             shares = {
-                "full": np.array([0.0, 0.0, 1.0, *SHARES])[self.columns["recompute"]],
+                "full": np.where(self.columns["recompute"] == RECOMPUTE.index("full"), 1.0, some),
                 "selective": (self.columns["recompute"] == RECOMPUTE.index("selective")).astype(float),
             }
         else:
@@ -96,7 +109,11 @@ def legal_space(model: ModelSpec, sequence: int, batch: int, counts: Iterable[in
     columns = dict(zip(CHOSEN, joined, strict=True))
     names = ("gpipe", "gpipe") if fixed.get("schedule") == "gpipe" else ("1f1b", "interleaved")
     one, several = (SCHEDULES.index(name) for name in names)
-    return Space(model.layers, columns | {"schedule": np.where(columns["virtual"] > 1, several, one)}, fixed)
+    columns |= {
+        "schedule": np.where(columns["virtual"] > 1, several, one),
+        "recomputed": np.zeros_like(columns["tensor"]),
+    }
+    return Space(model.layers, columns, fixed)
 
 
 def _degrees(model: ModelSpec, batch: int, counts: Iterable[int], fixed: Fixed) -> Iterator[tuple[int, int, int]]:
@@ -129,7 +146,7 @@ def _choices(
     word = fixed.get("recompute")  # one for each layer fills no column: all plans have them
     recompute = [RECOMPUTE.index(word) if word in RECOMPUTE else 0] if word is not None else list(range(len(RECOMPUTE)))
     if word is None and model.layers >= 2 * pipeline:  # a rank with one layer has no part of its layers
-        recompute += range(len(RECOMPUTE), len(RECOMPUTE) + len(SHARES))
+        recompute.append(SOME)
     return [
         [tensor],
         [pipeline],
@@ -148,19 +165,16 @@ def _given(fixed: Fixed, name: str, legal: list[int]) -> list[int]:
 
 
 def recompute_number(plan: Plan) -> int:
-    """What a plan recomputes as a number of the column, the nearest share where layers differ."""
-    if isinstance(plan.recompute, str):
-        return RECOMPUTE.index(plan.recompute)
-    share = plan.recompute.count("full") / len(plan.recompute)
-    return len(RECOMPUTE) + int(np.argmin(np.abs(np.array(SHARES) - share)))
+    """What a plan recomputes as a number of the column."""
+    return RECOMPUTE.index(plan.recompute) if isinstance(plan.recompute, str) else SOME
 
 
-def recompute_first(stages: Sequence[int], counts: Sequence[int]) -> tuple[Recompute, ...]:
+def recompute_first(stages: Sequence[int], pipeline: int, count: int) -> tuple[Recompute, ...]:
     """A word for each layer: each rank recomputes everything in that many of its first layers, nothing in the rest."""
-    left, words = list(counts), list[Recompute]()
+    left, words = [count] * pipeline, list[Recompute]()
     for chunk, layers in enumerate(stages):
-        again = min(layers, left[chunk % len(left)])
-        left[chunk % len(left)] -= again
+        again = min(layers, left[chunk % pipeline])
+        left[chunk % pipeline] -= again
         words.extend("full" if place < again else "none" for place in range(layers))
     return tuple(words)
 

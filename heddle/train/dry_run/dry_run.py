@@ -35,7 +35,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.parallel.pipeline.executor import AHEAD
-from heddle.runtime.device import DTYPES
+from heddle.runtime.device import DTYPES, backend, has_gpus
 from heddle.schedule import Kind, Schedule, consumer, incoming, outgoing, producer, verify
 from heddle.schedule import build as build_schedule
 from heddle.spec.job import Job
@@ -158,12 +158,12 @@ def _observe(job: Job, tensor: int, stage: int) -> tuple[Observation, Observatio
         with (
             FakeTensorMode(allow_non_fake_inputs=True),
             _Shortcuts(),
-            gpu_kernels() if on_gpu and not torch.cuda.is_available() else nullcontext(),
+            gpu_kernels() if on_gpu and not has_gpus() else nullcontext(),
         ):
             return observe_step(replace(job, train=train), tokens, mesh)
 
     rank = tensor + plan.tensor * plan.data * stage
-    with _fake_mesh(plan, rank, "nccl" if on_gpu else "gloo") as mesh, _refusing(mesh):
+    with _fake_mesh(plan, rank, backend(on_gpu)) as mesh, _refusing(mesh):
         return step(1), step(2)
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
+from heddle.runtime.device import memory_limit
 from heddle.spec.cluster import GIB
 from heddle.spec.job import Job
 
@@ -21,15 +20,21 @@ if TYPE_CHECKING:
 # How much of the memory a plan may take that is said to fit. The rest is for what no dry run sees: workspaces of
 # kernels, buffers of collectives, what an allocator cannot give back.
 MARGIN = 0.85
-# A limit on addresses counts those, too, that threads reserve and hardly use: glibc takes 64 MiB for each, beside its
-# stack of 8, and a run has four threads that allocate.
-RESERVED = 4 * (64 + 8) << 20
 
 
 def ran_out(error: BaseException) -> bool:
     """Whether an exception says that memory ran out, in any of the ways in which torch says so."""
     words = ("can't allocate memory", "not enough memory", "out of memory")
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(part in str(error).lower() for part in words)
+
+
+def short_of_memory(mesh: Mesh) -> HeddleError:
+    """What is known at once."""
+    return HeddleError(
+        f"Rank {mesh.rank} ({mesh}) ran out of memory.",
+        "The run ended before what it held could be counted.",
+        "`heddle train --dry-run` counts it without a device; `heddle plan` finds plans that need less.",
+    )
 
 
 def out_of_memory(job: Job, mesh: Mesh, base: int) -> HeddleError:
@@ -106,32 +111,6 @@ def dry_run(job: Job) -> DryRun:
 def _kind_of(job: Job, mesh: Mesh) -> KindOfRank:
     kinds = dry_run(job).kinds
     return next(k for k in kinds if mesh.pipeline.rank in k.stages and mesh.tensor.rank in k.tensor)
-
-
-def memory_limit() -> int:
-    """Bytes that this process may have: those of its GPU, its own limit, or all that the machine has left."""
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_properties().total_memory
-    own, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if own != resource.RLIM_INFINITY:
-        return own - RESERVED
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        rows = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
-        return int(rows["MemAvailable"].split()[0]) * 1024 + memory_in_use()
-    return torch.iinfo(torch.int64).max
-
-
-def memory_in_use() -> int:
-    """Bytes this process has now, in the terms of its limit."""
-    if torch.cuda.is_available():
-        return torch.cuda.memory_allocated()
-    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-    statm = Path("/proc/self/statm")
-    if not statm.exists():
-        return 0
-    pages = statm.read_text().split()
-    return int(pages[0 if limited else 1]) * resource.getpagesize()
 
 
 def _gib(size: float) -> str:

@@ -108,9 +108,9 @@ def facts(found: DryRun) -> dict[str, Any]:
 
 
 def _verdict(found: DryRun) -> dict[str, Any]:
-    """What `heddle simulate` would say, too."""
+    """What `heddle simulate` would say, too; nothing without a cluster."""
     if found.job.cluster is None:
-        return {}
+        return {"needs_bytes": None, "fits": None}
     verdict = memory_verdict(found.job, found.job.cluster)
     return {"needs_bytes": verdict.needs, "fits": verdict.fits}
 

@@ -22,7 +22,7 @@ from heddle.cost.from_timings import Attended, Measured, Message, Product, Traff
 from heddle.models.transformer import Layer, Microbatch
 from heddle.parallel.collectives import all_reduce, gather, reduce_scatter
 from heddle.parallel.mesh import Axis, Mesh
-from heddle.runtime.device import DTYPES, pick_device, synchronize
+from heddle.runtime.device import DTYPES, describe, has_gpus, multiprocessors, on_gpu, pick_device, synchronize
 from heddle.runtime.launch import run_processes
 from heddle.spec.cluster import GIB, Cluster
 from heddle.spec.job import Precision
@@ -60,9 +60,10 @@ def described(processes: int, found: Measured) -> Cluster:
 
 def machine(processes: int) -> Cluster:
     """What this machine says of itself, cut into as many devices as there are processes."""
-    if torch.cuda.is_available():
-        device = torch.cuda.get_device_properties(0)
-        return blank(device.name, device.total_memory / GIB, device.multi_processor_count, False, processes, None)
+    if has_gpus():
+        device = pick_device()
+        about = describe(device)
+        return blank(about.name, about.memory / GIB, multiprocessors(device), False, processes, None)
     whole = this_machine()
     cores = whole.devices
     memory = whole.device.memory_gib * cores / processes
@@ -135,7 +136,7 @@ def worth_it(device: torch.device) -> list[Precision]:
 
 
 def _products(clock: Clock, device: torch.device) -> Iterator[Product]:
-    scale = 8 if device.type == "cuda" else 1
+    scale = 8 if on_gpu(device) else 1
     known = worth_it(device)
     if clock.mesh.world.size > 1:  # all must time the same ones
         shared = [known]
@@ -168,7 +169,7 @@ def _copies(clock: Clock, device: torch.device) -> Iterator[Traffic]:
 
 def _traffic(clock: Clock, device: torch.device) -> Iterator[Traffic]:
     """What layers and the optimizer do beside products, with the bytes that `heddle.cost.compute` counts for it."""
-    rows, hidden = (16384, 4096) if device.type == "cuda" else (1024, 512)
+    rows, hidden = (16384, 4096) if on_gpu(device) else (1024, 512)
     size = 4 * rows * hidden
     weight, bias = _some(device, hidden).requires_grad_(), _some(device, hidden).requires_grad_()
     targets = torch.zeros(rows, dtype=torch.long, device=device)
@@ -204,8 +205,8 @@ def _traffic(clock: Clock, device: torch.device) -> Iterator[Traffic]:
 
 
 def _attention(clock: Clock, device: torch.device) -> Iterator[Attended]:
-    scale = 8 if device.type == "cuda" else 1
-    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    scale = 8 if on_gpu(device) else 1
+    dtype = torch.bfloat16 if on_gpu(device) else torch.float32
     heads, size = 8, 64
     for length in (scale * sequence for sequence in LENGTHS):
         q, k, v = (_some(device, 1, heads, length, size).to(dtype).requires_grad_() for _ in range(3))
@@ -217,7 +218,7 @@ def _attention(clock: Clock, device: torch.device) -> Iterator[Attended]:
 
 def _gelu(clock: Clock, device: torch.device) -> float:
     """Nanoseconds a number, where that is more than its bytes explain: a GPU's memory is always the slower."""
-    if device.type == "cuda":
+    if on_gpu(device):
         return 0.0
     count = 1 << 19
 
@@ -254,7 +255,7 @@ def _messages(clock: Clock, mesh: Mesh, device: torch.device, quick: bool) -> It
         "reduce-scatter": reduce_scatter,
         "send": _send,
     }
-    side = 2048 if device.type == "cuda" else 256 if quick else 512
+    side = 2048 if on_gpu(device) else 256 if quick else 512
     square = _some(device, side, side)
 
     def products() -> None:

@@ -70,8 +70,13 @@ def prove(job: Job, steps: int = 20) -> Proof | None:
         parallel = run_processes(plan, observe, small)
     else:
         parallel = observe(Mesh(), small)
-    if parallel is None:
-        return None
+    return None if parallel is None else conclude(shrunk, parallel, began)
+
+
+def conclude(shrunk: Shrunk, parallel: Observed, began: float) -> Proof:
+    """Hold what a plan showed against one device, here; `began` is when the proof did."""
+    small, plan = shrunk.job, shrunk.job.plan
+    assert plan is not None
     serial = observe_serial(small)
     full = small.train.precision == "fp32"
     again = observe_serial(small, microbatch=1) if full else observe_serial(in_full_precision(small))

@@ -54,7 +54,7 @@ class Optimizer:
         """The square of the norm of the gradients that this rank counts; summed over all ranks it is the whole."""
         gradients = [piece.master.grad for piece in self.pieces if piece.counted and piece.master.grad is not None]
         if not gradients:
-            return torch.zeros(())
+            return torch.zeros((), device=self.pieces[0].master.device if self.pieces else None)
         norms = torch.stack(torch._foreach_norm(gradients))
         return (norms.double() ** 2).sum()
 

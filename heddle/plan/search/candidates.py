@@ -1,0 +1,176 @@
+"""Which of many plans is the best, exactly: each plan has a bound that it cannot beat, so few need to be replayed.
+
+    bounds, the lowest first  ──►  replay  ──►  until the next bound is above the best that was found
+
+What is left out cannot be better. Plans that share the degrees and the microbatch are variants of one choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from heddle.plan.search.objective import Wish
+from heddle.plan.search.ranking import parts, ranked
+from heddle.plan.search.refine import balanced
+from heddle.plan.search.space import SOME, Space
+from heddle.simulate.closed_form import Step
+from heddle.simulate.simulation import Simulation, fits, simulate_if_fits
+from heddle.spec.job import Job
+
+CHOICE = ("tensor", "pipeline", "data", "microbatch")  # what people argue about
+VARIANT = ("sequence", "virtual", "zero", "recompute")
+ACTIONS = 60_000  # that are replayed at most to rank what comes after the best: a fraction of a second
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One row of a table: a plan, and how many others differ from it only in these fields."""
+
+    best: Simulation
+    variants: int
+    fields: tuple[str, ...]
+
+
+class Candidates:
+    """The plans of a space that may fit and meet the deadline, each replayed at most once."""
+
+    def __init__(self, job: Job, space: Space, step: Step, wish: Wish) -> None:
+        self.job, self.space, self.step, self.wish = job, space, step, wish
+        self.limit = wish.limit(job)
+        self.rows = np.flatnonzero(step.fits & (step.at_least <= self.limit))
+        self.bounds = wish.key(step.at_least, step.memory_at_least, space.devices)
+        self.replayed = 0  # actions
+        self._known: dict[int, Simulation | None] = {}
+
+    def exact(self, row: int) -> Simulation | None:
+        """One plan, replayed; None: it does not fit, or is too slow."""
+        if row not in self._known:
+            found = self._simulated(row)
+            self._known[row] = found if found is not None and found.step_seconds <= self.limit else None
+        return self._known[row]
+
+    def _simulated(self, row: int) -> Simulation | None:
+        found = self._with(row, 0)
+        if found is not None or self.space.columns["recompute"][row] != SOME:
+            return found
+        # what fits as the bound sees it may need some more layers that recompute; the fewest are found by halving
+        ranks, count = (int(self.space.columns[name][row]) for name in ("pipeline", "recomputed"))
+        fewest, most = 0, (all_of_them := -(-self.space.layers // ranks) - count)
+        while most - fewest > 1:
+            middle = (fewest + most) // 2
+            fewest, most = (
+                (fewest, middle) if fits(replace(self.job, plan=self.space.plan(row, middle))) else (middle, most)
+            )
+        return self._with(row, most) if most < all_of_them else None  # that would be another plan
+
+    def _with(self, row: int, more: int) -> Simulation | None:
+        plan = self.space.plan(row, more)
+        self.replayed += 2 * plan.chunks * plan.microbatches(self.job.train.global_batch)
+        return simulate_if_fits(replace(self.job, plan=plan))
+
+    def best(self, rows: np.ndarray | None = None) -> Simulation | None:
+        """The best of all, or of some: none that is left out can be better."""
+        found: Simulation | None = None
+        for row in self._by_bound(self.rows if rows is None else rows):
+            if found is not None and self._bound(row) > self.wish.of(found):
+                break
+            other = self.exact(row)
+            if other is not None and (found is None or self.wish.of(other) < self.wish.of(found)):
+                found = other
+        return found
+
+    def choices(self, top: int) -> list[Choice]:
+        """The best choices, ranked; each with the variant that is preferred."""
+        first = self.best()
+        if first is None:
+            return []
+        shown = self._variants(first, top)
+        shown |= {id(each): each for found in list(shown.values()) if (each := balanced(found, self.wish))}
+        order = ranked(shown.values(), self.wish)
+        taken: dict[Any, Simulation] = {}
+        for found in order:
+            taken.setdefault(self._choice_of(found), found)
+        return [self._folded(found) for found in list(taken.values())[:top]]
+
+    @cached_property
+    def fastest(self) -> Simulation:
+        """The best of all by the objective alone, whatever machinery it needs."""
+        first = self.best()
+        assert first is not None
+        return balanced(first, self.wish) or first
+
+    def _variants(self, first: Simulation, top: int) -> dict[int, Simulation]:
+        """Of each choice that is as good as the best the preferred variant; of the next ones the best."""
+        found = {id(first): first}
+        bound, devices = self.step.at_least[self.rows], self.space.devices[self.rows]
+        alike = self.rows[self.wish.alike(bound, devices, first)]
+        done = set()
+        for choice in self._grouped(alike):
+            for row in sorted(choice, key=self._preference):
+                other = self.exact(row)
+                if other is not None and self.wish.alike(other.step_seconds, other.plan.world, first):
+                    found[id(other)] = other
+                    done.add(self.choice_ids[row])
+                    break
+        spent = self.replayed
+        best: dict[int, Simulation] = {}
+        for row in self._by_bound(self.rows[~np.isin(self.choice_ids[self.rows], list(done))]):
+            known, bound = best.get(choice := self.choice_ids[row]), self._bound(row)
+            better = sum(self.wish.of(each) <= bound for each in best.values())
+            enough = self.replayed - spent > ACTIONS  # what is left of a table is then filled, not polished
+            if better + len(done) >= top or (enough and len(best) + len(done) >= top):
+                break
+            if known is None or (bound < self.wish.of(known) and not enough):
+                other = self.exact(row)
+                if other is not None and (known is None or self.wish.of(other) < self.wish.of(known)):
+                    best[choice] = other
+        return found | {id(each): each for each in best.values()}
+
+    def _preference(self, row: int) -> tuple[int, float]:
+        """The order in which variants are preferred, as far as it is known before they are replayed."""
+        held = float(self.step.memory[row])
+        return len(parts(self.space.plan(row).resolved(self.job.model), held / self.memory_limit)), held
+
+    @cached_property
+    def memory_limit(self) -> float:
+        """Bytes of a device."""
+        from heddle.spec.cluster import GIB
+
+        assert self.job.cluster is not None
+        return self.job.cluster.device.memory_gib * GIB
+
+    @cached_property
+    def choice_ids(self) -> np.ndarray:
+        """A number for each choice; where all plans share one choice, one for each plan."""
+        key = np.zeros(len(self.space), dtype=np.int64)
+        for name in CHOICE:
+            _, number = np.unique(self.space.columns[name], return_inverse=True)
+            key = key * (int(number.max(initial=0)) + 1) + number
+        return key if len(self.rows) and np.any(key[self.rows] != key[self.rows[0]]) else np.arange(len(key))
+
+    def _choice_of(self, found: Simulation) -> int:
+        row = self.space.where(found.plan)
+        assert row is not None
+        return int(self.choice_ids[row])
+
+    def _folded(self, best: Simulation) -> Choice:
+        same = self.rows[self.choice_ids[self.rows] == self._choice_of(best)]
+        differing = tuple(name for name in VARIANT if len(np.unique(self.space.columns[name][same])) > 1)
+        return Choice(best, len(same) - 1, differing)
+
+    def _grouped(self, rows: np.ndarray) -> Iterator[list[int]]:
+        order = rows[np.argsort(self.choice_ids[rows], kind="stable")]
+        for group in np.split(order, np.flatnonzero(np.diff(self.choice_ids[order])) + 1):
+            if len(group):
+                yield group.tolist()
+
+    def _by_bound(self, rows: np.ndarray) -> list[int]:
+        return list(map(int, rows[np.lexsort([key[rows] for key in reversed(self.bounds)])]))
+
+    def _bound(self, row: int) -> tuple[Any, ...]:
+        return tuple(key[row] for key in self.bounds)

@@ -1,0 +1,99 @@
+"""Steps in flight: handed to the device, and not yet read.
+
+On a GPU one step is always in flight, so that the device has work while its host looks at what the step before it told.
+On a CPU a step is done when it was handed out, and none is. Every rank reads a step at the same point of its work, so
+that all of them learn at the same step that the run is to stop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from heddle.errors import HeddleError
+from heddle.runs.folder import Run
+from heddle.runs.metrics import StepMetrics
+from heddle.runtime.device import memory_gib, runs_ahead
+from heddle.runtime.recorder import Recorder, measured_bubble
+from heddle.runtime.stop_request import StopRequest
+from heddle.train.metrics import Metrics
+from heddle.train.step.learning_rate import learning_rate
+from heddle.train.step.trainer import StepInFlight, StepResult, Trainer
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A step, and what was known when it was handed out."""
+
+    number: int
+    handed: StepInFlight
+    rate: float
+    scale: float | None  # of the next loss, under fp16
+    bubble: float | None
+
+
+class Flight:
+    """Hands out steps and reads them; `landed` is called after each that was read."""
+
+    def __init__(
+        self, trainer: Trainer, run: Run, peak: float, metrics: Metrics | None, landed: Callable[[int], None]
+    ) -> None:
+        self.trainer, self.run, self.peak, self.metrics, self.landed = trainer, run, peak, metrics, landed
+        self.depth = int(runs_ahead(trainer.device))
+        self.begun: deque[_Begun] = deque()
+        self.loss = math.nan  # of the last step that was read
+        self.times: list[float] = []
+        self.stopped = False  # whether any rank was asked to stop, as all of them know
+
+    def step(self, stop: StopRequest) -> None:
+        """Hand out a step, and read the one that has been in flight for long enough."""
+        trainer = self.trainer
+        scale = trainer.optimizer.scale
+        rate = learning_rate(trainer.job.train, trainer.step)
+        handed = trainer.start_step(stop)
+        bubble = None
+        if isinstance(trainer.recorder, Recorder):
+            bubble = measured_bubble(trainer.recorder.write(self.run.traces, trainer.step), trainer.mesh)
+        value = scale.value if scale.enabled else None
+        self.begun.append(_Begun(trainer.step, handed, rate, value, bubble))
+        self.land(self.depth)
+
+    def land(self, left: int = 0) -> None:
+        """Read steps until so many are left in flight: all of them before anything is saved, or evaluated."""
+        while len(self.begun) > left:
+            begun = self.begun.popleft()
+            result = begun.handed.read()
+            self._check(begun, result)
+            self.loss = result.loss
+            self.times.append(begun.handed.seconds)
+            self.stopped = self.stopped or result.stop
+            if self.metrics is not None:
+                self.metrics.step(self._row(begun, result))
+            self.landed(begun.number)
+
+    def _check(self, begun: _Begun, result: StepResult) -> None:
+        # Under fp16 an overflowing gradient only lowers the scale; a loss that is no number ends any run.
+        if not math.isfinite(result.loss) or not (math.isfinite(result.norm) or begun.scale is not None):
+            raise HeddleError(
+                f"Step {begun.number} has loss {result.loss} and gradient norm {result.norm}.",
+                "Training cannot go on from numbers that are not finite; any checkpoint is from before them.",
+                "Lower [train] learning_rate, lengthen warmup or set clip; then --resume --allow-changes, or begin "
+                "anew.",
+            )
+
+    def _row(self, begun: _Begun, result: StepResult) -> StepMetrics:
+        job, seconds = self.trainer.job, begun.handed.seconds
+        return StepMetrics(
+            step=begun.number,
+            loss=result.loss,
+            learning_rate=begun.rate,
+            gradient_norm=result.norm,
+            seconds=seconds,
+            tokens_per_second=job.tokens_per_step / seconds,
+            mfu=job.model.flops(job.train.global_batch, job.sequence) / seconds / self.peak,
+            memory_gib=memory_gib(self.trainer.device),
+            loss_scale=begun.scale,
+            bubble=begun.bubble,
+        )

@@ -1,0 +1,74 @@
+"""How long each phase may go without progress, by a clock that the test turns."""
+
+import pytest
+
+from heddle.train.phases import LIMITS, SHORTEST, Phase, Phases
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def stepping(clock, limit=0.0, seconds=10.0, steps=3) -> Phases:
+    phases = Phases(limit, clock)
+    phases.enter(Phase.FIRST_STEP)
+    clock.now += 500  # compiles
+    phases.piece()
+    phases.enter(Phase.STEP)
+    for _ in range(steps):
+        clock.now += seconds
+        phases.piece()
+    return phases
+
+
+def test_steps_may_take_many_times_as_long_as_usual_but_the_first_is_not_usual(clock):
+    phases = stepping(clock)
+    assert phases.steps == 4
+    assert phases.usual == 10
+    assert phases.allowed() == 200
+    assert stepping(clock, seconds=0.1).allowed() == SHORTEST
+
+
+def test_a_limit_is_that_of_steps_and_lets_everything_else_its_time(clock):
+    phases = Phases(4.0, clock)
+    for phase in (Phase.PREPARE, Phase.FIRST_STEP, Phase.SAVE, Phase.EVALUATE):
+        phases.enter(phase)
+        assert phases.allowed() == LIMITS[phase] >= 600
+    phases.enter(Phase.STEP)
+    assert phases.allowed() == 4
+    assert Phases(5000.0, clock).allowed() == 5000  # who allows a step so much allows all else as much
+
+
+@pytest.mark.parametrize("phase", [Phase.SAVE, Phase.EVALUATE])
+def test_progress_in_a_phase_makes_it_no_hang_and_none_does(clock, phase):
+    phases = stepping(clock)
+    with phases.during(phase):
+        for _ in range(50):
+            clock.now += 100
+            assert phases.silent() <= phases.allowed()
+            phases.piece()
+        clock.now += 5000
+        assert phases.silent() > phases.allowed()
+    assert phases.phase is Phase.STEP
+    assert phases.silent() == 0  # what came after it is not blamed for it
+    clock.now += 10
+    phases.piece()
+    assert phases.usual == 10
+
+
+def test_a_save_in_the_background_does_not_make_steps_look_short(clock):
+    phases = stepping(clock)
+    for _ in range(9):
+        clock.now += 5
+        phases.tick()  # by the thread that writes
+        clock.now += 5
+        phases.piece()
+    assert phases.usual == 10
