@@ -10,7 +10,7 @@ from heddle.errors import HeddleError
 from heddle.plan.search.describe import in_words
 from heddle.plan.search.search import Search
 from heddle.simulate.simulation import Simulation
-from heddle.spec.job import Job, job_from_tables, load_job
+from heddle.spec.job import Job, PlannedJob, job_from_tables, load_job
 
 JOB: dict[str, dict[str, Any]] = {
     "model": {"preset": "tiny", "vocab": 1024},
@@ -29,7 +29,7 @@ JOB: dict[str, dict[str, Any]] = {
 MOST = 16  # processes
 
 
-def demo_job(plan: str, steps: int) -> Job:
+def demo_job(plan: str, steps: int) -> PlannedJob:
     """The job, split as in "2x2x2": tensor × pipeline × data."""
     parts = plan.lower().replace("×", "x").split("x")
     degrees = [int(part) if part.isascii() and part.isdecimal() else 0 for part in parts]
@@ -45,13 +45,12 @@ def demo_job(plan: str, steps: int) -> Job:
             "Use --plan 2x2x2; `heddle plan` and `heddle simulate` take thousands.",
         )
     split = {"tensor": tensor, "pipeline": pipeline, "data": data}
-    return job_from_tables(JOB | {"train": JOB["train"] | {"steps": steps}, "plan": split})
+    return job_from_tables(JOB | {"train": JOB["train"] | {"steps": steps}, "plan": split}).planned
 
 
-def for_show(job: Job) -> dict[str, int]:
+def for_show(job: PlannedJob) -> dict[str, int]:
     """The degrees that were asked for, and microbatches enough that a pipeline is seen to overlap."""
     plan = job.plan
-    assert plan is not None
     fixed = {"tensor": plan.tensor, "pipeline": plan.pipeline, "data": plan.data}
     if plan.pipeline > 1:
         fixed["microbatch"] = max(1, job.train.global_batch // plan.data // (2 * plan.pipeline))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from heddle.simulate.simulation import Simulation
     from heddle.spec.cluster import Cluster
-    from heddle.spec.job import Job
+    from heddle.spec.job import PlannedJob
     from heddle.spec.plan import Plan
 
 ACTS = {
@@ -52,7 +52,6 @@ def demo(
 
     require_torch("demo")
     job = demo_job(plan, steps)
-    assert job.plan is not None
     make_room(job)
     # On the CPU everywhere: one GPU, which many machines have, could not hold these processes.
     os.environ |= {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
@@ -110,7 +109,7 @@ def _measure(console: Console, plan: Plan) -> Cluster:
     return found
 
 
-def _plan(console: Console, job: Job, cluster: Cluster) -> Simulation:
+def _plan(console: Console, job: PlannedJob, cluster: Cluster) -> Simulation:
     """The best plans, and the best one with the degrees that were asked for."""
     from dataclasses import replace
 

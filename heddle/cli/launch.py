@@ -107,7 +107,6 @@ def shape(job: Job) -> tuple[int, int]:
     from heddle.errors import HeddleError, listing
 
     plan, cluster = job.planned.plan, job.cluster
-    assert plan is not None
     if cluster is None or plan.world <= cluster.devices:
         return 1, plan.world
     if plan.world % cluster.devices:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from heddle.plan.piper.result import Pipeline
     from heddle.plan.piper.workload import Workload
-    from heddle.spec.job import Job
+    from heddle.spec.job import Job, PlannedJob
 
 
 def piper(
@@ -154,13 +154,13 @@ def _modelled(job: Job, devices: int | None, memory: float | None, microbatch: i
     return replace(job, cluster=cluster, plan=Plan(microbatch=microbatch)), workload
 
 
-def _planned(job: Job, best: Pipeline) -> Job:
+def _planned(job: Job, best: Pipeline) -> PlannedJob:
     from dataclasses import replace
 
     from heddle.plan.piper.uniform import runtime_plan
 
-    assert job.plan is not None
-    return replace(job, plan=runtime_plan(job, best, job.plan.microbatch))
+    planned = job.planned
+    return replace(planned, plan=runtime_plan(job, best, planned.plan.microbatch))
 
 
 def _facts(best: Pipeline, also: dict[int, Pipeline | None], planned: Job | None, taken: float) -> dict[str, Any]:

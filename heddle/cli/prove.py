@@ -12,7 +12,7 @@ from heddle.cli.ranged import COUNT, ranged
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heddle.spec.job import Job
+    from heddle.spec.job import Job, PlannedJob
     from heddle.train.prove.prove import Proof
 
 
@@ -59,7 +59,6 @@ def _facts(proof: Proof) -> dict[str, Any]:
     from heddle.spec.tables import to_table
 
     comparison, small = proof.comparison, proof.shrunk.job
-    assert small.plan is not None
     facts = {
         "equal": comparison.equal,
         "precision": small.train.precision,
@@ -88,7 +87,6 @@ def _show(proof: Proof, job: Job, console: Console) -> None:
     from rich.table import Table
 
     comparison, small = proof.comparison, proof.shrunk.job
-    assert small.plan is not None
     count = small.plan.world
     where = f"on {count} process{'es' if count > 1 else ''} in {small.train.precision}"
     console.print(f"{_degrees(small)}, {where}", soft_wrap=True)
@@ -128,10 +126,9 @@ def _show(proof: Proof, job: Job, console: Console) -> None:
         )
 
 
-def _degrees(small: Job) -> str:
+def _degrees(small: PlannedJob) -> str:
     """The plan in one line."""
     plan = small.plan
-    assert plan is not None
     parts = []
     if plan.tensor > 1:
         parts.append(f"tensor {plan.tensor}" + (" with sequence" if plan.sequence else ""))

@@ -185,7 +185,6 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
     """
     if plans is None:
         plan = job.planned.plan
-        assert plan is not None
         plans = plan_columns(plan, job.model.layers)
     kernels = HEDDLE_CPU if cluster.device.host else HEDDLE_GPU
     return Work(

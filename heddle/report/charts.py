@@ -31,7 +31,6 @@ MODES = {"both": "predicted over measured", "predicted": "predicted", "measured"
 def timeline_data(subject: Subject) -> dict[str, Any]:
     """The spans, and what the rows are called."""
     plan = subject.job.plan
-    assert plan is not None
     data: dict[str, Any] = {}
     if subject.prediction is not None:
         rows = [{"label": f"stage {stage}", "stage": stage} for stage in range(plan.pipeline)]

@@ -31,7 +31,6 @@ def comparison(subjects: Sequence[Subject]) -> str:
 def _choices(subject: Subject) -> dict[str, str]:
     """The fields of a plan, for the columns of a comparison."""
     plan = subject.job.plan
-    assert plan is not None
     return {
         "tensor × pipeline × data": f"{plan.tensor}{' + sequence' * plan.sequence} × {plan.pipeline} × {plan.data}",
         "schedule": plan.schedule + (f", {plan.virtual} chunks a rank" if plan.virtual > 1 else ""),

@@ -74,7 +74,6 @@ def notices(subject: Subject) -> str:
 def plan(subject: Subject) -> str:
     """The plan in words; where the search chose it, why."""
     prediction, job = subject.prediction, subject.job
-    assert job.plan is not None
     lines = list(described(prediction)) if prediction is not None else [in_words(job.plan)]
     shown = f'<p class="lead">{escape(lines[0])}</p>' + text.listed(lines[1:])
     if prediction is not None and not prediction.fits:

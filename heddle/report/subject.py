@@ -15,11 +15,13 @@ from heddle.plan.search.search import Search, search
 from heddle.runs.folder import open_run
 from heddle.runs.metrics import read_metrics
 from heddle.simulate.simulation import Simulation, simulate
-from heddle.spec.job import Job, load_job
+from heddle.spec.job import Job, PlannedJob, load_job
 from heddle.trace.steps import read_step, traced_steps
 from heddle.trace.trace import Trace
 
 T = TypeVar("T")
+
+AnyJob = TypeVar("AnyJob", bound=Job)
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Subject:
     """All that is known of it. What could not be had is told in `notices`, each with a way to mend it."""
 
     name: str
-    job: Job  # with a plan
+    job: PlannedJob
     prediction: Simulation | None
     search: Search | None
     measured: Measured | None
@@ -82,7 +84,7 @@ def read_subject(path: Path, step: int | None = None) -> Subject:
     job = on_its_machine(load_job(path))
     if job.plan is None:
         found = search(job)
-        return Subject(str(path), found.job, found.best, found, None)
+        return Subject(str(path), found.best.job, found.best, found, None)
     prediction = simulate(job)
     return Subject(str(path), prediction.job, prediction, _try(notices, lambda: search(job)), None, tuple(notices))
 
@@ -112,7 +114,6 @@ def _read_run(folder: Path, step: int | None) -> Subject:
             HeddleError(words, "A run that is killed may leave half a line.", "The page shows what is whole.")
             for words in trace.skipped
         ]
-    assert job.plan is not None
     if trace is not None and trace.ranks != job.plan.world:
         notices.append(
             HeddleError(
@@ -129,7 +130,7 @@ def _read_run(folder: Path, step: int | None) -> Subject:
     return Subject(str(folder), job, prediction, found, measured, tuple(notices))
 
 
-def on_its_machine(job: Job) -> Job:
+def on_its_machine(job: AnyJob) -> AnyJob:
     """The job with a cluster: its own, or this machine, looked at once; the same as `heddle simulate` predicts for."""
     cluster = _machine(job.cluster)
     if job.cluster is None and job.plan is not None:

@@ -89,7 +89,6 @@ def memory_verdict(job: Job, cluster: Cluster) -> Verdict:
     """Whether a job's plan fits, for which nothing needs to be known of how fast the cluster is."""
     job = job.planned
     plan = job.plan
-    assert plan is not None
     schedule = build(plan.schedule, plan.pipeline, plan.microbatches(job.train.global_batch), plan.virtual)
     return memory.verdict(bills(job, plan, work_of(job, cluster), schedule, cluster)[0], cluster.device)
 

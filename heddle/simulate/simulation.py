@@ -21,7 +21,7 @@ from heddle.simulate.memory_curve import Curve, memory_curves
 from heddle.simulate.replay import replay, step_time
 from heddle.simulate.shared_cores import replay_shared
 from heddle.spec.cluster import GIB, Cluster
-from heddle.spec.job import Job
+from heddle.spec.job import Job, PlannedJob
 from heddle.spec.plan import Plan, Predicted
 from heddle.trace.trace import Span, Trace
 
@@ -33,7 +33,7 @@ class Simulation:
     `trace` has one rank for each pipeline stage: tensor ranks and replicas do the same at the same time.
     """
 
-    job: Job
+    job: PlannedJob
     cluster: Cluster
     step_seconds: float
     breakdown: Breakdown  # seconds, as a mean over ranks; they add up to the step
@@ -56,7 +56,6 @@ class Simulation:
     @property
     def plan(self) -> Plan:
         """The plan, its stages written out."""
-        assert self.job.plan is not None
         return self.job.plan
 
     @property
@@ -185,7 +184,7 @@ def fits(job: Job) -> bool:
     return verdict(memory, cluster.device).fits
 
 
-def _held(job: Job) -> tuple[Job, Cluster, Work, Schedule, tuple[Bill, ...], tuple[float, ...]]:
+def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[Bill, ...], tuple[float, ...]]:
     """A job with its plan, the machine, the order of work, what each stage holds, what a microbatch leaves behind."""
     if job.plan is None:
         raise HeddleError(
@@ -195,7 +194,6 @@ def _held(job: Job) -> tuple[Job, Cluster, Work, Schedule, tuple[Bill, ...], tup
         )
     job = job.planned
     plan = job.plan
-    assert plan is not None
     cluster = machine_for(job.cluster, plan.world)
     if plan.world > cluster.world:
         nodes = -(-plan.world // cluster.devices)
@@ -217,7 +215,6 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
     if only_if_it_fits and not verdict(memory, cluster.device).fits:
         return None
     plan = job.plan
-    assert plan is not None
     microbatches = plan.microbatches(job.train.global_batch)
     forward, backward, repeats, parts = chunk_costs(job, plan, work, cluster)
     busy = sum(microbatches * (f + b) for f, b in zip(forward, backward, strict=True)) / plan.pipeline

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -127,10 +127,11 @@ class Job:
         return self.train.sequence or self.model.sequence
 
     @property
-    def planned(self) -> Job:
+    def planned(self) -> PlannedJob:
         """The same job with a plan, its stages written out; without one, a single device does everything at once."""
         plan = self.plan or Plan(microbatch=self.train.global_batch)
-        return replace(self, plan=plan.resolved(self.model))
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return PlannedJob(**given | {"plan": plan.resolved(self.model)})
 
     @property
     def run_folder(self) -> Path:
@@ -141,6 +142,13 @@ class Job:
     def tokens_per_step(self) -> int:
         """Tokens one optimizer step learns from."""
         return self.train.global_batch * self.sequence
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedJob(Job):
+    """A job that has its plan, with the stages written out: what is simulated, proven and trained."""
+
+    plan: Plan
 
 
 TABLES = ("model", "cluster", "data", "train", "plan", "predicted")

@@ -32,7 +32,7 @@ from heddle.runtime.recorder import NoRecorder, Recorder
 from heddle.runtime.stop_request import StopRequest
 from heddle.runtime.stream import StreamMarks
 from heddle.runtime.together import Together, check_shared
-from heddle.spec.job import Job
+from heddle.spec.job import Job, PlannedJob
 from heddle.train.dry_run.out_of_memory import out_of_memory, ran_out, short_of_memory
 from heddle.train.flight import Flight
 from heddle.train.metrics import Metrics
@@ -69,7 +69,6 @@ def train(job: Job, resume: bool = False, trace: bool = False, allow_changes: bo
     """Run a job under its plan, on as many processes as that takes; None on all but the first rank of a launcher."""
     orders = Orders(resume, trace, allow_changes)
     plan, place = job.planned.plan, launched_place()
-    assert plan is not None
     if place is None:  # whether a launcher started all again is known when they have met
         _check_folder(job, orders)
     if place is not None and place.rank != 0:
@@ -122,14 +121,12 @@ def train_rank(
 
 def _train_rank(mesh: Mesh, job: Job, orders: Orders, after_step: Callable[[int], None]) -> Result:
     job = job.planned
-    assert job.plan is not None
     phases = Phases(job.train.hang_after)
     with Doctor(mesh, job.plan, phases) as doctor:
         return _watched(mesh, job, orders, after_step, doctor)
 
 
-def _watched(mesh: Mesh, job: Job, orders: Orders, after_step: Callable[[int], None], doctor: Doctor) -> Result:
-    assert job.plan is not None
+def _watched(mesh: Mesh, job: PlannedJob, orders: Orders, after_step: Callable[[int], None], doctor: Doctor) -> Result:
     phases, console, device = doctor.phases, Console(quiet=mesh.rank != 0), pick_device()
     together = Together(mesh, phases.tick)
     if mesh.rank == 0:

@@ -34,7 +34,7 @@ from heddle.runtime.error_files import FOLDER as NOTES
 from heddle.runtime.error_files import restart_count
 from heddle.runtime.launch import run_joined, run_processes
 from heddle.runtime.together import Together, check_shared
-from heddle.spec.job import Job, job_from_tables
+from heddle.spec.job import Job, PlannedJob, job_from_tables
 from heddle.train.loop import Orders, train_rank
 from heddle.train.profile.profile import described, measure_once
 from heddle.train.prove.prove import conclude, observe
@@ -92,12 +92,10 @@ def selftest(folder: Path, processes: int) -> Verdict | None:
     place = launched_place()
     if place is not None:
         job = selftest_job(folder, place.world, local_place()[1] or place.world)
-        assert job.plan is not None
         verdict = run_joined(job.plan, place, selftest_rank, job, folder)
         return verdict if place.rank == 0 else None
     refuse_finished(folder)
     job = selftest_job(folder, processes, processes)
-    assert job.plan is not None
     if processes == 1:
         return selftest_rank(Mesh(), job, folder)
     verdict = run_processes(job.plan, selftest_rank, job, folder, restarts=1)
@@ -115,7 +113,7 @@ def refuse_finished(folder: Path) -> None:
         )
 
 
-def selftest_job(folder: Path, world: int, local: int) -> Job:
+def selftest_job(folder: Path, world: int, local: int) -> PlannedJob:
     """A model of a few hundred thousand parameters, under a plan that uses every axis the processes allow.
 
     Tensor-parallel ranks stay within a node, so they need two processes on each.
@@ -141,10 +139,10 @@ def selftest_job(folder: Path, world: int, local: int) -> Job:
             },
             "plan": plan,
         }
-    )
+    ).planned
 
 
-def selftest_rank(mesh: Mesh, job: Job, folder: Path) -> Verdict | None:
+def selftest_rank(mesh: Mesh, job: PlannedJob, folder: Path) -> Verdict | None:
     """One rank's part; the verdict on the first."""
     together, device = Together(mesh), pick_device()
     check_shared([folder], together)
@@ -176,8 +174,7 @@ def selftest_rank(mesh: Mesh, job: Job, folder: Path) -> Verdict | None:
     return verdict
 
 
-def _about(job: Job, found: list[Allotted]) -> dict[str, Any]:
-    assert job.plan is not None
+def _about(job: PlannedJob, found: list[Allotted]) -> dict[str, Any]:
     plan = {"tensor": job.plan.tensor, "pipeline": job.plan.pipeline, "data": job.plan.data}
     here = {"heddle": __version__, "python": platform.python_version(), "system": platform.platform()}
     known = {NOTES: "heddle", "TORCHELASTIC_RUN_ID": "torchrun", "SLURM_STEP_ID": "srun"}

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from fuzz import cases, mutate
-from fuzz.harness import Answer, inputs, judge, prepare, run
+
+from tests.fuzz import cases, mutate
+from tests.fuzz.harness import Answer, inputs, judge, prepare, run
 
 COUNT = 200
 SLOW = 6000

@@ -38,7 +38,7 @@ from heddle.parallel.pipeline.executor import AHEAD
 from heddle.runtime.device import DTYPES, backend, has_gpus
 from heddle.schedule import Kind, Schedule, consumer, incoming, outgoing, producer, verify
 from heddle.schedule import build as build_schedule
-from heddle.spec.job import Job
+from heddle.spec.job import Job, PlannedJob
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
 from heddle.train.dry_run.gpu_kernels import gpu_kernels
@@ -70,7 +70,7 @@ class KindOfRank:
 class DryRun:
     """What a dry run found."""
 
-    job: Job
+    job: PlannedJob
     microbatches: int  # a step, on each rank
     messages: int  # a step, in one replica of one tensor rank
     kinds: tuple[KindOfRank, ...]
@@ -78,7 +78,6 @@ class DryRun:
     @property
     def plan(self) -> Plan:
         """The plan that was tried."""
-        assert self.job.plan is not None
         return self.job.plan
 
     def ranks(self, kind: KindOfRank) -> list[int]:
@@ -93,7 +92,6 @@ def dry_run(job: Job) -> DryRun:
     """Take one step of every kind of rank that a job's plan has; whatever would fail there is a HeddleError here."""
     job = replace(job.planned, train=replace(job.train, compile=False))
     plan = job.plan
-    assert plan is not None
     microbatches = plan.microbatches(job.train.global_batch)
     schedule = build_schedule(plan.schedule, plan.pipeline, microbatches, plan.virtual)
     verified = verify(schedule)
@@ -145,10 +143,9 @@ def _chunks(model: ModelSpec, plan: Plan, stage: int) -> list[tuple[bool, bool, 
     ]
 
 
-def _observe(job: Job, tensor: int, stage: int) -> tuple[Observation, Observation]:
+def _observe(job: PlannedJob, tensor: int, stage: int) -> tuple[Observation, Observation]:
     """One rank's steps of one and of two microbatches."""
     plan = job.plan
-    assert plan is not None
     tokens = np.zeros(job.sequence + 1, np.uint8)
 
     on_gpu = job.cluster is not None and not job.cluster.device.host
@@ -231,14 +228,13 @@ def _extended(one: Tallies, two: Tallies, microbatches: int) -> Tallies:
     }
 
 
-def _peak(schedule: Schedule, stage: int, job: Job, seen: Observation) -> tuple[int, int]:
+def _peak(schedule: Schedule, stage: int, job: PlannedJob, seen: Observation) -> tuple[int, int]:
     """The most bytes that a stage holds for backwards at once, and those of all its tensors at its fullest moment.
 
     What each action does was seen once; here all of the stage's follow each other. Beside what they hold there are the
     tokens of the whole step, the messages that are awaited, and those that were sent and not yet used.
     """
     plan = job.plan
-    assert plan is not None
     tokens = plan.microbatch * job.sequence
     whole = tokens * job.model.hidden * DTYPES[job.train.precision].itemsize
     message = whole // plan.tensor if plan.sequence else whole  # what is received is gathered from slices

@@ -12,7 +12,7 @@ from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
 from heddle.runtime.device import memory_limit
 from heddle.spec.cluster import GIB
-from heddle.spec.job import Job
+from heddle.spec.job import Job, PlannedJob
 
 if TYPE_CHECKING:
     from heddle.train.dry_run.dry_run import DryRun, KindOfRank
@@ -57,7 +57,7 @@ def out_of_memory(job: Job, mesh: Mesh, base: int) -> HeddleError:
     return HeddleError(f"Rank {mesh.rank} ({mesh}) ran out of memory.", f"{bill}.", _advice(job, mesh, room))
 
 
-def _advice(job: Job, mesh: Mesh, limit: float) -> str:
+def _advice(job: PlannedJob, mesh: Mesh, limit: float) -> str:
     fallback: tuple[int, str] | None = None
     for words, change in changes(job):
         try:
@@ -73,10 +73,9 @@ def _advice(job: Job, mesh: Mesh, limit: float) -> str:
     return f"No single change fits; the best is {fallback[1]}, which needs {_gib(fallback[0])} GiB. Use more devices."
 
 
-def changes(job: Job) -> Iterator[tuple[str, Job]]:
+def changes(job: PlannedJob) -> Iterator[tuple[str, PlannedJob]]:
     """Neighbouring plans that need less memory, from those that cost least speed to those that cost most."""
     plan = job.plan
-    assert plan is not None
     if plan.tensor > 1 and not plan.sequence:
         yield "plan.sequence = true", _with(job, sequence=True)
     if plan.data > 1 and plan.zero == 0:
@@ -96,8 +95,7 @@ def changes(job: Job) -> Iterator[tuple[str, Job]]:
         yield f'plan.recompute = "full" and plan.microbatch = {smaller}', both
 
 
-def _with(job: Job, **fields: object) -> Job:
-    assert job.plan is not None
+def _with(job: PlannedJob, **fields: object) -> PlannedJob:
     return replace(job, plan=replace(job.plan, **fields))  # type: ignore[arg-type]
 
 

@@ -59,7 +59,6 @@ def prove(job: Job, steps: int = 20) -> Proof | None:
     place = launched_place()
     shrunk = shrink(job, steps, max(PROCESSES, place.world if place else 0))
     small, plan = shrunk.job, shrunk.job.plan
-    assert plan is not None
     if place is not None:
         mesh = join(plan, place)
         try:
@@ -76,7 +75,6 @@ def prove(job: Job, steps: int = 20) -> Proof | None:
 def conclude(shrunk: Shrunk, parallel: Observed, began: float) -> Proof:
     """Hold what a plan showed against one device, here; `began` is when the proof did."""
     small, plan = shrunk.job, shrunk.job.plan
-    assert plan is not None
     serial = observe_serial(small)
     full = small.train.precision == "fp32"
     again = observe_serial(small, microbatch=1) if full else observe_serial(in_full_precision(small))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from heddle.spec.job import Job, Train
+from heddle.spec.job import Job, PlannedJob, Train
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan, Recompute
 
@@ -23,7 +23,7 @@ SEQUENCE, VOCAB, WIDTH = 8, 32, 16  # the least that leaves room for something t
 class Shrunk:
     """A small job, and what of the plan it does not show because a degree had to shrink as well."""
 
-    job: Job
+    job: PlannedJob
     notes: tuple[str, ...]
 
 
@@ -31,7 +31,6 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
     """Shrink a job with a plan; its degrees too, if they need more than so many processes."""
     planned = job.planned
     model, plan, train = planned.model, planned.plan, planned.train
-    assert plan is not None
     degrees, notes = _fewer_processes(plan, processes)
     recompute, stages = _stages(plan, degrees)
     if not isinstance(plan.recompute, str):
@@ -58,7 +57,7 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
         weight_decay=train.weight_decay,
         clip=min(train.clip, 0.1),  # small enough to clip, where the job clips at all
     )
-    return Shrunk(Job(model=small_model, data=job.data, train=small_train, plan=small_plan), tuple(notes))
+    return Shrunk(PlannedJob(model=small_model, data=job.data, train=small_train, plan=small_plan), tuple(notes))
 
 
 def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:

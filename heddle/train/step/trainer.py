@@ -72,7 +72,6 @@ class Trainer:
         self, job: Job, tokens: Tokens, mesh: Mesh | None = None, recorder: Recorder | NoRecorder | None = None
     ) -> None:
         self.job = job = job.planned
-        assert job.plan is not None
         self.device = pick_device()
         self.recorder = recorder or NoRecorder()
         self.mesh = self.recorder.watched(mesh or Mesh())
