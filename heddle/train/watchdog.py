@@ -28,7 +28,8 @@ from heddle.data import Samples
 from heddle.errors import HeddleError
 from heddle.parallel.collectives import Handle
 from heddle.parallel.mesh import Mesh, coordinates
-from heddle.parallel.pipeline.executor import Inbox, Pipeline
+from heddle.parallel.pipeline.executor import Executor
+from heddle.parallel.pipeline.inbox import Inbox
 from heddle.runtime.error_files import tell
 from heddle.spec.plan import Plan
 from heddle.spec.tables import build, read_json
@@ -82,14 +83,14 @@ def _read(frame: FrameType | None) -> Iterator[tuple[str, tuple[int, ...]]]:
                 yield handle.kind, others
         elif code is Samples.batch_of.__code__:
             yield "read its data", ()
-        elif code in (Pipeline._forward.__code__, Pipeline._backward.__code__):
+        elif code is Executor.perform.__code__:
             yield f"compute {local['action'].kind}", ()
         frame = frame.f_back
 
 
 def _action(frame: FrameType | None) -> Iterator[tuple[int, int]]:
     while frame is not None:
-        if frame.f_code in (Pipeline._forward.__code__, Pipeline._backward.__code__):
+        if frame.f_code is Executor.perform.__code__:
             yield frame.f_locals["action"].chunk, frame.f_locals["action"].microbatch
         frame = frame.f_back
 

@@ -12,7 +12,6 @@ import torch
 import torch.distributed as dist
 
 import heddle.parallel.mesh
-import heddle.parallel.pipeline.executor
 import heddle.parallel.replicas.reducer
 import heddle.train.step.trainer
 from heddle.errors import HeddleError

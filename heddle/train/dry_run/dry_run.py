@@ -34,7 +34,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh, build_mesh
-from heddle.parallel.pipeline.executor import AHEAD
+from heddle.parallel.pipeline.inbox import AHEAD
 from heddle.runtime.device import DTYPES
 from heddle.schedule import Kind, Schedule, consumer, incoming, outgoing, producer, verify
 from heddle.schedule import build as build_schedule
