@@ -27,11 +27,12 @@ from types import FrameType
 from heddle.data import Samples
 from heddle.errors import HeddleError
 from heddle.parallel.collectives import Handle
-from heddle.parallel.mesh import Mesh, coordinates
+from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline.executor import Executor
 from heddle.parallel.pipeline.inbox import Inbox
 from heddle.runtime.error_files import tell
 from heddle.spec.plan import Plan
+from heddle.spec.ranks import coordinates
 from heddle.spec.tables import build, read_json
 
 EXIT_CODE = 75  # of a rank of a run that was ended because it stood still
@@ -183,8 +184,7 @@ class Doctor:
         return words + "."
 
     def _name(self, rank: int) -> str:
-        tensor, data, pipeline = coordinates(self.plan, rank)
-        return f"Rank {rank} (data {data}, pipeline {pipeline}, tensor {tensor})"
+        return f"Rank {rank} ({coordinates(self.plan, rank)})"
 
     def _stack_by_signal(self, rank: int) -> str:
         """The stack of a rank of this machine that does not answer by itself; a stopped one is woken."""
