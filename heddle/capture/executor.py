@@ -12,7 +12,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from heddle.capture.split import Stage, Tensors
 from heddle.parallel.mesh import Mesh
-from heddle.parallel.pipeline.executor import Executor, Recorder
+from heddle.parallel.pipeline.executor import Executor, Recorder, Step
 from heddle.runtime.device import synchronize
 from heddle.schedule import Action, Message, Payload, Schedule
 
@@ -41,34 +41,35 @@ class StageExecutor(Executor):
         self.outputs, self.done = [], []
         return super().run(works, scale, listener)
 
-    def _forward(self, action: Action, work: Any, scale: float) -> tuple[Any, Tensor | None]:
-        stage, training = self.stage, torch.is_grad_enabled()
+    def _forward(self, action: Action, step: Step) -> None:
+        stage, training, last = self.stage, torch.is_grad_enabled(), action.chunk == self.last_chunk
+        work = step.works[action.microbatch]
         received = unpack(self._receive(action), stage.received)
         if training:
             for tensor, has in zip(received, stage.received.gradients, strict=True):
                 tensor.requires_grad_(has)
-        with self.recorder.span("compute", "forward", action.chunk, action.microbatch):
+        with self.recorder.span("compute", action.kind, action.chunk, action.microbatch):
             sent, outputs = stage(*received, *(work[number] for number in stage.inputs))
-        if action.chunk != self.last_chunk:
+        if not last:
             self._send(action, pack([tensor.detach() for tensor in sent], stage.sent, self.device))
             while not training and len(self.sent) > AHEAD:  # the next stage is slower: wait, and hold no more
                 self.sent.popleft()[2].wait()
         if not training:
             self.outputs.append(outputs)
-            if action.chunk == self.last_chunk:
+            if last:
                 synchronize(self.device)
             self.done.append(time.perf_counter())
-            return None, None
-        if action.chunk == self.last_chunk:
+        elif last:
             (loss,) = outputs
             self.outputs.append([loss.detach()])
-            return Kept(received, [loss * scale if loss.requires_grad else None]), loss.detach().reshape(())
-        # Only the graphs behind the outputs are kept: their values have been sent.
-        kept = [get_gradient_edge(tensor) if tensor.requires_grad else None for tensor in sent]
-        return Kept(received, list(kept)), None
+            step.keep(action, Kept(received, [loss * step.scale if loss.requires_grad else None]))
+            step.add(loss.detach().reshape(()))
+        else:  # only the graphs behind the outputs are kept: their values have been sent
+            kept = [get_gradient_edge(tensor) if tensor.requires_grad else None for tensor in sent]
+            step.keep(action, Kept(received, list(kept)))
 
-    def _backward(self, action: Action, kept: Kept) -> None:
-        stage = self.stage
+    def _backward(self, action: Action, step: Step) -> None:
+        stage, kept = self.stage, step.take(action)
         gradients: list[Tensor | None] = [None]
         outputs = kept.outputs
         if action.chunk != self.last_chunk:
@@ -77,7 +78,7 @@ class StageExecutor(Executor):
         pairs: list[tuple[Any, Tensor | None]] = [
             (output, gradient) for output, gradient in zip(outputs, gradients, strict=True) if output is not None
         ]
-        with self.recorder.span("compute", "backward", action.chunk, action.microbatch):
+        with self.recorder.span("compute", action.kind, action.chunk, action.microbatch):
             if pairs:
                 torch.autograd.backward([output for output, _ in pairs], [gradient for _, gradient in pairs])
         if action.chunk > 0:

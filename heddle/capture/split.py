@@ -109,73 +109,97 @@ def _stage(
     values: Mapping[fx.Node, Any],
     holders: Mapping[str, set[int]],
 ) -> Stage:
-    graph, root = fx.Graph(), nn.Module()
-    copies: dict[fx.Node, fx.Node] = {}
-    state: dict[str, str] = {}
-    for node in received:
-        copies[node] = graph.placeholder(node.name)
     results = [program.outputs[number] for number in outputs]
     read = {before for node in part for before in node.all_input_nodes}
     read |= {value for value in results if isinstance(value, fx.Node)}
     inputs = tuple(number for number, node in enumerate(program.inputs) if node in read)
-    for number in inputs:
-        node = program.inputs[number]
-        copies[node] = graph.placeholder(node.name)
-
-    def hold(node: fx.Node) -> fx.Node:
-        """State and constants, under names that no two share."""
-        value = values[node]
-        if node.name not in program.state:
-            name = f"constant_{node.name}"
-            if isinstance(value, nn.Module):
-                root.add_module(name, value)
-            else:
-                root.register_buffer(name, value, persistent=False)
-            return graph.get_attr(name)
-        target = program.state[node.name]
-        name = "state_" + target.replace(".", "_")
-        while state.get(name, target) != target:
-            name += "_"
-        if name not in state:
-            state[name] = target
-            own = program.tensor(target)
-            if isinstance(own, nn.Parameter):  # the same memory, with a gradient of its own
-                root.register_parameter(name, nn.Parameter(value.detach(), own.requires_grad))
-            else:
-                root.register_buffer(name, value)
-        return graph.get_attr(name)
-
-    def copy(node: fx.Node) -> fx.Node:
-        if node not in copies:
-            copies[node] = hold(node)
-        return copies[node]
-
-    for node in program.operators:
-        if node in part:
-            for before in node.all_input_nodes:
-                copy(before)
-            copies[node] = graph.node_copy(node, copy)
-    updates = {}
-    for node in program.operators:
-        if node in part and node.name in program.mutated:
-            changed = program.mutated[node.name]
-            buffer = next(held for held in program.exported.graph.nodes if program.state.get(held.name) == changed)
-            updates[str(copy(buffer).target)] = copies[node]
-    graph.output(
+    copy = _Copy(program, values, [*received, *(program.inputs[number] for number in inputs)])
+    operators = [node for node in program.operators if node in part]
+    for node in operators:
+        copy.operator(node)
+    updates = copy.updates(operators)
+    copy.graph.output(
         (
             tuple(copy(node) for node in sent),
             [copy(value) if isinstance(value, fx.Node) else value for value in results],
             tuple(updates.values()),
         )
     )
-    tied = {
-        name: tuple(sorted(holders[target]))
-        for name, target in state.items()
-        if name in dict(root.named_parameters(recurse=False)) and len(holders.get(target, ())) > 1
-    }
-    module = fx.GraphModule(root, graph)
-    messages = _tensors(program, received), _tensors(program, sent)
-    return Stage(module, messages[0], inputs, messages[1], outputs, state, tied, tuple(updates))
+    return Stage(
+        module=fx.GraphModule(copy.root, copy.graph),
+        received=_tensors(program, received),
+        inputs=inputs,
+        sent=_tensors(program, sent),
+        outputs=outputs,
+        state=copy.state,
+        tied=copy.tied(holders),
+        updates=tuple(updates),
+    )
+
+
+class _Copy:
+    """A graph of its own, with the module that holds its state, into which a part of a program is copied."""
+
+    def __init__(self, program: Program, values: Mapping[fx.Node, Any], arguments: Sequence[fx.Node]) -> None:
+        self.program, self.values = program, values
+        self.graph, self.root = fx.Graph(), nn.Module()
+        self.state: dict[str, str] = {}  # name here to name in the captured module
+        self.copies = {node: self.graph.placeholder(node.name) for node in arguments}
+
+    def __call__(self, node: fx.Node) -> fx.Node:
+        """The copy of an argument or operator; what is neither is state or a constant, and held from now on."""
+        if node not in self.copies:
+            name = self._state(node) if node.name in self.program.state else self._constant(node)
+            self.copies[node] = self.graph.get_attr(name)
+        return self.copies[node]
+
+    def operator(self, node: fx.Node) -> None:
+        """Copy an operator, with what it reads before it."""
+        for before in node.all_input_nodes:
+            self(before)
+        self.copies[node] = self.graph.node_copy(node, self)
+
+    def updates(self, operators: Sequence[fx.Node]) -> dict[str, fx.Node]:
+        """The buffers that these operators change, and their new values."""
+        program, found = self.program, {}
+        for node in operators:
+            if node.name in program.mutated:
+                changed = program.mutated[node.name]
+                buffer = next(held for held in program.exported.graph.nodes if program.state.get(held.name) == changed)
+                found[str(self(buffer).target)] = self.copies[node]
+        return found
+
+    def tied(self, holders: Mapping[str, set[int]]) -> dict[str, tuple[int, ...]]:
+        """The parameters that other stages hold as well, and all of those stages."""
+        parameters = dict(self.root.named_parameters(recurse=False))
+        return {
+            name: tuple(sorted(holders[target]))
+            for name, target in self.state.items()
+            if name in parameters and len(holders.get(target, ())) > 1
+        }
+
+    def _constant(self, node: fx.Node) -> str:
+        name, value = f"constant_{node.name}", self.values[node]
+        if isinstance(value, nn.Module):
+            self.root.add_module(name, value)
+        else:
+            self.root.register_buffer(name, value, persistent=False)
+        return name
+
+    def _state(self, node: fx.Node) -> str:
+        """Hold a parameter or buffer, under a name that no two share."""
+        target = self.program.state[node.name]
+        name = "state_" + target.replace(".", "_")
+        while self.state.get(name, target) != target:
+            name += "_"
+        if name not in self.state:
+            self.state[name] = target
+            own, value = self.program.tensor(target), self.values[node]
+            if isinstance(own, nn.Parameter):  # the same memory, with a gradient of its own
+                self.root.register_parameter(name, nn.Parameter(value.detach(), own.requires_grad))
+            else:
+                self.root.register_buffer(name, value)
+        return name
 
 
 def _tensors(program: Program, nodes: list[fx.Node]) -> Tensors:

@@ -105,6 +105,7 @@ def check(name: str, asked: dict[str, str | None], port: int | None) -> None:
 def shape(job: Job) -> tuple[int, int]:
     """Nodes, and processes on each: a process a device. A job without a cluster runs on one machine."""
     from heddle.errors import HeddleError, listing
+    from heddle.spec.ranks import world_in_words
 
     plan, cluster = job.planned.plan, job.cluster
     if cluster is None or plan.world <= cluster.devices:
@@ -121,7 +122,7 @@ def shape(job: Job) -> tuple[int, int]:
     if nodes > cluster.nodes:
         raise HeddleError(
             f"The plan needs {nodes} nodes of {cluster.devices} devices, the cluster has {cluster.nodes}.",
-            f"tensor × pipeline × data = {plan.tensor} × {plan.pipeline} × {plan.data} = {plan.world} processes.",
+            f"{world_in_words(plan)} processes.",
             f"Write nodes = {nodes} in [cluster] if it has them, or use a smaller plan.",
         )
     return nodes, cluster.devices

@@ -1,7 +1,7 @@
-"""The mesh: where this process stands on the tensor, data and pipeline axes, and whom it shares each with.
+"""The mesh: where this process stands on the axes of a plan, and whom it shares each with.
 
-Tensor is innermost, then data, then pipeline: neighbours on the tensor axis talk most and sit closest. The mesh is
-a value that is passed to whoever needs it; there are no global process groups.
+Which rank stands where is `heddle.spec.ranks`' to say. The mesh is a value that is passed to whoever needs it; there
+are no global process groups.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from heddle.errors import HeddleError
 from heddle.spec.plan import Plan
+from heddle.spec.ranks import AXES, Coordinates, groups, stage_of, world_in_words
 
 HOST_BACKENDS = ("gloo", "fake")  # whose groups carry what lies in host memory
 
@@ -50,12 +51,7 @@ class Mesh:
     channels: dict[tuple[int, int], dist.ProcessGroup] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"data {self.data.rank}, pipeline {self.pipeline.rank}, tensor {self.tensor.rank}"
-
-
-def coordinates(plan: Plan, rank: int) -> tuple[int, int, int]:
-    """Tensor, data and pipeline coordinate of a rank."""
-    return rank % plan.tensor, rank // plan.tensor % plan.data, rank // (plan.tensor * plan.data)
+        return str(Coordinates(**{name: getattr(self, name).rank for name in AXES}))
 
 
 def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
@@ -65,39 +61,26 @@ def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
     """
     if world < plan.world:
         raise HeddleError(
-            f"The plan needs tensor × pipeline × data = {plan.tensor} × {plan.pipeline} × {plan.data} = {plan.world} "
-            f"processes, but {world} started.",
+            f"The plan needs {world_in_words(plan)} processes, but {world} started.",
             "Every process holds one place of the mesh.",
             f"Start {plan.world}, or change the degrees so that their product is {world}.",
         )
     if plan.world == 1 and world == 1:
         return Mesh()
 
-    def rank_of(t: int, d: int, p: int) -> int:
-        return t + plan.tensor * (d + plan.data * p)
+    def axis(name: str, members: list[list[int]]) -> Axis:
+        return _axis(name, members, rank, world)
 
-    tensors, replicas, stages = range(plan.tensor), range(plan.data), range(plan.pipeline)
-    columns = [(i, j) for j in replicas for i in tensors]
     everyone = list(range(plan.world))
-
-    def axis(name: str, groups: list[list[int]]) -> Axis:
-        return _axis(name, groups, rank, world)
-
-    tensor = axis("tensor", [[rank_of(i, j, k) for i in tensors] for k in stages for j in replicas])
-    data = axis("data", [[rank_of(i, j, k) for j in replicas] for k in stages for i in tensors])
-    pipeline = axis("pipeline", [[rank_of(i, j, k) for k in stages] for i, j in columns])
-    ends = (
-        axis("ends", [[rank_of(i, j, 0), rank_of(i, j, plan.pipeline - 1)] for i, j in columns])
-        if stages[1:]
-        else Axis()
-    )
+    axes = {name: axis(name, groups(plan, name)) for name in AXES}
+    columns = groups(plan, "pipeline")  # each the ranks of a pipeline, by stage
+    ends = axis("ends", [[column[0], column[-1]] for column in columns]) if plan.pipeline > 1 else Axis()
     channels = {}
     for number, pairs in enumerate(_disjoint_channels(plan.pipeline)):
-        groups = [[rank_of(i, j, k) for k in pair] for pair in pairs for i, j in columns]
-        group = axis(f"channel {number}", groups).group
+        neighbours = [[column[stage] for stage in pair] for pair in pairs for column in columns]
+        group = axis(f"channel {number}", neighbours).group
         if group is not None:
-            stage = coordinates(plan, rank)[2]
-            channels[next(pair for pair in pairs if stage in pair)] = group
+            channels[next(pair for pair in pairs if stage_of(plan, rank) in pair)] = group
     # what all processes share already is not made again
     whole = Axis(rank, tuple(everyone), dist.group.WORLD) if plan.world == world else axis("world", [everyone])
     host = whole
@@ -105,7 +88,7 @@ def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
         host = replace(whole, group=dist.new_group(everyone, backend="gloo", group_desc="host"))
     if rank >= plan.world:
         return None
-    mesh = Mesh(rank, tensor, data, pipeline, whole, ends, host, channels)
+    mesh = Mesh(rank=rank, **axes, world=whole, ends=ends, host=host, channels=channels)
     _connect(mesh)
     return mesh
 
@@ -159,7 +142,7 @@ def _connect(mesh: Mesh) -> None:
     stage first met the neighbour it receives from, none would ever come to its sends.
     """
     word = torch.zeros(1, device=_device() or "cpu")
-    for axis in (mesh.world, mesh.tensor, mesh.data, mesh.pipeline, mesh.ends):
+    for axis in (mesh.world, *(getattr(mesh, name) for name in AXES), mesh.ends):
         if axis.group is not None:
             dist.all_reduce(word, group=axis.group)
     for (source, destination), group in mesh.channels.items():

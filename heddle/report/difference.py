@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from heddle.cost.breakdown import MEASURED, STEP
 from heddle.plan.search.describe import seconds_in_words
 from heddle.report.subject import Measured, Subject
+from heddle.schedule import Kind
 from heddle.simulate.simulation import Simulation
-from heddle.spec.ranks import ranks_per_stage
+from heddle.spec.ranks import places
 from heddle.trace.trace import COMPUTE, Span, Trace
 
 # Measured backwards hold their recomputing, so one item holds both.
 WORDS = {name: item.explained for name, item in (STEP | MEASURED).items() if name != "recompute"} | {
     "compute": "forward and backward"
 }
+FORWARDS = {kind for kind in Kind if kind.direction > 0}  # all other computing counts as backward
 SMALL = 0.01  # share of the step below which a difference is not worth a word
 
 Intervals = list[tuple[float, float]]
@@ -89,19 +91,22 @@ def _union(intervals: Intervals) -> Intervals:
 def stage_times(prediction: Simulation, trace: Trace) -> list[StageTimes]:
     """What the forwards and backwards of each stage take in a step."""
     plan = prediction.plan
-    predicted = _by_stage(prediction.trace, plan.pipeline, 1)
-    measured = _by_stage(trace, plan.pipeline, ranks_per_stage(plan))
+    predicted = _by_stage(prediction.trace, range(plan.pipeline))  # one rank stands for a stage
+    measured = _by_stage(trace, [place.pipeline for place in places(plan)])
     return [
         StageTimes(stage, (there[0], here[0]), (there[1], here[1]))
         for stage, (there, here) in enumerate(zip(predicted, measured, strict=True))
     ]
 
 
-def _by_stage(trace: Trace, stages: int, ranks: int) -> list[tuple[float, float]]:
+def _by_stage(trace: Trace, stage_of: Sequence[int]) -> list[tuple[float, float]]:
+    """Forward's and backward's seconds of each stage, given the stage of each rank."""
+    stages = max(stage_of) + 1
+    ranks = len(stage_of) // stages
     sums = [[0.0, 0.0] for _ in range(stages)]
     for span in trace.spans:
         if span.lane == COMPUTE:
-            sums[span.rank // ranks][span.name != "forward"] += (span.end - span.start) / ranks
+            sums[stage_of[span.rank]][span.name not in FORWARDS] += (span.end - span.start) / ranks
     return [(forward, backward) for forward, backward in sums]
 
 

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from rich.console import Console
 
 from heddle.errors import HeddleError
-from heddle.parallel.mesh import Mesh, build_mesh, coordinates
+from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.runtime import forkserver
 from heddle.runtime.cuda import refuse_few_queues
 from heddle.runtime.device import abandon, backend, has_gpus, on_gpu, pick_device
@@ -34,6 +34,7 @@ from heddle.runtime.meeting import TIMEOUT, SharedError, meet_at_address, meet_i
 from heddle.runtime.scratch import scratch_folder, scratch_of
 from heddle.runtime.stop_request import Requests, answer, ignores_hangup, leave_closed_terminal, outlive_terminal
 from heddle.spec.plan import Plan
+from heddle.spec.ranks import coordinates, world_in_words
 
 PATIENCE = 2.0  # seconds that a process stays which was not the first to fail, so that the first one is seen
 GRACE = 30.0  # seconds in which the others may end by themselves, and finish a checkpoint, before they are killed
@@ -44,8 +45,7 @@ def join(plan: Plan, place: Place, file: Path | None = None) -> Mesh:
     """Meet the other processes of this launch, in a file or at its address, and find this one's place in the mesh."""
     if place.world != plan.world:
         raise SharedError(
-            f"{place.world} processes started, but the plan needs tensor × pipeline × data = {plan.tensor} × "
-            f"{plan.pipeline} × {plan.data} = {plan.world}.",
+            f"{place.world} processes started, but the plan needs {world_in_words(plan)}.",
             "Every process holds one place of the mesh.",
             f"Start {plan.world} of them, or change the plan.",
         )
@@ -301,5 +301,4 @@ def _told(plan: Plan, folder: Path, rank: int, code: int) -> HeddleError:
 
 
 def _name(plan: Plan, rank: int) -> str:
-    tensor, data, pipeline = coordinates(plan, rank)
-    return f"Rank {rank} (data {data}, pipeline {pipeline}, tensor {tensor})"
+    return f"Rank {rank} ({coordinates(plan, rank)})"

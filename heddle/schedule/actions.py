@@ -15,21 +15,23 @@ class Kind(StrEnum):
 
     `direction`: +1 takes its input from the chunk before and hands its output to the one after, -1 the other way
     round. `holds`: by how many chunks' worth of activations it changes what its rank holds. `after`: what must have
-    run for the same microbatch in the same chunk.
+    run for the same microbatch in the same chunk. `gradients`: whether it adds to those of its chunk's parameters.
     """
 
     direction: int
     holds: int
     after: str | None
+    gradients: bool
     letter: str  # in a drawing
 
-    FORWARD = "forward", +1, +1, None, "F"
-    BACKWARD = "backward", -1, -1, "forward", "B"
+    FORWARD = "forward", +1, +1, None, False, "F"
+    BACKWARD = "backward", -1, -1, "forward", True, "B"
 
-    def __new__(cls, word: str, direction: int, holds: int, after: str | None, letter: str) -> Kind:
+    def __new__(cls, word: str, direction: int, holds: int, after: str | None, gradients: bool, letter: str) -> Kind:
         kind = str.__new__(cls, word)
         kind._value_ = word
-        kind.direction, kind.holds, kind.after, kind.letter = direction, holds, after, letter
+        kind.direction, kind.holds, kind.after = direction, holds, after
+        kind.gradients, kind.letter = gradients, letter
         return kind
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from heddle.schedule import Kind
 from heddle.trace.trace import COMPUTE, Trace
 
+HOLDS = {str(kind): kind.holds for kind in Kind}
 Curve = list[tuple[float, float]]  # (second, bytes from then on)
 
 
@@ -21,10 +23,8 @@ def memory_curves(trace: Trace, saved: Sequence[float], always: Sequence[float] 
     for span in trace.spans:
         if span.lane != COMPUTE or span.chunk < 0:
             continue
-        if span.name == "forward":
-            changes[span.rank].append((span.start, saved[span.chunk]))
-        elif span.name == "backward":
-            changes[span.rank].append((span.end, -saved[span.chunk]))
+        if holds := HOLDS.get(span.name, 0):
+            changes[span.rank].append((span.start if holds > 0 else span.end, holds * saved[span.chunk]))
     curves = []
     for rank, steps in enumerate(changes):
         held = float(always) if isinstance(always, int | float) else float(always[rank])

@@ -1,7 +1,8 @@
 """Which rank stands where: the one rule between a rank and its coordinates on the axes of a plan.
 
-The axes are data: adding one is a word in AXES, a field of `Plan` of the same name and a field of `Coordinates`.
-Whoever needs the ranks that share something asks `groups`; nobody else multiplies degrees.
+The axes are data: adding one is a word in AXES and in WRITTEN, and a field of the same name of `Coordinates`, of `Plan`
+(which counts it in `world`) and of `Mesh`. Whoever needs the ranks that share something asks `groups`; nobody else
+multiplies degrees.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from heddle.spec.plan import Plan
 
 # Innermost first: neighbours on the tensor axis talk most and sit closest (PTD-P §3.1, Takeaway 1).
 AXES = ("tensor", "data", "pipeline")
+WRITTEN = ("tensor", "pipeline", "data")  # in the order in which people write their degrees
 
 
 class Coordinates(NamedTuple):
@@ -25,12 +27,17 @@ class Coordinates(NamedTuple):
     pipeline: int = 0
 
     def __str__(self) -> str:
-        return ", ".join(f"{axis} {getattr(self, axis)}" for axis in ("data", "pipeline", "tensor"))
+        return ", ".join(f"{axis} {getattr(self, axis)}" for axis in sorted(AXES))
 
 
 def degrees(plan: Plan) -> tuple[int, ...]:
     """How many places each axis has."""
     return tuple(getattr(plan, axis) for axis in AXES)
+
+
+def world_in_words(plan: Plan) -> str:
+    """How many ranks a plan has, and why: "tensor × pipeline × data = 2 × 2 × 4 = 16"."""
+    return f"{' × '.join(WRITTEN)} = {' × '.join(str(getattr(plan, axis)) for axis in WRITTEN)} = {plan.world}"
 
 
 def coordinates(plan: Plan, rank: int) -> Coordinates:

@@ -32,13 +32,15 @@ from heddle.checkpoint.checkpoint import Saver
 from heddle.data import Samples
 from heddle.errors import HeddleError
 from heddle.parallel.collectives import Handle
-from heddle.parallel.mesh import Mesh, coordinates
-from heddle.parallel.pipeline.executor import Executor, Inbox, Pipeline
+from heddle.parallel.mesh import Mesh
+from heddle.parallel.pipeline.executor import Executor
+from heddle.parallel.pipeline.inbox import Inbox
 from heddle.runtime import together
 from heddle.runtime.device import Mark, pending_collectives
 from heddle.runtime.error_files import tell
 from heddle.runtime.stream import StreamMarks
 from heddle.spec.plan import Plan
+from heddle.spec.ranks import coordinates
 from heddle.spec.tables import build
 from heddle.train.phases import Phase, Phases
 
@@ -110,7 +112,7 @@ def _read(frame: FrameType | None) -> Iterator[tuple[str, tuple[int, ...]]]:
             yield BUSY[code], ()
             if code is not Samples.batch_of.__code__:
                 return  # what lies around it waits for this, and for nobody else
-        elif code in (Pipeline._forward.__code__, Pipeline._backward.__code__):
+        elif code is Executor.perform.__code__:
             yield f"compute {local['action'].kind}", ()
         frame = frame.f_back
 
@@ -121,7 +123,7 @@ def _others(ranks: tuple[int, ...], own: int) -> tuple[int, ...]:
 
 def _action(frame: FrameType | None) -> Iterator[tuple[int, int]]:
     while frame is not None:
-        if frame.f_code in (Pipeline._forward.__code__, Pipeline._backward.__code__):
+        if frame.f_code is Executor.perform.__code__:
             yield frame.f_locals["action"].chunk, frame.f_locals["action"].microbatch
         frame = frame.f_back
 
@@ -286,8 +288,7 @@ class Doctor:
         return words + (f" (oldest collective under way: {doing.pending})." if doing.pending else ".")
 
     def _name(self, rank: int) -> str:
-        tensor, data, pipeline = coordinates(self.plan, rank)
-        return f"Rank {rank} (data {data}, pipeline {pipeline}, tensor {tensor})"
+        return f"Rank {rank} ({coordinates(self.plan, rank)})"
 
     def _stack_by_signal(self, rank: int) -> str:
         """The stack of a rank of this machine that does not answer by itself; a stopped one is woken."""

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from heddle.parallel.pipeline.executor import Pipeline
+from heddle.parallel.pipeline.transformer import Pipeline
 from tests.helpers.commands import ENVIRONMENT, REPOSITORY, call, write_named_blocks
 
 PAGE = REPOSITORY / "docs" / "decide/prove.md"

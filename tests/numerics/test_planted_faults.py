@@ -16,7 +16,8 @@ from unittest.mock import patch
 import pytest
 
 import heddle.parallel.apply
-import heddle.parallel.pipeline.executor
+import heddle.parallel.pipeline.inbox
+import heddle.parallel.pipeline.transformer
 import heddle.parallel.replicas.fully_sharded
 import heddle.parallel.replicas.reducer
 import heddle.parallel.shards
@@ -57,7 +58,7 @@ def column_backward_without_all_reduce() -> Any:
 
 def messages_swapped() -> Any:
     """The second stage takes the first microbatch's activations for the second's, and the other way round."""
-    take = heddle.parallel.pipeline.executor.Inbox.take
+    take = heddle.parallel.pipeline.inbox.Inbox.take
 
     def wrong(self, message):
         if message.kind == "activation" and message.microbatch < 2:
@@ -65,16 +66,16 @@ def messages_swapped() -> Any:
             message = next(known for known in (*self.posted, *self.expected) if known[:3] == other)
         return take(self, message)
 
-    return patch.object(heddle.parallel.pipeline.executor.Inbox, "take", wrong)
+    return patch.object(heddle.parallel.pipeline.inbox.Inbox, "take", wrong)
 
 
 def gradients_not_scaled_over_replicas() -> Any:
-    run = heddle.parallel.pipeline.executor.Pipeline.run
+    run = heddle.parallel.pipeline.transformer.Pipeline.run
 
     def wrong(self, works, scale=1.0, listener=None):
         return run(self, works, scale * self.mesh.data.size, listener)
 
-    return patch.object(heddle.parallel.pipeline.executor.Pipeline, "run", wrong)
+    return patch.object(heddle.parallel.pipeline.transformer.Pipeline, "run", wrong)
 
 
 def _sums_over(**axes: Axis) -> Any:

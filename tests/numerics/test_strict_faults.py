@@ -12,7 +12,6 @@ import torch
 import torch.distributed as dist
 
 import heddle.parallel.mesh
-import heddle.parallel.pipeline.executor
 import heddle.parallel.replicas.reducer
 import heddle.train.step.trainer
 from heddle.errors import HeddleError
@@ -51,9 +50,8 @@ def both_ways_on_one_channel() -> Any:
     """Messages back wait behind messages there."""
     build = heddle.parallel.mesh.Mesh
 
-    def wrong(*arguments: Any) -> Mesh:
-        *others, channels = arguments
-        return build(*others, {pair: channels[min(pair), max(pair)] for pair in channels})
+    def wrong(channels: dict[tuple[int, int], Any], **others: Any) -> Mesh:
+        return build(channels={pair: channels[min(pair), max(pair)] for pair in channels}, **others)
 
     return patch.object(heddle.parallel.mesh, "Mesh", wrong)
 

@@ -13,8 +13,9 @@ import torch.distributed as dist
 import heddle.parallel.mesh
 from heddle.errors import HeddleError
 from heddle.parallel.collectives import all_reduce
-from heddle.parallel.mesh import Mesh, _disjoint_channels, build_mesh, coordinates
+from heddle.parallel.mesh import Mesh, _disjoint_channels, build_mesh
 from heddle.spec import Plan
+from heddle.spec.ranks import coordinates
 from tests.helpers.world import SIZE
 
 # rank: tensor, data, pipeline of tensor 2 × data 3 × pipeline 2, counted by hand: tensor fastest, pipeline slowest

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heddle.parallel.mesh import coordinates
 from heddle.report import difference
 from heddle.report.subject import Measured, Subject, read_subject
 from heddle.simulate.simulation import simulate
@@ -18,10 +17,13 @@ from tests.helpers.subjects import TABLES, write_run
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 4))
-def test_stages_are_where_the_mesh_puts_them(tensor, data, pipeline):
+def test_seconds_of_ranks_are_those_of_their_stages(tensor, data, pipeline):
     plan = Plan(tensor=tensor, data=data, pipeline=pipeline)
-    for rank in range(plan.world):
-        assert stage_of(plan, rank) == coordinates(plan, rank)[2]
+    stages = [stage_of(plan, rank) for rank in range(plan.world)]
+    names = ("forward", "recompute", "backward")
+    spans = [Span(rank, "compute", name, 0.0, 1.0 + stage) for rank, stage in enumerate(stages) for name in names]
+    found = difference._by_stage(Trace(plan.world, spans), stages)
+    assert found == [pytest.approx((1.0 + stage, 2 * (1.0 + stage))) for stage in range(pipeline)]
 
 
 def test_every_moment_counts_once():

@@ -1,16 +1,36 @@
 """The rule between ranks and coordinates, against the layout that Megatron-LM documents."""
 
+from math import prod
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from heddle.spec.plan import Plan
-from heddle.spec.ranks import AXES, Coordinates, coordinates, groups, places, rank_of, ranks_per_stage, stage_of
+from heddle.spec.ranks import (
+    AXES,
+    WRITTEN,
+    Coordinates,
+    coordinates,
+    degrees,
+    groups,
+    places,
+    rank_of,
+    ranks_per_stage,
+    stage_of,
+    world_in_words,
+)
 
-plans = st.builds(Plan, tensor=st.integers(1, 5), data=st.integers(1, 5), pipeline=st.integers(1, 5))
+plans = st.builds(Plan, **{axis: st.integers(1, 5) for axis in AXES})
+
+
+def test_an_axis_is_known_everywhere():
+    assert sorted(AXES) == sorted(WRITTEN) == sorted(Coordinates._fields)
+    assert world_in_words(Plan(tensor=2, pipeline=3, data=4)) == "tensor × pipeline × data = 2 × 3 × 4 = 24"
 
 
 @given(plans)
 def test_every_rank_stands_in_one_place(plan):
+    assert prod(degrees(plan)) == plan.world
     assert [rank_of(plan, place) for place in places(plan)] == list(range(plan.world))
     assert [coordinates(plan, rank) for rank in range(plan.world)] == list(places(plan))
     assert sum(stage_of(plan, rank) == 0 for rank in range(plan.world)) == ranks_per_stage(plan)

@@ -12,10 +12,10 @@ import typer
 import heddle
 from heddle.cli.app import app
 from heddle.cli.common import load_with_changes
-from heddle.parallel.mesh import coordinates
 from heddle.spec import Plan
 from heddle.spec.cluster import GIB
 from heddle.spec.job import load_job
+from heddle.spec.ranks import coordinates
 from heddle.train.watchdog import HUNG
 from tests.helpers.commands import blocks, call, run_commands, write_named_blocks
 from tests.helpers.manual import DOCS, cells, quoted, section, shown_commands, tables

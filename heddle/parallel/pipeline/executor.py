@@ -1,40 +1,25 @@
 """The pipeline executor: interprets any schedule, action by action, on one rank.
 
-Which messages go where follows from the schedule, which every rank knows whole. Receives are posted ahead of need,
-in the order the sender sends, so that transports without tags deliver them right, too. Between stages each
-tensor-parallel rank sends only its slice of the tokens, and the receiver gathers them over its faster links
-(the scatter/gather optimisation, PTD-P §4.1).
+What is received, done, sent and let go follows from the schedule, which every rank knows whole. What a chunk does with
+a microbatch, and what a message holds, is for its subclasses to say: see `transformer.py`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch import Tensor
 
-from heddle.models.transformer import Microbatch
-from heddle.parallel.collectives import gather, slice_of
 from heddle.parallel.mesh import Mesh
+from heddle.parallel.pipeline.inbox import AHEAD, DEVICE_AHEAD, Inbox, arrivals
 from heddle.schedule import Action, Kind, Message, Schedule, consumer, incoming, outgoing
-
-AHEAD = 2  # receives posted beyond the one that is needed next, on each channel, where the host receives
-DEVICE_AHEAD = 1  # where a kernel does, which occupies the device until its message comes
-
-
-class Work(NamedTuple):
-    """One microbatch: its tokens, what follows them, and what else layers must know."""
-
-    ids: Tensor
-    targets: Tensor
-    batch: Microbatch
 
 
 class Recorder(Protocol):
@@ -51,60 +36,30 @@ class Listener(Protocol):
     def last_backward(self, chunk: int) -> None: ...
 
 
-@dataclass(frozen=True)
-class Shape:
-    """Of the activations between chunks."""
+@dataclass
+class Step:
+    """One run of a schedule on one rank: its microbatches, and what their actions leave for each other."""
 
-    tokens: int  # of a microbatch
-    hidden: int
-    dtype: torch.dtype
-    device: torch.device
-    sliced: bool  # whether activations are slices of the tokens already (sequence parallelism)
+    works: Sequence[Any]  # one for each microbatch
+    scale: float  # of each microbatch's loss, whose gradients are wanted
+    loss: Tensor  # the mean over microbatches, as far as they have come
+    kept: dict[tuple[int, int], Any] = field(default_factory=dict)  # by chunk and microbatch
 
+    def keep(self, action: Action, what: Any) -> None:
+        """Leave something for the next action of the same microbatch in the same chunk."""
+        self.kept[action.chunk, action.microbatch] = what
 
-class Inbox:
-    """Messages from one neighbour, received in the order in which it sends them."""
+    def take(self, action: Action) -> Any:
+        """What the action before left."""
+        return self.kept.pop((action.chunk, action.microbatch))
 
-    def __init__(
-        self,
-        expected: Sequence[Message],
-        group: dist.ProcessGroup,
-        source: int,
-        empty: Callable[[Message], Tensor],
-        ahead: int = AHEAD,
-    ) -> None:
-        self.group, self.source, self.empty, self.ahead = group, source, empty, ahead
-        self.expected = deque(expected)
-        self.posted: dict[Message, tuple[dist.Work, Tensor]] = {}
-
-    def post(self) -> None:
-        """Post receives until as many are open as may be."""
-        while self.expected and len(self.posted) < self.ahead:
-            self._post_next()
-
-    def _post_next(self) -> Message:
-        message = self.expected.popleft()
-        buffer = self.empty(message)
-        work = dist.irecv(buffer, src=self.source, group=self.group, tag=message.tag)
-        assert work is not None
-        self.posted[message] = (work, buffer)
-        return message
-
-    def take(self, message: Message) -> Tensor:
-        """Wait for one message; more are on their way meanwhile."""
-        while message not in self.posted:
-            self._post_next()
-        work, buffer = self.posted.pop(message)
-        self.post()
-        work.wait()
-        return buffer
+    def add(self, loss: Tensor) -> None:
+        """Count one microbatch's loss."""
+        self.loss += loss / len(self.works)
 
 
 class Executor(ABC):
-    """Runs a schedule's actions of one rank: what is received, done, sent and let go, in which order.
-
-    What a chunk does with a microbatch, and what a message holds, is for the kinds of executor to say.
-    """
+    """Runs a schedule's actions of one rank: what is received, done, sent and let go, in which order."""
 
     def __init__(self, schedule: Schedule, mesh: Mesh, device: torch.device, recorder: Recorder) -> None:
         self.schedule, self.mesh, self.device, self.recorder = schedule, mesh, device, recorder
@@ -112,7 +67,7 @@ class Executor(ABC):
         self.last_chunk = schedule.chunks - 1
         self.actions = schedule.ranks[self.rank]
         self.order = [{action: i for i, action in enumerate(actions)} for actions in schedule.ranks]
-        self.expected = _expected(schedule, self.rank)
+        self.made_by = arrivals(schedule, self.rank)
         self.last_backwards = _last_backwards(self.actions)
         self.inboxes: dict[int, Inbox] = {}
         self.sent: deque[tuple[int, int, dist.Work, Tensor]] = deque()
@@ -130,11 +85,11 @@ class Executor(ABC):
         return DEVICE_AHEAD if self.warm else 0
 
     @abstractmethod
-    def _forward(self, action: Action, work: Any, scale: float) -> tuple[Any, Tensor | None]:
-        """One microbatch through one chunk: what its backward needs, and the loss where this is the last chunk."""
+    def _forward(self, action: Action, step: Step) -> None:
+        """One microbatch through one chunk: keeps what its backward needs, adds the loss if the chunk is the last."""
 
     @abstractmethod
-    def _backward(self, action: Action, kept: Any) -> None:
+    def _backward(self, action: Action, step: Step) -> None:
         """The way back, given what the forward kept."""
 
     @abstractmethod
@@ -150,37 +105,36 @@ class Executor(ABC):
 
         Gradients are those of the mean loss times `scale`. Without backward actions nothing is kept for them.
         """
-        self.inboxes = {
-            source: Inbox(
-                messages,
-                self.mesh.channels[source, self.rank],
-                self.mesh.pipeline.ranks[source],
-                self._empty,
-                self.ahead,
-            )
-            for source, messages in self.expected.items()
-        }
-        for inbox in self.inboxes.values():
-            inbox.post()
-        total = torch.zeros((), device=self.device)
-        stash: dict[tuple[int, int], Any] = {}
+        self.inboxes = self._open_inboxes()
+        step = Step(works, scale / max(1, len(works)), torch.zeros((), device=self.device))
         for action in self.actions:
-            kind, chunk, microbatch = action
-            if kind is Kind.FORWARD:
-                kept, loss = self._forward(action, works[microbatch], scale / len(works))
-                if kept is not None:
-                    stash[chunk, microbatch] = kept
-                if loss is not None:
-                    total += loss / len(works)
-            else:
-                if listener is not None and action in self.last_backwards:
-                    listener.last_backward(chunk)
-                self._backward(action, stash.pop((chunk, microbatch)))
+            if listener is not None and action in self.last_backwards:
+                listener.last_backward(action.chunk)
+            self.perform(action, step)
         for _, _, work, _ in self.sent:
             work.wait()
         self.sent.clear()
         self.warm = True
-        return total
+        return step.loss
+
+    def perform(self, action: Action, step: Step) -> None:
+        """Do one action, by the method for its kind. The watchdog reads off this frame what a rank is at."""
+        methods = {Kind.FORWARD: self._forward, Kind.BACKWARD: self._backward}
+        methods[action.kind](action, step)
+
+    def _open_inboxes(self) -> dict[int, Inbox]:
+        """One for each rank that sends to this one, with its first receives posted."""
+        expected: dict[int, list[Message]] = {}
+        for message in self.made_by:
+            expected.setdefault(message.source, []).append(message)
+        channels, ranks = self.mesh.channels, self.mesh.pipeline.ranks
+        inboxes = {
+            source: Inbox(messages, channels[source, self.rank], ranks[source], self._empty, self.ahead)
+            for source, messages in expected.items()
+        }
+        for inbox in inboxes.values():
+            inbox.post()
+        return inboxes
 
     def _receive(self, action: Action) -> Tensor | None:
         message = incoming(self.schedule, action)
@@ -212,10 +166,7 @@ class Executor(ABC):
         every transport says by itself that a send is complete, and sent activations add up.)
         """
         sender = message.source
-        made_by = Action(
-            Kind.FORWARD if message.kind == "activation" else Kind.BACKWARD, message.chunk, message.microbatch
-        )
-        reached = self.order[sender][made_by]
+        reached = self.order[sender][self.made_by[message]]
         waiting: deque[tuple[int, int, dist.Work, Tensor]] = deque()
         for entry in self.sent:
             destination, consumed_at, work, _ = entry
@@ -226,90 +177,13 @@ class Executor(ABC):
         self.sent = waiting
 
 
-class Pipeline(Executor):
-    """Runs a schedule over chunks of the transformer, which hand over one tensor: the activations of its tokens.
-
-    The last one is told the targets, and gives the loss.
-    """
-
-    def __init__(
-        self,
-        schedule: Schedule,
-        chunks: Mapping[int, nn.Module],
-        mesh: Mesh,
-        shape: Shape,
-        recorder: Recorder,
-    ) -> None:
-        super().__init__(schedule, mesh, shape.device, recorder)
-        self.chunks, self.shape = chunks, shape
-        # Sliced activations travel as they are; whole ones are sliced for the journey where that is even.
-        self.scatter = not shape.sliced and mesh.tensor.size > 1 and shape.tokens % mesh.tensor.size == 0
-
-    def _forward(
-        self, action: Action, work: Work, scale: float
-    ) -> tuple[tuple[Tensor | None, GradientEdge | Tensor] | None, Tensor | None]:
-        _, chunk, microbatch = action
-        x = self._receive(action)
-        if x is not None and torch.is_grad_enabled():
-            x.requires_grad_()
-        with self.recorder.span("compute", "forward", chunk, microbatch):
-            batch = replace(work.batch, targets=work.targets, scale=scale) if chunk == self.last_chunk else work.batch
-            y = self.chunks[chunk](work.ids if x is None else x, batch)
-        if chunk == self.last_chunk:  # which gives the loss
-            return ((x, y * scale) if torch.is_grad_enabled() else None), y.detach()
-        self._send(action, y.detach())
-        # Only the graph behind the output is kept: its values have been sent.
-        return ((x, get_gradient_edge(y)) if torch.is_grad_enabled() else None), None
-
-    def _backward(self, action: Action, kept: tuple[Tensor | None, GradientEdge | Tensor]) -> None:
-        x, output = kept
-        gradient = self._receive(action)
-        with self.recorder.span("compute", "backward", action.chunk, action.microbatch):
-            torch.autograd.backward(output, gradient)
-        if x is not None:
-            assert x.grad is not None
-            self._send(action, x.grad)
-            x.grad = None
-
-    def _receive(self, action: Action) -> Tensor | None:
-        x = super()._receive(action)
-        return gather(x, self.mesh.tensor) if x is not None and self.scatter else x
-
-    def _send(self, action: Action, x: Tensor) -> None:
-        super()._send(action, slice_of(x, self.mesh.tensor) if self.scatter else x)
-
-    def _rows(self) -> int:
-        return self.shape.tokens // self.mesh.tensor.size if self.scatter or self.shape.sliced else self.shape.tokens
-
-    def _empty(self, _message: Message) -> Tensor:
-        return torch.empty(self._rows(), self.shape.hidden, dtype=self.shape.dtype, device=self.shape.device)
-
-    def _size(self, _message: Message) -> int:
-        return self._rows() * self.shape.hidden * self.shape.dtype.itemsize
-
-
-def _expected(schedule: Schedule, rank: int) -> dict[int, list[Message]]:
-    """Messages for `rank` by the rank that sends them, in its order."""
-    expected: dict[int, list[Message]] = {}
-    for source, actions in enumerate(schedule.ranks):
-        messages = [message for action in actions if (message := outgoing(schedule, action)) is not None]
-        for_us = [message for message in messages if message.destination == rank]
-        if for_us:
-            expected[source] = for_us
-    return expected
-
-
 def _last_backwards(actions: Sequence[Action]) -> set[Action]:
-    """The last backward of each chunk."""
-    last = {action.chunk: action for action in actions if action.kind is Kind.BACKWARD}
+    """The last action of each chunk that adds to its gradients."""
+    last = {action.chunk: action for action in actions if action.kind.gradients}
     return set(last.values())
 
 
 def forward_only(schedule: Schedule) -> Schedule:
     """The same order without its backwards, for evaluation."""
-
-    def forwards(actions: Sequence[Action]) -> Iterator[Action]:
-        return (action for action in actions if action.kind is Kind.FORWARD)
-
-    ranks = tuple(tuple(forwards(actions)) for actions in schedule.ranks)
-    return Schedule(schedule.name, schedule.pipeline, schedule.virtual, schedule.microbatches, ranks)
+    ranks = (tuple(action for action in actions if action.kind.direction > 0) for actions in schedule.ranks)
+    return replace(schedule, ranks=tuple(ranks))

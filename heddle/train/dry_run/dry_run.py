@@ -34,13 +34,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh, build_mesh
-from heddle.parallel.pipeline.executor import AHEAD
+from heddle.parallel.pipeline.inbox import AHEAD
 from heddle.runtime.device import DTYPES, backend, has_gpus
 from heddle.schedule import Kind, Schedule, consumer, incoming, outgoing, producer, verify
 from heddle.schedule import build as build_schedule
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
+from heddle.spec.ranks import Coordinates, places, rank_of
 from heddle.train.dry_run.gpu_kernels import gpu_kernels
 from heddle.train.dry_run.observe import Held, Observation, Tallies, Tally, observe_step
 
@@ -82,9 +83,10 @@ class DryRun:
 
     def ranks(self, kind: KindOfRank) -> list[int]:
         """The ranks that a kind stands for."""
-        plan = self.plan
         return [
-            t + plan.tensor * (d + plan.data * p) for p in kind.stages for d in range(plan.data) for t in kind.tensor
+            rank
+            for rank, place in enumerate(places(self.plan))
+            if place.tensor in kind.tensor and place.pipeline in kind.stages
         ]
 
 
@@ -159,7 +161,7 @@ def _observe(job: PlannedJob, tensor: int, stage: int) -> tuple[Observation, Obs
         ):
             return observe_step(replace(job, train=train), tokens, mesh)
 
-    rank = tensor + plan.tensor * plan.data * stage
+    rank = rank_of(plan, Coordinates(tensor=tensor, pipeline=stage))
     with _fake_mesh(plan, rank, backend(on_gpu)) as mesh, _refusing(mesh):
         return step(1), step(2)
 
@@ -247,11 +249,11 @@ def _peak(schedule: Schedule, stage: int, job: PlannedJob, seen: Observation) ->
     sent: list[tuple[int, int]] = []  # to whom, and at which of its actions it is used
     saved = peak_saved = 0
     peak = seen.resident + seen.update
-    begun: set[int] = set()
+    begun: set[tuple[Kind, int]] = set()
     for action in schedule.ranks[stage]:
         kind, chunk, _ = action
         mine = chunk // plan.pipeline
-        size, brief = seen.saved[mine], seen.brief[mine]
+        brief = seen.brief[mine][kind]
         arrived = incoming(schedule, action)
         if arrived is not None:  # and shows how far its sender has come, as in the executor
             made_by = producer(schedule, action)
@@ -259,16 +261,12 @@ def _peak(schedule: Schedule, stage: int, job: PlannedJob, seen: Observation) ->
             reached = order[arrived.source][made_by]
             sent = [(rank, used) for rank, used in sent if rank != arrived.source or used > reached]
         beside = message * (len(sent) + (arrived is not None))
-        if kind is Kind.FORWARD:
-            peak = max(peak, level + saved + beside + brief.forward)
-            saved += size
-            peak_saved = max(peak_saved, saved)
-        else:
-            first = chunk not in begun
-            begun.add(chunk)
-            peak = max(peak, level + saved + beside + (brief.first_backward if first else brief.backward))
-            saved -= size
-            level += brief.made if first else 0
+        first = (kind, chunk) not in begun
+        begun.add((kind, chunk))
+        peak = max(peak, level + saved + beside + (brief.first if first else brief.later))
+        saved += kind.holds * seen.saved[mine]
+        peak_saved = max(peak_saved, saved)
+        level += brief.made if first else 0
         user, leaving = consumer(schedule, action), outgoing(schedule, action)
         if user is not None and leaving is not None:
             sent.append((leaving.destination, order[leaving.destination][user]))

@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from heddle.runtime.recorder import NoRecorder
+from heddle.schedule import Kind
 
 
 class Living(TorchDispatchMode):
@@ -91,19 +92,19 @@ class Actions(NoRecorder):
     def span(self, *about: object, **_: object) -> AbstractContextManager[None]:
         """Look on while something runs."""
         match about:
-            case ("compute", "forward" | "backward" as kind, int(chunk), int(microbatch)):
-                return self._action(kind, chunk, microbatch)
-            case ("optimizer", str(kind)):
-                return self._action(kind, -1, -1)
+            case ("compute", Kind() as kind, int(chunk), int(microbatch)):
+                return self._action(kind, chunk, microbatch, saves=kind.holds > 0)
+            case ("optimizer", str(name)):
+                return self._action(name, -1, -1)
         return nullcontext()
 
     @contextmanager
-    def _action(self, kind: str, chunk: int, microbatch: int) -> Iterator[None]:
+    def _action(self, kind: str, chunk: int, microbatch: int, saves: bool = False) -> Iterator[None]:
         living = self.living
         living.most = start = living.now
         hooks = (
             saved_tensors_hooks(lambda x: self._note(x, chunk, microbatch), lambda kept: kept)
-            if kind == "forward"
+            if saves
             else nullcontext()
         )
         with hooks:

@@ -19,7 +19,9 @@ from torch.utils._pytree import tree_leaves
 
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.replicas.reducer import Bucket, Reducer
+from heddle.schedule import Kind
 from heddle.spec.job import Job
+from heddle.spec.ranks import AXES
 from heddle.train.dry_run.living import Actions, Living, local
 from heddle.train.step.trainer import Tokens, Trainer
 
@@ -61,7 +63,7 @@ class Traffic(TorchDispatchMode):
 
     def __init__(self, mesh: Mesh) -> None:
         super().__init__()
-        axes = {name: getattr(mesh, name).group for name in ("tensor", "data", "pipeline", "ends", "world")}
+        axes = {name: getattr(mesh, name).group for name in (*AXES, "ends", "world")}
         self.axes = {group.group_name: name for name, group in axes.items() if group is not None}
         self.axes |= {group.group_name: "pipeline" for group in mesh.channels.values()}
         self.tallies: dict[Channel, Tally] = defaultdict(Tally)
@@ -100,12 +102,11 @@ class Held:
 
 
 class Brief(NamedTuple):
-    """Bytes above those that lived before, at the fullest moment of an action."""
+    """Bytes above those that lived before, at the fullest moment of a chunk's actions of one kind."""
 
-    forward: int
-    first_backward: int
-    backward: int  # of a later microbatch, when gradients are there to be added to
-    made: int  # gradients that the first backward made, and that stay until the update
+    first: int  # of the first microbatch, which makes gradients
+    later: int  # of a later one, when gradients are there to be added to
+    made: int  # gradients that the first one made, and that stay until the update
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class Observation:
 
     held: Held
     saved: tuple[int, ...]  # bytes that the second microbatch left for its backward in each chunk of the rank
-    brief: tuple[Brief, ...]  # of each chunk
+    brief: tuple[dict[Kind, Brief], ...]  # of each chunk
     resident: int  # bytes that live from step to step
     update: int  # bytes beside these at the fullest moment between the last backward and the step's end
     traffic: Tallies
@@ -147,25 +148,21 @@ def observe_step(job: Job, tokens: Tokens, mesh: Mesh) -> Observation:
     return Observation(
         held=held,
         saved=tuple(actions.saved[chunk, 1] for chunk in chunks),
-        brief=tuple(_brief(actions, chunk) for chunk in chunks),
+        brief=tuple({kind: _brief(actions, kind, chunk) for kind in Kind} for chunk in chunks),
         resident=living.now,
         update=max(around[kind, -1, -1].most for kind in ("gradients", "update")) - living.now,
         traffic=dict(traffic.tallies),
     )
 
 
-def _brief(actions: Actions, chunk: int) -> Brief:
-    """Of the last microbatch that a chunk saw, and of the backward that came first."""
+def _brief(actions: Actions, kind: Kind, chunk: int) -> Brief:
+    """Of the last microbatch that a chunk saw, and of the first where that made gradients."""
     around, last = actions.around, max(microbatch for _, of, microbatch in actions.around if of == chunk)
-    forward, first, later = (
-        around["forward", chunk, last],
-        around["backward", chunk, 0],
-        around["backward", chunk, last],
-    )
-    # What the first backward freed less than the later one is what it made.
-    freed = [around[kind] for kind in (("backward", chunk, 0), ("backward", chunk, last))]
-    made = (freed[0].end - freed[0].start) - (freed[1].end - freed[1].start)
-    return Brief(forward.most - forward.start, first.most - first.start, later.most - later.start, max(0, made))
+    later = around[kind, chunk, last]
+    first = around[kind, chunk, 0] if kind.gradients else later
+    # What the first one freed less than the later one is what it made.
+    made = (first.end - first.start) - (later.end - later.start)
+    return Brief(first.most - first.start, later.most - later.start, max(0, made))
 
 
 def gradient_bytes(trainer: Trainer) -> int:

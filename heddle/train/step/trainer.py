@@ -21,7 +21,8 @@ from heddle.models.random import token_keys
 from heddle.parallel.apply import parallelize
 from heddle.parallel.collectives import all_reduce, slice_of
 from heddle.parallel.mesh import Mesh
-from heddle.parallel.pipeline.executor import Pipeline, Shape, Work, forward_only
+from heddle.parallel.pipeline.executor import forward_only
+from heddle.parallel.pipeline.transformer import Pipeline, Shape, Work
 from heddle.runtime.device import DTYPES, HostCopy, Mark, on_gpu, pick_device, runs_ahead, synchronize
 from heddle.runtime.recorder import NoRecorder, Recorder
 from heddle.runtime.stop_request import StopRequest

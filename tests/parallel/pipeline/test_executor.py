@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from heddle.models import Microbatch
 from heddle.parallel.mesh import Mesh
-from heddle.parallel.pipeline.executor import AHEAD, Inbox, Pipeline, Shape, Work, forward_only
+from heddle.parallel.pipeline.executor import forward_only
+from heddle.parallel.pipeline.inbox import AHEAD, Inbox
+from heddle.parallel.pipeline.transformer import Pipeline, Shape, Work
 from heddle.runtime.recorder import NoRecorder
 from heddle.schedule import Action, Kind, build, outgoing, verify
 from heddle.spec import Plan

@@ -16,9 +16,10 @@ import torch.distributed as dist
 import torch.multiprocessing
 
 from heddle.errors import HeddleError
-from heddle.parallel.mesh import build_mesh, coordinates
+from heddle.parallel.mesh import build_mesh
 from heddle.schedule import build, verify
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
+from heddle.spec.ranks import coordinates
 from heddle.spec.shorthand import model_from_table
 from heddle.train.dry_run.dry_run import DryRun, KindOfRank, dry_run
 from heddle.train.dry_run.observe import Channel, Observation, Tally, observe_step
@@ -87,8 +88,8 @@ def check_messages(found: DryRun) -> None:
 
 
 def kind_of(found: DryRun, rank: int) -> KindOfRank:
-    tensor, _, stage = coordinates(found.plan, rank)
-    (kind,) = [kind for kind in found.kinds if tensor in kind.tensor and stage in kind.stages]
+    place = coordinates(found.plan, rank)
+    (kind,) = [kind for kind in found.kinds if place.tensor in kind.tensor and place.pipeline in kind.stages]
     return kind
 
 
@@ -319,7 +320,7 @@ def test_a_real_run_does_what_the_dry_run_says(real, name):
         kind = kind_of(found, rank)
         assert dict(kind.traffic) == dict(seen.traffic)
         assert kind.saved == seen.saved
-        if coordinates(plan, rank)[1] == 0:  # other replicas may have less, where they share
+        if coordinates(plan, rank).data == 0:  # other replicas may have less, where they share
             assert kind.held == seen.held
         else:
             assert kind.held.parameters >= seen.held.parameters > 0

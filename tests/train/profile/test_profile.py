@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from heddle.spec.shorthand import cluster_from_table
-from heddle.train.profile.profile import machine, worth_it
+from heddle.train.profile.kernels import worth_it
+from heddle.train.profile.profile import machine
 from tests.helpers.commands import call, heddle, write_job
 
 MEASURED = ("matmul", "half_dim", "attention", "memory", "launch_us", "gelu_ns")

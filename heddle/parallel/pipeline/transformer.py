@@ -1,0 +1,106 @@
+"""The pipeline over chunks of the transformer, which hand over one tensor.
+
+Between stages each tensor-parallel rank sends only its slice of the tokens, and the receiver gathers them over its
+faster links (the scatter/gather optimisation, PTD-P §4.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from heddle.models.transformer import Microbatch
+from heddle.parallel.collectives import gather, slice_of
+from heddle.parallel.mesh import Mesh
+from heddle.parallel.pipeline.executor import Executor, Recorder, Step
+from heddle.schedule import Action, Message, Schedule
+
+
+class Work(NamedTuple):
+    """One microbatch: its tokens, what follows them, and what else layers must know."""
+
+    ids: Tensor
+    targets: Tensor
+    batch: Microbatch
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of the activations between chunks."""
+
+    tokens: int  # of a microbatch
+    hidden: int
+    dtype: torch.dtype
+    device: torch.device
+    sliced: bool  # whether activations are slices of the tokens already (sequence parallelism)
+
+
+class Pipeline(Executor):
+    """Runs a schedule over chunks of the transformer, which hand over one tensor: the activations of its tokens.
+
+    The last one is told the targets, and gives the loss.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        chunks: Mapping[int, nn.Module],
+        mesh: Mesh,
+        shape: Shape,
+        recorder: Recorder,
+    ) -> None:
+        super().__init__(schedule, mesh, shape.device, recorder)
+        self.chunks, self.shape = chunks, shape
+        # Sliced activations travel as they are; whole ones are sliced for the journey where that is even.
+        self.scatter = not shape.sliced and mesh.tensor.size > 1 and shape.tokens % mesh.tensor.size == 0
+
+    def _forward(self, action: Action, step: Step) -> None:
+        _, chunk, microbatch = action
+        work: Work = step.works[microbatch]
+        last = chunk == self.last_chunk
+        x = self._receive(action)
+        if x is not None and torch.is_grad_enabled():
+            x.requires_grad_()
+        with self.recorder.span("compute", action.kind, chunk, microbatch):
+            batch = replace(work.batch, targets=work.targets, scale=step.scale) if last else work.batch
+            y = self.chunks[chunk](work.ids if x is None else x, batch)
+        if last:  # which gives the loss
+            if torch.is_grad_enabled():
+                step.keep(action, (x, y * step.scale))
+            step.add(y.detach())
+            return
+        self._send(action, y.detach())
+        if torch.is_grad_enabled():  # only the graph behind the output is kept: its values have been sent
+            step.keep(action, (x, get_gradient_edge(y)))
+
+    def _backward(self, action: Action, step: Step) -> None:
+        kept: tuple[Tensor | None, GradientEdge | Tensor] = step.take(action)
+        x, output = kept
+        gradient = self._receive(action)
+        with self.recorder.span("compute", action.kind, action.chunk, action.microbatch):
+            torch.autograd.backward(output, gradient)
+        if x is not None:
+            assert x.grad is not None
+            self._send(action, x.grad)
+            x.grad = None
+
+    def _receive(self, action: Action) -> Tensor | None:
+        x = super()._receive(action)
+        return gather(x, self.mesh.tensor) if x is not None and self.scatter else x
+
+    def _send(self, action: Action, x: Tensor) -> None:
+        super()._send(action, slice_of(x, self.mesh.tensor) if self.scatter else x)
+
+    def _rows(self) -> int:
+        return self.shape.tokens // self.mesh.tensor.size if self.scatter or self.shape.sliced else self.shape.tokens
+
+    def _empty(self, _message: Message) -> Tensor:
+        return torch.empty(self._rows(), self.shape.hidden, dtype=self.shape.dtype, device=self.shape.device)
+
+    def _size(self, _message: Message) -> int:
+        return self._rows() * self.shape.hidden * self.shape.dtype.itemsize
