@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 
 from heddle.errors import shorten
-from heddle.spec.cluster import GIB, Cluster
+from heddle.format import GIB
+from heddle.spec.cluster import Cluster
 from heddle.spec.presets import cluster_presets, preset
 from heddle.spec.tables import build
 

@@ -29,7 +29,8 @@ from heddle.cost.kernels import (
 from heddle.cost.work import Work, model_columns
 from heddle.errors import HeddleError
 from heddle.files import read_text
-from heddle.spec.cluster import GIB, Cluster
+from heddle.format import GIB
+from heddle.spec.cluster import Cluster
 from heddle.spec.model import ModelSpec
 
 NEEDED = ("step_s", "layers", "hidden", "heads", "vocab", "seq", "gbs", "tp", "pp", "dp", "gpu", "n_gpus")

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from heddle.calibrate.runs_csv import read_rows
+from heddle.format import GIB
 from heddle.simulate.closed_form import closed_form
-from heddle.spec.cluster import GIB, Cluster
+from heddle.spec.cluster import Cluster
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,12 @@ from heddle.capture.run import Made, MakeOptimizer, Orders, run_stage, schedule_
 from heddle.capture.split import Stage, fake_values, real_values, split, whole
 from heddle.capture.times import Times, modelled, this_core
 from heddle.errors import HeddleError, nearest
+from heddle.format import GIB
 from heddle.plan.placement.result import Placement
 from heddle.plan.placement.text import draw
 from heddle.runtime.scratch import scratch_folder
 from heddle.simulate.replay import step_time
-from heddle.spec.cluster import GIB, Cluster
+from heddle.spec.cluster import Cluster
 from heddle.spec.plan import Plan
 from heddle.spec.this_machine import this_machine
 

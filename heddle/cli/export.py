@@ -10,6 +10,7 @@ import typer
 
 from heddle.cli.help import Command, Group
 from heddle.cli.ranged import POSITIVE, ranged
+from heddle.format import GIB
 
 app = typer.Typer(cls=Group, help="Write weights for other systems.", no_args_is_help=True)
 
@@ -56,7 +57,7 @@ def hf(
     source = find_source(weights, Mesh(), partial(typer.secho, err=True))
     rounded = None if dtype is None else DTYPES[dtype.value]
     agreed = Agreed(source.model, check)
-    shard = int(shard_gib * 2**30)
+    shard = int(shard_gib * GIB)
     written = export_huggingface(source, output, rounded, shard, lambda made: agreed.check(made, source, rounded))
     console = Console(highlight=False, soft_wrap=True, markup=False)
     console.print(f"{source.model.name}: {source.model.parameters:,} parameters, {summary(written)}.")

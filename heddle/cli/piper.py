@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heddle.cli.ranged import COUNT, POSITIVE, ranged
+from heddle.format import GIB
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -89,7 +90,7 @@ def piper(
     best = answers[workload.devices]
     if best is None:
         raise HeddleError(
-            f"No plan fits {workload.devices} devices of {workload.memory / 2**30:g} GiB.",
+            f"No plan fits {workload.devices} devices of {workload.memory / GIB:g} GiB.",
             workload.why_nothing_fits(),
             f"Give more devices or more memory{', or let stages differ: without --uniform' if uniform else ''}.",
         )
@@ -131,8 +132,8 @@ def _published(
 
     return read_workload(file).replace(
         devices=devices,
-        memory=None if memory is None else memory * 2**30,
-        bandwidth=None if bandwidth is None else bandwidth * 2**30,
+        memory=None if memory is None else memory * GIB,
+        bandwidth=None if bandwidth is None else bandwidth * GIB,
         microbatches=microbatches,
     )
 
@@ -213,7 +214,7 @@ def _show(console: Console, workload: Workload, best: Pipeline, also: dict[int, 
         else:
             told = f"uniform  {best.slower_by:.2%} slower than the best pipeline whose stages may differ, {free}"
             console.print(told, soft_wrap=True)
-    console.print(f"devices  {best.devices} of {workload.devices}, {workload.memory / 2**30:g} GiB each")
+    console.print(f"devices  {best.devices} of {workload.devices}, {workload.memory / GIB:g} GiB each")
     for count, answer in also.items():
         console.print(
             f"also     {count} devices: {answer.value:.9g}" if answer else f"also     {count} devices: does not fit"

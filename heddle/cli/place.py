@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from heddle.cli.ranged import COUNT_OR_ZERO, POSITIVE, ranged
+from heddle.format import GIB
 
 
 def place(
@@ -66,7 +67,7 @@ def place(
     from heddle.plan.placement.place import place as search
     from heddle.plan.placement.text import draw, published
 
-    memory = None if memory_gib is None else memory_gib * 2**30
+    memory = None if memory_gib is None else memory_gib * GIB
     operators: OperatorGraph
     if ".py:" in graph:
         require_torch("place MODULE.py:FUNCTION")

@@ -9,6 +9,7 @@ import typer
 
 from heddle.cli.ranged import COUNT, POSITIVE, ranged
 from heddle.errors import HeddleError
+from heddle.format import short
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -240,7 +241,7 @@ def show(console: Console, found: Search, top: int) -> None:
             str(plan.microbatch),
             words,
             f"{each.step_seconds:.4g}",
-            _rate(each.tokens_per_second),
+            short(each.tokens_per_second),
             f"{each.mfu:.1%}",
             _gib(facts["worst_stage_gib"]),
             _gib(facts["headroom_gib"]),
@@ -268,7 +269,7 @@ def show(console: Console, found: Search, top: int) -> None:
 
 def _show_best(console: Console, found: Search) -> None:
     """Where the time and the memory of the first choice go, a bar each."""
-    from heddle.spec.cluster import GIB
+    from heddle.format import GIB
     from heddle.trace.bars import bar, legend, memory_bar
 
     best = found.best
@@ -283,12 +284,6 @@ def _show_best(console: Console, found: Search) -> None:
     ):
         console.print(title, line, end, soft_wrap=True)
         console.print(f"            {legend(parts)}", style="dim", soft_wrap=True)
-
-
-def _rate(value: float) -> str:
-    return next(
-        (f"{value / size:.4g}{unit}" for size, unit in ((1e6, "M"), (1e3, "k")) if value >= size), f"{value:.4g}"
-    )
 
 
 def _gib(value: float) -> str:

@@ -108,8 +108,7 @@ def show_memory(console: Console, prediction: Simulation, every: bool) -> None:
     """The bill of every stage, or of the fullest."""
     from rich.text import Text
 
-    from heddle.format import memory_unit
-    from heddle.spec.cluster import GIB
+    from heddle.format import GIB, memory_unit
     from heddle.trace.bars import legend, memory_bar, memory_scale
 
     bills, limit, most = prediction.memory, prediction.limit, prediction.worst

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from heddle.cost.work import Column, Work
-from heddle.spec.cluster import GIB, Cluster, Device
+from heddle.format import GIB
+from heddle.spec.cluster import Cluster, Device
 
 MASTER, MOMENTS = 4, 8  # bytes a parameter: full-precision copy of 16-bit weights, Adam's two moments
 NORM_ROW = 8  # bytes a token that a norm keeps beside its input: mean and spread

@@ -6,12 +6,12 @@ import math
 from html import escape
 from typing import Any
 
+from heddle.format import GIB
 from heddle.plan.search.describe import in_words
 from heddle.plan.search.search import summary
 from heddle.report import html as text
 from heddle.report.pack import pack
 from heddle.report.subject import Measured, Subject
-from heddle.spec.cluster import GIB
 from heddle.spec.plan import Plan
 from heddle.spec.ranks import coordinates, stage_of
 from heddle.spec.tables import to_table, to_toml

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from heddle.cost.breakdown import MEASURED, STEP
-from heddle.plan.search.describe import seconds_in_words
+from heddle.format import seconds_in_words, signed_seconds
 from heddle.report.subject import Measured, Subject
 from heddle.schedule import Kind
 from heddle.simulate.simulation import Simulation
@@ -127,14 +127,14 @@ def in_words(subject: Subject) -> Iterator[str]:
     telling = [name for name in changes if abs(changes[name]) >= SMALL * expected]
     for name in sorted(telling, key=lambda name: -abs(changes[name])):
         where = _where(prediction, measured.trace) if name == "compute" else ""
-        yield f"{seconds_in_words(changes[name])}: {WORDS[name]}{where}."
+        yield f"{signed_seconds(changes[name])}: {WORDS[name]}{where}."
     if not telling:
         yield f"No item differs by more than {SMALL:.0%} of the step."
 
 
 def _compared(expected: float, took: float) -> str:
     """How far apart they are."""
-    shown = f"{_plain(took)} measured, {_plain(expected)} predicted"
+    shown = f"{seconds_in_words(took)} measured, {seconds_in_words(expected)} predicted"
     difference = took / expected - 1
     if abs(difference) < SMALL:
         return f"{shown}: the same within {SMALL:.0%}."
@@ -151,8 +151,4 @@ def _where(prediction: Simulation, trace: Trace) -> str:
     ]
     change, predicted, stage, word = max(found, key=lambda item: abs(item[0]))
     share = f", {change / predicted:+.0%}" if predicted > 0 else ""
-    return f", most of it in the {word} of stage {stage} ({seconds_in_words(change)}{share})"
-
-
-def _plain(seconds: float) -> str:
-    return seconds_in_words(seconds).removeprefix("+")
+    return f", most of it in the {word} of stage {stage} ({signed_seconds(change)}{share})"

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from heddle.format import memory_unit
-from heddle.plan.search.describe import seconds_in_words
+from heddle.format import memory_unit, seconds_in_words, short, signed_seconds
 
 
 def seconds(value: float | None) -> str:
@@ -16,12 +15,12 @@ def seconds(value: float | None) -> str:
         return "–"
     if value >= 1000:
         return f"{value:,.0f} s"
-    return "0 s" if value == 0 else seconds_in_words(value).removeprefix("+")
+    return "0 s" if value == 0 else seconds_in_words(value)
 
 
 def change(value: float) -> str:
     """A difference of times, with its sign."""
-    return "0 s" if abs(value) < 5e-10 else seconds_in_words(value)
+    return "0 s" if abs(value) < 5e-10 else signed_seconds(value)
 
 
 def percent(value: float | None) -> str:
@@ -33,10 +32,7 @@ def number(value: float | None) -> str:
     """Four digits and a unit: 1.234M."""
     if value is None:
         return "–"
-    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(value) >= size:
-            return f"{value / (1e3 if unit == 'k' else size):.4g}{unit}"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 10_000 else short(value)
 
 
 def gib(value: float) -> str:

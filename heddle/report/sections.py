@@ -7,13 +7,13 @@ from html import escape
 
 from heddle.cost.breakdown import STEP
 from heddle.cost.memory import Bill
-from heddle.format import memory_unit
+from heddle.format import GIB, memory_unit
 from heddle.plan.search.describe import in_words, overfull
 from heddle.plan.search.explain import described, explain
 from heddle.report import difference
 from heddle.report import html as text
 from heddle.report.subject import Subject
-from heddle.spec.cluster import GIB, Cluster
+from heddle.spec.cluster import Cluster
 from heddle.trace.bars import memory_scale
 
 # what is asked for first: what it is called, its column of metrics, how it is written

@@ -16,11 +16,12 @@ from typing import Any
 import torch
 
 from heddle.errors import HeddleError
+from heddle.format import GIB
 from heddle.runtime.cuda import settings
 from heddle.runtime.device import backend, describe, on_gpu
 from heddle.runtime.recorder import machine
 from heddle.runtime.together import Together
-from heddle.spec.cluster import GIB, Cluster
+from heddle.spec.cluster import Cluster
 from heddle.spec.plan import Plan
 
 SHORT = 0.9  # a device that has less than this share of the memory that the cluster's file states is another one

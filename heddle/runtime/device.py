@@ -23,9 +23,10 @@ from torch import Tensor
 from torch._C import _distributed_c10d
 
 from heddle.errors import HeddleError
+from heddle.format import GIB
 from heddle.runtime import cuda
 from heddle.runtime.environment import local_place
-from heddle.spec.cluster import GIB, Cluster
+from heddle.spec.cluster import Cluster
 from heddle.spec.job import Precision
 
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

@@ -18,6 +18,7 @@ from heddle.cost import step as stage
 from heddle.cost.breakdown import Breakdown
 from heddle.cost.step import LayerCost
 from heddle.cost.work import Column, Work
+from heddle.format import GIB
 from heddle.simulate.bounds import (
     Held,
     even_ranks,
@@ -26,7 +27,7 @@ from heddle.simulate.bounds import (
     made_by_backwards,
     peak_memory,
 )
-from heddle.spec.cluster import GIB, Cluster
+from heddle.spec.cluster import Cluster
 
 CHUNK = 4096  # plans that are priced at once: their columns stay in the cache
 

@@ -15,12 +15,13 @@ from heddle.cost.memory import Bill, Verdict, verdict
 from heddle.cost.memory import fits as bytes_fit
 from heddle.cost.work import Work, work_of
 from heddle.errors import HeddleError
+from heddle.format import GIB
 from heddle.schedule import Schedule, build
 from heddle.simulate.chunks import bills, chunk_costs, tail
 from heddle.simulate.memory_curve import Curve, memory_curves
 from heddle.simulate.replay import replay, step_time
 from heddle.simulate.shared_cores import replay_shared
-from heddle.spec.cluster import GIB, Cluster
+from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.plan import Plan, Predicted
 from heddle.trace.trace import Span, Trace

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from heddle.errors import HeddleError
 from heddle.spec.ranges import Amount, Count, Machines, Positive, Share, ShareReached, check_ranges
 
-GIB = 2**30
-
 
 @dataclass(frozen=True, kw_only=True)
 class Peak:

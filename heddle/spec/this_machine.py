@@ -7,7 +7,8 @@ import shutil
 import subprocess
 from dataclasses import replace
 
-from heddle.spec.cluster import GIB, Cluster, Device, Link
+from heddle.format import GIB
+from heddle.spec.cluster import Cluster, Device, Link
 
 
 def this_machine() -> Cluster:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from heddle.format import GIB
 from heddle.trace.trace import Trace
 
 
@@ -45,7 +46,7 @@ def to_perfetto(trace: Trace, memory: Sequence[Sequence[tuple[float, float]]] | 
             }
         )
     events += [
-        {"ph": "C", "name": "predicted memory", "pid": rank, "ts": second * 1e6, "args": {"GiB": held / 2**30}}
+        {"ph": "C", "name": "predicted memory", "pid": rank, "ts": second * 1e6, "args": {"GiB": held / GIB}}
         for rank, curve in enumerate(memory or [])
         for second, held in curve
     ]

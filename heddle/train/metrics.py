@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from heddle.format import short
 from heddle.runs.durable import replace_text
 from heddle.runs.metrics import StepMetrics, read_metrics
 from heddle.train.board import Board
@@ -127,7 +128,7 @@ class Metrics:
             (f"loss {m.loss:.4f}", "green"),
             (f"lr {m.learning_rate:.2e}", ""),
             (f"norm {m.gradient_norm:.2f}", ""),
-            (f"{_short(m.tokens_per_second)} tok/s", "cyan"),
+            (f"{short(m.tokens_per_second, 3)} tok/s", "cyan"),
             (f"mfu {100 * m.mfu:.1f}%", ""),
             (f"mem {m.memory_gib:.2f} GiB", ""),
             (f"eta {remaining // 3600}:{remaining // 60 % 60:02}:{remaining % 60:02}", "dim"),
@@ -135,10 +136,3 @@ class Metrics:
         if m.bubble is not None:
             parts.insert(-1, (f"bubble {100 * m.bubble:.1f}%", ""))
         return Text("  ").join(Text(words, style=style) for words, style in parts)
-
-
-def _short(number: float) -> str:
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.1f}{unit}"
-    return f"{number:.0f}"

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from heddle.errors import HeddleError
+from heddle.format import GIB
 from heddle.runtime.allotment import Allotted, in_words, refuse
 from heddle.spec import Plan
-from heddle.spec.cluster import GIB, Cluster, Device, Link
+from heddle.spec.cluster import Cluster, Device, Link
 
 LINKS = (Link(name="fast", gbs=400.0),)
 GPU = Allotted("boot", "node1", True, "NVIDIA H100", 79 * GIB, "", True, "8 × mlx5")

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heddle.errors import HeddleError
+from heddle.format import GIB
 from heddle.spec import Cluster, Device, Link, Peak
-from heddle.spec.cluster import GIB
 from heddle.spec.presets import cluster_presets
 from heddle.spec.shorthand import cluster_from_table
 from heddle.spec.this_machine import this_machine

@@ -12,8 +12,8 @@ import typer
 import heddle
 from heddle.cli.app import app
 from heddle.cli.common import load_with_changes
+from heddle.format import GIB
 from heddle.spec import Plan
-from heddle.spec.cluster import GIB
 from heddle.spec.job import load_job
 from heddle.spec.ranks import coordinates
 from heddle.train.watchdog import HUNG

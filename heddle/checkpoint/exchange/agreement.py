@@ -17,6 +17,7 @@ from torch import Tensor
 from heddle.checkpoint.load_model import load_model
 from heddle.checkpoint.source import Source
 from heddle.errors import HeddleError
+from heddle.format import GIB
 from heddle.models import Microbatch
 from heddle.spec.model import ModelSpec
 
@@ -51,7 +52,7 @@ def obstacle(model: ModelSpec) -> str | None:
         return "transformers is not installed; to have it checked: pip install transformers"
     needed, free = 4 * model.parameters, _free_memory()
     if free is not None and needed > free // 2:
-        return f"the model takes {needed / 2**30:.1f} GiB in fp32, and {free / 2**30:.1f} GiB are free"
+        return f"the model takes {needed / GIB:.1f} GiB in fp32, and {free / GIB:.1f} GiB are free"
     return None
 
 

@@ -18,9 +18,10 @@ from heddle.cost import step as stage
 from heddle.cost.local_machine import measured_machine
 from heddle.cost.work import Work, recomputing, work_of
 from heddle.errors import HeddleError, divisors, nearest_number
+from heddle.format import GIB
 from heddle.graph.dag import Dag, Floats
 from heddle.plan.piper.workload import Options, Tie, Workload
-from heddle.spec.cluster import GIB, Cluster
+from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.plan import Recompute
 

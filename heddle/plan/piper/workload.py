@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from heddle.errors import HeddleError, shorten
+from heddle.format import GIB
 from heddle.graph.dag import Dag, Floats, index_nodes, position_of
 from heddle.graph.document import LARGEST, LONGEST, MOST_EDGES, MOST_NODES, Document
 from heddle.graph.ideals import Bools
@@ -91,7 +92,7 @@ class Workload:
     core: Bools | None = None  # (layers,): the runtime's stages hold at least one of these; None: of any
 
     def __repr__(self) -> str:
-        return f"<Workload: {self.graph.nodes:,} layers, {self.devices:,} devices of {self.memory / 2**30:.4g} GiB>"
+        return f"<Workload: {self.graph.nodes:,} layers, {self.devices:,} devices of {self.memory / GIB:.4g} GiB>"
 
     def replace(self, **changes: Any) -> Workload:
         """The same layers on other devices."""
@@ -107,7 +108,7 @@ class Workload:
                 f"Every layer fits alone, but no split over {self.devices} devices keeps all stages within the memory."
             )
         name = f"{self.names[worst]} (layer {self.layers[worst]})"
-        return f"{name} alone needs {alone[worst] / 2**30:.2f} GiB with one microbatch in flight."
+        return f"{name} alone needs {alone[worst] / GIB:.2f} GiB with one microbatch in flight."
 
 
 def read_workload(path: Path) -> Workload:

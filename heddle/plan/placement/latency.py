@@ -14,6 +14,7 @@ from contextlib import suppress
 import numpy as np
 
 from heddle.errors import HeddleError
+from heddle.format import GIB
 from heddle.graph.dag import Dag, Ints
 from heddle.graph.deadline import OutOfTime
 from heddle.graph.ideals import chain, linear_extension
@@ -79,7 +80,7 @@ def place_for_latency(
     if best is None:
         raise HeddleError(
             "No placement was found that fits the accelerators' memory.",
-            f"The operators hold {problem.size.sum() / 2**30:.3g} GiB together.",
+            f"The operators hold {problem.size.sum() / GIB:.3g} GiB together.",
             "Give more devices, more memory or a CPU.",
         )
     optimal = bool(optimal or value <= bound * (1 + 1e-9))

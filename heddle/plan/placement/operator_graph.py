@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from heddle.errors import HeddleError
+from heddle.format import GIB
 from heddle.graph.dag import Dag, Floats, Ints, index_nodes, position_of
 from heddle.graph.document import LARGEST, LONGEST, MOST_EDGES, MOST_NODES, Document
 from heddle.graph.ideals import Bools
@@ -246,7 +247,7 @@ def _check(graph: OperatorGraph, problem: Problem) -> None:
         )
     if not problem.memory >= 0:
         raise HeddleError(
-            f"An accelerator of {problem.memory / 2**30:g} GiB cannot be.",
+            f"An accelerator of {problem.memory / GIB:g} GiB cannot be.",
             "Memory is a number, 0 or more.",
             "Try --memory-gib 16.",
         )
@@ -257,14 +258,12 @@ def _check(graph: OperatorGraph, problem: Problem) -> None:
             members = np.flatnonzero(problem.group == place)
             first = int(members[graph.size[members].argmax()])
             others = f" and {len(members) - 1} that must share its device" if len(members) > 1 else ""
-            needs = f"{problem.size[place] / 2**30:.3g} GiB"
+            needs = f"{problem.size[place] / GIB:.3g} GiB"
             raise HeddleError(
                 f"Operator {graph.names[first]} (node {graph.operators[first]}){others} fits no device.",
-                f"It {reason or f'needs {needs}, and an accelerator has {problem.memory / 2**30:.3g} GiB'}; "
+                f"It {reason or f'needs {needs}, and an accelerator has {problem.memory / GIB:.3g} GiB'}; "
                 "there is no CPU.",
-                "Give a CPU (--cpus 1)."
-                if reason
-                else f"Give --memory-gib {problem.size[place] / 2**30:.3g} or a CPU.",
+                "Give a CPU (--cpus 1)." if reason else f"Give --memory-gib {problem.size[place] / GIB:.3g} or a CPU.",
             )
 
 

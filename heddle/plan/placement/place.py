@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from heddle.errors import HeddleError, nearest
+from heddle.format import GIB
 from heddle.graph.dag import Dag, Ints
 from heddle.graph.deadline import OutOfTime, in_seconds, left
 from heddle.graph.ideals import TooManyIdeals, chain, enumerate_ideals, linear_extension
@@ -281,9 +282,9 @@ class _Search:
         )
 
     def _nothing_fits(self, method: str) -> HeddleError:
-        total = self.problem.size.sum() / 2**30
+        total = self.problem.size.sum() / GIB
         return HeddleError(
-            f"No placement fits {self.problem.accelerators} accelerators of {self.problem.memory / 2**30:.3g} GiB.",
+            f"No placement fits {self.problem.accelerators} accelerators of {self.problem.memory / GIB:.3g} GiB.",
             f"The operators hold {total:.3g} GiB together"
             + (f"; the method was {method}." if method != "auto" else "."),
             "Give more devices, more memory or a CPU.",

@@ -139,7 +139,7 @@ class Candidates:
     @cached_property
     def memory_limit(self) -> float:
         """Bytes of a device."""
-        from heddle.spec.cluster import GIB
+        from heddle.format import GIB
 
         assert self.job.cluster is not None
         return self.job.cluster.device.memory_gib * GIB

@@ -28,14 +28,6 @@ def recompute_in_words(plan: Plan) -> str:
     return " and ".join(f"{word} in {count} layers" for word, count in counts.items() if count)
 
 
-def seconds_in_words(seconds: float) -> str:
-    """Seconds in a unit that suits them, with a sign."""
-    size = abs(seconds)
-    if size >= 1:
-        return f"{seconds:+.3g} s"
-    return f"{1e3 * seconds:+.3g} ms" if size >= 1e-3 else f"{1e6 * seconds:+.3g} µs"
-
-
 def overfull(found: Simulation) -> str:
     """Which stage needs more than there is: "stage 0 needs 86.10 GiB, 6.10 GiB more than the 80 GiB of …"."""
     return str(found.verdict)

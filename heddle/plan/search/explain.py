@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from heddle.cost.breakdown import STEP
-from heddle.format import memory_unit
+from heddle.format import GIB, memory_unit, signed_seconds
 from heddle.plan.search.candidates import Candidates
-from heddle.plan.search.describe import in_words, overfull, recompute_in_words, seconds_in_words
+from heddle.plan.search.describe import in_words, overfull, recompute_in_words
 from heddle.plan.search.objective import MARGIN, Wish
 from heddle.plan.search.ranking import parts
 from heddle.plan.search.refine import balanced
 from heddle.plan.search.search import Search, priced, summary
 from heddle.plan.search.space import RECOMPUTE, SCHEDULES, recompute_number
 from heddle.simulate.simulation import Simulation, simulate
-from heddle.spec.cluster import GIB, Cluster
+from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.plan import Plan
 
@@ -145,11 +145,11 @@ def _judged(search: Search, change: str, other: Simulation) -> Neighbour:
     best = search.best
     difference = other.step_seconds - best.step_seconds
     leaves = " (leaves the node)" if other.plan.tensor > search.cluster.devices >= best.plan.tensor else ""
-    why = f"{seconds_in_words(difference)} per step ({difference / best.step_seconds:+.1%}){leaves}"
+    why = f"{signed_seconds(difference)} per step ({difference / best.step_seconds:+.1%}){leaves}"
     changes = {name: float(getattr(other.breakdown, name)) - float(getattr(best.breakdown, name)) for name in STEP}
     telling = sorted(changes, key=lambda name: -abs(changes[name]))[:2]
     reasons = [
-        f"{seconds_in_words(changes[name])} of {STEP[name].words}"
+        f"{signed_seconds(changes[name])} of {STEP[name].words}"
         for name in telling
         if abs(changes[name]) > 0.002 * best.step_seconds
     ]

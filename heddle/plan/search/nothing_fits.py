@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from heddle.errors import HeddleError
+from heddle.format import GIB
 from heddle.plan.search.candidates import Candidates
 from heddle.plan.search.describe import in_words, recompute_in_words
 from heddle.plan.search.objective import Wish
@@ -15,7 +16,7 @@ from heddle.plan.search.search import priced
 from heddle.plan.search.space import Fixed, Space
 from heddle.simulate.closed_form import Step
 from heddle.simulate.simulation import Simulation, simulate
-from heddle.spec.cluster import GIB, Cluster
+from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.plan import Plan
 

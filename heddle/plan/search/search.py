@@ -18,13 +18,14 @@ from heddle.cost.compute import peak_flops
 from heddle.cost.local_machine import measured_machine
 from heddle.cost.work import work_of
 from heddle.errors import HeddleError
+from heddle.format import GIB
 from heddle.plan.search.candidates import Candidates, Choice
 from heddle.plan.search.describe import in_words
 from heddle.plan.search.objective import Objective, Wish
 from heddle.plan.search.space import SOME, Fixed, Space, check_fixed, legal_space, read_fixed
 from heddle.simulate.closed_form import Step, closed_form, recomputing_least
 from heddle.simulate.simulation import Simulation
-from heddle.spec.cluster import GIB, Cluster
+from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.plan import Plan
 from heddle.spec.tables import to_table

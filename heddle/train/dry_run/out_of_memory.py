@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from heddle.errors import HeddleError
+from heddle.format import GIB
 from heddle.parallel.mesh import Mesh
 from heddle.runtime.device import memory_limit
-from heddle.spec.cluster import GIB
 from heddle.spec.job import Job, PlannedJob
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ cores, clock) is in the numbers. Every process counts what it gets done in the s
 from __future__ import annotations
 
 from heddle.cost.from_timings import Measured, blank, cluster_of, typical
+from heddle.format import GIB
 from heddle.parallel.mesh import Mesh
 from heddle.runtime.device import describe, has_gpus, multiprocessors, pick_device
 from heddle.runtime.launch import run_processes
-from heddle.spec.cluster import GIB, Cluster
+from heddle.spec.cluster import Cluster
 from heddle.spec.plan import Plan
 from heddle.spec.this_machine import this_machine
 from heddle.train.profile import kernels
