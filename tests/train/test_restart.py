@@ -117,7 +117,7 @@ def test_running_out_of_memory_is_told_with_the_bill_and_what_fits(tmp_path):
     *parts, total = map(float, bill.groups())
     assert total == pytest.approx(sum(parts), abs=0.03)
     activations, temporary = parts[-2:]
-    assert temporary > 0.05
+    assert temporary > 0
     assert activations > 0.2
     found = re.search(
         r"The smallest change that should fit: plan.(\w+) = (\S+), which needs ([\d.]+) GiB", ended.stderr
