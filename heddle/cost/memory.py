@@ -224,8 +224,16 @@ def sent_message(work: Work) -> Column:
     return work.sent * work.tokens * work.hidden * work.element / np.where(work.sequence_parallel, work.tensor, 1)
 
 
-def with_gradients(work: Work, gradients: Column, held: Column, one: Column, moment: Column) -> Column:
-    """Bytes of gradients and activations at their fullest; `one`: what one microbatch leaves on the rank.
+def sent_steadily(work: Work, neighbours: Column) -> Column:
+    """Messages that a rank has sent and not yet seen used, after the first: one to each neighbour, more with chunks."""
+    return np.minimum(neighbours + 2 * (work.virtual > 1), work.microbatches * work.virtual - 1)
+
+
+def with_gradients(work: Work, gradients: Column, held: Column, one: Column, moment: Column, making: Column) -> Column:
+    """Bytes of gradients and activations at their fullest.
+
+    `one`: what one microbatch leaves on the rank; `making`: what the layer that comes last on the way back holds then,
+    less the gradients that are still to come.
 
     Gradients that are summed with others' lie in buffers that are always there. Those of one replica in fp32 are made
     by the step's first backward, while that lets go of activations: they come on top only of what is not the last.
@@ -236,7 +244,8 @@ def with_gradients(work: Work, gradients: Column, held: Column, one: Column, mom
         return together
     # whether a rank is as full again once its gradients are there; of several chunks some always have theirs early
     late = made & ((work.gpipe > 0) | (work.microbatches <= work.pipeline)) & (work.virtual == 1)
-    return np.where(late, np.maximum(held + moment, held - one + gradients), together)
+    at_last = held - one + gradients + np.maximum(making, 0.0)
+    return np.where(late, np.maximum(held + moment, at_last), together)
 
 
 def embedding_backward(work: Work, one: Column) -> Column:

@@ -155,9 +155,9 @@ def _peak_memory(
 ) -> Column:
     """Bytes of the fullest of the first and the last rank: one holds most microbatches, the other the logits."""
     v, saved = work.virtual, prices.saved
-    chunk, moment = layers / v * saved.mean(work), saved.moment(work)
+    chunk, of_a_layer = layers / v * saved.mean(work), saved.moment(work)
     largest = np.maximum(fullest / layers, work.padded_vocab * work.hidden)
-    at_end = memory.last_moment(work, prices.ends, moment)
+    at_end = memory.last_moment(work, prices.ends, of_a_layer)
     one, flying = v * chunk, memory.in_flight(work)
     # the last rank holds as many microbatches of its last chunk as of any
     stashed = np.where(work.gpipe, work.microbatches * v, v)
@@ -166,14 +166,16 @@ def _peak_memory(
     def rank(is_first: Column, is_last: Column, chunks: Column, moment: Column) -> Column:
         parameters = fullest + memory.end_parameters(work, is_first, is_last)
         weights, gradients, optimizer, gathered = memory.states(work, parameters, largest)
-        backward = memory.with_gradients(work, gradients, chunks * chunk, one, moment)
+        missing = fullest / layers + memory.end_parameters(work, is_first, False)
+        making = saved.mean(work) + of_a_layer - 4 * missing
+        backward = memory.with_gradients(work, gradients, chunks * chunk, one, moment, making)
         active = np.maximum(backward, gradients + memory.update_buffers(work, gradients))
         return weights + optimizer + gathered + active
 
     # messages that were sent before anybody answered; from then on one to each neighbour
     neighbours = np.where(alone, 0.0, 1.0 + ((v > 1) & (work.pipeline > 2)))
-    steady = np.minimum(neighbours, work.microbatches - 1) * prices.sent
-    early = np.maximum(steady + moment, (flying - 1) * prices.sent)
+    steady = np.where(alone, 0.0, memory.sent_steadily(work, neighbours) * prices.sent)
+    early = np.maximum(steady + of_a_layer, (flying - 1) * prices.sent)
     first = rank(True, alone, flying, np.where(alone, others + at_end, early))
     last = rank(alone, True, stashed, steady + others + at_end)
     held = np.maximum(first, last) + memory.exchange_buffers(work, neighbours)

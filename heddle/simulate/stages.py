@@ -89,7 +89,7 @@ def bills(
     }
     ends, sent = memory.end_activations(work), float(memory.sent_message(work))
     moment_of = {word: float(kept.moment(recomputing(work, word))) for word in bytes_of}
-    saved, moments, made = [], [], []
+    saved, moments, made, making = [], [], [], []
     layer = float(memory.layer_parameters(work))
     alone = plan.data == 1 and work.element == 4  # whose gradients are made by the first backward of a step
     for chunk in range(plan.chunks):
@@ -103,8 +103,15 @@ def bills(
             left += float(ends.left)
         saved.append(left)
         moments.append(moment)
-        own = len(words) * layer + float(memory.end_parameters(work, chunk == 0, chunk == plan.chunks - 1))
+        begins, finishes = chunk == 0, chunk == plan.chunks - 1
+        # a tied embedding's gradient that two stages sum lies in a buffer of its own
+        summed = work.tied * work.padded_vocab * work.hidden * (begins != finishes and (begins or finishes))
+        own = len(words) * layer + float(memory.end_parameters(work, begins, finishes) - summed)
         made.append(4 * own * alone)
+        # when the first of its layers, the last on the way back, is at its fullest, the others' gradients are there
+        missing = 4 * (layer + (begins and float(memory.end_parameters(work, True, False) - summed)))
+        waiting = float(work.tied * ends.table) if plan.chunks == 1 else 0.0
+        making.append(alone * (4 * own - missing + waiting + bytes_of[words[0]] + moment_of[words[0]]))
     largest = max(layer, float(work.padded_vocab * work.hidden))
     found = []
     for rank, order in enumerate(schedule.ranks):
@@ -113,8 +120,8 @@ def bills(
         )
         inner = plan.pipeline > 2 and (plan.virtual > 1 or 0 < rank < plan.pipeline - 1)
         neighbours = 0 if plan.pipeline == 1 else 2 if inner else 1
-        steady = min(neighbours, schedule.microbatches - 1)
-        peak = _fullest(order, plan.chunks - 1, saved, moments, made, sent, steady)
+        steady = int(memory.sent_steadily(work, neighbours)) if neighbours else 0
+        peak = _fullest(order, plan.chunks - 1, saved, moments, made, making, sent, steady)
         most, briefly = peak.activations, peak.briefly
         present = gradients - sum(made[rank :: plan.pipeline]) + peak.made
         update = gradients + float(memory.update_buffers(work, gradients)) - present - most
@@ -138,6 +145,7 @@ def _fullest(
     saved: list[float],
     moments: list[float],
     made: list[float],
+    making: list[float],
     sent: float,
     steady: int,
 ) -> _Peak:
@@ -164,6 +172,8 @@ def _fullest(
         held -= saved[chunk]
         if chunk not in seen:
             seen.add(chunk)
+            if held + sending + grown + making[chunk] > most:
+                most, peak = held + sending + grown + making[chunk], (held, sending + making[chunk], grown)
             grown += made[chunk]
             if held + sending + grown > most:
                 most, peak = held + sending + grown, (held, sending, grown)
