@@ -47,7 +47,7 @@ def launch(
     mem: Annotated[
         str | None, typer.Option(help="Slurm: memory per node, such as 500G; else all of whole nodes.")
     ] = None,
-    port: Annotated[int | None, ranged(within="[1, 65535]", help="Where processes meet on the first node.")] = None,
+    port: Annotated[int | None, ranged(within="[1024, 65535]", help="Where processes meet on the first node.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run folder, in place of the job's.")] = None,
     changes: Annotated[
         list[str] | None,
@@ -66,7 +66,7 @@ def launch(
         )
     loaded: Job = load_with_changes(job, changes or [], name)
     asked = {"time": time, "partition": partition, "account": account}
-    check(loaded.train.name, asked | {"mem": mem}, port)
+    check(loaded.train.name, asked | {"mem": mem})
     nodes, tasks = shape(loaded)
     options = [*(["--name", name] if name else []), *(f"--set={change}" for change in changes or [])]
     train = ["train", str(job), *options]
@@ -76,7 +76,7 @@ def launch(
     typer.echo(slurm_script(loaded, nodes, tasks, train, asked, port, cpus, mem))
 
 
-def check(name: str, asked: dict[str, str | None], port: int | None) -> None:
+def check(name: str, asked: dict[str, str | None]) -> None:
     """Refuse what Slurm or a shell would not take for one word; they would take the rest of it for something else."""
     from heddle.errors import HeddleError
 
@@ -94,12 +94,6 @@ def check(name: str, asked: dict[str, str | None], port: int | None) -> None:
                 "It stands in the script as it is.",
                 f"Write it like {example}.",
             )
-    if port is not None and not 1024 <= port <= 65535:
-        raise HeddleError(
-            f"--port must be in [1024, 65535], got {port}.",
-            "TCP has no higher ports, and those below are the system's.",
-            "Choose another one, such as 29500; or leave it out.",
-        )
 
 
 def shape(job: Job) -> tuple[int, int]:

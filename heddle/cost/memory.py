@@ -154,7 +154,7 @@ def layer_backward(work: Work) -> Column:
     gathered = np.where(work.sequence_parallel, tokens * h, 0.0)
     arriving = tokens * h / outside
     last = arriving + gathered + ffn + weight
-    gate = work.gated * (arriving + gathered + np.where(work.fused_gate, 1, 2) * ffn)
+    gate = work.gated * (arriving + np.where(work.fused_gate, 1, 2) * ffn)
     # gathered input and gradient to scatter, which gloo adds up apart; the activation's tensors are gone, and of a
     # gated MLP the gradient of its other half still waits
     let_go = (2 + work.gated * np.where(work.fused_gate, 1, 2)) * ffn
@@ -241,19 +241,38 @@ def sent_message(work: Work) -> Column:
     return work.sent * work.tokens * work.hidden * work.element / np.where(work.sequence_parallel, work.tensor, 1)
 
 
-def with_gradients(work: Work, gradients: Column, held: Column, one: Column, moment: Column) -> Column:
-    """Bytes of gradients and activations at their fullest; `one`: what one microbatch leaves on the rank.
+def answered_messages(neighbours: Column, several: Column, microbatches: Column) -> Column:
+    """Messages that a stage has sent and nobody has shown to have used, once answers come: about one to each neighbour.
 
-    Gradients that are summed with others' lie in buffers that are always there. Those of one replica in fp32 are made
-    by the step's first backward, while that lets go of activations: they come on top only of what is not the last.
+    Where two stages have several chunks each, what goes both ways goes to the same one, whose answers are a turn late.
     """
-    together = gradients + held + moment
-    made = (work.data == 1) & (work.element == 4)
-    if not np.any(made):
-        return together
-    # whether a rank is as full again once its gradients are there; of several chunks some always have theirs early
-    late = made & ((work.gpipe > 0) | (work.microbatches <= work.pipeline)) & (work.virtual == 1)
-    return np.where(late, np.maximum(held + moment, held - one + gradients), together)
+    return np.minimum(np.where(several & (neighbours == 1), 3, neighbours), microbatches - 1)
+
+
+def made_gradients(work: Work, layers: Column, first: Column, last: Column) -> Column:
+    """Bytes of gradients that the step's first backward makes where one replica trains in fp32; `layers`: parameters.
+
+    Gradients that are summed with others' lie in buffers that are always there: so does that of a tied embedding whose
+    two ends are on two stages.
+    """
+    shared = np.where((work.pipeline > 1) & (np.asarray(first) | np.asarray(last)), work.tied, 0)
+    own = layers + end_parameters(work, first, last) - shared * work.padded_vocab * work.hidden
+    return own * work.gradient_bytes
+
+
+def last_layer(work: Work, layer: Column, first: Column) -> Column:
+    """Bytes on top of what a first backward made and others left, in its last layer or at the embedding behind it.
+
+    `layer`: what that layer holds meanwhile; its gradients, and the embedding's, are not there yet.
+    """
+    table = work.padded_vocab * work.hidden
+    waits = np.where(work.pipeline == 1, work.tied, 0) * table
+    apart = np.where(work.pipeline > 1, work.tied, 0) * table
+    begins = np.where(first, table + work.position_parameters - apart, 0.0)
+    here = layer + np.where(first, waits, 0.0) * work.element
+    here = here - (layer_parameters(work) + begins) * work.gradient_bytes
+    embedding = np.where(first, embedding_backward(work, 0.0) - (table - apart) * work.gradient_bytes, 0.0)
+    return np.maximum(np.maximum(here, embedding), 0.0)
 
 
 def embedding_backward(work: Work, one: Column) -> Column:

@@ -57,7 +57,12 @@ def join(plan: Plan, place: Place, file: Path | None = None) -> Mesh:
         store = meet_at_address(place) if file is None else meet_in_file(file, place)
         # With its device known, NCCL connects now, and its groups are split from this one.
         dist.init_process_group(
-            backend(), store=store, rank=place.rank, world_size=place.world, timeout=TIMEOUT, device_id=gpu
+            backend(gpu is not None),
+            store=store,
+            rank=place.rank,
+            world_size=place.world,
+            timeout=TIMEOUT,
+            device_id=gpu,
         )
     mesh = build_mesh(plan, place.rank, place.world)
     assert mesh is not None

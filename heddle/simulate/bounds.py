@@ -1,8 +1,9 @@
 """What a plan takes and holds at least: bounds that let a search leave out what cannot be the best.
 
 Stages are as even as can be. Bytes are exact for one chunk per rank, and for interleaved chunks and groups of
-microbatches that are all alike; seconds are exact for one stage. Everywhere else both are the longest of a few paths
-through the schedule, or the fullest of a few moments of it: what is replayed action by action is never below them.
+microbatches that are all alike, unless gradients are made in their course (one replica in fp32); seconds are exact for
+one stage. Everywhere else both are the longest of a few paths through the schedule, or the fullest of a few moments of
+it: what is replayed action by action is never below them.
 """
 
 from __future__ import annotations
@@ -244,7 +245,9 @@ def _moments_of(rank: Rank, work: Work, ranks: Ranks, held: Held, briefly: Brief
     )
     base = weights + optimizer + gathered + memory.exchange_buffers(work, rank.neighbours)
     made = made_by_backwards(work)
-    steady = np.minimum(rank.neighbours, m - 1) * sent
+    grows = memory.made_gradients(work, rank.layers * layer, rank.first, rank.last)
+    present = np.where(made, gradients - grows, gradients)
+    steady = memory.answered_messages(rank.neighbours, v > 1, m) * sent
     chunks = _chunks_of(rank, work, ranks, middle)
 
     def found(always: Column, flights: Column, likely: Column, each: Column) -> Moment:
@@ -261,7 +264,7 @@ def _moments_of(rank: Rank, work: Work, ranks: Ranks, held: Held, briefly: Brief
 
     others = np.where(work.gpipe, m - 1, 0)
     going = chunks.sends * sent + np.where(rank.last, (others + 1) * ends.left, 0.0)
-    at_first = base + np.where(made, 0.0, gradients) + np.maximum(steady + at_end(others), going)
+    at_first = base + present + np.maximum(steady + at_end(others), going)
     yield found(at_first, chunks.flights, chunks.likely, chunks.each)
     if np.any(work.gloo):
         yield found(base + gradients + memory.update_buffers(work, gradients), 0.0, 0.0, 1.0)
@@ -270,25 +273,34 @@ def _moments_of(rank: Rank, work: Work, ranks: Ranks, held: Held, briefly: Brief
     late = np.minimum(m, chunks.started)
     if rank.first is True:
         stashed = chunks.at((v - 1) * chunks.group + 1) - 1
-        already = np.where(made, (v - 1) * ranks.small * layer * work.gradient_bytes, gradients)
-        always = base + already + steady + table + np.where(rank.last, others * ends.left, 0.0)
+        already = np.where(made, (v - 1) * ranks.small * layer * work.gradient_bytes, 0.0)
+        always = base + present + already + steady + table + np.where(rank.last, others * ends.left, 0.0)
         yield found(always, stashed * chunks.small, stashed * chunks.mean, np.maximum(late - (v == 1), 1))
     if np.any((v > 1) & (work.full > 0) & (work.full < 1)):
         stashed = chunks.at((v - 1) * chunks.group + 1)
-        always = base + np.where(made, 0.0, gradients) + steady + briefly.first
+        always = base + present + steady + briefly.first
         yield found(always, stashed * chunks.small, stashed * chunks.mean, np.maximum(late, 1))
     if not np.any(made):
         return
     # one backward after the first of each chunk's: gradients come while activations go
+    saved, some = held.saved, (work.full > 0) & (work.full < 1)
+    one_layer = np.where(some, saved.none + saved.backward, saved.mean(work) + saved.moment(work))
     turning = (m * v - chunks.started - 1) / chunks.group
     for lap in (0, np.floor(turning), np.ceil(turning), v - 1):
         done = np.clip(lap, 0, v - 1)
         k = done * chunks.group + 2
         stashed = chunks.at(k)
-        ends_made = np.where(rank.last, parameters - rank.layers * layer, 0.0)
-        grown = np.where(done == v - 1, gradients, ((done + 1) * ranks.small * layer + ends_made) * work.gradient_bytes)
+        ends_made = np.where(rank.last, grows - rank.layers * layer * work.gradient_bytes, 0.0)
+        grown = (done + 1) * ranks.small * layer * work.gradient_bytes + ends_made
+        grown = present + np.where(done == v - 1, grows, grown)
         here = np.where((done == 0) & (m > 1), at_end(np.where(work.gpipe, m - 2, 0)), briefly.others)
         always = base + np.where(made, grown, 0.0) + steady + np.where(k <= m * v, here, 0.0)
+        yield found(always, stashed * chunks.small, stashed * chunks.mean, np.maximum(late, 1))
+        # and at the end of that first one
+        stashed = chunks.at(k - 1) - 1
+        lately = memory.last_layer(work, one_layer, (done == v - 1) & np.asarray(rank.first))
+        always = base + np.where(made, grown, 0.0) + steady + lately
+        always = always + np.where(rank.last & (work.gpipe > 0) & (done == 0), (m - 1) * ends.left, 0.0)
         yield found(always, stashed * chunks.small, stashed * chunks.mean, np.maximum(late, 1))
     if rank.first is True:
         stashed = chunks.at((v - 1) * chunks.group + 2) - 1
@@ -321,16 +333,17 @@ def _chunks_of(rank: Rank, work: Work, ranks: Ranks, middle: bool) -> Chunks:
     started: Column = RULES["interleaved"].in_flight(p, m, v, rank.number)
     started = np.where(work.gpipe, RULES["gpipe"].in_flight(p, m, v, rank.number), started)
     group = np.where(work.gpipe, m, first_group(p, m))
-    sends = np.where(rank.last, (v - 1) * group, started - 1)
+    sends: Column = np.where(rank.last, (v - 1) * group, started - 1)
     each: Column = np.where(work.gpipe, m, np.minimum(started, m))
-    flights = rank.layers * each
+    flights: Column = rank.layers * each
     if not np.any(v > 1):
         return Chunks(started, group, sends, flights, flights, each, rank.layers, rank.layers, m)
+    woven_flights: Column
     woven, mean = (v > 1) & (work.gpipe == 0), rank.layers / v
     small = np.where(v > 1, ranks.small, rank.layers)
-    likely = np.where(woven, started * mean, flights)
+    likely: Column = np.where(woven, started * mean, flights)
     if middle:  # which of them it is has not been looked for
-        woven_flights: Column = 0.0
+        woven_flights = 0.0
         sends, likely = np.where(v > 1, 0.0, sends), np.where(woven, 0.0, likely)
     elif rank.first is True:
         # Whole groups of all its chunks but the last, and some more; if chunks differ, the last may be a smaller one.

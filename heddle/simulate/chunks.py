@@ -105,7 +105,7 @@ def bills(
     }
     ends, sent = memory.end_activations(work), float(memory.sent_message(work))
     moment_of = {word: float(kept.moment(recomputing(work, word))) for word in bytes_of}
-    saved, moments, made = [], [], []
+    saved, moments, made, lately = [], [], [], []
     layer = float(memory.layer_parameters(work))
     alone = plan.data == 1 and work.element == 4  # whose gradients are made by the first backward of a step
     for chunk in range(plan.chunks):
@@ -119,8 +119,10 @@ def bills(
             left += float(ends.left)
         saved.append(left)
         moments.append(moment)
-        own = len(words) * layer + float(memory.end_parameters(work, chunk == 0, chunk == plan.chunks - 1))
-        made.append(4 * own * alone)
+        grown = memory.made_gradients(work, len(words) * layer, chunk == 0, chunk == plan.chunks - 1)
+        made.append(float(grown) * alone)
+        first = bytes_of[words[0]] + moment_of[words[0]]
+        lately.append(float(memory.last_layer(work, first, chunk == 0)) * alone)
     largest = max(layer, float(work.padded_vocab * work.hidden))
     found = []
     for rank, order in enumerate(schedule.places):
@@ -129,8 +131,8 @@ def bills(
         )
         inner = plan.pipeline > 2 and (plan.virtual > 1 or 0 < rank < plan.pipeline - 1)
         neighbours = 0 if plan.pipeline == 1 else 2 if inner else 1
-        steady = min(neighbours, schedule.microbatches - 1)
-        peak = _fullest(order, saved, moments, made, sent, steady)
+        steady = int(memory.answered_messages(neighbours, plan.virtual > 1, schedule.microbatches))
+        peak = _fullest(order, saved, moments, made, lately, sent, steady)
         most, briefly = peak.activations, peak.briefly
         present = gradients - sum(made[rank :: plan.pipeline]) + peak.made
         update = gradients + float(memory.update_buffers(work, gradients)) - present - most
@@ -149,7 +151,13 @@ class _Peak(NamedTuple):
 
 
 def _fullest(
-    order: np.ndarray, saved: Sequence[float], moments: Sequence[float], made: Sequence[float], sent: float, steady: int
+    order: np.ndarray,
+    saved: Sequence[float],
+    moments: Sequence[float],
+    made: Sequence[float],
+    lately: Sequence[float],
+    sent: float,
+    steady: int,
 ) -> _Peak:
     """The fullest moment of a stage; `order`: what it does, as places among all chunks' forwards, then backwards.
 
@@ -163,7 +171,7 @@ def _fullest(
     answered = np.maximum.accumulate(np.where(back, place, -1))  # the last backward so far
     before = sends - sent * (order < chunks - 1)
     sending = np.where(answered < 0, before, before - sends[answered] + steady * sent)
-    # a backward holds most before it lets go; of a chunk's first one the gradients are there afterwards
+    # a backward holds most when it begins, or a chunk's first one when it ends, with the gradients it has made
     briefly = sending + np.array([*np.zeros(chunks), *moments])[order]
     first = np.zeros(len(order))
     if any(made):
@@ -171,7 +179,8 @@ def _fullest(
         first[at] = np.array([*np.zeros(chunks), *made])[order[at]]
     grown = np.cumsum(first)
     during = np.where(back, held - change[order], held), briefly, grown - first
-    after = np.where(first > 0, held, 0.0), np.where(first > 0, sending, 0.0), np.where(first > 0, grown, 0.0)
+    ending = sending + np.array([*np.zeros(chunks), *lately])[order]
+    after = np.where(first > 0, held, 0.0), np.where(first > 0, ending, 0.0), np.where(first > 0, grown, 0.0)
     moment, later = (np.array(each) for each in (during, after))
     totals = np.stack([moment.sum(axis=0), later.sum(axis=0)], axis=1)
     index, which = divmod(int(np.argmax(totals)), 2)

@@ -132,9 +132,11 @@ def test_a_name_is_one_word_wherever_it_stands(printed, tmp_path, name):
         (("--time", "soon"), ["--time 'soon'", "as it is", "24:00:00 or 1-12:00:00"]),
         (("--name", "a\ntouch ran"), ["'a\\ntouch ran'", "lines of a script", "--name, such as a-touch-ran"]),
         (("--set", 'train.name="a\\n#SBATCH --wrap=id"'), ["#SBATCH", "lines of a script", "such as a--SBATCH"]),
-        (("--port", "70000"), ["--port must be in [1024, 65535], got 70000", "no higher", "29500"]),
-        (("--port", "0"), ["--port must be in [1024, 65535], got 0", "no higher", "29500"]),
-        (("--port", "-1"), ["--port must be in [1024, 65535], got -1", "no higher", "29500"]),
+        (("--mem", "500G\n#SBATCH --wrap=id"), ["--mem '500G\\n#SBATCH", "as it is", "500G"]),
+        (("--cpus", "0"), ["--cpus must be in [1, 1e9], got 0", "smallest that works is 1"]),
+        (("--port", "70000"), ["--port must be in [1024, 65535], got 70000", "largest that works is 65535"]),
+        (("--port", "0"), ["--port must be in [1024, 65535], got 0", "smallest that works is 1024"]),
+        (("--port", "-1"), ["--port must be in [1024, 65535], got -1", "smallest that works is 1024"]),
     ],
 )
 def test_what_would_be_more_than_one_word_of_a_script_is_refused(printed, arguments, parts):

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from heddle.errors import HeddleError
 from heddle.parallel.collectives import start_all_reduce
 from heddle.parallel.mesh import Mesh
-from heddle.runtime.device import pending_collectives
+from heddle.runtime.device import abandon, pending_collectives
 from heddle.runtime.launch import part_in_failure, run_processes
 from heddle.runtime.together import Together, check_shared
 from heddle.spec.plan import Plan
@@ -99,6 +99,15 @@ def test_a_collective_under_way_is_named(seen):
 def test_parting_in_failure_does_not_wait_for_those_who_wait_for_us(seen):
     assert seen["left group"]
     assert seen["parted"] < 5
+
+
+def test_groups_are_aborted_because_destroying_them_waits(monkeypatch):
+    called = []
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: called.append("destroyed"))
+    monkeypatch.setattr(dist.distributed_c10d, "_abort_process_group", lambda: called.append("aborted"))
+    abandon()
+    assert called == ["aborted"]
 
 
 def test_one_process_agrees_with_itself():

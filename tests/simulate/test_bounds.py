@@ -70,6 +70,7 @@ def test_bytes_are_exact_where_a_rank_has_one_chunk_or_equal_ones():
     for plan, exact, step, row in cases(1, 1000):
         alike = len(set(exact.plan.stages)) == 1 and isinstance(plan.recompute, str) and plan.schedule != "gpipe"
         alike = alike and plan.microbatches(exact.job.train.global_batch) % plan.pipeline == 0
+        alike = alike and (plan.data > 1 or exact.job.train.precision != "fp32")
         if plan.virtual == 1 or alike:
             assert exact.worst == pytest.approx(float(step.memory[row]), rel=1e-9), plan
             assert step.memory[row] == pytest.approx(step.memory_at_least[row], rel=1e-9)

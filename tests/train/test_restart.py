@@ -72,6 +72,9 @@ step, bill = Trainer.start_step, loop.out_of_memory
 def start_step(self, stop=False):
     if os.environ.get("RANK") == "1" and self.step == 1:
         raise MemoryError
+    if os.environ.get("RANK") == "0" and self.step == 1:
+        time.sleep(1)
+        raise RuntimeError("Connection closed by peer")  # what others see of it
     return step(self, stop)
 def out_of_memory(*arguments):
     time.sleep(5)  # longer than the launcher's patience with those who fail because of it
@@ -91,7 +94,7 @@ def test_the_bill_of_any_rank_is_printed_though_the_others_fail_because_of_it(tm
     torchrun = (
         ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if launcher == "torchrun" else []
     )
-    command = [sys.executable, *torchrun, "program.py", "train", "job.toml", *PLAN]
+    command = [sys.executable, *torchrun, "program.py", "train", "job.toml", *PLAN, "--set", "train.restarts=0"]
     ended = subprocess.run(
         command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=120
     )
@@ -115,7 +118,7 @@ def test_running_out_of_memory_is_told_with_the_bill_and_what_fits(tmp_path):
     *parts, total = map(float, bill.groups())
     assert total == pytest.approx(sum(parts), abs=0.03)
     activations, temporary = parts[-2:]
-    assert temporary > 0.05
+    assert temporary > 0
     assert activations > 0.2
     found = re.search(
         r"The smallest change that should fit: plan.(\w+) = (\S+), which needs ([\d.]+) GiB", ended.stderr
