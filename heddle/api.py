@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from heddle.capture.graph import CapturedGraph
     from heddle.capture.placed import Placed
-    from heddle.plan.piper.result import Pipeline
+    from heddle.plan.piper.result import PiperPlan
     from heddle.plan.piper.workload import Workload
     from heddle.plan.placement.operator_graph import OperatorGraph
     from heddle.plan.placement.result import Placement
@@ -224,7 +224,7 @@ def piper(
     *,
     devices: int | None = None,
     time_limit: float = 60.0,
-) -> Pipeline | None:
+) -> PiperPlan | None:
     """Find the pipeline with the best throughput for a graph of layers: stages, degrees, memory options.
 
     Args:

@@ -25,7 +25,7 @@ import processes  # noqa: F401  (one thread a rank, before torch is imported)
 import torch.distributed as dist
 
 from benchmarks.lib.gpt import Setting
-from heddle.cost.from_timings import Measured, typical
+from heddle.cost.from_timings import Timings, typical
 from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.runtime.launch import run_processes
 from heddle.simulate.simulation import simulate
@@ -78,7 +78,7 @@ def forget_peak() -> int:
     return resident()
 
 
-def rounds_of(mesh: Mesh, every: list[Setting], rounds: int, quick: bool) -> tuple[Measured, list[list[float]]]:
+def rounds_of(mesh: Mesh, every: list[Setting], rounds: int, quick: bool) -> tuple[Timings, list[list[float]]]:
     """One rank's part of the timings: what a profile finds, and the seconds of each step of each plan."""
     trainers = [
         Trainer(setting.job, setting.tokens, build_mesh(setting.plan, mesh.rank, mesh.world.size)) for setting in every

@@ -27,7 +27,7 @@ from benchmarks.lib.processes import measure, run
 from benchmarks.lib.rounds import report_cases
 from heddle.capture.executor import StageExecutor
 from heddle.capture.files import load_stage, save_stage
-from heddle.capture.run import Orders, schedule_of
+from heddle.capture.run import StageOptions, schedule_of
 from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.runtime.recorder import NoRecorder
 from heddle.spec import Plan
@@ -97,7 +97,7 @@ class Ours:
 
     def __init__(self, case: Case, mesh: Mesh, folder: Path) -> None:
         stage = load_stage(folder / f"{case.name}-{mesh.pipeline.rank}.pt", CPU)
-        orders = Orders(case.training, len(case.batches), None, 0, False)
+        orders = StageOptions(case.training, len(case.batches), None, 0, False)
         self.executor = StageExecutor(schedule_of(RANKS, orders, len(case.batches)), stage, mesh, CPU, NoRecorder())
         self.case, self.last = case, mesh.pipeline.rank == RANKS - 1
         self.works = [(*batch, torch.zeros(())) for batch in case.batches]

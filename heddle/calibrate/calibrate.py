@@ -1,4 +1,4 @@
-"""Measured files to a calibrated cluster: training runs, layer times and collectives, each known by its header."""
+"""MeasuredFile files to a calibrated cluster: training runs, layer times and collectives, each known by its header."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LAYERS = {"fwd_ms", "bwd_ms", "mode"}
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredFile:
     """What one file says: seconds, and how to predict them."""
 
     path: Path
@@ -41,7 +41,7 @@ class Calibration:
 
     cluster: Cluster
     fit: Fit | None  # None: only collectives were given
-    files: tuple[Measured, ...]
+    files: tuple[MeasuredFile, ...]
     collectives: int  # measured ones
 
 
@@ -107,7 +107,7 @@ def _with_collectives(cluster: Cluster, rows: list[dict[str, str]]) -> Cluster:
     return replace(cluster, links=(link, *cluster.links[1:]), efficiency=efficiency)
 
 
-def _measured(path: Path, cluster: Cluster) -> Measured:
+def _measured(path: Path, cluster: Cluster) -> MeasuredFile:
     header, tables = read_csv(path)
     if set(header) >= LAYERS:
         return _layer_times(path, tables, cluster)
@@ -126,7 +126,7 @@ def _measured(path: Path, cluster: Cluster) -> Measured:
             seconds[indices] = closed_form(work, calibrated_like(hardware, candidate)).seconds
         return seconds
 
-    return Measured(path, np.array([row.seconds for row in rows]), predict, tuple(skipped))
+    return MeasuredFile(path, np.array([row.seconds for row in rows]), predict, tuple(skipped))
 
 
 def _hardware(row: Row, cluster: Cluster) -> Cluster:
@@ -144,7 +144,7 @@ def calibrated_like(cluster: Cluster, other: Cluster) -> Cluster:
     return replace(cluster, efficiency=other.efficiency, links=(*links, *cluster.links[len(links) :]))
 
 
-def _layer_times(path: Path, tables: list[dict[str, str]], cluster: Cluster) -> Measured:
+def _layer_times(path: Path, tables: list[dict[str, str]], cluster: Cluster) -> MeasuredFile:
     """Forward and backward of one layer, in the modes of Table 4 of arXiv 2205.05198."""
     works, seconds, skipped = [], [], []
     if not tables:
@@ -187,4 +187,4 @@ def _layer_times(path: Path, tables: list[dict[str, str]], cluster: Cluster) -> 
         price = stage.layer_cost(calibrated_like(hardware, candidate), work)
         return np.concatenate([price.forward, price.backward + stage.again(work, price)])
 
-    return Measured(path, np.array(seconds).T.ravel(), predict, tuple(skipped))
+    return MeasuredFile(path, np.array(seconds).T.ravel(), predict, tuple(skipped))

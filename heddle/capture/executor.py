@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from heddle.capture.split import Stage, Tensors
+from heddle.capture.split import CapturedStage, Tensors
 from heddle.parallel.mesh import Mesh
-from heddle.parallel.pipeline.executor import Executor, Recorder, Step
+from heddle.parallel.pipeline.executor import Executor, SpanRecorder, StepState
 from heddle.runtime.device import synchronize
 from heddle.schedule import Action, Message, Payload, Schedule
 
@@ -30,7 +30,9 @@ class Kept(NamedTuple):
 class StageExecutor(Executor):
     """One stage a rank. Works are the module's inputs, flat; a stage reads those that it needs."""
 
-    def __init__(self, schedule: Schedule, stage: Stage, mesh: Mesh, device: torch.device, recorder: Recorder) -> None:
+    def __init__(
+        self, schedule: Schedule, stage: CapturedStage, mesh: Mesh, device: torch.device, recorder: SpanRecorder
+    ) -> None:
         super().__init__(schedule, mesh, device, recorder)
         self.stage = stage
         self.outputs: list[list[Any]] = []  # of each microbatch
@@ -41,7 +43,7 @@ class StageExecutor(Executor):
         self.outputs, self.done = [], []
         return super().run(works, scale, listener)
 
-    def _forward(self, action: Action, step: Step) -> None:
+    def _forward(self, action: Action, step: StepState) -> None:
         stage, training, last = self.stage, torch.is_grad_enabled(), action.chunk == self.last_chunk
         work = step.works[action.microbatch]
         received = unpack(self._receive(action), stage.received)
@@ -68,7 +70,7 @@ class StageExecutor(Executor):
             kept = [get_gradient_edge(tensor) if tensor.requires_grad else None for tensor in sent]
             step.keep(action, Kept(received, list(kept)))
 
-    def _backward(self, action: Action, step: Step) -> None:
+    def _backward(self, action: Action, step: StepState) -> None:
         stage, kept = self.stage, step.take(action)
         gradients: list[Tensor | None] = [None]
         outputs = kept.outputs

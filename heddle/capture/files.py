@@ -14,7 +14,7 @@ from torch import fx, nn
 from torch.fx.node import map_aggregate
 
 from heddle.capture.operators import custom_operators, register
-from heddle.capture.split import Stage
+from heddle.capture.split import CapturedStage
 
 OPERATORS = ".operators"  # beside a stage's file, and read before it: its tensors may be of a library's classes
 
@@ -27,7 +27,7 @@ class Name:
     of_torch: bool = False
 
 
-def save_stage(stage: Stage, path: Path) -> None:
+def save_stage(stage: CapturedStage, path: Path) -> None:
     """Write a stage with all that it holds."""
     nodes = [
         (node.op, node.name, _target(node.target), map_aggregate(node.args, _plain), map_aggregate(node.kwargs, _plain))
@@ -40,7 +40,7 @@ def save_stage(stage: Stage, path: Path) -> None:
     torch.save((nodes, *held, dict(stage.module.named_children()), kept), path)
 
 
-def load_stage(path: Path, device: torch.device) -> Stage:
+def load_stage(path: Path, device: torch.device) -> CapturedStage:
     """Read what `save_stage` wrote, for a device, whichever it was captured on.
 
     The file is one that this program wrote a moment ago: it may hold code.
@@ -66,7 +66,7 @@ def load_stage(path: Path, device: torch.device) -> Stage:
     for op, name, target, arguments, keywords in nodes:
         values = map_aggregate(arguments, value), map_aggregate(keywords, value)
         made[name] = graph.create_node(op, _function(target), *values, name=name)
-    return Stage(module=fx.GraphModule(root, graph), **kept)
+    return CapturedStage(module=fx.GraphModule(root, graph), **kept)
 
 
 def _plain(item: Any) -> Any:

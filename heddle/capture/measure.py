@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from heddle.capture.files import load_stage, save_stage
-from heddle.capture.split import Stage
+from heddle.capture.split import CapturedStage
 from heddle.capture.times import ROUNDS, Times, measured
 from heddle.parallel.mesh import Mesh
 from heddle.runtime.device import pick_device, synchronize
@@ -21,7 +21,7 @@ from heddle.spec.plan import Plan
 SMALL, LARGE = 2**12, 2**22  # bytes of the messages that latency and bandwidth are taken from
 
 
-def measured_together(stage: Stage, inputs: list[Any], training: bool, devices: int) -> Times:
+def measured_together(stage: CapturedStage, inputs: list[Any], training: bool, devices: int) -> Times:
     """What operators and messages take while every device is at work."""
     from heddle.runtime.launch import run_processes
 

@@ -17,8 +17,8 @@ from heddle.capture.files import save_stage
 from heddle.capture.graph import CapturedGraph, graph_of
 from heddle.capture.measure import measured_together
 from heddle.capture.program import Program
-from heddle.capture.run import Made, MakeOptimizer, Orders, run_stage, schedule_of
-from heddle.capture.split import Stage, fake_values, real_values, split, whole
+from heddle.capture.run import MakeOptimizer, StageOptions, StageResult, run_stage, schedule_of
+from heddle.capture.split import CapturedStage, fake_values, real_values, split, whole
 from heddle.capture.times import Times, modelled, this_core
 from heddle.errors import HeddleError, nearest
 from heddle.format import GIB
@@ -73,7 +73,7 @@ def captured(
 
 
 @dataclass(frozen=True)
-class Run:
+class PlacedRun:
     """What a run gave, and how fast it was beside what was predicted."""
 
     outputs: list[Any]  # of each batch, as the module gives them; in training, losses
@@ -83,7 +83,7 @@ class Run:
 
     def __repr__(self) -> str:
         rates = f"{self.throughput:.4g} per second, predicted {self.predicted:.4g}"
-        return f"<Run: {len(self.outputs)} batches over {self.stages} stages, {rates}>"
+        return f"<PlacedRun: {len(self.outputs)} batches over {self.stages} stages, {rates}>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,11 +105,11 @@ class Placed:
         return "\n".join(draw(self.graph, self.placement))
 
     @cached_property
-    def stages(self) -> list[Stage]:
+    def stages(self) -> list[CapturedStage]:
         """The parts of a contiguous placement, as modules, in order."""
         return self._split(real_values(self.graph.program))
 
-    def _split(self, values: dict[Any, Any]) -> list[Stage]:
+    def _split(self, values: dict[Any, Any]) -> list[CapturedStage]:
         if self.placement.objective != "throughput" or not self.placement.contiguous:
             raise HeddleError(
                 "This placement is no pipeline, and only pipelines can be run.",
@@ -133,7 +133,7 @@ class Placed:
             back = sum(times.move(sizes[name]) for way in (stage.received, stage.sent) for name in way.backward.names)
             forward.append(there + sum(times.forward[numbers[node.name]] for node in part))
             backward.append(back + sum(times.backward[numbers[node.name]] for node in part))
-        schedule = schedule_of(len(stages), Orders(True, microbatches, None, 0, False), 0)
+        schedule = schedule_of(len(stages), StageOptions(True, microbatches, None, 0, False), 0)
         return microbatches / step_time(schedule, forward, backward)
 
     def run(
@@ -143,8 +143,8 @@ class Placed:
         optimizer: MakeOptimizer | None = None,
         microbatches: int | None = None,
         seed: int = 0,
-    ) -> Run:
-        """Run batches through the stages, each in a process of its own.
+    ) -> PlacedRun:
+        """PlacedRun batches through the stages, each in a process of its own.
 
         In training, `microbatches` batches make a step (all of them if not given), run as 1F1B. Gradients are those of
         the mean loss. With an optimizer the module's weights are updated after every step; without, its gradients are
@@ -160,7 +160,7 @@ class Placed:
 
         program = self.graph.program
         works = [flat_batch(program, batch, number) for number, batch in enumerate(batches)]
-        orders = Orders(program.training, microbatches or len(works), optimizer, seed, not program.mutated)
+        orders = StageOptions(program.training, microbatches or len(works), optimizer, seed, not program.mutated)
         _check_run(works, orders)
         stages = self.stages
         with scratch_folder() as folder:
@@ -172,20 +172,20 @@ class Placed:
                     folder / f"batches-{rank}.pt",
                 )
             run_processes(Plan(pipeline=len(stages)), run_stage, folder, orders)
-            made: list[Made] = [
+            made: list[StageResult] = [
                 torch.load(folder / f"made-{rank}.pt", map_location="cpu", weights_only=False)
                 for rank in range(len(stages))
             ]
         if program.training:
             _take_over(program, made, optimizer is not None)
-        return Run(
+        return PlacedRun(
             self._outputs(made, len(works)),
             _throughput(made, orders, len(works)),
             self.predicted(orders.microbatches),
             len(stages),
         )
 
-    def _outputs(self, made: list[Made], count: int) -> list[Any]:
+    def _outputs(self, made: list[StageResult], count: int) -> list[Any]:
         found = []
         for number in range(count):
             flat: list[Any] = [None] * len(self.graph.program.outputs)
@@ -200,7 +200,7 @@ def _bytes(tensor: Any) -> int:
     return sum(t.numel() * t.element_size() for t in pytree.tree_leaves(tensor) if isinstance(t, Tensor))
 
 
-def _throughput(made: list[Made], orders: Orders, count: int) -> float:
+def _throughput(made: list[StageResult], orders: StageOptions, count: int) -> float:
     last = made[-1]
     if not orders.training:
         return (count - 1) / (last.done[-1] - last.done[0]) if count > 1 else 1 / last.seconds[0]
@@ -208,7 +208,7 @@ def _throughput(made: list[Made], orders: Orders, count: int) -> float:
     return orders.microbatches * len(steps) / sum(steps)
 
 
-def _check_run(works: list[list[Any]], orders: Orders) -> None:
+def _check_run(works: list[list[Any]], orders: StageOptions) -> None:
     if not works:
         raise HeddleError(
             "There are no batches.", "Stages run what they are given.", "Give at least one, like the example inputs."
@@ -276,7 +276,7 @@ def flat_batch(program: Program, batch: Any, number: int) -> list[Any]:
     return flat
 
 
-def _take_over(program: Program, made: list[Made], updated: bool) -> None:
+def _take_over(program: Program, made: list[StageResult], updated: bool) -> None:
     """Put new weights, buffers and gradients into the module."""
     with torch.no_grad():
         for part in made:

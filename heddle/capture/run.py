@@ -14,7 +14,7 @@ from torch import Tensor
 
 from heddle.capture.executor import StageExecutor
 from heddle.capture.files import load_stage
-from heddle.capture.split import Stage
+from heddle.capture.split import CapturedStage
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline.executor import forward_only
 from heddle.runtime.device import pick_device, synchronize
@@ -25,7 +25,7 @@ MakeOptimizer = Callable[[Iterable[Tensor]], torch.optim.Optimizer]
 
 
 @dataclass(frozen=True)
-class Orders:
+class StageOptions:
     """What the processes are to do, whichever stage they have."""
 
     training: bool
@@ -36,7 +36,7 @@ class Orders:
 
 
 @dataclass
-class Made:
+class StageResult:
     """What one stage made."""
 
     outputs: list[list[Any]]  # of each batch, those of the module's outputs that this stage makes
@@ -46,14 +46,14 @@ class Made:
     gradients: dict[str, Tensor]
 
 
-def schedule_of(stages: int, orders: Orders, count: int) -> Schedule:
+def schedule_of(stages: int, orders: StageOptions, count: int) -> Schedule:
     """1F1B for training; in inference, one batch after the other."""
     return (
         build("1f1b", stages, orders.microbatches) if orders.training else forward_only(build("gpipe", stages, count))
     )
 
 
-def run_stage(mesh: Mesh, folder: Path, orders: Orders) -> None:
+def run_stage(mesh: Mesh, folder: Path, orders: StageOptions) -> None:
     """One process: all steps of its stage."""
     rank, device = mesh.pipeline.rank, pick_device()
     stage = load_stage(folder / f"stage-{rank}.pt", device)
@@ -72,7 +72,9 @@ def run_stage(mesh: Mesh, folder: Path, orders: Orders) -> None:
     torch.save(made, folder / f"made-{rank}.pt")
 
 
-def _infer(mesh: Mesh, stage: Stage, batches: list[list[Any]], orders: Orders, device: torch.device) -> Made:
+def _infer(
+    mesh: Mesh, stage: CapturedStage, batches: list[list[Any]], orders: StageOptions, device: torch.device
+) -> StageResult:
     if orders.warm_up:
         StageExecutor(schedule_of(mesh.pipeline.size, orders, 1), stage, mesh, device, NoRecorder()).run(batches[:1])
     executor = StageExecutor(schedule_of(mesh.pipeline.size, orders, len(batches)), stage, mesh, device, NoRecorder())
@@ -80,15 +82,17 @@ def _infer(mesh: Mesh, stage: Stage, batches: list[list[Any]], orders: Orders, d
     start = time.perf_counter()
     executor.run(batches)
     synchronize(device)
-    return Made(executor.outputs, executor.done, [time.perf_counter() - start], {}, {})
+    return StageResult(executor.outputs, executor.done, [time.perf_counter() - start], {}, {})
 
 
-def _train(mesh: Mesh, stage: Stage, batches: list[list[Any]], orders: Orders, device: torch.device) -> Made:
+def _train(
+    mesh: Mesh, stage: CapturedStage, batches: list[list[Any]], orders: StageOptions, device: torch.device
+) -> StageResult:
     executor = StageExecutor(schedule_of(mesh.pipeline.size, orders, 0), stage, mesh, device, NoRecorder())
     ties = _ties(mesh, stage)
     parameters = [p for p in stage.module.parameters() if p.requires_grad]
     optimizer = orders.optimizer(parameters) if orders.optimizer and parameters else None
-    made = Made([], [], [], {}, {})
+    made = StageResult([], [], [], {}, {})
     for first in range(0, len(batches), orders.microbatches):
         _meet(mesh)
         start = time.perf_counter()
@@ -108,7 +112,7 @@ def _train(mesh: Mesh, stage: Stage, batches: list[list[Any]], orders: Orders, d
     return made
 
 
-def _ties(mesh: Mesh, stage: Stage) -> list[tuple[str, dist.ProcessGroup]]:
+def _ties(mesh: Mesh, stage: CapturedStage) -> list[tuple[str, dist.ProcessGroup]]:
     """Parameters of this stage that others hold too, in an order that all agree on, with a group for each."""
     everyone: list[dict[str, tuple[int, ...]]] = [{}] * mesh.pipeline.size
     if mesh.pipeline.size > 1:

@@ -42,7 +42,7 @@ class Tensors:
 
 
 @dataclass(frozen=True)
-class Stage:
+class CapturedStage:
     """One part: a module from received tensors and inputs to sent tensors, outputs and new values of buffers."""
 
     module: fx.GraphModule
@@ -62,7 +62,7 @@ class Stage:
         return sent, outputs
 
 
-def split(program: Program, parts: Sequence[Sequence[fx.Node]], values: Mapping[fx.Node, Any]) -> list[Stage]:
+def split(program: Program, parts: Sequence[Sequence[fx.Node]], values: Mapping[fx.Node, Any]) -> list[CapturedStage]:
     """Make a stage of each part; `parts` go in order and hold every operator once."""
     where = {node: number for number, part in enumerate(parts) for node in part}
     assert len(where) == len(program.operators)
@@ -95,7 +95,7 @@ def split(program: Program, parts: Sequence[Sequence[fx.Node]], values: Mapping[
     return stages
 
 
-def whole(program: Program, values: Mapping[fx.Node, Any]) -> Stage:
+def whole(program: Program, values: Mapping[fx.Node, Any]) -> CapturedStage:
     """All of a program as one stage."""
     return split(program, [program.operators], values)[0]
 
@@ -108,7 +108,7 @@ def _stage(
     outputs: tuple[int, ...],
     values: Mapping[fx.Node, Any],
     holders: Mapping[str, set[int]],
-) -> Stage:
+) -> CapturedStage:
     results = [program.outputs[number] for number in outputs]
     read = {before for node in part for before in node.all_input_nodes}
     read |= {value for value in results if isinstance(value, fx.Node)}
@@ -125,7 +125,7 @@ def _stage(
             tuple(updates.values()),
         )
     )
-    return Stage(
+    return CapturedStage(
         module=fx.GraphModule(copy.root, copy.graph),
         received=_tensors(program, received),
         inputs=inputs,

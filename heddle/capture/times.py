@@ -13,7 +13,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from heddle.capture.program import Program, bytes_of, is_part, is_view, tensors_of
-from heddle.capture.split import Stage, fake_values, whole
+from heddle.capture.split import CapturedStage, fake_values, whole
 from heddle.capture.walk import walk
 from heddle.errors import HeddleError
 from heddle.runtime.device import synchronize
@@ -39,7 +39,7 @@ class Times:
 
 
 def measured(
-    stage: Stage, inputs: Sequence[Any], training: bool, device: torch.device, rounds: int = ROUNDS
+    stage: CapturedStage, inputs: Sequence[Any], training: bool, device: torch.device, rounds: int = ROUNDS
 ) -> Seconds:
     """Medians of a few walks on this machine, scaled so that together they take what the whole module takes.
 
@@ -68,7 +68,7 @@ def measured(
     return found[0], found[1]
 
 
-def _together(stage: Stage, inputs: Sequence[Any], training: bool, device: torch.device) -> tuple[float, float]:
+def _together(stage: CapturedStage, inputs: Sequence[Any], training: bool, device: torch.device) -> tuple[float, float]:
     """Seconds of all operators with nothing between them, forward and backward."""
     with torch.set_grad_enabled(training):
         start = time.perf_counter()

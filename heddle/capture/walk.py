@@ -14,13 +14,13 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from heddle.capture.program import tensors_of
-from heddle.capture.split import Stage
+from heddle.capture.split import CapturedStage
 
 Meter = Callable[[int, bool], AbstractContextManager[Any]]  # of an operator's number, and whether it is its backward
 Island = tuple[int, list[tuple[Tensor, bool]], list[Tensor]]  # number, inputs (and if their gradients add up), outputs
 
 
-def walk(stage: Stage, inputs: Sequence[Any], training: bool, meter: Meter) -> None:
+def walk(stage: CapturedStage, inputs: Sequence[Any], training: bool, meter: Meter) -> None:
     """Run every operator of a stage that receives nothing, with its meter on. Nothing outside is changed."""
     given = iter(inputs[number] for number in stage.inputs)
     found: dict[fx.Node, Any] = {}

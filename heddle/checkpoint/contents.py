@@ -84,7 +84,7 @@ class Contents:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckpointVerdict:
     """What the checksums say."""
 
     matched: int  # tensors, or boxes of them
@@ -121,7 +121,7 @@ def contents_of(path: Path) -> Contents:
     raise no_start(path)
 
 
-def verify(contents: Contents) -> Verdict:
+def verify(contents: Contents) -> CheckpointVerdict:
     """Read everything once and compare checksums."""
     matched, without, problems = 0, 0, []
     for file in contents.files:
@@ -140,7 +140,7 @@ def verify(contents: Contents) -> Verdict:
             problems.append(f"{path} is missing.")
         except (OSError, SafetensorError) as error:
             problems.append(f"{path} is damaged. {error}.")
-    return Verdict(matched, without, tuple(problems))
+    return CheckpointVerdict(matched, without, tuple(problems))
 
 
 def _checkpoint(folder: Path, others: tuple[str, ...] = ()) -> Contents:

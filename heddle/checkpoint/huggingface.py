@@ -33,7 +33,7 @@ ROWS = 1 << 12  # of two embeddings that are compared at a time
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldFile:
     """A tensor of a file, by its header."""
 
     file: str
@@ -47,7 +47,7 @@ class HuggingFaceFolder:
 
     folder: Path
     model: ModelSpec
-    held: dict[str, Held]
+    held: dict[str, HeldFile]
     tensors: dict[str, StoredTensor]
 
 
@@ -76,7 +76,7 @@ def open_huggingface(folder: Path) -> HuggingFaceFolder:
     except HeddleError as error:
         where = "" if str(folder) in error.what else f"{folder / CONFIG}: "
         raise HeddleError(f"{where}{error.what}", error.why, error.hint) from None
-    held: dict[str, Held] = {}
+    held: dict[str, HeldFile] = {}
     for file in _files(folder):
         header = _header(folder, file)
         twice = [f"{name} is in {held[name].file} and in {file}" for name in header if name in held]
@@ -167,21 +167,21 @@ def refuse_links(folder: Path, *names: str) -> None:
             )
 
 
-def _header(folder: Path, file: str) -> dict[str, Held]:
+def _header(folder: Path, file: str) -> dict[str, HeldFile]:
     """The tensors of a file. The library refuses offsets that overlap, leave gaps, end beyond the file or do not
     belong to the shape, and headers of more than 100 MB.
     """
     try:
         with open_tensors(folder / file) as opened:
             slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
-            return {name: Held(file, tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
+            return {name: HeldFile(file, tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
     except FileNotFoundError:
         raise HeddleError(f"{folder / file} is missing.", f"{INDEX} names it.", "Is the download complete?") from None
     except (OSError, SafetensorError) as error:
         raise HeddleError(f"{folder / file} is damaged.", f"{error}.", "Fetch it again.") from None
 
 
-def _place(folder: Path, model: ModelSpec, held: dict[str, Held]) -> dict[str, StoredTensor]:
+def _place(folder: Path, model: ModelSpec, held: dict[str, HeldFile]) -> dict[str, StoredTensor]:
     """Where each of our parameters lies; whatever is missing, misshapen or left over is refused."""
     names, mapped = names_of(model), layout(model)
     found = {name: find(name, held, names) for name in their_shapes(mapped)}
@@ -217,7 +217,7 @@ def _refuse(found: list[str], what: str, hint: str) -> None:
         raise HeddleError(what, f"{'; '.join(found[:3])}{more}.", hint)
 
 
-def _words(held: dict[str, Held], key: str | None) -> str:
+def _words(held: dict[str, HeldFile], key: str | None) -> str:
     return "not there" if key is None else _size(held[key].shape)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from heddle.checkpoint.source import Source, find_source
+from heddle.checkpoint.source import WeightSource, find_source
 from heddle.checkpoint.storage import Boxes
 from heddle.data import Tokenizer, load_tokenizer
 from heddle.models import Transformer, materialize
@@ -31,7 +31,7 @@ def load_for_inference(folder: Path, warn: Callable[[str], None]) -> tuple[Trans
 
 @torch.no_grad()
 def load_model(
-    source: Source, dtype: torch.dtype, device: torch.device, rounded: torch.dtype | None = None
+    source: WeightSource, dtype: torch.dtype, device: torch.device, rounded: torch.dtype | None = None
 ) -> Transformer:
     """The whole model with its weights, as if they had been `rounded` to another dtype before."""
     with torch.device("meta"):

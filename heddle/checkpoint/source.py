@@ -30,7 +30,7 @@ Warn = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Source:
+class WeightSource:
     """A model's weights on disk."""
 
     folder: Path  # where the tensors are
@@ -52,7 +52,7 @@ class Source:
             raise HeddleError(f"{self.folder} cannot be read.", f"{reason}.", "Are all of its files there?") from None
 
 
-def find_source(path: Path, mesh: Mesh, warn: Warn) -> Source:
+def find_source(path: Path, mesh: Mesh, warn: Warn) -> WeightSource:
     """The weights that a path stands for: the newest good ones of a run, a checkpoint, or Hugging Face's.
 
     Checksums are looked at, by all ranks together, so that what is damaged is told before it is used.
@@ -69,30 +69,30 @@ def find_source(path: Path, mesh: Mesh, warn: Warn) -> Source:
     raise no_start(path)
 
 
-def checkpoint_source(checkpoint: Path) -> Source:
+def checkpoint_source(checkpoint: Path) -> WeightSource:
     """A checkpoint that a run or an import wrote."""
     tensors = {name: tensor for name, tensor in read_index(checkpoint).items() if ":" not in name}
     companions = companions_in(checkpoint)
     found = companions if (companions / TOKENIZER_FILE).is_file() or companions == checkpoint else None
-    source = Source(checkpoint, model_in(checkpoint), tensors, SafetensorsReader, found)
+    source = WeightSource(checkpoint, model_in(checkpoint), tensors, SafetensorsReader, found)
     check_model(source, source.model)
     return source
 
 
-def huggingface_source(folder: Path, mesh: Mesh | None = None) -> Source:
+def huggingface_source(folder: Path, mesh: Mesh | None = None) -> WeightSource:
     """A Hugging Face folder, read in place."""
     opened = open_huggingface(folder)
     if mesh is None or mesh.rank == 0:  # the one check that reads more than headers
         refuse_untied(opened)
-    return Source(folder, opened.model, opened.tensors, HuggingFaceReader, folder)
+    return WeightSource(folder, opened.model, opened.tensors, HuggingFaceReader, folder)
 
 
-def check_model(source: Source, model: ModelSpec) -> None:
+def check_model(source: WeightSource, model: ModelSpec) -> None:
     """Refuse weights of another model."""
     check_shapes(source.folder, {name: each.shape for name, each in source.tensors.items()}, parameter_shapes(model))
 
 
-def check_tokenizer(source: Source, data: Prepared) -> None:
+def check_tokenizer(source: WeightSource, data: Prepared) -> None:
     """Refuse data in other tokens than the weights were trained on; more tokens than theirs may be there."""
     folder = source.companions
     if folder is None:
@@ -116,7 +116,7 @@ def check_tokenizer(source: Source, data: Prepared) -> None:
         )
 
 
-def differences(source: Source, model: ModelSpec) -> str:
+def differences(source: WeightSource, model: ModelSpec) -> str:
     """What a model of the same shapes computes otherwise: a base of the positions, an epsilon. Empty if nothing."""
     names = [field.name for field in fields(model) if field.name not in ("name", "dropout")]
     pairs = [(name, getattr(source.model, name), getattr(model, name)) for name in names]
@@ -124,7 +124,7 @@ def differences(source: Source, model: ModelSpec) -> str:
 
 
 @torch.no_grad()
-def load_weights(source: Source, pieces: list[Piece], mesh: Mesh) -> None:
+def load_weights(source: WeightSource, pieces: list[Piece], mesh: Mesh) -> None:
     """Fill masters, and the low-precision parameters from them: of every tensor the boxes that this rank holds."""
     state = {piece.name: Boxes(tuple(piece.place.shape), list(boxes_of(piece, piece.master))) for piece in pieces}
     source.load(state, mesh)

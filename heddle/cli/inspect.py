@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from heddle.checkpoint.contents import Contents, HeldTensor, Verdict
+    from heddle.checkpoint.contents import CheckpointVerdict, Contents, HeldTensor
 
 
 def inspect(
@@ -52,7 +52,7 @@ def inspect(
         )
 
 
-def facts(contents: Contents, verdict: Verdict | None) -> dict[str, Any]:
+def facts(contents: Contents, verdict: CheckpointVerdict | None) -> dict[str, Any]:
     """Everything, in plain data."""
     from dataclasses import asdict
 
@@ -78,7 +78,7 @@ def facts(contents: Contents, verdict: Verdict | None) -> dict[str, Any]:
     return known if verdict is None else known | {"verified": not verdict.problems, "checksums": asdict(verdict)}
 
 
-def _head(contents: Contents, verdict: Verdict | None) -> Table:
+def _head(contents: Contents, verdict: CheckpointVerdict | None) -> Table:
     from heddle.format import size
 
     model = contents.model

@@ -13,7 +13,7 @@ from heddle.format import GIB
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heddle.plan.piper.result import Pipeline
+    from heddle.plan.piper.result import PiperPlan
     from heddle.plan.piper.workload import Workload
     from heddle.spec.job import Job, PlannedJob
 
@@ -155,7 +155,7 @@ def _modelled(job: Job, devices: int | None, memory: float | None, microbatch: i
     return replace(job, cluster=cluster, plan=Plan(microbatch=microbatch)), workload
 
 
-def _planned(job: Job, best: Pipeline) -> PlannedJob:
+def _planned(job: Job, best: PiperPlan) -> PlannedJob:
     from dataclasses import replace
 
     from heddle.plan.piper.uniform import runtime_plan
@@ -164,12 +164,12 @@ def _planned(job: Job, best: Pipeline) -> PlannedJob:
     return replace(planned, plan=runtime_plan(job, best, planned.plan.microbatch))
 
 
-def _facts(best: Pipeline, also: dict[int, Pipeline | None], planned: Job | None, taken: float) -> dict[str, Any]:
+def _facts(best: PiperPlan, also: dict[int, PiperPlan | None], planned: Job | None, taken: float) -> dict[str, Any]:
     import dataclasses
 
     from heddle.spec.tables import to_table
 
-    def one(answer: Pipeline) -> dict[str, Any]:
+    def one(answer: PiperPlan) -> dict[str, Any]:
         return {
             "value": answer.value,
             "lower_bound": answer.lower_bound,
@@ -190,7 +190,7 @@ def _facts(best: Pipeline, also: dict[int, Pipeline | None], planned: Job | None
     return facts
 
 
-def _show(console: Console, workload: Workload, best: Pipeline, also: dict[int, Pipeline | None]) -> None:
+def _show(console: Console, workload: Workload, best: PiperPlan, also: dict[int, PiperPlan | None]) -> None:
     """For people."""
     from heddle.format import size
 

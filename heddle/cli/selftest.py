@@ -12,7 +12,7 @@ from heddle.cli.ranged import COUNT, ranged
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heddle.train.selftest import Verdict
+    from heddle.train.selftest import SelftestVerdict
 
 
 def selftest(
@@ -48,7 +48,7 @@ def selftest(
         raise typer.Exit(1)
 
 
-def show(verdict: Verdict, folder: Path, console: Console) -> None:
+def show(verdict: SelftestVerdict, folder: Path, console: Console) -> None:
     """Each part in a line, and what to send."""
     from rich.table import Table
 

@@ -24,7 +24,7 @@ class Product(NamedTuple):
     seconds: float
 
 
-class Traffic(NamedTuple):
+class TrafficTime(NamedTuple):
     """A kernel that reads and writes so many bytes, as the formulas count them."""
 
     name: str
@@ -42,7 +42,7 @@ class Attended(NamedTuple):
     backward: float
 
 
-class Message(NamedTuple):
+class MessageTime(NamedTuple):
     """A collective, or a message from one rank to another."""
 
     kind: str  # all-reduce, all-gather, reduce-scatter, send
@@ -52,19 +52,19 @@ class Message(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Measured:
+class Timings:
     """What was timed on one machine, with all its processes at work at the same time."""
 
     products: tuple[Product, ...]
-    copies: tuple[Traffic, ...]
-    traffic: tuple[Traffic, ...]
+    copies: tuple[TrafficTime, ...]
+    traffic: tuple[TrafficTime, ...]
     attention: tuple[Attended, ...]
     gelu_ns: float
     launch_us: float
-    messages: tuple[Message, ...] = ()
+    messages: tuple[MessageTime, ...] = ()
 
 
-def typical(passes: Sequence[Measured]) -> Measured:
+def typical(passes: Sequence[Timings]) -> Timings:
     """Every timing's mean over several passes without the extremes.
 
     A training step lasts long enough to meet its share of whatever disturbs a machine, as the mean of many short
@@ -80,12 +80,12 @@ def typical(passes: Sequence[Measured]) -> Measured:
         inside = [middle(column) for column in zip(*rows, strict=True)]
         return type(rows[0])(*inside) if hasattr(rows[0], "_fields") else tuple(inside)
 
-    return Measured(
-        **{field.name: middle(tuple(getattr(one, field.name) for one in passes)) for field in fields(Measured)}
+    return Timings(
+        **{field.name: middle(tuple(getattr(one, field.name) for one in passes)) for field in fields(Timings)}
     )
 
 
-def cluster_of(base: Cluster, found: Measured, source: str) -> Cluster:
+def cluster_of(base: Cluster, found: Timings, source: str) -> Cluster:
     """The cluster that these measurements describe; `base` says what is no measurement: memory, counts, names."""
     peaks: dict[str, float] = {}
     for product in found.products:
@@ -137,7 +137,7 @@ def _with_attention(cluster: Cluster, rows: tuple[Attended, ...]) -> Cluster:
     return replace(cluster, efficiency=replace(cluster.efficiency, attention=share))
 
 
-def _with_messages(cluster: Cluster, messages: tuple[Message, ...]) -> Cluster:
+def _with_messages(cluster: Cluster, messages: tuple[MessageTime, ...]) -> Cluster:
     """Seconds = start + hops · latency + bytes past a rank / speed, as `heddle.cost.network` has it."""
     rows = [_terms(message) for message in messages]
     seconds = np.array([message.seconds for message in messages])
@@ -153,7 +153,7 @@ def _with_messages(cluster: Cluster, messages: tuple[Message, ...]) -> Cluster:
     return replace(cluster, links=(link,), efficiency=efficiency)
 
 
-def _terms(message: Message) -> tuple[float, float, float]:
+def _terms(message: MessageTime) -> tuple[float, float, float]:
     n = message.ranks
     match message.kind:
         case "send":

@@ -21,7 +21,7 @@ MASTER, MOMENTS = 4, 8  # bytes a parameter: full-precision copy of 16-bit weigh
 NORM_ROW = 8  # bytes a token that a norm keeps beside its input: mean and spread
 
 
-class Bill(NamedTuple):
+class MemoryBreakdown(NamedTuple):
     """Bytes that one rank holds at its peak."""
 
     weights: Column
@@ -297,7 +297,7 @@ def fits(needs: Column, device: Device) -> Column:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class MemoryVerdict:
     """Whether a plan fits, in the same words wherever it is asked."""
 
     stage: int  # the fullest
@@ -317,8 +317,8 @@ class Verdict:
         return f"{needs}, {self.needs / GIB - self.device.memory_gib:.2f} GiB more than {has}"
 
 
-def verdict(bills: Sequence[Bill], device: Device) -> Verdict:
+def verdict(bills: Sequence[MemoryBreakdown], device: Device) -> MemoryVerdict:
     """Of the bills of all stages."""
     totals = [float(bill.total) for bill in bills]
     stage = totals.index(max(totals))
-    return Verdict(stage, totals[stage], device)
+    return MemoryVerdict(stage, totals[stage], device)

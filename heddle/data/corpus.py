@@ -27,7 +27,7 @@ PACKED = {".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".parquet", ".arrow"}
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """A document, or as much of a long one as is read at a time."""
 
     text: str
@@ -36,7 +36,7 @@ class Piece(NamedTuple):
 
 
 @dataclass
-class Tally:
+class CorpusTally:
     """What reading has come across so far. Nothing is passed over without being counted here."""
 
     documents: int = 0
@@ -68,9 +68,9 @@ class Corpus:
                 yield "".join(parts)
                 parts.clear()
 
-    def pieces(self, tally: Tally | None = None) -> Iterator[Piece]:
+    def pieces(self, tally: CorpusTally | None = None) -> Iterator[TextPiece]:
         """Every document in pieces of at most PIECE characters, counted into `tally`."""
-        tally = tally or Tally()
+        tally = tally or CorpusTally()
         for path in self.files.values():
             done = tally.read
             try:
@@ -245,7 +245,7 @@ def _good_cut(text: str, end: int) -> int:
     return end
 
 
-def _count(text: str, last: bool, tally: Tally) -> Piece:
+def _count(text: str, last: bool, tally: CorpusTally) -> TextPiece:
     size = len(text)
     if not text.isascii():
         try:
@@ -257,4 +257,4 @@ def _count(text: str, last: bool, tally: Tally) -> Piece:
     tally.documents += last
     tally.characters += len(text)
     tally.bytes += size
-    return Piece(text, size, last)
+    return TextPiece(text, size, last)

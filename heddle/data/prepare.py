@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from heddle.data.corpus import Corpus, Piece, Tally, find_corpus
+from heddle.data.corpus import Corpus, CorpusTally, TextPiece, find_corpus
 from heddle.data.tokenizer import (
     TRAINING_BYTES,
     Ids,
@@ -29,11 +29,11 @@ from heddle.data.tokens import (
     META_FILE,
     TRAIN_FILE,
     VALIDATION_FILE,
-    Measured,
     Meta,
     Prepared,
-    Source,
-    Split,
+    TextSource,
+    TokenFacts,
+    TokenSplit,
     map_tokens,
     measure,
     open_prepared,
@@ -125,7 +125,7 @@ def _fill(folder: Path, data: Data, base: Path, corpus: Corpus, progress: Progre
     tokenizer = make_tokenizer(data.tokenizer, base, lambda: _training_texts(corpus, total, progress))
     tokenizer.save(folder)
     dtype = token_dtype(tokenizer.vocab)
-    tally = Tally()
+    tally = CorpusTally()
     with (folder / TRAIN_FILE).open("w+b") as train, (folder / VALIDATION_FILE).open("w+b") as validation:
         splitter = Splitter(train, validation, data.validation)
         end = np.array([tokenizer.end], dtype)
@@ -145,15 +145,15 @@ def _fill(folder: Path, data: Data, base: Path, corpus: Corpus, progress: Progre
 def _training_texts(corpus: Corpus, total: int, progress: Progress) -> Iterator[str]:
     """What a tokenizer is trained on: all of a small corpus, every k-th piece of a large one."""
     step = -(-total // TRAINING_BYTES) or 1
-    tally = Tally()
+    tally = CorpusTally()
     for number, piece in enumerate(corpus.pieces(tally)):
         if number % step == 0:
             yield piece.text
             progress("learning the vocabulary", tally.read, total)
 
 
-def _batches(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    batch: list[Piece] = []
+def _batches(pieces: Iterable[TextPiece]) -> Iterator[list[TextPiece]]:
+    batch: list[TextPiece] = []
     characters = 0
     for piece in pieces:
         batch.append(piece)
@@ -213,13 +213,13 @@ def _describe(
     data: Data,
     corpus: Corpus,
     tokenizer: Tokenizer,
-    tally: Tally,
+    tally: CorpusTally,
     splitter: Splitter,
-    train: Measured,
-    validation: Measured,
+    train: TokenFacts,
+    validation: TokenFacts,
 ) -> Meta:
     splits = [
-        Split(
+        TokenSplit(
             tokens=splitter.tokens[i],
             documents=splitter.documents[i],
             bytes=splitter.bytes[i],
@@ -237,7 +237,7 @@ def _describe(
         unigram_entropy=train.entropy,
         train=splits[0],
         validation=splits[1],
-        source=Source(
+        source=TextSource(
             text=(data.text,) if isinstance(data.text, str) else data.text,
             key=data.key,
             validation=data.validation,

@@ -28,7 +28,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Split:
+class TokenSplit:
     """One token file, as data.json describes it."""
 
     tokens: int  # ends of documents included
@@ -48,7 +48,7 @@ class Split:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class TextSource:
     """What the tokens were made from."""
 
     text: tuple[str, ...]
@@ -73,13 +73,13 @@ class Meta:
     end: int
     bytes_per_token: float  # of train and validation together
     unigram_entropy: float  # nats; the loss of a model that knows how often tokens occur and nothing else
-    train: Split
-    validation: Split
-    source: Source
+    train: TokenSplit
+    validation: TokenSplit
+    source: TextSource
 
 
 @dataclass(frozen=True)
-class Measured:
+class TokenFacts:
     """What one pass over a token file finds out."""
 
     sha256: str
@@ -98,7 +98,7 @@ class Measured:
         return float(-(p * np.log(p)).sum()) + 0.0  # + 0.0: a single kind of token has entropy 0, not -0
 
 
-def measure(tokens: Array) -> Measured:
+def measure(tokens: Array) -> TokenFacts:
     """Digest and count tokens, a chunk at a time: a token file may be larger than memory."""
     digest, counts = hashlib.sha256(), np.zeros(0, np.int64)
     for start in range(0, len(tokens), CHUNK):
@@ -107,7 +107,7 @@ def measure(tokens: Array) -> Measured:
         found = np.bincount(chunk, minlength=len(counts))
         found[: len(counts)] += counts
         counts = found
-    return Measured(digest.hexdigest(), counts)
+    return TokenFacts(digest.hexdigest(), counts)
 
 
 def map_tokens(path: Path, dtype: str | np.dtype[Any]) -> Array:
@@ -117,7 +117,7 @@ def map_tokens(path: Path, dtype: str | np.dtype[Any]) -> Array:
     return np.asarray(np.memmap(path, dtype, mode="r"))
 
 
-def open_tokens(path: Path, split: Split, dtype: str, vocab: int, verify: bool = True) -> Array:
+def open_tokens(path: Path, split: TokenSplit, dtype: str, vocab: int, verify: bool = True) -> Array:
     """Map a token file and hold it against its description; `verify` also reads all of it."""
     expected = split.tokens * np.dtype(dtype).itemsize
     if not path.is_file():

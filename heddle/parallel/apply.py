@@ -14,7 +14,7 @@ from heddle.models.transformer import Attention, Dropout, GatedMLP, Layer, Micro
 from heddle.parallel.collectives import take_slice
 from heddle.parallel.memory.recompute import apply_recompute
 from heddle.parallel.mesh import Axis, Mesh
-from heddle.parallel.parameter_layout import Place, place_of, set_place
+from heddle.parallel.parameter_layout import ParameterLayout, place_of, set_place
 from heddle.parallel.replicas.reducer import Reducer
 from heddle.parallel.shards import Piece, boxes_of
 from heddle.parallel.tensor.linear import ColumnParallelLinear, RowParallelLinear, column_parallel
@@ -156,7 +156,7 @@ def mark_partial(chunk: Transformer, sequence: bool) -> None:
             partial += [*module.norm.parameters()]
         for parameter in partial:
             if parameter is not None:
-                set_place(parameter, Place(parameter.shape, (0,) * parameter.dim(), partial=True))
+                set_place(parameter, ParameterLayout(parameter.shape, (0,) * parameter.dim(), partial=True))
 
 
 def mark_tied(chunk: Transformer, plan: Plan) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
-class Place:
+class ParameterLayout:
     """The box that a local parameter is of its global one, and what its gradient needs before it is whole."""
 
     shape: torch.Size  # of the global parameter
@@ -20,15 +20,15 @@ class Place:
     copy: bool = False  # the second holder of a tied parameter: trained alike, counted and saved with the first
 
 
-def set_place(parameter: Tensor, place: Place) -> None:
+def set_place(parameter: Tensor, place: ParameterLayout) -> None:
     """Note where a parameter belongs."""
     parameter.heddle_place = place  # type: ignore[attr-defined]
 
 
-def place_of(parameter: Tensor) -> Place:
+def place_of(parameter: Tensor) -> ParameterLayout:
     """Where a parameter belongs; one that was never split is all of itself."""
-    place: Place | None = getattr(parameter, "heddle_place", None)
-    return place or Place(parameter.shape, (0,) * parameter.dim())
+    place: ParameterLayout | None = getattr(parameter, "heddle_place", None)
+    return place or ParameterLayout(parameter.shape, (0,) * parameter.dim())
 
 
 def split_parameter(parameter: Tensor, dim: int, rank: int, size: int) -> nn.Parameter:
@@ -40,5 +40,5 @@ def split_parameter(parameter: Tensor, dim: int, rank: int, size: int) -> nn.Par
     shape, offset = list(parameter.shape), [0] * parameter.dim()
     shape[dim], offset[dim] = rows, rank * rows
     local = nn.Parameter(parameter.new_empty(shape))
-    set_place(local, Place(parameter.shape, tuple(offset), split=True))
+    set_place(local, ParameterLayout(parameter.shape, tuple(offset), split=True))
     return local

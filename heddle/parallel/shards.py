@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from heddle.parallel.mesh import Mesh
-from heddle.parallel.parameter_layout import Place, place_of
+from heddle.parallel.parameter_layout import ParameterLayout, place_of
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Piece:
     """A flat range of one local parameter: all of it, or this replica's share where the optimizer is sharded."""
 
     name: str  # the parameter's global name
-    place: Place
+    place: ParameterLayout
     local: torch.Size  # shape of the local parameter
     start: int  # of the range in the flattened local parameter
     master: Tensor  # fp32, changed in place by the optimizer; its `grad` is the gradient

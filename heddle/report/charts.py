@@ -11,7 +11,7 @@ from heddle.plan.search.describe import in_words
 from heddle.plan.search.search import summary
 from heddle.report import html as text
 from heddle.report.pack import pack
-from heddle.report.subject import Measured, Subject
+from heddle.report.subject import MeasuredRun, Subject
 from heddle.spec.plan import Plan
 from heddle.spec.ranks import coordinates, stage_of
 from heddle.spec.tables import to_table, to_toml
@@ -107,7 +107,7 @@ def _ranks_table(trace: Trace) -> str:
     return text.table(["rank", *kinds], rows, "Seconds of each rank by kind; communication may go on beside the rest")
 
 
-def learning_data(measured: Measured | None) -> dict[str, Any] | None:
+def learning_data(measured: MeasuredRun | None) -> dict[str, Any] | None:
     """The curves of a run, thinned out where there are more points than a screen has columns."""
     if measured is None or not measured.steps:
         return None

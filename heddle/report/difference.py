@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from heddle.cost.breakdown import MEASURED, STEP
 from heddle.format import seconds_in_words, signed_seconds
-from heddle.report.subject import Measured, Subject
+from heddle.report.subject import MeasuredRun, Subject
 from heddle.schedule import Kind
 from heddle.simulate.simulation import Simulation
 from heddle.spec.ranks import places
 from heddle.trace.trace import COMPUTE, Span, Trace
 
-# Measured backwards hold their recomputing, so one item holds both.
+# MeasuredRun backwards hold their recomputing, so one item holds both.
 WORDS = {name: item.explained for name, item in (STEP | MEASURED).items() if name != "recompute"} | {
     "compute": "forward and backward"
 }
@@ -40,7 +40,7 @@ def predicted_items(prediction: Simulation) -> dict[str, float]:
     }
 
 
-def measured_items(measured: Measured) -> dict[str, float] | None:
+def measured_items(measured: MeasuredRun) -> dict[str, float] | None:
     """Seconds of each item as a mean over ranks; they add up to the traced step. None without a trace.
 
     Every moment of a rank counts once: as a tensor-parallel collective, else as compute, else as the exchange of

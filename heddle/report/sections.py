@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from html import escape
 
 from heddle.cost.breakdown import STEP
-from heddle.cost.memory import Bill
+from heddle.cost.memory import MemoryBreakdown
 from heddle.format import GIB, memory_unit
 from heddle.plan.search.describe import in_words, overfull
 from heddle.plan.search.explain import described, explain
@@ -239,7 +239,7 @@ def memory(subject: Subject) -> str:
     return shown + text.details("As a table", text.table(head, rows, "Memory of one device of each stage"))
 
 
-def _memory_bar(stage: int, bill: Bill, limit: float, scale: float) -> str:
+def _memory_bar(stage: int, bill: MemoryBreakdown, limit: float, scale: float) -> str:
     total = float(bill.total)
     parts = "".join(
         f'<span class="c-{name}" style="width:{100 * float(value) / scale:.3f}%" '

@@ -25,7 +25,7 @@ AnyJob = TypeVar("AnyJob", bound=Job)
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRun:
     """What a run wrote down."""
 
     steps: list[dict[str, Any]]  # rows of metrics.jsonl
@@ -57,7 +57,7 @@ class Subject:
     job: PlannedJob
     prediction: Simulation | None
     search: Search | None
-    measured: Measured | None
+    measured: MeasuredRun | None
     notices: tuple[HeddleError, ...] = ()
 
     @property
@@ -124,7 +124,7 @@ def _read_run(folder: Path, step: int | None) -> Subject:
         )
         trace = None
     validation = [row for row in rows if "validation_loss" in row]
-    measured = Measured(steps, validation, trace, traced if trace is not None else None)
+    measured = MeasuredRun(steps, validation, trace, traced if trace is not None else None)
     prediction = _try(notices, lambda: simulate(job))
     found = _try(notices, lambda: search(job))
     return Subject(str(folder), job, prediction, found, measured, tuple(notices))

@@ -94,7 +94,7 @@ def _index(visible: int) -> int:
 
 
 @dataclass(frozen=True)
-class Found:
+class DeviceFacts:
     """What one process found out about its device."""
 
     name: str
@@ -103,14 +103,14 @@ class Found:
     peers: bool = False  # whether it reaches the memory of the other GPUs that this process sees
 
 
-def describe(device: torch.device) -> Found:
+def describe(device: torch.device) -> DeviceFacts:
     """Describe this process's device."""
     if device.type != "cuda":
-        return Found("cpu", memory_limit())
+        return DeviceFacts("cpu", memory_limit())
     about = torch.cuda.get_device_properties(device)
     others = [i for i in range(torch.cuda.device_count()) if i != device.index]
     peers = bool(others) and all(torch.cuda.can_device_access_peer(device.index, i) for i in others)
-    return Found(about.name, about.total_memory, str(about.uuid), peers)
+    return DeviceFacts(about.name, about.total_memory, str(about.uuid), peers)
 
 
 def synchronize(device: torch.device) -> None:

@@ -10,14 +10,14 @@ from heddle.errors import HeddleError
 
 
 @dataclass(frozen=True)
-class Place:
+class LaunchedRank:
     """Which process of how many this is, by what a launcher says in the environment."""
 
     rank: int
     world: int
 
 
-def launched_place() -> Place | None:
+def launched_place() -> LaunchedRank | None:
     """This process's place where torchrun, Slurm or another launcher that sets the usual variables started it."""
     found = os.environ
     if "RANK" in found or "WORLD_SIZE" in found:
@@ -32,7 +32,7 @@ def launched_place() -> Place | None:
     return None
 
 
-def _place() -> Place:
+def _place() -> LaunchedRank:
     for name, other in (("RANK", "WORLD_SIZE"), ("WORLD_SIZE", "RANK")):
         if name not in os.environ:
             raise HeddleError(
@@ -48,7 +48,7 @@ def _place() -> Place:
             f"Number the processes from 0 to {world - 1}, or start {rank + 1} of them.",
         )
     number("LOCAL_RANK", default=0)
-    return Place(rank, world)
+    return LaunchedRank(rank, world)
 
 
 def number(name: str, lowest: int = 0, highest: int | None = None, default: int | None = None) -> int:

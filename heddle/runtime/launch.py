@@ -26,7 +26,7 @@ from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.runtime import forkserver
 from heddle.runtime.cuda import refuse_few_queues
 from heddle.runtime.device import abandon, backend, has_gpus, on_gpu, pick_device
-from heddle.runtime.environment import Place
+from heddle.runtime.environment import LaunchedRank
 from heddle.runtime.error_files import FOLDER as NOTES
 from heddle.runtime.error_files import final_error, tell, told
 from heddle.runtime.interfaces import bind_to_loopback
@@ -41,7 +41,7 @@ GRACE = 30.0  # seconds in which the others may end by themselves, and finish a 
 STORE, RESULT = "store", "result"  # files of one start: where the processes meet, and what rank 0 gives back
 
 
-def join(plan: Plan, place: Place, file: Path | None = None) -> Mesh:
+def join(plan: Plan, place: LaunchedRank, file: Path | None = None) -> Mesh:
     """Meet the other processes of this launch, in a file or at its address, and find this one's place in the mesh."""
     if place.world != plan.world:
         raise SharedError(
@@ -87,7 +87,7 @@ def _claim(store: Any, rank: int) -> bool:
     return bool(store.compare_set("heddle/failed", "", str(rank)) == str(rank).encode())
 
 
-def run_joined(plan: Plan, place: Place, work: Callable[..., Any], *arguments: Any) -> Any:
+def run_joined(plan: Plan, place: LaunchedRank, work: Callable[..., Any], *arguments: Any) -> Any:
     """Do this process's part, `work(mesh, *arguments)`, among those that another launcher started.
 
     Only one process tells what went wrong. The others wait for the launcher to end them.
@@ -106,7 +106,7 @@ def run_joined(plan: Plan, place: Place, work: Callable[..., Any], *arguments: A
     return result
 
 
-def _is_first_to_fail(place: Place, error: Exception, store: Any) -> bool:
+def _is_first_to_fail(place: LaunchedRank, error: Exception, store: Any) -> bool:
     if store is None:  # they have not met
         return place.rank == 0 or not isinstance(error, SharedError)
     try:
@@ -191,7 +191,7 @@ class _Processes(Requests):
         # A process that is given only half of what to do says so with a traceback.
         self.starting = True
         for rank in range(plan.world):
-            place, deaf = Place(rank, plan.world), ignores_hangup()
+            place, deaf = LaunchedRank(rank, plan.world), ignores_hangup()
             process = context.Process(
                 target=_worker, args=(held, deaf, plan, place, restart, self.folder, work, arguments)
             )
@@ -241,7 +241,7 @@ def _worker(
     leash: Connection,
     deaf: bool,
     plan: Plan,
-    place: Place,
+    place: LaunchedRank,
     restart: int,
     folder: Path,
     work: Callable[..., Any],

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore, PrefixStore, Store, TCPStore
 
 from heddle.errors import HeddleError
-from heddle.runtime.environment import Place, number
+from heddle.runtime.environment import LaunchedRank, number
 from heddle.runtime.error_files import restart_count, set_restart_count
 from heddle.runtime.interfaces import interface_towards
 
@@ -39,12 +39,12 @@ class SharedError(HeddleError):
     """What is wrong for every process of a launch alike, so that one of them is enough to say so."""
 
 
-def meet_in_file(file: Path, place: Place) -> Store:
+def meet_in_file(file: Path, place: LaunchedRank) -> Store:
     """The store of processes that share a folder of one machine."""
     return FileStore(str(file), place.world)
 
 
-def meet_at_address(place: Place) -> Store:
+def meet_at_address(place: LaunchedRank) -> Store:
     """The store of processes that another launcher started, possibly on several machines."""
     host = os.environ.get("MASTER_ADDR", "")
     if not host:
@@ -90,7 +90,7 @@ def meet_at_address(place: Place) -> Store:
     return store
 
 
-def _of_this_start(store: Store, place: Place) -> Store:
+def _of_this_start(store: Store, place: LaunchedRank) -> Store:
     """A launcher that starts all again may keep its store, in which the addresses of the dead still stand.
 
     Every rank counts its own starts, which are as many for all of them. The agents of torchrun do not agree: one that
@@ -142,7 +142,7 @@ def _listen(host: str, addresses: list[Address], port: int) -> tuple[socket.sock
         raise HeddleError(f"Rank 0 cannot listen at {address}:{port}.", why, hint) from None
 
 
-def _wait_for_rank_0(host: str, addresses: list[Address], port: int, place: Place, patience: int) -> Address:
+def _wait_for_rank_0(host: str, addresses: list[Address], port: int, place: LaunchedRank, patience: int) -> Address:
     """The address at which rank 0, or a launcher in its place, answers."""
     began, waiting = time.monotonic(), False
     while (waited := time.monotonic() - began) < patience:
@@ -164,7 +164,7 @@ def _wait_for_rank_0(host: str, addresses: list[Address], port: int, place: Plac
     )
 
 
-def _wait_for_everybody(store: Store, place: Place, where: str, patience: int) -> None:
+def _wait_for_everybody(store: Store, place: LaunchedRank, where: str, patience: int) -> None:
     """So that one who never comes is missed now, by rank, and not when a collective gives up."""
     store.set(f"here/{place.rank}", "")
     if place.rank != 0:

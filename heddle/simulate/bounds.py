@@ -144,7 +144,7 @@ def most_parameters(work: Work, ranks: Ranks) -> Column:
     return np.maximum(np.maximum(first, last), ranks.most * each)
 
 
-class Held(NamedTuple):
+class HeldBytes(NamedTuple):
     """Bytes of a microbatch: what it leaves in a layer, what the end of the model holds, what a stage sends on."""
 
     saved: memory.Saved
@@ -180,7 +180,7 @@ class Moment(NamedTuple):
     each: Column  # microbatches that it holds of one layer, at most
 
 
-def peak_memory(work: Work, cluster: Cluster, ranks: Ranks, held: Held) -> tuple[Column, Column]:
+def peak_memory(work: Work, cluster: Cluster, ranks: Ranks, held: HeldBytes) -> tuple[Column, Column]:
     """Bytes of the fullest rank, and bytes that it holds at least: the same where a rank's chunks are alike."""
     saved, count = held.saved, recomputed(work)
     kept = (1 - work.selective - work.per_op) * saved.none
@@ -201,7 +201,7 @@ def peak_memory(work: Work, cluster: Cluster, ranks: Ranks, held: Held) -> tuple
     return likely + memory.slack(cluster, likely), least + memory.slack(cluster, least)
 
 
-def fewest_recomputed(work: Work, cluster: Cluster, ranks: Ranks, held: Held, limit: float) -> Column:
+def fewest_recomputed(work: Work, cluster: Cluster, ranks: Ranks, held: HeldBytes, limit: float) -> Column:
     """Layers of each rank that must recompute everything at least so that a plan may fit: bytes fall with each."""
     saved = held.saved
     gain = saved.none - saved.full
@@ -217,7 +217,7 @@ def made_by_backwards(work: Work) -> Column:
     return (work.data == 1) & (work.element == 4)
 
 
-def _moments(work: Work, ranks: Ranks, held: Held, briefly: Briefly) -> Iterator[Moment]:
+def _moments(work: Work, ranks: Ranks, held: HeldBytes, briefly: Briefly) -> Iterator[Moment]:
     """The moments of which one is the fullest of a step.
 
     It is on the first rank, on the second, which has one more neighbour, on the first of those with most layers, or on
@@ -235,7 +235,7 @@ def _moments(work: Work, ranks: Ranks, held: Held, briefly: Briefly) -> Iterator
         yield from _moments_of(Rank(ranks.start % p, ranks.most, False, False, 2, exists), work, ranks, held, briefly)
 
 
-def _moments_of(rank: Rank, work: Work, ranks: Ranks, held: Held, briefly: Briefly) -> Iterator[Moment]:
+def _moments_of(rank: Rank, work: Work, ranks: Ranks, held: HeldBytes, briefly: Briefly) -> Iterator[Moment]:
     v, m, ends, sent = work.virtual, work.microbatches, held.ends, held.sent
     middle = rank.first is False and rank.last is False
     layer = memory.layer_parameters(work)

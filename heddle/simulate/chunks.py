@@ -11,7 +11,7 @@ import numpy as np
 
 from heddle.cost import compute, memory, network
 from heddle.cost import step as stage
-from heddle.cost.memory import Bill, Verdict
+from heddle.cost.memory import MemoryBreakdown, MemoryVerdict
 from heddle.cost.step import LayerCost
 from heddle.cost.work import Work, recomputing, work_of
 from heddle.schedule import Schedule, build
@@ -85,7 +85,7 @@ def _parameters(plan: Plan, work: Work, rank: int) -> float:
     return float(layers * memory.layer_parameters(work) + ends)
 
 
-def memory_verdict(job: Job, cluster: Cluster) -> Verdict:
+def memory_verdict(job: Job, cluster: Cluster) -> MemoryVerdict:
     """Whether a job's plan fits, for which nothing needs to be known of how fast the cluster is."""
     job = job.planned
     plan = job.plan
@@ -95,7 +95,7 @@ def memory_verdict(job: Job, cluster: Cluster) -> Verdict:
 
 def bills(
     job: Job, plan: Plan, work: Work, schedule: Schedule, cluster: Cluster
-) -> tuple[tuple[Bill, ...], tuple[float, ...]]:
+) -> tuple[tuple[MemoryBreakdown, ...], tuple[float, ...]]:
     """What one rank of each stage holds at its peak, and what a microbatch leaves in each chunk."""
     kept = memory.layer_activations(work)
     bytes_of: dict[Recompute, float] = {
@@ -137,7 +137,7 @@ def bills(
         present = gradients - sum(made[rank :: plan.pipeline]) + peak.made
         update = gradients + float(memory.update_buffers(work, gradients)) - present - most
         waiting = float(memory.exchange_buffers(work, neighbours))
-        bill = Bill(weights, present, optimizer, most, max(briefly, update) + gathered + waiting, 0.0)
+        bill = MemoryBreakdown(weights, present, optimizer, most, max(briefly, update) + gathered + waiting, 0.0)
         found.append(bill._replace(slack=memory.slack(cluster, bill.total)))
     return tuple(found), tuple(saved)
 

@@ -20,7 +20,7 @@ from heddle.cost.step import LayerCost
 from heddle.cost.work import Column, Work
 from heddle.format import GIB
 from heddle.simulate.bounds import (
-    Held,
+    HeldBytes,
     even_ranks,
     fewest_recomputed,
     least_seconds,
@@ -38,7 +38,7 @@ _NOT_OF_A_LAYER = {"pipeline", "virtual", "data", "zero", "gpipe", "selective", 
 
 
 @dataclass(frozen=True)
-class Step:
+class StepCosts:
     """What each plan's step takes and holds."""
 
     seconds: Column
@@ -50,7 +50,7 @@ class Step:
     fits: Column  # by that
 
 
-def closed_form(work: Work, cluster: Cluster) -> Step:
+def closed_form(work: Work, cluster: Cluster) -> StepCosts:
     """Price every plan of `work` on a cluster; with numbers in all columns the answer is numbers."""
     work = work.as_floats()
     prices, which = _distinct_prices(work, cluster)
@@ -64,7 +64,7 @@ def closed_form(work: Work, cluster: Cluster) -> Step:
     def joined(columns: Sequence[Column]) -> Column:
         return np.concatenate(columns)
 
-    return Step(
+    return StepCosts(
         seconds=joined([part.seconds for part in parts]),
         breakdown=Breakdown(*(joined(columns) for columns in zip(*(part.breakdown for part in parts), strict=True))),
         bubble=joined([part.bubble for part in parts]),
@@ -95,7 +95,7 @@ def recomputing_least(work: Work, cluster: Cluster) -> tuple[Column, Column]:
     return count, (most > limit) & (count < ranks.most)
 
 
-def _price(work: Work, cluster: Cluster, prices: Prices) -> Step:
+def _price(work: Work, cluster: Cluster, prices: Prices) -> StepCosts:
     layer, embedding, head = prices.layer, prices.embedding, prices.head
     p, v, m, layers = work.pipeline, work.virtual, work.microbatches, work.layers
     ranks = even_ranks(layers, p, v)
@@ -151,7 +151,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices) -> Step:
         jitter=(late - 1) * (pipe + data + update),
     )
     held, least = peak_memory(work, cluster, ranks, prices.held)
-    return Step(
+    return StepCosts(
         seconds=late * (pipe + data + update),
         breakdown=breakdown,
         bubble=pipe / busy - 1,
@@ -168,7 +168,7 @@ class Prices(NamedTuple):
     layer: LayerCost
     embedding: Column
     head: Column
-    held: Held
+    held: HeldBytes
 
 
 def _distinct_prices(work: Work, cluster: Cluster) -> tuple[Prices, Any]:
@@ -183,7 +183,7 @@ def _distinct_prices(work: Work, cluster: Cluster) -> tuple[Prices, Any]:
             stage.layer_cost(cluster, some),
             sum(embedding),
             sum(head),
-            Held(memory.layer_activations(some), memory.end_activations(some), memory.sent_message(some)),
+            HeldBytes(memory.layer_activations(some), memory.end_activations(some), memory.sent_message(some)),
         )
 
     if not work.arrays or set(work.arrays) - _NOT_OF_A_LAYER - set(_OF_A_LAYER):
@@ -204,7 +204,7 @@ def _spread(prices: Prices, which: Any) -> Prices:
     def one(column: Column) -> Column:
         return column[which] if np.ndim(column) else column
 
-    held = Held(
+    held = HeldBytes(
         memory.Saved(*map(one, prices.held.saved)), memory.Ends(*map(one, prices.held.ends)), one(prices.held.sent)
     )
     return Prices(LayerCost(*map(one, prices.layer)), one(prices.embedding), one(prices.head), held)

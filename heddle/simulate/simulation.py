@@ -11,7 +11,7 @@ from heddle.cost import compute
 from heddle.cost import step as stage
 from heddle.cost.breakdown import Breakdown
 from heddle.cost.local_machine import machine_for
-from heddle.cost.memory import Bill, Verdict, verdict
+from heddle.cost.memory import MemoryBreakdown, MemoryVerdict, verdict
 from heddle.cost.memory import fits as bytes_fit
 from heddle.cost.work import Work, work_of
 from heddle.errors import HeddleError
@@ -39,7 +39,7 @@ class Simulation:
     step_seconds: float
     breakdown: Breakdown  # seconds, as a mean over ranks; they add up to the step
     bubble: float  # idle over ideal time of the pipeline (PTD-P §2.2.1)
-    memory: tuple[Bill, ...]  # of one rank of each stage
+    memory: tuple[MemoryBreakdown, ...]  # of one rank of each stage
     saved: tuple[float, ...]  # bytes that a microbatch leaves in each chunk
     timeline: Callable[[], Trace] = field(repr=False, compare=False)
 
@@ -105,7 +105,7 @@ class Simulation:
         return self.cluster.device.memory_gib * GIB
 
     @cached_property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> MemoryVerdict:
         """Whether every stage fits into its devices, and what the fullest needs."""
         return verdict(self.memory, self.cluster.device)
 
@@ -185,7 +185,7 @@ def fits(job: Job) -> bool:
     return verdict(memory, cluster.device).fits
 
 
-def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[Bill, ...], tuple[float, ...]]:
+def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBreakdown, ...], tuple[float, ...]]:
     """A job with its plan, the machine, the order of work, what each stage holds, what a microbatch leaves behind."""
     if job.plan is None:
         raise HeddleError(
@@ -288,5 +288,5 @@ def with_recomputing(trace: Trace, shares: Sequence[float]) -> Trace:
 _schedule = lru_cache(maxsize=8)(build)  # plans that are compared often share theirs
 
 
-def _largest(bill: Bill) -> str:
+def _largest(bill: MemoryBreakdown) -> str:
     return max(bill._fields, key=lambda name: float(getattr(bill, name)))

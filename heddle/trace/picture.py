@@ -16,7 +16,7 @@ TEXT, IDLE, NUMBER = "#222222", "#f1f2f3", "#ffffff"
 SIZE = 12  # of letters
 
 
-class Box(NamedTuple):
+class PictureBox(NamedTuple):
     """A rectangle; one with a title is a span."""
 
     x: float
@@ -43,7 +43,7 @@ class Layout:
 
     width: int
     height: int
-    boxes: list[Box]
+    boxes: list[PictureBox]
     words: list[Word]
 
 
@@ -58,20 +58,20 @@ def lay_out(trace: Trace, width: int, names: Sequence[str] | None = None) -> Lay
     pitch = ROW + beside + GAP
     tops = [TOP + rank * pitch for rank in range(trace.ranks)]
     bottom = TOP + trace.ranks * pitch
-    boxes = [Box(LEFT, top, room, ROW + beside, IDLE) for top in tops]
+    boxes = [PictureBox(LEFT, top, room, ROW + beside, IDLE) for top in tops]
     words = [Word(4, top + ROW / 2 + 4, name) for top, name in zip(tops, names, strict=True)]
     for span in sorted(trace.spans, key=lambda span: span.start - span.end):  # the longest first, below the others
         below = is_beside(span)
         x, y = LEFT + (span.start - origin) * scale, tops[span.rank] + (ROW if below else 0)
         wide, high = (span.end - span.start) * scale, beside if below else ROW
-        boxes.append(Box(x, y, wide, high, COLOURS[kind_of(span)], _title(span)))
+        boxes.append(PictureBox(x, y, wide, high, COLOURS[kind_of(span)], _title(span)))
         if not below and span.microbatch >= 0 and wide > 6 + 7 * len(str(span.microbatch)):
             words.append(Word(x + wide / 2, y + 14, str(span.microbatch), "middle", NUMBER))
     words += _axis(trace.duration, scale, bottom)
     kinds = {kind_of(span) for span in trace.spans}
     for place, kind in enumerate(kind for kind in COLOURS if kind in kinds):
         x, y = LEFT + 120 * place, bottom + AXIS
-        boxes.append(Box(x, y, 11, 11, COLOURS[kind]))
+        boxes.append(PictureBox(x, y, 11, 11, COLOURS[kind]))
         words.append(Word(x + 16, y + 10, kind))
     return Layout(width, bottom + AXIS + 20, boxes, words)
 

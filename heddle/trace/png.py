@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 
 from heddle.errors import HeddleError, how_to_install
-from heddle.trace.picture import SIZE, Box, Layout, lay_out
+from heddle.trace.picture import SIZE, Layout, PictureBox, lay_out
 from heddle.trace.trace import Trace
 
 DENSITY = 2  # pixels of the picture for one of the layout: sharp on screens that have them
@@ -37,7 +37,7 @@ def _paint(layout: Layout) -> bytes:
 
     picture = Image.new("RGB", (DENSITY * layout.width, DENSITY * layout.height), "white")
     # Line by line of the layout, so that a picture of a thousand ranks needs the memory of one of them.
-    lines: dict[tuple[float, float], list[Box]] = {}
+    lines: dict[tuple[float, float], list[PictureBox]] = {}
     for box in layout.boxes:
         lines.setdefault((box.y, box.height), []).append(box)
     for (top, tall), boxes in lines.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from heddle.trace.picture import SIZE, TEXT, Box, Word, lay_out
+from heddle.trace.picture import SIZE, TEXT, PictureBox, Word, lay_out
 from heddle.trace.trace import Trace
 
 
@@ -26,7 +26,7 @@ def to_svg(trace: Trace, width: int = 1000, names: Sequence[str] | None = None) 
     )
 
 
-def _rect(box: Box) -> str:
+def _rect(box: PictureBox) -> str:
     place = f'x="{box.x:.2f}" y="{box.y}" width="{box.width:.2f}" height="{box.height}" fill="{box.colour}"'
     if not box.title:
         return f"<rect {place}/>"

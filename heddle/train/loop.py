@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from heddle.checkpoint.checkpoint import Saver, checkpoints, newest_good
-from heddle.checkpoint.source import Source, check_model, check_tokenizer, differences, find_source
+from heddle.checkpoint.source import WeightSource, check_model, check_tokenizer, differences, find_source
 from heddle.data import Prepared, check_vocab, prepared_for
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
@@ -57,7 +57,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Orders:
+class RunOptions:
     """How a job is to be run."""
 
     resume: bool = False
@@ -67,7 +67,7 @@ class Orders:
 
 def train(job: Job, resume: bool = False, trace: bool = False, allow_changes: bool = False) -> Result | None:
     """Run a job under its plan, on as many processes as that takes; None on all but the first rank of a launcher."""
-    orders = Orders(resume, trace, allow_changes)
+    orders = RunOptions(resume, trace, allow_changes)
     plan, place = job.planned.plan, launched_place()
     if place is None:  # whether a launcher started all again is known when they have met
         _check_folder(job, orders)
@@ -83,7 +83,7 @@ def train(job: Job, resume: bool = False, trace: bool = False, allow_changes: bo
         return train_rank(Mesh(), job, orders)
 
 
-def _check_folder(job: Job, orders: Orders) -> None:
+def _check_folder(job: Job, orders: RunOptions) -> None:
     """A run that is resumed is there, and another one is not."""
     if restart_count():
         return
@@ -96,7 +96,7 @@ def _check_folder(job: Job, orders: Orders) -> None:
 def train_rank(
     mesh: Mesh,
     job: Job,
-    orders: Orders,
+    orders: RunOptions,
     _lock: RunLock | None = None,
     after_step: Callable[[int], None] = lambda _: None,
 ) -> Result:
@@ -119,14 +119,16 @@ def train_rank(
     raise out_of_memory(job, mesh, base)
 
 
-def _train_rank(mesh: Mesh, job: Job, orders: Orders, after_step: Callable[[int], None]) -> Result:
+def _train_rank(mesh: Mesh, job: Job, orders: RunOptions, after_step: Callable[[int], None]) -> Result:
     job = job.planned
     phases = Phases(job.train.hang_after)
     with Doctor(mesh, job.plan, phases) as doctor:
         return _watched(mesh, job, orders, after_step, doctor)
 
 
-def _watched(mesh: Mesh, job: PlannedJob, orders: Orders, after_step: Callable[[int], None], doctor: Doctor) -> Result:
+def _watched(
+    mesh: Mesh, job: PlannedJob, orders: RunOptions, after_step: Callable[[int], None], doctor: Doctor
+) -> Result:
     phases, console, device = doctor.phases, Console(quiet=mesh.rank != 0), pick_device()
     together = Together(mesh, phases.tick)
     if mesh.rank == 0:
@@ -212,7 +214,7 @@ def _prepare(job: Job, together: Together, console: Console) -> Prepared:
     return data
 
 
-def _source(job: Job, data: Prepared, mesh: Mesh, warn: Callable[[str], None]) -> Source | None:
+def _source(job: Job, data: Prepared, mesh: Mesh, warn: Callable[[str], None]) -> WeightSource | None:
     """The weights that the job starts from, found and checked before anything is made."""
     if job.train.start_from is None:
         return None

@@ -35,7 +35,7 @@ from heddle.runtime.error_files import restart_count
 from heddle.runtime.launch import run_joined, run_processes
 from heddle.runtime.together import Together, check_shared
 from heddle.spec.job import Job, PlannedJob, job_from_tables
-from heddle.train.loop import Orders, train_rank
+from heddle.train.loop import RunOptions, train_rank
 from heddle.train.profile.profile import described, measure_once
 from heddle.train.prove.prove import conclude, observe
 from heddle.train.prove.shrink import shrink
@@ -58,7 +58,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SelftestVerdict:
     """What the file holds: where it ran, and each part. While a part runs, `running` names it."""
 
     about: dict[str, Any]
@@ -77,17 +77,17 @@ class Verdict:
         replace_text(folder / VERDICT, json.dumps(asdict(self) | {"passed": self.passed}, indent=1) + "\n")
 
 
-def read_verdict(folder: Path) -> Verdict | None:
+def read_verdict(folder: Path) -> SelftestVerdict | None:
     """How far an earlier start came; None if there was none."""
     path = folder / VERDICT
     if not path.exists():
         return None
     words = json.loads(path.read_text())
     words.pop("passed")
-    return Verdict(**words | {"parts": tuple(Part(**part) for part in words["parts"])})
+    return SelftestVerdict(**words | {"parts": tuple(Part(**part) for part in words["parts"])})
 
 
-def selftest(folder: Path, processes: int) -> Verdict | None:
+def selftest(folder: Path, processes: int) -> SelftestVerdict | None:
     """Run all parts with so many processes, or with those of a launcher; None on all but its first."""
     place = launched_place()
     if place is not None:
@@ -99,7 +99,7 @@ def selftest(folder: Path, processes: int) -> Verdict | None:
     if processes == 1:
         return selftest_rank(Mesh(), job, folder)
     verdict = run_processes(job.plan, selftest_rank, job, folder, restarts=1)
-    assert isinstance(verdict, Verdict)
+    assert isinstance(verdict, SelftestVerdict)
     return verdict
 
 
@@ -142,7 +142,7 @@ def selftest_job(folder: Path, world: int, local: int) -> PlannedJob:
     ).planned
 
 
-def selftest_rank(mesh: Mesh, job: PlannedJob, folder: Path) -> Verdict | None:
+def selftest_rank(mesh: Mesh, job: PlannedJob, folder: Path) -> SelftestVerdict | None:
     """One rank's part; the verdict on the first."""
     together, device = Together(mesh), pick_device()
     check_shared([folder], together)
@@ -153,7 +153,7 @@ def selftest_rank(mesh: Mesh, job: PlannedJob, folder: Path) -> Verdict | None:
     done, running = together.gather(
         "selftest so far", ([part.name for part in before.parts], before.running) if before else ([], None)
     )[0]
-    verdict = before or Verdict(_about(job, found))
+    verdict = before or SelftestVerdict(_about(job, found))
     for name, work in _parts(mesh, job).items():
         if name in done:
             continue
@@ -235,7 +235,7 @@ def _parts(mesh: Mesh, job: Job) -> dict[str, Work]:
         return replace(job, train=replace(job.train, name=name, steps=steps))
 
     def train(_again: bool) -> tuple[bool, str, dict[str, Any]]:
-        result = train_rank(mesh, named("straight"), Orders())
+        result = train_rank(mesh, named("straight"), RunOptions())
         seconds = result.step_seconds or 0.0
         return True, f"{STEPS} steps, {seconds:.3g} s each, loss {result.loss:.3f}", {"step_seconds": seconds}
 
@@ -248,8 +248,8 @@ def _parts(mesh: Mesh, job: Job) -> dict[str, Work]:
         return equal, "the same bits as without it" if equal else f"other losses: {other} for {straight}", {}
 
     def resume(_again: bool) -> tuple[bool, str, dict[str, Any]]:
-        train_rank(mesh, named("resumed", STEPS // 2), Orders())
-        train_rank(mesh, named("resumed"), Orders(resume=True))
+        train_rank(mesh, named("resumed", STEPS // 2), RunOptions())
+        train_rank(mesh, named("resumed"), RunOptions(resume=True))
         return same("resumed")
 
     def kill(again: bool) -> tuple[bool, str, dict[str, Any]]:
@@ -266,8 +266,8 @@ def _parts(mesh: Mesh, job: Job) -> dict[str, Work]:
         if not again:
             if mesh.world.size == 1:
                 return True, "one process has nobody to start it again", {"skipped": True}
-            train_rank(mesh, killed, Orders(), after_step=die)
-        result = train_rank(mesh, killed, Orders(resume=bool(checkpoints(saved))))
+            train_rank(mesh, killed, RunOptions(), after_step=die)
+        result = train_rank(mesh, killed, RunOptions(resume=bool(checkpoints(saved))))
         good, words, _ = same("killed")
         went_on = result.first_step > 0
         text = f"rank {victim} was killed after step {KILLED_AT}, all went on from step {result.first_step}: {words}"

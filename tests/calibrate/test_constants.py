@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from heddle.cost import compute, network
-from heddle.cost.from_timings import Attended, Measured, Message, Product, Traffic, blank, cluster_of, typical
+from heddle.cost.from_timings import Attended, MessageTime, Product, Timings, TrafficTime, blank, cluster_of, typical
 from heddle.spec.cluster import Cluster, Efficiency, Link, Peak
 
 HALF, START, HOP = 24.0, 90e-6, 20e-6
@@ -27,7 +27,7 @@ def machine(request: pytest.FixtureRequest) -> Cluster:
     return replace(base, device=device, efficiency=efficiency, links=(link,))
 
 
-def timed(machine: Cluster) -> Measured:
+def timed(machine: Cluster) -> Timings:
     """What the formulas say that each kernel takes; one product reaches the very peak."""
     shapes = [(256, 256, 256), (2048, 512, 512), (64, 1024, 1024), (1024, 4096, 1024)]
     products = [Product("fp32", m, k, n, float(compute.matmul(machine, "fp32", m, k, n))) for m, k, n in shapes]
@@ -35,14 +35,18 @@ def timed(machine: Cluster) -> Measured:
     for length in (128, 512):
         work = compute.attention_work("fp32", 8, length, 64)
         attended.append(Attended(8, length, 64, *(float(part) for part in compute.attention(machine, work))))
-    messages = [Message("send", 2, size, float(network.point_to_point(machine, size, 2))) for size in (1024, 1 << 22)]
+    messages = [
+        MessageTime("send", 2, size, float(network.point_to_point(machine, size, 2))) for size in (1024, 1 << 22)
+    ]
     for kind, price in COLLECTIVES.items():
         for ranks in (2, 4):
-            messages += [Message(kind, ranks, size, float(price(machine, size, ranks))) for size in (1 << 10, 1 << 22)]
-    return Measured(
+            messages += [
+                MessageTime(kind, ranks, size, float(price(machine, size, ranks))) for size in (1 << 10, 1 << 22)
+            ]
+    return Timings(
         products=tuple(products),
-        copies=(Traffic("copy", 20, 1e-9),),
-        traffic=(Traffic("sum", 10, 1e-9),),
+        copies=(TrafficTime("copy", 20, 1e-9),),
+        traffic=(TrafficTime("sum", 10, 1e-9),),
         attention=tuple(attended),
         gelu_ns=3.0,
         launch_us=9.0,
@@ -73,7 +77,7 @@ def test_predictions_come_back(machine):
 
 
 def test_no_share_above_one(machine):
-    fast = replace(timed(machine), traffic=(Traffic("sum", 30, 1e-9),))  # from the cache, faster than any copy
+    fast = replace(timed(machine), traffic=(TrafficTime("sum", 30, 1e-9),))  # from the cache, faster than any copy
     assert cluster_of(machine, fast, "a test").efficiency.memory == 1.0
 
 

@@ -21,7 +21,7 @@ from heddle.checkpoint.checkpoint import Saver, checkpoints, newest_good
 from heddle.checkpoint.index import read_index
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
-from heddle.parallel.parameter_layout import Place
+from heddle.parallel.parameter_layout import ParameterLayout
 from heddle.parallel.shards import Piece, boxes_of, make_piece
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.train.step.trainer import Trainer
@@ -70,7 +70,7 @@ def test_the_boxes_of_a_flat_range_are_that_range(data, rows, columns, row, colu
     inside[...] = torch.arange(float(size)).view(local)
     values = inside.flatten()[start:stop].clone()
     offset = (row,) if flat else (row, column)
-    piece = Piece("w", Place(torch.Size(shape), offset), torch.Size(local), start, values, None, True, True)
+    piece = Piece("w", ParameterLayout(torch.Size(shape), offset), torch.Size(local), start, values, None, True, True)
     found = []
     boxes = list(boxes_of(piece, values))
     assert len(boxes) <= 3

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heddle.data import corpus as room
-from heddle.data.corpus import Tally, find_corpus
+from heddle.data.corpus import CorpusTally, find_corpus
 from heddle.errors import HeddleError
 
 
@@ -78,7 +78,7 @@ def test_a_text_file_is_one_document_to_the_letter(tmp_path: Path) -> None:
 def test_jsonl_is_a_document_a_line(tmp_path: Path) -> None:
     lines = [json.dumps({"body": text, "n": 1}) for text in ("first\u2028one", "", "third\nthree")]
     write(tmp_path, a_jsonl="\n\n".join(lines) + "\n")
-    tally = Tally()
+    tally = CorpusTally()
     pieces = list(find_corpus("a.jsonl", tmp_path, "body").pieces(tally))
     assert [p.text for p in pieces] == ["first\u2028one", "third\nthree"]
     assert (tally.documents, tally.empty) == (2, 1)
@@ -89,7 +89,7 @@ def test_what_is_not_utf8_is_replaced_and_counted_apart_from_real_replacement_ch
     tmp_path: Path,
 ) -> None:
     write(tmp_path, a_txt=b"caf\xe9 \xff\xfe " + "\ufffd é".encode(), b_jsonl=b'{"text": "\\ud800 \xe9"}')
-    tally = Tally()
+    tally = CorpusTally()
     texts = [piece.text for piece in find_corpus("*", tmp_path).pieces(tally)]
     assert texts == ["caf\ufffd \ufffd\ufffd \ufffd é", "\ufffd \ufffd"]
     assert tally.replaced == 5

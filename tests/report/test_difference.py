@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heddle.report import difference
-from heddle.report.subject import Measured, Subject, read_subject
+from heddle.report.subject import MeasuredRun, Subject, read_subject
 from heddle.simulate.simulation import simulate
 from heddle.spec import Plan
 from heddle.spec.job import job_from_tables
@@ -36,7 +36,7 @@ def test_every_moment_counts_once():
         Span(0, "optimizer", "gradients", 8.0, 9.0),
         Span(0, "optimizer", "update", 9.0, 10.0),
     ]
-    measured = Measured([{"step": 7, "seconds": 10.5, "loss": 1.0}], [], Trace(1, spans), 7)
+    measured = MeasuredRun([{"step": 7, "seconds": 10.5, "loss": 1.0}], [], Trace(1, spans), 7)
     assert difference.measured_items(measured) == pytest.approx(
         {"tensor": 1, "compute": 3, "data": 3, "optimizer": 1, "pipeline": 0.5, "bubble": 1.5, "outside": 0.5}
     )
@@ -56,7 +56,7 @@ def test_a_slower_stage_is_named(stage, name):
     for span in prediction.trace.spans:
         longer = 1.0 if span.rank == stage and span.name == name else 0.0
         spans.append(span._replace(end=span.end + longer * (span.end - span.start)))
-    measured = Measured([{"step": 1, "loss": 1.0}], [], Trace(2, spans), 1)
+    measured = MeasuredRun([{"step": 1, "loss": 1.0}], [], Trace(2, spans), 1)
     said = " ".join(difference.in_words(Subject("x", prediction.job, prediction, None, measured)))
     assert f"most of it in the {name}s of stage {stage}" in said
     assert "+100%" in said
@@ -66,7 +66,7 @@ def test_the_same_is_said_to_be_the_same():
     prediction = simulate(job_from_tables(TABLES | {"plan": {"pipeline": 2, "microbatch": 1}}))
     # the trace has no jitter: leave it out of the prediction, too
     calm = replace(prediction, breakdown=prediction.breakdown._replace(jitter=0.0))
-    measured = Measured([], [], prediction.trace, 1)
+    measured = MeasuredRun([], [], prediction.trace, 1)
     first, *_ = difference.in_words(Subject("x", calm.job, calm, None, measured))
     assert "the same within 1%" in first
 

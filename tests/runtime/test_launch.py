@@ -13,7 +13,7 @@ import torch
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
 from heddle.runtime import launch, meeting
-from heddle.runtime.environment import Place, launched_place
+from heddle.runtime.environment import LaunchedRank, launched_place
 from heddle.runtime.launch import join, run_joined
 from heddle.spec.job import load_job
 from heddle.spec.plan import Plan
@@ -150,10 +150,10 @@ def test_a_place_is_what_the_launcher_says(environment):
     environment(SLURM_STEP_NUM_TASKS="1")
     assert launched_place() is None  # a shell under srun
     environment(SLURM_STEP_NUM_TASKS="4", SLURM_PROCID="3", SLURM_LOCALID="1")
-    assert launched_place() == Place(3, 4)
+    assert launched_place() == LaunchedRank(3, 4)
     assert os.environ["LOCAL_RANK"] == "1"
     environment(RANK="1", WORLD_SIZE="2")
-    assert launched_place() == Place(1, 2)
+    assert launched_place() == LaunchedRank(1, 2)
 
 
 @pytest.mark.parametrize("world", [2, 8])
@@ -169,10 +169,10 @@ def test_another_number_of_processes_than_the_plan_needs_is_refused(folder, envi
 
 def test_a_meeting_place_must_be_named(environment):
     with pytest.raises(HeddleError, match=r"MASTER_ADDR is not set(.|\n)*heddle launch --slurm"):
-        join(Plan(data=2), Place(0, 2))
+        join(Plan(data=2), LaunchedRank(0, 2))
     environment(MASTER_ADDR="127.0.0.1")
     with pytest.raises(HeddleError, match="MASTER_PORT is not set"):
-        join(Plan(data=2), Place(0, 2))
+        join(Plan(data=2), LaunchedRank(0, 2))
 
 
 @pytest.mark.parametrize(
@@ -220,14 +220,14 @@ def test_where_nobody_can_meet_every_rank_says_so_in_seconds(environment, monkey
         where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(taken.getsockname()[1])}
         environment(**where | {"HEDDLE_MEETING_SECONDS": "1"} | variables)
         with pytest.raises(HeddleError, match=what) as told:
-            run_joined(Plan(data=2), Place(rank, 2), print)
+            run_joined(Plan(data=2), LaunchedRank(rank, 2), print)
         assert all((told.value.what, told.value.why, told.value.hint))
 
 
 def test_ranks_that_do_not_come_are_missed_by_name(environment):
     environment(MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port(), HEDDLE_MEETING_SECONDS="1")
     with pytest.raises(HeddleError, match=r"3 of 4 processes did not come to .* within 1 s: rank 1, 2, 3"):
-        join(Plan(data=4), Place(0, 4))
+        join(Plan(data=4), LaunchedRank(0, 4))
 
 
 def test_gpus_meet_with_their_device_and_enough_queues(environment, monkeypatch):
@@ -238,10 +238,10 @@ def test_gpus_meet_with_their_device_and_enough_queues(environment, monkeypatch)
     monkeypatch.setattr(launch, "meet_at_address", lambda _: torch.distributed.HashStore())
     monkeypatch.setattr(launch.dist, "init_process_group", lambda backend, **options: asked.update(options, on=backend))
     monkeypatch.setattr(launch, "build_mesh", lambda *_: Mesh())
-    join(Plan(data=2), Place(0, 2))
+    join(Plan(data=2), LaunchedRank(0, 2))
     assert (asked["on"], asked["device_id"]) == ("nccl", torch.device("cuda", 3))
     with pytest.raises(HeddleError, match="CUDA_DEVICE_MAX_CONNECTIONS is 1"):
-        join(Plan(pipeline=2), Place(0, 2))
+        join(Plan(pipeline=2), LaunchedRank(0, 2))
 
 
 def test_a_job_is_the_same_on_every_rank(folder):

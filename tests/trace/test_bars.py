@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heddle.cost.breakdown import MEMORY, STEP, Breakdown
-from heddle.cost.memory import Bill
+from heddle.cost.memory import MemoryBreakdown
 from heddle.trace.bars import bar, legend, memory_bar, memory_scale
 
 
@@ -21,7 +21,7 @@ def test_a_limit_that_is_passed_is_seen():
     assert memory_bar({"weights": 5.0}, 10.0, 20, scale=20.0).plain == "wwwww.....|........."
 
 
-@pytest.mark.parametrize(("names", "table"), [(Breakdown._fields, STEP), (Bill._fields, MEMORY)])
+@pytest.mark.parametrize(("names", "table"), [(Breakdown._fields, STEP), (MemoryBreakdown._fields, MEMORY)])
 def test_every_part_has_a_letter_of_its_own_and_a_colour(names, table):
     assert len({name[0] for name in names}) == len(names)
     assert names == tuple(table)
@@ -30,7 +30,7 @@ def test_every_part_has_a_letter_of_its_own_and_a_colour(names, table):
 
 @given(st.lists(st.floats(0, 1e9), min_size=6, max_size=6), st.integers(1, 200))
 def test_a_bar_is_as_wide_as_asked(values, width):
-    found = bar(dict(zip(Bill._fields, values, strict=True)), width).plain
+    found = bar(dict(zip(MemoryBreakdown._fields, values, strict=True)), width).plain
     assert len(found) == width
     assert found.isascii()
 

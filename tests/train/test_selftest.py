@@ -9,8 +9,8 @@ import pytest
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
 from heddle.train import selftest
-from heddle.train.loop import Orders
-from heddle.train.selftest import Part, Verdict, read_verdict, selftest_job, selftest_rank
+from heddle.train.loop import RunOptions
+from heddle.train.selftest import Part, SelftestVerdict, read_verdict, selftest_job, selftest_rank
 from tests.helpers.commands import call, finish
 from tests.helpers.commands import start as heddle
 from tests.helpers.launching import free_port, start
@@ -74,10 +74,10 @@ def test_a_part_that_fails_is_told_and_the_others_go_on(tmp_path, monkeypatch, c
 
 def test_another_start_goes_on_where_the_last_one_was(tmp_path):
     done = tuple(Part(name, True, 1.0, "before") for name in PARTS[:3])
-    Verdict({}, done, running="resume").write(tmp_path)
+    SelftestVerdict({}, done, running="resume").write(tmp_path)
     job = selftest_job(tmp_path, 1, 1)
     for name in ("straight",):  # what the part before left
-        selftest.train_rank(Mesh(), selftest.replace(job, train=selftest.replace(job.train, name=name)), Orders())
+        selftest.train_rank(Mesh(), selftest.replace(job, train=selftest.replace(job.train, name=name)), RunOptions())
     verdict = selftest_rank(Mesh(), job, tmp_path)
     assert verdict.passed
     assert [part.words for part in verdict.parts[:3]] == ["before"] * 3

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from heddle.checkpoint.load_model import load_model
-from heddle.checkpoint.source import Source
+from heddle.checkpoint.source import WeightSource
 from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.models import Microbatch
@@ -56,7 +56,7 @@ def obstacle(model: ModelSpec) -> str | None:
     return None
 
 
-def compare(folder: Path, source: Source, dtype: torch.dtype | None = None) -> Agreement:
+def compare(folder: Path, source: WeightSource, dtype: torch.dtype | None = None) -> Agreement:
     """Hold transformers' logits from a Hugging Face folder against ours; `dtype` is what the folder was rounded to."""
     transformers = _transformers()
     assert transformers is not None
@@ -79,7 +79,7 @@ class Agreed:
         self.obstacle = obstacle(model) if wanted else "--no-check"
         self.found: Agreement | None = None
 
-    def check(self, folder: Path, source: Source, dtype: torch.dtype | None = None) -> None:
+    def check(self, folder: Path, source: WeightSource, dtype: torch.dtype | None = None) -> None:
         """Compare, where that is possible; weights that compute something else are refused."""
         if self.obstacle is not None:
             return

@@ -23,7 +23,7 @@ from heddle.checkpoint.checkpoint import State
 from heddle.checkpoint.huggingface import INDEX, SINGLE, refuse_links
 from heddle.checkpoint.index import DTYPE_OF, DTYPES, Stored, StoredTensor, write_index
 from heddle.checkpoint.manifest import Progress, write_about
-from heddle.checkpoint.source import Source
+from heddle.checkpoint.source import WeightSource
 from heddle.checkpoint.storage import Boxes, write_file
 from heddle.data import load_tokenizer
 from heddle.data.tokenizer import CONFIG_FILE
@@ -77,7 +77,7 @@ class New:
         return prod(self.shape) * self.dtype.itemsize
 
 
-def import_huggingface(source: Source, output: Path, check: Check | None = None) -> Written:
+def import_huggingface(source: WeightSource, output: Path, check: Check | None = None) -> Written:
     """Write a Hugging Face folder's weights as a checkpoint, in the precision that they have."""
     wanted = {
         name: New(tensor.shape, DTYPE_OF[tensor.dtype], ((name, Block(0, tensor.shape[0], name, 0)),))
@@ -104,7 +104,7 @@ def import_huggingface(source: Source, output: Path, check: Check | None = None)
 
 
 def export_huggingface(
-    source: Source, output: Path, dtype: torch.dtype | None, shard_bytes: int, check: Check | None = None
+    source: WeightSource, output: Path, dtype: torch.dtype | None, shard_bytes: int, check: Check | None = None
 ) -> Written:
     """Write weights as a Hugging Face folder: in the precision that they have, or in another."""
     config = write_config(source.model)  # refuses a model that no family fits
@@ -142,7 +142,7 @@ def pack(wanted: dict[str, New], limit: int) -> list[list[str]]:
     return files
 
 
-def _their_tensors(source: Source, dtype: torch.dtype | None) -> dict[str, New]:
+def _their_tensors(source: WeightSource, dtype: torch.dtype | None) -> dict[str, New]:
     mapped = layout(source.model)
     parts: dict[str, list[tuple[str, Block]]] = {}
     for ours, where in mapped.items():
@@ -154,7 +154,7 @@ def _their_tensors(source: Source, dtype: torch.dtype | None) -> dict[str, New]:
     }
 
 
-def _write(path: Path, source: Source, wanted: dict[str, New], notes: dict[str, str] | None = None) -> None:
+def _write(path: Path, source: WeightSource, wanted: dict[str, New], notes: dict[str, str] | None = None) -> None:
     """One file: its tensors laid out, filled with just their numbers, and written."""
     tensors = {name: torch.empty(new.shape, dtype=new.dtype) for name, new in wanted.items()}
     boxes: dict[str, list[tuple[Shape, torch.Tensor]]] = {}
@@ -167,7 +167,7 @@ def _write(path: Path, source: Source, wanted: dict[str, New], notes: dict[str, 
     write_file(path, tensors.items(), notes)
 
 
-def _token_ids(source: Source) -> dict[str, Any]:
+def _token_ids(source: WeightSource) -> dict[str, Any]:
     """Which tokens begin and end a text: as the configuration that came with the weights says, or the tokenizer."""
     if source.companions is None:
         return {}
@@ -179,7 +179,7 @@ def _token_ids(source: Source) -> dict[str, Any]:
     return {}
 
 
-def _carry(source: Source, folder: Path, names: Sequence[str]) -> tuple[str, ...]:
+def _carry(source: WeightSource, folder: Path, names: Sequence[str]) -> tuple[str, ...]:
     """Copy what is there of some files that lie beside the weights."""
     companions = source.companions
     if companions is not None:

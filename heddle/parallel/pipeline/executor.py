@@ -22,7 +22,7 @@ from heddle.parallel.pipeline.inbox import AHEAD, DEVICE_AHEAD, Inbox, arrivals
 from heddle.schedule import Action, Kind, Message, Schedule, consumer, incoming, outgoing
 
 
-class Recorder(Protocol):
+class SpanRecorder(Protocol):
     """Takes the time of what happens; see heddle.runtime.recorder."""
 
     def span(
@@ -37,7 +37,7 @@ class Listener(Protocol):
 
 
 @dataclass
-class Step:
+class StepState:
     """One run of a schedule on one rank: its microbatches, and what their actions leave for each other."""
 
     works: Sequence[Any]  # one for each microbatch
@@ -61,7 +61,7 @@ class Step:
 class Executor(ABC):
     """Runs a schedule's actions of one rank: what is received, done, sent and let go, in which order."""
 
-    def __init__(self, schedule: Schedule, mesh: Mesh, device: torch.device, recorder: Recorder) -> None:
+    def __init__(self, schedule: Schedule, mesh: Mesh, device: torch.device, recorder: SpanRecorder) -> None:
         self.schedule, self.mesh, self.device, self.recorder = schedule, mesh, device, recorder
         self.rank = mesh.pipeline.rank
         self.last_chunk = schedule.chunks - 1
@@ -85,11 +85,11 @@ class Executor(ABC):
         return DEVICE_AHEAD if self.warm else 0
 
     @abstractmethod
-    def _forward(self, action: Action, step: Step) -> None:
+    def _forward(self, action: Action, step: StepState) -> None:
         """One microbatch through one chunk: keeps what its backward needs, adds the loss if the chunk is the last."""
 
     @abstractmethod
-    def _backward(self, action: Action, step: Step) -> None:
+    def _backward(self, action: Action, step: StepState) -> None:
         """The way back, given what the forward kept."""
 
     @abstractmethod
@@ -106,7 +106,7 @@ class Executor(ABC):
         Gradients are those of the mean loss times `scale`. Without backward actions nothing is kept for them.
         """
         self.inboxes = self._open_inboxes()
-        step = Step(works, scale / max(1, len(works)), torch.zeros((), device=self.device))
+        step = StepState(works, scale / max(1, len(works)), torch.zeros((), device=self.device))
         for action in self.actions:
             if listener is not None and action in self.last_backwards:
                 listener.last_backward(action.chunk)
@@ -117,7 +117,7 @@ class Executor(ABC):
         self.warm = True
         return step.loss
 
-    def perform(self, action: Action, step: Step) -> None:
+    def perform(self, action: Action, step: StepState) -> None:
         """Do one action, by the method for its kind. The watchdog reads off this frame what a rank is at."""
         methods = {Kind.FORWARD: self._forward, Kind.BACKWARD: self._backward}
         methods[action.kind](action, step)

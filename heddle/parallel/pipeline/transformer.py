@@ -17,11 +17,11 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from heddle.models.transformer import Microbatch
 from heddle.parallel.collectives import gather, slice_of
 from heddle.parallel.mesh import Mesh
-from heddle.parallel.pipeline.executor import Executor, Recorder, Step
+from heddle.parallel.pipeline.executor import Executor, SpanRecorder, StepState
 from heddle.schedule import Action, Message, Schedule
 
 
-class Work(NamedTuple):
+class MicrobatchInput(NamedTuple):
     """One microbatch: its tokens, what follows them, and what else layers must know."""
 
     ids: Tensor
@@ -52,16 +52,16 @@ class Pipeline(Executor):
         chunks: Mapping[int, nn.Module],
         mesh: Mesh,
         shape: Shape,
-        recorder: Recorder,
+        recorder: SpanRecorder,
     ) -> None:
         super().__init__(schedule, mesh, shape.device, recorder)
         self.chunks, self.shape = chunks, shape
         # Sliced activations travel as they are; whole ones are sliced for the journey where that is even.
         self.scatter = not shape.sliced and mesh.tensor.size > 1 and shape.tokens % mesh.tensor.size == 0
 
-    def _forward(self, action: Action, step: Step) -> None:
+    def _forward(self, action: Action, step: StepState) -> None:
         _, chunk, microbatch = action
-        work: Work = step.works[microbatch]
+        work: MicrobatchInput = step.works[microbatch]
         last = chunk == self.last_chunk
         x = self._receive(action)
         if x is not None and torch.is_grad_enabled():
@@ -78,7 +78,7 @@ class Pipeline(Executor):
         if torch.is_grad_enabled():  # only the graph behind the output is kept: its values have been sent
             step.keep(action, (x, get_gradient_edge(y)))
 
-    def _backward(self, action: Action, step: Step) -> None:
+    def _backward(self, action: Action, step: StepState) -> None:
         kept: tuple[Tensor | None, GradientEdge | Tensor] = step.take(action)
         x, output = kept
         gradient = self._receive(action)

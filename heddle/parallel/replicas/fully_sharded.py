@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 from heddle.models.transformer import Transformer
 from heddle.parallel.collectives import all_reduce
 from heddle.parallel.mesh import Mesh
-from heddle.parallel.parameter_layout import Place, place_of, set_place
+from heddle.parallel.parameter_layout import ParameterLayout, place_of, set_place
 from heddle.parallel.shards import Piece, make_piece
 
 Named = list[tuple[str, nn.Parameter]]
@@ -42,7 +42,7 @@ def shard(chunk: Transformer, mesh: Mesh, zero: int, dtype: torch.dtype, device:
         place = places[name]
         rows = -(-parameter.shape[0] // mesh.data.size) * mesh.data.rank
         offset = (place.offset[0] + min(rows, parameter.shape[0]), *place.offset[1:])
-        set_place(parameter, Place(place.shape, offset, split=place.split, partial=place.partial))
+        set_place(parameter, ParameterLayout(place.shape, offset, split=place.split, partial=place.partial))
 
 
 class ShardedParameters:

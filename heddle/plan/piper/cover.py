@@ -16,7 +16,7 @@ FAR = np.iinfo(np.int32).max // 4  # a sum of data degrees that nobody reaches
 
 
 @dataclass(frozen=True)
-class Step:
+class CoverStep:
     """A stage of a plan on its way: where it stands in the tables."""
 
     pair: int
@@ -74,7 +74,7 @@ class Cover:
         fits = np.flatnonzero(self.sums[-1, devices:] < FAR)
         self.needed = int(fits[0]) if len(fits) else None
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[CoverStep]:
         """The stages of a plan that keeps the pace, first stage first."""
         assert self.needed is not None
         pairs, steps = self.pairs, []
@@ -87,6 +87,6 @@ class Cover:
             later = self.sums[pairs.inner[pair[mine]], self.devices + k - used[mine]]
             one = int(mine[(later <= room[mine]) & (later + data[mine] == total)][0])
             d, n = int(data[one]), int(used[one])
-            steps.append(Step(int(pair[one]), n // d, d, -(-total // d)))
+            steps.append(CoverStep(int(pair[one]), n // d, d, -(-total // d)))
             at, k = int(pairs.inner[pair[one]]), k - n
         return steps

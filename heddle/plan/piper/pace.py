@@ -19,8 +19,8 @@ from heddle.errors import divisors
 from heddle.graph.dag import Floats
 from heddle.graph.deadline import OutOfTime, check
 from heddle.graph.ideals import Bools, Ideals, enumerate_ideals
-from heddle.plan.piper.cover import Choices, Cover, Step
-from heddle.plan.piper.result import Pipeline, Stage
+from heddle.plan.piper.cover import Choices, Cover, CoverStep
+from heddle.plan.piper.result import PiperPlan, PiperStage
 from heddle.plan.piper.stages import DegreeTable, Pairs, all_pairs, find_kinds
 from heddle.plan.piper.workload import Workload
 
@@ -102,7 +102,7 @@ class Piper:
 
     # The search over paces.
 
-    def solve(self, devices: int | None = None, known: Pipeline | None = None) -> Pipeline | None:
+    def solve(self, devices: int | None = None, known: PiperPlan | None = None) -> PiperPlan | None:
         """The best pipeline for so many devices, at least as good as a known one; None where nothing fits.
 
         Raises:
@@ -134,9 +134,9 @@ class Piper:
         except OutOfTime:
             pass
         seconds = time.perf_counter() - started
-        return Pipeline(best.value, best.value if optimal else float(low), optimal, best.stages, seconds)
+        return PiperPlan(best.value, best.value if optimal else float(low), optimal, best.stages, seconds)
 
-    def _bracket(self, devices: int, known: Pipeline | None) -> tuple[Pipeline | None, float]:
+    def _bracket(self, devices: int, known: PiperPlan | None) -> tuple[PiperPlan | None, float]:
         """A plan whose pace is near the best, and a pace that cannot be kept."""
         spare = devices + max(2, devices // 4)
         low, pace = 0.0, 1.2 * self.work[-1] / devices or self.slowest()
@@ -186,7 +186,7 @@ class Piper:
         paces = np.unique(np.concatenate(found))
         return paces * (1 + 1e-14)  # sums round: a stage must pass at its own pace
 
-    def _quickest(self, step: Step) -> DegreeTable:
+    def _quickest(self, step: CoverStep) -> DegreeTable:
         """Of the tables with a stage's degrees the one that is fastest, as far as is known."""
         kind = int(self.kinds.of[step.pair])
 
@@ -195,7 +195,7 @@ class Piper:
 
         return min((t for t in self.tables if t.tensor == step.tensor and step.data in t.data), key=seconds)
 
-    def _finish(self, steps: list[Step], low: float) -> Pipeline:
+    def _finish(self, steps: list[CoverStep], low: float) -> PiperPlan:
         """The plan with exact knapsacks."""
         stages = []
         for step in steps:
@@ -210,7 +210,7 @@ class Piper:
             )
             memory += float(table.peaks[kind])
             stages.append(
-                Stage(
+                PiperStage(
                     [self.workload.layers[v] for v in layers],
                     step.data,
                     table.tensor,
@@ -221,7 +221,7 @@ class Piper:
                     options.how,
                 )
             )
-        return Pipeline(float(max(stage.seconds for stage in stages)), low, False, stages, 0.0)
+        return PiperPlan(float(max(stage.seconds for stage in stages)), low, False, stages, 0.0)
 
 
 def _undominated(room: np.ndarray) -> Bools:

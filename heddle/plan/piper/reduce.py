@@ -17,7 +17,7 @@ from heddle.graph.ideals import Bools
 from heddle.plan.piper.workload import Options, Workload
 
 if TYPE_CHECKING:
-    from heddle.plan.piper.result import Pipeline
+    from heddle.plan.piper.result import PiperPlan
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Reduced:
     workload: Workload
     free: Bools
 
-    def restore(self, answer: Pipeline | None) -> Pipeline | None:
+    def restore(self, answer: PiperPlan | None) -> PiperPlan | None:
         """The same pipeline with the free layers, each in the stage of its latest predecessor."""
         if answer is None or not self.free.any():
             return answer

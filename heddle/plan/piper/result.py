@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Stage:
+class PiperStage:
     """Layers that run together on data × tensor devices."""
 
     layers: list[Any]  # ids
@@ -21,20 +21,20 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class PiperPlan:
     """Piper's answer: stages in model order."""
 
     value: float  # seconds a microbatch, of the slowest stage
     lower_bound: float
     optimal: bool
-    stages: list[Stage]
+    stages: list[PiperStage]
     seconds: float  # spent searching
     note: str = ""
-    unrestricted: Pipeline | None = None  # of a uniform one: the best whose stages may differ
+    unrestricted: PiperPlan | None = None  # of a uniform one: the best whose stages may differ
 
     def __repr__(self) -> str:
         proof = "optimal" if self.optimal else f"at best {self.lower_bound:.4g}"
-        return f"<Pipeline: {self.value:.4g} s ({proof}) in {len(self.stages)} stages on {self.devices} devices>"
+        return f"<PiperPlan: {self.value:.4g} s ({proof}) in {len(self.stages)} stages on {self.devices} devices>"
 
     @property
     def slower_by(self) -> float:

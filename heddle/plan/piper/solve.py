@@ -12,7 +12,7 @@ from heddle.graph.ideals import Ideals, TooManyIdeals, chain, enumerate_ideals, 
 from heddle.plan.piper.bounds import Bounds, near
 from heddle.plan.piper.pace import Piper
 from heddle.plan.piper.reduce import without_free_layers
-from heddle.plan.piper.result import Pipeline
+from heddle.plan.piper.result import PiperPlan
 from heddle.plan.piper.stages import all_pairs
 from heddle.plan.piper.uniform import solve_uniform
 from heddle.plan.piper.workload import Workload
@@ -30,7 +30,7 @@ def plan_pipelines(
     time_limit: float = 60.0,
     most: int = MOST_IDEALS,
     uniform: bool = False,
-) -> dict[int, Pipeline | None]:
+) -> dict[int, PiperPlan | None]:
     """The best pipeline for each number of devices up to the workload's; None where nothing fits.
 
     The tables of stages are made once. A graph with many up-sets is first solved along one line, which tells which
@@ -49,7 +49,7 @@ def plan_pipelines(
 
 def _answers(
     workload: Workload, counts: Sequence[int], deadline: float, most: int, uniform: bool
-) -> dict[int, Pipeline | None]:
+) -> dict[int, PiperPlan | None]:
     line = _line(workload)
     most = min(most, TABLE // workload.devices)
     note = f"The graph has more than {most:,} up-sets: only stages along one line of layers were looked at."
@@ -64,7 +64,7 @@ def _answers(
     if len(ideals) <= max(FEW_IDEALS, len(line)):
         piper = Piper(workload, ideals, deadline=deadline)
         return {count: _solve(piper, count, uniform) for count in counts}
-    answers: dict[int, Pipeline | None] = {}
+    answers: dict[int, PiperPlan | None] = {}
     for count in counts:
         fewer = workload.replace(devices=count)
         first = _solve(Piper(fewer, line, deadline=deadline), count, uniform)
@@ -93,7 +93,7 @@ def _line(workload: Workload) -> Ideals:
     return chain(nodes, order, np.unique(np.concatenate([[0, nodes], by_time, by_count])).tolist())
 
 
-def _solve(piper: Piper, devices: int, uniform: bool, known: Pipeline | None = None) -> Pipeline | None:
+def _solve(piper: Piper, devices: int, uniform: bool, known: PiperPlan | None = None) -> PiperPlan | None:
     if not uniform:
         return piper.solve(devices, known)
     best = solve_uniform(piper, devices, known)
@@ -101,7 +101,7 @@ def _solve(piper: Piper, devices: int, uniform: bool, known: Pipeline | None = N
     return best and dataclasses.replace(best, unrestricted=free)
 
 
-def _unproven(workload: Workload, line: Ideals, answer: Pipeline | None, devices: int, note: str) -> Pipeline | None:
+def _unproven(workload: Workload, line: Ideals, answer: PiperPlan | None, devices: int, note: str) -> PiperPlan | None:
     if answer is None:
         return None
     bound = min(answer.value, Bounds(workload, line).pace(devices))

@@ -11,13 +11,13 @@ import time
 
 from heddle.graph.deadline import OutOfTime
 from heddle.plan.piper.pace import Piper
-from heddle.plan.piper.result import Pipeline
+from heddle.plan.piper.result import PiperPlan
 from heddle.plan.piper.stages import DegreeTable
 from heddle.spec.job import Job
 from heddle.spec.plan import Plan, Recompute
 
 
-def solve_uniform(piper: Piper, devices: int, known: Pipeline | None = None) -> Pipeline | None:
+def solve_uniform(piper: Piper, devices: int, known: PiperPlan | None = None) -> PiperPlan | None:
     """The best pipeline with the same degrees in all stages, at least as good as a known one; None: nothing fits.
 
     Raises:
@@ -50,7 +50,7 @@ def solve_uniform(piper: Piper, devices: int, known: Pipeline | None = None) -> 
     return dataclasses.replace(best, lower_bound=bound, optimal=optimal, seconds=time.perf_counter() - started)
 
 
-def runtime_plan(job: Job, pipeline: Pipeline, microbatch: int) -> Plan:
+def runtime_plan(job: Job, pipeline: PiperPlan, microbatch: int) -> Plan:
     """What a uniform pipeline for a job's model is as a plan that `heddle train` runs."""
     stages = pipeline.stages
     words: list[Recompute] = []

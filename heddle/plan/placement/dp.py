@@ -89,7 +89,7 @@ class Loads:
 
 
 @dataclass(frozen=True)
-class Split:
+class PlacementSplit:
     """Parts in the order of the work: (is a CPU, groups)."""
 
     value: float
@@ -97,7 +97,9 @@ class Split:
     finished: bool  # False: time ran out, so another split may be better
 
 
-def best_split(problem: Problem, ideals: Ideals, below: float = np.inf, deadline: float = np.inf) -> Split | None:
+def best_split(
+    problem: Problem, ideals: Ideals, below: float = np.inf, deadline: float = np.inf
+) -> PlacementSplit | None:
     """The split with the smallest maximum load, if that is below the given one."""
     return _Table(problem, Loads(problem, ideals), below, deadline).solve()
 
@@ -107,7 +109,7 @@ class _Table:
         self.problem, self.loads, self.below, self.deadline = problem, loads, below, deadline
         self.best: dict[tuple[int, int], Floats] = {}
 
-    def solve(self) -> Split | None:
+    def solve(self) -> PlacementSplit | None:
         accelerators, cpus = self.problem.accelerators, self.problem.cpus
         if (accelerators + 1) * (cpus + 1) * len(self.loads) > STATES:
             raise OutOfTime  # there is no memory for it either
@@ -121,7 +123,7 @@ class _Table:
                     if before in self.best:
                         self._step(self.best[before], state, cpu, self._hopeful(c, f))
         value = float(self.best[cpus, accelerators][self.loads.whole])
-        return Split(value, self._parts(), True) if value < self.below else None
+        return PlacementSplit(value, self._parts(), True) if value < self.below else None
 
     def _hopeful(self, c: int, f: int) -> Bools:
         """Ideals after which the devices left could do the rest, were it divisible, and better than `below`."""

@@ -24,7 +24,7 @@ FINE = 1e7
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class FoundAssignment:
     """What an integer programme came to."""
 
     assignment: Ints | None  # None: nothing better than what was known
@@ -49,7 +49,7 @@ def best_assignment(
     progress: Progress | None = None,
     start: Ints | None = None,
     above: float = 0.0,
-) -> Found:
+) -> FoundAssignment:
     """The assignment with the smallest maximum load, if that is below the given one by a millionth or more."""
     require_ortools()
     from ortools.sat.python import cp_model as module
@@ -80,12 +80,12 @@ def best_assignment(
     # the bound comes from the relaxation
     solver, status = solved(cp_model, model, seconds, progress, scale, linearization_level=2)
     if status == cp_model.INFEASIBLE:  # nothing is better than what is known
-        return Found(None, below, True)
+        return FoundAssignment(None, below, True)
     bound = max(0.0, solver.best_objective_bound / scale)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Found(None, bound, False)
+        return FoundAssignment(None, bound, False)
     placed = np.array([next(m for m in range(devices) if solver.boolean_value(row[m])) for row in x])
-    return Found(placed, bound, status == cp_model.OPTIMAL)
+    return FoundAssignment(placed, bound, status == cp_model.OPTIMAL)
 
 
 def _loads(model: Any, problem: Problem, x: list[list[Any]], makespan: Any, scale: float) -> list[Any]:

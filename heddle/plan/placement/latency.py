@@ -22,7 +22,7 @@ from heddle.plan.placement.dp import Loads, best_split
 from heddle.plan.placement.ip import Progress, require_ortools
 from heddle.plan.placement.operator_graph import OperatorGraph, Problem
 from heddle.plan.placement.reduce import coarsened
-from heddle.plan.placement.result import Device, Placement
+from heddle.plan.placement.result import PlacedDevice, Placement
 
 CPU = -1
 Parts = list[tuple[int, list[int]]]  # (accelerator, groups); groups in no part run on CPUs
@@ -238,7 +238,7 @@ def _longest(graph: Dag, takes: Ints) -> float:
     return float(done.max(initial=0.0))
 
 
-def _devices(graph: OperatorGraph, problem: Problem, parts: Parts) -> list[Device]:
+def _devices(graph: OperatorGraph, problem: Problem, parts: Parts) -> list[PlacedDevice]:
     device = np.full(problem.groups, problem.accelerators, dtype=np.int64)
     loads = np.zeros(problem.accelerators + 1)
     for accelerator, groups in parts:
@@ -254,7 +254,7 @@ def _devices(graph: OperatorGraph, problem: Problem, parts: Parts) -> list[Devic
     held = np.bincount(placed, graph.size, minlength=len(loads))
     kinds = ["accelerator"] * problem.accelerators + ["cpu"]
     return [
-        Device(kind, float(loads[m]), float(held[m]), operators[m])  # type: ignore[arg-type]
+        PlacedDevice(kind, float(loads[m]), float(held[m]), operators[m])  # type: ignore[arg-type]
         for m, kind in enumerate(kinds)
         if kind == "accelerator" or problem.cpus
     ]

@@ -18,9 +18,9 @@ from heddle.graph.dag import Dag, Ints
 from heddle.graph.deadline import OutOfTime, in_seconds, left
 from heddle.graph.ideals import TooManyIdeals, chain, enumerate_ideals, linear_extension
 from heddle.plan.placement.bounds import fractional_bound, lower_bound
-from heddle.plan.placement.dp import Split, best_split
+from heddle.plan.placement.dp import PlacementSplit, best_split
 from heddle.plan.placement.heuristics import around_the_heaviest, feasible, greedy, loads_of, local_search, one_device
-from heddle.plan.placement.ip import Found, Progress, best_assignment, require_ortools
+from heddle.plan.placement.ip import FoundAssignment, Progress, best_assignment, require_ortools
 from heddle.plan.placement.latency import place_for_latency
 from heddle.plan.placement.operator_graph import OperatorGraph, Problem
 from heddle.plan.placement.reduce import coarsened, reduced
@@ -248,7 +248,7 @@ class _Search:
                 if guess is not None and feasible(smaller, guess):
                     self._take(local_search(smaller, guess, halfway)[group])
 
-    def _bounded(self, seconds: float) -> Found:
+    def _bounded(self, seconds: float) -> FoundAssignment:
         """The integer programme on the smaller problem that holds everything better than the best known."""
         assert self.best is not None
         smaller, group = reduced(self.problem, self.value * (1 - 1e-9), contiguous=False)
@@ -256,9 +256,9 @@ class _Search:
         start[group] = self.best
         found = best_assignment(smaller, self.value, seconds, self.progress, start, self.bound)
         whole = None if found.assignment is None else found.assignment[group]
-        return Found(self.best if whole is None else whole, min(found.lower_bound, self.value), found.optimal)
+        return FoundAssignment(self.best if whole is None else whole, min(found.lower_bound, self.value), found.optimal)
 
-    def _assignment(self, split: Split) -> Ints:
+    def _assignment(self, split: PlacementSplit) -> Ints:
         assignment = np.empty(sum(len(groups) for _, groups in split.parts), dtype=np.int64)
         accelerator, cpu = 0, self.problem.accelerators
         for is_cpu, groups in split.parts:

@@ -13,7 +13,7 @@ from heddle.plan.placement.operator_graph import OperatorGraph, Problem
 
 
 @dataclass(frozen=True)
-class Device:
+class PlacedDevice:
     """What one device got."""
 
     kind: Literal["accelerator", "cpu"]
@@ -34,7 +34,7 @@ class Placement:
     contiguous: bool  # devices form a pipeline: no edge leads back
     among: Literal["pipelines", "all"]  # what was searched, and what bound and optimum are about
     seconds: float
-    devices: list[Device]
+    devices: list[PlacedDevice]
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -42,7 +42,7 @@ class Placement:
         return f"<Placement: {self.objective} {self.value:.4g} ({proof}) on {len(self.devices)} devices>"
 
 
-def devices_of(graph: OperatorGraph, problem: Problem, assignment: Ints) -> list[Device]:
+def devices_of(graph: OperatorGraph, problem: Problem, assignment: Ints) -> list[PlacedDevice]:
     """What each device got."""
     loads = loads_of(problem, assignment)
     device = assignment[problem.group]
@@ -51,6 +51,6 @@ def devices_of(graph: OperatorGraph, problem: Problem, assignment: Ints) -> list
         operators[int(device[operator])].append(graph.operators[operator])
     held = np.bincount(device, graph.size, minlength=len(loads))
     return [
-        Device("accelerator" if m < problem.accelerators else "cpu", float(load), float(held[m]), operators[m])
+        PlacedDevice("accelerator" if m < problem.accelerators else "cpu", float(load), float(held[m]), operators[m])
         for m, load in enumerate(loads)
     ]

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from heddle.plan.search.objective import Wish
+from heddle.plan.search.objective import SearchGoal
 from heddle.plan.search.ranking import parts, ranked
 from heddle.plan.search.refine import balanced
 from heddle.plan.search.space import SOME, Space
-from heddle.simulate.closed_form import Step
+from heddle.simulate.closed_form import StepCosts
 from heddle.simulate.simulation import Simulation, fits, simulate_if_fits
 from heddle.spec.job import Job
 
@@ -39,7 +39,7 @@ class Choice:
 class Candidates:
     """The plans of a space that may fit and meet the deadline, each replayed at most once."""
 
-    def __init__(self, job: Job, space: Space, step: Step, wish: Wish) -> None:
+    def __init__(self, job: Job, space: Space, step: StepCosts, wish: SearchGoal) -> None:
         self.job, self.space, self.step, self.wish = job, space, step, wish
         self.limit = wish.limit(job)
         self.rows = np.flatnonzero(step.fits & (step.at_least <= self.limit))

@@ -12,7 +12,7 @@ from heddle.cost.breakdown import STEP
 from heddle.format import GIB, memory_unit, signed_seconds
 from heddle.plan.search.candidates import Candidates
 from heddle.plan.search.describe import in_words, overfull, recompute_in_words
-from heddle.plan.search.objective import MARGIN, Wish
+from heddle.plan.search.objective import MARGIN, SearchGoal
 from heddle.plan.search.ranking import parts
 from heddle.plan.search.refine import balanced
 from heddle.plan.search.search import Search, priced, summary
@@ -220,7 +220,7 @@ def _helps(search: Search) -> Iterator[tuple[str, float]]:
 
 def _fastest(search: Search, job: Job, cluster: Cluster) -> float | None:
     """Seconds of the fastest plan for another job or machine, on as many devices."""
-    wish = Wish("fastest", search.wish.fixed)
+    wish = SearchGoal("fastest", search.wish.fixed)
     job = replace(job, plan=None, predicted=None, cluster=cluster)
     candidates = Candidates(job, *priced(job, cluster, [search.best.plan.world], wish.fixed), wish)
     return candidates.fastest.step_seconds if candidates.best() is not None else None

@@ -11,10 +11,10 @@ from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.plan.search.candidates import Candidates
 from heddle.plan.search.describe import in_words, recompute_in_words
-from heddle.plan.search.objective import Wish
+from heddle.plan.search.objective import SearchGoal
 from heddle.plan.search.search import priced
 from heddle.plan.search.space import Fixed, Space
-from heddle.simulate.closed_form import Step
+from heddle.simulate.closed_form import StepCosts
 from heddle.simulate.simulation import Simulation, simulate
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
@@ -24,7 +24,7 @@ LARGER = 4  # times the memory: beyond that, no device helps
 MORE = 4096  # times as many nodes are looked at, at most
 
 
-def nothing_fits(job: Job, cluster: Cluster, wish: Wish, counts: list[int]) -> HeddleError:
+def nothing_fits(job: Job, cluster: Cluster, wish: SearchGoal, counts: list[int]) -> HeddleError:
     """What the smallest plan needs, of which most is what, and what would help."""
     space, step = priced(job, cluster, counts[-1:], wish.fixed)
     smallest = _smallest(job, space, step)
@@ -42,7 +42,7 @@ def nothing_fits(job: Job, cluster: Cluster, wish: Wish, counts: list[int]) -> H
     )
 
 
-def _smallest(job: Job, space: Space, step: Step) -> Simulation:
+def _smallest(job: Job, space: Space, step: StepCosts) -> Simulation:
     """The plan that holds least on its fullest device: what is left out holds more at least."""
     found: Simulation | None = None
     for row in np.argsort(step.memory_at_least):
@@ -54,7 +54,7 @@ def _smallest(job: Job, space: Space, step: Step) -> Simulation:
     return found
 
 
-def _ways(job: Job, cluster: Cluster, wish: Wish, counts: list[int]) -> Iterator[str]:
+def _ways(job: Job, cluster: Cluster, wish: SearchGoal, counts: list[int]) -> Iterator[str]:
     for name in wish.fixed:
         fewer = {other: value for other, value in wish.fixed.items() if other != name}
         if (found := _first_that_fits(job, cluster, counts, fewer)) is not None:
@@ -75,7 +75,7 @@ def _word(plan: Plan, name: str) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _enough_nodes(job: Job, cluster: Cluster, wish: Wish, most: int) -> int | None:
+def _enough_nodes(job: Job, cluster: Cluster, wish: SearchGoal, most: int) -> int | None:
     """The fewest nodes that hold the model: doubled until it fits, then halved back."""
     if not cluster.links or cluster.links[-1].devices is not None or "data" in wish.fixed:
         return None
@@ -98,6 +98,6 @@ def _enough_nodes(job: Job, cluster: Cluster, wish: Wish, most: int) -> int | No
 
 def _first_that_fits(job: Job, cluster: Cluster, counts: list[int], fixed: Fixed) -> Plan | None:
     space, step = priced(job, cluster, counts, fixed)
-    candidates = Candidates(replace(job, cluster=cluster, plan=None), space, step, Wish("fastest", fixed))
+    candidates = Candidates(replace(job, cluster=cluster, plan=None), space, step, SearchGoal("fastest", fixed))
     rows = candidates.rows[np.argsort(step.seconds[candidates.rows])]
     return next((found.plan for row in rows if (found := candidates.exact(int(row)))), None)

@@ -18,7 +18,7 @@ MARGIN = 0.01  # of the step: less than the model's own error, so plans within i
 
 
 @dataclass(frozen=True)
-class Wish:
+class SearchGoal:
     """What a plan is chosen by."""
 
     objective: Objective = "fastest"  # the step; device-seconds a step; devices that meet a deadline; memory

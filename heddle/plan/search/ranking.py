@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from heddle.plan.search.objective import MARGIN, Wish
+from heddle.plan.search.objective import MARGIN, SearchGoal
 from heddle.simulate.simulation import Simulation
 from heddle.spec.plan import Plan
 
 TIGHT = 0.1  # of a device's memory: with less than that free a plan counts as tight
 
 
-def ranked(found: Iterable[Simulation], wish: Wish) -> list[Simulation]:
+def ranked(found: Iterable[Simulation], wish: SearchGoal) -> list[Simulation]:
     """The best first; those within the margin of the best by how much they need, then by free memory."""
     order = sorted(found, key=wish.of)
     if not order:
@@ -53,7 +53,7 @@ def parts(plan: Plan, held: float) -> list[str]:
     return [part for part, needed in needs.items() if needed]
 
 
-def ties_in_words(shown: Sequence[Simulation], fastest: Simulation, wish: Wish) -> str:
+def ties_in_words(shown: Sequence[Simulation], fastest: Simulation, wish: SearchGoal) -> str:
     """Why a table is not in the order of its times; empty where it is, or where nothing ties."""
     count = sum(bool(wish.alike(each.step_seconds, each.plan.world, fastest)) for each in shown)
     if count < 2 and (not count or shown[0].step_seconds <= fastest.step_seconds):

@@ -7,13 +7,13 @@ from dataclasses import replace
 from heddle.cost import compute
 from heddle.cost import step as stage
 from heddle.cost.work import work_of
-from heddle.plan.search.objective import Wish
+from heddle.plan.search.objective import SearchGoal
 from heddle.plan.search.space import recompute_first
 from heddle.simulate.simulation import Simulation, simulate_if_fits
 from heddle.spec.plan import even_stages
 
 
-def balanced(found: Simulation, wish: Wish) -> Simulation | None:
+def balanced(found: Simulation, wish: SearchGoal) -> Simulation | None:
     """The same degrees with better stages, where there are, and no more recomputed layers than those need."""
     if "stages" in wish.fixed or found.plan.pipeline == 1:
         return None

@@ -21,9 +21,9 @@ from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.plan.search.candidates import Candidates, Choice
 from heddle.plan.search.describe import in_words
-from heddle.plan.search.objective import Objective, Wish
+from heddle.plan.search.objective import Objective, SearchGoal
 from heddle.plan.search.space import SOME, Fixed, Space, check_fixed, legal_space, read_fixed
-from heddle.simulate.closed_form import Step, closed_form, recomputing_least
+from heddle.simulate.closed_form import StepCosts, closed_form, recomputing_least
 from heddle.simulate.simulation import Simulation
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
@@ -48,7 +48,7 @@ class Search:
 
     job: Job  # with the best plan
     cluster: Cluster
-    wish: Wish
+    wish: SearchGoal
     choices: tuple[Choice, ...]
     fastest: Simulation  # by the objective alone; the first choice may be simpler, and as good within the margin
     considered: int
@@ -73,7 +73,7 @@ class Search:
         return self.candidates.space
 
     @property
-    def step(self) -> Step:
+    def step(self) -> StepCosts:
         """What each of them takes and holds, in closed form."""
         return self.candidates.step
 
@@ -154,7 +154,7 @@ def search(
     began = time.perf_counter()
     cluster = within(measured_machine(job.cluster), memory_gib)
     job = replace(job, cluster=cluster, plan=None)
-    wish = Wish(objective, read_fixed(fixed or {}), days, tokens)
+    wish = SearchGoal(objective, read_fixed(fixed or {}), days, tokens)
     counts = device_counts(cluster, wish, devices)
     check_fixed(job.model, job.sequence, job.train.global_batch, counts, wish.fixed)
     considered = 0
@@ -166,7 +166,7 @@ def search(
         if choices := candidates.choices(top):
             break
     else:
-        if (fits := Candidates(job, space, step, Wish("fastest", wish.fixed)).best()) is not None:
+        if (fits := Candidates(job, space, step, SearchGoal("fastest", wish.fixed)).best()) is not None:
             raise too_slow(job, wish, fits)
         from heddle.plan.search.nothing_fits import nothing_fits
 
@@ -193,7 +193,7 @@ def within(cluster: Cluster, memory_gib: float | None) -> Cluster:
     return replace(cluster, device=replace(cluster.device, memory_gib=min(memory_gib, cluster.device.memory_gib)))
 
 
-def device_counts(cluster: Cluster, wish: Wish, devices: int | None) -> list[int]:
+def device_counts(cluster: Cluster, wish: SearchGoal, devices: int | None) -> list[int]:
     """How many devices a plan may use: all of them, unless using fewer is the point.
 
     Then any number inside a node, and whole nodes: each number up to 32, beyond that every second, fourth, …, so that
@@ -212,7 +212,7 @@ def device_counts(cluster: Cluster, wish: Wish, devices: int | None) -> list[int
     return sorted({most, *range(1, min(most, cluster.devices) + 1), *(n * cluster.devices for n in nodes)})
 
 
-def groups(job: Job, cluster: Cluster, wish: Wish, counts: list[int]) -> Iterator[list[int]]:
+def groups(job: Job, cluster: Cluster, wish: SearchGoal, counts: list[int]) -> Iterator[list[int]]:
     """Counts to price together. For the fewest devices few at a time, from where the deadline comes into reach."""
     if wish.objective != "fewest":
         yield counts
@@ -222,7 +222,7 @@ def groups(job: Job, cluster: Cluster, wish: Wish, counts: list[int]) -> Iterato
     yield from (within_reach[start : start + TOGETHER] for start in range(0, len(within_reach), TOGETHER))
 
 
-def priced(job: Job, cluster: Cluster, counts: list[int], fixed: Fixed) -> tuple[Space, Step]:
+def priced(job: Job, cluster: Cluster, counts: list[int], fixed: Fixed) -> tuple[Space, StepCosts]:
     """All legal plans, and what each takes and holds."""
     space = legal_space(job.model, job.sequence, job.train.global_batch, counts, fixed)
     some = np.flatnonzero(space.columns["recompute"] == SOME)
@@ -239,13 +239,13 @@ def priced(job: Job, cluster: Cluster, counts: list[int], fixed: Fixed) -> tuple
     return space, step
 
 
-def _uneven(step: Step) -> Step:
+def _uneven(step: StepCosts) -> StepCosts:
     """Stages, or words of layers, that are given need not be even: then no rank's share is known, only all of them."""
     busy = step.breakdown.compute + step.breakdown.recompute + step.breakdown.tensor + step.breakdown.pipeline
     return replace(step, at_least=busy, memory_at_least=np.zeros_like(busy), fits=np.ones(len(busy), dtype=bool))
 
 
-def _front(space: Space, step: Step) -> tuple[Point, ...]:
+def _front(space: Space, step: StepCosts) -> tuple[Point, ...]:
     """Plans that no other beats in both time and memory, the fastest first."""
     chosen = np.flatnonzero(step.fits)
     order = chosen[np.lexsort((step.memory[chosen], step.seconds[chosen]))]
@@ -257,7 +257,7 @@ def _front(space: Space, step: Step) -> tuple[Point, ...]:
     )
 
 
-def too_slow(job: Job, wish: Wish, fastest: Simulation) -> HeddleError:
+def too_slow(job: Job, wish: SearchGoal, fastest: Simulation) -> HeddleError:
     """Say how long the fastest plan takes, and how many devices the deadline would take."""
     assert wish.days is not None
     devices, needed = fastest.plan.world, wish.days * fastest.step_seconds / wish.limit(job)

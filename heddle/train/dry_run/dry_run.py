@@ -43,7 +43,7 @@ from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
 from heddle.spec.ranks import Coordinates, places, rank_of
 from heddle.train.dry_run.gpu_kernels import gpu_kernels
-from heddle.train.dry_run.observe import Held, Observation, Tallies, Tally, observe_step
+from heddle.train.dry_run.observe import HeldTensors, Observation, Tallies, Tally, observe_step
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class KindOfRank:
     tensor: tuple[int, ...]  # their coordinates; every combination of the two is one of them, in every replica
     stages: tuple[int, ...]
     layers: tuple[int, ...]  # of each chunk
-    held: Held
+    held: HeldTensors
     saved: tuple[int, ...]  # bytes that a microbatch leaves for its backward in each chunk
     peak_stash: tuple[int, ...]  # (chunk, microbatch) pairs that each of the stages holds at once
     peak_saved: int  # bytes of these, on the stage that has most

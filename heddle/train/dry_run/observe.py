@@ -92,7 +92,7 @@ class Traffic(TorchDispatchMode):
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldTensors:
     """How many parameters a rank holds, and the bytes of all that stays from step to step."""
 
     parameters: int
@@ -113,7 +113,7 @@ class Brief(NamedTuple):
 class Observation:
     """What was seen of one rank in one step."""
 
-    held: Held
+    held: HeldTensors
     saved: tuple[int, ...]  # bytes that the second microbatch left for its backward in each chunk of the rank
     brief: tuple[dict[Kind, Brief], ...]  # of each chunk
     resident: int  # bytes that live from step to step
@@ -138,7 +138,7 @@ def observe_step(job: Job, tokens: Tokens, mesh: Mesh) -> Observation:
     parameters = list(trainer.parallel.names)
     moments = [value for state in trainer.optimizer.adam.state.values() for value in state.values()]
     masters = [piece.master for piece in trainer.optimizer.pieces]
-    held = Held(
+    held = HeldTensors(
         parameters=sum(local(parameter).numel() for parameter in parameters),
         parameter_bytes=memory_of(parameters),
         gradient_bytes=gradients,

@@ -15,7 +15,7 @@ from heddle.parallel.mesh import Mesh
 from heddle.runtime.device import synchronize
 
 
-class Clock:
+class SharedClock:
     """Times work that all processes do at once."""
 
     def __init__(self, mesh: Mesh, device: torch.device, window: float) -> None:

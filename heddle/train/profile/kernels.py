@@ -13,12 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heddle.cost.compute import KERNELS
-from heddle.cost.from_timings import Attended, Product, Traffic
+from heddle.cost.from_timings import Attended, Product, TrafficTime
 from heddle.models.transformer import Layer, Microbatch
 from heddle.runtime.device import DTYPES, on_gpu, synchronize
 from heddle.spec.job import Precision
 from heddle.spec.model import ModelSpec
-from heddle.train.profile.clock import Clock, some
+from heddle.train.profile.clock import SharedClock, some
 
 # What layers of small and middling models multiply, forward and for both gradients; GPUs get eight times as much.
 SHAPES = ((64, 256, 256), (256, 256, 256), (256, 256, 1024), (256, 1024, 256), (1024, 512, 512), (512, 512, 2048))
@@ -42,7 +42,7 @@ def worth_it(device: torch.device) -> list[Precision]:
     return [name for name, value in seconds.items() if value < 2 * seconds["fp32"]]
 
 
-def products(clock: Clock, device: torch.device) -> Iterator[Product]:
+def products(clock: SharedClock, device: torch.device) -> Iterator[Product]:
     """Matrix products, in every precision that is worth it."""
     scale = 8 if on_gpu(device) else 1
     known = worth_it(device)
@@ -64,7 +64,7 @@ def _cold(build: Callable[[], Callable[[], object]], count: int) -> Callable[[],
     return lambda: next(several)()
 
 
-def copies(clock: Clock, device: torch.device) -> Iterator[Traffic]:
+def copies(clock: SharedClock, device: torch.device) -> Iterator[TrafficTime]:
     """Copies of memory, which set its bandwidth."""
     for mib in (4, 16, 64):
         count = 2 * mib << 20
@@ -73,10 +73,10 @@ def copies(clock: Clock, device: torch.device) -> Iterator[Traffic]:
             x = some(device, mib << 18)
             return partial(torch.empty_like(x).copy_, x)
 
-        yield Traffic("copy", count, clock(_cold(copy, count)))
+        yield TrafficTime("copy", count, clock(_cold(copy, count)))
 
 
-def traffic(clock: Clock, device: torch.device) -> Iterator[Traffic]:
+def traffic(clock: SharedClock, device: torch.device) -> Iterator[TrafficTime]:
     """What layers and the optimizer do beside products, with the bytes that `heddle.cost.compute` counts for it."""
     rows, hidden = (16384, 4096) if on_gpu(device) else (1024, 512)
     size = 4 * rows * hidden
@@ -110,10 +110,10 @@ def traffic(clock: Clock, device: torch.device) -> Iterator[Traffic]:
         "loss": (6 * size, lambda: partial(F.cross_entropy, one(), targets)),
     }
     for name, (count, build) in kernels.items():
-        yield Traffic(name, count, clock(_cold(build, count)))
+        yield TrafficTime(name, count, clock(_cold(build, count)))
 
 
-def attention(clock: Clock, device: torch.device) -> Iterator[Attended]:
+def attention(clock: SharedClock, device: torch.device) -> Iterator[Attended]:
     """Causal attention, there and back."""
     scale = 8 if on_gpu(device) else 1
     dtype = torch.bfloat16 if on_gpu(device) else torch.float32
@@ -126,7 +126,7 @@ def attention(clock: Clock, device: torch.device) -> Iterator[Attended]:
         yield Attended(heads, length, size, clock(attend), clock(back))
 
 
-def gelu(clock: Clock, device: torch.device) -> float:
+def gelu(clock: SharedClock, device: torch.device) -> float:
     """Nanoseconds a number, where that is more than its bytes explain: a GPU's memory is always the slower."""
     if on_gpu(device):
         return 0.0
@@ -144,7 +144,7 @@ def gelu(clock: Clock, device: torch.device) -> float:
     return both / 2 / count * 1e9
 
 
-def launch(clock: Clock, device: torch.device) -> float:
+def launch(clock: SharedClock, device: torch.device) -> float:
     """Microseconds a kernel: a layer so small that starting its kernels is all the work there is."""
     spec = ModelSpec(layers=1, hidden=16, heads=2, vocab=16, sequence=4)
     layer, batch = Layer(spec, 0).to(device), Microbatch(sequence=4)

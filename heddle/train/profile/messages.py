@@ -10,17 +10,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from heddle.cost.from_timings import Message
+from heddle.cost.from_timings import MessageTime
 from heddle.parallel.collectives import all_reduce, gather, reduce_scatter
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.runtime.device import on_gpu, synchronize
-from heddle.train.profile.clock import Clock, mean, some
+from heddle.train.profile.clock import SharedClock, mean, some
 
 BETWEEN = 3  # products between two collectives
 SIZES = tuple(1 << power for power in (10, 16, 18, 20, 22, 24))  # of messages, bytes
 
 
-def messages(clock: Clock, mesh: Mesh, device: torch.device, quick: bool) -> Iterator[Message]:
+def messages(clock: SharedClock, mesh: Mesh, device: torch.device, quick: bool) -> Iterator[MessageTime]:
     """Collectives as layers meet them, after some products: whoever is done first waits for the others, and sleeps."""
     groups = {axis.size: axis for axis in (mesh.world, mesh.tensor) if axis.size > 1}
     kinds: dict[str, Callable[[Tensor, Axis], object]] = {
@@ -44,7 +44,9 @@ def messages(clock: Clock, mesh: Mesh, device: torch.device, quick: bool) -> Ite
                 x = torch.zeros(size // 4 // (2 * axis.size) * 2 * axis.size, device=device)
                 work = partial(communicate, x, axis)
                 if kind == "send":  # these are posted ahead, and nobody waits
-                    yield Message(kind, axis.size, x.nbytes // 2, _time_together(work, size, mesh, device, quick) / 2)
+                    yield MessageTime(
+                        kind, axis.size, x.nbytes // 2, _time_together(work, size, mesh, device, quick) / 2
+                    )
                     continue
 
                 def layer(work: Callable[[], object] = work) -> None:
@@ -55,7 +57,7 @@ def messages(clock: Clock, mesh: Mesh, device: torch.device, quick: bool) -> Ite
                 seconds = _time_together(layer, size, mesh, device, quick) - free
                 if seconds <= 0:  # the products were disturbed: at least what a collective takes by itself
                     seconds = _time_together(work, size, mesh, device, quick)
-                yield Message(kind, axis.size, x.nbytes, seconds)
+                yield MessageTime(kind, axis.size, x.nbytes, seconds)
 
 
 def _gather_whole(x: Tensor, axis: Axis) -> Tensor:

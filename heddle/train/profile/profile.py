@@ -6,7 +6,7 @@ cores, clock) is in the numbers. Every process counts what it gets done in the s
 
 from __future__ import annotations
 
-from heddle.cost.from_timings import Measured, blank, cluster_of, typical
+from heddle.cost.from_timings import Timings, blank, cluster_of, typical
 from heddle.format import GIB
 from heddle.parallel.mesh import Mesh
 from heddle.runtime.device import describe, has_gpus, multiprocessors, pick_device
@@ -15,7 +15,7 @@ from heddle.spec.cluster import Cluster
 from heddle.spec.plan import Plan
 from heddle.spec.this_machine import this_machine
 from heddle.train.profile import kernels
-from heddle.train.profile.clock import Clock
+from heddle.train.profile.clock import SharedClock
 from heddle.train.profile.messages import messages
 
 WINDOW = 0.05  # seconds of one timing: long beside the turns that processes take on a shared core
@@ -34,7 +34,7 @@ def profile(processes: int, quick: bool = False) -> Cluster:
     return described(processes, found)
 
 
-def described(processes: int, found: Measured) -> Cluster:
+def described(processes: int, found: Timings) -> Cluster:
     """What was measured, as a cluster of so many devices."""
     several = f"{processes} process{'es' * (processes > 1)}"
     return cluster_of(machine(processes), found, f"measured by heddle profile with {several} at work")
@@ -52,16 +52,16 @@ def machine(processes: int) -> Cluster:
     return blank("cpu", memory, None, True, processes, cores if cores < processes else None)
 
 
-def measure(mesh: Mesh, quick: bool = False) -> Measured:
+def measure(mesh: Mesh, quick: bool = False) -> Timings:
     """One process's part of the measurement; rank 0's answer is the mean over all."""
     return typical([measure_once(mesh, quick) for _ in range(1 if quick else PASSES)])
 
 
-def measure_once(mesh: Mesh, quick: bool = False) -> Measured:
+def measure_once(mesh: Mesh, quick: bool = False) -> Timings:
     """One pass over everything."""
     device = pick_device()
-    clock = Clock(mesh, device, QUICK if quick else WINDOW)
-    return Measured(
+    clock = SharedClock(mesh, device, QUICK if quick else WINDOW)
+    return Timings(
         products=tuple(kernels.products(clock, device)),
         copies=tuple(kernels.copies(clock, device)),
         traffic=tuple(kernels.traffic(clock, device)),

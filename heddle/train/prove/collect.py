@@ -19,7 +19,7 @@ from heddle.parallel.shards import Piece, boxes_of
 Array = NDArray[Any]
 
 
-class Box(NamedTuple):
+class ShardBox(NamedTuple):
     """A part of one global tensor, in host memory; NumPy's, so that it travels between processes by value."""
 
     name: str  # of the global tensor
@@ -43,27 +43,27 @@ def gradients(piece: Piece) -> Tensor | None:
     return piece.master.grad
 
 
-def local_boxes(pieces: Iterable[Piece], values: Callable[[Piece], Tensor | None]) -> Iterator[Box]:
+def local_boxes(pieces: Iterable[Piece], values: Callable[[Piece], Tensor | None]) -> Iterator[ShardBox]:
     """This rank's boxes of `weights` or `gradients`, copied; what only pads a vocabulary is left out."""
     for piece in pieces:
         held = values(piece)
         if held is None:
             continue
         for offset, part in boxes_of(piece, held.detach()):
-            yield Box(piece.name, tuple(piece.place.shape), offset, part.cpu().numpy().copy())
+            yield ShardBox(piece.name, tuple(piece.place.shape), offset, part.cpu().numpy().copy())
 
 
-def gather_boxes(boxes: Iterable[Box], mesh: Mesh) -> list[Box]:
+def gather_boxes(boxes: Iterable[ShardBox], mesh: Mesh) -> list[ShardBox]:
     """On the first rank, the boxes of all ranks; on the others nothing. All ranks call it."""
     own = list(boxes)
     if mesh.world.size == 1:
         return own
-    every: list[list[Box]] | None = [[] for _ in mesh.world.ranks] if mesh.world.rank == 0 else None
+    every: list[list[ShardBox]] | None = [[] for _ in mesh.world.ranks] if mesh.world.rank == 0 else None
     dist.gather_object(own, every, dst=mesh.world.ranks[0], group=mesh.host.group)
     return [box for part in every or () for box in part]
 
 
-def assemble(boxes: Iterable[Box]) -> dict[str, Array]:
+def assemble(boxes: Iterable[ShardBox]) -> dict[str, Array]:
     """The whole tensors; elements that no box holds are NaN."""
     whole: dict[str, Array] = {}
     for box in boxes:

@@ -10,7 +10,7 @@ import numpy as np
 
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
-from heddle.train.prove.collect import Array, Box, assemble
+from heddle.train.prove.collect import Array, ShardBox, assemble
 
 LOSS_LIMIT = 1e-5  # relative, in full precision over some twenty steps
 ROUNDINGS = 10  # a gradient may differ by this many times the rounding measured for one device
@@ -28,8 +28,8 @@ class Observed:
 
     losses: list[float]
     norms: list[float]
-    boxes: list[Box] = field(repr=False)  # of every rank: the first step's gradients
-    start: list[Box] = field(default_factory=list, repr=False)  # of every rank: the weights before it, in fp32
+    boxes: list[ShardBox] = field(repr=False)  # of every rank: the first step's gradients
+    start: list[ShardBox] = field(default_factory=list, repr=False)  # of every rank: the weights before it, in fp32
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def compare(
     )
 
 
-def compare_boxes(boxes: Iterable[Box], reference: dict[str, Array]) -> dict[str, GradientDifference]:
+def compare_boxes(boxes: Iterable[ShardBox], reference: dict[str, Array]) -> dict[str, GradientDifference]:
     """Every box, of every rank, against its place in the whole; what no rank holds differs infinitely."""
     held = {name: np.zeros(whole.shape, bool) for name, whole in reference.items()}
     furthest = dict.fromkeys(reference, 0.0)

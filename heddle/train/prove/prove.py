@@ -29,7 +29,7 @@ from heddle.runtime.environment import launched_place
 from heddle.runtime.launch import join, leave, run_processes
 from heddle.spec.job import Job, Train
 from heddle.spec.plan import Plan
-from heddle.train.prove.collect import Array, Box, gather_boxes, gradients, local_boxes, weights
+from heddle.train.prove.collect import Array, ShardBox, gather_boxes, gradients, local_boxes, weights
 from heddle.train.prove.compare import Comparison, Observed, compare, compare_boxes, largest, likely_cause, relative
 from heddle.train.prove.shrink import PROCESSES, Shrunk, shrink
 from heddle.train.step.optimizer import Optimizer
@@ -100,7 +100,7 @@ class _WatchedOptimizer(Optimizer):
     def __init__(self, pieces: list[Piece], train: Train) -> None:
         super().__init__(pieces, train)
         self.scale.value = min(self.scale.value, self.SCALE)
-        self.first: list[Box] | None = None
+        self.first: list[ShardBox] | None = None
 
     def step(self, rate: float, squared_norm: Tensor) -> Tensor:
         """Update, as ever."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from heddle.checkpoint.checkpoint import Saver, load_pieces, state_of
 from heddle.checkpoint.manifest import Progress
-from heddle.checkpoint.source import Source, load_weights
+from heddle.checkpoint.source import WeightSource, load_weights
 from heddle.checkpoint.staging import Prefetch
 from heddle.data import Samples
 from heddle.models import Microbatch
@@ -22,7 +22,7 @@ from heddle.parallel.apply import parallelize
 from heddle.parallel.collectives import all_reduce, slice_of
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline.executor import forward_only
-from heddle.parallel.pipeline.transformer import Pipeline, Shape, Work
+from heddle.parallel.pipeline.transformer import MicrobatchInput, Pipeline, Shape
 from heddle.runtime.device import DTYPES, HostCopy, Mark, on_gpu, pick_device, runs_ahead, synchronize
 from heddle.runtime.recorder import NoRecorder, Recorder
 from heddle.runtime.stop_request import StopRequest
@@ -160,7 +160,7 @@ class Trainer:
         self.step, self.position, self.optimizer.updates = progress.step, progress.samples, progress.updates
         self.optimizer.scale.value, self.optimizer.scale.quiet = progress.loss_scale, progress.quiet_steps
 
-    def start_from(self, source: Source) -> None:
+    def start_from(self, source: WeightSource) -> None:
         """Take weights from elsewhere in place of new ones; nothing has been learned here yet."""
         load_weights(source, self.optimizer.pieces, self.mesh)
         self.parallel.gradients.share()
@@ -180,14 +180,14 @@ class Trainer:
             batches.append((ids.pin_memory(), following.pin_memory()) if pinned else (ids, following))
         return batches
 
-    def _works(self, batches: list[tuple[Tensor, Tensor]], position: int, training: bool) -> list[Work]:
+    def _works(self, batches: list[tuple[Tensor, Tensor]], position: int, training: bool) -> list[MicrobatchInput]:
         """What was read of the global batch that starts with sample number `position`, on its way to the device."""
         works = []
         for number, (inputs, targets) in enumerate(batches):
             ids, following = (part.to(self.device, non_blocking=True) for part in (inputs, targets))
             start = self._first_sample(position) + number * self.plan.microbatch
             keys = self._dropout_keys(start) if training and self.job.model.dropout else None
-            works.append(Work(ids, following, Microbatch(sequence=self.job.sequence, keys=keys)))
+            works.append(MicrobatchInput(ids, following, Microbatch(sequence=self.job.sequence, keys=keys)))
         return works
 
     def _dropout_keys(self, start: int) -> Tensor:

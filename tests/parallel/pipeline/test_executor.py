@@ -13,7 +13,7 @@ from heddle.models import Microbatch
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline.executor import forward_only
 from heddle.parallel.pipeline.inbox import AHEAD, Inbox
-from heddle.parallel.pipeline.transformer import Pipeline, Shape, Work
+from heddle.parallel.pipeline.transformer import MicrobatchInput, Pipeline, Shape
 from heddle.runtime.recorder import NoRecorder
 from heddle.schedule import Action, Kind, build, outgoing, verify
 from heddle.spec import Plan
@@ -71,11 +71,11 @@ class Told:
         self.heard.append((chunk, self.done[chunk]))
 
 
-def works_of(microbatches: int) -> list[Work]:
+def works_of(microbatches: int) -> list[MicrobatchInput]:
     generator = torch.Generator().manual_seed(7)
     batch = Microbatch(sequence=TOKENS)
     return [
-        Work(torch.randperm(TOKENS, generator=generator), torch.randn(TOKENS, generator=generator), batch)
+        MicrobatchInput(torch.randperm(TOKENS, generator=generator), torch.randn(TOKENS, generator=generator), batch)
         for _ in range(microbatches)
     ]
 

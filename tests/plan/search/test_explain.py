@@ -7,7 +7,8 @@ import pytest
 
 import heddle
 from heddle.cost.breakdown import STEP, Breakdown
-from heddle.plan.search.describe import in_words, seconds_in_words
+from heddle.format import signed_seconds
+from heddle.plan.search.describe import in_words
 from heddle.plan.search.explain import explain
 from heddle.plan.search.objective import MARGIN
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
@@ -123,7 +124,7 @@ def test_one_device_has_no_neighbours_to_speak_of():
 
 
 def test_seconds_and_plans_in_words():
-    assert [seconds_in_words(value) for value in (1.5, -0.0123, 2e-5)] == ["+1.5 s", "-12.3 ms", "+20 µs"]
+    assert [signed_seconds(value) for value in (1.5, -0.0123, 2e-5)] == ["+1.5 s", "-12.3 ms", "+20 µs"]
     plan = Plan(pipeline=2, virtual=2, schedule="interleaved", recompute=("full", "none", "none", "none"))
     assert in_words(plan) == (
         "tensor 1 × pipeline 2 × data 1, interleaved with 2 chunks a rank, microbatch 1, "

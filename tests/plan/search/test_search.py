@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import heddle
 from heddle.errors import HeddleError
-from heddle.plan.search.objective import MARGIN, Wish
+from heddle.plan.search.objective import MARGIN, SearchGoal
 from heddle.plan.search.refine import balanced_stages
 from heddle.plan.search.search import device_counts
 from heddle.spec import Cluster, Data, Device, Efficiency, Job, Link, ModelSpec, Peak, Plan, Train, even_stages
@@ -146,7 +146,7 @@ def test_the_fewest_devices_meet_the_deadline_and_fewer_would_not():
     job = job_of("megatron-7.5b", 512, 512)
     found = heddle.plan(job, objective="fewest", days=40, tokens=1.5e11)
     assert found.best.days(1.5e11) <= 40
-    counts = device_counts(job.cluster, Wish("fewest", {}, 40), None)
+    counts = device_counts(job.cluster, SearchGoal("fewest", {}, 40), None)
     fewer = counts[counts.index(found.best.plan.world) - 1]
     assert heddle.plan(job, devices=fewer).best.days(1.5e11) > 40
     with pytest.raises(HeddleError, match=r"No plan meets a deadline of 0\.5 days"):

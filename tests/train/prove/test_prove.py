@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import heddle.parallel.apply
 from heddle.errors import HeddleError
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.train.prove.collect import Box, assemble
+from heddle.train.prove.collect import ShardBox, assemble
 from heddle.train.prove.compare import Observed, compare, compare_boxes, likely_cause
 from heddle.train.prove.prove import exact_gradients, gradient_rounding, observe_serial, prove, synthetic_tokens
 from heddle.train.prove.shrink import PROCESSES, shrink
@@ -188,8 +188,8 @@ def test_synthetic_tokens_use_the_whole_vocabulary():
     assert set(synthetic_tokens(a_job)) == set(range(a_job.model.vocab))
 
 
-def box(name: str, shape: tuple[int, ...], offset: tuple[int, ...], values: np.ndarray) -> Box:
-    return Box(name, shape, offset, values.astype(np.float32))
+def box(name: str, shape: tuple[int, ...], offset: tuple[int, ...], values: np.ndarray) -> ShardBox:
+    return ShardBox(name, shape, offset, values.astype(np.float32))
 
 
 WHOLE = {"a": np.arange(12.0).reshape(4, 3), "b": np.array([1.0, -2.0])}
