@@ -85,7 +85,7 @@ def _is_demo(job: Job) -> bool:
 
 
 def standing(found: Search, chosen: Simulation, fewer: Simulation | None) -> Iterator[str]:
-    """What is shown, and how good it is beside the best plan of as many processes, and of one a core."""
+    """What is shown, and how good it is beside the best plan of as many processes, and of one per core."""
     seconds = chosen.step_seconds
     yield f"For the show: {in_words(chosen.plan)}."
     verdict = f"{seconds:.3g} s a step, {seconds / found.best.step_seconds - 1:.0%} more than the best"
@@ -95,5 +95,5 @@ def standing(found: Search, chosen: Simulation, fewer: Simulation | None) -> Ite
     if fewer is not None:
         yield (
             f"{chosen.plan.world} processes take turns on {fewer.plan.world} cores: it is to look at, not to be fast. "
-            f"One process a core ({in_words(fewer.plan)}) should need {fewer.step_seconds:.3g} s."
+            f"One process per core ({in_words(fewer.plan)}) should need {fewer.step_seconds:.3g} s."
         )

@@ -22,7 +22,7 @@ from heddle.errors import HeddleError
 MIB = 1 << 20
 # Far above what people write, far below what fills a machine: a parsed file takes ten times its size.
 LARGEST = 256 * MIB
-LARGEST_TOML = 4 * MIB  # Python's parser of TOML takes a second a megabyte
+LARGEST_TOML = 4 * MIB  # Python's parser of TOML takes a second per megabyte
 DEEPEST = 64  # lists in lists in lists: nobody means more, and what is deeper could not even be shown
 DIGITS = 19  # of the largest 64-bit integer, which is TOML's limit too
 
@@ -267,7 +267,7 @@ def unwritable(path: Path, error: Exception) -> HeddleError:
         number = error.errno
     else:
         number = errno.ELOOP if isinstance(error, RuntimeError) else errno.EINVAL  # ValueError: a NUL in the name
-    reasons = {errno.ENOENT: f"There is no folder {shown(path.parent)}.", errno.EISDIR: "It is a folder."}
+    reasons = {errno.ENOENT: f"There is not a folder {shown(path.parent)}.", errno.EISDIR: "It is a folder."}
     hints = {errno.ENOENT: "Make the folder first, or choose another file.", errno.ENOSPC: FULL}
     return HeddleError(
         f"{shown(path)} cannot be written.",

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import processes  # noqa: F401  (one thread a rank, before torch is imported)
+import processes  # noqa: F401  (one thread per rank, before torch is imported)
 import torch.distributed as dist
 
 from benchmarks.lib.gpt import Setting

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-os.environ["OMP_NUM_THREADS"] = "1"  # one thread a rank; before torch is imported
+os.environ["OMP_NUM_THREADS"] = "1"  # one thread per rank; before torch is imported
 
 import torch
 import torch.distributed as dist
@@ -73,11 +73,11 @@ def check_losses(arms: Mapping[str, Arm]) -> float:
     return largest
 
 
-Rounds = dict[str, list[float]]  # seconds a step of every arm, one number a round
+Rounds = dict[str, list[float]]  # seconds per step of every arm, one number a round
 
 
 def compare(arms: Mapping[str, Arm], rounds: int, steps: int, before: int = 0) -> tuple[Rounds, Rounds]:
-    """Wall seconds a step of the slowest rank, and CPU seconds a step of all ranks and their threads.
+    """Wall seconds per step of the slowest rank, and CPU seconds per step of all ranks and their threads.
 
     `before` so many steps of an arm are not timed whenever its turn comes: they bring its weights back into the caches.
     """

@@ -1,6 +1,6 @@
 """Pipeline parallelism over 2 processes against torch.distributed.pipelining and DeepSpeed's PipelineModule.
 
-1F1B, and interleaved 1F1B with 2 chunks a rank, for several numbers of microbatches. All have the same layers on the
+1F1B, and interleaved 1F1B with 2 chunks per rank, for several numbers of microbatches. All have the same layers on the
 same ranks, an untied head, fused AdamW and clipping by the norm over both stages. The second copy of torch's own
 pipeline is the A/A arm.
 

@@ -1,4 +1,4 @@
-"""Plans priced a second in closed form, memory included, against calculon; and the replay of large schedules.
+"""Plans priced per second in closed form, memory included, against calculon; and the replay of large schedules.
 
 calculon is not on PyPI, so its rate is the one that was measured with its released code: 3.2 ms a prediction on one
 core. The A/A arm prices the same plans again: its ratio to itself is the noise of this machine.
@@ -21,7 +21,7 @@ from heddle.simulate.closed_form import closed_form
 from heddle.simulate.replay import jitter, step_time
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 
-CALCULON = 310.0  # plans a second on one core
+CALCULON = 310.0  # plans per second on one core
 
 
 def plans(count: int) -> Work:
@@ -74,7 +74,7 @@ def main() -> None:
     rate = options.plans / float(np.median(found["closed form"]))
     report(
         "simulate",
-        "calculon, 310 plans a second as published",
+        "calculon, 310 plans per second as published",
         found,
         plans_per_second=round(rate),
         ratio=rate / CALCULON,

@@ -185,6 +185,6 @@ def _layer_times(path: Path, tables: list[dict[str, str]], cluster: Cluster) -> 
 
     def predict(candidate: Cluster) -> Floats:
         price = stage.layer_cost(calibrated_like(hardware, candidate), work)
-        return np.concatenate([price.forward, price.backward + stage.again(work, price)])
+        return np.concatenate([price.forward, price.backward + stage.recompute_seconds(work, price)])
 
     return MeasuredFile(path, np.array(seconds).T.ravel(), predict, tuple(skipped))

@@ -137,7 +137,7 @@ def _jacobian(function: Callable[[Floats], Floats], at: Floats) -> Floats:
 
 
 def fit_collectives(sizes: Floats, ranks: Floats, seconds: Floats) -> tuple[float, float, float]:
-    """Seconds to start an all-reduce, seconds of a ring's hop, and bytes a second past each rank.
+    """Seconds to start an all-reduce, seconds of a ring's hop, and bytes per second past each rank.
 
     seconds = start + hops · hop + 2 (n-1)/n bytes / speed as `network.all_reduce` has it, by least squares of relative
     errors.

@@ -219,7 +219,7 @@ def _plan(text: Mapping[str, str], framework: str, notes: str, assumed: list[str
     level = re.search(r"\d", zero.replace("fsdp2", "fsdp"))
     plan["zero"] = int(level[0]) if level else 3 * ("fsdp" in zero)
     if plan["zero"] > 1 and plan["pipeline"] > 1:
-        plan |= {"zero": 1, "summed_apart": 1}  # with a pipeline, FSDP gathers and sums its shards once a step
+        plan |= {"zero": 1, "summed_apart": 1}  # with a pipeline, FSDP gathers and sums its shards once per step
     recompute = text.get("recompute", "none").lower() or "none"
     per_op = "selective" in recompute and ("op" in recompute or framework == "torchtitan")
     if not any(word in recompute for word in ("none", "full", "selective", "0", "false")):

@@ -45,7 +45,7 @@ def _measure(mesh: Mesh, folder: Path, training: bool) -> tuple[list[float], lis
 
 
 def _link(mesh: Mesh, device: torch.device) -> tuple[float, float]:
-    """Seconds that any message takes, and bytes a second, between the first two stages."""
+    """Seconds that any message takes, and bytes per second, between the first two stages."""
     if mesh.world.size == 1:
         return 0.0, 1e12
     found = {}

@@ -77,8 +77,8 @@ class PlacedRun:
     """What a run gave, and how fast it was beside what was predicted."""
 
     outputs: list[Any]  # of each batch, as the module gives them; in training, losses
-    throughput: float  # batches a second, measured once all stages were at work
-    predicted: float  # batches a second
+    throughput: float  # batches per second, measured once all stages were at work
+    predicted: float  # batches per second
     stages: int
 
     def __repr__(self) -> str:
@@ -98,7 +98,7 @@ class Placed:
 
     @property
     def throughput(self) -> float:
-        """Batches a second that are predicted once all devices are at work."""
+        """Batches per second that are predicted once all devices are at work."""
         return 1e3 / self.placement.value
 
     def __str__(self) -> str:
@@ -120,7 +120,7 @@ class Placed:
         return split(self.graph.program, parts, values)
 
     def predicted(self, microbatches: int) -> float:
-        """Batches a second: with all devices at work; in training those of a step, with its fill and drain."""
+        """Batches per second: with all devices at work; in training those of a step, with its fill and drain."""
         if not self.graph.program.training:
             return self.throughput
         times, numbers = self.graph.times, {node.name: i for i, node in enumerate(self.graph.program.operators)}

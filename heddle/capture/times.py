@@ -31,7 +31,7 @@ class Times:
     forward: list[float]
     backward: list[float]  # zeros where there is no training
     latency: float  # of a message between devices
-    bandwidth: float  # bytes a second
+    bandwidth: float  # bytes per second
 
     def move(self, size: int) -> float:
         """Seconds to move so many bytes from one device to another."""

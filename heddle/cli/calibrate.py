@@ -57,7 +57,7 @@ def calibrate(
         console.print(f"{name:<14} {value:>8.4g}   (was {getattr(start.efficiency, name):.4g})")
     if found.collectives:
         link = found.cluster.links[0]
-        console.print(f"{link.name}: {link.efficiency:.1%} of {link.gbs:g} GB/s, {link.latency_us:g} us a hop")
+        console.print(f"{link.name}: {link.efficiency:.1%} of {link.gbs:g} GB/s, {link.latency_us:g} us per hop")
     if found.fit is not None:
         console.print(
             f"\n{len(found.fit.errors)} rows: mean error {found.fit.mape:.2f} %, "

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from heddle.data import Prepared
 
-app = typer.Typer(cls=Group, help="Make text into tokens.", no_args_is_help=True)
+app = typer.Typer(cls=Group, help="Tokenize text.", no_args_is_help=True)
 
 
 @app.callback()
@@ -69,7 +69,7 @@ def _summary(prepared: Prepared) -> Table:
         "documents": f"{source.documents:,}" + (f" ({left_out})" if left_out else ""),
         "tokens": f"{meta.train.tokens:,} to train, {meta.validation.tokens:,} to validate",
         "vocabulary": f"{meta.vocab:,} ({meta.tokenizer})",
-        "bytes a token": f"{meta.bytes_per_token:.3f}",
+        "bytes per token": f"{meta.bytes_per_token:.3f}",
         "unigram entropy": f"{meta.unigram_entropy:.3f} nats, the loss of knowing frequencies alone",
         "folder": str(prepared.folder),
     }

@@ -160,7 +160,7 @@ def _train(console: Console, chosen: Simulation) -> bool:
         )
         return False
     console.print(
-        f"Trained {result.steps} steps in {result.seconds:.0f} s: loss {result.loss:.2f} nats a token. "
+        f"Trained {result.steps} steps in {result.seconds:.0f} s: loss {result.loss:.2f} nats per token. "
         f"Guessing by how frequent each token is would score {result.unigram_entropy:.2f}.",
     )
     return True

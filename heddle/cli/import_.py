@@ -12,7 +12,7 @@ from heddle.cli.help import Command, Group
 if TYPE_CHECKING:
     from heddle.checkpoint.exchange.convert import Written
 
-app = typer.Typer(cls=Group, help="Make weights from elsewhere into a checkpoint.", no_args_is_help=True)
+app = typer.Typer(cls=Group, help="Import external weights as a checkpoint.", no_args_is_help=True)
 
 
 @app.callback()

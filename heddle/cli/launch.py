@@ -97,7 +97,7 @@ def check(name: str, asked: dict[str, str | None]) -> None:
 
 
 def shape(job: Job) -> tuple[int, int]:
-    """Nodes, and processes on each: a process a device. A job without a cluster runs on one machine."""
+    """Nodes, and processes on each: a process per device. A job without a cluster runs on one machine."""
     from heddle.errors import HeddleError, listing
     from heddle.spec.ranks import world_in_words
 
@@ -123,7 +123,7 @@ def shape(job: Job) -> tuple[int, int]:
 
 
 def torchrun_lines(nodes: int, tasks: int, train: list[str], port: int | None) -> list[str]:
-    """A command a node; on more than one the user says where the first is."""
+    """A command per node; on more than one the user says where the first is."""
     command = f"--nproc-per-node {tasks} -m heddle {shlex.join(train)}"
     if nodes == 1:  # not --standalone: that unpickles what anybody in the network puts into its store
         return [f"torchrun --master-addr 127.0.0.1 --master-port {port or 29500} {command}"]

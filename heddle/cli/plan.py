@@ -34,10 +34,10 @@ def plan(
     objective: Annotated[
         str, typer.Option(help="fastest step, cheapest step, fewest devices by --days, or smallest memory.")
     ] = "fastest",
-    memory_gib: Annotated[float | None, ranged(within=POSITIVE, help="Use at most this much memory a device.")] = None,
+    memory_gib: Annotated[float | None, ranged(within=POSITIVE, help="Use at most this much per device.")] = None,
     days: Annotated[float | None, ranged(within=POSITIVE, help="The deadline.")] = None,
     tokens: Annotated[
-        float | None, ranged(within="[1, 1e18]", help="What to learn from by then; else the job's steps.")
+        float | None, ranged(within="[1, 1e18]", help="Tokens to train on by the deadline; else the job's steps.")
     ] = None,
     devices: Annotated[int | None, ranged(within=COUNT, help="Use this many of the cluster's devices.")] = None,
     free: Annotated[
@@ -50,8 +50,8 @@ def plan(
         str | None, typer.Option(help="A preset, or a file; else the job's, or this machine.", metavar="NAME|FILE.toml")
     ] = None,
     nodes: Annotated[int | None, ranged(within="[1, 1e6]", help="How many nodes the cluster has.")] = None,
-    global_batch: Annotated[int | None, ranged(within=COUNT, help="Samples a step.")] = None,
-    sequence_length: Annotated[int | None, ranged(within=COUNT, help="Tokens a sample.")] = None,
+    global_batch: Annotated[int | None, ranged(within=COUNT, help="Samples per step.")] = None,
+    sequence_length: Annotated[int | None, ranged(within=COUNT, help="Tokens per sample.")] = None,
     precision: Annotated[str | None, typer.Option(help="fp32, bf16 or fp16; without a job bf16 on GPUs.")] = None,
     tensor: Annotated[
         int | None, ranged(within="[1, 1e6]", help="Devices that each layer is split over.", rich_help_panel=FIXED)
@@ -138,7 +138,7 @@ def plan(
     show(console, found, top)
     if "global_batch" in assumed:
         console.print(
-            f"Nothing says how many samples a step takes: planned for global_batch = {found.job.train.global_batch}. "
+            f"Nothing says how many samples per step takes: planned for global_batch = {found.job.train.global_batch}. "
             "Another batch has another best plan: --global-batch.",
             style="bold",
             soft_wrap=True,
@@ -255,7 +255,7 @@ def show(console: Console, found: Search, top: int) -> None:
     differ = " or ".join(", ".join(names).rsplit(", ", 1))
     legend = [
         *["tensor 8s: sequence parallel, too"] * any(each.plan.sequence for each in shown),
-        *["pipe 4×2: interleaved, 2 chunks a rank"] * any(each.plan.virtual > 1 for each in shown),
+        *["pipe 4×2: interleaved, 2 chunks per rank"] * any(each.plan.virtual > 1 for each in shown),
         *["recompute 2 of 8: everything in so many layers"] * any(isinstance(p.plan.recompute, tuple) for p in shown),
         "GiB: the fullest stage",
         *[f"variants: other plans with these degrees and microbatch, which differ in {differ}"] * bool(differ),
@@ -329,6 +329,6 @@ def show_reasons(console: Console, reasons: Explanation) -> None:
     for change, gain in reasons.helps:
         console.print(f"  {change}: {gain - 1:+.1%} tokens/s", soft_wrap=True)
     if reasons.takeaways:
-        console.print("\n[bold]What the field has learned[/bold]")
+        console.print("\n[bold]Published rules of thumb[/bold]")
     for line in reasons.takeaways:
         console.print(f"  {line}", soft_wrap=True)

@@ -69,7 +69,7 @@ def show(console: Console, found: Cluster) -> None:
     console.print(f"kernels     {_us(efficiency.launch_us)} us to start one")
     for link in found.links:
         console.print(
-            f"messages    {link.gbs:.3g} GB/s, {_us(link.latency_us)} us a hop, "
+            f"messages    {link.gbs:.3g} GB/s, {_us(link.latency_us)} us per hop, "
             f"{_us(efficiency.collective_us)} us to start a collective"
         )
 

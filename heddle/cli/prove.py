@@ -133,7 +133,7 @@ def _degrees(small: PlannedJob) -> str:
     if plan.tensor > 1:
         parts.append(f"tensor {plan.tensor}" + (" with sequence" if plan.sequence else ""))
     if plan.pipeline > 1:
-        chunks = f" with {plan.virtual} chunks a rank" if plan.virtual > 1 else ""
+        chunks = f" with {plan.virtual} chunks per rank" if plan.virtual > 1 else ""
         parts.append(f"pipeline {plan.pipeline} ({plan.schedule}{chunks}, layers {'+'.join(map(str, plan.stages))})")
     if plan.data > 1:
         parts.append(f"data {plan.data}" + (f" (ZeRO-{plan.zero})" if plan.zero else ""))

@@ -13,10 +13,10 @@ from heddle.cli.ranged import ranged
 def schedule(
     name: Annotated[str, typer.Argument(help="gpipe, 1f1b or interleaved")],
     pipeline: Annotated[int, ranged("--pipeline", "-p", within="[1, 1e4]", help="Pipeline ranks.")],
-    microbatches: Annotated[int, ranged("--microbatches", "-m", within="[1, 1e5]", help="Microbatches a step.")],
+    microbatches: Annotated[int, ranged("--microbatches", "-m", within="[1, 1e5]", help="Microbatches per step.")],
     virtual: Annotated[
         int | None,
-        ranged("--virtual", "-v", within="[1, 1e3]", help="Chunks of the model a rank; interleaved 2, others 1."),
+        ranged("--virtual", "-v", within="[1, 1e3]", help="Chunks of the model per rank; interleaved 2, others 1."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the schedule as JSON.")] = False,
     output: Annotated[

@@ -77,5 +77,5 @@ def lanes(trace: Trace) -> list[str]:
     for lane, names in found.items():
         total = sum(map(sum, names.values())) / trace.ranks
         what = ", ".join(f"{len(times)} {name}" for name, times in names.items())
-        lines.append(f"{lane:<10} {1e3 * total:>8.1f} ms a rank  {total / (trace.duration or 1):>4.0%}  {what}")
+        lines.append(f"{lane:<10} {1e3 * total:>8.1f} ms per rank  {total / (trace.duration or 1):>4.0%}  {what}")
     return lines

@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 
 def train(
     job: Annotated[Path, typer.Argument(help="The job file.", metavar="JOB.toml")],
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume from the newest checkpoint.")] = False,
     allow_changes: Annotated[
         bool, typer.Option("--allow-changes", help="Resume on other terms: another corpus, batch, seed, …")
     ] = False,
     name: Annotated[str | None, typer.Option(help="Name of the run folder, in place of the job's.")] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Record what every rank does, and show the bubble.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Try one step of every kind of rank here, with tensors without memory.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Try one step of every kind of rank here, with meta tensors: nothing is allocated."
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what a dry run found as JSON.")] = False,
     changes: Annotated[
@@ -78,7 +81,7 @@ def train(
         options = [*(["--name", name] if name else []), *(f"--set={change}" for change in changes or [])]
         options += ["--trace"] if trace else []
         again = shlex.join(["heddle", "train", str(job), "--resume", *options])
-        console.out(f"Stopped after step {result.step} of {result.steps}. Go on with: {again}", highlight=False)
+        console.out(f"Stopped after step {result.step} of {result.steps}. Resume with: {again}", highlight=False)
         return
     if trace:
         _draw_last(console, result.run)
@@ -86,7 +89,7 @@ def train(
     kind = "training" if result.validation_loss is None else "validation"
     done = f"{result.steps - result.first_step} steps" + f", to step {result.steps}," * bool(result.first_step)
     console.print(
-        f"Trained {done} in {result.seconds:.0f} s. {kind.capitalize()} loss {learned:.3f} nats a token; "
+        f"Trained {done} in {result.seconds:.0f} s. {kind.capitalize()} loss {learned:.3f} nats per token; "
         f"guessing by token frequency alone would score {result.unigram_entropy:.3f}.",
         soft_wrap=True,
         highlight=False,

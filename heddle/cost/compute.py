@@ -23,8 +23,8 @@ ALIGNMENT = ((16, 1.0), (8, 0.75), (4, 0.6), (1, 0.45))
 SHORT, SHORT_HOST = 512, 256  # a CPU has fewer rows to fill; measured with PyTorch's kernel
 BACKWARD = 2.5 * 230 / 196  # seconds of fused attention's backward, relative to its forward
 
-# RMSNorm written out as float, square, mean, scale, cast, weight moves 36 bytes a number instead of 4; rotary positions
-# as float, complex product, cast 20 instead of 4. On a CPU, in fp32, fewer of these are passes of their own.
+# RMSNorm written out as float, square, mean, scale, cast, weight moves 36 bytes per number instead of 4; rotary
+# positions as float, complex product, cast 20 instead of 4. On a CPU, in fp32, fewer of these are passes of their own.
 EAGER, EAGER_HOST = 7, 2.5
 
 # Kernels that a layer starts, forward; backward starts twice as many. Counted in Megatron-LM's layer.
@@ -58,7 +58,7 @@ def peak_flops(cluster: Cluster, precision: str) -> float:
 
 
 def memory_speed(cluster: Cluster) -> float:
-    """Bytes a second that memory-bound kernels reach."""
+    """Bytes per second that memory-bound kernels reach."""
     if cluster.device.memory_gbs is None:
         raise HeddleError(
             f"Cluster '{cluster.name}' does not state the memory bandwidth of {cluster.device.name}.",

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Kernels(NamedTuple):
-    """Yes or no, and bytes a logit."""
+    """Yes or no, and bytes per logit."""
 
     fused: int = 1  # attention never writes its scores
     eager: int = 0  # RMSNorm and rotary positions are many kernels, and keep what lies between them in fp32

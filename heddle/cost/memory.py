@@ -17,8 +17,8 @@ from heddle.cost.work import Column, Work
 from heddle.format import GIB
 from heddle.spec.cluster import Cluster, Device
 
-MASTER, MOMENTS = 4, 8  # bytes a parameter: full-precision copy of 16-bit weights, Adam's two moments
-NORM_ROW = 8  # bytes a token that a norm keeps beside its input: mean and spread
+MASTER, MOMENTS = 4, 8  # bytes per parameter: full-precision copy of 16-bit weights, Adam's two moments
+NORM_ROW = 8  # bytes per token that a norm keeps beside its input: mean and spread
 
 
 class MemoryBreakdown(NamedTuple):
@@ -56,7 +56,7 @@ def end_parameters(work: Work, first: Column, last: Column) -> Column:
 def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Column, Column, Column]:
     """Weights, gradients, optimizer and gathered parameters, for the parameters of one rank.
 
-    Mixed precision keeps 2 + 4 + 4 + 8 = 18 bytes a parameter, fp32 4 + 4 + 8 = 16 (arXiv 1910.02054 §3.1, with
+    Mixed precision keeps 2 + 4 + 4 + 8 = 18 bytes per parameter, fp32 4 + 4 + 8 = 16 (arXiv 1910.02054 §3.1, with
     gradients in fp32). Replicas share the optimizer's part from ZeRO-1 on; from ZeRO-2 on they share all three, and a
     shard of weights is its own fp32 master. What is used is gathered: by ZeRO-3 one layer and the next, by ZeRO-2 all.
     `largest`: parameters of the largest layer.
@@ -132,7 +132,7 @@ def layer_activations(work: Work) -> Saved:
     # attention's output, which the output product reads; what the activation reads, and what it makes for the last
     ffn = work.ffn * (2 + work.gated * np.where(work.fused_gate, 1, 2))
     split_by_tensor = tokens / t * ((2 * query + 2 * key + anew + ffn) * e + heads)
-    # softmax, its dropout's mask and output; fused attention keeps one number a row instead
+    # softmax, its dropout's mask and output; fused attention keeps one number per row instead
     pairs = work.microbatch * work.heads * work.sequence / t * work.sequence
     core = np.where(work.fused, tokens * work.heads / t * 4, pairs * (e + work.dropout * (e + 1)))
     none = split_by_sequence + split_by_tensor + core

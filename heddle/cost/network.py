@@ -75,7 +75,7 @@ def _speed(link: Link, share: float | None = None) -> float:
 
 
 def _innermost(cluster: Cluster, span: Column) -> tuple[Column, Column]:
-    """Bytes a second and seconds of latency of the innermost link that joins `span` neighbouring devices."""
+    """Bytes per second and seconds of latency of the innermost link that joins `span` neighbouring devices."""
     if not cluster.links:
         return np.inf, 0.0
     outermost = cluster.links[-1]
@@ -89,7 +89,7 @@ def _innermost(cluster: Cluster, span: Column) -> tuple[Column, Column]:
 
 
 def _ring(cluster: Cluster, size: Column, stride: Column, in_pass: bool = False) -> tuple[Column, Column]:
-    """Bytes a second that pass every rank of a ring, and the latency of one turn.
+    """Bytes per second that pass every rank of a ring, and the latency of one turn.
 
     Of a group's ranks, those inside one node share its links to other nodes: as many rings run side by side, one over
     each rank's own network card.

@@ -26,7 +26,7 @@ class LayerCost(NamedTuple):
     tensor_again: Column
 
 
-def again(work: Work, cost: LayerCost) -> Column:
+def recompute_seconds(work: Work, cost: LayerCost) -> Column:
     """What a backward repeats of its forward, as a mean over layers."""
     return work.full * cost.again_full + work.selective * cost.again_selective + work.per_op * cost.again_per_op
 
@@ -87,7 +87,7 @@ def shard_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
 
 
 def data_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
-    """What replicas communicate once a step: gradients summed, with ZeRO-1 into shards, then parameters gathered."""
+    """What replicas communicate once per step: gradients summed, with ZeRO-1 into shards, then parameters gathered."""
     # an all-reduce is a reduce-scatter and an all-gather of what it reduces
     count = parameters * (work.reduce_bytes + np.where(work.zero == 0, work.reduce_bytes, work.element))
     seconds = network.rings(cluster, count, 2, work.data, work.tensor)

@@ -44,8 +44,8 @@ class Work:
     tied: Column
     dropout: Column  # 1: masks are made and kept
     # the batch
-    batch: Column  # samples a step, over all replicas
-    sequence: Column  # tokens a sample
+    batch: Column  # samples per step, over all replicas
+    sequence: Column  # tokens per sample
     window: Column  # tokens that one may look at
     # how numbers are kept
     precision: str  # of weights and matrix products; one for all columns

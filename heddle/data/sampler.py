@@ -58,7 +58,7 @@ class Samples:
 
     Args:
         tokens: the tokens of the corpus, usually mapped from a file.
-        sequence: tokens a sample.
+        sequence: tokens per sample.
         seed: of the order.
     """
 

@@ -43,7 +43,7 @@ class TokenSplit:
         return self.bytes / self.tokens if self.tokens else math.nan
 
     def bits_per_byte(self, loss: float) -> float:
-        """A loss in nats a token, told in a unit that does not depend on the tokenizer."""
+        """A loss in nats per token, told in a unit that does not depend on the tokenizer."""
         return loss / math.log(2) / self.bytes_per_token
 
 
@@ -170,7 +170,7 @@ def open_prepared(folder: str | Path, verify: bool = True) -> Prepared:
     folder = Path(folder)
     if not (folder / META_FILE).is_file():
         raise HeddleError(
-            f"{folder} holds no tokens." if folder.is_dir() else f"There is no folder {folder}.",
+            f"{folder} holds no tokens." if folder.is_dir() else f"There is not a folder {folder}.",
             f"A folder of tokens has a {META_FILE}.",
             "Make one with `heddle data prepare TEXT -o FOLDER`, or give the text itself as data.text.",
         )

@@ -36,7 +36,7 @@ class Cache(Protocol):
 class Microbatch:
     """What layers must know of a microbatch beyond its activations."""
 
-    sequence: int  # tokens a sample
+    sequence: int  # tokens per sample
     keys: Tensor | None = None  # of every token, for dropout; None: no dropout
     targets: Tensor | None = None  # what follows each token, where the loss is wanted rather than logits
     scale: float = 1.0  # that the loss will be multiplied by before its backward pass

@@ -19,7 +19,7 @@ from heddle.trace.kinds import KINDS, kind_of
 from heddle.trace.trace import Trace
 
 CURVES = {
-    "loss": "loss, nats a token",
+    "loss": "loss, nats per token",
     "tokens_per_second": "tokens/s",
     "mfu": "MFU, %",
 }
@@ -212,9 +212,9 @@ def plans(subject: Subject, number: int) -> str:
     ring = " The ring is this plan." if own else ""
     return f"""<p>{len(front)} of {found.feasible:,} feasible plans are beaten by no other in both time and memory.
  Point at one to read it, press it to copy its TOML; arrow keys go from one to the next.{ring}</p>
-<div class="front" role="group" aria-label="plans: seconds a step over GiB of the fullest stage">
+<div class="front" role="group" aria-label="plans: seconds per step over GiB of the fullest stage">
 <div class="area">{marks}{points}</div><b class="xname">GiB of the fullest stage</b></div>
-<p class="status" role="status" aria-live="polite">seconds a step over GiB of the fullest stage</p>
+<p class="status" role="status" aria-live="polite">seconds per step over GiB of the fullest stage</p>
 {text.table(head, rows, "The best plans, each simulated action by action", words=2)}"""
 
 

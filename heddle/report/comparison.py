@@ -33,7 +33,7 @@ def _choices(subject: Subject) -> dict[str, str]:
     plan = subject.job.plan
     return {
         "tensor × pipeline × data": f"{plan.tensor}{' + sequence' * plan.sequence} × {plan.pipeline} × {plan.data}",
-        "schedule": plan.schedule + (f", {plan.virtual} chunks a rank" if plan.virtual > 1 else ""),
+        "schedule": plan.schedule + (f", {plan.virtual} chunks per rank" if plan.virtual > 1 else ""),
         "zero, microbatch": f"{plan.zero}, {plan.microbatch}",
         "recompute": plan.recompute if isinstance(plan.recompute, str) else "by layer",
     }

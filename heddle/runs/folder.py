@@ -47,7 +47,7 @@ class Run:
 
     @property
     def traces(self) -> Path:
-        """Spans of the first steps, a file a step and rank; there when the run was traced."""
+        """Spans of the first steps, a file per step and rank; there when the run was traced."""
         return self.folder / "traces"
 
     @property
@@ -77,7 +77,7 @@ def refuse_existing(job: Job) -> None:
         raise HeddleError(
             f"The run folder {job.run_folder} exists already.",
             "A run never writes over another.",
-            "Go on with it by --resume, or choose another name with --name.",
+            "Resume with it by --resume, or choose another name with --name.",
         )
 
 

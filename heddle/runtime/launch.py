@@ -267,7 +267,7 @@ def _worker(
         died = HeddleError(
             f"{_name(plan, place.rank)} failed: {last_line}",
             "That should not happen, whatever the job says; the traceback above shows where it did.",
-            "Go on from the newest checkpoint with --resume; if it happens again, please report it.",
+            "Resume from the newest checkpoint with --resume; if it happens again, please report it.",
         )
         tell(place.rank, died, traceback.format_exc(), final=False)
         time.sleep(PATIENCE)  # if it failed because another one was killed, that one is to be seen first
@@ -300,8 +300,8 @@ def _told(plan: Plan, folder: Path, rank: int, code: int) -> HeddleError:
     how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     return HeddleError(
         f"{_name(plan, rank)} {how}.",
-        "It left no word. Linux kills processes with SIGKILL when memory runs out, and `dmesg` then says so.",
-        "Go on from the newest checkpoint with --resume.",
+        "It left no error message. Linux kills processes with SIGKILL when memory runs out, and `dmesg` then says so.",
+        "Resume from the newest checkpoint with --resume.",
     )
 
 

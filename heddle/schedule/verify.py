@@ -40,7 +40,7 @@ def verify(schedule: Schedule) -> Verified:
         raise ScheduleError(
             f"Schedule '{schedule.name}' has an order for {len(schedule.ranks)} ranks.",
             f"It says pipeline={schedule.pipeline}.",
-            "Give one order of work a rank.",
+            "Give one order of work per rank.",
         )
     for rank, order in enumerate(schedule.ranks):
         _check_rank(schedule, rank, order)

@@ -63,7 +63,7 @@ def _priced(cluster: Cluster, work: Work) -> tuple[LayerCost, tuple[float, float
     return layer, (float(a), float(b)), (float(c), float(d))
 
 
-def tail(
+def step_tail_seconds(
     plan: Plan, work: Work, cluster: Cluster, pipe: float, microbatches: int, backward: list[float]
 ) -> tuple[float, float]:
     """Seconds that replicas' communication adds to a step, and those of the optimizer, on the stage that has most."""
@@ -90,10 +90,10 @@ def memory_verdict(job: Job, cluster: Cluster) -> MemoryVerdict:
     job = job.planned
     plan = job.plan
     schedule = build(plan.schedule, plan.pipeline, plan.microbatches(job.train.global_batch), plan.virtual)
-    return memory.verdict(bills(job, plan, work_of(job, cluster), schedule, cluster)[0], cluster.device)
+    return memory.verdict(stage_memory(job, plan, work_of(job, cluster), schedule, cluster)[0], cluster.device)
 
 
-def bills(
+def stage_memory(
     job: Job, plan: Plan, work: Work, schedule: Schedule, cluster: Cluster
 ) -> tuple[tuple[MemoryBreakdown, ...], tuple[float, ...]]:
     """What one rank of each stage holds at its peak, and what a microbatch leaves in each chunk."""

@@ -101,7 +101,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices) -> StepCosts:
     ranks = even_ranks(layers, p, v)
     first, last = ranks.most, ranks.last
     alone = p == 1
-    again = stage.again(work, layer)
+    again = stage.recompute_seconds(work, layer)
     one = layer.forward + layer.backward + again
     send = network.between_stages(cluster, work)
     ends = embedding + head

@@ -17,7 +17,7 @@ from heddle.cost.work import Work, work_of
 from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.schedule import Schedule, build
-from heddle.simulate.chunks import bills, chunk_costs, tail
+from heddle.simulate.chunks import chunk_costs, stage_memory, step_tail_seconds
 from heddle.simulate.memory_curve import Curve, memory_curves
 from heddle.simulate.replay import replay, step_time
 from heddle.simulate.shared_cores import replay_shared
@@ -208,7 +208,7 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
     work = work_of(job, cluster)
     microbatches = plan.microbatches(job.train.global_batch)
     schedule = _schedule(plan.schedule, plan.pipeline, microbatches, plan.virtual)
-    return job, cluster, work, schedule, *bills(job, plan, work, schedule, cluster)
+    return job, cluster, work, schedule, *stage_memory(job, plan, work, schedule, cluster)
 
 
 def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
@@ -231,7 +231,7 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
         busy, scale = shared, scale * shared / busy
         pipe = trace.duration
     pipe = max(pipe, busy)  # but for rounding it never is shorter
-    data, update = tail(plan, work, cluster, pipe, microbatches, backward)
+    data, update = step_tail_seconds(plan, work, cluster, pipe, microbatches, backward)
     data, update = data / pace, update / pace
     late = float(stage.slowdown(cluster, work))
     sums = {name: scale * value for name, value in parts.items()}

@@ -62,8 +62,8 @@ class Train:
     # weights to begin with: a run, a checkpoint or a Hugging Face folder; new ones if left out
     start_from: str | None = field(default=None, metadata={"key": "from"})
     steps: Count = 1000
-    global_batch: Count = 8  # samples a step, over all replicas
-    sequence: Count | None = None  # tokens a sample; the model's longest if left out
+    global_batch: Count = 8  # samples per step, over all replicas
+    sequence: Count | None = None  # tokens per sample; the model's longest if left out
     seed: Seed = 0
     precision: Precision = "fp32"
     optimizer: Literal["adamw"] = "adamw"
@@ -91,7 +91,9 @@ class Train:
         check_ranges(self, "train")
         if not self.name or "/" in self.name or self.name.startswith("."):
             raise HeddleError(
-                f"train.name = {self.name!r} is no name for a folder.", "It becomes RUNS/NAME.", "For example 'small'."
+                f"train.name = {self.name!r} is not a name for a folder.",
+                "It becomes RUNS/NAME.",
+                "For example 'small'.",
             )
 
 
@@ -123,7 +125,7 @@ class Job:
 
     @property
     def sequence(self) -> int:
-        """Tokens a sample."""
+        """Tokens per sample."""
         return self.train.sequence or self.model.sequence
 
     @property

@@ -24,14 +24,14 @@ class Plan:
 
     tensor: Degree = 1  # Megatron column/row split of every layer
     sequence: bool = False  # sequence-parallel regions between the tensor-parallel ones
-    pipeline: Degree = 1  # stages, one a pipeline rank
-    virtual: Degree = 1  # chunks a pipeline rank (interleaved)
+    pipeline: Degree = 1  # stages, one per pipeline rank
+    virtual: Degree = 1  # chunks per pipeline rank (interleaved)
     data: Degree = 1  # replicas, each with its own samples
     zero: Literal[0, 1, 2, 3] = 0  # what replicas shard: 1 optimizer, 2 +gradients, 3 +parameters
     microbatch: Degree = 1  # samples a rank works on at once
     schedule: str = "1f1b"  # one of heddle.schedule.NAMES
     stages: tuple[Count, ...] = ()  # layers of each chunk in model order; empty: as even as can be
-    recompute: Recompute | tuple[Recompute, ...] = "none"  # one word, or one a layer
+    recompute: Recompute | tuple[Recompute, ...] = "none"  # one word, or one per layer
 
     def __post_init__(self) -> None:
         check_ranges(self, "plan")
@@ -151,12 +151,12 @@ class Plan:
         if not isinstance(self.recompute, str) and len(self.recompute) != model.layers:
             raise HeddleError(
                 f"recompute lists {len(self.recompute)} layers, the model has {model.layers}.",
-                "It is one word for all layers, or one a layer.",
+                "It is one word for all layers, or one per layer.",
                 'For example recompute = "selective".',
             )
 
     def _fewer_chunks(self, layers: int) -> str:
-        """The ways to have no more chunks than layers; several chunks a rank still need a pipeline."""
+        """The ways to have no more chunks than layers; several chunks per rank still need a pipeline."""
         ways = []
         if self.virtual > 1 and layers >= self.pipeline:
             ways.append(f"virtual = {layers // self.pipeline}")

@@ -48,7 +48,7 @@ class Layout:
 
 
 def lay_out(trace: Trace, width: int, names: Sequence[str] | None = None) -> Layout:
-    """A row a rank: its work, and below it in a narrow strip what goes on beside; then the axis and the legend."""
+    """A row per rank: its work, and below it in a narrow strip what goes on beside; then the axis and the legend."""
     if trace.duration <= 0:
         raise HeddleError("There is nothing to draw in this trace.", "No span takes any time.", "Trace a whole step.")
     names = names or [f"rank {rank}" for rank in range(trace.ranks)]

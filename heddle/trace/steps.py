@@ -1,4 +1,4 @@
-"""The traces of a run: a file a step and rank, and the whole of a step."""
+"""The traces of a run: a file per step and rank, and the whole of a step."""
 
 from __future__ import annotations
 

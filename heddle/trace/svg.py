@@ -10,7 +10,7 @@ from heddle.trace.trace import Trace
 
 
 def to_svg(trace: Trace, width: int = 1000, names: Sequence[str] | None = None) -> str:
-    """A row a rank: its work, and below it in a narrow strip what goes on beside.
+    """A row per rank: its work, and below it in a narrow strip what goes on beside.
 
     Args:
         trace: what happened, or would happen.

@@ -79,7 +79,7 @@ class Trace:
         return (self.ranks * elapsed - work) / work
 
     def write(self, path: Path | str) -> None:
-        """Write JSON lines: a header, then a span a line, so that a long trace can be read as a stream."""
+        """Write JSON lines: a header, then a span per line, so that a long trace can be read as a stream."""
         with Path(path).open("w", encoding="utf-8") as file:
             header = {"format": FORMAT, "version": VERSION, "ranks": self.ranks, "columns": Span._fields}
             file.write(json.dumps(header) + "\n")

@@ -51,7 +51,7 @@ class Result:
     steps: int
     loss: float  # of the last step
     validation_loss: float | None
-    unigram_entropy: float  # nats a token: what knowing only the token frequencies would score
+    unigram_entropy: float  # nats per token: what knowing only the token frequencies would score
     seconds: float
     step_seconds: float | None  # median, without the first step; None if there was no other
 

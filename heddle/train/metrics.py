@@ -36,7 +36,7 @@ class Metrics:
         log_every: int,
         console: Console,
         start: int = 0,
-        predicted: float | None = None,  # seconds a step
+        predicted: float | None = None,  # seconds per step
     ) -> None:
         self.steps, self.log_every, self.console = steps, log_every, console
         self.predicted, self.times = predicted, list[float]()

@@ -48,7 +48,7 @@ EXIT_CODE = 75  # of a rank of a run that was ended because it stood still
 HUNG = HeddleError(
     "The run stood still and was ended.",
     "The report above, and in the run's folder `hang`, says who waited for whom and who never arrived.",
-    "Go on from the newest checkpoint with --resume; [train] hang_after sets how long a step may take.",
+    "Resume from the newest checkpoint with --resume; [train] hang_after sets how long a step may take.",
 )
 ASKED, ANSWERED = "doctor/asked", "doctor/answered"  # how often anybody was asked for progress, and had some
 GRACE = 2.0  # seconds to wait for the other ranks' answers

@@ -45,7 +45,7 @@ def test_a_summary_says_what_was_made(here: Path) -> None:
         "documents": "2 (1 empty, 4 bytes not UTF-8, read as U+FFFD)",
         "tokens": f"{meta.train.tokens:,} to train, {meta.validation.tokens:,} to validate",
         "vocabulary": "270 (bpe:270)",
-        "bytes a token": f"{meta.bytes_per_token:.3f}",
+        "bytes per token": f"{meta.bytes_per_token:.3f}",
         "unigram entropy": f"{meta.unigram_entropy:.3f} nats, the loss of knowing frequencies alone",
         "folder": "made",
     }

@@ -70,7 +70,7 @@ def test_validation_is_measured_when_asked_and_at_the_end(trained):
 def test_the_end_says_what_was_reached_and_what_knowing_frequencies_would_score(trained):
     folder, said = trained
     found = re.search(
-        r"Trained 6 steps in \d+ s\. Validation loss ([\d.]+) nats a token; "
+        r"Trained 6 steps in \d+ s\. Validation loss ([\d.]+) nats per token; "
         r"guessing by token frequency alone would score ([\d.]+)\.",
         said,
     )
@@ -213,7 +213,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_never_stopped(job, tmp_path):
         wait_for_steps(run, done + 5)
         process.send_signal(number)
         said = finish(process)
-        found = re.search(r"Stopped after step (\d+) of 300\. Go on with: heddle (.*)", said)
+        found = re.search(r"Stopped after step (\d+) of 300\. Resume with: heddle (.*)", said)
         assert found, said
         arguments, done = shlex.split(found[2]), int(found[1])
         assert len(steps_of(run)) == done < 300

@@ -92,7 +92,7 @@ def test_the_layer_times_of_the_paper(plan, forward, backward):
     work = Work(**columns, tensor=8, **plan)
     cost = stage.layer_cost(A100, work)
     assert 1e3 * float(cost.forward) == pytest.approx(forward, rel=0.1)
-    assert 1e3 * float(cost.backward + stage.again(work, cost)) == pytest.approx(backward, rel=0.1)
+    assert 1e3 * float(cost.backward + stage.recompute_seconds(work, cost)) == pytest.approx(backward, rel=0.1)
 
 
 def test_what_a_cluster_does_not_state_is_named():

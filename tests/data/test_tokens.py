@@ -89,7 +89,7 @@ def test_a_model_with_too_small_a_vocabulary_is_refused(folder: Path) -> None:
 
 def test_a_folder_that_is_not_prepared_is_refused(tmp_path: Path) -> None:
     assert "holds no tokens" in refused(tmp_path).what
-    assert "There is no folder" in refused(tmp_path / "nowhere").what
+    assert "There is not a folder" in refused(tmp_path / "nowhere").what
 
 
 @pytest.mark.parametrize(
@@ -134,4 +134,4 @@ def test_entropy_of_known_frequencies() -> None:
 def test_a_loss_in_bits_per_byte() -> None:
     split = room.Split(tokens=100, documents=1, bytes=400, largest=1, sha256="")
     assert split.bytes_per_token == 4
-    assert split.bits_per_byte(math.log(2)) == pytest.approx(0.25)  # a bit a token, four bytes a token
+    assert split.bits_per_byte(math.log(2)) == pytest.approx(0.25)  # a bit a token, four bytes per token

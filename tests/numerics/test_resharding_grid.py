@@ -78,7 +78,7 @@ def job(model: ModelSpec, a_plan: Plan | None, legs: int) -> Job:
 
 
 def train_a_leg(mesh: Mesh, a_job: Job, folder: Path) -> list[float]:
-    """Go on from the newest checkpoint, if there is one, train, and save: what a run does, without its metrics."""
+    """Resume from the newest checkpoint, if there is one, train, and save: what a run does, without its metrics."""
     trainer = Trainer(a_job, synthetic_tokens(a_job), mesh)
     saver = Saver(folder, mesh)
     if checkpoints(folder):

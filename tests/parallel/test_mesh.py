@@ -115,7 +115,7 @@ def talk(mesh: Mesh) -> list[tuple[int, int]]:
 @pytest.mark.dist
 def test_neighbours_have_a_channel_each_way(world):
     assert world.run(talk, Plan(pipeline=2)) == [[(1, 0)], [(0, 1)]]
-    # a ring: with several chunks a rank, the last stage hands on to the first
+    # a ring: with several chunks per rank, the last stage hands on to the first
     assert world.run(talk, Plan(pipeline=4))[0] == [(1, 0), (3, 0)]
     assert world.run(talk, Plan(tensor=2, pipeline=4))[5] == [(1, 2), (3, 2)]
 

@@ -43,7 +43,7 @@ LONG = ("train.steps=2000", "train.schedule=constant")  # so that another end do
 
 def stopped_after(said: str) -> tuple[int, list[str]]:
     """The step after which a run stopped, and the command that goes on from there."""
-    found = re.search(r"Stopped after step (\d+) of 2000\. Go on with: heddle (.*)\n$", said)
+    found = re.search(r"Stopped after step (\d+) of 2000\. Resume with: heddle (.*)\n$", said)
     assert found, said
     assert {line.split()[0] for line in said.splitlines()} <= {"custom:", "step", "Stopped"}  # nobody else speaks
     return int(found[1]), shlex.split(found[2])

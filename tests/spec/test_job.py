@@ -493,7 +493,7 @@ def test_data_is_text_or_tokens(data: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden"])
 def test_a_run_has_a_name_for_a_folder(name: str) -> None:
-    with pytest.raises(HeddleError, match=re.escape(f"train.name = {name!r} is no name for a folder")):
+    with pytest.raises(HeddleError, match=re.escape(f"train.name = {name!r} is not a name for a folder")):
         Train(name=name)
 
 

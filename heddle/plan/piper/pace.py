@@ -4,8 +4,8 @@
 the differences of a chain of up-sets of the layer graph; the slowest stage sets the pace. The published program fills a
 table of best times over (up-set, devices, sum of data degrees). Here the question is turned round: for a pace T, what
 is the smallest sum of data degrees with which k devices cover an up-set, for every k at once? A smaller sum holds fewer
-microbatches in flight and is never worse, so one number a state is enough. T is then found by bisection over the times
-that stages can have, which makes the answer exact.
+microbatches in flight and is never worse, so one number per state is enough. T is then found by bisection over the
+times that stages can have, which makes the answer exact.
 """
 
 from __future__ import annotations

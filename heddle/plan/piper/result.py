@@ -16,7 +16,7 @@ class PiperStage:
     options: list[str]  # of each layer
     in_flight: int
     seconds: float  # a microbatch of the pipeline
-    memory: float  # bytes a device
+    memory: float  # bytes per device
     how: str = ""  # what else it does: "sequence, zero 1"
 
 
@@ -24,7 +24,7 @@ class PiperStage:
 class PiperPlan:
     """Piper's answer: stages in model order."""
 
-    value: float  # seconds a microbatch, of the slowest stage
+    value: float  # seconds per microbatch, of the slowest stage
     lower_bound: float
     optimal: bool
     stages: list[PiperStage]

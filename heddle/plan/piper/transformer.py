@@ -126,14 +126,14 @@ def _variants(cluster: Cluster, work: Work) -> list[Options]:
     # messages that are awaited, and one that was sent to each neighbour
     buffers = float(memory.exchange_buffers(work, 2)) + 2 * float(memory.sent_message(work))
     waits = float(work.tied * output.table)  # a tied embedding's gradient, where one stage has both ends
-    a_step = d * float(work.microbatch) / float(work.batch)  # what is done once a step, for each of a stage's d·time
+    a_step = d * float(work.microbatch) / float(work.batch)  # what is done once per step, for each of a stage's d·time
     start = float(stage.data_exchange(cluster, work, 0.0))
 
     def held(parameters: float) -> float:
         return scale * float(sum(memory.states(work, parameters, 0.0)))
 
     def once(parameters: float, backward: float) -> float:
-        """Seconds a step: what of the replicas' exchange the backward does not hide, and the optimizer."""
+        """Seconds per step: what of the replicas' exchange the backward does not hide, and the optimizer."""
         exchange = float(stage.data_exchange(cluster, work, parameters)) - start
         exchange -= float(work.data_overlap * stage.hidden(cluster, exchange, backward))
         updated = parameters / d if work.zero else parameters

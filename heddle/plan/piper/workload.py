@@ -86,8 +86,8 @@ class Workload:
     names: list[str]
     degrees: list[Options]  # ascending tensor degree
     devices: int
-    memory: float  # bytes a device
-    bandwidth: float  # bytes a second
+    memory: float  # bytes per device
+    bandwidth: float  # bytes per second
     microbatches: int  # in a batch
     core: Bools | None = None  # (layers,): the runtime's stages hold at least one of these; None: of any
 

@@ -12,7 +12,7 @@ def in_words(plan: Plan) -> str:
     if plan.sequence:
         parts.append("sequence parallel")
     if plan.pipeline > 1:
-        parts.append(plan.schedule + (f" with {plan.virtual} chunks a rank" if plan.virtual > 1 else ""))
+        parts.append(plan.schedule + (f" with {plan.virtual} chunks per rank" if plan.virtual > 1 else ""))
     if plan.data > 1:
         parts.append(f"zero {plan.zero}")
     parts.append(f"microbatch {plan.microbatch}")

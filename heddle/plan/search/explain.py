@@ -42,7 +42,7 @@ class Explanation:
     search: Search
     plan: tuple[str, ...]
     neighbours: tuple[Neighbour, ...]
-    helps: tuple[tuple[str, float], ...]  # a change, and how many times as many tokens a second it gives
+    helps: tuple[tuple[str, float], ...]  # a change, and how many times as many tokens per second it gives
     takeaways: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:

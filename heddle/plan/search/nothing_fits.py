@@ -33,7 +33,7 @@ def nothing_fits(job: Job, cluster: Cluster, wish: SearchGoal, counts: list[int]
     largest = max(bill._fields, key=lambda name: float(getattr(bill, name)))
     ways = list(_ways(job, cluster, wish, counts))
     if needs <= LARGER * has or not ways:
-        ways.append(f"{needs:.4g} GiB a device")
+        ways.append(f"{needs:.4g} GiB per device")
     return HeddleError(
         f"Of {len(space):,} legal plans none fits: the smallest needs {needs:.4g} GiB, {cluster.device.name} has "
         f"{has:.4g} GiB.",

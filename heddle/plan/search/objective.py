@@ -21,7 +21,7 @@ MARGIN = 0.01  # of the step: less than the model's own error, so plans within i
 class SearchGoal:
     """What a plan is chosen by."""
 
-    objective: Objective = "fastest"  # the step; device-seconds a step; devices that meet a deadline; memory
+    objective: Objective = "fastest"  # the step; device-seconds per step; devices that meet a deadline; memory
     fixed: Fixed = field(default_factory=dict)
     days: float | None = None  # the deadline
     tokens: float | None = None  # to learn from until then; None: the job's steps

@@ -43,7 +43,7 @@ def _balanced(found: Simulation) -> tuple[int, ...]:
     job, plan, cluster = found.job, found.plan, found.cluster
     work = work_of(job, cluster)
     price = stage.layer_cost(cluster, work)
-    layer = float(price.forward + price.backward + stage.again(work, price))
+    layer = float(price.forward + price.backward + stage.recompute_seconds(work, price))
     ends = [float(sum(cost)) for cost in (compute.embedding(cluster, work), compute.head(cluster, work))]
     return balanced_stages(job.model.layers, plan.pipeline, plan.virtual, layer, ends[0], ends[1])
 

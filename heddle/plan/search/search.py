@@ -187,7 +187,7 @@ def search(
 
 
 def within(cluster: Cluster, memory_gib: float | None) -> Cluster:
-    """The cluster with at most that much memory a device."""
+    """The cluster with at most that much memory per device."""
     if memory_gib is None:
         return cluster
     return replace(cluster, device=replace(cluster.device, memory_gib=min(memory_gib, cluster.device.memory_gib)))

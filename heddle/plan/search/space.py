@@ -1,7 +1,7 @@
 """The legal space: every plan that a model, a batch and a number of devices allow, each exactly once, as columns.
 
 Two plans that would do the same count as one: a pipeline of one stage has no order of work to choose, interleaving one
-chunk a rank is 1F1B, and one replica shares nothing with itself. GPipe takes as long as 1F1B and holds more, so it is
+chunk per rank is 1F1B, and one replica shares nothing with itself. GPipe takes as long as 1F1B and holds more, so it is
 among them only where it is asked for. Of the many ways to recompute in some layers and not in others one is there: in
 as few of each rank's layers as memory allows, its first ones. How many that are is known once plans are priced.
 """

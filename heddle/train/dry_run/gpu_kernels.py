@@ -29,7 +29,7 @@ def gpu_kernels() -> Iterator[None]:
 
 
 class _RmsNorm(torch.autograd.Function):
-    """aten::_fused_rms_norm and its backward: keeps the input, and one fp32 number a row."""
+    """aten::_fused_rms_norm and its backward: keeps the input, and one fp32 number per row."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ def show(found: DryRun, as_json: bool, console: Console) -> None:
     console.print(
         f"{job.model.name}: {job.model.parameters:,} parameters on {plan.world:,} ranks "
         f"(tensor {plan.tensor} × pipeline {plan.pipeline} × data {plan.data}), {job.train.precision}, "
-        f"{found.microbatches:,} microbatches a step; {_number(len(found.kinds), 'kind')} of rank",
+        f"{found.microbatches:,} microbatches per step; {_number(len(found.kinds), 'kind')} of rank",
         soft_wrap=True,
         highlight=False,
     )
@@ -65,7 +65,7 @@ def table(found: DryRun, kinds: Sequence[KindOfRank]) -> Table:
     row("weights", lambda kind: size(kind.held.parameter_bytes, 2))
     row("gradients", lambda kind: size(kind.held.gradient_bytes, 2))
     row("optimizer", lambda kind: size(kind.held.optimizer_bytes, 2))
-    row("saved a microbatch", lambda kind: " + ".join(size(saved, 2) for saved in kind.saved))
+    row("saved per microbatch", lambda kind: " + ".join(size(saved, 2) for saved in kind.saved))
     row("microbatches held", lambda kind: _extremes(kind.peak_stash))
     row("activations at peak", lambda kind: size(kind.peak_saved, 2))
     row("for a moment", lambda kind: size(max(0, kind.temporary), 2))

@@ -127,7 +127,7 @@ def attention(clock: SharedClock, device: torch.device) -> Iterator[Attended]:
 
 
 def gelu(clock: SharedClock, device: torch.device) -> float:
-    """Nanoseconds a number, where that is more than its bytes explain: a GPU's memory is always the slower."""
+    """Nanoseconds per number, where that is more than its bytes explain: a GPU's memory is always the slower."""
     if on_gpu(device):
         return 0.0
     count = 1 << 19
@@ -145,7 +145,7 @@ def gelu(clock: SharedClock, device: torch.device) -> float:
 
 
 def launch(clock: SharedClock, device: torch.device) -> float:
-    """Microseconds a kernel: a layer so small that starting its kernels is all the work there is."""
+    """Microseconds per kernel: a layer so small that starting its kernels is all the work there is."""
     spec = ModelSpec(layers=1, hidden=16, heads=2, vocab=16, sequence=4)
     layer, batch = Layer(spec, 0).to(device), Microbatch(sequence=4)
     x = some(device, 4, 16).requires_grad_()

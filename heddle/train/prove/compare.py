@@ -163,7 +163,7 @@ def _forward_cause(plan: Plan, model: ModelSpec) -> str:
     if plan.pipeline > 1:
         suspects.append("a message between stages")
     if plan.data > 1:
-        suspects.append("which samples a replica reads")
+        suspects.append("which samples per replica reads")
     if model.dropout:
         suspects.append("what dropout depends on")
     return f"the loss of step 1 differs: the forward pass ({', '.join(suspects) or 'microbatches'})"

@@ -77,7 +77,7 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
             ("data", plan.data, data, "replicas are alike, two show what more would."),
             ("tensor", plan.tensor, tensor, f"the sums over {plan.tensor} ranks were not tried."),
             ("pipeline", plan.pipeline, pipeline, f"the order of work of {plan.pipeline} stages was not tried."),
-            ("virtual", plan.virtual, virtual, f"the order of work of {plan.virtual} chunks a rank was not tried."),
+            ("virtual", plan.virtual, virtual, f"the order of work of {plan.virtual} chunks per rank was not tried."),
         )
         if before != after
     ]
@@ -107,7 +107,7 @@ def _stages(plan: Plan, small: Plan) -> tuple[Recompute | tuple[Recompute, ...],
 
 
 def _tokens(plan: Plan, small: Plan, sequence: int) -> tuple[int, int]:
-    """Samples a microbatch and tokens a sample: whether tensor ranks can share a microbatch's tokens stays."""
+    """Samples a microbatch and tokens per sample: whether tensor ranks can share a microbatch's tokens stays."""
     even = plan.microbatch * sequence % plan.tensor == 0
     tokens = -(-SEQUENCE // small.tensor) * small.tensor
     if even or small.tensor == 1:

@@ -75,7 +75,7 @@ def test_uniform_pipelines_are_plans_and_cost_what_is_simulated(job):
     # Piper adds up what layers hold each by itself; it may say more than is held at once, and never less.
     for one, exactly in zip(answer.stages, held, strict=True):
         assert exactly * (1 - 1e-9) <= one.memory <= 1.25 * exactly
-    # What a stage takes beside its passes is done once a step, by a stage of each replica.
+    # What a stage takes beside its passes is done once per step, by a stage of each replica.
     plan, work = planned.plan, work_of(planned, job.cluster)
     if (plan.world > job.cluster.devices) != (job.cluster.world > job.cluster.devices):
         return  # Piper sends as if all devices were in use, so over slower links

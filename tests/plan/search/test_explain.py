@@ -127,6 +127,6 @@ def test_seconds_and_plans_in_words():
     assert [signed_seconds(value) for value in (1.5, -0.0123, 2e-5)] == ["+1.5 s", "-12.3 ms", "+20 µs"]
     plan = Plan(pipeline=2, virtual=2, schedule="interleaved", recompute=("full", "none", "none", "none"))
     assert in_words(plan) == (
-        "tensor 1 × pipeline 2 × data 1, interleaved with 2 chunks a rank, microbatch 1, "
+        "tensor 1 × pipeline 2 × data 1, interleaved with 2 chunks per rank, microbatch 1, "
         "recompute none in 3 layers and full in 1 layers"
     )

@@ -112,7 +112,7 @@ def test_figures_14_and_15_data_parallelism_before_others_once_it_fits():
     for batch in (128, 512):
         common = {"microbatch": 1, "virtual": 1, "zero": 0, "recompute": "full"}
         by_pipeline = chosen(gpt(32, 3840, 32), batch, tensor=1, **common)
-        assert (by_pipeline.pipeline, by_pipeline.data) == (2, 32)  # 1 does not fit: 18 bytes a parameter
+        assert (by_pipeline.pipeline, by_pipeline.data) == (2, 32)  # 1 does not fit: 18 bytes per parameter
         by_tensor = chosen(gpt(32, 3840, 32), batch, pipeline=1, **common)
         assert (by_tensor.tensor, by_tensor.data) == (2, 32)
 
@@ -288,7 +288,7 @@ def test_a_model_that_is_too_large_says_what_would_help():
 def test_a_fixed_field_that_costs_too_much_is_named():
     with pytest.raises(HeddleError) as error:
         heddle.plan(job_of("gpt3-175b", 64, 128), fixed={"recompute": "none", "tensor": 8, "microbatch": 4})
-    assert "GiB a device" in error.value.hint
+    assert "GiB per device" in error.value.hint
     assert "recompute none in " in error.value.hint
     assert " and full in " in error.value.hint
     assert "microbatch = " in error.value.hint

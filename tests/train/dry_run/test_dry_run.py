@@ -156,7 +156,7 @@ def test_gpt3_on_512_ranks():
     assert tensor["all-gather"] == Tally(12 * 6 * 128, 12 * 6 * 128 * whole)
 
 
-# Table 1 of PTD-P: preset, tensor, pipeline, chunks a rank, data, microbatch, global batch
+# Table 1 of PTD-P: preset, tensor, pipeline, chunks per rank, data, microbatch, global batch
 TABLE_1 = [
     ("megatron-1.7b", 1, 1, 1, 32, 16, 512),
     ("megatron-3.6b", 2, 1, 1, 32, 16, 512),
