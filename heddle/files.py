@@ -267,7 +267,7 @@ def unwritable(path: Path, error: Exception) -> HeddleError:
         number = error.errno
     else:
         number = errno.ELOOP if isinstance(error, RuntimeError) else errno.EINVAL  # ValueError: a NUL in the name
-    reasons = {errno.ENOENT: f"There is not a folder {shown(path.parent)}.", errno.EISDIR: "It is a folder."}
+    reasons = {errno.ENOENT: f"There is no folder {shown(path.parent)}.", errno.EISDIR: "It is a folder."}
     hints = {errno.ENOENT: "Make the folder first, or choose another file.", errno.ENOSPC: FULL}
     return HeddleError(
         f"{shown(path)} cannot be written.",

@@ -34,7 +34,7 @@ from heddle.spec.start import JOB
 from heddle.spec.tables import to_table
 
 EVER = timedelta(days=365)
-PARTIAL = ".partial-"  # begins the name of a folder that is not a checkpoint: not yet, or no longer
+PARTIAL = ".partial-"  # begins the name of a folder that is no checkpoint: not yet, or no longer
 ADAM = ("exp_avg", "exp_avg_sq")  # what AdamW remembers of each number
 
 State = dict[str, Boxes]
@@ -215,7 +215,7 @@ def newest_good(folder: Path, mesh: Mesh, warn: Callable[[str], None]) -> Path:
             f"Bring one back from a copy, or delete {folder.parent} and train anew.",
         )
     raise HeddleError(
-        f"There is not a checkpoint in {folder}.",
+        f"There is no checkpoint in {folder}.",
         "A run writes one when it ends, when it is stopped with Ctrl-C, and every save_every steps.",
         f"Delete {folder.parent} and train anew.",
     )

@@ -105,7 +105,7 @@ def contents_of(path: Path) -> Contents:
         found = checkpoints(Run(path).checkpoints)
         if not found:
             raise HeddleError(
-                f"There is not a checkpoint in {Run(path).checkpoints}.",
+                f"There is no checkpoint in {Run(path).checkpoints}.",
                 "A run writes one when it ends, when it is stopped with Ctrl-C, and every save_every steps.",
                 "Train the run first.",
             )

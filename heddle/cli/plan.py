@@ -138,7 +138,7 @@ def plan(
     show(console, found, top)
     if "global_batch" in assumed:
         console.print(
-            f"Nothing says how many samples per step takes: planned for global_batch = {found.job.train.global_batch}. "
+            f"Nothing says how many samples a step takes: planned for global_batch = {found.job.train.global_batch}. "
             "Another batch has another best plan: --global-batch.",
             style="bold",
             soft_wrap=True,

@@ -172,7 +172,7 @@ def _beside(folder: Path, wanted: str) -> str:
         if glob.has_magic(part):
             break
         if not (at / part).is_dir():
-            return f"There is not a folder '{part}'. {nearest(part, _names(at))}" if _names(at) else f"{at} is empty."
+            return f"There is no folder '{part}'. {nearest(part, _names(at))}" if _names(at) else f"{at} is empty."
         at = at / part
     return f"That folder holds: {', '.join(_names(at)[:8])}." if _names(at) else f"{at} is empty."
 

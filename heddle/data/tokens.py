@@ -170,7 +170,7 @@ def open_prepared(folder: str | Path, verify: bool = True) -> Prepared:
     folder = Path(folder)
     if not (folder / META_FILE).is_file():
         raise HeddleError(
-            f"{folder} holds no tokens." if folder.is_dir() else f"There is not a folder {folder}.",
+            f"{folder} holds no tokens." if folder.is_dir() else f"There is no folder {folder}.",
             f"A folder of tokens has a {META_FILE}.",
             "Make one with `heddle data prepare TEXT -o FOLDER`, or give the text itself as data.text.",
         )

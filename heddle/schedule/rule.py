@@ -28,7 +28,7 @@ class Rule:
     """A schedule, by name.
 
     `bubble` is idle over ideal time when all chunks cost the same and messages are free. `in_flight` is how many
-    chunks' worth of activations per rank holds at most: it takes whole columns of plans, and for any one plan it is the
+    chunks' worth of activations a rank holds at most: it takes whole columns of plans, and for any one plan it is the
     peak of the very order that `build` makes.
     """
 

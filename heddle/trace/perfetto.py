@@ -1,4 +1,4 @@
-"""A trace for https://ui.perfetto.dev and chrome://tracing: a process per rank, a thread per lane, memory as counter."""
+"""A trace for https://ui.perfetto.dev and chrome://tracing: a process per rank, a thread per lane, memory."""
 
 from __future__ import annotations
 

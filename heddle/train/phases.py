@@ -37,7 +37,7 @@ class Phases:
     """One rank's phase and its progress; told by whoever does the work, in any thread."""
 
     def __init__(self, limit: float = 0.0, clock: Callable[[], float] = time.monotonic) -> None:
-        """`limit` is how many seconds per step may take; 0: many times as long as usual."""
+        """`limit` is how many seconds a step may take; 0: many times as long as usual."""
         self.limit, self.clock = limit, clock
         self.phase = Phase.PREPARE
         self.count = 0  # how often there was progress

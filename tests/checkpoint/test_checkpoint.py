@@ -183,7 +183,7 @@ def test_an_index_that_points_outside_is_refused():
 
 
 def test_no_checkpoint_at_all_and_none_that_is_whole(tmp_path):
-    with pytest.raises(HeddleError, match="There is not a checkpoint"):
+    with pytest.raises(HeddleError, match="There is no checkpoint"):
         newest_good(tmp_path, Mesh(), print)
     saved(tmp_path, 1)
     flip(tmp_path / "step-00000001" / "part-00000.safetensors", -1)

@@ -90,7 +90,7 @@ def test_a_run_without_a_checkpoint_is_refused(folder, tmp_path, mistake):
     shutil.copytree(folder / "runs" / "small", tmp_path / "empty")
     shutil.rmtree(tmp_path / "empty" / "checkpoints")
     what, why, _ = mistake("empty")
-    assert what == "There is not a checkpoint in empty/checkpoints."
+    assert what == "There is no checkpoint in empty/checkpoints."
     assert "when it ends" in why
 
 

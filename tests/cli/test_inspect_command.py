@@ -145,7 +145,7 @@ def test_damage_is_found_only_if_asked_for(folder, said, as_json, tmp_path):
 def test_what_holds_nothing_is_refused(said, tmp_path):
     assert "is no run, no checkpoint and no Hugging Face model" in said(tmp_path, code=2)
     (tmp_path / "job.toml").write_text(Path("job.toml").read_text())
-    assert "There is not a checkpoint in" in said(tmp_path, code=2)
+    assert "There is no checkpoint in" in said(tmp_path, code=2)
 
 
 def test_an_index_that_leads_elsewhere_is_refused(folder, said, tmp_path):

@@ -89,7 +89,7 @@ def test_a_model_with_too_small_a_vocabulary_is_refused(folder: Path) -> None:
 
 def test_a_folder_that_is_not_prepared_is_refused(tmp_path: Path) -> None:
     assert "holds no tokens" in refused(tmp_path).what
-    assert "There is not a folder" in refused(tmp_path / "nowhere").what
+    assert "There is no folder" in refused(tmp_path / "nowhere").what
 
 
 @pytest.mark.parametrize(

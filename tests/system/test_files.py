@@ -142,7 +142,7 @@ def test_devices_are_written_to_as_they_are(tmp_path):
     write_output(Path("/dev/null"), "gone")
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
     assert "No space left" in refused(write_output, Path("/dev/full"), "x" * 100).why
-    assert "There is not a folder" in refused(write_output, tmp_path / "nowhere" / "x", "").why
+    assert "There is no folder" in refused(write_output, tmp_path / "nowhere" / "x", "").why
 
 
 # What the program itself made a moment ago, and what torch or safetensors open by themselves.

@@ -9,7 +9,7 @@ It builds its part of the model, and takes a step of one microbatch and a step o
 and backward, the loss, the messages, the gradients' sums, and the update.
 
 **Counted**: a step of m microbatches communicates what the step of one does, and m - 1 times what the step of two
-adds to it, because all microbatches have the same shapes. How many activations per rank holds at once follows from the
+adds to it, because all microbatches have the same shapes. How many activations a rank holds at once follows from the
 whole schedule, which is verified, action by action.
 
 **Left out**: initial values, data (tokens are made up), `torch.compile`, and the time that anything takes. Activations

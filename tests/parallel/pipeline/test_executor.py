@@ -163,7 +163,7 @@ def peaks(mesh: Mesh, name: str, microbatches: int, virtual: int) -> tuple[int, 
 
 @pytest.mark.parametrize(("name", "pipeline", "virtual"), [("1f1b", 4, 1), ("interleaved", 2, 2)])
 def test_what_was_sent_is_let_go(world, name, pipeline, virtual):
-    """However many microbatches per step has, no more is held than can be on its way."""
+    """However many microbatches a step has, no more is held than can be on its way."""
     few = world.run(peaks, Plan(pipeline=pipeline), name, 8, virtual)
     many = world.run(peaks, Plan(pipeline=pipeline), name, 48, virtual)
     for (sent, _), (sent_of_many, posted) in zip(few, many, strict=True):
