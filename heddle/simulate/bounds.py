@@ -101,7 +101,7 @@ def least_seconds(
 def _interleaved(work: Work, ranks: Ranks, layer: LayerCost, parts: tuple[Column, ...]) -> Column:
     """Several chunks per rank: a rank works through all of its own, after its first input came and before its last
     output has gone; before its first backward it also waits for the microbatch that goes down and back, twice as many
-    forwards as there are ranks below it aside. And one group goes through everything, the last chunk taking all of it in turn.
+    forwards as there are ranks below it aside. And one group goes through everything, the last chunk taking all of it.
     """
     first, middle, last, total, embedding, send = parts
     p, m = work.pipeline, work.microbatches
