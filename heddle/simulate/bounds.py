@@ -257,6 +257,10 @@ def _moments_of(rank: Rank, work: Work, ranks: Ranks, held: HeldBytes, briefly: 
         shown = flights * here
         return Moment(rank.layers, always * here, shown, shown if likely is flights else likely * here, each)
 
+    def later(always: Column, stashed: Column) -> Moment:  # when so many chunks × microbatches are left
+        each = np.where(v > 1, np.minimum(m, chunks.started), stashed)
+        return found(always, stashed * chunks.small, stashed * chunks.mean, np.maximum(each, 1))
+
     moment = np.where(v > 1, briefly.others, briefly.first)
 
     def at_end(others: Column) -> Column:  # what the last chunk holds, if so many other microbatches are in it
@@ -270,16 +274,15 @@ def _moments_of(rank: Rank, work: Work, ranks: Ranks, held: HeldBytes, briefly: 
         yield found(base + gradients + memory.update_buffers(work, gradients), 0.0, 0.0, 1.0)
     table = memory.embedding_backward(work, 0.0)  # what it takes beside what other microbatches left
     table = table + np.where(rank.last, memory.last_moment(work, ends._replace(briefly=-ends.left), 0.0), 0.0)
-    late = np.minimum(m, chunks.started)
     if rank.first is True:
         stashed = chunks.at((v - 1) * chunks.group + 1) - 1
         already = np.where(made, (v - 1) * ranks.small * layer * work.gradient_bytes, 0.0)
         always = base + present + already + steady + table + np.where(rank.last, others * ends.left, 0.0)
-        yield found(always, stashed * chunks.small, stashed * chunks.mean, np.maximum(late - (v == 1), 1))
+        yield later(always, stashed)
     if np.any((v > 1) & (work.full > 0) & (work.full < 1)):
         stashed = chunks.at((v - 1) * chunks.group + 1)
         always = base + present + steady + briefly.first
-        yield found(always, stashed * chunks.small, stashed * chunks.mean, np.maximum(late, 1))
+        yield later(always, stashed)
     if not np.any(made):
         return
     # one backward after the first of each chunk's: gradients come while activations go
@@ -295,19 +298,19 @@ def _moments_of(rank: Rank, work: Work, ranks: Ranks, held: HeldBytes, briefly: 
         grown = present + np.where(done == v - 1, grows, grown)
         here = np.where((done == 0) & (m > 1), at_end(np.where(work.gpipe, m - 2, 0)), briefly.others)
         always = base + np.where(made, grown, 0.0) + steady + np.where(k <= m * v, here, 0.0)
-        yield found(always, stashed * chunks.small, stashed * chunks.mean, np.maximum(late, 1))
+        yield later(always, stashed)
         # and at the end of that first one
         stashed = chunks.at(k - 1) - 1
         lately = memory.last_layer(work, one_layer, (done == v - 1) & np.asarray(rank.first))
         always = base + np.where(made, grown, 0.0) + steady + lately
         always = always + np.where(rank.last & (work.gpipe > 0) & (done == 0), (m - 1) * ends.left, 0.0)
-        yield found(always, stashed * chunks.small, stashed * chunks.mean, np.maximum(late, 1))
+        yield later(always, stashed)
     if rank.first is True:
         stashed = chunks.at((v - 1) * chunks.group + 2) - 1
         always = base + gradients + steady + table + np.where(rank.last & (work.gpipe > 0), (m - 2) * ends.left, 0.0)
         always = np.where(m > 1, always, 0.0)
         stashed = np.maximum(stashed, 0)
-        yield found(always, stashed * chunks.small, stashed * chunks.mean, np.maximum(late, 1))
+        yield later(always, stashed)
 
 
 class Chunks(NamedTuple):

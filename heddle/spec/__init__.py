@@ -1,9 +1,13 @@
 """What the user has and what was decided: frozen dataclasses, TOML in and out, no torch."""
 
-from heddle.spec.cluster import Cluster, Device, Efficiency, Link, Peak
-from heddle.spec.job import Data, Job, Train, dumps_job, load_job
-from heddle.spec.model import ModelSpec, RopeScaling
-from heddle.spec.plan import Plan, even_stages
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heddle.spec.cluster import Cluster, Device, Efficiency, Link, Peak
+    from heddle.spec.job import Data, Job, Train, dumps_job, load_job
+    from heddle.spec.model import ModelSpec, RopeScaling
+    from heddle.spec.plan import Plan, even_stages
 
 __all__ = [
     "Cluster",
@@ -21,3 +25,27 @@ __all__ = [
     "even_stages",
     "load_job",
 ]
+
+_MODULES = {
+    "Cluster": "heddle.spec.cluster",
+    "Device": "heddle.spec.cluster",
+    "Efficiency": "heddle.spec.cluster",
+    "Link": "heddle.spec.cluster",
+    "Peak": "heddle.spec.cluster",
+    "Data": "heddle.spec.job",
+    "Job": "heddle.spec.job",
+    "Train": "heddle.spec.job",
+    "dumps_job": "heddle.spec.job",
+    "load_job": "heddle.spec.job",
+    "ModelSpec": "heddle.spec.model",
+    "RopeScaling": "heddle.spec.model",
+    "Plan": "heddle.spec.plan",
+    "even_stages": "heddle.spec.plan",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when asked for: the command line needs the ranges of numbers long before it needs a job."""
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -32,7 +32,7 @@ def test_a_layer_leaves_what_table_2_says(tensor, microbatch):
     core = 5 * a * s / h
     none, selective, _, full, _ = memory.layer_activations(work)
     assert float(none) == pytest.approx(s * b * h * (10 + 24 / t + core / t), rel=1e-4)
-    assert float(selective) == pytest.approx(s * b * h * (10 + 24 / t), rel=1e-4)
+    assert float(selective) == pytest.approx(s * b * h * (10 + 24 / t), rel=2e-4)
     assert float(full) == pytest.approx(2 * s * b * h)
     split = memory.layer_activations(replace(work, sequence_parallel=1))
     assert float(split.none) == pytest.approx(s * b * h / t * (34 + core), rel=1e-4)
