@@ -84,7 +84,7 @@ def cluster_of(text: Mapping[str, str], fallback: Cluster | None = None) -> Clus
 def _network(said: str) -> float | None:
     """GB/s of a node's cards, from words such as "8x200Gb/s", "400Gb/s per GPU" or "1600 Gbps per node"."""
     rate = r"(\d{1,9}(?:\.\d+)?)\s*Gb(?:/s|ps|it/s)"
-    if several := re.search(rf"(\d{1, 9})\s*[x×]\s*{rate}", said, re.IGNORECASE):
+    if several := re.search(rf"(\d{{1,9}})\s*[x×]\s*{rate}", said, re.IGNORECASE):
         return int(several[1]) * float(several[2]) / 8
     if own := re.search(rf"{rate}[^|;,]*per GPU", said, re.IGNORECASE):
         return float(own[1])  # per GPU, of 8: gigabits over 8 are gigabytes

@@ -82,7 +82,7 @@ def replicas_sum_their_buckets_in_another_order() -> Iterator[None]:
             part.finish()
 
     with (
-        patch.object(heddle.parallel.replicas.reducer, "BUCKET_ELEMENTS", 500),
+        patch.object(heddle.parallel.replicas.reducer, "bucket_elements", lambda replicas: 500),
         patch.object(reducer, "last_backward", lambda self, chunk: None),  # all start at the end of the step
         patch.object(reducer, "finish", wrong),
     ):
