@@ -114,7 +114,7 @@ def _plan(console: Console, job: PlannedJob, cluster: Cluster) -> Simulation:
     from dataclasses import replace
 
     import heddle
-    from heddle.cli.plan import show
+    from heddle.cli.show.plan import show_choices
     from heddle.demo import for_show, standing
     from heddle.spec.this_machine import this_machine
 
@@ -122,7 +122,7 @@ def _plan(console: Console, job: PlannedJob, cluster: Cluster) -> Simulation:
     _begin(console, "Plan", cluster.world)
     here = replace(job, cluster=cluster)
     found = heddle.plan(here)
-    show(console, found, SHOWN)
+    show_choices(console, found, SHOWN)
     chosen = heddle.plan(here, fixed=for_show(job), top=1).best
     fewer = heddle.plan(here, devices=cores, top=1).best if cores < found.cluster.world else None
     console.print()

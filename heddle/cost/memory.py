@@ -1,4 +1,4 @@
-"""Bytes on one device: weights, gradients, optimizer, activations in flight, what lives for a moment, and the verdict.
+"""Bytes on one device: weights, gradients, optimizer, activations in flight, and what lives for a moment.
 
 Every function is of one layer, one end of the model or one rank, so that layers may differ. Each term is a tensor that
 the trainer holds, and the dry run counts the same ones in the trainer itself; what depends on kernels is stated in
@@ -7,15 +7,12 @@ the trainer holds, and the dry run counts the same ones in the trainer itself; w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from heddle.cost.work import Column, Work
-from heddle.format import GIB
-from heddle.spec.cluster import Cluster, Device
+from heddle.spec.cluster import Cluster
 
 MASTER, MOMENTS = 4, 8  # bytes per parameter: full-precision copy of 16-bit weights, Adam's two moments
 NORM_ROW = 8  # bytes per token that a norm keeps beside its input: mean and spread
@@ -289,36 +286,3 @@ def update_buffers(work: Work, gradients: Column) -> Column:
 def slack(cluster: Cluster, held: Column) -> Column:
     """What the allocator cannot use of what it holds, a stated constant of the cluster."""
     return cluster.efficiency.slack * held
-
-
-def fits(needs: Column, device: Device) -> Column:
-    """Whether so many bytes, slack included, fit into a device: the one place that decides it."""
-    return needs <= device.memory_gib * GIB
-
-
-@dataclass(frozen=True)
-class MemoryVerdict:
-    """Whether a plan fits, in the same words wherever it is asked."""
-
-    stage: int  # the fullest
-    needs: float  # bytes, slack included
-    device: Device
-
-    @property
-    def fits(self) -> bool:
-        """Whether the fullest stage fits into its device."""
-        return bool(fits(self.needs, self.device))
-
-    def __str__(self) -> str:
-        has = f"the {self.device.memory_gib:.4g} GiB of {self.device.name}"
-        needs = f"stage {self.stage} needs {self.needs / GIB:.2f} GiB"
-        if self.fits:
-            return f"{needs}, which fits into {has}"
-        return f"{needs}, {self.needs / GIB - self.device.memory_gib:.2f} GiB more than {has}"
-
-
-def verdict(bills: Sequence[MemoryBreakdown], device: Device) -> MemoryVerdict:
-    """Of the bills of all stages."""
-    totals = [float(bill.total) for bill in bills]
-    stage = totals.index(max(totals))
-    return MemoryVerdict(stage, totals[stage], device)

@@ -11,7 +11,8 @@ import numpy as np
 
 from heddle.cost import compute, memory, network
 from heddle.cost import step as stage
-from heddle.cost.memory import MemoryBreakdown, MemoryVerdict
+from heddle.cost.fits import MemoryVerdict, verdict
+from heddle.cost.memory import MemoryBreakdown
 from heddle.cost.step import LayerCost
 from heddle.cost.work import Work, recomputing, work_of
 from heddle.schedule import Schedule, build
@@ -90,7 +91,7 @@ def memory_verdict(job: Job, cluster: Cluster) -> MemoryVerdict:
     job = job.planned
     plan = job.plan
     schedule = build(plan.schedule, plan.pipeline, plan.microbatches(job.train.global_batch), plan.virtual)
-    return memory.verdict(stage_memory(job, plan, work_of(job, cluster), schedule, cluster)[0], cluster.device)
+    return verdict(stage_memory(job, plan, work_of(job, cluster), schedule, cluster)[0], cluster.device)
 
 
 def stage_memory(

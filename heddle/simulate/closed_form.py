@@ -16,6 +16,7 @@ import numpy as np
 from heddle.cost import compute, memory, network
 from heddle.cost import step as stage
 from heddle.cost.breakdown import Breakdown
+from heddle.cost.fits import fits
 from heddle.cost.step import LayerCost
 from heddle.cost.work import Column, Work
 from heddle.format import GIB
@@ -158,7 +159,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices) -> StepCosts:
         at_least=least_seconds(work, cluster, ranks, layer, embedding, head, send),
         memory=held,
         memory_at_least=least,
-        fits=memory.fits(least, cluster.device),
+        fits=fits(least, cluster.device),
     )
 
 

@@ -10,9 +10,10 @@ from typing import Any
 from heddle.cost import compute
 from heddle.cost import step as stage
 from heddle.cost.breakdown import Breakdown
+from heddle.cost.fits import MemoryVerdict, verdict
+from heddle.cost.fits import fits as bytes_fit
 from heddle.cost.local_machine import machine_for
-from heddle.cost.memory import MemoryBreakdown, MemoryVerdict, verdict
-from heddle.cost.memory import fits as bytes_fit
+from heddle.cost.memory import MemoryBreakdown
 from heddle.cost.work import Work, work_of
 from heddle.errors import HeddleError
 from heddle.format import GIB

@@ -13,9 +13,10 @@ from heddle.format import GIB, memory_unit, signed_seconds
 from heddle.plan.search.candidates import Candidates
 from heddle.plan.search.describe import in_words, overfull, recompute_in_words
 from heddle.plan.search.objective import MARGIN, SearchGoal
+from heddle.plan.search.pricing import priced
 from heddle.plan.search.ranking import parts
 from heddle.plan.search.refine import balanced
-from heddle.plan.search.search import Search, priced, summary
+from heddle.plan.search.search import Search, summary
 from heddle.plan.search.space import RECOMPUTE, SCHEDULES, recompute_number
 from heddle.simulate.simulation import Simulation, simulate
 from heddle.spec.cluster import Cluster

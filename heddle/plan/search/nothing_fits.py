@@ -12,7 +12,7 @@ from heddle.format import GIB
 from heddle.plan.search.candidates import Candidates
 from heddle.plan.search.describe import in_words, recompute_in_words
 from heddle.plan.search.objective import SearchGoal
-from heddle.plan.search.search import priced
+from heddle.plan.search.pricing import priced
 from heddle.plan.search.space import Fixed, Space
 from heddle.simulate.closed_form import StepCosts
 from heddle.simulate.simulation import Simulation, simulate

@@ -16,14 +16,15 @@ import numpy as np
 
 from heddle.cost.compute import peak_flops
 from heddle.cost.local_machine import measured_machine
-from heddle.cost.work import work_of
 from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.plan.search.candidates import Candidates, Choice
 from heddle.plan.search.describe import in_words
+from heddle.plan.search.nothing_fits import nothing_fits
 from heddle.plan.search.objective import Objective, SearchGoal
-from heddle.plan.search.space import SOME, Fixed, Space, check_fixed, legal_space, read_fixed
-from heddle.simulate.closed_form import StepCosts, closed_form, recomputing_least
+from heddle.plan.search.pricing import priced
+from heddle.plan.search.space import Space, check_fixed, read_fixed
+from heddle.simulate.closed_form import StepCosts
 from heddle.simulate.simulation import Simulation
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
@@ -168,8 +169,6 @@ def search(
     else:
         if (fits := Candidates(job, space, step, SearchGoal("fastest", wish.fixed)).best()) is not None:
             raise too_slow(job, wish, fits)
-        from heddle.plan.search.nothing_fits import nothing_fits
-
         raise nothing_fits(job, cluster, wish, counts)
     step = replace(step, fits=step.fits & (step.at_least <= wish.limit(job)))
     return Search(
@@ -220,29 +219,6 @@ def groups(job: Job, cluster: Cluster, wish: SearchGoal, counts: list[int]) -> I
     alone = job.model.flops(job.train.global_batch, job.sequence) / peak_flops(cluster, job.train.precision)
     within_reach = [count for count in counts if alone / count <= wish.limit(job)] or counts[-1:]
     yield from (within_reach[start : start + TOGETHER] for start in range(0, len(within_reach), TOGETHER))
-
-
-def priced(job: Job, cluster: Cluster, counts: list[int], fixed: Fixed) -> tuple[Space, StepCosts]:
-    """All legal plans, and what each takes and holds."""
-    space = legal_space(job.model, job.sequence, job.train.global_batch, counts, fixed)
-    some = np.flatnonzero(space.columns["recompute"] == SOME)
-    if len(some):
-        # plans whose layers recompute as far as memory asks for: of no use where nothing or everything must
-        count, needed = recomputing_least(work_of(job, cluster, space.take(some).work_columns()), cluster)
-        space.columns["recomputed"][some] = count
-        keep = np.ones(len(space), dtype=bool)
-        keep[some] = needed
-        space = space.take(keep)
-    step = closed_form(work_of(job, cluster, space.work_columns()), cluster)
-    if "stages" in fixed or isinstance(fixed.get("recompute"), tuple):
-        step = _uneven(step)
-    return space, step
-
-
-def _uneven(step: StepCosts) -> StepCosts:
-    """Stages, or words of layers, that are given need not be even: then no rank's share is known, only all of them."""
-    busy = step.breakdown.compute + step.breakdown.recompute + step.breakdown.tensor + step.breakdown.pipeline
-    return replace(step, at_least=busy, memory_at_least=np.zeros_like(busy), fits=np.ones(len(busy), dtype=bool))
 
 
 def _front(space: Space, step: StepCosts) -> tuple[Point, ...]:

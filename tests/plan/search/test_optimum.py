@@ -8,7 +8,7 @@ import pytest
 import heddle
 from heddle.errors import HeddleError
 from heddle.plan.search.objective import MARGIN
-from heddle.plan.search.search import priced
+from heddle.plan.search.pricing import priced
 from heddle.plan.search.space import SOME, legal_space
 from heddle.simulate.simulation import simulate, simulate_if_fits
 from heddle.spec import Cluster, Data, Device, Efficiency, Job, Link, ModelSpec, Peak, Train

@@ -1,0 +1,1 @@
+"""What commands print, where that is a page of its own."""

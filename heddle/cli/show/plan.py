@@ -1,0 +1,147 @@
+"""What `heddle plan` prints: the ranked choices, where the best one's time and memory go, and the reasons."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from heddle.format import short
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from heddle.plan.search.explain import Explanation
+    from heddle.plan.search.search import Search
+
+
+def show_choices(console: Console, found: Search, top: int) -> None:
+    """A ranked table."""
+    from rich.table import Table
+
+    from heddle.plan.search.ranking import ties_in_words
+    from heddle.plan.search.search import summary
+
+    job, cluster = found.job, found.cluster
+    console.print(
+        f"{job.model.name}: {job.model.parameters:,} parameters on {found.best.plan.world:,} × {cluster.device.name}, "
+        f"batch {job.train.global_batch} × {job.sequence:,} tokens, {job.train.precision}",
+        soft_wrap=True,
+    )
+    console.print(
+        f"{found.considered:,} legal plans, {found.feasible:,} feasible; searched in {found.seconds:.2f} s\n",
+        soft_wrap=True,
+    )
+    varying = len({each.plan.world for each in found.plans}) > 1
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("#", *["devices"] * varying, "tensor", "pipe", "data", "zero", "micro", "recompute"):
+        table.add_column(heading, justify="left" if heading == "recompute" else "right", no_wrap=True)
+    for heading in ("step s", "tokens/s", "MFU", "GiB", "free", "bubble", "variants"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for place, choice in enumerate(found.choices[:top], 1):
+        each = choice.best
+        facts, plan = summary(each), each.plan
+        words = (
+            plan.recompute
+            if isinstance(plan.recompute, str)
+            else f"{plan.recompute.count('full')} of {len(plan.recompute)}"
+        )
+        table.add_row(
+            str(place),
+            *[str(plan.world)] * varying,
+            f"{plan.tensor}{'s' * plan.sequence}",
+            str(plan.pipeline) + (f"×{plan.virtual}" if plan.virtual > 1 else ""),
+            str(plan.data),
+            str(plan.zero),
+            str(plan.microbatch),
+            words,
+            f"{each.step_seconds:.4g}",
+            short(each.tokens_per_second),
+            f"{each.mfu:.1%}",
+            _gib(facts["worst_stage_gib"]),
+            _gib(facts["headroom_gib"]),
+            f"{each.bubble:.1%}",
+            f"+{choice.variants}" if choice.variants else "",
+        )
+    console.width = max(console.width, 90)  # rather wrapped by a narrow terminal than cut
+    console.print(table)
+    shown = found.plans[:top]
+    names = dict.fromkeys(name for choice in found.choices[:top] for name in choice.fields)
+    differ = " or ".join(", ".join(names).rsplit(", ", 1))
+    legend = [
+        *["tensor 8s: sequence parallel, too"] * any(each.plan.sequence for each in shown),
+        *["pipe 4×2: interleaved, 2 chunks per rank"] * any(each.plan.virtual > 1 for each in shown),
+        *["recompute 2 of 8: everything in so many layers"] * any(isinstance(p.plan.recompute, tuple) for p in shown),
+        "GiB: the fullest stage",
+        *[f"variants: other plans with these degrees and microbatch, which differ in {differ}"] * bool(differ),
+    ]
+    console.print("; ".join(legend), style="dim", soft_wrap=True)
+    if tied := ties_in_words(found.plans[:top], found.fastest, found.wish):
+        console.print(tied, soft_wrap=True)
+    if cluster.device.host:
+        console.print(f"speed of this machine: {cluster.efficiency.source}", style="dim", soft_wrap=True)
+
+
+def show_best(console: Console, found: Search) -> None:
+    """Where the time and the memory of the first choice go, a bar each."""
+    from heddle.format import GIB
+    from heddle.trace.bars import bar, legend, memory_bar
+
+    best = found.best
+    width = max(20, min(console.width, 100) - 34)
+    time = {name: float(value) for name, value in best.breakdown._asdict().items()}
+    bill = best.memory[best.fullest]
+    held = {name: float(value) for name, value in bill._asdict().items()}
+    console.print()
+    for title, line, end, parts in (
+        ("time of 1  ", bar(time, width), f"{best.step_seconds:.4g} s", time),
+        ("memory of 1", memory_bar(held, best.limit, width), f"{sum(held.values()) / GIB:.3g} GiB", held),
+    ):
+        console.print(title, line, end, soft_wrap=True)
+        console.print(f"            {legend(parts)}", style="dim", soft_wrap=True)
+
+
+def _gib(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+def show_rank(console: Console, found: Search, table: dict[str, Any]) -> None:
+    """How good the file's own plan is."""
+    from dataclasses import replace
+
+    from heddle.plan.search.describe import in_words, overfull
+    from heddle.simulate.simulation import simulate
+    from heddle.spec.plan import Plan
+    from heddle.spec.tables import build
+
+    own = simulate(replace(found.job, plan=build(Plan, table, "plan")))
+    rank = found.rank(own.plan)
+    slower = own.step_seconds / found.best.step_seconds - 1
+    verdict = f"{own.step_seconds:.4g} s per step ({slower:+.1%})"
+    verdict += f", about number {rank:,} of {found.feasible:,}" if rank else ""
+    if not own.fits:
+        verdict = f"does not fit: {overfull(own)}"
+    console.print(f"\nThe file's own plan, {in_words(own.plan)}: {verdict}.", soft_wrap=True)
+
+
+def show_reasons(console: Console, reasons: Explanation) -> None:
+    """Why this plan."""
+    from heddle.cli.simulate import TALL
+    from heddle.trace.terminal import draw
+
+    console.print("\n[bold]The plan[/bold]")
+    for line in reasons.plan:
+        console.print(f"  {line}", soft_wrap=True)
+    if 1 < reasons.search.best.plan.pipeline <= TALL:
+        console.print()
+        console.print(draw(reasons.search.best.trace, console.width), soft_wrap=True)
+    console.print("\n[bold]Why not[/bold]")
+    width = max((len(each.change) for each in reasons.neighbours), default=0)
+    for each in reasons.neighbours:
+        console.print(f"  {each.change:<{width}}  {each.why}", soft_wrap=True)
+    if reasons.helps:
+        console.print("\n[bold]What would help[/bold]")
+    for change, gain in reasons.helps:
+        console.print(f"  {change}: {gain - 1:+.1%} tokens/s", soft_wrap=True)
+    if reasons.takeaways:
+        console.print("\n[bold]Published rules of thumb[/bold]")
+    for line in reasons.takeaways:
+        console.print(f"  {line}", soft_wrap=True)

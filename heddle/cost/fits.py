@@ -1,0 +1,44 @@
+"""Whether a plan fits into its devices: decided here alone, and said in the same words wherever it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from heddle.cost.memory import MemoryBreakdown
+from heddle.cost.work import Column
+from heddle.format import GIB
+from heddle.spec.cluster import Device
+
+
+def fits(needs: Column, device: Device) -> Column:
+    """Whether so many bytes, slack included, fit into a device."""
+    return needs <= device.memory_gib * GIB
+
+
+@dataclass(frozen=True)
+class MemoryVerdict:
+    """Whether a plan fits, in the same words wherever it is asked."""
+
+    stage: int  # the fullest
+    needs: float  # bytes, slack included
+    device: Device
+
+    @property
+    def fits(self) -> bool:
+        """Whether the fullest stage fits into its device."""
+        return bool(fits(self.needs, self.device))
+
+    def __str__(self) -> str:
+        has = f"the {self.device.memory_gib:.4g} GiB of {self.device.name}"
+        needs = f"stage {self.stage} needs {self.needs / GIB:.2f} GiB"
+        if self.fits:
+            return f"{needs}, which fits into {has}"
+        return f"{needs}, {self.needs / GIB - self.device.memory_gib:.2f} GiB more than {has}"
+
+
+def verdict(bills: Sequence[MemoryBreakdown], device: Device) -> MemoryVerdict:
+    """Of the bills of all stages."""
+    totals = [float(bill.total) for bill in bills]
+    stage = totals.index(max(totals))
+    return MemoryVerdict(stage, totals[stage], device)
