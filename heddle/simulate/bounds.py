@@ -208,7 +208,9 @@ def fewest_recomputed(work: Work, cluster: Cluster, ranks: Ranks, held: HeldByte
     most: Column = 1.0
     for moment in _moments(work, ranks, held, Briefly(gain + saved.backward, saved.backward)):
         over = moment.always + moment.flights * saved.none - limit / (1 + cluster.efficiency.slack)
-        most = np.maximum(most, np.ceil(over / (gain * moment.each) - 1e-9))
+        freed = gain * moment.each  # by each layer; at some moments a rank holds none of a layer, and nothing is freed
+        needed = np.where(freed > 0, over / np.where(freed > 0, freed, 1.0), np.where(over > 0, work.layers, 0.0))
+        most = np.maximum(most, np.ceil(needed - 1e-9))
     return most
 
 

@@ -22,7 +22,7 @@ def test_who_registered_an_operator_is_known():
     ops = torch.ops.heddle_test_library.twice.default, torch.ops.heddle_test_custom.thrice.default
     found = found_in([torch.ops.aten.relu.default, *ops])
     assert found.operators == (("heddle_test_library", "twice"), ("heddle_test_custom", "thrice"))
-    assert found.registrars == (Registrar("custom_operators", custom_operators.__file__),)
+    assert found.registrars == (Registrar("tests.helpers.custom_operators", custom_operators.__file__),)
 
 
 def test_a_file_that_python_does_not_know_is_loaded_by_its_path(tmp_path):
