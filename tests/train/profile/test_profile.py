@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from heddle.cost.local_machine import DISTURBED
 from heddle.spec.shorthand import cluster_from_table
 from heddle.train.profile.kernels import worth_it
 from heddle.train.profile.profile import machine
@@ -61,4 +62,5 @@ def test_a_folder_that_is_not_there_is_told_before_measuring(tmp_path, capsys):
 
 def test_a_machine_that_nobody_profiled_gets_a_quick_look(tmp_path, capsys):
     assert call("simulate", write_job(tmp_path)) == 0
-    assert "`heddle profile` looks closely" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert "`heddle profile` looks closely" in said or DISTURBED in said  # by whatever else this machine does
