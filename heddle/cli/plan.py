@@ -85,7 +85,7 @@ def plan(
     from heddle.cli.common import apply_change
     from heddle.cli.show.plan import show_best, show_choices, show_rank, show_reasons
     from heddle.plan.search.search import search
-    from heddle.spec.job import job_from_tables
+    from heddle.spec.job import check_tables, job_from_tables
     from heddle.spec.tables import read_toml
 
     document = read_toml(job) if job is not None else _without_job(model)
@@ -93,6 +93,7 @@ def plan(
     _override(document, model, cluster, nodes, {name: value for name, value in trained.items() if value is not None})
     for change in changes or []:
         apply_change(document, change)
+    check_tables(document)
     in_file = document.pop("plan", {})
     document.pop("predicted", None)
     chosen = {

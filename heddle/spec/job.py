@@ -166,8 +166,8 @@ def load_job(path: str | Path) -> Job:
         raise HeddleError(f"{path}: {error.what}", error.why, error.hint) from None
 
 
-def job_from_tables(document: dict[str, Any], folder: Path = Path()) -> Job:
-    """Make a job from the tables of a parsed file; `folder` is where its relative paths start."""
+def check_tables(document: dict[str, Any]) -> None:
+    """Refuse what a job file has no place for at its top."""
     for key, table in document.items():
         if key not in TABLES:
             raise HeddleError(f"There is no table [{key}].", "Heddle never ignores a key.", nearest(key, TABLES))
@@ -175,6 +175,11 @@ def job_from_tables(document: dict[str, Any], folder: Path = Path()) -> Job:
             raise HeddleError(
                 f"'{key}' is not a table.", "A job is made of tables.", f"Write [{key}] on a line of its own."
             )
+
+
+def job_from_tables(document: dict[str, Any], folder: Path = Path()) -> Job:
+    """Make a job from the tables of a parsed file; `folder` is where its relative paths start."""
+    check_tables(document)
     train = _started(build(Train, document.get("train", {}), "train"), folder)
     start = None if train.start_from is None else Path(train.start_from)
     for needed in ("model", "data"):
