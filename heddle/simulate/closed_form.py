@@ -20,14 +20,9 @@ from heddle.cost.fits import fits
 from heddle.cost.step import LayerCost
 from heddle.cost.work import Column, Work
 from heddle.format import GIB
-from heddle.simulate.bounds import (
-    HeldBytes,
-    even_ranks,
-    fewest_recomputed,
-    least_seconds,
-    made_by_backwards,
-    peak_memory,
-)
+from heddle.simulate.bounds import least_seconds
+from heddle.simulate.even_ranks import Ranks, even_ranks
+from heddle.simulate.memory_bounds import HeldBytes, fewest_recomputed, made_by_backwards, peak_memory
 from heddle.spec.cluster import Cluster
 
 CHUNK = 4096  # plans that are priced at once: their columns stay in the cache
@@ -123,16 +118,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices) -> StepCosts:
     pace = stage.pace(cluster, work.world)
     pipe = np.maximum(pipe / stage.pace(cluster, work.world / p), m / p * total / pace) if cluster.cores else pipe
 
-    fullest = memory.layer_parameters(work) * first
-    parameters = fullest + memory.end_parameters(work, True, alone)
-    per_microbatch = stage.shard_exchange(cluster, work, parameters)
-    once = stage.data_exchange(cluster, work, parameters)
-    beside = first * (layer.backward + again)
-    data = m * (per_microbatch - stage.hidden(cluster, per_microbatch, slowest))
-    data = data + once - work.data_overlap * stage.hidden(cluster, once, beside)
-    data = data / pace
-    shared = np.where(work.zero >= 1, work.data, 1)
-    update = compute.optimizer(cluster, parameters / shared, work.element) / pace
+    data, update = (seconds / pace for seconds in _tail(work, cluster, ranks, slowest, layer.backward + again))
     late = stage.slowdown(cluster, work)
 
     per_rank = m / p / pace
@@ -161,6 +147,18 @@ def _price(work: Work, cluster: Cluster, prices: Prices) -> StepCosts:
         memory_at_least=least,
         fits=fits(least, cluster.device),
     )
+
+
+def _tail(work: Work, cluster: Cluster, ranks: Ranks, slowest: Column, backward: Column) -> tuple[Column, Column]:
+    """Seconds of the replicas' exchange that nothing hides, and of the optimizer; `backward`: seconds of a layer's."""
+    fullest = memory.layer_parameters(work) * ranks.most
+    parameters = fullest + memory.end_parameters(work, True, work.pipeline == 1)
+    per_microbatch = stage.shard_exchange(cluster, work, parameters)
+    once = stage.data_exchange(cluster, work, parameters)
+    data = work.microbatches * (per_microbatch - stage.hidden(cluster, per_microbatch, slowest))
+    data = data + once - work.data_overlap * stage.hidden(cluster, once, ranks.most * backward)
+    shared = np.where(work.zero >= 1, work.data, 1)
+    return data, compute.optimizer(cluster, parameters / shared, work.element)
 
 
 class Prices(NamedTuple):

@@ -154,7 +154,7 @@ def selftest_rank(mesh: Mesh, job: PlannedJob, folder: Path) -> SelftestVerdict 
         "selftest so far", ([part.name for part in before.parts], before.running) if before else ([], None)
     )[0]
     verdict = before or SelftestVerdict(_about(job, found))
-    for name, work in _parts(mesh, job).items():
+    for name, work in _Parts(mesh, job).in_order.items():
         if name in done:
             continue
         again = running == name  # this very part was running when the processes were started again
@@ -210,10 +210,28 @@ def _joined(parts: list[Part]) -> Part:
     return next((part for part in parts if not part.passed), parts[0])
 
 
-def _parts(mesh: Mesh, job: Job) -> dict[str, Work]:
-    def prove(_again: bool) -> tuple[bool, str, dict[str, Any]]:
-        shrunk, began = shrink(job, PROVED, mesh.world.size), time.monotonic()
-        parallel = observe(mesh, shrunk.job)
+@dataclass(frozen=True)
+class _Parts:
+    """What one rank does for each part; told is whether it passed, in words, and with numbers."""
+
+    mesh: Mesh
+    job: Job
+
+    @property
+    def in_order(self) -> dict[str, Work]:
+        """The one that kills comes last."""
+        return {
+            "prove": self.prove,
+            "profile": self.profile,
+            "train": self.train,
+            "resume": self.resume,
+            "kill": self.kill,
+        }
+
+    def prove(self, _again: bool) -> tuple[bool, str, dict[str, Any]]:
+        """Whether the plan trains like one device."""
+        shrunk, began = shrink(self.job, PROVED, self.mesh.world.size), time.monotonic()
+        parallel = observe(self.mesh, shrunk.job)
         if parallel is None:
             return True, "", {}
         proof = conclude(shrunk, parallel, began)
@@ -222,8 +240,9 @@ def _parts(mesh: Mesh, job: Job) -> dict[str, Work]:
         numbers = {"loss": comparison.max_loss_diff, "gradients": comparison.max_gradient_diff}
         return comparison.equal, words, {key: value if math.isfinite(value) else None for key, value in numbers.items()}
 
-    def profile(_again: bool) -> tuple[bool, str, dict[str, Any]]:
-        cluster = described(mesh.world.size, measure_once(mesh, quick=True))
+    def profile(self, _again: bool) -> tuple[bool, str, dict[str, Any]]:
+        """Whether devices and links can be measured."""
+        cluster = described(self.mesh.world.size, measure_once(self.mesh, quick=True))
         tflops = {name: rate for name, rate in asdict(cluster.device.tflops).items() if rate}
         links = {link.name: link.gbs for link in cluster.links}
         best = max(tflops.values(), default=0.0)
@@ -231,49 +250,50 @@ def _parts(mesh: Mesh, job: Job) -> dict[str, Work]:
         good = best > 0 and all(gbs > 0 for gbs in links.values())
         return good, words, {"tflops": tflops, "gbs": links, "memory_gbs": cluster.device.memory_gbs}
 
-    def named(name: str, steps: int = STEPS) -> Job:
-        return replace(job, train=replace(job.train, name=name, steps=steps))
+    def _named(self, name: str, steps: int = STEPS) -> Job:
+        return replace(self.job, train=replace(self.job.train, name=name, steps=steps))
 
-    def train(_again: bool) -> tuple[bool, str, dict[str, Any]]:
-        result = train_rank(mesh, named("straight"), RunOptions())
+    def train(self, _again: bool) -> tuple[bool, str, dict[str, Any]]:
+        """A training that nothing interrupts."""
+        result = train_rank(self.mesh, self._named("straight"), RunOptions())
         seconds = result.step_seconds or 0.0
         return True, f"{STEPS} steps, {seconds:.3g} s each, loss {result.loss:.3f}", {"step_seconds": seconds}
 
-    def same(name: str) -> tuple[bool, str, dict[str, Any]]:
+    def _same(self, name: str) -> tuple[bool, str, dict[str, Any]]:
         """Whether a run that was interrupted went through the losses of the one that was not."""
-        if mesh.rank != 0:
+        if self.mesh.rank != 0:
             return True, "", {}
-        straight, other = (_losses(named(each)) for each in ("straight", name))
+        straight, other = (_losses(self._named(each)) for each in ("straight", name))
         equal = len(straight) == STEPS and straight == other
         return equal, "the same bits as without it" if equal else f"other losses: {other} for {straight}", {}
 
-    def resume(_again: bool) -> tuple[bool, str, dict[str, Any]]:
-        train_rank(mesh, named("resumed", STEPS // 2), RunOptions())
-        train_rank(mesh, named("resumed"), RunOptions(resume=True))
-        return same("resumed")
+    def resume(self, _again: bool) -> tuple[bool, str, dict[str, Any]]:
+        """One that is stopped halfway and goes on."""
+        train_rank(self.mesh, self._named("resumed", STEPS // 2), RunOptions())
+        train_rank(self.mesh, self._named("resumed"), RunOptions(resume=True))
+        return self._same("resumed")
 
-    def kill(again: bool) -> tuple[bool, str, dict[str, Any]]:
-        killed = named("killed")
+    def kill(self, again: bool) -> tuple[bool, str, dict[str, Any]]:
+        """One of which a rank dies; `again`: it has died, and all were started again."""
+        killed = self._named("killed")
         saved = Run(killed.run_folder).checkpoints
-        victim = mesh.world.ranks[-1]
+        victim = self.mesh.world.ranks[-1]
 
         def die(step: int) -> None:
-            if step == KILLED_AT and mesh.rank == victim:
+            if step == KILLED_AT and self.mesh.rank == victim:
                 while not checkpoints(saved):
                     time.sleep(0.01)
                 os.kill(os.getpid(), signal.SIGKILL)
 
         if not again:
-            if mesh.world.size == 1:
+            if self.mesh.world.size == 1:
                 return True, "one process has nobody to start it again", {"skipped": True}
-            train_rank(mesh, killed, RunOptions(), after_step=die)
-        result = train_rank(mesh, killed, RunOptions(resume=bool(checkpoints(saved))))
-        good, words, _ = same("killed")
+            train_rank(self.mesh, killed, RunOptions(), after_step=die)
+        result = train_rank(self.mesh, killed, RunOptions(resume=bool(checkpoints(saved))))
+        good, words, _ = self._same("killed")
         went_on = result.first_step > 0
         text = f"rank {victim} was killed after step {KILLED_AT}, all went on from step {result.first_step}: {words}"
         return good and went_on, text, {"restart": restart_count(), "went_on_from": result.first_step}
-
-    return {"prove": prove, "profile": profile, "train": train, "resume": resume, "kill": kill}
 
 
 def _losses(job: Job) -> list[float]:

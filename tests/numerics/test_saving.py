@@ -27,7 +27,7 @@ def save_twice(mesh: Mesh, folder: Path) -> tuple[str | None, int, str | None]:
     trainer.train_step()
     write_file, said = storage.write_file, None
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     try:

@@ -53,7 +53,8 @@ def test_without_restarts_the_dead_rank_is_named(tmp_path):
 HUNGRY = """
 import resource, sys
 from pathlib import Path
-from heddle.train import loop, memory
+from heddle.train import loop
+from heddle.train.dry_run import out_of_memory as memory
 limit = Path("/proc/self/statm").read_text().split()[0]
 resource.setrlimit(resource.RLIMIT_AS, (int(limit) * resource.getpagesize() + (600 << 20),) * 2)
 from heddle.cli import main

@@ -133,11 +133,7 @@ def _variants(cluster: Cluster, work: Work) -> list[Options]:
         return scale * float(sum(memory.states(work, parameters, 0.0)))
 
     def once(parameters: float, backward: float) -> float:
-        """Seconds per step: what of the replicas' exchange the backward does not hide, and the optimizer."""
-        exchange = float(stage.data_exchange(cluster, work, parameters)) - start
-        exchange -= float(work.data_overlap * stage.hidden(cluster, exchange, backward))
-        updated = parameters / d if work.zero else parameters
-        return exchange + float(compute.optimizer(cluster, updated, work.element))
+        return _once_per_step(cluster, work, parameters, backward, start)
 
     def seconds(forward: float, backward: float, parameters: float) -> float:
         return forward + backward + a_step * once(parameters, backward)
@@ -149,24 +145,16 @@ def _variants(cluster: Cluster, work: Work) -> list[Options]:
     found = []
     for count in range(1, len(WORDS) + 1):
         words = WORDS[:count]
-
-        def rows(first: float, each: list[float], last: float, rest: float) -> Floats:
-            """(layers, options) where the two ends have one option, the others are never to be taken."""
-            table = np.tile(np.array(each), (layers + 2, 1))
-            table[[0, -1], 1:] = rest
-            table[[0, -1], 0] = first, last
-            return table
-
         each = [seconds(float(price.forward), float(price.backward) + again[word], own) for word in words]
         peak = max(float(kept.moment(recomputing(work, word))) for word in words) + waits
         found.append(
             Options(
                 tensor=t,
                 names=[["none"], *[[str(word) for word in words]] * layers, ["none"]],
-                seconds=rows(seconds(*ends[0], begins), each, seconds(*ends[1], finishes), np.inf),
+                seconds=_rows(layers, seconds(*ends[0], begins), each, seconds(*ends[1], finishes)),
                 parameters=np.zeros((layers + 2, count)),
-                stashed=scale * rows(0.0, [saved[word] for word in words], left, np.inf),
-                fixed=rows(held(begins), [held(own)] * count, held(finishes), np.inf),
+                stashed=scale * _rows(layers, 0.0, [saved[word] for word in words], left),
+                fixed=_rows(layers, held(begins), [held(own)] * count, held(finishes)),
                 receive=message,
                 send=message,
                 data=(d,),
@@ -177,3 +165,22 @@ def _variants(cluster: Cluster, work: Work) -> list[Options]:
             )
         )
     return found
+
+
+def _once_per_step(cluster: Cluster, work: Work, parameters: float, backward: float, start: float) -> float:
+    """Seconds per step: what of the replicas' exchange the backward does not hide, and the optimizer.
+
+    `start`: what the exchange of nothing takes, which a stage pays once for all its layers.
+    """
+    exchange = float(stage.data_exchange(cluster, work, parameters)) - start
+    exchange -= float(work.data_overlap * stage.hidden(cluster, exchange, backward))
+    updated = parameters / int(work.data) if work.zero else parameters
+    return exchange + float(compute.optimizer(cluster, updated, work.element))
+
+
+def _rows(layers: int, first: float, each: list[float], last: float) -> Floats:
+    """(layers, options) where the two ends have one option, and the others are never to be taken."""
+    table = np.tile(np.array(each), (layers + 2, 1))
+    table[[0, -1], 1:] = np.inf
+    table[[0, -1], 0] = first, last
+    return table

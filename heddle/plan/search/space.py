@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from heddle.errors import HeddleError, divisors, listing, nearest, nearest_number
+from heddle.schedule.registry import NAMES, RULES
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan, Recompute, even_stages
 
-SCHEDULES = ("1f1b", "interleaved", "gpipe")
 RECOMPUTE = ("none", "selective", "full")
 SOME = len(RECOMPUTE)  # in the column: as many of a rank's layers as need to recompute everything, nothing in the rest
 CHOSEN = ("tensor", "pipeline", "data", "virtual", "sequence", "zero", "microbatch", "recompute")
@@ -60,7 +60,7 @@ class Space:
         fields: dict[str, Any] = {name: int(column[index]) for name, column in self.columns.items()}
         count = fields.pop("recomputed") + more
         fields["sequence"] = bool(fields["sequence"])
-        fields["schedule"] = SCHEDULES[fields["schedule"]]
+        fields["schedule"] = NAMES[fields["schedule"]]
         fields["stages"] = tuple(self.fixed.get("stages", ()))
         if fields["recompute"] == SOME:
             stages = fields["stages"] or even_stages(self.layers, fields["pipeline"] * fields["virtual"])
@@ -72,7 +72,7 @@ class Space:
     def where(self, plan: Plan) -> int | None:
         """The place of a plan, its stages and the layers that it recomputes aside; None where it is not among them."""
         wanted: dict[str, Any] = {name: getattr(plan, name) for name in CHOSEN if name != "recompute"}
-        wanted["schedule"] = SCHEDULES.index(
+        wanted["schedule"] = NAMES.index(
             "1f1b" if plan.chunks == plan.pipeline and plan.schedule != "gpipe" else plan.schedule
         )
         if "recompute" not in self.fixed:
@@ -96,7 +96,7 @@ class Space:
         return {
             **{name: self.columns[name] for name in names},
             "sequence_parallel": self.columns["sequence"],
-            "gpipe": (self.columns["schedule"] == SCHEDULES.index("gpipe")).astype(int),
+            "gpipe": (self.columns["schedule"] == NAMES.index("gpipe")).astype(int),
             **shares,
         }
 
@@ -108,7 +108,7 @@ def legal_space(model: ModelSpec, sequence: int, batch: int, counts: Iterable[in
     joined = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(CHOSEN), 0), dtype=np.int64)
     columns = dict(zip(CHOSEN, joined, strict=True))
     names = ("gpipe", "gpipe") if fixed.get("schedule") == "gpipe" else ("1f1b", "interleaved")
-    one, several = (SCHEDULES.index(name) for name in names)
+    one, several = (NAMES.index(name) for name in names)
     columns |= {
         "schedule": np.where(columns["virtual"] > 1, several, one),
         "recomputed": np.zeros_like(columns["tensor"]),
@@ -215,7 +215,8 @@ def _legal_values(space: Space, name: str) -> str:
         return "a list of the layers of each of the pipeline × virtual chunks"
     values = sorted({int(value) for value in space.columns[name]})
     if name == "schedule":
-        return "1f1b, gpipe" + ", interleaved" * bool(space.columns["virtual"].max() > 1)
+        woven = bool(space.columns["virtual"].max() > 1)
+        return ", ".join(sorted(rule.name for rule in RULES.values() if woven or rule.usual_virtual == 1))
     if name == "recompute":
         return ", ".join(RECOMPUTE)
     if name == "sequence":

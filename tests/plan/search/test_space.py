@@ -132,7 +132,7 @@ def test_a_batch_that_no_layout_divides_names_the_nearest_that_one_does():
         ({"tensor": "two"}, "plan.tensor"),
         ({"recompute": "some"}, "plan.recompute"),
         ({"zero": 4}, "plan.zero"),
-        ({"schedule": "2f2b"}, "plan.schedule"),
+        ({"schedule": "2f2b"}, "There is no schedule '2f2b'"),
     ],
 )
 def test_fixed_fields_must_be_fields_of_a_plan(table, said):
