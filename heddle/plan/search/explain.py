@@ -16,7 +16,8 @@ from heddle.plan.search.objective import MARGIN, SearchGoal
 from heddle.plan.search.ranking import parts
 from heddle.plan.search.refine import balanced
 from heddle.plan.search.search import Search, priced, summary
-from heddle.plan.search.space import RECOMPUTE, SCHEDULES, recompute_number
+from heddle.plan.search.space import RECOMPUTE, recompute_number
+from heddle.schedule import NAMES
 from heddle.simulate.simulation import Simulation, simulate
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
@@ -174,7 +175,7 @@ def _column_value(plan: Plan, name: str) -> int:
     """A field's value as it stands in a column."""
     if name == "recompute":
         return recompute_number(plan)
-    return SCHEDULES.index(plan.schedule) if name == "schedule" else int(getattr(plan, name))
+    return NAMES.index(plan.schedule) if name == "schedule" else int(getattr(plan, name))
 
 
 def _no_such_plan(search: Search, name: str, value: Any) -> str:
