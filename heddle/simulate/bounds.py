@@ -208,7 +208,7 @@ def fewest_recomputed(work: Work, cluster: Cluster, ranks: Ranks, held: HeldByte
     most: Column = 1.0
     for moment in _moments(work, ranks, held, Briefly(gain + saved.backward, saved.backward)):
         over = moment.always + moment.flights * saved.none - limit / (1 + cluster.efficiency.slack)
-        most = np.maximum(most, np.ceil(over / (gain * moment.each) - 1e-9))
+        most = np.maximum(most, np.ceil(over / (gain * np.maximum(moment.each, 1)) - 1e-9))
     return most
 
 
