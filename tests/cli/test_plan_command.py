@@ -135,7 +135,7 @@ def test_options_beat_the_file(job, capsys):
             "No plan on 512 devices has pipeline = 2 and zero = 3.",
             "With pipeline = 2, zero can be 0 and 1.",
         ),
-        ([*GPT3[1:], "--schedule", "2f2b"], "plan.schedule", ""),
+        ([*GPT3[1:], "--schedule", "2f2b"], "no schedule '2f2b'", ""),
         ([*GPT3[1:], "--objective", "best"], "There is no objective 'best'.", "fastest"),
         (["--model", "gpt3-175b", "--cluster", "dgx-a100", "--nodes", "1"], "none fits", "48 devices"),
         (["--model", "config.json"], "There is no file", ""),
