@@ -184,7 +184,8 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     own = [each for each in commands() if each.words and each.manual == page.file.src_uri]
     if not own:
         return markdown
-    links = " · ".join(f"[`{each.name}`]({each.path})" for each in own)
+    up = "../" * page.file.src_uri.count("/")
+    links = " · ".join(f"[`{each.name}`]({up}{each.path})" for each in own)
     return re.sub(r"^# .*$", rf"\g<0>\n\nAll options: {links}", markdown, count=1, flags=re.MULTILINE)
 
 

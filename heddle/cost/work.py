@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from heddle.cost.kernels import HEDDLE_CPU, HEDDLE_GPU
+from heddle.schedule import NAMES
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.model import ModelSpec
@@ -77,7 +78,7 @@ class Work:
     data: Column = 1
     zero: Column = 0
     microbatch: Column = 1
-    gpipe: Column = 0  # 1: all forwards, then all backwards
+    schedule: Column = 0  # its place in heddle.schedule.NAMES; 1F1B of several chunks is the interleaved one
     full: Column = 0.0  # share of the layers that recompute everything
     selective: Column = 0.0  # share of the layers that recompute the attention core
     per_op: Column = 0.0  # share that recompute every second matrix product (torchtitan's "selective")
@@ -105,6 +106,11 @@ class Work:
     def microbatches(self) -> Column:
         """Microbatches of a step on each rank."""
         return self.batch / (self.data * self.microbatch)
+
+    @cached_property
+    def gpipe(self) -> Column:
+        """Whether all forwards come before all backwards."""
+        return self.schedule == NAMES.index("gpipe")
 
     @cached_property
     def world(self) -> Column:
@@ -172,7 +178,7 @@ def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
         "data": plan.data,
         "zero": plan.zero,
         "microbatch": plan.microbatch,
-        "gpipe": int(plan.schedule == "gpipe"),
+        "schedule": NAMES.index(plan.schedule),
         "full": words.count("full") / layers,
         "selective": words.count("selective") / layers,
     }

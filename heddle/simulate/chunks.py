@@ -53,7 +53,7 @@ def chunk_costs(
 def _of_a_layer(work: Work) -> Work:
     """The same for all works whose layers cost the same: a search looks at many of them."""
     batch = work.microbatch * min(2, work.microbatches)  # gradients are added up from the second microbatch on
-    return recomputing(replace(work, batch=batch, pipeline=1, virtual=1, data=1, zero=0, gpipe=0), "full")
+    return recomputing(replace(work, batch=batch, pipeline=1, virtual=1, data=1, zero=0, schedule=0), "full")
 
 
 @lru_cache(maxsize=1024)

@@ -30,7 +30,7 @@ CHUNK = 4096  # plans that are priced at once: their columns stay in the cache
 # What differs between plans of one model: what the price of a layer depends on, with a number above all its values,
 # and what it does not depend on.
 _OF_A_LAYER = {"tensor": 2**20, "microbatch": 2**20, "sequence_parallel": 2, "full": 2}
-_NOT_OF_A_LAYER = {"pipeline", "virtual", "data", "zero", "gpipe", "selective", "per_op", "scatter", "regather"}
+_NOT_OF_A_LAYER = {"pipeline", "virtual", "data", "zero", "schedule", "selective", "per_op", "scatter", "regather"}
 
 
 @dataclass(frozen=True)

@@ -249,8 +249,11 @@ class Chunks(NamedTuple):
 
 def _chunks_of(rank: Rank, work: Work, ranks: Ranks) -> Chunks:
     p, v, m = work.pipeline, work.virtual, work.microbatches
+    # with one chunk per rank this is 1F1B's, too
     started: Column = RULES["interleaved"].in_flight(p, m, v, rank.number)
-    started = np.where(work.gpipe, RULES["gpipe"].in_flight(p, m, v, rank.number), started)
+    for number, rule in enumerate(RULES.values()):
+        if rule.name not in ("1f1b", "interleaved") and np.any(own := work.schedule == number):
+            started = np.where(own, rule.in_flight(p, m, v, rank.number), started)
     group = np.where(work.gpipe, m, first_group(p, m))
     sends: Column = np.where(rank.last, (v - 1) * group, started - 1)
     each: Column = np.where(work.gpipe, m, np.minimum(started, m))

@@ -25,6 +25,7 @@ from heddle.simulate.shared_cores import replay_shared
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.plan import Plan, Predicted
+from heddle.spec.ranks import ranks_per_stage, world_in_words
 from heddle.trace.trace import Span, Trace
 
 
@@ -201,7 +202,7 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
         nodes = -(-plan.world // cluster.devices)
         raise HeddleError(
             f"The plan needs {plan.world} devices, cluster '{cluster.name}' has {cluster.world}.",
-            f"tensor {plan.tensor} × pipeline {plan.pipeline} × data {plan.data} ranks need a device each.",
+            f"{world_in_words(plan)}, and every rank needs a device.",
             f"Measure it with `heddle profile --processes {plan.world}`."
             if cluster.device.host
             else f"Set cluster.nodes = {nodes}.",
@@ -225,7 +226,7 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
     if cluster.cores is None:
         pipe = step_time(schedule, forward, backward)
     else:
-        each = plan.tensor * plan.data  # ranks of a stage
+        each = ranks_per_stage(plan)
         pace = float(stage.pace(cluster, plan.world))
         trace = replay_shared(schedule, forward, backward, lambda stages: float(stage.pace(cluster, stages * each)))
         shared = sum(span.end - span.start for span in trace.spans) / plan.pipeline

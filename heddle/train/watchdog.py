@@ -40,7 +40,7 @@ from heddle.runtime.device import Mark, pending_collectives
 from heddle.runtime.error_files import tell
 from heddle.runtime.stream import StreamMarks
 from heddle.spec.plan import Plan
-from heddle.spec.ranks import coordinates
+from heddle.spec.ranks import AXES, coordinates
 from heddle.spec.tables import build
 from heddle.train.phases import Phase, Phases
 
@@ -140,7 +140,7 @@ def oldest_collective(mesh: Mesh) -> str:
     if not pending:
         return ""
     first = min(pending, key=lambda entry: entry["record_id"])
-    names = ("tensor", "data", "pipeline", "ends", "world")
+    names = (*AXES, "ends", "world")
     groups = {axis.group.group_name: name for name in names if (axis := getattr(mesh, name)).group is not None}
     group, number = first["process_group"][0], first["p2p_seq_id" if first["is_p2p"] else "collective_seq_id"]
     return f"{first['profiling_name']} number {number} over {groups.get(group, f'group {group}')}, {first['state']}"

@@ -45,9 +45,12 @@ MISTAKES = {
         ["trian.steps=5"],
         [r"no table \[trian\]", "never ignores a key", r"Did you mean 'train'\?"],
     ),
-    "unknown preset": (["model.preset=tinny"], ["no model preset 'tinny'", r"Did you mean 'tiny'\?"]),
-    "unknown word": (["train.precision=fp8"], ["train.precision = 'fp8'", "bf16, fp16, fp32"]),
-    "wrong type": (["train.steps=many"], ["train.steps = 'many' has the wrong type", "whole number"]),
+    "unknown preset": (
+        ["model.preset=tinny"],
+        ["no model preset 'tinny'", "ships with Heddle", r"Did you mean 'tiny'\?"],
+    ),
+    "unknown word": (["train.precision=fp8"], ["train.precision = 'fp8'", "one of a few words", "bf16, fp16, fp32"]),
+    "wrong type": (["train.steps=many"], ["train.steps = 'many' has the wrong type", "whole number", "steps = 8"]),
     "heads do not divide hidden": (
         ["model.heads=5"],
         ["heads = 5 does not divide hidden = 32", "equal share", "works: 4"],

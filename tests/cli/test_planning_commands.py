@@ -22,7 +22,7 @@ def words(line):
 @pytest.mark.parametrize("name", ["piper", "placement"])
 def test_the_page_shows_what_is_printed(name, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
-    page = REPOSITORY / "docs" / f"{name}.md"
+    page = REPOSITORY / "docs" / "decide" / f"{name}.md"
     for line in "".join(blocks(page, "sh")).splitlines():
         assert call(*words(line)) == 0, line
     for block in blocks(page, "console"):

@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from heddle.schedule import NAMES
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.train.prove.compare import LOSS_LIMIT, Comparison, Observed, compare
 from heddle.train.prove.prove import gradient_rounding, observe, observe_serial
@@ -201,7 +202,7 @@ def test_the_grid_is_as_wide_as_it_says():
     plans = [plan for _, plan, _ in cells]
     assert max(plan.world for plan in plans) == SIZE
     assert {plan.zero for plan in plans} == {0, 1, 2, 3}
-    assert {plan.schedule for plan in plans if plan.pipeline > 1} == {"gpipe", "1f1b", "interleaved"}
+    assert {plan.schedule for plan in plans if plan.pipeline > 1} == set(NAMES)
     assert {plan.virtual for plan in plans if plan.pipeline == 2} == {1, 2, 3}
     assert {plan.recompute for plan in plans if isinstance(plan.recompute, str)} == {"none", "selective", "full"}
     assert any(not isinstance(plan.recompute, str) for plan in plans)

@@ -18,6 +18,7 @@ from heddle.schedule import (
     incoming,
     outgoing,
     producer,
+    rule_of,
     verify,
 )
 
@@ -54,7 +55,7 @@ def runs(schedule: Schedule) -> bool:
 @st.composite
 def schedules(draw):
     name = draw(st.sampled_from(NAMES))
-    virtual = 1 if name == "1f1b" else draw(st.integers(1, 3))
+    virtual = draw(st.integers(1, rule_of(name).most_virtual or 3))
     return build(name, draw(st.integers(1, 5)), draw(st.integers(1, 7)), virtual)
 
 

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from heddle.cost.work import work_of
-from heddle.plan.search.space import SOME, legal_space
+from heddle.plan.search.space import SEARCHED, SOME, legal_space
+from heddle.schedule import NAMES
 from heddle.simulate.closed_form import closed_form
 from heddle.simulate.simulation import simulate
 from heddle.spec import Cluster, Data, Device, Efficiency, Job, Link, ModelSpec, Peak, Train
+
+OTHERS = [name for name in NAMES if name not in SEARCHED]
 
 
 def cases(seed, count):
@@ -36,7 +39,7 @@ def cases(seed, count):
         )  # fmt: skip
         train = Train(global_batch=int(draw.choice([1, 4, 12, 32, 96])), precision=precision)
         job = Job(model=model, data=Data(text="x"), cluster=cluster, train=train)
-        fixed = {} if draw.random() < 0.8 else {"schedule": "gpipe"}
+        fixed = {} if draw.random() < 0.8 else {"schedule": str(draw.choice(OTHERS))}
         space = legal_space(model, model.sequence, train.global_batch, [cluster.world], fixed)
         if not len(space):
             continue
@@ -71,7 +74,8 @@ def test_bytes_are_exact_where_a_rank_has_one_chunk_or_equal_ones():
         alike = len(set(exact.plan.stages)) == 1 and isinstance(plan.recompute, str) and plan.schedule != "gpipe"
         alike = alike and plan.microbatches(exact.job.train.global_batch) % plan.pipeline == 0
         alike = alike and (plan.data > 1 or exact.job.train.precision != "fp32")
-        if plan.virtual == 1 or alike:
+        known = plan.schedule in (*SEARCHED, "gpipe")  # of any other the bound is true, and no more
+        if known and (plan.virtual == 1 or alike):
             assert exact.worst == pytest.approx(float(step.memory[row]), rel=1e-9), plan
             assert step.memory[row] == pytest.approx(step.memory_at_least[row], rel=1e-9)
             uneven += len(set(exact.plan.stages)) > 1

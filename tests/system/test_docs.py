@@ -11,7 +11,7 @@ from heddle.spec.job import LearningRateSchedule, Precision, load_job
 from tests.helpers.commands import REPOSITORY, run_commands, write_named_blocks
 
 DOCS = REPOSITORY / "docs"
-PAGES = sorted(REPOSITORY.glob("*.md"))  # MkDocs looks after the links of the manual: tests/test_site.py
+PAGES = sorted(REPOSITORY.glob("*.md"))  # MkDocs looks after the links of the manual: tests/system/test_site.py
 
 
 @pytest.mark.parametrize("name", ["start/quickstart.md", "train/training.md", "train/faults.md"])
@@ -38,7 +38,7 @@ def test_every_link_leads_somewhere(page):
 
 def test_the_index_names_every_page():
     index = (DOCS / "index.md").read_text(encoding="utf-8")
-    others = {path.name for path in DOCS.rglob("*.md")} - {"index.md"}
+    others = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} - {"index.md"}
     assert {name for name in others if f"]({name})" not in index} == set()
 
 

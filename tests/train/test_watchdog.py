@@ -115,7 +115,8 @@ def test_a_rank_that_sleeps_in_its_data_loader_is_named():
 
 IMPATIENT = """
 import os, time
-from heddle.train import loop, phases, storage
+from heddle.checkpoint import storage
+from heddle.train import loop, phases
 from heddle.data import Samples
 from heddle.train.step.trainer import Trainer
 phases.SHORTEST = 1.0

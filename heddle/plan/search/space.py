@@ -2,8 +2,9 @@
 
 Two plans that would do the same count as one: a pipeline of one stage has no order of work to choose, interleaving one
 chunk per rank is 1F1B, and one replica shares nothing with itself. GPipe takes as long as 1F1B and holds more, so it is
-among them only where it is asked for. Of the many ways to recompute in some layers and not in others one is there: in
-as few of each rank's layers as memory allows, its first ones. How many that are is known once plans are priced.
+among them only where it is asked for; so is every schedule but 1F1B and its interleaved form. Of the many ways to
+recompute in some layers and not in others one is there: in as few of each rank's layers as memory allows, its first
+ones. How many that are is known once plans are priced.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from heddle.errors import HeddleError, divisors, listing, nearest, nearest_number
-from heddle.schedule.registry import NAMES, RULES
+from heddle.schedule import NAMES, RULES
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan, Recompute, even_stages
 
+SEARCHED = ("1f1b", "interleaved")  # for one chunk per rank and for several; others where they are asked for
 RECOMPUTE = ("none", "selective", "full")
 SOME = len(RECOMPUTE)  # in the column: as many of a rank's layers as need to recompute everything, nothing in the rest
 CHOSEN = ("tensor", "pipeline", "data", "virtual", "sequence", "zero", "microbatch", "recompute")
@@ -72,9 +74,8 @@ class Space:
     def where(self, plan: Plan) -> int | None:
         """The place of a plan, its stages and the layers that it recomputes aside; None where it is not among them."""
         wanted: dict[str, Any] = {name: getattr(plan, name) for name in CHOSEN if name != "recompute"}
-        wanted["schedule"] = NAMES.index(
-            "1f1b" if plan.chunks == plan.pipeline and plan.schedule != "gpipe" else plan.schedule
-        )
+        one_chunk = plan.schedule == "interleaved" and plan.virtual == 1
+        wanted["schedule"] = NAMES.index("1f1b" if one_chunk else plan.schedule)
         if "recompute" not in self.fixed:
             wanted["recompute"] = recompute_number(plan)
         found = np.flatnonzero(np.logical_and.reduce([self.columns[name] == value for name, value in wanted.items()]))
@@ -96,7 +97,7 @@ class Space:
         return {
             **{name: self.columns[name] for name in names},
             "sequence_parallel": self.columns["sequence"],
-            "gpipe": (self.columns["schedule"] == NAMES.index("gpipe")).astype(int),
+            "schedule": self.columns["schedule"],
             **shares,
         }
 
@@ -107,7 +108,7 @@ def legal_space(model: ModelSpec, sequence: int, batch: int, counts: Iterable[in
     blocks = [np.stack([axis.ravel() for axis in np.meshgrid(*row, indexing="ij")]) for row in rows if all(row)]
     joined = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(CHOSEN), 0), dtype=np.int64)
     columns = dict(zip(CHOSEN, joined, strict=True))
-    names = ("gpipe", "gpipe") if fixed.get("schedule") == "gpipe" else ("1f1b", "interleaved")
+    names = (fixed["schedule"], fixed["schedule"]) if "schedule" in fixed else SEARCHED
     one, several = (NAMES.index(name) for name in names)
     columns |= {
         "schedule": np.where(columns["virtual"] > 1, several, one),
@@ -134,8 +135,9 @@ def _choices(
     """What each column may be for given degrees; an empty list where a fixed field forbids them."""
     tensor, pipeline, data = degrees
     virtuals = [1] if pipeline == 1 else list(range(1, model.layers // pipeline + 1))
-    if (schedule := fixed.get("schedule", "gpipe")) != "gpipe":
-        virtuals = [virtual for virtual in virtuals if (virtual > 1) == (schedule == "interleaved")]
+    if "schedule" in fixed:
+        rule = RULES[fixed["schedule"]]
+        virtuals = [virtual for virtual in virtuals if rule.usual_virtual <= virtual <= (rule.most_virtual or virtual)]
     if "stages" in fixed:
         virtuals = [virtual for virtual in virtuals if pipeline * virtual == len(fixed["stages"])]
     slices = [0, 1] if tensor > 1 and sequence % tensor == 0 else [0]
@@ -215,8 +217,8 @@ def _legal_values(space: Space, name: str) -> str:
         return "a list of the layers of each of the pipeline × virtual chunks"
     values = sorted({int(value) for value in space.columns[name]})
     if name == "schedule":
-        woven = bool(space.columns["virtual"].max() > 1)
-        return ", ".join(sorted(rule.name for rule in RULES.values() if woven or rule.usual_virtual == 1))
+        most = space.columns["virtual"].max()
+        return ", ".join(sorted(rule.name for rule in RULES.values() if rule.usual_virtual <= most))
     if name == "recompute":
         return ", ".join(RECOMPUTE)
     if name == "sequence":

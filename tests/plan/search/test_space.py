@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heddle.errors import HeddleError, divisors
-from heddle.plan.search.space import RECOMPUTE, check_fixed, legal_space, read_fixed
+from heddle.plan.search.space import RECOMPUTE, SEARCHED, check_fixed, legal_space, read_fixed
+from heddle.schedule import NAMES
 from heddle.spec import ModelSpec, Plan
 
 models = st.builds(
@@ -62,13 +63,13 @@ def test_every_legal_plan_is_there_exactly_once(model, batch, devices, sequence)
 
 
 @settings(max_examples=20)
-@given(models, st.sampled_from([2, 4, 6]), st.integers(1, 6))
-def test_gpipe_is_there_when_it_is_asked_for(model, batch, devices):
-    space = legal_space(model, 24, batch, [devices], {"schedule": "gpipe"})
+@given(models, st.sampled_from([2, 4, 6]), st.integers(1, 6), st.sampled_from(sorted(set(NAMES) - set(SEARCHED))))
+def test_a_schedule_is_there_when_it_is_asked_for(model, batch, devices, schedule):
+    space = legal_space(model, 24, batch, [devices], {"schedule": schedule})
     plans = {space.plan(index) for index in range(len(space))}
     one_word = {plan for plan in plans if isinstance(plan.recompute, str)}
-    assert one_word == everything(model, 24, batch, devices, "gpipe")
-    assert all(plan.schedule == "gpipe" for plan in plans)
+    assert one_word == everything(model, 24, batch, devices, schedule)
+    assert all(plan.schedule == schedule for plan in plans)
 
 
 FIXABLE = {
