@@ -80,10 +80,13 @@ def _check_kind(path: Path, found: os.stat_result, purpose: str) -> None:
 
 def read_bytes(path: Path, purpose: str, largest: int = LARGEST) -> bytes:
     """All of a file."""
-    check_readable(path, purpose, largest)
+    size = check_readable(path, purpose, largest)
     try:
         with path.open("rb") as file:
-            found = file.read(largest + 1)  # a file may grow meanwhile, and those of /proc say that they are empty
+            found = file.read(size)
+            # A file may grow meanwhile, and those of /proc say that they are empty; room is made for what is asked for.
+            while len(found) <= largest and (more := file.read(1 << 16)):
+                found += more
     except OSError as error:
         raise unreadable(path, purpose, error) from None
     if len(found) > largest:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class Kind(StrEnum):
@@ -70,11 +71,11 @@ class Schedule:
 
     @cached_property
     def places(self) -> tuple[np.ndarray, ...]:
-        """Each rank's actions as places in a list that has something of each chunk's forward, then of its backward."""
-        return tuple(
-            np.array([chunk if kind is Kind.FORWARD else chunk + self.chunks for kind, chunk, _ in order])
-            for order in self.ranks
-        )
+        """Each rank's actions as places in a list that has something of each kind of action, in each chunk."""
+        import numpy as np  # here, so that drawing a schedule does without it
+
+        numbers = {kind: number * self.chunks for number, kind in enumerate(Kind)}
+        return tuple(np.array([chunk + numbers[kind] for kind, chunk, _ in order]) for order in self.ranks)
 
     def rank_of(self, chunk: int) -> int:
         """Chunks are dealt to the ranks like cards, each rank gets early and late ones (PTD-P §2.2.2)."""

@@ -132,6 +132,6 @@ def test_entropy_of_known_frequencies() -> None:
 
 
 def test_a_loss_in_bits_per_byte() -> None:
-    split = room.Split(tokens=100, documents=1, bytes=400, largest=1, sha256="")
+    split = room.TokenSplit(tokens=100, documents=1, bytes=400, largest=1, sha256="")
     assert split.bytes_per_token == 4
     assert split.bits_per_byte(math.log(2)) == pytest.approx(0.25)  # a bit a token, four bytes per token

@@ -84,7 +84,7 @@ def test_the_site_opens_and_searches_from_the_file_system(site):
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
-        page.goto((site / "how-the-planner-thinks.html").as_uri())
+        page.goto((site / "decide" / "how-the-planner-thinks.html").as_uri())
         assert page.locator("article .picture svg").count() == 2
         query = page.locator("[data-md-component=search-query]")
         query.focus()  # which is when the index is read
