@@ -210,6 +210,8 @@ def _plan(text: Mapping[str, str], framework: str, notes: str, assumed: list[str
             assumed.append(f"vpp = {virtual}")
     plan["virtual"] = virtual
     samples = count_of(text, "gbs") // plan["data"]
+    if not samples:
+        raise CannotModelError(f"gbs = {count_of(text, 'gbs')} leaves replicas of dp = {plan['data']} without a sample")
     # torchtitan cuts a replica's batch into as many microbatches as there are stages, unless told otherwise
     stages = plan["pipeline"] * virtual if "torchtitan" in framework else samples
     plan["microbatch"] = count_of(text, "mbs", max(1, samples // stages))

@@ -90,6 +90,7 @@ def test_what_is_not_stated_is_assumed_aloud():
         ({"step_s": ""}, "step_s"),
         ({"n_gpus": "24"}, "make 16 devices"),
         ({"gbs": "65"}, "does not split"),
+        ({"gbs": "1", "dp": "2", "n_gpus": "32", "mbs": ""}, "without a sample"),
         ({"gpu": "TPU v4"}, "no preset for the GPU 'TPU v4'"),
         ({"precision": "int4"}, "int4"),
         ({"precision": "fp8-rowwise"}, "each row"),
