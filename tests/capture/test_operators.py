@@ -59,7 +59,7 @@ def test_custom_operators_of_a_users_file_are_measured(capsys):
 
 @pytest.mark.dist
 def test_a_mixture_of_experts_of_transformers_runs_as_it_was_placed():
-    transformers = pytest.importorskip("transformers")
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
     experts = {"num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2, "vocab_size": 97}

@@ -864,7 +864,7 @@ def their_logits(model):
 @pytest.mark.parametrize("shard", ["20KB", "5GB"])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_what_transformers_saves_is_imported(name, shard):
-    transformers = pytest.importorskip("transformers")
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     model = their_model(transformers, name)
     model.save_pretrained("hf", max_shard_size=shard)
     assert Path("hf/model.safetensors").exists() == (shard == "5GB")
@@ -877,7 +877,7 @@ def test_what_transformers_saves_is_imported(name, shard):
 @pytest.mark.parametrize("limit", [20_000, ANY_SIZE])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_transformers_loads_what_a_run_exports(name, limit):
-    transformers = pytest.importorskip("transformers")
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     trained(read_config(CONFIGS[name]), learning_rate=0.05, steps=5)
     found = find_source(Path("run"), Mesh(), pytest.fail)
     assert (export_huggingface(found, Path("hf"), None, limit).files > 1) == (limit < ANY_SIZE)
@@ -890,7 +890,7 @@ def test_transformers_loads_what_a_run_exports(name, limit):
 @pytest.mark.peers
 @pytest.mark.filterwarnings("ignore")
 def test_transformers_reads_the_rounded_dtype():
-    transformers = pytest.importorskip("transformers")
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     trained()
     export_huggingface(find_source(Path("run"), Mesh(), pytest.fail), Path("hf"), torch.bfloat16, ANY_SIZE)
     assert transformers.AutoModelForCausalLM.from_pretrained("hf", dtype="auto").dtype == torch.bfloat16
@@ -900,7 +900,7 @@ def test_transformers_reads_the_rounded_dtype():
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ["bytes", "bpe"])
 def test_transformers_reads_our_tokenizers(kind):
-    transformers = pytest.importorskip("transformers")
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     trained()
     text = "the weaver leads each thread, naïve or not, to its place → 😀\n\tdef f(x): return x<|endoftext|>"
     tokenizer = ByteTokenizer() if kind == "bytes" else train_bpe(300, [text * 20])

@@ -6,13 +6,13 @@ import pytest
 
 from heddle.cost import memory
 from heddle.cost.work import Work, model_columns
+from heddle.format import GIB
 from heddle.schedule import rule_of
 from heddle.simulate.simulation import simulate
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.spec.shorthand import cluster_from_table
 
 A100 = cluster_from_table({"preset": "dgx-a100-80gb", "nodes": 64})
-GIB = 2**30
 
 
 def megatron(layers, hidden, heads, **plan):

@@ -64,7 +64,7 @@ main()
 
 def test_a_board_that_cannot_be_written_is_told_and_the_run_goes_on(tmp_path):
     """No file may be larger than 9,000 bytes: TensorBoard's grows faster than the metrics and than this model."""
-    pytest.importorskip("tensorboard")
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
     write_job(tmp_path)
     small = ["model.hidden=4", "model.heads=1", "model.vocab=257", "train.steps=31", "data.text=corpus/[0-3].txt"]
     command = [sys.executable, "-c", FULL, "train", "job.toml", *(f"--set={change}" for change in small)]
@@ -80,7 +80,7 @@ def test_a_board_that_cannot_be_written_is_told_and_the_run_goes_on(tmp_path):
 
 
 def test_a_board_that_cannot_be_opened_is_told(tmp_path):
-    pytest.importorskip("tensorboard")
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
     (tmp_path / "tensorboard").write_text("a file where a folder should be")
     told, before = [], threading.excepthook
     board = Board(tmp_path, told.append)

@@ -138,20 +138,7 @@ def search(
     days: float | None = None,
     tokens: float | None = None,
 ) -> Search:
-    """Find the best plan for a job's model and batch on its cluster; the job's own plan is not looked at.
-
-    Args:
-        job: what is trained, and on what; without a cluster, on this machine.
-        objective: "fastest" step; "cheapest", in device-seconds, and "fewest" devices that meet the deadline of
-            `days`, both on at most all of the cluster's devices; "smallest" memory.
-        fixed: fields of the plan that are decided, such as {"tensor": 8}.
-        top: how many plans to simulate exactly and return, best first.
-        devices: use this many of the cluster's devices.
-        memory_gib: use at most this much of a device's memory.
-        days: the deadline.
-        tokens: what is learned from until then; the job's steps if left out.
-
-    """
+    """What `heddle.plan` does, for a job that is loaded; the arguments are described there (`heddle.api.plan`)."""
     began = time.perf_counter()
     cluster = within(measured_machine(job.cluster), memory_gib)
     job = replace(job, cluster=cluster, plan=None)
