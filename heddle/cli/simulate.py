@@ -82,7 +82,7 @@ def show(console: Console, prediction: Simulation, tokens: float, memory: bool) 
     job, plan, cluster = prediction.job, prediction.plan, prediction.cluster
     console.print(
         f"{job.model.name}: {job.model.parameters:,} parameters on {plan.world:,} × {cluster.device.name} "
-        f"(tensor {plan.tensor} × pipeline {plan.pipeline} × data {plan.data}), {job.train.precision}",
+        f"(tensor {plan.tensor} × pipeline {plan.pipeline} × data {plan.data}), {job.precision_in_words}",
         soft_wrap=True,
     )
     seconds = prediction.step_seconds

@@ -197,7 +197,7 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
         **model_columns(job.model, job.sequence),
         **plans,
         batch=job.train.global_batch,
-        precision=job.train.precision,
+        precision=job.precision,
         **{**kernels.columns(), "eager": kernels.eager * int(job.model.norm == "rmsnorm")},
         eager_heads=kernels.eager,
     )

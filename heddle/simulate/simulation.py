@@ -94,7 +94,7 @@ class Simulation:
         )
 
     def _utilisation(self, flops: float) -> float:
-        peak = compute.peak_flops(self.cluster, self.job.train.precision)
+        peak = compute.peak_flops(self.cluster, self.job.precision)
         return flops / (self.step_seconds * self.plan.world * peak)
 
     def days(self, tokens: float) -> float:
@@ -147,6 +147,7 @@ class Simulation:
     def to_json(self) -> dict[str, Any]:
         """Everything as plain data, with the keys that `heddle simulate --json` prints."""
         return {
+            "precision": self.job.precision,
             "step_seconds": self.step_seconds,
             "tokens_per_second": self.tokens_per_second,
             "mfu": self.mfu,

@@ -28,7 +28,7 @@ from heddle.runs.durable import replace_text
 from heddle.runs.folder import Run
 from heddle.runs.metrics import read_metrics
 from heddle.runtime.allotment import Allotted, facts, look
-from heddle.runtime.device import has_gpus, pick_device, versions
+from heddle.runtime.device import pick_device, versions
 from heddle.runtime.environment import launched_place, local_place
 from heddle.runtime.error_files import FOLDER as NOTES
 from heddle.runtime.error_files import restart_count
@@ -132,7 +132,6 @@ def selftest_job(folder: Path, world: int, local: int) -> PlannedJob:
                 "steps": STEPS,
                 "global_batch": 8 * data,
                 "schedule": "constant",  # so that a run of half the steps begins as the whole one does
-                "precision": "bf16" if has_gpus() else "fp32",
                 "save_every": SAVE,
                 "log_every": SAVE,
                 "eval_batches": 2,

@@ -82,3 +82,6 @@ class ShardedParameters:
 
     def share(self) -> None:
         """Nothing to do: parameters are gathered when they are used."""
+
+    def settle(self) -> None:
+        """Nothing to wait for: what a replica looks at is its own shard."""

@@ -2,16 +2,18 @@
 
 A bucket is one flat fp32 buffer; each parameter's gradient is a view into it. When the last microbatch has given
 all gradients of a bucket, its sum over the replicas starts and the backward pass goes on. With ZeRO-1 each replica
-receives only its share of the sum, updates that share of the parameters, and the shares are gathered.
+receives only its share of the sum, updates that share of the parameters, and the shares are gathered, while the next
+forward pass already runs: each part of the model waits for its own parameters, just before it uses them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
 
+from heddle.models.transformer import Transformer
 from heddle.parallel.collectives import (
     Handle,
     all_reduce,
@@ -52,7 +54,8 @@ class Bucket:
         ]
         self.stale = set(range(len(parameters)))  # whose gradient in the buffer is of an earlier step
         self.missing: set[int] = set()
-        self.handle: Handle | None = None
+        self.handle: Handle | None = None  # of the sum
+        self.gathering: Handle | None = None  # of the updated parameters
         if zero:
             self._flatten_values(first)
         self.pieces = self._make_pieces(mesh)
@@ -112,6 +115,7 @@ class Bucket:
 
     def finish(self) -> None:
         """Wait for the sum, and let the masters see it."""
+        self.settle()  # of what no forward used; the masters change next
         if self.handle is None:
             for index in self.stale:  # what the loss does not depend on
                 self.views[index].zero_()
@@ -132,11 +136,16 @@ class Bucket:
         for _, parameter in self.parameters:
             parameter.grad = None
 
-    def start_sharing(self) -> Handle | None:
+    def start_sharing(self) -> None:
         """After an update under ZeRO-1: begin to give every replica the shares of the others."""
-        if not self.zero or self.data.size == 1:
-            return None
-        return start_sharing(self.values, self.data)
+        if self.zero and self.data.size > 1:
+            self.gathering = start_sharing(self.values, self.data)
+
+    def settle(self, *_: object) -> None:
+        """Wait until the parameters are whole again, if they are still on their way."""
+        if self.gathering is not None:
+            self.gathering.wait()
+            self.gathering = None
 
 
 class Reducer:
@@ -160,6 +169,11 @@ class Reducer:
             *(bucket for buckets in self.buckets.values() for bucket in buckets),
         ]
         self.pieces = [piece for part in self.parts for piece in part.pieces]
+        order = {
+            p: number for number, (_, p) in enumerate(named for chunk in sorted(chunks) for named in chunks[chunk])
+        }
+        buckets = [bucket for buckets in self.buckets.values() for bucket in buckets]
+        self.first_used_first = sorted(buckets, key=lambda each: min(order[p] for _, p in each.parameters))
 
     def last_backward(self, chunk: int) -> None:
         """The backward of this chunk that comes now is the last of the step."""
@@ -177,11 +191,35 @@ class Reducer:
             part.clear()
 
     def share(self) -> None:
-        """After the update: every replica has all parameters again."""
-        handles = [bucket.start_sharing() for buckets in self.buckets.values() for bucket in buckets]
-        for handle in handles:
-            if handle is not None:
-                handle.wait()
+        """After the update: begin to give every replica all parameters again, those first that are used first."""
+        for bucket in self.first_used_first:
+            bucket.start_sharing()
+
+    def settle(self) -> None:
+        """Wait until every parameter is whole, for whoever looks at them from outside the model."""
+        for bucket in self.first_used_first:
+            bucket.settle()
+
+    def settle_at_first_use(self, chunks: Mapping[int, Transformer]) -> None:
+        """Let every part of the chunks wait for its own parameters before it computes with them.
+
+        Around layers, never in them: what a layer computes may be compiled, or done once more in the backward pass.
+        """
+        bucket_of = {p: bucket for bucket in self.first_used_first for _, p in bucket.parameters}
+        for chunk in chunks.values():
+            for module, parameters in parts_in_order(chunk):
+                for bucket in dict.fromkeys(bucket_of[p] for p in parameters if p in bucket_of):
+                    module.register_forward_pre_hook(bucket.settle)
+
+
+def parts_in_order(chunk: Transformer) -> Iterator[tuple[nn.Module, list[nn.Parameter]]]:
+    """The modules that a chunk calls one after the other, and what each needs."""
+    if chunk.embed is not None:
+        yield chunk.embed, list(chunk.embed.parameters())
+    for layer in chunk.layers.values():
+        yield layer, list(layer.parameters())
+    if chunk.norm is not None and chunk.head is not None:  # the loss uses the head's weight without calling the head
+        yield chunk.norm, [*chunk.norm.parameters(), *chunk.head.parameters()]
 
 
 def _by_sums(parameters: Named, mesh: Mesh) -> dict[tuple[Axis, ...], Named]:

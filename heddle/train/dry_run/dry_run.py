@@ -238,7 +238,7 @@ def _peak(schedule: Schedule, stage: int, job: PlannedJob, seen: Observation) ->
     """
     plan = job.plan
     tokens = plan.microbatch * job.sequence
-    whole = tokens * job.model.hidden * DTYPES[job.train.precision].itemsize
+    whole = tokens * job.model.hidden * DTYPES[job.precision].itemsize
     message = whole // plan.tensor if plan.sequence else whole  # what is received is gathered from slices
     inputs = 2 * 8 * tokens * schedule.microbatches
     arrivals = (incoming(schedule, action) for action in schedule.ranks[stage])

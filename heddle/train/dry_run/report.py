@@ -26,7 +26,7 @@ def show(found: DryRun, as_json: bool, console: Console) -> None:
     job, plan = found.job, found.plan
     console.print(
         f"{job.model.name}: {job.model.parameters:,} parameters on {plan.world:,} ranks "
-        f"(tensor {plan.tensor} × pipeline {plan.pipeline} × data {plan.data}), {job.train.precision}, "
+        f"(tensor {plan.tensor} × pipeline {plan.pipeline} × data {plan.data}), {job.precision_in_words}, "
         f"{found.microbatches:,} microbatches per step; {_number(len(found.kinds), 'kind')} of rank",
         soft_wrap=True,
         highlight=False,
@@ -80,6 +80,7 @@ def facts(found: DryRun) -> dict[str, Any]:
     return {
         "model": found.job.model.name,
         "model_parameters": found.job.model.parameters,
+        "precision": found.job.precision,
         "world": found.plan.world,
         "microbatches": found.microbatches,
         **_verdict(found),

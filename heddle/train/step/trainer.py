@@ -78,7 +78,7 @@ class Trainer:
         self.mesh = self.recorder.watched(mesh or Mesh())
         train, model = job.train, job.model
         self.plan = plan = job.plan
-        dtype = DTYPES[train.precision]
+        dtype = DTYPES[job.precision]
         self.parallel = parallelize(model, plan, self.mesh, self.device, dtype, train.seed, train.compile)
         self.optimizer = Optimizer(self.parallel.gradients.pieces, train)
         schedule = build_schedule(plan.schedule, plan.pipeline, plan.microbatches(train.global_batch), plan.virtual)
@@ -146,8 +146,13 @@ class Trainer:
             tick()
         return float(self._sum_over_ranks(torch.stack(losses).mean())[0])
 
+    def settle(self) -> None:
+        """Wait until this replica has all weights of the last step: only the model itself waits without being asked."""
+        self.parallel.gradients.settle()
+
     def save(self, saver: Saver) -> None:
         """Begin to write a checkpoint of the present step."""
+        self.settle()
         scale = self.optimizer.scale
         progress = Progress(self.step, self.position, self.optimizer.updates, scale.value, scale.quiet)
         saver.save(state_of(self.optimizer.pieces, self.optimizer.adam, owned=True), progress, self.job)
@@ -155,6 +160,7 @@ class Trainer:
 
     def load(self, checkpoint: Path) -> None:
         """Take up a checkpoint, written under this plan or any other."""
+        self.settle()
         progress = load_pieces(checkpoint, self.optimizer.pieces, self.optimizer.adam, self.mesh)
         self.parallel.gradients.share()
         self.step, self.position, self.optimizer.updates = progress.step, progress.samples, progress.updates
