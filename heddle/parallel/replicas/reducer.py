@@ -169,9 +169,8 @@ class Reducer:
             *(bucket for buckets in self.buckets.values() for bucket in buckets),
         ]
         self.pieces = [piece for part in self.parts for piece in part.pieces]
-        order = {
-            p: number for number, (_, p) in enumerate(named for chunk in sorted(chunks) for named in chunks[chunk])
-        }
+        in_order = [pair for chunk in sorted(chunks) for pair in chunks[chunk]]
+        order = {parameter: number for number, (_, parameter) in enumerate(in_order)}
         buckets = [bucket for buckets in self.buckets.values() for bucket in buckets]
         self.first_used_first = sorted(buckets, key=lambda each: min(order[p] for _, p in each.parameters))
 

@@ -91,6 +91,7 @@ def share(mesh: Mesh) -> list[list[float]]:
     for piece in reducer.pieces:
         piece.master.fill_(mesh.data.rank + 1)
     reducer.share()
+    reducer.settle()
     return [parameter.flatten().tolist() for parameter in named.values()]
 
 
@@ -99,6 +100,49 @@ def test_replicas_share_their_updates(world):
     assert all(other == first for other in others)
     values = sorted(value for parameter in first for value in parameter)
     assert values == 13 * [1.0] + 13 * [2.0] + 11 * [3.0]  # 37 elements in shares of 13, the last with two to spare
+
+
+class Passes(TorchDispatchMode):
+    """Notes kernels that write a tensor of so many elements."""
+
+    def __init__(self, elements: int) -> None:
+        super().__init__()
+        self.elements, self.names = elements, []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        made = isinstance(result, Tensor) and result.numel() == self.elements
+        if made and not func.is_view and "detach" not in str(func):
+            self.names.append(func._schema.name.removeprefix("aten::"))
+        return result
+
+
+def passes(mesh: Mesh, dtype: torch.dtype) -> list[list[str]]:
+    """What each of three microbatches writes in the size of a weight, from the product that makes its gradient on."""
+    weight = nn.Parameter(torch.ones(48, 32, dtype=dtype))
+    reducer = Reducer({0: [("w", weight)]}, mesh, zero=0)
+    counted = []
+    for microbatch in range(3):
+        loss = nn.functional.linear(torch.ones(8, 32, dtype=dtype), weight).sum()
+        if microbatch == 2:
+            reducer.last_backward(0)
+        with Passes(weight.numel()) as seen:
+            loss.backward()
+        counted.append([name for name in seen.names if "all" not in name])
+    reducer.finish()
+    return counted
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+def test_a_gradient_is_added_in_one_pass(world, dtype):
+    """Beside the product that makes it: the first is copied into its bucket, later ones are added in place."""
+    for counted in world.run(passes, Plan(data=2), dtype):
+        assert counted == [["mm", "copy_"], ["mm", "add_"], ["mm", "add_"]]
+
+
+def test_a_gradient_that_nobody_else_adds_to_is_handed_over():
+    """In full precision, without replicas: the first is not even copied."""
+    assert passes(Mesh(), torch.float32) == [["mm"], ["mm", "add_"], ["mm", "add_"]]
 
 
 def add_up(mesh: Mesh) -> float:
