@@ -31,7 +31,7 @@ def stated(path):
 def test_every_command_chooses_alike_and_says_so(folder, capsys):
     job = Path("gpu.toml")
     job.write_text(Path("job.toml").read_text() + '[cluster]\npreset = "dgx-a100"\n')
-    assert CHOSEN in said(capsys, "plan", job, "-o", "plan.toml")
+    assert CHOSEN in said(capsys, "plan", job, "--devices", "1", "-o", "plan.toml")
     assert stated("plan.toml") == "bf16"
     assert CHOSEN in said(capsys, "simulate", job)
     assert json.loads(said(capsys, "simulate", job, "--json"))["precision"] == "bf16"

@@ -222,6 +222,12 @@ def test_reading_what_was_written_gives_the_same_job(job: Job) -> None:
     assert job_from_tables(tomllib.loads(dumps_job(read)), Path("/elsewhere")) == read
 
 
+def test_a_path_may_hold_what_is_a_line_break_elsewhere() -> None:
+    text = ("/a\x85b", "/c\u2028d")
+    job = Job(model=ModelSpec(**SMALL), data=Data(text=text))
+    assert job_from_tables(tomllib.loads(dumps_job(job))).data.text == text
+
+
 def test_inputs_lie_relative_to_the_job_file(job_file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     data = '[data]\ntext = ["a.txt", "/b.txt", "stdlib:json"]\ntokenizer = "tokenizer.json"\ncache = "kept"\n'
