@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -17,8 +18,10 @@ from heddle.models import Transformer, initialize
 from heddle.parallel.apply import Parallel, parallelize
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.replicas.reducer import Reducer
-from heddle.spec import ModelSpec, Plan
+from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.train.prove.collect import assemble, gather_boxes, gradients, local_boxes, weights
+from heddle.train.prove.prove import synthetic_tokens
+from heddle.train.step.trainer import Trainer
 
 pytestmark = pytest.mark.dist
 
@@ -100,6 +103,48 @@ def test_replicas_share_their_updates(world):
     assert all(other == first for other in others)
     values = sorted(value for parameter in first for value in parameter)
     assert values == 13 * [1.0] + 13 * [2.0] + 11 * [3.0]  # 37 elements in shares of 13, the last with two to spare
+
+
+def steps(mesh: Mesh, job: Job, at_once: bool) -> tuple[list[float], dict[str, np.ndarray], bool]:
+    """Losses and weights of three steps, and whether weights were still on their way after one."""
+    tokens = synthetic_tokens(job)
+    trainer = Trainer(job, tokens, mesh)
+    losses, under_way = [], False
+    for _ in range(3):
+        losses.append(trainer.train_step().loss)
+        under_way |= any(bucket.gathering is not None for bucket in trainer.parallel.gradients.first_used_first)
+        if at_once:
+            trainer.settle()
+    losses.append(trainer.evaluate(tokens))
+    trainer.settle()
+    return losses, assemble(gather_boxes(local_boxes(trainer.optimizer.pieces, weights), mesh)), under_way
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_weights_are_gathered_beside_the_next_forward_with_the_same_bits(world, precision):
+    model = replace(MODEL, tied=True)  # whose two ends use one weight
+    plan = Plan(data=2, zero=1, microbatch=1, recompute="full")
+    train = Train(steps=3, global_batch=4, learning_rate=1e-2, eval_batches=1, precision=precision)
+    job = Job(model=model, data=Data(text="-"), train=train, plan=plan)
+    with patch.object(heddle.parallel.replicas.reducer, "BUCKET_ELEMENTS", 1000):
+        waited, overlapped = world.run(steps, plan, job, True), world.run(steps, plan, job, False)
+    for (losses, _, _), (others, _, under_way) in zip(waited, overlapped, strict=True):
+        assert others == losses
+        assert under_way
+    for name, values in waited[0][1].items():
+        np.testing.assert_array_equal(overlapped[0][1][name], values)
+
+
+def test_weights_are_gathered_in_the_order_in_which_a_forward_uses_them():
+    named = {0: [("a", parameter(8)), ("b", parameter(8))], 2: [("c", parameter(8)), ("d", parameter(8))]}
+    with patch.object(heddle.parallel.replicas.reducer, "BUCKET_ELEMENTS", 1):
+        reducer = Reducer(named, Mesh(), zero=1)
+    order = [name for bucket in reducer.first_used_first for name, _ in bucket.parameters]
+    assert order == ["a", "b", "c", "d"]
+
+
+def parameter(elements: int) -> nn.Parameter:
+    return nn.Parameter(torch.zeros(elements, dtype=torch.bfloat16))
 
 
 class Passes(TorchDispatchMode):
