@@ -108,7 +108,8 @@ def test_replicas_share_their_updates(world):
 def steps(mesh: Mesh, job: Job, at_once: bool) -> tuple[list[float], dict[str, np.ndarray], bool]:
     """Losses and weights of three steps, and whether weights were still on their way after one."""
     tokens = synthetic_tokens(job)
-    trainer = Trainer(job, tokens, mesh)
+    with patch.object(heddle.parallel.replicas.reducer, "bucket_elements", lambda _: 1000):
+        trainer = Trainer(job, tokens, mesh)
     losses, under_way = [], False
     for _ in range(3):
         losses.append(trainer.train_step().loss)
@@ -126,8 +127,7 @@ def test_weights_are_gathered_beside_the_next_forward_with_the_same_bits(world, 
     plan = Plan(data=2, zero=1, microbatch=1, recompute="full")
     train = Train(steps=3, global_batch=4, learning_rate=1e-2, eval_batches=1, precision=precision)
     job = Job(model=model, data=Data(text="-"), train=train, plan=plan)
-    with patch.object(heddle.parallel.replicas.reducer, "BUCKET_ELEMENTS", 1000):
-        waited, overlapped = world.run(steps, plan, job, True), world.run(steps, plan, job, False)
+    waited, overlapped = world.run(steps, plan, job, True), world.run(steps, plan, job, False)
     for (losses, _, _), (others, _, under_way) in zip(waited, overlapped, strict=True):
         assert others == losses
         assert under_way
@@ -137,7 +137,7 @@ def test_weights_are_gathered_beside_the_next_forward_with_the_same_bits(world, 
 
 def test_weights_are_gathered_in_the_order_in_which_a_forward_uses_them():
     named = {0: [("a", parameter(8)), ("b", parameter(8))], 2: [("c", parameter(8)), ("d", parameter(8))]}
-    with patch.object(heddle.parallel.replicas.reducer, "BUCKET_ELEMENTS", 1):
+    with patch.object(heddle.parallel.replicas.reducer, "bucket_elements", lambda _: 1):
         reducer = Reducer(named, Mesh(), zero=1)
     order = [name for bucket in reducer.first_used_first for name, _ in bucket.parameters]
     assert order == ["a", "b", "c", "d"]
