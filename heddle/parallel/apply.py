@@ -72,7 +72,7 @@ def parallelize(
         gradients: Reducer | ShardedParameters = ShardedParameters(chunks.values(), parameters, mesh)
     else:
         gradients = Reducer(named, mesh, plan.zero)
-        gradients.settle_at_first_use(chunks)
+        gradients.wait_before_use(chunks)
         initialize_masters(gradients.pieces, spec, seed)
     return Parallel(chunks, gradients, {parameter: name for name, parameter in parameters})
 

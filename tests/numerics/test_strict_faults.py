@@ -92,7 +92,7 @@ def replicas_sum_their_buckets_in_another_order() -> Iterator[None]:
 
 def weights_are_used_while_they_are_gathered() -> Any:
     """The forward pass does not wait for what the other replicas have updated."""
-    return patch.object(heddle.parallel.replicas.reducer.Reducer, "settle_at_first_use", lambda self, chunks: None)
+    return patch.object(heddle.parallel.replicas.reducer.Reducer, "wait_before_use", lambda self, chunks: None)
 
 
 def a_replica_skips_a_sum() -> Any:

@@ -83,5 +83,5 @@ class ShardedParameters:
     def share(self) -> None:
         """Nothing to do: parameters are gathered when they are used."""
 
-    def settle(self) -> None:
+    def wait_for_weights(self) -> None:
         """Nothing to wait for: what a replica looks at is its own shard."""

@@ -115,7 +115,7 @@ class Bucket:
 
     def finish(self) -> None:
         """Wait for the sum, and let the masters see it."""
-        self.settle()  # of what no forward used; the masters change next
+        self.wait_for_weights()  # of what no forward used; the masters change next
         if self.handle is None:
             for index in self.stale:  # what the loss does not depend on
                 self.views[index].zero_()
@@ -141,7 +141,7 @@ class Bucket:
         if self.zero and self.data.size > 1:
             self.gathering = start_sharing(self.values, self.data)
 
-    def settle(self, *_: object) -> None:
+    def wait_for_weights(self, *_: object) -> None:
         """Wait until the parameters are whole again, if they are still on their way."""
         if self.gathering is not None:
             self.gathering.wait()
@@ -194,12 +194,12 @@ class Reducer:
         for bucket in self.first_used_first:
             bucket.start_sharing()
 
-    def settle(self) -> None:
+    def wait_for_weights(self) -> None:
         """Wait until every parameter is whole, for whoever looks at them from outside the model."""
         for bucket in self.first_used_first:
-            bucket.settle()
+            bucket.wait_for_weights()
 
-    def settle_at_first_use(self, chunks: Mapping[int, Transformer]) -> None:
+    def wait_before_use(self, chunks: Mapping[int, Transformer]) -> None:
         """Let every part of the chunks wait for its own parameters before it computes with them.
 
         Around layers, never in them: what a layer computes may be compiled, or done once more in the backward pass.
@@ -208,7 +208,7 @@ class Reducer:
         for chunk in chunks.values():
             for module, parameters in parts_in_order(chunk):
                 for bucket in dict.fromkeys(bucket_of[p] for p in parameters if p in bucket_of):
-                    module.register_forward_pre_hook(bucket.settle)
+                    module.register_forward_pre_hook(bucket.wait_for_weights)
 
 
 def parts_in_order(chunk: Transformer) -> Iterator[tuple[nn.Module, list[nn.Parameter]]]:

@@ -135,7 +135,7 @@ def observe_step(job: Job, tokens: Tokens, mesh: Mesh) -> Observation:
         trainer.optimizer.adam.register_step_pre_hook(before_update)
         with traffic:
             trainer.start_step()  # nobody reads what it tells: a dry run's tensors have no numbers
-        trainer.settle()
+        trainer.wait_for_weights()
     parameters = list(trainer.parallel.names)
     moments = [value for state in trainer.optimizer.adam.state.values() for value in state.values()]
     masters = [piece.master for piece in trainer.optimizer.pieces]

@@ -146,13 +146,13 @@ class Trainer:
             tick()
         return float(self._sum_over_ranks(torch.stack(losses).mean())[0])
 
-    def settle(self) -> None:
+    def wait_for_weights(self) -> None:
         """Wait until this replica has all weights of the last step: only the model itself waits without being asked."""
-        self.parallel.gradients.settle()
+        self.parallel.gradients.wait_for_weights()
 
     def save(self, saver: Saver) -> None:
         """Begin to write a checkpoint of the present step."""
-        self.settle()
+        self.wait_for_weights()
         scale = self.optimizer.scale
         progress = Progress(self.step, self.position, self.optimizer.updates, scale.value, scale.quiet)
         saver.save(state_of(self.optimizer.pieces, self.optimizer.adam, owned=True), progress, self.job)
@@ -160,7 +160,7 @@ class Trainer:
 
     def load(self, checkpoint: Path) -> None:
         """Take up a checkpoint, written under this plan or any other."""
-        self.settle()
+        self.wait_for_weights()
         progress = load_pieces(checkpoint, self.optimizer.pieces, self.optimizer.adam, self.mesh)
         self.parallel.gradients.share()
         self.step, self.position, self.optimizer.updates = progress.step, progress.samples, progress.updates

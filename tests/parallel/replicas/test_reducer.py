@@ -94,7 +94,7 @@ def share(mesh: Mesh) -> list[list[float]]:
     for piece in reducer.pieces:
         piece.master.fill_(mesh.data.rank + 1)
     reducer.share()
-    reducer.settle()
+    reducer.wait_for_weights()
     return [parameter.flatten().tolist() for parameter in named.values()]
 
 
@@ -115,9 +115,9 @@ def steps(mesh: Mesh, job: Job, at_once: bool) -> tuple[list[float], dict[str, n
         losses.append(trainer.train_step().loss)
         under_way |= any(bucket.gathering is not None for bucket in trainer.parallel.gradients.first_used_first)
         if at_once:
-            trainer.settle()
+            trainer.wait_for_weights()
     losses.append(trainer.evaluate(tokens))
-    trainer.settle()
+    trainer.wait_for_weights()
     return losses, assemble(gather_boxes(local_boxes(trainer.optimizer.pieces, weights), mesh)), under_way
 
 
