@@ -79,7 +79,7 @@ class Flight:
             raise HeddleError(
                 f"Step {begun.number} has loss {result.loss} and gradient norm {result.norm}.",
                 "Training cannot continue from numbers that are not finite; any checkpoint is from before them.",
-                "Lower [train] learning_rate, lengthen warmup or set clip; then --resume --allow-changes, or begin "
+                "Lower [train] learning_rate, lengthen warmup or set clip; then --resume --allow-changes, or start "
                 "over.",
             )
 
