@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from heddle.models.init import initialize_parameter, materialize
 from heddle.models.transformer import Attention, Dropout, GatedMLP, Layer, Microbatch, Transformer
 from heddle.parallel.collectives import take_slice
+from heddle.parallel.memory.offload import Tiers, move_optimizer, no_tiers, offload_activations
 from heddle.parallel.memory.recompute import apply_recompute
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.parameter_layout import ParameterLayout, place_of, set_place
 from heddle.parallel.replicas.reducer import Reducer
-from heddle.parallel.replicas.sharded import Gathering, Pending, ShardedGroup, sums_of, unit_of
+from heddle.parallel.replicas.sharded import Gathering, OnDevice, Pending, ShardedGroup, sums_of, unit_of
 from heddle.parallel.shards import Piece, boxes_of
 from heddle.parallel.tensor.linear import ColumnParallelLinear, RowParallelLinear, column_parallel
 from heddle.parallel.tensor.vocabulary import SplitVocabulary, VocabularyParallelEmbedding
@@ -33,7 +34,14 @@ class Parallel:
 
 
 def parallelize(
-    spec: ModelSpec, plan: Plan, mesh: Mesh, device: torch.device, dtype: torch.dtype, seed: int, compiled: bool = False
+    spec: ModelSpec,
+    plan: Plan,
+    mesh: Mesh,
+    device: torch.device,
+    dtype: torch.dtype,
+    seed: int,
+    compiled: bool = False,
+    tiers: Tiers = no_tiers,
 ) -> Parallel:
     """Build this rank's part of the model, with its initial weights.
 
@@ -48,12 +56,13 @@ def parallelize(
         if compiled:  # first: what is recomputed is then the compiled layer
             compile_layers(chunk)
         apply_recompute(chunk, plan)
+        offload_activations(chunk, plan, tiers)
     for chunk in chunks.values():
         mark_tied(chunk, plan)
     levels, pending = partial(zero_of, plan, mesh), Pending()
     named, sharded = {}, {}
     for number, chunk in chunks.items():
-        groups = shard(chunk, plan, mesh, (device, dtype), pending)
+        groups = shard(chunk, plan, mesh, (device, dtype, tiers), pending)
         sharded[number] = groups
         own = {parameter for group in groups for parameter in group.parameters}
         materialize(chunk, device, dtype, {old: new for group in groups for old, new in group.made.items()})
@@ -64,6 +73,7 @@ def parallelize(
             initialize_parameter(parameter, name, spec, seed, place.shape, place.offset)
     gradients = Reducer(named, mesh, levels, sharded)
     initialize_masters(gradients.pieces, spec, seed)
+    gradients.move(partial(move_optimizer, plan=plan, tiers=tiers))
     names = {
         parameter: global_name(spec, name) for chunk in chunks.values() for name, parameter in chunk.named_parameters()
     }
@@ -76,12 +86,14 @@ def zero_of(plan: Plan, mesh: Mesh, name: str) -> int:
     The last norm is too small to be worth gathering.
     """
     unit = unit_of(name)
+    if unit.isdecimal() and plan.memory_of(int(unit)).tier("weights"):
+        return 3  # one replica, too, gathers its weights when they are used
     level = plan.memory_of(int(unit)).zero if unit.isdecimal() else plan.zero
     return min(level, 1) if unit == "norm" or mesh.data.size == 1 else level
 
 
 def shard(
-    chunk: Transformer, plan: Plan, mesh: Mesh, memory: tuple[torch.device, torch.dtype], pending: Pending
+    chunk: Transformer, plan: Plan, mesh: Mesh, memory: tuple[torch.device, torch.dtype, Tiers], pending: Pending
 ) -> list[ShardedGroup]:
     """Shard what ZeRO-2 and 3 are for, while the chunk still lies on the meta device."""
     alike: dict[tuple[str, tuple[Axis, ...]], list[tuple[str, nn.Parameter]]] = {}
@@ -89,10 +101,11 @@ def shard(
         if zero_of(plan, mesh, name) >= 2:
             key = unit_of(name), sums_of(parameter, mesh)
             alike.setdefault(key, []).append((global_name(chunk.spec, name), parameter))
-    device, dtype = memory
-    home = partial(torch.empty, dtype=torch.float32, device=device)
+    device, dtype, tiers = memory
     units: dict[str, list[ShardedGroup]] = {}
     for (unit, sums), named in alike.items():
+        tier = plan.memory_of(int(unit)).tier("weights") if unit.isdecimal() else None
+        home = OnDevice(device) if tier is None else tiers(tier)
         group = ShardedGroup(named, sums, mesh, zero_of(plan, mesh, named[0][0]), (device, dtype, home), pending)
         units.setdefault(unit, []).append(group)
     Gathering(chunk, units, plan.prefetch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +27,7 @@ class Piece:
     decay: bool  # norms and biases are left out of weight decay, as in GPT-2 and all its heirs
     counted: bool  # among the ranks that hold the same numbers, this one adds them to the gradient norm
     source: bool = False  # the parameter is made from the master whenever it is used
+    tier: Any = None  # whose memory has the optimizer's state, and where it is updated; None: the device's
 
 
 def make_piece(
@@ -82,7 +84,7 @@ class FreeParameters:
     def finish(self) -> None:
         """Let the masters see the gradients."""
         for piece, parameter in zip(self.pieces, self.parameters, strict=True):
-            piece.master.grad = None if parameter.grad is None else parameter.grad.view(-1)
+            piece.master.grad = None if parameter.grad is None else parameter.grad.view(-1).to(piece.master.device)
 
     def clear(self) -> None:
         """Forget the gradients, memory included."""

@@ -100,6 +100,12 @@ def check_strategy(memory: LayerMemory, replicas: int, layer: int | None) -> Non
             "Full recomputation keeps nothing but the input.",
             f'Offload "input:{memory.tier("activations")}", or use recompute = "none".',
         )
+    if memory.tier("weights") and not memory.tier("optimizer"):
+        raise HeddleError(
+            f"{who} offloads its weights, and keeps the optimizer's state on the device.",
+            "Weights are updated where they live, and the state with them.",
+            f'Offload "optimizer:{memory.tier("weights")}" as well.',
+        )
     if memory.tier("weights") and replicas > 1 and memory.zero != 3:
         raise HeddleError(
             f"{who} offloads its weights and has zero = {memory.zero}, with {replicas} replicas.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from heddle.spec import ModelSpec, Plan
@@ -21,6 +23,7 @@ def run(layers: str, **what: object) -> LayerRun:
     return LayerRun(layers=layers, **what)  # type: ignore[arg-type]
 
 
+WIDE: dict[str, Any] = {"hidden": 64, "heads": 4, "ffn": 128, "sequence": 32}  # more than what is too small to move
 INTERLEAVED = {"pipeline": 2, "virtual": 2, "schedule": "interleaved", "microbatch": 1}
 
 # name: model, plan, global batch
@@ -71,6 +74,50 @@ CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
             **INTERLEAVED,  # type: ignore[arg-type]
         ),
         8,
+    ),
+    # offload
+    "optimizer-disk": (gpt(), Plan(microbatch=1, offload=("optimizer:disk",)), 4),
+    "optimizer-host": (llama(dropout=0.1), Plan(microbatch=2, offload=("optimizer:host",)), 4),
+    "optimizer-disk-zero1": (gpt(), Plan(data=2, zero=1, microbatch=1, offload=("optimizer:disk",)), 4),
+    "activations-disk": (llama(dropout=0.1, **WIDE), Plan(microbatch=2, offload=("activations:disk",)), 4),
+    "activations-host-selective": (
+        gpt(**WIDE),
+        Plan(microbatch=2, recompute="selective", offload=("activations:host",)),
+        4,
+    ),
+    "input-disk": (llama(dropout=0.1, **WIDE), Plan(microbatch=2, recompute="full", offload=("input:disk",)), 4),
+    "weights-disk": (gpt(), Plan(microbatch=2, offload=("weights:disk", "optimizer:disk")), 4),
+    "weights-disk-zero3-pipeline2": (
+        llama(layers=4, tied=True),
+        Plan(pipeline=2, data=2, zero=3, microbatch=1, offload=("weights:disk", "optimizer:host")),
+        6,
+    ),
+    "everything-disk-tensor2-interleaved": (
+        gpt(layers=4, dropout=0.1, **WIDE),
+        Plan(
+            tensor=2,
+            sequence=True,
+            data=2,
+            zero=3,
+            offload=("activations:disk", "weights:disk", "optimizer:disk"),
+            **INTERLEAVED,  # type: ignore[arg-type]
+        ),
+        4,
+    ),
+    "every-layer-otherwise": (
+        llama(layers=6, **WIDE),
+        Plan(
+            pipeline=2,
+            microbatch=1,
+            layers=(
+                run("0", recompute="full", offload=("input:disk", "optimizer:disk")),
+                run("1", offload=("activations:disk",)),
+                run("2", recompute="selective", offload=("activations:host",)),
+                run("4", offload=("weights:disk", "optimizer:disk")),
+                run("5", recompute="full"),
+            ),
+        ),
+        4,
     ),
 }
 

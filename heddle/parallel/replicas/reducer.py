@@ -123,7 +123,7 @@ class Bucket:
         self.handle = None
         at = 0
         for piece in self.pieces:  # they follow each other without a gap
-            piece.master.grad = result[at : at + piece.master.numel()]
+            piece.master.grad = result[at : at + piece.master.numel()].to(piece.master.device)
             at += piece.master.numel()
 
     def clear(self) -> None:
@@ -173,6 +173,12 @@ class Reducer:
         ]
         self.pieces = [piece for part in self.parts for piece in part.pieces]
 
+    def move(self, moved: Callable[[list[Piece]], list[Piece]]) -> None:
+        """Let what is updated live elsewhere."""
+        for part in self.parts:
+            part.pieces = moved(part.pieces)
+        self.pieces = [piece for part in self.parts for piece in part.pieces]
+
     def last_backward(self, chunk: int) -> None:
         """The backward of this chunk that comes now is the last of the step."""
         for part in (*self.buckets[chunk], *self.sharded.get(chunk, ())):
@@ -198,9 +204,7 @@ class Reducer:
                 handle.wait()
 
 
-def _alike(
-    parameters: Named, mesh: Mesh, levels: Callable[[str], int]
-) -> dict[tuple[tuple[Axis, ...], int], Named]:
+def _alike(parameters: Named, mesh: Mesh, levels: Callable[[str], int]) -> dict[tuple[tuple[Axis, ...], int], Named]:
     """Parameters by the axes over which their gradients need a sum before the replicas', and by what these shard."""
     groups: dict[tuple[tuple[Axis, ...], int], Named] = {}
     for name, parameter in parameters:

@@ -12,7 +12,7 @@ same values is as if it had stayed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,31 @@ from heddle.parallel.parameter_layout import place_of
 from heddle.parallel.shards import Piece, make_piece
 
 Named = list[tuple[str, nn.Parameter]]
-Home = Callable[[int], Tensor]  # memory for so many fp32 numbers, on the device or on another tier
+
+
+class Home(Protocol):
+    """Memory for what stays from step to step, on the device or on another tier."""
+
+    def reserve(self, elements: int) -> Tensor: ...
+    def expect(self, home: Tensor) -> None: ...
+    def leave(self, home: Tensor) -> None: ...
+
+
+class OnDevice:
+    """The usual home."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def reserve(self, elements: int) -> Tensor:
+        """Zeros."""
+        return torch.zeros(elements, device=self.device)
+
+    def expect(self, home: Tensor) -> None:
+        """It is there."""
+
+    def leave(self, home: Tensor) -> None:
+        """It stays."""
 
 
 class Pending:
@@ -53,7 +77,7 @@ class ShardedGroup:
         pending: Pending,
     ) -> None:
         """`parameters` lie on the meta device; `made` has their successors."""
-        device, dtype, home = memory
+        device, dtype, self.home = memory
         self.sums, self.data, self.kept, self.pending = sums, mesh.data, zero == 2, pending
         sizes = [parameter.numel() for _, parameter in parameters]
         self.share = -(-sum(sizes) // mesh.data.size)  # elements of one replica; the last may end in padding
@@ -68,8 +92,7 @@ class ShardedGroup:
         self.parameters = list(self.made.values())
         self.resident, self.arriving = True, None
         self.release()
-        self.shard = home(self.share)
-        self.shard.zero_()  # padding is summed and updated like everything else
+        self.shard = self.home.reserve(self.share)  # zeros: padding is summed and updated like everything else
         self.pieces = list(self._make_pieces([name for name, _ in parameters], mesh))
         self.gradients: Tensor | None = None  # of all replicas' shares, while a backward makes them
         self.gradient: Tensor | None = None  # of this replica's share
@@ -94,6 +117,7 @@ class ShardedGroup:
             return
         _resize(self.whole, self.whole.numel())
         slice_of(self.whole, self.data).copy_(self.shard)
+        self.home.leave(self.shard)
         self.arriving = start_sharing(self.whole, self.data)
 
     def ready(self) -> None:
@@ -117,7 +141,7 @@ class ShardedGroup:
         def gradient_arrived(parameter: Tensor) -> None:
             assert parameter.grad is not None
             if self.gradients is None:
-                self.gradients = self.shard.new_zeros(self.share * self.data.size, device=parameter.device)
+                self.gradients = torch.zeros(self.share * self.data.size, device=parameter.device)
             self.gradients[start : start + size].copy_(parameter.grad.flatten())
             parameter.grad = None
             self.missing.remove(index)
@@ -154,12 +178,12 @@ class ShardedGroup:
             self._sum()
             self.pending.put(None)
         if self.gradient is None:
-            self.gradient = torch.zeros_like(self.shard, device=self.whole.device)
+            self.gradient = torch.zeros(self.share, device=self.whole.device)
         for axis in self.sums:
             all_reduce(self.gradient, axis)
         at = 0
         for piece in self.pieces:  # they follow each other without a gap
-            piece.master.grad = self.gradient[at : at + piece.master.numel()].to(self.shard.device)
+            piece.master.grad = self.gradient[at : at + piece.master.numel()].to(piece.master.device)
             at += piece.master.numel()
 
     def clear(self) -> None:
@@ -195,7 +219,8 @@ class Gathering:
                 first = chunk.embed if name == "embed" else chunk.norm
                 tied = chunk.spec.tied and chunk.embed is not None and chunk.head is not None
                 last = chunk.embed if name == "embed" and not tied else chunk
-                assert first is not None and last is not None
+                assert first is not None
+                assert last is not None
                 first.register_forward_pre_hook(self._enter(number))
                 last.register_forward_hook(self._leave(number, backward=False))
 
@@ -224,6 +249,9 @@ class Gathering:
         for other in following:
             for group in self.units[other] if 0 <= other < len(self.units) else ():
                 group.fetch()
+        beyond = following.stop
+        for group in self.units[beyond] if 0 <= beyond < len(self.units) else ():
+            group.home.expect(group.shard)
 
 
 def unit_of(name: str) -> str:

@@ -44,6 +44,8 @@ class Living(TorchDispatchMode):
 
     def _count(self, storage: torch.UntypedStorage) -> None:
         address = storage._cdata
+        if hasattr(storage, "heddle_tier"):  # memory of a tier, not the device's
+            return
         if address not in self.known:
             self.known[address] = 0
             weakref.finalize(storage, self._free, address)
