@@ -74,7 +74,7 @@ def parallelize(
     gradients = Reducer(named, mesh, levels, sharded)
     initialize_masters(gradients.pieces, spec, seed)
     gradients.move(partial(move_optimizer, plan=plan, tiers=tiers))
-    names = {
+    names: dict[Tensor, str] = {
         parameter: global_name(spec, name) for chunk in chunks.values() for name, parameter in chunk.named_parameters()
     }
     return Parallel(chunks, gradients, names)

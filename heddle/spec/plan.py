@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
+from statistics import mode
 
 from heddle.errors import HeddleError, divisors, listing, nearest_number
 from heddle.schedule.registry import rule_of
@@ -123,10 +124,14 @@ class Plan:
         return {layer: run for run in self.layers for layer in run.numbers}
 
     def with_memory(self, layers: Sequence[LayerMemory]) -> Plan:
-        """The same split, with these strategies of the layers, written as runs."""
-        usual = LayerMemory(layers[0].recompute, self.zero, self.offload)
-        plan = replace(self, recompute=usual.recompute, layers=())
-        return replace(plan, layers=runs_of(layers, usual))
+        """The same split, with these strategies of the layers, written as runs; the model's ends stay as they are."""
+        usual = LayerMemory(mode(layer.recompute for layer in layers), self.zero, self.ends_offload)
+        return replace(self, recompute=usual.recompute, offload=usual.offload, layers=runs_of(layers, usual))
+
+    @property
+    def ends_offload(self) -> tuple[str, ...]:
+        """What leaves the device of the embedding and the output layer: the optimizer's state, or nothing."""
+        return tuple(word for word in self.offload if word.startswith("optimizer:"))
 
     def resolved(self, model: ModelSpec) -> Plan:
         """The same plan with its stages written out."""

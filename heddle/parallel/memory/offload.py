@@ -113,7 +113,7 @@ def offload_activations(chunk: Transformer, plan: Plan, tiers: Tiers) -> None:
 
 
 def optimizer_tier(plan: Plan, name: str) -> str | None:
-    """Where the optimizer's state of a parameter lives: as its layer says, at the ends of the model as the plan does."""
+    """Where the optimizer's state of a parameter lives: as its layer says, at the model's ends as the plan does."""
     first, _, rest = name.partition(".")
     if first == "layers":
         return plan.memory_of(int(rest.partition(".")[0])).tier("optimizer")

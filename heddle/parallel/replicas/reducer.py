@@ -195,7 +195,7 @@ class Reducer:
             part.clear()
 
     def share(self) -> None:
-        """After the update: every replica has all parameters again, those apart that are gathered when they are used."""
+        """After the update: every replica has all parameters again, but for those that are gathered for use."""
         for group in self.groups:
             group.release()
         handles = [bucket.start_sharing() for buckets in self.buckets.values() for bucket in buckets]

@@ -90,7 +90,8 @@ class ShardedGroup:
             self.made[parameter] = nn.Parameter(view)
             self.made[parameter].__dict__.update(parameter.__dict__)
         self.parameters = list(self.made.values())
-        self.resident, self.arriving = True, None
+        self.resident = True
+        self.arriving: Handle | None = None
         self.release()
         self.shard = self.home.reserve(self.share)  # zeros: padding is summed and updated like everything else
         self.pieces = list(self._make_pieces([name for name, _ in parameters], mesh))

@@ -74,7 +74,7 @@ class Disk(Tier):
         slot.wait = future.result
 
     def _put(self, start: int, x: Tensor) -> None:
-        left = memoryview(x.cpu().numpy())
+        left = memoryview(x.cpu().numpy().data)
         try:
             while left:
                 done = os.pwrite(self.file, left, start)
@@ -88,7 +88,7 @@ class Disk(Tier):
             slot.coming = self.thread.submit(self._get, slot.region, value)
 
     def _get(self, start: int, value: Tensor) -> Tensor:
-        left = memoryview(value.numpy())
+        left = memoryview(value.numpy().data)
         try:
             while left:
                 done = os.preadv(self.file, [left], start)
@@ -122,5 +122,5 @@ def _nameless(folder: Path) -> int:
         return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except (OSError, AttributeError):
         file, name = tempfile.mkstemp(prefix="heddle-offload-", dir=folder)
-        os.unlink(name)
+        Path(name).unlink()
         return file

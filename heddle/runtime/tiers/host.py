@@ -48,6 +48,12 @@ class Host(Tier):
                 value.copy_(slot.region, non_blocking=True)
                 slot.coming = value, Mark(slot.device, timed=False)
 
+    def expect(self, home: Tensor) -> None:
+        """It is there."""
+
+    def leave(self, home: Tensor) -> None:
+        """It stays."""
+
     def _read(self, slot: Slot) -> Tensor:
         self.prefetch(slot)
         if slot.coming is not None:

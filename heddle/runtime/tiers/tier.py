@@ -50,6 +50,7 @@ class Tier(ABC):
             self._write(slot, region, x)
         return slot
 
+    @abstractmethod
     def prefetch(self, slot: Slot) -> None:
         """Begin to bring a slot's bytes back."""
 
@@ -61,17 +62,16 @@ class Tier(ABC):
 
     def reserve(self, elements: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Zeros that live in the tier's memory, as a tensor that the CPU can compute with."""
-        home = self._home(max(1, elements * dtype.itemsize))[: elements * dtype.itemsize].view(dtype)
-        return tag(home, self)
+        home = tag(self._home(max(1, elements * dtype.itemsize)), self)
+        return home[: elements * dtype.itemsize].view(dtype)
 
+    @abstractmethod
     def expect(self, home: Tensor) -> None:
         """What was reserved will be needed soon."""
 
+    @abstractmethod
     def leave(self, home: Tensor) -> None:
         """What was reserved will not be needed for a while."""
-
-    def close(self) -> None:
-        """Wait for what is under way."""
 
     @abstractmethod
     def _region(self, size: int) -> object: ...

@@ -44,7 +44,9 @@ class Living(TorchDispatchMode):
 
     def _count(self, storage: torch.UntypedStorage) -> None:
         address = storage._cdata
-        if hasattr(storage, "heddle_tier"):  # memory of a tier, not the device's
+        if hasattr(storage, "heddle_tier"):  # memory of a tier, not the device's: known at the latest when it is used
+            if address in self.known:
+                self._resize(address, 0)
             return
         if address not in self.known:
             self.known[address] = 0

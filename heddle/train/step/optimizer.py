@@ -11,7 +11,6 @@ from torch import Tensor
 from heddle.parallel.shards import Piece
 from heddle.spec.job import Train
 
-
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
