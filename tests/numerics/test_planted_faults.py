@@ -18,7 +18,6 @@ import pytest
 import heddle.parallel.apply
 import heddle.parallel.pipeline.inbox
 import heddle.parallel.pipeline.transformer
-import heddle.parallel.replicas.fully_sharded
 import heddle.parallel.replicas.reducer
 import heddle.parallel.shards
 import heddle.parallel.tensor.linear
@@ -80,12 +79,12 @@ def gradients_not_scaled_over_replicas() -> Any:
 
 def _sums_over(**axes: Axis) -> Any:
     """The reducer with some axes of the mesh gone."""
-    by_sums = heddle.parallel.replicas.reducer._by_sums
+    sums_of = heddle.parallel.replicas.reducer.sums_of
 
-    def wrong(parameters, mesh):
-        return by_sums(parameters, dataclasses.replace(mesh, **axes))
+    def wrong(parameter, mesh):
+        return sums_of(parameter, dataclasses.replace(mesh, **axes))
 
-    return patch.object(heddle.parallel.replicas.reducer, "_by_sums", wrong)
+    return patch.object(heddle.parallel.replicas.reducer, "sums_of", wrong)
 
 
 def norms_not_summed_over_tensor() -> Any:
