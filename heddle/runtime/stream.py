@@ -19,6 +19,7 @@ import torch.distributed as dist
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.runtime.device import Mark
 from heddle.runtime.recorder import NoRecorder
+from heddle.trace.lanes import Lane
 
 KEPT = 4096  # marks, until those that were reached are forgotten
 
@@ -48,7 +49,10 @@ class StreamMarks(NoRecorder):
             others = tuple(rank for i, rank in enumerate(axis.ranks) if i != axis.rank)
             return replace(axis, watch=partial(self._collective, name, others))
 
-        tensor, data, ends = watch(mesh.tensor, "tensor"), watch(mesh.data, "data"), watch(mesh.ends, "embedding")
+        tensor, data, ends = (
+            watch(axis, lane)
+            for axis, lane in ((mesh.tensor, Lane.TENSOR), (mesh.data, Lane.DATA), (mesh.ends, Lane.EMBEDDING))
+        )
         return replace(mesh, tensor=tensor, data=data, ends=ends, world=watch(mesh.world, "world"))
 
     def span(self, *about: object, **_: object) -> AbstractContextManager[None]:
@@ -65,8 +69,8 @@ class StreamMarks(NoRecorder):
         self.action = chunk, microbatch
         self._put(Place("what came before", chunk, microbatch))
         yield
-        source = self._sender(name, chunk) if lane == "receive" else ()
-        self._put(Place(name if lane == "receive" else f"compute {name}", chunk, microbatch, source))
+        source = self._sender(name, chunk) if lane == Lane.RECEIVE else ()
+        self._put(Place(name if lane == Lane.RECEIVE else f"compute {name}", chunk, microbatch, source))
 
     def _sender(self, name: str, chunk: int) -> tuple[int, ...]:
         pipeline = self.mesh.pipeline

@@ -1,8 +1,8 @@
 """A training step in closed form: seconds and bytes of many plans at once.
 
-Stages are as even as can be, and every stage of one kind costs the same. Then the step is exact for 1F1B, GPipe and
-the interleaved schedule where all chunks cost alike, and within the unevenness of the ends elsewhere;
-`heddle.simulate.replay` replays what this adds up.
+Stages are as even as can be, every layer is as the mean of all, and every stage of one kind costs the same. Then the
+step is exact for 1F1B, GPipe and the interleaved schedule where all chunks cost alike, and within the unevenness of the
+ends elsewhere; `heddle.simulate.replay` replays what this adds up. Bounds hold for layers that differ, too.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from heddle.cost.work import Column, Work
 from heddle.format import GIB
 from heddle.simulate.bounds import least_seconds
 from heddle.simulate.even_ranks import Ranks, even_ranks
+from heddle.simulate.layer_range import Among, among
 from heddle.simulate.memory_bounds import HeldBytes, fewest_recomputed, made_by_backwards, peak_memory
 from heddle.spec.cluster import Cluster
 
@@ -79,7 +80,7 @@ def recomputing_least(work: Work, cluster: Cluster) -> tuple[Column, Column]:
     prices, which = _distinct_prices(work, cluster)
     held, ranks = _spread(prices, which).held, even_ranks(work.layers, work.pipeline, work.virtual)
     limit = cluster.device.memory_gib * GIB
-    count = fewest_recomputed(work, cluster, ranks, held, limit)
+    count = fewest_recomputed(work.smallest, cluster, ranks, held.least, held.most, limit)
     # A plan whose chunks differ holds at most as much as if all of them were as large as the largest. Groups of
     # microbatches that differ may hold more than that, or gradients that come with the backwards: there it is for the
     # replay to say.
@@ -87,12 +88,12 @@ def recomputing_least(work: Work, cluster: Cluster) -> tuple[Column, Column]:
     alike = (m <= p) | (m % np.maximum(np.floor(m / p), 1) == 0)
     alike = alike & ~made_by_backwards(work)
     larger = np.where(alike, ranks.large / ranks.small, np.inf)
-    most = peak_memory(work, cluster, ranks, held)[1] * np.where(work.virtual > 1, larger, 1.0)
+    most = peak_memory(work.largest, cluster, ranks, held.most)[1] * np.where(work.virtual > 1, larger, 1.0)
     return count, (most > limit) & (count < ranks.most)
 
 
 def _price(work: Work, cluster: Cluster, prices: Prices) -> StepCosts:
-    layer, embedding, head = prices.layer, prices.embedding, prices.head
+    layer, embedding, head = prices.layer.mean, prices.embedding, prices.head
     p, v, m, layers = work.pipeline, work.virtual, work.microbatches, work.layers
     ranks = even_ranks(layers, p, v)
     first, last = ranks.most, ranks.last
@@ -137,12 +138,14 @@ def _price(work: Work, cluster: Cluster, prices: Prices) -> StepCosts:
         bubble=pipe - busy,
         jitter=(late - 1) * (pipe + data + update),
     )
-    held, least = peak_memory(work, cluster, ranks, prices.held)
+    held, least = peak_memory(work, cluster, ranks, prices.held.mean)
+    if work.shapes:
+        least = peak_memory(work.smallest, cluster, ranks, prices.held.least)[1]
     return StepCosts(
         seconds=late * (pipe + data + update),
         breakdown=breakdown,
         bubble=pipe / busy - 1,
-        at_least=least_seconds(work, cluster, ranks, layer, embedding, head, send),
+        at_least=least_seconds(work, cluster, ranks, prices.layer, embedding, head, send),
         memory=held,
         memory_at_least=least,
         fits=fits(least, cluster.device),
@@ -164,10 +167,10 @@ def _tail(work: Work, cluster: Cluster, ranks: Ranks, slowest: Column, backward:
 class Prices(NamedTuple):
     """Of one microbatch: seconds in a layer and, both ways together, in the two ends of the model; bytes."""
 
-    layer: LayerCost
+    layer: Among[LayerCost]
     embedding: Column
     head: Column
-    held: HeldBytes
+    held: Among[HeldBytes]
 
 
 def _distinct_prices(work: Work, cluster: Cluster) -> tuple[Prices, Any]:
@@ -178,12 +181,11 @@ def _distinct_prices(work: Work, cluster: Cluster) -> tuple[Prices, Any]:
 
     def price(some: Work) -> Prices:
         embedding, head = compute.embedding(cluster, some), compute.head(cluster, some)
-        return Prices(
-            stage.layer_cost(cluster, some),
-            sum(embedding),
-            sum(head),
-            HeldBytes(memory.layer_activations(some), memory.end_activations(some), memory.sent_message(some)),
-        )
+        counts = [count for count, _ in some.each_shape]
+        costs = among([stage.layer_cost(cluster, one) for _, one in some.each_shape], counts)
+        saved = among([memory.layer_activations(one) for _, one in some.each_shape], counts)
+        ends, sent = memory.end_activations(some), memory.sent_message(some)
+        return Prices(costs, sum(embedding), sum(head), saved.map(lambda each: HeldBytes(each, ends, sent)))
 
     if not work.arrays or set(work.arrays) - _NOT_OF_A_LAYER - set(_OF_A_LAYER):
         return price(work), None
@@ -203,7 +205,7 @@ def _spread(prices: Prices, which: Any) -> Prices:
     def one(column: Column) -> Column:
         return column[which] if np.ndim(column) else column
 
-    held = HeldBytes(
-        memory.Saved(*map(one, prices.held.saved)), memory.Ends(*map(one, prices.held.ends)), one(prices.held.sent)
-    )
-    return Prices(LayerCost(*map(one, prices.layer)), one(prices.embedding), one(prices.head), held)
+    ends, sent = memory.Ends(*map(one, prices.held.mean.ends)), one(prices.held.mean.sent)
+    held = prices.held.map(lambda each: HeldBytes(memory.Saved(*map(one, each.saved)), ends, sent))
+    layer = prices.layer.map(lambda each: LayerCost(*map(one, each)))
+    return Prices(layer, one(prices.embedding), one(prices.head), held)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal
@@ -91,8 +90,7 @@ class Plan:
     def check(self, model: ModelSpec, global_batch: int, sequence: int) -> None:
         """Refuse a plan that does not carry every layer, head, vocabulary row and sample exactly once."""
         self._check_layers(model)
-        # kv_heads divides heads, so these degrees split heads, kv_heads and ffn alike
-        degrees = listing(divisors(math.gcd(model.kv_heads, model.ffn)))
+        degrees = listing(model.tensor_degrees)
         for name, heads in (("heads", model.heads), ("kv_heads", model.kv_heads)):
             if heads % self.tensor:
                 raise HeddleError(
@@ -100,9 +98,10 @@ class Plan:
                     "Every tensor-parallel rank holds the same number of whole heads.",
                     f"{degrees} can split the whole model.",
                 )
-        if model.ffn % self.tensor:
+        uneven = [shape.ffn for shape in model.shapes if shape.ffn % self.tensor]
+        if uneven:
             raise HeddleError(
-                f"ffn = {model.ffn} cannot be split over tensor = {self.tensor}.",
+                f"ffn = {uneven[0]} cannot be split over tensor = {self.tensor}.",
                 "Every tensor-parallel rank holds the same number of its columns.",
                 f"{degrees} can split the whole model.",
             )

@@ -189,8 +189,10 @@ def _no_such_plan(search: Search, name: str, value: Any) -> str:
         return f"a batch of {batch} cannot be divided over {value} replicas"
     if name == "pipeline" and value > job.model.layers:
         return f"{job.model.layers} layers cannot fill {value} stages"
-    if name == "tensor" and (job.model.kv_heads % value or job.model.ffn % value):
-        return f"{job.model.kv_heads} heads of keys and values cannot be split over {value}"
+    if name == "tensor" and value not in job.model.tensor_degrees:
+        heads = job.model.kv_heads
+        what = f"{heads} heads of keys and values" if heads % value else "the columns of every layer's MLP"
+        return f"{what} cannot be split over {value}"
     if name == "sequence":
         return f"{job.sequence} tokens cannot be split over tensor = {search.best.plan.tensor}"
     return f"no legal plan on {search.best.plan.world} devices has it"

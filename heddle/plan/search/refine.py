@@ -42,8 +42,11 @@ def _fewest(found: Simulation, stages: tuple[int, ...]) -> Simulation | None:
 def _balanced(found: Simulation) -> tuple[int, ...]:
     job, plan, cluster = found.job, found.plan, found.cluster
     work = work_of(job, cluster)
-    price = stage.layer_cost(cluster, work)
-    layer = float(price.forward + price.backward + stage.recompute_seconds(work, price))
+    layer = 0.0  # seconds, as a mean over all
+    for count, one in work.each_shape:
+        price = stage.layer_cost(cluster, one)
+        seconds = price.forward + price.backward + stage.recompute_seconds(one, price)
+        layer += float(seconds) * count / job.model.layers
     ends = [float(sum(cost)) for cost in (compute.embedding(cluster, work), compute.head(cluster, work))]
     return balanced_stages(job.model.layers, plan.pipeline, plan.virtual, layer, ends[0], ends[1])
 

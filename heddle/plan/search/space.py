@@ -9,7 +9,6 @@ ones. How many that are is known once plans are priced.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -119,7 +118,7 @@ def legal_space(model: ModelSpec, sequence: int, batch: int, counts: Iterable[in
 
 def _degrees(model: ModelSpec, batch: int, counts: Iterable[int], fixed: Fixed) -> Iterator[tuple[int, int, int]]:
     """Tensor, pipeline and data degrees that multiply to one of the counts."""
-    splits = divisors(math.gcd(model.kv_heads, model.ffn))
+    splits = model.tensor_degrees
     for count in counts:
         for tensor in _given(fixed, "tensor", [t for t in splits if count % t == 0]):
             stages = [p for p in divisors(count // tensor) if p <= model.layers]
