@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ from heddle.schedule import NAMES
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.model import ModelSpec
-from heddle.spec.plan import Plan, Recompute
+from heddle.spec.plan import AXES, Plan, Recompute
 
 Column: TypeAlias = Any  # a number, or a NumPy array of numbers: one for each plan
 ELEMENT = {"fp32": 4, "bf16": 2, "fp16": 2}
@@ -129,7 +130,7 @@ class Work:
     @cached_property
     def world(self) -> Column:
         """Devices of the plan."""
-        return self.tensor * self.pipeline * self.data
+        return prod(getattr(self, axis) for axis in AXES)
 
     @cached_property
     def padded_vocab(self) -> Column:

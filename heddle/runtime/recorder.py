@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -18,7 +19,7 @@ from heddle.parallel.collectives import gather
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.runtime.device import Mark, device_type, runs_ahead, synchronize
 from heddle.trace import Span, Trace
-from heddle.trace.lanes import Lane
+from heddle.trace.lanes import COLLECTIVES, Lane
 from heddle.trace.steps import write_rank
 from heddle.trace.trace import WORK
 
@@ -60,8 +61,8 @@ class Recorder:
         def watch(axis: Axis, lane: Lane) -> Axis:
             return replace(axis, watch=partial(self._collective, lane))
 
-        tensor, data = watch(mesh.tensor, Lane.TENSOR), watch(mesh.data, Lane.DATA)
-        return replace(mesh, tensor=tensor, data=data, ends=watch(mesh.ends, Lane.EMBEDDING))
+        axes: dict[str, Any] = {name: watch(getattr(mesh, name), lane) for name, lane in COLLECTIVES.items()}
+        return replace(mesh, **axes)
 
     @property
     def keeps(self) -> bool:

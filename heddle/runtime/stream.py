@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -19,7 +19,7 @@ import torch.distributed as dist
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.runtime.device import Mark
 from heddle.runtime.recorder import NoRecorder
-from heddle.trace.lanes import Lane
+from heddle.trace.lanes import COLLECTIVES, Lane
 
 KEPT = 4096  # marks, until those that were reached are forgotten
 
@@ -49,11 +49,8 @@ class StreamMarks(NoRecorder):
             others = tuple(rank for i, rank in enumerate(axis.ranks) if i != axis.rank)
             return replace(axis, watch=partial(self._collective, name, others))
 
-        tensor, data, ends = (
-            watch(axis, lane)
-            for axis, lane in ((mesh.tensor, Lane.TENSOR), (mesh.data, Lane.DATA), (mesh.ends, Lane.EMBEDDING))
-        )
-        return replace(mesh, tensor=tensor, data=data, ends=ends, world=watch(mesh.world, "world"))
+        axes: dict[str, Any] = {name: watch(getattr(mesh, name), lane) for name, lane in COLLECTIVES.items()}
+        return replace(mesh, **axes, world=watch(mesh.world, "world"))
 
     def span(self, *about: object, **_: object) -> AbstractContextManager[None]:
         """Mark where an action, a message or an update begins and ends."""

@@ -27,7 +27,7 @@ from heddle.simulate.timeline import Sizes, Tail, timeline
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.plan import Plan, Predicted
-from heddle.spec.ranks import ranks_per_stage, world_in_words
+from heddle.spec.ranks import ranks_per_stage, split_in_words, world_in_words
 from heddle.trace.trace import Trace
 
 
@@ -48,10 +48,8 @@ class Simulation:
     timeline: Callable[[], Trace] = field(repr=False, compare=False)
 
     def __repr__(self) -> str:
-        plan = self.plan
-        degrees = f"tensor {plan.tensor} × pipeline {plan.pipeline} × data {plan.data}"
         held = f"{self.worst / GIB:.4g} of {self.limit / GIB:.4g} GiB"
-        return f"<Simulation: {self.step_seconds:.4g} s per step, {held}, {degrees}>"
+        return f"<Simulation: {self.step_seconds:.4g} s per step, {held}, {split_in_words(self.plan)}>"
 
     @cached_property
     def trace(self) -> Trace:

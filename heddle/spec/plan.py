@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from math import prod
 from typing import Literal
 
 from heddle.errors import HeddleError, divisors, listing, nearest_number
@@ -15,6 +16,11 @@ from heddle.spec.ranges import Count, Degree, NonNegative, check_ranges
 from heddle.spec.tables import to_table
 
 Recompute = Literal["none", "selective", "full"]
+
+# The axes that ranks stand on (`heddle.spec.ranks`), each a field of a plan. Innermost first: neighbours on the tensor
+# axis talk most and sit closest (PTD-P §3.1, Takeaway 1).
+AXES = ("tensor", "data", "pipeline")
+WRITTEN = ("tensor", "pipeline", "data")  # in the order in which people write their degrees
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +64,7 @@ class Plan:
     @property
     def world(self) -> int:
         """Devices the plan uses."""
-        return self.tensor * self.pipeline * self.data
+        return prod(getattr(self, axis) for axis in AXES)
 
     @property
     def chunks(self) -> int:

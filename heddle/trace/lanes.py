@@ -17,6 +17,9 @@ class Lane(StrEnum):
     OPTIMIZER = "optimizer"
 
 
+COLLECTIVES = {"tensor": Lane.TENSOR, "data": Lane.DATA, "ends": Lane.EMBEDDING}  # of each axis of the mesh, its lane
+
+
 class Collective(StrEnum):
     """The spans of an axis."""
 

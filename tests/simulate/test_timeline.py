@@ -14,7 +14,7 @@ MODEL = ModelSpec(layers=8, hidden=512, heads=8, vocab=1000, sequence=256)
 JOB = Job(
     model=MODEL,
     data=Data(text="x"),
-    cluster=cluster_from_table({"preset": "dgx-a100-80gb"}),
+    cluster=cluster_from_table({"preset": "dgx-a100-80gb", "nodes": 2}),
     train=Train(global_batch=16, precision="bf16"),
 )
 PLANS = [

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,12 @@ import numpy as np
 from heddle.errors import HeddleError, divisors, listing, nearest, nearest_number
 from heddle.schedule import NAMES, RULES
 from heddle.spec.model import ModelSpec
-from heddle.spec.plan import Plan, Recompute, even_stages
+from heddle.spec.plan import AXES, WRITTEN, Plan, Recompute, even_stages
 
 SEARCHED = ("1f1b", "interleaved")  # for one chunk per rank and for several; others where they are asked for
 RECOMPUTE = ("none", "selective", "full")
 SOME = len(RECOMPUTE)  # in the column: as many of a rank's layers as need to recompute everything, nothing in the rest
-CHOSEN = ("tensor", "pipeline", "data", "virtual", "sequence", "zero", "microbatch", "recompute")
+CHOSEN = (*WRITTEN, "virtual", "sequence", "zero", "microbatch", "recompute")
 FIELDS = (*CHOSEN, "schedule", "stages")
 
 Fixed = Mapping[str, Any]
@@ -50,7 +51,7 @@ class Space:
     @property
     def devices(self) -> np.ndarray:
         """How many each plan uses."""
-        return np.asarray(self.columns["tensor"] * self.columns["pipeline"] * self.columns["data"])
+        return np.asarray(prod(self.columns[axis] for axis in AXES))
 
     def take(self, rows: np.ndarray) -> Space:
         """Some of them."""
@@ -82,7 +83,7 @@ class Space:
 
     def work_columns(self) -> dict[str, Any]:
         """The same as the columns of a `heddle.cost.Work`."""
-        names = ("tensor", "pipeline", "virtual", "data", "zero", "microbatch")
+        names = (*AXES, "virtual", "zero", "microbatch")
         words = self.fixed.get("recompute")
         shares: dict[str, Any]
         if words is None or isinstance(words, str):
