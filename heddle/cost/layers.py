@@ -7,6 +7,7 @@ chunk costs, for each kind, so many times the price of one; who prices layers as
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 from typing import NamedTuple
 
 from heddle.spec.model import ModelSpec
@@ -23,14 +24,15 @@ class LayerKind(NamedTuple):
 Chunk = tuple[tuple[LayerKind, int], ...]  # how many layers of each kind; the kind of its first layer is the first
 
 
-def chunk_layers(model: ModelSpec, plan: Plan) -> list[Chunk]:
+@lru_cache(maxsize=16)  # seconds and bytes of one plan are asked for one after the other
+def chunk_layers(model: ModelSpec, plan: Plan) -> tuple[Chunk, ...]:
     """The layers of each chunk of a plan whose stages are written out."""
     if len(model.shapes) == 1 and isinstance(plan.recompute, str):
-        return [((LayerKind(0, plan.recompute), count),) for count in plan.stages]
+        return tuple(((LayerKind(0, plan.recompute), count),) for count in plan.stages)
     words = (plan.recompute,) * model.layers if isinstance(plan.recompute, str) else plan.recompute
     kinds = list(map(LayerKind, model.shape_of, words))
     chunks, start = [], 0
     for count in plan.stages:
         chunks.append(tuple(Counter(kinds[start : start + count]).items()))
         start += count
-    return chunks
+    return tuple(chunks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,21 +45,19 @@ def chunk_costs(job: Job, plan: Plan, work: Work, cluster: Cluster) -> list[Chun
     seconds = float(network.between_stages(cluster, work))
     message = PassCosts(seconds, send=seconds)
     prices = [_priced(cluster, _of_a_layer(one)) for _, one in work.each_shape]
-    _, *ends = prices[0]
-    found = []
-    for chunk, layers in enumerate(chunk_layers(job.model, plan)):
-        at_ends = chunk == 0, chunk == plan.chunks - 1
-        there, back = (
-            [PassCosts(at_end * end[way]) for at_end, end in zip(at_ends, ends, strict=True)] for way in (0, 1)
-        )
-        for kind, count in layers:
-            forward, backward = _passes(prices[kind.shape][0], kind.recompute)
-            there.append(PassCosts(*(count * value for value in forward)))
-            back.append(PassCosts(*(count * value for value in backward)))
-        there += [message] * (not at_ends[1])
-        back += [message] * (not at_ends[0])
-        found.append(ChunkCosts(*(PassCosts(*map(sum, zip(*way, strict=True))) for way in (there, back))))
-    return found
+
+    @cache  # of a hundred chunks most are alike
+    def one(layers: Chunk, first: bool, last: bool) -> ChunkCosts:
+        ways = []
+        for way, sends in enumerate((not last, not first)):
+            ends = [PassCosts(price[way]) for price, here in zip(prices[0][1:], (first, last), strict=True) if here]
+            passes = [(_passes(prices[kind.shape][0], kind.recompute)[way], count) for kind, count in layers]
+            summed = [PassCosts(*(count * value for value in each)) for each, count in passes]
+            ways.append(PassCosts(*map(sum, zip(*summed, *ends, *[message] * sends, strict=True))))
+        return ChunkCosts(*ways)
+
+    chunks = chunk_layers(job.model, plan)
+    return [one(layers, chunk == 0, chunk == len(chunks) - 1) for chunk, layers in enumerate(chunks)]
 
 
 def _passes(price: LayerCost, recompute: Recompute) -> tuple[PassCosts, PassCosts]:
@@ -135,7 +133,7 @@ def stage_memory(
 ) -> tuple[tuple[MemoryBreakdown, ...], tuple[float, ...]]:
     """What one rank of each stage holds at its peak, and what a microbatch leaves in each chunk."""
     layers = chunk_layers(job.model, plan)
-    shapes = [_bytes_of(one) for _, one in work.each_shape]
+    shapes = [_bytes_of(_of_a_layer(one)) for _, one in work.each_shape]
     alone = plan.data == 1 and work.element == 4  # whose gradients are made by the first backward of a step
     held = _ChunkBytes.of_each(work, layers, shapes, alone)
     sent = float(memory.sent_message(work))
@@ -167,7 +165,9 @@ class _LayerBytes(NamedTuple):
     parameters: float
 
 
+@lru_cache(maxsize=1024)
 def _bytes_of(work: Work) -> _LayerBytes:
+    """Plain numbers; `work` is that `_of_a_layer`."""
     kept = memory.layer_activations(work)
     saved: dict[Recompute, float] = {
         "none": float(kept.none),
@@ -189,7 +189,7 @@ class _ChunkBytes(NamedTuple):
     lately: float
 
     @classmethod
-    def of_each(cls, work: Work, chunks: list[Chunk], shapes: list[_LayerBytes], alone: bool) -> list[_ChunkBytes]:
+    def of_each(cls, work: Work, chunks: Sequence[Chunk], shapes: list[_LayerBytes], alone: bool) -> list[_ChunkBytes]:
         """Of each chunk; chunks of the same layers, and there are many of them, are alike."""
         known: dict[Any, _ChunkBytes] = {}
         ends = memory.end_activations(work)
@@ -254,15 +254,17 @@ def _fullest(order: np.ndarray, held_bytes: Sequence[_ChunkBytes], sent: float, 
     sending = np.where(answered < 0, before, before - sends[answered] + steady * sent)
     # a backward holds most when it begins, or a chunk's first one when it ends, with the gradients it has made
     briefly = sending + np.array([*np.zeros(chunks), *moments])[order]
+    activations = np.where(back, held - change[order], held)
+    if not any(made):
+        index = int(np.argmax(activations + briefly))
+        return _Peak(float(activations[index]), float(briefly[index]), 0.0)
     first = np.zeros(len(order))
-    if any(made):
-        at = np.unique(order, return_index=True)[1]
-        first[at] = np.array([*np.zeros(chunks), *made])[order[at]]
+    at = np.unique(order, return_index=True)[1]
+    first[at] = np.array([*np.zeros(chunks), *made])[order[at]]
     grown = np.cumsum(first)
-    during = np.where(back, held - change[order], held), briefly, grown - first
     ending = sending + np.array([*np.zeros(chunks), *lately])[order]
-    after = np.where(first > 0, held, 0.0), np.where(first > 0, ending, 0.0), np.where(first > 0, grown, 0.0)
-    moment, later = (np.array(each) for each in (during, after))
+    moment = np.array([activations, briefly, grown - first])
+    later = np.where(first > 0, np.array([held, ending, grown]), 0.0)
     totals = np.stack([moment.sum(axis=0), later.sum(axis=0)], axis=1)
     index, which = divmod(int(np.argmax(totals)), 2)
     return _Peak(*map(float, (moment, later)[which][:, index]))
