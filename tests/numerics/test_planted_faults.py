@@ -155,7 +155,7 @@ FAULTS: dict[Callable[[], AbstractContextManager[Any]], Case] = {
     norm_counts_replicated_parameters_twice: Case(GPT, SEQUENCE, "every gradient is right, their norm is not"),
     replicas_not_summed: Case(GPT, DATA, "every gradient differs: the sum over replicas"),
     replicas_do_not_share_updates: Case(GPT, ZERO, "the loss differs from step 2 on: the update"),
-    every_replica_reads_the_same: Case(GPT, DATA, "which samples per replica reads"),
+    every_replica_reads_the_same: Case(GPT, DATA, "which samples each replica reads"),
     dropout_by_place_in_the_slice: Case(LLAMA, SEQUENCE, "what dropout depends on"),
 }
 
