@@ -62,7 +62,8 @@ class Work:
     batch: Column  # samples per step, over all replicas
     sequence: Column  # tokens per sample
     window: Column  # tokens that one may look at
-    shapes: tuple[Shape, ...] = ()  # of layers that differ, in the model's order; empty: all are alike
+    shapes: tuple[Shape, ...] = ()  # of layers that differ; empty: all are alike
+    shape_of: tuple[int, ...] = ()  # for each layer the place of its own among these
     # how numbers are kept
     precision: str  # of weights and matrix products; one for all columns
     fp8: Column = 0  # 1: the layers' matrix products in 8 bits
@@ -144,7 +145,7 @@ class Work:
     @cached_property
     def arrays(self) -> tuple[str, ...]:
         """The fields that differ between plans."""
-        names = (field.name for field in fields(self) if field.name != "shapes")
+        names = (field.name for field in fields(self) if field.name not in ("shapes", "shape_of"))
         return tuple(name for name in names if np.ndim(getattr(self, name)))
 
     @cached_property
@@ -170,7 +171,7 @@ class Work:
         return self._all({name: which(getattr(shape, name) for shape in self.shapes) for name in Shape._fields})
 
     def _all(self, shape: dict[str, Any]) -> Work:
-        return replace(self, **shape | {"layers": self.layers, "shapes": ()})
+        return replace(self, **shape | {"layers": self.layers, "shapes": (), "shape_of": ()})
 
     def __len__(self) -> int:
         """How many plans there are; 0 where every field is one number."""
@@ -210,6 +211,7 @@ def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, An
         "dropout": int(model.dropout > 0),
         "sequence": s,
         "shapes": shapes if len(shapes) > 1 else (),
+        "shape_of": model.shape_of if len(shapes) > 1 else (),
     }
 
 

@@ -19,13 +19,21 @@ from heddle.spec.cluster import Cluster
 
 
 def least_seconds(
-    work: Work, cluster: Cluster, ranks: Ranks, layers: Among[LayerCost], embedding: Column, head: Column, send: Column
+    work: Work,
+    smallest: Work,
+    cluster: Cluster,
+    ranks: Ranks,
+    layers: Among[LayerCost],
+    ends: tuple[Column, Column, Column],
+    slowest: Column,
 ) -> Column:
     """Seconds that a step takes at least.
 
-    Where layers differ, it is not known which are on which rank: a rank's own are as quick as the quickest, and all
-    together take what they take.
+    Where layers differ, it is not known which are on which rank: a rank's own are as quick, and as small, as any that
+    follow each other, and all together take what they take. `ends`: seconds of the embedding, the head, and a message;
+    `slowest`: of one microbatch in the layers of the slowest rank, where layers differ.
     """
+    embedding, head, send = ends
     p, v, m = work.pipeline, work.virtual, work.microbatches
     alone = p == 1
     layer, count = layers.least, recomputed(work)
@@ -58,13 +66,16 @@ def least_seconds(
     if np.any(v > 1):
         pipe = np.where(v > 1, _interleaved(work, ranks, layers, (first, middle, last, total, embedding, send)), pipe)
     pipe = np.where(alone, m * total, pipe)
+    if work.shapes:  # the rank that has the slower layers works through all of them
+        pipe = np.maximum(pipe, np.maximum(m / p * total, m * (slowest + np.where(alone, 0.0, sends))))
 
     pace = stage.pace(cluster, work.world)
     if cluster.cores:  # no core idles while anybody has work, and nobody is faster than with a core of its own
         pipe = np.maximum(pipe / stage.pace(cluster, work.world / p), m / p * total / pace)
     slow, mean = (through(ranks.first, each) - ranks.first * each.forward for each in (layers.most, layers.mean))
     backward = np.where(alone & ((work.full == 0) | (work.full >= 1)), mean, slow)
-    data, update = _tail(work, cluster, ranks, pipe, backward, (embedding, head, send))
+    parameters = most_parameters(work, smallest, ranks)
+    data, update = _tail(work, cluster, pipe, (parameters, backward), ends)
     return stage.slowdown(cluster, work) * (pipe + (data + update) / pace)
 
 
@@ -88,17 +99,17 @@ def _interleaved(work: Work, ranks: Ranks, layers: Among[LayerCost], parts: tupl
 def _tail(
     work: Work,
     cluster: Cluster,
-    ranks: Ranks,
     pipe: Column,
-    backward: Column,
+    first: tuple[Column, Column],
     ends: tuple[Column, Column, Column],
 ) -> tuple[Column, Column]:
-    """Seconds of the replicas' exchange that nothing hides, and of the optimizer, at least; `backward`: of the first
-    rank's layers.
+    """Seconds of the replicas' exchange that nothing hides, and of the optimizer, at least.
+
+    `first`: parameters of the rank that holds most, and seconds of the backward of the first rank's layers.
     """
+    parameters, backward = first
     embedding, head, send = ends
     m, alone = work.microbatches, work.pipeline == 1
-    parameters = most_parameters(work, ranks)
     each, once = stage.shard_exchange(cluster, work, parameters), stage.data_exchange(cluster, work, parameters)
     beside = backward + embedding + np.where(alone, head, 0.0) + send * work.virtual
     data = m * (each - stage.hidden(cluster, each, pipe / m))
@@ -107,9 +118,9 @@ def _tail(
     return data, compute.optimizer(cluster, parameters / shared, work.element)
 
 
-def most_parameters(work: Work, ranks: Ranks) -> Column:
+def most_parameters(work: Work, smallest: Work, ranks: Ranks) -> Column:
     """Parameters of the rank that holds most; where layers differ, at least."""
-    alone, each = work.pipeline == 1, memory.layer_parameters(work.smallest)
+    alone, each = work.pipeline == 1, memory.layer_parameters(smallest)
     first = ranks.first * each + memory.end_parameters(work, True, alone)
     last = ranks.last * each + memory.end_parameters(work, alone, True)
     most = np.maximum(np.maximum(first, last), ranks.most * each)
