@@ -7,7 +7,7 @@ ends elsewhere; `heddle.simulate.replay` replays what this adds up. Bounds hold 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -224,13 +224,13 @@ def _with_runs(prices: Prices, which: np.ndarray, work: Work) -> tuple[Prices, W
     ranks = even_ranks(work.layers, work.pipeline, work.virtual)
     small, large = (np.broadcast_to(size, len(work)) for size in (ranks.small, ranks.large))
 
-    def least(columns: Sequence[Column]) -> np.ndarray:
-        return of_runs(columns, work.shape_of, (small, large), which)
+    def least(fields: Iterable[Sequence[Column]]) -> list[np.ndarray]:
+        return of_runs(fields, work.shape_of, (small, large), which)
 
     some = (work.full > 0) & (work.full < 1)  # layers recompute, and it may be the smaller ones
-    layer = LayerCost(*map(least, zip(*prices.each_layer, strict=True)))
+    layer = LayerCost(*least(zip(*prices.each_layer, strict=True)))
     layer = layer._replace(again_full=np.where(some, prices.layer.least.again_full, layer.again_full))
-    saved = memory.Saved(*map(least, zip(*prices.each_saved, strict=True)))
+    saved = memory.Saved(*least(zip(*prices.each_saved, strict=True)))
     apart = some | made_by_backwards(work)  # a layer's gradients are made when others' are there
     held = prices.held.least.saved
     saved = memory.Saved(*(np.where(apart, *pair) for pair in zip(held, saved, strict=True)))
@@ -239,7 +239,7 @@ def _with_runs(prices: Prices, which: np.ndarray, work: Work) -> tuple[Prices, W
         held=Among(prices.held.mean, prices.held.least._replace(saved=saved), prices.held.most),
         slowest=_slowest(prices.each_layer, which, work),
     )
-    parameters = least([shape.layer_parameters for shape in work.shapes])
+    (parameters,) = least([[shape.layer_parameters for shape in work.shapes]])
     parameters = np.where(apart, work.smallest.layer_parameters, parameters)
     return prices, replace(work.smallest, layer_parameters=parameters)
 

@@ -6,7 +6,7 @@ other, it is more: where wide and narrow layers alternate, nearly their mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, reduce
 from typing import Any, Generic, TypeVar
 
@@ -46,23 +46,33 @@ def among(records: Sequence[Any], counts: Sequence[int]) -> Among[Any]:
 
 
 def of_runs(
-    columns: Sequence[Any], shape_of: Sequence[int], sizes: tuple[np.ndarray, np.ndarray], which: np.ndarray
-) -> np.ndarray:
+    fields: Iterable[Sequence[Any]], shape_of: tuple[int, ...], sizes: tuple[np.ndarray, np.ndarray], which: np.ndarray
+) -> list[np.ndarray]:
     """Per layer, what so many successive layers come to at least, for each plan.
 
     Args:
-        columns: of each shape, what a layer of it comes to: a number, or one for each price.
+        fields: for each, what a layer of each shape comes to: a number, or one for each price.
         shape_of: the shape of each layer.
         sizes: layers of a plan's smaller and of its larger chunks.
         which: the price of each plan.
     """
-    count = max(int(which.max()) + 1, *map(np.size, columns))
-    prices = np.stack([np.broadcast_to(column, count) for column in columns], axis=1)
-    so_far = np.cumsum([[shape == place for place in range(len(columns))] for shape in (-1, *shape_of)], axis=0)
+    used, place = np.unique(which, return_inverse=True)
     known, number = np.unique(np.stack(sizes).astype(np.int64), return_inverse=True)
-    table = [(prices @ np.unique(so_far[n:] - so_far[:-n], axis=0).T).min(axis=1) / n for n in map(int, known)]
-    least: np.ndarray = np.stack(table, axis=1)[which, number.reshape(2, -1)].min(axis=0)
-    return least
+    runs = [(n, _runs(shape_of, n)) for n in map(int, known)]
+    found = []
+    for columns in fields:
+        prices = np.stack([np.broadcast_to(c[used] if np.ndim(c) else c, len(used)) for c in columns], axis=1)
+        table = np.stack([(prices @ counts).min(axis=1) / n for n, counts in runs], axis=1)
+        found.append(table[place.ravel(), number.reshape(2, -1)].min(axis=0))
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _runs(shape_of: tuple[int, ...], length: int) -> np.ndarray:
+    """How many layers of each shape so many successive layers may have: each way once, in columns."""
+    shapes = range(max(shape_of) + 1)
+    so_far = np.cumsum([[shape == place for place in shapes] for shape in (-1, *shape_of)], axis=0)
+    return np.unique(so_far[length:] - so_far[:-length], axis=0).T.astype(np.float64)
 
 
 def most_of_a_rank(
