@@ -92,7 +92,9 @@ def _head(contents: Contents, verdict: CheckpointVerdict | None) -> Table:
         rows["kind"] = f"checkpoint of step {contents.step}{others}"
     rows["model"] = f"{model.name}: {model.layers} layers, hidden {model.hidden}, {model.heads} heads"
     if contents.plan is not None:
-        degrees = " × ".join(f"{name} {contents.plan[name]}" for name in ("tensor", "pipeline", "data"))
+        from heddle.spec.plan import WRITTEN
+
+        degrees = " × ".join(f"{name} {contents.plan[name]}" for name in WRITTEN)
         rows["plan"] = f"{degrees}, hash {contents.plan_hash}"
     rows["parameters"] = f"{contents.parameters:,}"
     rows["optimizer"] = "there" if contents.optimizer else "none: runs can start from it, not resume"

@@ -99,6 +99,7 @@ def check(name: str, asked: dict[str, str | None]) -> None:
 def shape(job: Job) -> tuple[int, int]:
     """Nodes, and processes on each: a process per device. A job without a cluster runs on one machine."""
     from heddle.errors import HeddleError, listing
+    from heddle.spec.plan import WRITTEN
     from heddle.spec.ranks import world_in_words
 
     plan, cluster = job.planned.plan, job.cluster
@@ -109,7 +110,7 @@ def shape(job: Job) -> tuple[int, int]:
         raise HeddleError(
             f"The plan's {plan.world} processes do not fill whole nodes of {cluster.devices} devices.",
             "Nodes with different numbers of processes would split groups of ranks that should be close.",
-            f"Change the degrees so that tensor × pipeline × data is {listing([below, below + cluster.devices])}, "
+            f"Change the degrees so that {' × '.join(WRITTEN)} is {listing([below, below + cluster.devices])}, "
             "or another multiple.",
         )
     nodes = plan.world // cluster.devices

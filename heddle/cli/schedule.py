@@ -8,15 +8,20 @@ from typing import Annotated
 import typer
 
 from heddle.cli.ranged import ranged
+from heddle.schedule.registry import IN_WORDS, RULES
+
+SEVERAL = [f"{rule.name} {rule.usual_virtual}" for rule in RULES.values() if rule.usual_virtual > 1]
 
 
 def schedule(
-    name: Annotated[str, typer.Argument(help="gpipe, 1f1b or interleaved")],
+    name: Annotated[str, typer.Argument(help=IN_WORDS)],
     pipeline: Annotated[int, ranged("--pipeline", "-p", within="[1, 1e4]", help="Pipeline ranks.")],
     microbatches: Annotated[int, ranged("--microbatches", "-m", within="[1, 1e5]", help="Microbatches per step.")],
     virtual: Annotated[
         int | None,
-        ranged("--virtual", "-v", within="[1, 1e3]", help="Chunks of the model per rank; interleaved 2, others 1."),
+        ranged(
+            "--virtual", "-v", within="[1, 1e3]", help=f"Chunks of the model per rank; {', '.join(SEVERAL)}, others 1."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the schedule as JSON.")] = False,
     output: Annotated[

@@ -262,9 +262,10 @@ def glance(subject: Subject) -> str:
     """Model and cluster in two short lists."""
     job = subject.job
     model, cluster = job.model, job.cluster
+    ffn = " or ".join(f"{size:,}" for size in sorted({shape.ffn for shape in model.shapes}))
     about = [
         ("model", f"{model.name}: {model.parameters:,} parameters"),
-        ("shape", f"{model.layers} layers, hidden {model.hidden:,}, ffn {model.ffn:,}, {model.heads} heads"),
+        ("shape", f"{model.layers} layers, hidden {model.hidden:,}, ffn {ffn}, {model.heads} heads"),
         ("vocabulary", f"{model.vocab:,} tokens"),
         ("a step", f"{job.train.global_batch:,} samples of {job.sequence:,} tokens, {job.precision_in_words}"),
     ]

@@ -12,6 +12,7 @@ from heddle.schedule.rule import Rule
 
 RULES: dict[str, Rule] = {rule.name: rule for rule in (ONE_F_ONE_B, INTERLEAVED, GPIPE)}
 NAMES = tuple(RULES)
+IN_WORDS = f"{', '.join(NAMES[:-1])} or {NAMES[-1]}"
 
 
 def rule_of(name: str) -> Rule:

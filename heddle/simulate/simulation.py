@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
@@ -12,21 +12,23 @@ from heddle.cost import step as stage
 from heddle.cost.breakdown import Breakdown
 from heddle.cost.fits import MemoryVerdict, verdict
 from heddle.cost.fits import fits as bytes_fit
+from heddle.cost.layers import chunk_layers
 from heddle.cost.local_machine import machine_for
 from heddle.cost.memory import MemoryBreakdown
 from heddle.cost.work import Work, work_of
 from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.schedule import Schedule, build
-from heddle.simulate.chunks import chunk_costs, stage_memory, step_tail_seconds
+from heddle.simulate.chunks import chunk_costs, not_compute, stage_memory, step_tail_seconds
 from heddle.simulate.memory_curve import Curve, memory_curves
 from heddle.simulate.replay import replay, step_time
 from heddle.simulate.shared_cores import replay_shared
+from heddle.simulate.timeline import Sizes, Tail, timeline
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.plan import Plan, Predicted
-from heddle.spec.ranks import ranks_per_stage, world_in_words
-from heddle.trace.trace import Span, Trace
+from heddle.spec.ranks import ranks_per_stage, split_in_words, world_in_words
+from heddle.trace.trace import Trace
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,8 @@ class Simulation:
     timeline: Callable[[], Trace] = field(repr=False, compare=False)
 
     def __repr__(self) -> str:
-        plan = self.plan
-        degrees = f"tensor {plan.tensor} × pipeline {plan.pipeline} × data {plan.data}"
         held = f"{self.worst / GIB:.4g} of {self.limit / GIB:.4g} GiB"
-        return f"<Simulation: {self.step_seconds:.4g} s per step, {held}, {degrees}>"
+        return f"<Simulation: {self.step_seconds:.4g} s per step, {held}, {split_in_words(self.plan)}>"
 
     @cached_property
     def trace(self) -> Trace:
@@ -76,11 +76,13 @@ class Simulation:
         """The same with recomputed FLOPs counted."""
         model, plan, s = self.job.model, self.plan, self.job.sequence
         samples = self.job.train.global_batch
-        once = model.flops(samples, s)
-        forward = (model.flops(samples, s, recompute=True) - once) / model.layers
-        core = 4.0 * samples * s * min(s, model.window or s) * model.heads * model.head_size
-        words = [plan.recompute_of(layer) for layer in range(model.layers)]
-        return self._utilisation(once + words.count("full") * forward + words.count("selective") * core)
+        again = 0
+        for layers in chunk_layers(model, plan):
+            for kind, count in layers:
+                shape = model.shapes[kind.shape]
+                of_one = {"none": 0, "selective": shape.core_flops(s), "full": shape.forward_flops(s)}
+                again += count * of_one[kind.recompute]
+        return self._utilisation(model.flops(samples, s) + samples * float(again))
 
     @property
     def predicted(self) -> Predicted:
@@ -220,7 +222,8 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
         return None
     plan = job.plan
     microbatches = plan.microbatches(job.train.global_batch)
-    forward, backward, repeats, parts = chunk_costs(job, plan, work, cluster)
+    chunks = chunk_costs(job, plan, work, cluster)
+    forward, backward = ([way.seconds for way in ways] for ways in zip(*chunks, strict=True))
     busy = sum(microbatches * (f + b) for f, b in zip(forward, backward, strict=True)) / plan.pipeline
     scale = microbatches / plan.pipeline
     pace = 1.0
@@ -234,10 +237,10 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
         busy, scale = shared, scale * shared / busy
         pipe = trace.duration
     pipe = max(pipe, busy)  # but for rounding it never is shorter
-    data, update = step_tail_seconds(plan, work, cluster, pipe, microbatches, backward)
+    data, update = step_tail_seconds(job, work, cluster, pipe, microbatches, backward)
     data, update = data / pace, update / pace
     late = float(stage.slowdown(cluster, work))
-    sums = {name: scale * value for name, value in parts.items()}
+    sums = {name: scale * value for name, value in not_compute(chunks).items()}
     breakdown = Breakdown(
         compute=busy - sum(sums.values()),
         **sums,
@@ -247,14 +250,11 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
         jitter=(late - 1) * (pipe + data + update),
     )
 
-    def timeline() -> Trace:
-        drawn = replay(schedule, forward, backward) if cluster.cores is None else trace
-        drawn = with_recomputing(drawn, [again / back for again, back in zip(repeats, backward, strict=True)])
-        for rank in range(plan.pipeline):
-            if data > 0:
-                drawn.spans.append(Span(rank, "data", "exchange", pipe, pipe + data))
-            drawn.spans.append(Span(rank, "optimizer", "update", pipe + data, pipe + data + update))
-        return drawn
+    def drawn() -> Trace:
+        actions = replay(schedule, forward, backward) if cluster.cores is None else trace
+        whole = int(work.tokens * work.hidden * work.element)
+        sizes = Sizes(message=whole // plan.tensor, activations=whole)
+        return timeline(actions, schedule, plan, chunks, Tail(pipe, data, update), sizes, job.model.tied)
 
     return Simulation(
         job=job,
@@ -264,28 +264,8 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
         bubble=pipe / busy - 1,
         memory=memory,
         saved=saved,
-        timeline=timeline,
+        timeline=drawn,
     )
-
-
-def with_recomputing(trace: Trace, shares: Sequence[float]) -> Trace:
-    """The trace with each backward cut in two, its recomputing first: for layer after layer it is as long in all.
-
-    Args:
-        trace: a step.
-        shares: what part of a backward is recomputing, for each chunk.
-    """
-    if not any(shares):
-        return trace
-    spans: list[Span] = []
-    for span in trace.spans:
-        share = shares[span.chunk] if span.name == "backward" else 0.0
-        if share > 0:
-            middle = span.start + share * (span.end - span.start)
-            spans += [span._replace(name="recompute", end=middle), span._replace(start=middle)]
-        else:
-            spans.append(span)
-    return Trace(trace.ranks, spans)
 
 
 _schedule = lru_cache(maxsize=8)(build)  # plans that are compared often share theirs

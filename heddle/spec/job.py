@@ -24,6 +24,7 @@ from heddle.spec.ranges import (
     ShareBelowOne,
     check_ranges,
 )
+from heddle.spec.ranks import split_in_words
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 from heddle.spec.start import model_in, tokenizer_in
 from heddle.spec.tables import build, read_toml, to_table, to_toml
@@ -114,7 +115,7 @@ class Job:
 
     def __repr__(self) -> str:
         plan = self.plan
-        split = f"tensor {plan.tensor} × pipeline {plan.pipeline} × data {plan.data}" if plan else "no plan"
+        split = split_in_words(plan) if plan else "no plan"
         return f"<Job {self.train.name!r}: model {self.model.name!r}, {self.model.parameters:,} parameters, {split}>"
 
     def __post_init__(self) -> None:

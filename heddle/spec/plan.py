@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
+from math import prod
 from statistics import mode
 
 from heddle.errors import HeddleError, divisors, listing, nearest_number
@@ -26,6 +26,11 @@ from heddle.spec.layer_memory import (
 from heddle.spec.model import ModelSpec
 from heddle.spec.ranges import Count, Degree, Depth, NonNegative, check_ranges
 from heddle.spec.tables import WHERE_SAID, to_table
+
+# The axes that ranks stand on (`heddle.spec.ranks`), each a field of a plan. Innermost first: neighbours on the tensor
+# axis talk most and sit closest (PTD-P §3.1, Takeaway 1).
+AXES = ("tensor", "data", "pipeline")
+WRITTEN = ("tensor", "pipeline", "data")  # in the order in which people write their degrees
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +88,7 @@ class Plan:
     @property
     def world(self) -> int:
         """Devices the plan uses."""
-        return self.tensor * self.pipeline * self.data
+        return prod(getattr(self, axis) for axis in AXES)
 
     @property
     def chunks(self) -> int:
@@ -140,8 +145,7 @@ class Plan:
     def check(self, model: ModelSpec, global_batch: int, sequence: int) -> None:
         """Refuse a plan that does not carry every layer, head, vocabulary row and sample exactly once."""
         self._check_layers(model)
-        # kv_heads divides heads, so these degrees split heads, kv_heads and ffn alike
-        degrees = listing(divisors(math.gcd(model.kv_heads, model.ffn)))
+        degrees = listing(model.tensor_degrees)
         for name, heads in (("heads", model.heads), ("kv_heads", model.kv_heads)):
             if heads % self.tensor:
                 raise HeddleError(
@@ -149,9 +153,10 @@ class Plan:
                     "Every tensor-parallel rank holds the same number of whole heads.",
                     f"{degrees} can split the whole model.",
                 )
-        if model.ffn % self.tensor:
+        uneven = [shape.ffn for shape in model.shapes if shape.ffn % self.tensor]
+        if uneven:
             raise HeddleError(
-                f"ffn = {model.ffn} cannot be split over tensor = {self.tensor}.",
+                f"ffn = {uneven[0]} cannot be split over tensor = {self.tensor}.",
                 "Every tensor-parallel rank holds the same number of its columns.",
                 f"{degrees} can split the whole model.",
             )

@@ -81,7 +81,7 @@ def check_ranges(value: Any, where: str) -> None:
     """Check the numbers of a dataclass that was made in Python; `where` is its table in a file."""
     for name, allowed in ranges_of(value.__class__).items():
         held = getattr(value, name)
-        for each in held if isinstance(held, tuple) else (held,):
+        for each in dict.fromkeys(held) if isinstance(held, tuple) else (held,):
             if isinstance(each, int | float):
                 allowed.check(f"{where}.{name}", each)
 

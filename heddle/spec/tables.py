@@ -137,7 +137,7 @@ def _plain(value: Any) -> Any:
 
 
 def to_toml(tables: dict[str, Any]) -> str:
-    """TOML that people read and compare: short lists on one line, what repeats in a plan's lists as runs."""
+    """TOML that people read and compare: short lists on one line, what repeats in lists of layers or chunks as runs."""
     import tomli_w
 
     def joined(match: re.Match[str]) -> str:
@@ -145,6 +145,7 @@ def to_toml(tables: dict[str, Any]) -> str:
         line = f"{match[1]}[{', '.join(part.strip().removesuffix(',') for part in parts)}]"
         return line if len(line) <= 120 else match[0]
 
-    if isinstance(plan := tables.get("plan"), dict):
-        tables = tables | {"plan": {k: as_runs(v) if isinstance(v, list) else v for k, v in plan.items()}}
+    for name in ("model", "plan"):
+        if isinstance(table := tables.get(name), dict):
+            tables = tables | {name: {k: as_runs(v) if isinstance(v, list) else v for k, v in table.items()}}
     return re.sub(r"^(\S+ = )\[\n((?:    [^\n\[\]{}]*,\n)+)\]", joined, tomli_w.dumps(tables), flags=re.MULTILINE)

@@ -37,6 +37,7 @@ from heddle.runtime.error_files import restart_count
 from heddle.runtime.launch import run_joined, run_processes
 from heddle.runtime.together import Together, check_shared
 from heddle.spec.job import Job, PlannedJob, job_from_tables
+from heddle.spec.plan import WRITTEN
 from heddle.train.loop import RunOptions, train_rank
 from heddle.train.profile.profile import described, measure_once
 from heddle.train.prove.prove import conclude, observe
@@ -179,7 +180,7 @@ def selftest_rank(mesh: Mesh, job: PlannedJob, folder: Path) -> SelftestVerdict 
 
 
 def _about(job: PlannedJob, found: list[Allotted]) -> dict[str, Any]:
-    plan = {"tensor": job.plan.tensor, "pipeline": job.plan.pipeline, "data": job.plan.data}
+    plan = {axis: getattr(job.plan, axis) for axis in WRITTEN}
     here = {"heddle": __version__, "python": platform.python_version(), "system": platform.platform()}
     known = {NOTES: "heddle", "TORCHELASTIC_RUN_ID": "torchrun", "SLURM_STEP_ID": "srun"}
     launcher = next((name for variable, name in known.items() if variable in os.environ), "heddle")

@@ -63,9 +63,9 @@ def test_layers_that_are_alike_take_one_line(folder, said):
     spec = load_job(folder / "runs" / "small" / "job.toml").model
     lines = said("runs/small").partition("\n\n")[2].splitlines()
     table = {re.split(r"\s{2,}", line)[0]: re.split(r"\s{2,}", line.strip())[1:] for line in lines}
-    size = f"{3 * spec.layer_parameters * 4 / 1024:.1f} KiB"
-    assert table["layers.0–2"] == ["3 × 12", f"{3 * spec.layer_parameters:,}", "F32", "36", size]
-    assert table["optimizer of layers.0–2"][:2] == ["3 × 24", f"{6 * spec.layer_parameters:,}"]
+    size = f"{3 * spec.layer(0).layer_parameters * 4 / 1024:.1f} KiB"
+    assert table["layers.0–2"] == ["3 × 12", f"{3 * spec.layer(0).layer_parameters:,}", "F32", "36", size]
+    assert table["optimizer of layers.0–2"][:2] == ["3 × 24", f"{6 * spec.layer(0).layer_parameters:,}"]
     # in the order of the model, the optimizer's last
     assert [name for name in table if "optimizer" not in name] == [
         "tensors",

@@ -19,6 +19,7 @@ from heddle.parallel.collectives import gather, slice_of
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline.executor import Executor, SpanRecorder, StepState
 from heddle.schedule import Action, Message, Schedule
+from heddle.trace.lanes import Lane
 
 
 class MicrobatchInput(NamedTuple):
@@ -66,7 +67,7 @@ class Pipeline(Executor):
         x = self._receive(action)
         if x is not None and torch.is_grad_enabled():
             x.requires_grad_()
-        with self.recorder.span("compute", action.kind, chunk, microbatch):
+        with self.recorder.span(Lane.COMPUTE, action.kind, chunk, microbatch):
             batch = replace(work.batch, targets=work.targets, scale=step.scale) if last else work.batch
             y = self.chunks[chunk](work.ids if x is None else x, batch)
         if last:  # which gives the loss
@@ -82,7 +83,7 @@ class Pipeline(Executor):
         kept: tuple[Tensor | None, GradientEdge | Tensor] = step.take(action)
         x, output = kept
         gradient = self._receive(action)
-        with self.recorder.span("compute", action.kind, action.chunk, action.microbatch):
+        with self.recorder.span(Lane.COMPUTE, action.kind, action.chunk, action.microbatch):
             torch.autograd.backward(output, gradient)
         if x is not None:
             assert x.grad is not None

@@ -30,6 +30,7 @@ from heddle.runtime.tiers import Tiers
 from heddle.schedule import build as build_schedule
 from heddle.schedule import verify
 from heddle.spec.job import Job
+from heddle.trace.lanes import Lane, Phase
 from heddle.train.step.learning_rate import learning_rate
 from heddle.train.step.optimizer import Optimizer
 
@@ -113,9 +114,9 @@ class Trainer:
         # Replicas add their gradients up; each contributes its share of the mean.
         scale = self.optimizer.scale.value / self.mesh.data.size
         loss = self.pipeline.run(works, scale, gradients)
-        with self.recorder.span("optimizer", "gradients"):
+        with self.recorder.span(Lane.OPTIMIZER, Phase.GRADIENTS):
             gradients.finish()
-        with self.recorder.span("optimizer", "update"):
+        with self.recorder.span(Lane.OPTIMIZER, Phase.UPDATE):
             total, squared_norm, stops = self._sum_over_ranks(loss, self.optimizer.squared_norm(), bool(stop)).unbind()
             if self.saver is not None:
                 self.saver.copied()  # from here on the state changes
