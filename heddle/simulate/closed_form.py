@@ -216,7 +216,8 @@ def _spread(prices: Prices, which: Any, work: Work) -> tuple[Prices, Work]:
     held = prices.held.map(lambda each: HeldBytes(memory.Saved(*map(one, each.saved)), ends, sent))
     layer = prices.layer.map(lambda each: LayerCost(*map(one, each)))
     found = prices._replace(layer=layer, embedding=one(prices.embedding), head=one(prices.head), held=held)
-    return _with_runs(found, which, work) if work.shapes and np.ndim(which) else (found, work.smallest)
+    several = work.shapes and np.size(which) and np.ndim(which)  # and not a slice of prices in order, or no plan
+    return _with_runs(found, which, work) if several else (found, work.smallest)
 
 
 def _with_runs(prices: Prices, which: np.ndarray, work: Work) -> tuple[Prices, Work]:
