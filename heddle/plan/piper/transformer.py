@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -115,22 +116,13 @@ def _variants(cluster: Cluster, work: Work) -> list[Options]:
     t, d, layers = int(work.tensor), int(work.data), int(work.layers)
     price = stage.layer_cost(cluster, work)
     again = {"none": 0.0, "selective": float(price.again_selective), "full": float(price.again_full)}
-    kept = memory.layer_activations(work)
-    saved = {"none": float(kept.none), "selective": float(kept.selective), "full": float(kept.full)}
     ends = [(float(f), float(b)) for f, b in (compute.embedding(cluster, work), compute.head(cluster, work))]
     begins, finishes = (float(memory.end_parameters(work, first, not first)) for first in (True, False))
     own = float(memory.layer_parameters(work))
-    output = memory.end_activations(work)
-    left, briefly = float(output.left), float(output.briefly)
-    scale = 1 + float(memory.slack(cluster, 1.0))
-    # messages that are awaited, and one that was sent to each neighbour
-    buffers = float(memory.exchange_buffers(work, 2)) + 2 * float(memory.sent_message(work))
-    waits = float(work.tied * output.table)  # a tied embedding's gradient, where one stage has both ends
+    shared = begins + finishes - float(memory.end_parameters(work, True, True))  # a tied embedding, once
+    held = _bytes_held(cluster, work, begins, own, finishes, shared)
     a_step = d * float(work.microbatch) / float(work.batch)  # what is done once per step, for each of a stage's d·time
     start = float(stage.data_exchange(cluster, work, 0.0))
-
-    def held(parameters: float) -> float:
-        return scale * float(sum(memory.states(work, parameters, 0.0)))
 
     def once(parameters: float, backward: float) -> float:
         return _once_per_step(cluster, work, parameters, backward, start)
@@ -138,33 +130,83 @@ def _variants(cluster: Cluster, work: Work) -> list[Options]:
     def seconds(forward: float, backward: float, parameters: float) -> float:
         return forward + backward + a_step * once(parameters, backward)
 
-    shared = begins + finishes - float(memory.end_parameters(work, True, True))  # a tied embedding, once
     spared = once(finishes, ends[1][1]) - once(finishes - shared, ends[1][1])
-    tie = Tie((0, layers + 1), a_step * spared, held(shared))
+    tie = Tie((0, layers + 1), a_step * spared, held.shared)
     message = np.full(layers + 1, float(network.between_stages(cluster, work)))
     found = []
     for count in range(1, len(WORDS) + 1):
         words = WORDS[:count]
         each = [seconds(float(price.forward), float(price.backward) + again[word], own) for word in words]
-        peak = max(float(kept.moment(recomputing(work, word))) for word in words) + waits
+        moment = max(held.moment[word] for word in words)
         found.append(
             Options(
                 tensor=t,
                 names=[["none"], *[[str(word) for word in words]] * layers, ["none"]],
                 seconds=_rows(layers, seconds(*ends[0], begins), each, seconds(*ends[1], finishes)),
                 parameters=np.zeros((layers + 2, count)),
-                stashed=scale * _rows(layers, 0.0, [saved[word] for word in words], left),
-                fixed=_rows(layers, held(begins), [held(own)] * count, held(finishes)),
+                stashed=_rows(layers, 0.0, [held.saved[word] for word in words], 0.0),
+                fixed=_rows(layers, held.begins, [held.layer[word] for word in words], held.finishes),
                 receive=message,
                 send=message,
                 data=(d,),
                 how=", ".join(["sequence"] * int(work.sequence_parallel) + [f"zero {work.zero}"] * bool(work.zero)),
-                peaks=scale * (buffers + np.array([0.0, *[peak] * layers, briefly])),
+                peaks=held.buffers + np.array([0.0, *[moment] * layers, held.loss]),
                 start=a_step * start,
                 tie=tie if shared else None,
             )
         )
     return found
+
+
+class _Held(NamedTuple):
+    """Bytes of each piece of the line."""
+
+    begins: float  # held anyway: by the embedding, by a layer as it is recomputed, by the output layer
+    layer: dict[Recompute, float]
+    finishes: float
+    saved: dict[Recompute, float]  # for each microbatch in flight
+    moment: dict[Recompute, float]  # for a moment: in a layer, or at the loss
+    loss: float
+    buffers: float  # of messages, in every stage
+    shared: float  # of what a stage that has both ends of a tied embedding holds once
+
+
+def _bytes_held(cluster: Cluster, work: Work, begins: float, own: float, finishes: float, shared: float) -> _Held:
+    """What the pieces hold, given their parameters."""
+    scale = 1 + float(memory.slack(cluster, 1.0))
+    kept, output = memory.layer_activations(work), memory.end_activations(work)
+    saved: dict[Recompute, float] = {
+        "none": float(kept.none),
+        "selective": float(kept.selective),
+        "full": float(kept.full),
+    }
+    waits = float(work.tied * output.table)  # a tied embedding's gradient, where one stage has both ends
+    moment = {word: scale * (float(kept.moment(recomputing(work, word))) + waits) for word in saved}
+    # Messages that are awaited, and one that was sent, for two neighbours; the ends of the line have one less each.
+    none, one = (float(memory.exchange_buffers(work, neighbours)) for neighbours in (0, 1))
+    neighbour = one - none + float(memory.sent_message(work))
+    # One replica in fp32 makes its gradients in a step's first backward. Where that is the only one, a layer makes its
+    # own as it lets go of what it saved: it takes the larger of the two.
+    in_turn = work.data == 1 and work.element == 4 and work.batch == work.microbatch
+
+    def states(parameters: float) -> float:
+        return float(sum(memory.states(work, parameters, 0.0)))
+
+    def made(parameters: float) -> float:
+        return parameters * float(work.gradient_bytes) * in_turn
+
+    return _Held(
+        begins=scale * max(0.0, states(begins) - neighbour),
+        layer={word: scale * (states(own) - min(saved[word], made(own))) for word in saved},
+        finishes=scale * max(0.0, states(finishes) - neighbour),
+        saved={word: scale * saved[word] for word in saved},
+        moment=moment,
+        # What it left is gone when layers go back, and its stage, the last one, has one microbatch in flight. Its
+        # gradients, which are no others', are then still to be made.
+        loss=scale * max(0.0, float(output.left + output.briefly) - made(finishes - shared)),
+        buffers=scale * (none + 2 * neighbour),
+        shared=scale * states(shared),
+    )
 
 
 def _once_per_step(cluster: Cluster, work: Work, parameters: float, backward: float, start: float) -> float:
