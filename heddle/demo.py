@@ -35,7 +35,9 @@ def demo_job(plan: str, steps: int) -> PlannedJob:
     degrees = [int(part) if part.isascii() and part.isdecimal() else 0 for part in parts]
     if len(degrees) != 3 or min(degrees) < 1:
         raise HeddleError(
-            f"--plan {plan} is no plan.", "It names the degrees tensor x pipeline x data.", "Write it as --plan 2x2x2."
+            f"--plan {plan} is not a plan.",
+            "It names the degrees tensor x pipeline x data.",
+            "Write it as --plan 2x2x2.",
         )
     tensor, pipeline, data = degrees
     if tensor * pipeline * data > MOST:
@@ -88,9 +90,9 @@ def standing(found: Search, chosen: Simulation, fewer: Simulation | None) -> Ite
     """What is shown, and how good it is beside the best plan of as many processes, and of one per core."""
     seconds = chosen.step_seconds
     yield f"For the show: {in_words(chosen.plan)}."
-    verdict = f"{seconds:.3g} s a step, {seconds / found.best.step_seconds - 1:.0%} more than the best"
+    verdict = f"{seconds:.3g} s per step, {seconds / found.best.step_seconds - 1:.0%} more than the best"
     if chosen.plan == found.best.plan:
-        verdict = f"{seconds:.3g} s a step, and no other is faster"
+        verdict = f"{seconds:.3g} s per step, and no other is faster"
     yield f"It is number {found.rank(chosen.plan)} of {found.feasible:,} by prediction: {verdict}."
     if fewer is not None:
         yield (

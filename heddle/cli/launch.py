@@ -90,7 +90,7 @@ def check(name: str, asked: dict[str, str | None]) -> None:
         pattern, example = ASKED[option]
         if value is not None and not re.fullmatch(pattern, value):
             raise HeddleError(
-                f"--{option} {value!r} is nothing that Slurm knows.",
+                f"--{option} {value!r} is not something that Slurm understands.",
                 "It stands in the script as it is.",
                 f"Write it like {example}.",
             )

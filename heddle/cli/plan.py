@@ -57,7 +57,7 @@ def plan(
     ] = None,
     pipeline: Annotated[int | None, ranged(within="[1, 1e6]", help="Stages.", rich_help_panel=FIXED)] = None,
     virtual: Annotated[
-        int | None, ranged(within="[1, 1e6]", help="Chunks of the model a stage.", rich_help_panel=FIXED)
+        int | None, ranged(within="[1, 1e6]", help="Chunks of the model per stage.", rich_help_panel=FIXED)
     ] = None,
     data: Annotated[int | None, ranged(within="[1, 1e6]", help="Replicas.", rich_help_panel=FIXED)] = None,
     zero: Annotated[

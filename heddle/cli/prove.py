@@ -79,7 +79,7 @@ def _facts(proof: Proof) -> dict[str, Any]:
         "plan": to_table(small.plan),
         "model": to_table(small.model),
     }
-    # JSON has no word for infinity: what is no number is null
+    # JSON has no word for infinity: what is not a number is null
     return {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in facts.items()}
 
 

@@ -16,8 +16,9 @@ from heddle.cost.kernels import HEDDLE_CPU, HEDDLE_GPU
 from heddle.schedule import NAMES
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
+from heddle.spec.layer_memory import Recompute
 from heddle.spec.model import ModelSpec
-from heddle.spec.plan import Plan, Recompute
+from heddle.spec.plan import Plan
 
 Column: TypeAlias = Any  # a number, or a NumPy array of numbers: one for each plan
 ELEMENT = {"fp32": 4, "bf16": 2, "fp16": 2}

@@ -83,7 +83,7 @@ def plan(subject: Subject) -> str:
         drift = prediction.step_seconds / before.step_seconds - 1
         if abs(drift) > 0.02:
             shown += (
-                f"<p>When it was planned, {text.seconds(before.step_seconds)} a step were predicted; "
+                f"<p>When it was planned, {text.seconds(before.step_seconds)} per step were predicted; "
                 f"with what is known of the cluster now, {text.seconds(prediction.step_seconds)}.</p>"
             )
     found = subject.search
@@ -118,7 +118,7 @@ def _standing(subject: Subject) -> str:
     )
     return (
         f"{among}, {slower:.1%} slower than the best by prediction: {in_words(found.best.plan)}, "
-        f"{text.seconds(found.best.step_seconds)} a step."
+        f"{text.seconds(found.best.step_seconds)} per step."
     )
 
 
@@ -209,7 +209,7 @@ def memory(subject: Subject) -> str:
     """The bill of every stage, and what is left."""
     prediction = subject.prediction
     if prediction is None:
-        return "<p>No prediction, so no bill.</p>"
+        return "<p>No prediction, so no memory breakdown.</p>"
     bills, limit = prediction.memory, prediction.limit
     worst = prediction.worst
     scale = memory_scale(worst, limit)

@@ -77,7 +77,7 @@ def refuse_existing(job: Job) -> None:
         raise HeddleError(
             f"The run folder {job.run_folder} exists already.",
             "A run never writes over another.",
-            "Resume with it by --resume, or choose another name with --name.",
+            "Resume it with --resume, or choose another name with --name.",
         )
 
 
@@ -107,7 +107,7 @@ def writing_to(run: Run) -> Iterator[None]:
         raise HeddleError(
             f"The run folder {run.folder} cannot be written.",
             f"{error.strerror or error}.",
-            "Earlier checkpoints are untouched; make room, then go on with --resume.",
+            "Earlier checkpoints are untouched; make room, then continue with --resume.",
         ) from None
 
 
@@ -145,14 +145,14 @@ def check_resumed(job: Job, data: Prepared, allow: bool, warn: Callable[[str], N
         raise HeddleError(
             f"{run.folder} trains another model.",
             f"{shown}.",
-            "Choose another name with --name, or mend [model].",
+            "Choose another name with --name, or fix [model].",
         )
     changes = [*_changes(before, job), *_data_changes(run, before, job, data.meta)]
     if changes and not allow:
         raise HeddleError(
-            f"{run.folder} was begun on other terms:",
+            f"{run.folder} was started on other terms:",
             "\n  ".join(changes),
-            "Choose another name with --name, or go on all the same with --allow-changes.",
+            "Choose another name with --name, or resume anyway with --allow-changes.",
         )
     if changes:
         warn(f"Going on with {'; '.join(changes)}.")

@@ -115,7 +115,7 @@ def _refuse_split(plan: Plan, cluster: Cluster | None, found: Sequence[Allotted]
             fitting = max(n for n in range(1, most + 1) if plan.tensor % n == 0)
             raise HeddleError(
                 f"tensor = {plan.tensor} splits every layer over {len(hosts)} nodes; a node has {most} processes.",
-                "Tensor-parallel ranks exchange activations many times a layer, which needs the links within a node.",
+                "Tensor-parallel ranks exchange activations many times per layer, which needs the links within a node.",
                 f"Use tensor = {fitting}, or state in [cluster] devices how many share fast links.",
             )
 

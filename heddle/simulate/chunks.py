@@ -18,7 +18,8 @@ from heddle.cost.work import Work, recomputing, work_of
 from heddle.schedule import Schedule, build
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
-from heddle.spec.plan import Plan, Recompute
+from heddle.spec.layer_memory import Recompute
+from heddle.spec.plan import Plan
 
 
 def chunk_costs(

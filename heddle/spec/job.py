@@ -86,6 +86,8 @@ class Train:
     restarts: CountOrZero = 3  # how often a run goes on by itself after a process died
     hang_after: Amount = 0.0  # seconds after which a step counts as hung; 0: many times as long as usual
     compile: bool = False  # torch.compile the layers
+    # where files of what a plan offloads to disk lie; by default where temporary files do
+    offload_folder: str | None = None
 
     def __post_init__(self) -> None:
         check_ranges(self, "train")

@@ -16,6 +16,8 @@ from heddle.spec.run_lengths import as_runs, expanded
 
 T = TypeVar("T")
 
+WHERE_SAID = {"where_said": True}  # of a field that a file has only where it differs from its default
+
 EXAMPLES = {
     "true or false": "true",
     "a whole number": "8",
@@ -124,6 +126,7 @@ def to_table(value: Any) -> dict[str, Any]:
         key_of(field): _plain(getattr(value, field.name))
         for field in dataclasses.fields(value)
         if getattr(value, field.name) is not None
+        and not (field.metadata.get("where_said") and getattr(value, field.name) == field.default)
     }
 
 

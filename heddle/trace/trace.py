@@ -151,6 +151,6 @@ def _skipped(path: Path, spans: list[Span | None], ranks: int) -> tuple[str, ...
     odd = [number for number, span in enumerate(spans, 2) if span is None]
     if not odd:
         return ()
-    count = f"{len(odd)} of the {len(spans)} lines of {shown(path)} are no spans, and are left out"
+    count = f"{len(odd)} of the {len(spans)} lines of {shown(path)} are not spans and are skipped"
     rule = f"A span is [{', '.join(Span._fields)}], its rank below {ranks}, its end not before its start."
     return (f"{count}: the first is line {odd[0]}. {rule}",)

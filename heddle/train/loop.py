@@ -141,7 +141,7 @@ def _watched(
     if restart_count():
         run = Run(job.run_folder)
         existing, resume = run.job_file.exists(), bool(checkpoints(run.checkpoints))
-        where = "going on from the newest checkpoint" if resume else "beginning again, for there is no checkpoint yet"
+        where = "resuming from the newest checkpoint" if resume else "starting over: there is no checkpoint yet"
         warn(f"A process died; {where} (restart {restart_count()}).")
     if existing and mesh.rank == 0:
         check_resumed(job, data, orders.allow_changes, warn)
@@ -164,7 +164,7 @@ def _watched(
     console.print(
         f"{job.model.name}: {job.model.parameters:,} parameters on {job.plan.world} × {trainer.device.type}, "
         f"{job.train.precision}, peak {peak / 1e12:.3g} TFLOP/s each ({origin}); "
-        f"{len(data.train):,} tokens to learn from",
+        f"{len(data.train):,} tokens to train on",
         highlight=False,
         soft_wrap=True,
     )

@@ -292,7 +292,7 @@ class _Parts:
         result = train_rank(self.mesh, killed, RunOptions(resume=bool(checkpoints(saved))))
         good, words, _ = self._same("killed")
         went_on = result.first_step > 0
-        text = f"rank {victim} was killed after step {KILLED_AT}, all went on from step {result.first_step}: {words}"
+        text = f"rank {victim} was killed after step {KILLED_AT}, all resumed from step {result.first_step}: {words}"
         return good and went_on, text, {"restart": restart_count(), "went_on_from": result.first_step}
 
 

@@ -90,7 +90,7 @@ def test_every_tensor_is_listed_if_asked(said):
 def test_an_imported_checkpoint_says_where_it_is_from(said):
     told = rows(said("imported", "--verify"))
     assert told["kind"] == "checkpoint, imported from hf"
-    assert told["optimizer"].startswith("not there")
+    assert told["optimizer"].startswith("none")
     assert "plan" not in told
     assert re.fullmatch(r"all \d+ match", told["checksums"])
 
@@ -143,7 +143,7 @@ def test_damage_is_found_only_if_asked_for(folder, said, as_json, tmp_path):
 
 
 def test_what_holds_nothing_is_refused(said, tmp_path):
-    assert "is no run, no checkpoint and no Hugging Face model" in said(tmp_path, code=2)
+    assert "is not a run, a checkpoint or a Hugging Face model" in said(tmp_path, code=2)
     (tmp_path / "job.toml").write_text(Path("job.toml").read_text())
     assert "There is no checkpoint in" in said(tmp_path, code=2)
 

@@ -20,7 +20,7 @@ from heddle.parallel.collectives import (
     start_sharing,
 )
 from heddle.parallel.mesh import Axis, Mesh
-from heddle.parallel.parameter_layout import place_of
+from heddle.parallel.replicas.sharded import ShardedGroup, sums_of
 from heddle.parallel.shards import FreeParameters, Piece, make_piece
 
 # A bucket of 32 MiB of fp32 is long enough to use a link well and short enough to overlap. But each of d replicas sends
@@ -123,7 +123,7 @@ class Bucket:
         self.handle = None
         at = 0
         for piece in self.pieces:  # they follow each other without a gap
-            piece.master.grad = result[at : at + piece.master.numel()]
+            piece.master.grad = result[at : at + piece.master.numel()].to(piece.master.device)
             at += piece.master.numel()
 
     def clear(self) -> None:
@@ -142,29 +142,47 @@ class Bucket:
 class Reducer:
     """Makes the gradients of a rank's chunks whole, and knows what the rank updates."""
 
-    def __init__(self, chunks: dict[int, Named], mesh: Mesh, zero: int) -> None:
-        """`chunks` names the parameters of each chunk, in the order of the model."""
+    def __init__(
+        self,
+        chunks: dict[int, Named],
+        mesh: Mesh,
+        levels: Callable[[str], int],
+        sharded: dict[int, list[ShardedGroup]] | None = None,
+    ) -> None:
+        """`chunks` names the parameters of each chunk that replicas hold whole, in the order of the model.
+
+        `levels` says how much of each they shard, `sharded` has those of which each holds a share.
+        """
+        self.sharded = sharded or {}
         self.buckets: dict[int, list[Bucket]] = {}
         self.free: list[FreeParameters] = []
         for chunk, parameters in chunks.items():
             self.buckets[chunk] = []
-            for sums, named in _by_sums(parameters, mesh).items():
+            for (sums, zero), named in _alike(parameters, mesh, levels).items():
                 if mesh.data.size == 1 and not sums and named[0][1].dtype == torch.float32:
                     self.free.append(FreeParameters(named, mesh))
                     continue
                 # backward goes through the model from its end: buckets fill one after the other
                 for group in _grouped(named[::-1], bucket_elements(mesh.data.size)):
                     self.buckets[chunk].append(Bucket(group, list(sums), mesh, zero))
-        self.parts: list[FreeParameters | Bucket] = [
+        self.groups = [group for groups in self.sharded.values() for group in groups]
+        self.parts: list[FreeParameters | Bucket | ShardedGroup] = [
             *self.free,
             *(bucket for buckets in self.buckets.values() for bucket in buckets),
+            *self.groups,
         ]
+        self.pieces = [piece for part in self.parts for piece in part.pieces]
+
+    def move(self, moved: Callable[[list[Piece]], list[Piece]]) -> None:
+        """Let what is updated live elsewhere."""
+        for part in self.parts:
+            part.pieces = moved(part.pieces)
         self.pieces = [piece for part in self.parts for piece in part.pieces]
 
     def last_backward(self, chunk: int) -> None:
         """The backward of this chunk that comes now is the last of the step."""
-        for bucket in self.buckets[chunk]:
-            bucket.arm()
+        for part in (*self.buckets[chunk], *self.sharded.get(chunk, ())):
+            part.arm()
 
     def finish(self) -> None:
         """All gradients of the step are summed and lie at their masters when this returns."""
@@ -177,21 +195,20 @@ class Reducer:
             part.clear()
 
     def share(self) -> None:
-        """After the update: every replica has all parameters again."""
+        """After the update: every replica has all parameters again, but for those that are gathered for use."""
+        for group in self.groups:
+            group.release()
         handles = [bucket.start_sharing() for buckets in self.buckets.values() for bucket in buckets]
         for handle in handles:
             if handle is not None:
                 handle.wait()
 
 
-def _by_sums(parameters: Named, mesh: Mesh) -> dict[tuple[Axis, ...], Named]:
-    """Parameters by the axes over which their gradients need a sum before the replicas'."""
-    groups: dict[tuple[Axis, ...], Named] = {}
+def _alike(parameters: Named, mesh: Mesh, levels: Callable[[str], int]) -> dict[tuple[tuple[Axis, ...], int], Named]:
+    """Parameters by the axes over which their gradients need a sum before the replicas', and by what these shard."""
+    groups: dict[tuple[tuple[Axis, ...], int], Named] = {}
     for name, parameter in parameters:
-        place = place_of(parameter)
-        sums = [mesh.tensor] if place.partial and mesh.tensor.size > 1 else []
-        sums += [mesh.ends] if place.tied and mesh.ends.size > 1 else []
-        groups.setdefault(tuple(sums), []).append((name, parameter))
+        groups.setdefault((sums_of(parameter, mesh), levels(name)), []).append((name, parameter))
     return groups
 
 

@@ -24,7 +24,7 @@ from heddle.graph.dag import Dag, Floats
 from heddle.plan.piper.workload import Options, Tie, Workload
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
-from heddle.spec.plan import Recompute
+from heddle.spec.layer_memory import Recompute
 
 WORDS: list[Recompute] = ["none", "selective", "full"]
 

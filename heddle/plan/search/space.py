@@ -18,8 +18,9 @@ import numpy as np
 
 from heddle.errors import HeddleError, divisors, listing, nearest, nearest_number
 from heddle.schedule import NAMES, RULES
+from heddle.spec.layer_memory import Recompute
 from heddle.spec.model import ModelSpec
-from heddle.spec.plan import Plan, Recompute, even_stages
+from heddle.spec.plan import Plan, even_stages
 
 SEARCHED = ("1f1b", "interleaved")  # for one chunk per rank and for several; others where they are asked for
 RECOMPUTE = ("none", "selective", "full")

@@ -188,8 +188,7 @@ class _Shortcuts(TorchDispatchMode):
     """Two things that fake tensors cannot do, or not quickly.
 
     Who reads a number from a tensor that has none gets one that makes the optimizer clip and update. And what lies
-    on the meta device stays there: it has no memory that a fake tensor would save, and `fully_shard` cuts it into as
-    many slices as there are replicas.
+    on the meta device stays there: it has no memory that a fake tensor would save.
     """
 
     def __torch_dispatch__(

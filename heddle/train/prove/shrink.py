@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from heddle.spec.job import Job, PlannedJob, Train
+from heddle.spec.layer_memory import LayerMemory
 from heddle.spec.model import ModelSpec
-from heddle.spec.plan import Plan, Recompute
+from heddle.spec.plan import Plan
 
 PROCESSES = 16  # more than this do not fit one machine that somebody also works on
 CHUNKS = 4  # a rank
@@ -32,12 +33,12 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
     planned = job.planned
     model, plan, train = planned.model, planned.plan, planned.train
     degrees, notes = _fewer_processes(plan, processes)
-    recompute, stages = _stages(plan, degrees)
-    if not isinstance(plan.recompute, str):
-        notes += [f"recompute: no chunk that was tried has {kind!r}." for kind in {*plan.recompute} - {*recompute}]
+    layers, stages = _stages(plan, degrees)
+    every = {plan.memory_of(layer) for layer in range(model.layers)}
+    notes += [f"No chunk that was tried has a layer with {_in_words(lost)}." for lost in sorted(every - {*layers})]
     microbatch, sequence = _tokens(plan, degrees, planned.sequence)
     small_model = _model(model, plan, degrees, sum(stages), sequence, planned.sequence)
-    small_plan = replace(degrees, microbatch=microbatch, stages=stages, recompute=recompute)
+    small_plan = replace(degrees, microbatch=microbatch, stages=stages).with_memory(layers)
     microbatches = _microbatches(plan.microbatches(train.global_batch), plan.pipeline, degrees.pipeline)
     small_train = Train(
         name=train.name,
@@ -81,13 +82,18 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
         )
         if before != after
     ]
-    # stages and recomputation are those of the old degrees until the caller has found the new ones
-    changed = replace(plan, tensor=tensor, pipeline=pipeline, data=data, virtual=virtual, stages=(), recompute="none")
-    return changed, notes
+    # stages and what layers do are those of the old degrees until the caller has found the new ones
+    changed = replace(plan, stages=(), recompute="none", offload=plan.ends_offload, layers=())
+    return replace(changed, tensor=tensor, pipeline=pipeline, data=data, virtual=virtual), notes
 
 
-def _stages(plan: Plan, small: Plan) -> tuple[Recompute | tuple[Recompute, ...], tuple[int, ...]]:
-    """Recomputation and layers of each chunk: uneven stages stay uneven, and a chunk's kinds of recomputation stay."""
+def _in_words(memory: LayerMemory) -> str:
+    parts = [f"recompute {memory.recompute!r}", f"zero {memory.zero}"]
+    return ", ".join([*parts, *(["offload " + ", ".join(memory.offload)] if memory.offload else [])])
+
+
+def _stages(plan: Plan, small: Plan) -> tuple[list[LayerMemory], tuple[int, ...]]:
+    """What layers do, and layers of each chunk: uneven stages stay uneven, and what a chunk's layers do stays."""
     bounds = [0, *accumulate(plan.stages)]
     last = max(1, small.chunks - 1)
     chosen = [round(i * (plan.chunks - 1) / last) for i in range(small.chunks)]  # the first, the last, some between
@@ -95,15 +101,13 @@ def _stages(plan: Plan, small: Plan) -> tuple[Recompute | tuple[Recompute, ...],
     if len(set(sizes)) == 1 < len(set(plan.stages)):
         sizes[small.chunks // 2] += 1
     kinds = [
-        list(dict.fromkeys(plan.recompute_of(layer) for layer in range(bounds[chunk], bounds[chunk + 1])))
+        list(dict.fromkeys(plan.memory_of(layer) for layer in range(bounds[chunk], bounds[chunk + 1])))
         for chunk in chosen
     ]
     least = max(2 if small.chunks == 1 else 1, *map(len, kinds))
     stages = tuple(min(size, least + (min(sizes) < size == max(sizes))) for size in sizes)
-    if isinstance(plan.recompute, str):
-        return plan.recompute, stages
     words = [(kind * layers)[:layers] for kind, layers in zip(kinds, stages, strict=True)]
-    return tuple(word for chunk in words for word in chunk), stages
+    return [word for chunk in words for word in chunk], stages
 
 
 def _tokens(plan: Plan, small: Plan, sequence: int) -> tuple[int, int]:

@@ -26,6 +26,7 @@ from heddle.parallel.pipeline.transformer import MicrobatchInput, Pipeline, Shap
 from heddle.runtime.device import DTYPES, HostCopy, Mark, on_gpu, pick_device, runs_ahead, synchronize
 from heddle.runtime.recorder import NoRecorder, Recorder
 from heddle.runtime.stop_request import StopRequest
+from heddle.runtime.tiers import Tiers
 from heddle.schedule import build as build_schedule
 from heddle.schedule import verify
 from heddle.spec.job import Job
@@ -79,7 +80,8 @@ class Trainer:
         train, model = job.train, job.model
         self.plan = plan = job.plan
         dtype = DTYPES[train.precision]
-        self.parallel = parallelize(model, plan, self.mesh, self.device, dtype, train.seed, train.compile)
+        tiers = Tiers(train.offload_folder)
+        self.parallel = parallelize(model, plan, self.mesh, self.device, dtype, train.seed, train.compile, tiers)
         self.optimizer = Optimizer(self.parallel.gradients.pieces, train)
         schedule = build_schedule(plan.schedule, plan.pipeline, plan.microbatches(train.global_batch), plan.virtual)
         verify(schedule)

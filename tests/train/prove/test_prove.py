@@ -152,7 +152,7 @@ def test_what_cannot_be_tried_is_said():
         "virtual 6 → 4",
     ]
     assert len(set(after.stages)) == 2
-    assert after.recompute[-1] == "full"
+    assert after.recompute_of(sum(after.stages) - 1) == "full"
     assert after.microbatches(shrunk.job.train.global_batch) == 3  # nine over eight stages: one more than a multiple
 
 
