@@ -11,12 +11,14 @@ from heddle.cli.ranged import ranged
 
 
 def schedule(
-    name: Annotated[str, typer.Argument(help="gpipe, 1f1b or interleaved")],
+    name: Annotated[str, typer.Argument(help="1f1b, interleaved, gpipe, zb-h1, zb-h2, zb-v or dualpipev")],
     pipeline: Annotated[int, ranged("--pipeline", "-p", within="[1, 1e4]", help="Pipeline ranks.")],
     microbatches: Annotated[int, ranged("--microbatches", "-m", within="[1, 1e5]", help="Microbatches per step.")],
     virtual: Annotated[
         int | None,
-        ranged("--virtual", "-v", within="[1, 1e3]", help="Chunks of the model per rank; interleaved 2, others 1."),
+        ranged(
+            "--virtual", "-v", within="[1, 1e3]", help="Chunks of the model per rank; the schedule's own if left out."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the schedule as JSON.")] = False,
     output: Annotated[
@@ -41,6 +43,7 @@ def schedule(
     verified = verify(order)
     trace = replay(order, forward=1.0, backward=2.0)
     formula = rule.bubble(pipeline, microbatches, virtual)
+    steady = trace.period * (1 + trace.bubble) / trace.duration - 1
     console = Console(highlight=False)
     file = write_trace(output, trace) if output is not None else ""
 
@@ -50,7 +53,7 @@ def schedule(
             "pipeline": pipeline,
             "virtual": virtual,
             "microbatches": microbatches,
-            "bubble": {"replay": trace.bubble, "formula": formula},
+            "bubble": {"replay": trace.bubble, "formula": formula, "without_barrier": steady},
             "peak_stash": verified.peak_stash,
             "actions": verified.actions,
             "messages": verified.messages,
@@ -60,14 +63,14 @@ def schedule(
         return
 
     console.print(draw(trace, console.width), soft_wrap=True)
-    if virtual == 1:
-        unit, written = "microbatches", "(p-1)/m"
-    else:
-        unit = "microbatches x chunks"
-        written = "(p-1)/(v m)" if microbatches >= pipeline else "(v p + m-1)/(v m) - 1"
+    unit = "microbatches" if virtual == 1 else "microbatches x chunks"
     console.print()
+    written = rule.written(pipeline, microbatches, virtual)
     console.print(f"bubble      {trace.bubble:.1%} of the ideal time; formula {written} = {formula:.1%}")
-    console.print("            (every forward takes 1, every backward 2, messages nothing)")
+    if abs(steady - trace.bubble) > 1e-9:
+        console.print(f"            {abs(steady):.1%} where steps follow each other without a barrier")
+    halves = " in halves" * bool(order.split)
+    console.print(f"            (every forward takes 1, every backward 2{halves}, messages nothing)")
     console.print(f"peak stash  {' '.join(map(str, verified.peak_stash))}")
     console.print(f"            (activations that each rank holds at once, in {unit})")
     console.print(f"verified    {verified.actions} actions, {verified.messages} messages: complete, no deadlock")

@@ -71,6 +71,19 @@ class Plan:
         """Twelve hex digits that name this decision."""
         return hashlib.sha256(json.dumps(to_table(self), sort_keys=True).encode()).hexdigest()[:12]
 
+    def rank_of(self, chunk: int) -> int:
+        """The pipeline rank that holds a chunk."""
+        return rule_of(self.schedule).placement.rank_of(chunk, self.pipeline)
+
+    def chunks_of(self, rank: int) -> tuple[int, ...]:
+        """The chunks that a pipeline rank holds."""
+        return rule_of(self.schedule).placement.chunks_of(rank, self.pipeline, self.virtual)
+
+    @property
+    def last_rank(self) -> int:
+        """The pipeline rank that holds the end of the model; its beginning is on rank 0."""
+        return self.rank_of(self.chunks - 1)
+
     def microbatches(self, global_batch: int) -> int:
         """Microbatches each rank works through in one step."""
         return global_batch // (self.data * self.microbatch)
@@ -126,6 +139,8 @@ class Plan:
                 "Every replica takes the same whole number of microbatches.",
                 hint + ".",
             )
+        if self.pipeline > 1:
+            rule_of(self.schedule).check_microbatches(self.pipeline, self.microbatches(global_batch))
 
     def _check_layers(self, model: ModelSpec) -> None:
         if model.layers < self.chunks:

@@ -65,6 +65,42 @@ CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
         Plan(pipeline=2, microbatch=1, stages=(3, 1), recompute=("none", "selective", "full", "full")),
         3,
     ),
+    # pipelines whose backwards are taken in two
+    "zb-h1-odd": (gpt(layers=3, dropout=0.1), Plan(pipeline=3, microbatch=1, schedule="zb-h1"), 5),
+    "zb-h1-few-recompute": (llama(layers=4), Plan(pipeline=4, microbatch=1, schedule="zb-h1", recompute="full"), 2),
+    "zb-h2-gpt": (gpt(), Plan(pipeline=2, microbatch=1, schedule="zb-h2"), 5),
+    "zb-v-tied": (gpt(layers=4), Plan(pipeline=2, virtual=2, microbatch=1, schedule="zb-v"), 5),
+    "zb-v-uneven-few": (
+        llama(layers=7, dropout=0.1),
+        Plan(pipeline=3, virtual=2, microbatch=1, schedule="zb-v", stages=(1, 1, 2, 1, 1, 1), recompute="selective"),
+        2,
+    ),
+    "dualpipev-llama": (llama(layers=4), Plan(pipeline=2, virtual=2, microbatch=1, schedule="dualpipev"), 5),
+    "zb-h1-tensor2-seq-data2-zero1": (
+        llama(dropout=0.1),
+        Plan(tensor=2, sequence=True, pipeline=2, data=2, zero=1, microbatch=1, schedule="zb-h1"),
+        6,
+    ),
+    "zb-v-tensor2-data2-zero1-tied": (
+        gpt(layers=5, vocab=127, dropout=0.1),
+        Plan(
+            tensor=2,
+            pipeline=2,
+            virtual=2,
+            data=2,
+            zero=1,
+            microbatch=1,
+            schedule="zb-v",
+            stages=(1, 2, 1, 1),
+            recompute="full",
+        ),
+        6,
+    ),
+    "dualpipev-tensor2-seq": (
+        gpt(layers=4, vocab=17),
+        Plan(tensor=2, sequence=True, pipeline=2, virtual=2, microbatch=1, schedule="dualpipev"),
+        4,
+    ),
     # tensor × data
     "tensor2-data2-zero1": (gpt(), Plan(tensor=2, sequence=True, data=2, zero=1, microbatch=1), 4),
     "tensor2-data2-zero2": (llama(dropout=0.1), Plan(tensor=2, data=2, zero=2, microbatch=2), 4),
@@ -122,6 +158,7 @@ LOW_PRECISION = {
     "data2-zero1": (gpt(), Plan(data=2, zero=1, microbatch=1), 4),
     "data2-zero3": (llama(), Plan(data=2, zero=3, microbatch=1), 4),
     "pipeline2-virtual2": (gpt(layers=4), Plan(pipeline=2, virtual=2, microbatch=1, schedule="interleaved"), 4),
+    "zb-v-tied": (gpt(layers=4), Plan(pipeline=2, virtual=2, microbatch=1, schedule="zb-v"), 4),
     "all": (gpt(dropout=0.1), Plan(tensor=2, sequence=True, pipeline=2, data=2, zero=1, microbatch=1), 2),
 }
 

@@ -63,7 +63,7 @@ class ShardedParameters:
                 self.held.append((parameter, make_piece(name, local, 0, local.numel(), mesh, sharded=True)))
         self.pieces = [piece for _, piece in self.held]
 
-    def last_backward(self, chunk: int) -> None:
+    def expect(self, microbatches: int) -> None:
         """Nothing to prepare: `fully_shard` sums after every backward."""
 
     def finish(self) -> None:

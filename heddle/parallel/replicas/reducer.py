@@ -51,7 +51,7 @@ class Bucket:
             for start, size, (_, parameter) in zip(self.starts, sizes, parameters, strict=True)
         ]
         self.stale = set(range(len(parameters)))  # whose gradient in the buffer is of an earlier step
-        self.missing: set[int] = set()
+        self.awaited = 0  # gradients of the step that are still to come
         self.handle: Handle | None = None
         if zero:
             self._flatten_values(first)
@@ -95,16 +95,15 @@ class Bucket:
             elif not full:
                 view.add_(parameter.grad)
                 parameter.grad = None
-            if index in self.missing:
-                self.missing.remove(index)
-                if not self.missing and not self.sums:
-                    self._start()
+            self.awaited -= 1
+            if not self.awaited and not self.sums:
+                self._start()
 
         return gradient_arrived
 
-    def arm(self) -> None:
-        """The next backward is the last one: start the sum as soon as it has given every gradient."""
-        self.missing = set(range(len(self.parameters)))
+    def expect(self, microbatches: int) -> None:
+        """So many will give each gradient once, in whatever order: start the sum as soon as all have."""
+        self.awaited = microbatches * sum(place_of(parameter).uses for _, parameter in self.parameters)
 
     def _start(self) -> None:
         begin = start_reduce_scatter_in_place if self.zero else start_all_reduce
@@ -161,10 +160,11 @@ class Reducer:
         ]
         self.pieces = [piece for part in self.parts for piece in part.pieces]
 
-    def last_backward(self, chunk: int) -> None:
-        """The backward of this chunk that comes now is the last of the step."""
-        for bucket in self.buckets[chunk]:
-            bucket.arm()
+    def expect(self, microbatches: int) -> None:
+        """A step of so many microbatches begins."""
+        for buckets in self.buckets.values():
+            for bucket in buckets:
+                bucket.expect(microbatches)
 
     def finish(self) -> None:
         """All gradients of the step are summed and lie at their masters when this returns."""

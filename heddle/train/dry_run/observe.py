@@ -133,6 +133,7 @@ def observe_step(job: Job, tokens: Tokens, mesh: Mesh) -> Observation:
     with living:
         trainer = Trainer(job, tokens, mesh, actions)
         trainer.optimizer.adam.register_step_pre_hook(before_update)
+        trainer.pipeline.warm = True  # there are no kernels to load
         with traffic:
             trainer.start_step()  # nobody reads what it tells: a dry run's tensors have no numbers
     parameters = list(trainer.parallel.names)

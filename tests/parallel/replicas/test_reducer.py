@@ -48,9 +48,8 @@ def reduce(mesh: Mesh, zero: int, dtype: torch.dtype, bucket: int) -> tuple[dict
         reducer = Reducer({0: list(named.items())}, mesh, zero)
     for _ in range(2):
         reducer.clear()
+        reducer.expect(3)
         for microbatch in range(3):
-            if microbatch == 2:
-                reducer.last_backward(0)
             backward(named, mesh.rank, microbatch)
             begun = [part.handle is not None for part in reducer.buckets[0]]
             assert all(begun) if microbatch == 2 else not any(begun), "the sum starts with the last gradient"
