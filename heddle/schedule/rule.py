@@ -49,7 +49,8 @@ class Rule:
     least_virtual: int = 1
     placement: Placement = Placement.LOOP
     splits: bool = False  # takes backwards in two
-    least_microbatches: Callable[[int], int] = lambda _pipeline: 1
+    started: InFlight | None = None  # forwards of a rank before its first backward, where that is less than `in_flight`
+    least_microbatches: Callable[[Column], Column] = lambda _pipeline: 1
     written: Written = flush_formula  # the bubble's formula in letters
 
     def check_virtual(self, virtual: int) -> None:

@@ -86,5 +86,13 @@ def in_flight_h2(pipeline: Column, microbatches: Column, virtual: Column, rank: 
     return in_flight_of_1f1b(2 * pipeline - 1, microbatches, 1, 0 * rank)
 
 
-ZB_H1 = Rule("zb-h1", zb_h1, bubble_h1, in_flight_h1, most_virtual=1, splits=True, written=_written_h1)
-ZB_H2 = Rule("zb-h2", zb_h2, bubble_h2, in_flight_h2, most_virtual=1, splits=True, written=_written_h2)
+def _started_h2(pipeline: Column, microbatches: Column, virtual: Column, rank: Column) -> Column:  # noqa: ARG001
+    return in_flight_of_1f1b(2 * pipeline - 1, microbatches, 1, 2 * rank)
+
+
+ZB_H1 = Rule(
+    "zb-h1", zb_h1, bubble_h1, in_flight_h1, most_virtual=1, splits=True, written=_written_h1, started=in_flight_of_1f1b
+)
+ZB_H2 = Rule(
+    "zb-h2", zb_h2, bubble_h2, in_flight_h2, most_virtual=1, splits=True, written=_written_h2, started=_started_h2
+)

@@ -14,6 +14,7 @@ from heddle.cost.step import LayerCost
 from heddle.cost.work import Column, Work
 from heddle.schedule.interleaved import first_group
 from heddle.simulate.even_ranks import Ranks, recomputed
+from heddle.simulate.split_bounds import least_split_seconds
 from heddle.spec.cluster import Cluster
 
 
@@ -34,7 +35,7 @@ def least_seconds(
     middle = through(ranks.most) + sends
     full = p * np.minimum(count, ranks.small * v)
     full = np.where(work.full >= 1, work.layers, full) * layer.again_full
-    total = work.layers * (both + alike) + full + embedding + head + 2 * send * (p * v - 1)
+    total = work.layers * (both + alike) + full + embedding + head + 2 * send * (p * v - 1 - work.folded)
 
     # 1F1B. A path goes once through everything, and stays on a rank for all but the microbatches that the rank starts
     # before its first backward; with its last forward it goes down to the last rank and back once more. On the last
@@ -49,6 +50,8 @@ def least_seconds(
         pipe = np.where(work.gpipe, every, pipe)
     if np.any(v > 1):
         pipe = np.where(v > 1, _interleaved(work, ranks, layer, (first, middle, last, total, embedding, send)), pipe)
+    if np.any(work.splits):
+        pipe = np.where(work.splits, least_split_seconds(work, ranks, layer, embedding, head, send), pipe)
     pipe = np.where(alone, m * total, pipe)
 
     pace = stage.pace(cluster, work.world)
@@ -89,7 +92,8 @@ def _tail(
     m, alone = work.microbatches, work.pipeline == 1
     parameters = most_parameters(work, ranks)
     each, once = stage.shard_exchange(cluster, work, parameters), stage.data_exchange(cluster, work, parameters)
-    beside = first - ranks.first * layer.forward + embedding + np.where(alone, head, 0.0) + send * work.virtual
+    ends_here = alone | work.folded
+    beside = first - ranks.first * layer.forward + embedding + np.where(ends_here, head, 0.0) + send * work.virtual
     data = m * (each - stage.hidden(cluster, each, pipe / m))
     data = data + once - work.data_overlap * stage.hidden(cluster, once, beside)
     shared = np.where(work.zero >= 1, work.data, 1)
@@ -99,6 +103,6 @@ def _tail(
 def most_parameters(work: Work, ranks: Ranks) -> Column:
     """Parameters of the rank that holds most."""
     alone, each = work.pipeline == 1, memory.layer_parameters(work)
-    first = ranks.first * each + memory.end_parameters(work, True, alone)
-    last = ranks.last * each + memory.end_parameters(work, alone, True)
+    first = ranks.first * each + memory.end_parameters(work, True, alone | work.folded)
+    last = ranks.last * each + memory.end_parameters(work, alone, ~np.asarray(work.folded))
     return np.maximum(np.maximum(first, last), ranks.most * each)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -15,22 +15,28 @@ from heddle.cost.fits import MemoryVerdict, verdict
 from heddle.cost.memory import MemoryBreakdown
 from heddle.cost.step import LayerCost
 from heddle.cost.work import Work, recomputing, work_of
-from heddle.schedule import Schedule, build
+from heddle.schedule import Kind, Placement, Schedule, build
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.plan import Plan, Recompute
 
 
-def chunk_costs(
-    job: Job, plan: Plan, work: Work, cluster: Cluster
-) -> tuple[list[float], list[float], list[float], dict[str, float]]:
-    """Seconds of one microbatch through each chunk, both ways; what of the way back is recomputing; and what part of
-    all chunks' is not compute.
-    """
+class ChunkSeconds(NamedTuple):
+    """Seconds of one microbatch through each chunk, both ways, and what they are."""
+
+    forward: list[float]
+    backward: list[float]
+    weight: list[float]  # of these, what makes weight gradients
+    repeats: list[float]  # of these, what is recomputing
+    parts: dict[str, float]  # of all chunks', what is not compute
+
+
+def chunk_costs(job: Job, plan: Plan, work: Work, cluster: Cluster) -> ChunkSeconds:
+    """What one microbatch takes in each chunk."""
     price, *ends = _priced(cluster, _of_a_layer(work))
     again = {"none": 0.0, "selective": price.again_selective, "full": price.again_full}
     send = float(network.between_stages(cluster, work))
-    forward, backward, repeats = [], [], []
+    forward, backward, weight, repeats = [], [], [], []
     parts = {"recompute": 0.0, "tensor": 0.0, "pipeline": 0.0}
     for chunk in range(plan.chunks):
         layers = plan.layers_of(chunk, job.model.layers)
@@ -40,14 +46,21 @@ def chunk_costs(
         there, back = len(layers) * price.forward, len(layers) * price.backward + repeat
         for at_end, (f, b) in zip((is_first, is_last), ends, strict=True):
             there, back = there + at_end * f, back + at_end * b
-        forward.append(there + send * (not is_last))
-        backward.append(back + send * (not is_first))
+        onward, homeward = (_apart(plan, chunk, other) * send for other in (chunk + 1, chunk - 1))
+        forward.append(there + onward)
+        backward.append(back + homeward)
+        weight.append(len(layers) * price.weight)
         repeats.append(repeat)
         in_tensor = words.count("full") * price.tensor_again
         parts["recompute"] += repeat - in_tensor
         parts["tensor"] += len(layers) * (price.tensor_forward + price.tensor_backward) + in_tensor
-        parts["pipeline"] += send * (2 - is_first - is_last)
-    return forward, backward, repeats, parts
+        parts["pipeline"] += onward + homeward
+    return ChunkSeconds(forward, backward, weight, repeats, parts)
+
+
+def _apart(plan: Plan, chunk: int, other: int) -> bool:
+    """Whether a chunk has that neighbour, on another rank."""
+    return 0 <= other < plan.chunks and (plan.pipeline == 1 or plan.rank_of(chunk) != plan.rank_of(other))
 
 
 def _of_a_layer(work: Work) -> Work:
@@ -72,7 +85,7 @@ def step_tail_seconds(
     most = max(held)
     each = stage.shard_exchange(cluster, work, most)
     once = stage.data_exchange(cluster, work, most)
-    last = sum(backward[chunk] for chunk in range(0, plan.chunks, plan.pipeline))
+    last = sum(backward[chunk] for chunk in plan.chunks_of(0))
     data = microbatches * (each - stage.hidden(cluster, each, pipe / microbatches))
     data = data + once - work.data_overlap * stage.hidden(cluster, once, last)
     shared = plan.data if plan.zero else 1
@@ -81,8 +94,8 @@ def step_tail_seconds(
 
 def _parameters(plan: Plan, work: Work, rank: int) -> float:
     """Parameters of one rank of a stage."""
-    layers = sum(plan.stages[rank :: plan.pipeline])
-    ends = memory.end_parameters(work, rank == 0, rank == plan.pipeline - 1)
+    layers = sum(plan.stages[chunk] for chunk in plan.chunks_of(rank))
+    ends = memory.end_parameters(work, rank == 0, rank == plan.last_rank)
     return float(layers * memory.layer_parameters(work) + ends)
 
 
@@ -96,7 +109,7 @@ def memory_verdict(job: Job, cluster: Cluster) -> MemoryVerdict:
 
 def stage_memory(
     job: Job, plan: Plan, work: Work, schedule: Schedule, cluster: Cluster
-) -> tuple[tuple[MemoryBreakdown, ...], tuple[float, ...]]:
+) -> tuple[tuple[MemoryBreakdown, ...], LeftBytes]:
     """What one rank of each stage holds at its peak, and what a microbatch leaves in each chunk."""
     kept = memory.layer_activations(work)
     bytes_of: dict[Recompute, float] = {
@@ -124,23 +137,44 @@ def stage_memory(
         made.append(float(grown) * alone)
         first = bytes_of[words[0]] + moment_of[words[0]]
         lately.append(float(memory.last_layer(work, first, chunk == 0)) * alone)
+    owed = [layers * float(memory.owed_products(work)) for layers in plan.stages]
+    left_bytes = LeftBytes(tuple(saved), tuple(owed))
+    of_chunks = _OfChunks(left_bytes, moments, made, lately, float(work.hidden * work.ffn / work.tensor * work.element))
     largest = max(layer, float(work.padded_vocab * work.hidden))
     found = []
     for rank, order in enumerate(schedule.places):
         weights, gradients, optimizer, gathered = (
             float(value) for value in memory.states(work, _parameters(plan, work, rank), largest)
         )
-        inner = plan.pipeline > 2 and (plan.virtual > 1 or 0 < rank < plan.pipeline - 1)
+        loops = plan.virtual > 1 and schedule.placement is Placement.LOOP
+        inner = plan.pipeline > 2 and (loops or 0 < rank < plan.pipeline - 1)
         neighbours = 0 if plan.pipeline == 1 else 2 if inner else 1
         steady = int(memory.answered_messages(neighbours, plan.virtual > 1, schedule.microbatches))
-        peak = _fullest(order, saved, moments, made, lately, sent, steady)
+        peak = _fullest(order, of_chunks, sent, steady)
         most, briefly = peak.activations, peak.briefly
-        present = gradients - sum(made[rank :: plan.pipeline]) + peak.made
+        present = gradients - sum(made[chunk] for chunk in plan.chunks_of(rank)) + peak.made
         update = gradients + float(memory.update_buffers(work, gradients)) - present - most
         waiting = float(memory.exchange_buffers(work, neighbours))
         bill = MemoryBreakdown(weights, present, optimizer, most, max(briefly, update) + gathered + waiting, 0.0)
         found.append(bill._replace(slack=memory.slack(cluster, bill.total)))
-    return tuple(found), tuple(saved)
+    return tuple(found), left_bytes
+
+
+class LeftBytes(NamedTuple):
+    """Bytes that a microbatch leaves in each chunk: for its way back, and where that is taken in two, for the rest."""
+
+    saved: tuple[float, ...]
+    owed: tuple[float, ...]
+
+
+class _OfChunks(NamedTuple):
+    """Bytes of one microbatch in each chunk."""
+
+    left: LeftBytes
+    moments: list[float]  # on its way back, for a moment
+    made: list[float]  # gradients that the first way back makes
+    lately: list[float]  # for a moment at the end of that
+    product: float  # of one weight's gradient
 
 
 class _Peak(NamedTuple):
@@ -151,36 +185,39 @@ class _Peak(NamedTuple):
     made: float
 
 
-def _fullest(
-    order: np.ndarray,
-    saved: Sequence[float],
-    moments: Sequence[float],
-    made: Sequence[float],
-    lately: Sequence[float],
-    sent: float,
-    steady: int,
-) -> _Peak:
-    """The fullest moment of a stage; `order`: what it does, as places among all chunks' forwards, then backwards.
+def _fullest(order: np.ndarray, of: _OfChunks, sent: float, steady: int) -> _Peak:
+    """The fullest moment of a stage; `order`: what it does, as places among all chunks' actions of each kind.
 
     What was sent to the next stage lives until the first answer from there; from then on `steady` messages do.
     """
+    saved, owed = map(np.array, of.left)
     chunks, place = len(saved), np.arange(len(order))
-    change = np.array([*saved, *(-each for each in saved)])
-    held = np.cumsum(change[order])
-    back = order >= chunks
-    sends = np.cumsum(sent * (order < chunks - 1))
+    nothing = np.zeros(chunks)
+
+    def each(of_kind: Callable[[Kind], np.ndarray]) -> np.ndarray:
+        return np.asarray(np.concatenate([of_kind(kind) for kind in Kind])[order])
+
+    change = each(lambda kind: kind.holds * saved + kind.owes * owed)
+    held = np.cumsum(change)
+    back = each(lambda kind: nothing + (kind.direction < 0)) > 0
+    sends = sent * (order < chunks - 1)
+    reached = np.cumsum(sends)
     answered = np.maximum.accumulate(np.where(back, place, -1))  # the last backward so far
-    before = sends - sent * (order < chunks - 1)
-    sending = np.where(answered < 0, before, before - sends[answered] + steady * sent)
-    # a backward holds most when it begins, or a chunk's first one when it ends, with the gradients it has made
-    briefly = sending + np.array([*np.zeros(chunks), *moments])[order]
+    before = reached - sends
+    sending = np.where(answered < 0, before, before - reached[answered] + steady * sent)
+    # A backward holds most when it begins, or where it leaves more than it found, when it ends; a chunk's first one
+    # may when it ends, with the gradients it has made.
+    moments = each(lambda kind: np.array(of.moments) if kind.direction < 0 else nothing + of.product * (kind.owes < 0))
+    makes = each(lambda kind: np.array(of.made) if kind.gradients else nothing)
     first = np.zeros(len(order))
-    if any(made):
-        at = np.unique(order, return_index=True)[1]
-        first[at] = np.array([*np.zeros(chunks), *made])[order[at]]
+    if any(of.made):
+        adds = np.flatnonzero(makes)
+        at = adds[np.unique(order[adds] % chunks, return_index=True)[1]]
+        first[at] = makes[at]
     grown = np.cumsum(first)
-    during = np.where(back, held - change[order], held), briefly, grown - first
-    ending = sending + np.array([*np.zeros(chunks), *lately])[order]
+    forwards = each(lambda kind: nothing + (kind.direction > 0)) > 0
+    during = np.where(forwards, held, np.maximum(held - change, held)), sending + moments, grown - first
+    ending = sending + each(lambda kind: np.array(of.lately) if kind.gradients else nothing)
     after = np.where(first > 0, held, 0.0), np.where(first > 0, ending, 0.0), np.where(first > 0, grown, 0.0)
     moment, later = (np.array(each) for each in (during, after))
     totals = np.stack([moment.sum(axis=0), later.sum(axis=0)], axis=1)

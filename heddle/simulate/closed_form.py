@@ -23,6 +23,7 @@ from heddle.format import GIB
 from heddle.simulate.bounds import least_seconds
 from heddle.simulate.even_ranks import Ranks, even_ranks
 from heddle.simulate.memory_bounds import HeldBytes, fewest_recomputed, made_by_backwards, peak_memory
+from heddle.simulate.split_bounds import split_seconds
 from heddle.spec.cluster import Cluster
 
 CHUNK = 4096  # plans that are priced at once: their columns stay in the cache
@@ -77,7 +78,7 @@ def recomputing_least(work: Work, cluster: Cluster) -> tuple[Column, Column]:
     """
     work = work.as_floats()
     prices, which = _distinct_prices(work, cluster)
-    held, ranks = _spread(prices, which).held, even_ranks(work.layers, work.pipeline, work.virtual)
+    held, ranks = _spread(prices, which).held, even_ranks(work.layers, work.pipeline, work.virtual, work.folded)
     limit = cluster.device.memory_gib * GIB
     count = fewest_recomputed(work, cluster, ranks, held, limit)
     # A plan whose chunks differ holds at most as much as if all of them were as large as the largest. Groups of
@@ -85,16 +86,16 @@ def recomputing_least(work: Work, cluster: Cluster) -> tuple[Column, Column]:
     # replay to say.
     m, p = work.microbatches, work.pipeline
     alike = (m <= p) | (m % np.maximum(np.floor(m / p), 1) == 0)
-    alike = alike & ~made_by_backwards(work)
+    alike = alike & ~made_by_backwards(work) & ~work.splits
     larger = np.where(alike, ranks.large / ranks.small, np.inf)
-    most = peak_memory(work, cluster, ranks, held)[1] * np.where(work.virtual > 1, larger, 1.0)
+    most = peak_memory(work, cluster, ranks, held)[1] * np.where((work.virtual > 1) | work.splits, larger, 1.0)
     return count, (most > limit) & (count < ranks.most)
 
 
 def _price(work: Work, cluster: Cluster, prices: Prices) -> StepCosts:
     layer, embedding, head = prices.layer, prices.embedding, prices.head
     p, v, m, layers = work.pipeline, work.virtual, work.microbatches, work.layers
-    ranks = even_ranks(layers, p, v)
+    ranks = even_ranks(layers, p, v, work.folded)
     first, last = ranks.most, ranks.last
     alone = p == 1
     again = stage.recompute_seconds(work, layer)
@@ -103,7 +104,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices) -> StepCosts:
     ends = embedding + head
 
     # Seconds of one microbatch on all ranks together, and on the rank that everybody waits for.
-    sends = 2 * send * (p * v - 1)
+    sends = 2 * send * (p * v - 1 - work.folded)
     total = layers * one + ends + sends
     slowest = np.maximum(first * one + np.where(alone, ends, 0.0), last * one + head * (p > 1)) + 2 * send * v
     slowest = np.where(alone, total, slowest)
@@ -113,6 +114,8 @@ def _price(work: Work, cluster: Cluster, prices: Prices) -> StepCosts:
     few = (v > 1) & (m < p)
     laps = np.where(few, (v - 1) / v * p + m / v, m)
     pipe = laps * slowest + (total - slowest) / v
+    if np.any(work.splits):
+        pipe = np.where(work.splits & ~alone, split_seconds(work, ranks, layer, embedding, head, send), pipe)
 
     # Where devices share cores, no core idles while anybody has work, and nobody is faster than with a core of its own.
     pace = stage.pace(cluster, work.world)

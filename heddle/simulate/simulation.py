@@ -18,7 +18,7 @@ from heddle.cost.work import Work, work_of
 from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.schedule import Schedule, build
-from heddle.simulate.chunks import chunk_costs, stage_memory, step_tail_seconds
+from heddle.simulate.chunks import LeftBytes, chunk_costs, stage_memory, step_tail_seconds
 from heddle.simulate.memory_curve import Curve, memory_curves
 from heddle.simulate.replay import replay, step_time
 from heddle.simulate.shared_cores import replay_shared
@@ -42,7 +42,7 @@ class Simulation:
     breakdown: Breakdown  # seconds, as a mean over ranks; they add up to the step
     bubble: float  # idle over ideal time of the pipeline (PTD-P §2.2.1)
     memory: tuple[MemoryBreakdown, ...]  # of one rank of each stage
-    saved: tuple[float, ...]  # bytes that a microbatch leaves in each chunk
+    left: LeftBytes  # that a microbatch leaves in each chunk
     timeline: Callable[[], Trace] = field(repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -130,7 +130,7 @@ class Simulation:
     def memory_curves(self) -> list[Curve]:
         """Bytes of one rank of each stage over the step, temporary ones aside."""
         always = [bill.weights + bill.gradients + bill.optimizer for bill in self.memory]
-        return memory_curves(self.trace, self.saved, always)
+        return memory_curves(self.trace, self.left.saved, always, self.left.owed)
 
     def check_fits(self) -> None:
         """Say by how much, and on which stage, a plan is too large for its cluster."""
@@ -187,7 +187,7 @@ def fits(job: Job) -> bool:
     return verdict(memory, cluster.device).fits
 
 
-def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBreakdown, ...], tuple[float, ...]]:
+def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBreakdown, ...], LeftBytes]:
     """A job with its plan, the machine, the order of work, what each stage holds, what a microbatch leaves behind."""
     if job.plan is None:
         raise HeddleError(
@@ -214,21 +214,22 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
 
 
 def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
-    job, cluster, work, schedule, memory, saved = _held(job)
+    job, cluster, work, schedule, memory, left = _held(job)
     if only_if_it_fits and not verdict(memory, cluster.device).fits:
         return None
     plan = job.plan
     microbatches = plan.microbatches(job.train.global_batch)
-    forward, backward, repeats, parts = chunk_costs(job, plan, work, cluster)
+    forward, backward, weight, repeats, parts = chunk_costs(job, plan, work, cluster)
     busy = sum(microbatches * (f + b) for f, b in zip(forward, backward, strict=True)) / plan.pipeline
     scale = microbatches / plan.pipeline
     pace = 1.0
     if cluster.cores is None:
-        pipe = step_time(schedule, forward, backward)
+        pipe = step_time(schedule, forward, backward, weight=weight)
     else:
         each = ranks_per_stage(plan)
         pace = float(stage.pace(cluster, plan.world))
-        trace = replay_shared(schedule, forward, backward, lambda stages: float(stage.pace(cluster, stages * each)))
+        rate: Callable[[int], float] = lambda stages: float(stage.pace(cluster, stages * each))  # noqa: E731
+        trace = replay_shared(schedule, forward, backward, rate, weight)
         shared = sum(span.end - span.start for span in trace.spans) / plan.pipeline
         busy, scale = shared, scale * shared / busy
         pipe = trace.duration
@@ -247,8 +248,8 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
     )
 
     def timeline() -> Trace:
-        drawn = replay(schedule, forward, backward) if cluster.cores is None else trace
-        drawn = with_recomputing(drawn, [again / back for again, back in zip(repeats, backward, strict=True)])
+        drawn = replay(schedule, forward, backward, weight=weight) if cluster.cores is None else trace
+        drawn = with_recomputing(drawn, repeats, backward, weight)
         for rank in range(plan.pipeline):
             if data > 0:
                 drawn.spans.append(Span(rank, "data", "exchange", pipe, pipe + data))
@@ -262,23 +263,31 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
         breakdown=breakdown,
         bubble=pipe / busy - 1,
         memory=memory,
-        saved=saved,
+        left=left,
         timeline=timeline,
     )
 
 
-def with_recomputing(trace: Trace, shares: Sequence[float]) -> Trace:
+def with_recomputing(
+    trace: Trace, repeats: Sequence[float], backward: Sequence[float], weight: Sequence[float]
+) -> Trace:
     """The trace with each backward cut in two, its recomputing first: for layer after layer it is as long in all.
 
     Args:
         trace: a step.
-        shares: what part of a backward is recomputing, for each chunk.
+        repeats: seconds of a backward that are recomputing, for each chunk.
+        backward: seconds of a backward.
+        weight: of these, seconds that make weight gradients, where they come apart.
     """
-    if not any(shares):
+    if not any(repeats):
         return trace
+    lengths = {
+        "backward": backward,
+        "backward input": [both - late for both, late in zip(backward, weight, strict=True)],
+    }
     spans: list[Span] = []
     for span in trace.spans:
-        share = shares[span.chunk] if span.name == "backward" else 0.0
+        share = repeats[span.chunk] / lengths[span.name][span.chunk] if span.name in lengths else 0.0
         if share > 0:
             middle = span.start + share * (span.end - span.start)
             spans += [span._replace(name="recompute", end=middle), span._replace(start=middle)]

@@ -38,7 +38,7 @@ def test_golden(golden, schedule, width):
 )
 def test_golden_with_recomputing_messages_exchange_and_update(golden, schedule, width):
     order = build(*schedule)
-    trace = with_recomputing(replay(order, 1.0, 3.0, transfer=0.5), [1 / 3] * order.chunks)
+    trace = with_recomputing(replay(order, 1.0, 3.0, transfer=0.5), *([each] * order.chunks for each in (1.0, 3.0, 1.0)))
     end = trace.duration
     trace.spans += [
         Span(span.rank, "send", "send activation", span.end, span.end + 0.5)
@@ -80,7 +80,7 @@ def test_communication_and_the_optimizer_show_where_a_rank_does_not_compute():
 
 
 def test_recomputing_is_the_first_part_of_a_backward():
-    trace = with_recomputing(replay(build("1f1b", 2, 2), 1.0, 3.0), [1 / 3, 0.0])
+    trace = with_recomputing(replay(build("1f1b", 2, 2), 1.0, 3.0), [1.0, 0.0], [3.0, 3.0], [1.0, 1.0])
     first, second, _, legend = draw(trace).plain.split("\n")
     assert first == "rank 0  0>1>......%%0<<<..%%1<<<"
     assert second == "rank 1  ..0>0<<<<<1>1<<<<<......"
