@@ -255,3 +255,14 @@ def test_the_grid_is_as_wide_as_it_says():
         assert {m.qk_norm for m in model} == {True, False}
         assert {m.group for m in model} == {1, 2}
         assert {m.dropout > 0 for m in model} == {True, False}
+
+
+@pytest.mark.parametrize("name", ["zb-h1", "zb-h2"])
+@pytest.mark.parametrize("model", [gpt(dropout=0.1), llama()], ids=["gpt", "llama"])
+def test_backwards_in_two_give_the_same_bits(world, model, name):
+    """Weight gradients that are made later are made of the same factors, in the same order."""
+    plain, halved = (Plan(pipeline=2, microbatch=1, schedule=schedule) for schedule in ("1f1b", name))
+    one, *_ = world.run(observe, plain, job(model, plain, 5))
+    two, *_ = world.run(observe, halved, job(model, halved, 5))
+    assert two.losses == one.losses
+    assert all((two.gradients[key] == one.gradients[key]).all() for key in one.gradients)

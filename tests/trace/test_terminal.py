@@ -38,7 +38,9 @@ def test_golden(golden, schedule, width):
 )
 def test_golden_with_recomputing_messages_exchange_and_update(golden, schedule, width):
     order = build(*schedule)
-    trace = with_recomputing(replay(order, 1.0, 3.0, transfer=0.5), *([each] * order.chunks for each in (1.0, 3.0, 1.0)))
+    trace = with_recomputing(
+        replay(order, 1.0, 3.0, transfer=0.5), *([each] * order.chunks for each in (1.0, 3.0, 1.0))
+    )
     end = trace.duration
     trace.spans += [
         Span(span.rank, "send", "send activation", span.end, span.end + 0.5)
