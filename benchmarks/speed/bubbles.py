@@ -1,7 +1,7 @@
 """Schedules that take backwards in two: their measured bubble against the replay, and their step against torch's.
 
-With 4 ranks, made slow devices of a steady speed as in `benchmarks.speed.bubble`: measured over replayed, which is 1 where
-nothing but the order costs time. With 2 ranks, a core each: ZB-V and DualPipeV against the same schedules of
+With 4 ranks, made slow devices of a steady speed as in `benchmarks.speed.bubble`: measured over replayed, which is 1
+where nothing but the order costs time. With 2 ranks, a core each: ZB-V and DualPipeV against the same schedules of
 torch.distributed.pipelining and against its interleaved zero-bubble schedule, all with the same layers, an untied head,
 fused AdamW and clipping by the norm over both ranks. The second copy of torch's ZBV is the A/A arm.
 

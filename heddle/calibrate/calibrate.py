@@ -91,7 +91,7 @@ def _with_collectives(cluster: Cluster, rows: list[dict[str, str]]) -> Cluster:
             np.array([number_of(row, name) for row in rows]) for name in ("n_ranks", "bytes", "time_ns")
         )
     except CannotModelError as error:
-        raise HeddleError("A measured collective has no number.", f"{error}.", "Mend or remove the row.") from None
+        raise HeddleError("A measured collective has no number.", f"{error}.", "Fix or remove the row.") from None
     if len(rows) < 6:
         raise HeddleError(
             f"{len(rows)} collectives cannot carry 3 constants.", "Every constant needs at least two.", "Measure more."

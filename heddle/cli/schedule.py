@@ -8,16 +8,19 @@ from typing import Annotated
 import typer
 
 from heddle.cli.ranged import ranged
+from heddle.schedule.registry import IN_WORDS, RULES
+
+SEVERAL = [f"{rule.name} {rule.usual_virtual}" for rule in RULES.values() if rule.usual_virtual > 1]
 
 
 def schedule(
-    name: Annotated[str, typer.Argument(help="1f1b, interleaved, gpipe, zb-h1, zb-h2, zb-v, dualpipev, or searched")],
+    name: Annotated[str, typer.Argument(help=f"{IN_WORDS}; or searched")],
     pipeline: Annotated[int, ranged("--pipeline", "-p", within="[1, 1e4]", help="Pipeline ranks.")],
     microbatches: Annotated[int, ranged("--microbatches", "-m", within="[1, 1e5]", help="Microbatches per step.")],
     virtual: Annotated[
         int | None,
         ranged(
-            "--virtual", "-v", within="[1, 1e3]", help="Chunks of the model per rank; the schedule's own if left out."
+            "--virtual", "-v", within="[1, 1e3]", help=f"Chunks of the model per rank; {', '.join(SEVERAL)}, others 1."
         ),
     ] = None,
     parts: Annotated[
@@ -129,8 +132,9 @@ def _searched(
         )
     chunks, placement = pipeline * virtual, Placement.V if virtual == 2 else Placement.LOOP
     limits = [] if hold is None else [hold] * pipeline
-    lists = ([part] * chunks for part in parts)
-    found = search_order(Stages(pipeline, microbatches, *lists, message, limits=limits, placement=placement))
+    forward, soon, late = ([part] * chunks for part in parts)
+    stages = Stages(pipeline, microbatches, forward, soon, late, message, limits=limits, placement=placement)
+    found = search_order(stages)
     verified = verify(found.schedule)
     whole = parts[1] + parts[2]
     trace = replay(found.schedule, parts[0], whole, message, weight=parts[2])

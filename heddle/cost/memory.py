@@ -270,17 +270,18 @@ def made_gradients(work: Work, layers: Column, first: Column, last: Column) -> C
     return own * work.gradient_bytes
 
 
-def last_layer(work: Work, layer: Column, first: Column) -> Column:
+def last_layer(work: Work, layer: Column, parameters: Column, first: Column) -> Column:
     """Bytes on top of what a first backward made and others left, in its last layer or at the embedding behind it.
 
-    `layer`: what that layer holds meanwhile; its gradients, and the embedding's, are not there yet.
+    `layer`: what that layer, of so many parameters, holds meanwhile; its gradients, and the embedding's, are not there
+    yet.
     """
     table = work.padded_vocab * work.hidden
     waits = np.where(work.pipeline == 1, work.tied, 0) * table
     apart = np.where(work.pipeline > 1, work.tied, 0) * table
     begins = np.where(first, table + work.position_parameters - apart, 0.0)
     here = layer + np.where(first, waits, 0.0) * work.element
-    here = here - (layer_parameters(work) + begins) * work.gradient_bytes
+    here = here - (parameters + begins) * work.gradient_bytes
     embedding = np.where(first, embedding_backward(work, 0.0) - (table - apart) * work.gradient_bytes, 0.0)
     return np.maximum(np.maximum(here, embedding), 0.0)
 

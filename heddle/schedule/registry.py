@@ -15,6 +15,7 @@ from heddle.schedule.zb_v import ZB_V
 
 RULES: dict[str, Rule] = {rule.name: rule for rule in (ONE_F_ONE_B, INTERLEAVED, GPIPE, ZB_H1, ZB_H2, ZB_V, DUALPIPEV)}
 NAMES = tuple(RULES)
+IN_WORDS = f"{', '.join(NAMES[:-1])} or {NAMES[-1]}"
 
 
 def rule_of(name: str) -> Rule:

@@ -81,12 +81,16 @@ def peak_memory(work: Work, cluster: Cluster, ranks: Ranks, held: HeldBytes) -> 
     return likely + memory.slack(cluster, likely), least + memory.slack(cluster, least)
 
 
-def fewest_recomputed(work: Work, cluster: Cluster, ranks: Ranks, held: HeldBytes, limit: float) -> Column:
-    """Layers of each rank that must recompute everything at least so that a plan may fit: bytes fall with each."""
-    saved = held.saved
-    gain = saved.none - saved.full
+def fewest_recomputed(
+    work: Work, cluster: Cluster, ranks: Ranks, held: HeldBytes, most_held: HeldBytes, limit: float
+) -> Column:
+    """Layers of each rank that must recompute everything at least so that a plan may fit: bytes fall with each.
+
+    Where layers differ, all hold as little as the smallest, and one that recomputes spares as much as the largest.
+    """
+    saved, gain = held.saved, most_held.saved.none - most_held.saved.full
     most: Column = 1.0
-    for moment in _moments(work, ranks, held, Briefly(gain + saved.backward, saved.backward)):
+    for moment in _moments(work, ranks, held, Briefly(saved.none - saved.full + saved.backward, saved.backward)):
         over = moment.always + moment.flights * saved.none - limit / (1 + cluster.efficiency.slack)
         most = np.maximum(most, np.ceil(over / (gain * moment.each) - 1e-9))
     return np.where(work.folded, 1.0, most)
@@ -240,7 +244,7 @@ def _moments_of_growth(of: RankBytes) -> Iterator[Moment]:
         always = of.base + np.where(made, grown, 0.0) + of.steady + np.where(k <= m * v, here, 0.0)
         yield of.later(always * whole, chunks.at(k) * whole)
         # and at the end of that first one
-        lately = memory.last_layer(work, one_layer, (done == v - 1) & np.asarray(rank.first))
+        lately = memory.last_layer(work, one_layer, layer, (done == v - 1) & np.asarray(rank.first))
         always = of.base + np.where(made, grown, 0.0) + of.steady + lately
         always = always + np.where(rank.last & (work.gpipe > 0) & (done == 0), (m - 1) * ends.left, 0.0)
         yield of.later(always * whole, (chunks.at(k - 1) - 1) * whole)

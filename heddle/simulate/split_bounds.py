@@ -9,6 +9,7 @@ from heddle.cost.step import LayerCost
 from heddle.cost.work import Column, Work
 from heddle.schedule import NAMES, RULES
 from heddle.simulate.even_ranks import Ranks, recomputed
+from heddle.simulate.layer_range import Among
 
 
 def split_seconds(work: Work, ranks: Ranks, layer: LayerCost, embedding: Column, head: Column, send: Column) -> Column:
@@ -28,26 +29,25 @@ def split_seconds(work: Work, ranks: Ranks, layer: LayerCost, embedding: Column,
 
 
 def least_split_seconds(
-    work: Work, ranks: Ranks, layer: LayerCost, embedding: Column, head: Column, send: Column
+    work: Work, ranks: Ranks, layers: Among[LayerCost], ends: tuple[Column, Column, Column], total: Column
 ) -> Column:
-    """The longest of a few paths.
+    """The longest of a few paths; `ends`: of the embedding, the head, and a message, `total`: of a microbatch in all.
 
     A rank has all its work to do, once the first microbatch has come down to it. The first rank has but as many
     forwards to do as it starts before its first backward, which then has come down all ranks and up again.
     """
-    p, v, m, f = work.pipeline, work.virtual, work.microbatches, layer.forward
+    embedding, head, send = ends
+    p, v, m, layer = work.pipeline, work.virtual, work.microbatches, layers.least
     alike = work.selective * layer.again_selective + work.per_op * layer.again_per_op
-    both, count = f + layer.backward + alike, recomputed(work)
+    both, count = layer.forward + layer.backward + alike, recomputed(work)
 
-    def through(layers: Column) -> Column:  # so many layers of one rank, both ways
-        return layers * both + np.minimum(layers, count) * layer.again_full
+    def through(number: Column) -> Column:  # so many layers of one rank, both ways
+        return number * both + np.minimum(number, count) * layer.again_full
 
     sends = 2 * send * (v - np.where(work.folded, 0.5, 0.0)) - send  # of a rank, at least
     first = through(ranks.first) + embedding + np.where(work.folded, head, 0.0) + sends
     last = through(ranks.last) + np.where(work.folded, 0.0, head) + sends
-    full = np.where(work.full >= 1, work.layers, p * np.minimum(count, ranks.small * v)) * layer.again_full
-    total = work.layers * both + full + embedding + head + 2 * send * (p * v - 1 - work.folded)
-    down = ranks.small * f + send
+    down = ranks.small * layer.forward + send
     mean = m * total / p + (p - 1) / 2 * down
     late = (p - 1) * down + m * last
     most = m * (through(ranks.most) + sends)
@@ -55,8 +55,9 @@ def least_split_seconds(
     for number, rule in enumerate(RULES.values()):
         if rule.started is not None:
             started = np.where(work.schedule == number, rule.started(p, m, v, 0), started)
-    there_and_back = work.layers * f + (work.layers - ranks.first) * (layer.backward + alike - layer.weight)
-    there_and_back = there_and_back + head + 2 * send * (p - 1)
-    idle = there_and_back - np.where(np.isinf(started), 0.0, started) * (ranks.first * f + embedding + send)
+    soon = layer.backward + alike - np.minimum(layers.most.weight, layer.backward)
+    there_and_back = work.layers * layer.forward + (work.layers - ranks.first) * soon + head + 2 * send * (p - 1)
+    own = ranks.first * layers.most.forward + embedding + send
+    idle = there_and_back - np.where(np.isinf(started), 0.0, started) * own
     waits = m * first + np.where(np.isinf(started), 0.0, np.maximum(idle, 0.0))
     return np.maximum(np.maximum(mean, late), np.maximum(most, waits))

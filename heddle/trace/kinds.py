@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heddle.trace.lanes import Lane, Phase
 from heddle.trace.trace import COMPUTE, Span
 
 # Colours that people who see few colours tell apart, too (Okabe and Ito): forwards blue and backwards green, as in
@@ -24,15 +25,15 @@ _WORK = {
     "backward weight": "weight-gradient",
     "recompute": "recompute",
 }
-_LANES = {"receive": "waiting", "optimizer": "optimizer", "recompute": "recompute"}
-_TRANSFERS = ("send", "tensor", "data", "embedding")
+_LANES: dict[str, str] = {Lane.RECEIVE: "waiting", Lane.OPTIMIZER: "optimizer"}
+_TRANSFERS = (Lane.SEND, Lane.TENSOR, Lane.DATA, Lane.EMBEDDING)
 
 
 def kind_of(span: Span) -> str:
     """One of KINDS. Who waits for a message, or for the last sums of gradients, is waiting."""
     if span.lane == COMPUTE:
         return _WORK.get(span.name, "other")
-    if span.lane == "optimizer" and span.name == "gradients":
+    if span.lane == Lane.OPTIMIZER and span.name == Phase.GRADIENTS:
         return "waiting"
     return "communication" if span.lane in _TRANSFERS else _LANES.get(span.lane, "other")
 

@@ -101,6 +101,20 @@ CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
         Plan(tensor=2, sequence=True, pipeline=2, virtual=2, microbatch=1, schedule="dualpipev"),
         4,
     ),
+    # layers that differ
+    "layers-differ-pipeline2-tensor2": (
+        llama(layers=4, ffn=(24, 16, 40, 24), window=(3, 0, 3, 5)),
+        Plan(
+            tensor=2,
+            sequence=True,
+            pipeline=2,
+            microbatch=2,
+            stages=(1, 3),
+            recompute=("none", "full", "none", "selective"),
+        ),
+        4,
+    ),
+    "layers-differ-data2-zero3": (gpt(layers=3, ffn=(64, 32, 16), dropout=0.1), Plan(data=2, zero=3, microbatch=1), 4),
     # tensor × data
     "tensor2-data2-zero1": (gpt(), Plan(tensor=2, sequence=True, data=2, zero=1, microbatch=1), 4),
     "tensor2-data2-zero2": (llama(dropout=0.1), Plan(tensor=2, data=2, zero=2, microbatch=2), 4),

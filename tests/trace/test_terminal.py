@@ -8,11 +8,20 @@ from rich.console import Console
 from heddle.errors import HeddleError
 from heddle.schedule import build
 from heddle.simulate.replay import replay
-from heddle.simulate.simulation import with_recomputing
 from heddle.trace import Span, Trace
 from heddle.trace.terminal import draw
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+def with_recomputing(trace, shares):
+    """The same with each backward cut in two, its recomputing first: so large a share of it, for each chunk."""
+    spans = []
+    for span in trace.spans:
+        share = shares[span.chunk] if span.name == "backward" else 0.0
+        middle = span.start + share * (span.end - span.start)
+        spans += [span._replace(name="recompute", end=middle)] * (share > 0) + [span._replace(start=middle)]
+    return Trace(trace.ranks, spans)
 
 
 @pytest.mark.parametrize(
@@ -38,9 +47,7 @@ def test_golden(golden, schedule, width):
 )
 def test_golden_with_recomputing_messages_exchange_and_update(golden, schedule, width):
     order = build(*schedule)
-    trace = with_recomputing(
-        replay(order, 1.0, 3.0, transfer=0.5), *([each] * order.chunks for each in (1.0, 3.0, 1.0))
-    )
+    trace = with_recomputing(replay(order, 1.0, 3.0, transfer=0.5), [1 / 3] * order.chunks)
     end = trace.duration
     trace.spans += [
         Span(span.rank, "send", "send activation", span.end, span.end + 0.5)
@@ -82,7 +89,7 @@ def test_communication_and_the_optimizer_show_where_a_rank_does_not_compute():
 
 
 def test_recomputing_is_the_first_part_of_a_backward():
-    trace = with_recomputing(replay(build("1f1b", 2, 2), 1.0, 3.0), [1.0, 0.0], [3.0, 3.0], [1.0, 1.0])
+    trace = with_recomputing(replay(build("1f1b", 2, 2), 1.0, 3.0), [1 / 3, 0.0])
     first, second, _, legend = draw(trace).plain.split("\n")
     assert first == "rank 0  0>1>......%%0<<<..%%1<<<"
     assert second == "rank 1  ..0>0<<<<<1>1<<<<<......"

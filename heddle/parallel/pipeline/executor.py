@@ -20,6 +20,7 @@ from torch import Tensor
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline.inbox import AHEAD, DEVICE_AHEAD, Inbox, arrivals
 from heddle.schedule import Action, Kind, Message, Schedule, consumer, incoming, outgoing
+from heddle.trace.lanes import Lane, message_name
 
 
 class SpanRecorder(Protocol):
@@ -167,8 +168,8 @@ class Executor(ABC):
         message = incoming(self.schedule, action)
         if message is None:
             return self.handed.pop(action, None)
-        size = self._size(message)
-        with self.recorder.span("receive", f"receive {message.kind}", action.chunk, action.microbatch, size):
+        size, where = self._size(message), (action.chunk, action.microbatch)
+        with self.recorder.span(Lane.RECEIVE, message_name(Lane.RECEIVE, message.kind), *where, size):
             x = self.inboxes[message.source].take(message)
         self._settle(message)
         return self._arrived(x)
@@ -181,8 +182,8 @@ class Executor(ABC):
         if message is None:
             self.handed[receiver] = x
             return
-        size = self._size(message)
-        with self.recorder.span("send", f"send {message.kind}", action.chunk, action.microbatch, size):
+        size, where = self._size(message), (action.chunk, action.microbatch)
+        with self.recorder.span(Lane.SEND, message_name(Lane.SEND, message.kind), *where, size):
             x = self._leaving(x).contiguous()
             group = self.mesh.channels[self.rank, message.destination]
             work = dist.isend(x, dst=self.mesh.pipeline.ranks[message.destination], group=group, tag=message.tag)

@@ -20,6 +20,7 @@ from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline.executor import Executor, SpanRecorder, StepState
 from heddle.parallel.tensor.deferred import DeferredGradients, make_gradients
 from heddle.schedule import Action, Message, Schedule
+from heddle.trace.lanes import Lane
 
 
 class MicrobatchInput(NamedTuple):
@@ -70,7 +71,7 @@ class Pipeline(Executor):
         if x is not None and torch.is_grad_enabled():
             x.requires_grad_()
         self.deferred.wanted = torch.is_grad_enabled() and (chunk, microbatch) in self.schedule.split
-        with self.recorder.span("compute", action.kind, chunk, microbatch):
+        with self.recorder.span(Lane.COMPUTE, action.kind, chunk, microbatch):
             batch = replace(work.batch, targets=work.targets, scale=step.scale) if last else work.batch
             y = self.chunks[chunk](work.ids if x is None else x, batch)
         if last:  # which gives the loss
@@ -86,7 +87,7 @@ class Pipeline(Executor):
         kept: tuple[Tensor | None, GradientEdge | Tensor] = step.take(action)
         x, output = kept
         gradient = self._receive(action)
-        with self.recorder.span("compute", action.kind, action.chunk, action.microbatch):
+        with self.recorder.span(Lane.COMPUTE, action.kind, action.chunk, action.microbatch):
             torch.autograd.backward(output, gradient)
         self._hand_back(action, x)
 
@@ -94,7 +95,7 @@ class Pipeline(Executor):
         kept: tuple[Tensor | None, GradientEdge | Tensor] = step.take(action)
         x, output = kept
         gradient = self._receive(action)
-        with self.recorder.span("compute", action.kind, action.chunk, action.microbatch):
+        with self.recorder.span(Lane.COMPUTE, action.kind, action.chunk, action.microbatch):
             with self.deferred.collecting() as products:
                 torch.autograd.backward(output, gradient)
             del kept, output  # what was kept for the way back is gone, but for the products' factors
@@ -103,7 +104,7 @@ class Pipeline(Executor):
 
     def _backward_weight(self, action: Action, step: StepState) -> None:
         products = step.take(action)
-        with self.recorder.span("compute", action.kind, action.chunk, action.microbatch):
+        with self.recorder.span(Lane.COMPUTE, action.kind, action.chunk, action.microbatch):
             make_gradients(products)
 
     def _hand_back(self, action: Action, x: Tensor | None) -> None:

@@ -12,7 +12,7 @@ from heddle.plan.order.stages import Stages
 from heddle.schedule import Action, Kind, Schedule
 
 
-class Rule(NamedTuple):
+class Habit(NamedTuple):
     """How the greedy order decides."""
 
     patience: float  # waits for the next message rather than fill, if it comes within that share of the filling
@@ -20,14 +20,14 @@ class Rule(NamedTuple):
     spare: int = 0  # microbatches of room that it leaves
 
 
-def greedy(stages: Stages, rule: Rule) -> Schedule | None:
-    """One order; None where the rule runs into a dead end."""
-    return _Greedy(stages, rule).order()
+def greedy(stages: Stages, habit: Habit) -> Schedule | None:
+    """One order; None where the habit runs into a dead end."""
+    return _Greedy(stages, habit).order()
 
 
 class _Greedy:
-    def __init__(self, stages: Stages, rule: Rule) -> None:
-        self.stages, self.rule = stages, rule
+    def __init__(self, stages: Stages, habit: Habit) -> None:
+        self.stages, self.habit = stages, habit
         ranks = range(stages.pipeline)
         self.orders: list[list[Action]] = [[] for _ in ranks]
         self.held = [0.0] * stages.pipeline
@@ -82,7 +82,7 @@ class _Greedy:
         backward = next((c for c in reversed(own) if self.backwards[c] and self.backwards[c][0] <= now), None)
         forward = next((c for c in reversed(own) if self._may_start(rank, c) and self.forwards[c][0] <= now), None)
         picks = [(Kind.BACKWARD_INPUT, backward), (Kind.FORWARD, forward)]
-        for kind, chunk in picks[::-1] if self.rule.forwards_first else picks:
+        for kind, chunk in picks[::-1] if self.habit.forwards_first else picks:
             if chunk is not None:
                 return Action(kind, chunk, self.done[kind, chunk])
         pending = [c for c in own if self.done[Kind.BACKWARD_WEIGHT, c] < self.done[Kind.BACKWARD_INPUT, c]]
@@ -90,7 +90,7 @@ class _Greedy:
             return None
         chunk = min(pending, key=lambda c: self.done[Kind.BACKWARD_WEIGHT, c])
         soon, fills = self._next(rank, now), self.stages.backward_weight[chunk]
-        if soon is not None and soon - now < self.rule.patience * fills:
+        if soon is not None and soon - now < self.habit.patience * fills:
             return None
         return Action(Kind.BACKWARD_WEIGHT, chunk, self.done[Kind.BACKWARD_WEIGHT, chunk])
 
@@ -110,5 +110,5 @@ class _Greedy:
             return True
         later = sum(stages.saves(other) for other in stages.chunks_of(rank) if other > chunk)
         grows = max(0.0, stages.owes(chunk) - stages.saves(chunk))
-        room = stages.limits[rank] - self.rule.spare * stages.saves(chunk) * (self.held[rank] > 0)
+        room = stages.limits[rank] - self.habit.spare * stages.saves(chunk) * (self.held[rank] > 0)
         return self.held[rank] + stages.saves(chunk) + grows + later <= room * (1 + 1e-12)

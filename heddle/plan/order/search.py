@@ -8,13 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from heddle.errors import HeddleError
-from heddle.plan.order.greedy import Rule, greedy
+from heddle.plan.order.greedy import Habit, greedy
 from heddle.plan.order.stages import Stages
 from heddle.schedule import RULES, Action, Schedule, ScheduleError, build, producer, verify
 
-RULES_TRIED = [
-    Rule(patience, first, spare) for patience in (0.0, 0.5, 1.0) for first in (False, True) for spare in (0, 1)
-]
+HABITS = [Habit(patience, first, spare) for patience in (0.0, 0.5, 1.0) for first in (False, True) for spare in (0, 1)]
 
 
 @dataclass(frozen=True)
@@ -64,8 +62,8 @@ def _starts(stages: Stages) -> Iterator[tuple[str, Schedule]]:
             named = build(rule.name, stages.pipeline, stages.microbatches, stages.virtual)
             if stages.fits(named):
                 yield rule.name, stages.schedule(named.ranks)
-    for rule in RULES_TRIED:
-        order = greedy(stages, rule)
+    for habit in HABITS:
+        order = greedy(stages, habit)
         if order is not None and stages.fits(order):
             yield "greedy", order
 

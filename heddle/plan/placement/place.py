@@ -64,7 +64,7 @@ def place(
             f"There is no method '{method}'.", "Methods differ in what they promise.", nearest(method, METHODS)
         )
     if not time_limit >= 0:
-        raise HeddleError(f"A time limit of {time_limit:g} s cannot be.", "It is in seconds.", "Try 60.")
+        raise HeddleError(f"A time limit cannot be {time_limit:g} s.", "It is in seconds.", "Try 60.")
     changes: dict[str, Any] = {"accelerators": devices, "cpus": cpus, "memory": memory}
     graph = dataclasses.replace(graph, **{key: value for key, value in changes.items() if value is not None})
     started = time.perf_counter()

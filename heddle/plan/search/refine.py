@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from heddle.cost import compute
@@ -43,11 +44,46 @@ def _fewest(found: Simulation, stages: tuple[int, ...]) -> Simulation | None:
 def _balanced(found: Simulation) -> tuple[int, ...]:
     job, plan, cluster = found.job, found.plan, found.cluster
     work = work_of(job, cluster)
-    price = stage.layer_cost(cluster, work)
-    layer = float(price.forward + price.backward + stage.recompute_seconds(work, price))
+    prices = []  # seconds of a layer of each shape
+    for _, one in work.each_shape:
+        price = stage.layer_cost(cluster, one)
+        prices.append(float(price.forward + price.backward + stage.recompute_seconds(one, price)))
+    layers = [prices[shape] for shape in job.model.shape_of]
     ends = [float(sum(cost)) for cost in (compute.embedding(cluster, work), compute.head(cluster, work))]
     placement = rule_of(plan.schedule).placement
-    return balanced_stages(job.model.layers, plan.pipeline, plan.virtual, layer, ends[0], ends[1], placement)
+    if len(prices) > 1 and plan.virtual == 1:
+        return balanced_runs(layers, plan.pipeline, *ends)
+    mean = sum(layers) / len(layers)
+    return balanced_stages(len(layers), plan.pipeline, plan.virtual, mean, ends[0], ends[1], placement)
+
+
+def balanced_runs(layers: Sequence[float], pipeline: int, first: float, last: float) -> tuple[int, ...]:
+    """Layers of each stage, so that the slowest is as fast as can be, where each layer has seconds of its own.
+
+    Stages are runs of layers, so the least limit that they can keep is found by halving. Later stages are filled first:
+    earlier ones hold more microbatches.
+    """
+
+    def within(limit: float) -> tuple[int, ...] | None:
+        stages, end = list[int](), len(layers)
+        for rank in reversed(range(pipeline)):
+            load, start = last * (rank == pipeline - 1) + first * (rank == 0), end
+            while start > rank and (start == end or load + layers[start - 1] <= limit):
+                start -= 1
+                load += layers[start]
+            if load > limit:
+                return None
+            stages.append(end - start)
+            end = start
+        return tuple(reversed(stages)) if end == 0 else None
+
+    low, high = 0.0, sum(layers) + first + last
+    best = even_stages(len(layers), pipeline)
+    for _ in range(50):
+        middle = (low + high) / 2
+        found = within(middle)
+        low, high, best = (middle, high, best) if found is None else (low, middle, found)
+    return best
 
 
 def balanced_stages(

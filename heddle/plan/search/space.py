@@ -9,23 +9,24 @@ ones. How many that are is known once plans are priced.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from heddle.errors import HeddleError, divisors, listing, nearest, nearest_number
 from heddle.schedule import NAMES, RULES, Placement
+from heddle.spec.layer_memory import Recompute
 from heddle.spec.model import ModelSpec
-from heddle.spec.plan import Plan, Recompute, even_stages
+from heddle.spec.plan import AXES, WRITTEN, Plan, even_stages
 
 SEARCHED = ("1f1b", "interleaved")  # for one chunk per rank and for several; others where they are asked for
 ALL = "all"  # every schedule but GPipe, in place of a name
 RECOMPUTE = ("none", "selective", "full")
 SOME = len(RECOMPUTE)  # in the column: as many of a rank's layers as need to recompute everything, nothing in the rest
-CHOSEN = ("tensor", "pipeline", "data", "virtual", "sequence", "zero", "microbatch", "recompute")
+CHOSEN = (*WRITTEN, "virtual", "sequence", "zero", "microbatch", "recompute")
 FIELDS = (*CHOSEN, "schedule", "stages")
 
 Fixed = Mapping[str, Any]
@@ -52,7 +53,7 @@ class Space:
     @property
     def devices(self) -> np.ndarray:
         """How many each plan uses."""
-        return np.asarray(self.columns["tensor"] * self.columns["pipeline"] * self.columns["data"])
+        return np.asarray(prod(self.columns[axis] for axis in AXES))
 
     def take(self, rows: np.ndarray) -> Space:
         """Some of them."""
@@ -85,7 +86,7 @@ class Space:
 
     def work_columns(self) -> dict[str, Any]:
         """The same as the columns of a `heddle.cost.Work`."""
-        names = ("tensor", "pipeline", "virtual", "data", "zero", "microbatch")
+        names = (*AXES, "virtual", "zero", "microbatch")
         words = self.fixed.get("recompute")
         shares: dict[str, Any]
         if words is None or isinstance(words, str):
@@ -139,7 +140,7 @@ def _with_schedules(columns: dict[str, np.ndarray], batch: int, names: tuple[str
 
 def _degrees(model: ModelSpec, batch: int, counts: Iterable[int], fixed: Fixed) -> Iterator[tuple[int, int, int]]:
     """Tensor, pipeline and data degrees that multiply to one of the counts."""
-    splits = divisors(math.gcd(model.kv_heads, model.ffn))
+    splits = model.tensor_degrees
     for count in counts:
         for tensor in _given(fixed, "tensor", [t for t in splits if count % t == 0]):
             stages = [p for p in divisors(count // tensor) if p <= model.layers]

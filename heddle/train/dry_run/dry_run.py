@@ -194,8 +194,7 @@ class _Shortcuts(TorchDispatchMode):
     """Two things that fake tensors cannot do, or not quickly.
 
     Who reads a number from a tensor that has none gets one that makes the optimizer clip and update. And what lies
-    on the meta device stays there: it has no memory that a fake tensor would save, and `fully_shard` cuts it into as
-    many slices as there are replicas.
+    on the meta device stays there: it has no memory that a fake tensor would save.
     """
 
     def __torch_dispatch__(
@@ -243,7 +242,7 @@ def _peak(schedule: Schedule, stage: int, job: PlannedJob, seen: Observation) ->
     """
     plan = job.plan
     tokens = plan.microbatch * job.sequence
-    whole = tokens * job.model.hidden * DTYPES[job.train.precision].itemsize
+    whole = tokens * job.model.hidden * DTYPES[job.precision].itemsize
     message = whole // plan.tensor if plan.sequence else whole  # what is received is gathered from slices
     inputs = 2 * 8 * tokens * schedule.microbatches
     arrivals = (incoming(schedule, action) for action in schedule.ranks[stage])

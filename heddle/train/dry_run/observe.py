@@ -1,7 +1,7 @@
 """Looking over a rank's shoulder while it takes a step: what it holds, what it keeps, what it says to others.
 
-All is seen from below, in PyTorch's dispatcher, autograd and memory. So the collectives that `fully_shard` starts
-by itself are counted as ours are, and a dry run and a real one are counted by the same lines.
+All is seen from below, in PyTorch's dispatcher, autograd and memory. So a dry run and a real one are counted by the
+same lines.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from heddle.parallel.mesh import Mesh
-from heddle.parallel.replicas.reducer import Bucket, Reducer
+from heddle.parallel.replicas.reducer import Bucket
 from heddle.schedule import Kind
 from heddle.spec.job import Job
 from heddle.spec.ranks import AXES
-from heddle.train.dry_run.living import Actions, Around, Living, local
+from heddle.train.dry_run.living import Actions, Around, Living
 from heddle.train.step.trainer import Tokens, Trainer
 
 _NAMES = {
@@ -137,11 +137,15 @@ def observe_step(job: Job, tokens: Tokens, mesh: Mesh) -> Observation:
         trainer.pipeline.warm = True  # there are no kernels to load
         with traffic:
             trainer.start_step()  # nobody reads what it tells: a dry run's tensors have no numbers
-    parameters = list(trainer.parallel.names)
+        trainer.wait_for_weights()
+    groups = trainer.parallel.gradients.groups
+    sharded = {parameter for group in groups for parameter in group.parameters}
+    whole = [parameter for parameter in trainer.parallel.names if parameter not in sharded]
+    parameters = [*whole, *(group.shard for group in groups)]
     moments = [value for state in trainer.optimizer.adam.state.values() for value in state.values()]
     masters = [piece.master for piece in trainer.optimizer.pieces]
     held = HeldTensors(
-        parameters=sum(local(parameter).numel() for parameter in parameters),
+        parameters=sum(p.numel() for p in whole) + sum(p.master.numel() for group in groups for p in group.pieces),
         parameter_bytes=memory_of(parameters),
         gradient_bytes=gradients,
         optimizer_bytes=memory_of([*moments, *masters], besides=parameters),
@@ -185,13 +189,12 @@ def gradient_bytes(trainer: Trainer) -> int:
     summed = [piece.master.grad for piece in trainer.optimizer.pieces]
     own = [parameter.grad for parameter in trainer.parallel.names]
     reducer = trainer.parallel.gradients
-    parts = reducer.parts if isinstance(reducer, Reducer) else []
-    buckets = [part.gradients for part in parts if isinstance(part, Bucket)]
+    buckets = [part.gradients for part in reducer.parts if isinstance(part, Bucket)]
     return memory_of(tensor for tensor in (*summed, *own, *buckets) if tensor is not None)
 
 
 def memory_of(tensors: Iterable[Tensor], besides: Iterable[Tensor] = ()) -> int:
     """Bytes of memory behind some tensors, without what lies behind others."""
-    elsewhere = {local(tensor).untyped_storage()._cdata for tensor in besides}
-    storages = {storage._cdata: storage for storage in (local(tensor).untyped_storage() for tensor in tensors)}
+    elsewhere = {tensor.untyped_storage()._cdata for tensor in besides}
+    storages = {storage._cdata: storage for storage in (tensor.untyped_storage() for tensor in tensors)}
     return sum(storage.nbytes() for address, storage in storages.items() if address not in elsewhere)

@@ -228,3 +228,14 @@ def test_options_that_do_not_apply_are_told(arguments, told, tmp_path, capsys):
     path.write_text(dumps_job(make()), encoding="utf-8")
     assert call("piper", path, *arguments) == 2
     assert told in capsys.readouterr().err
+
+
+def test_layers_that_differ_have_rows_of_their_own():
+    workload = model_workload(make(layers=4, ffn=(1024, 8192, 1024, 8192)))
+    for options in workload.degrees:
+        layers = slice(1, 5)
+        seconds, fixed = options.seconds[layers, 0], options.fixed[layers, 0]
+        assert seconds[0] == seconds[2] < seconds[1] == seconds[3]
+        assert fixed[0] == fixed[2] < fixed[1] == fixed[3]
+    alike = model_workload(make(layers=4, ffn=1024)).degrees[0]
+    assert workload.degrees[0].seconds[1, 0] == alike.seconds[1, 0]
