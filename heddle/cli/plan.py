@@ -75,7 +75,7 @@ def plan(
     microbatch: Annotated[
         int | None, ranged(within="[1, 1e6]", help="Samples of a microbatch.", rich_help_panel=FIXED)
     ] = None,
-    schedule: Annotated[str | None, typer.Option(help=f"{IN_WORDS}.", rich_help_panel=FIXED)] = None,
+    schedule: Annotated[str | None, typer.Option(help=f"{IN_WORDS}; or all.", rich_help_panel=FIXED)] = None,
     recompute: Annotated[str | None, typer.Option(help="none, selective or full.", rich_help_panel=FIXED)] = None,
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="Change a key: --set train.steps=50.", metavar="TABLE.KEY=VALUE")

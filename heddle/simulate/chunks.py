@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from heddle.cost.layers import Chunk, chunk_layers
 from heddle.cost.memory import MemoryBreakdown
 from heddle.cost.step import LayerCost
 from heddle.cost.work import Work, recomputing, work_of
-from heddle.schedule import Schedule, build
+from heddle.schedule import Kind, Placement, Schedule, build
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.layer_memory import Recompute
@@ -32,6 +32,7 @@ class PassCosts(NamedTuple):
     tensor: float = 0.0  # collectives along the tensor axis
     tensor_again: float = 0.0  # the same, of `again`
     send: float = 0.0  # the message to the next chunk
+    weight: float = 0.0  # weight gradients, which may be made apart
 
 
 class ChunkCosts(NamedTuple):
@@ -39,6 +40,14 @@ class ChunkCosts(NamedTuple):
 
     forward: PassCosts
     backward: PassCosts
+
+    def of(self, kind: Kind) -> PassCosts:
+        """What an action takes: one way, or one half of the way back."""
+        if kind.owes < 0:
+            return PassCosts(self.backward.weight)
+        if kind.owes > 0:
+            return self.backward._replace(seconds=self.backward.seconds - self.backward.weight)
+        return self.forward if kind.direction > 0 else self.backward
 
 
 def chunk_costs(job: Job, plan: Plan, work: Work, cluster: Cluster) -> list[ChunkCosts]:
@@ -48,9 +57,9 @@ def chunk_costs(job: Job, plan: Plan, work: Work, cluster: Cluster) -> list[Chun
     prices = [_priced(cluster, _of_a_layer(one)) for _, one in work.each_shape]
 
     @cache  # of a hundred chunks most are alike
-    def one(layers: Chunk, first: bool, last: bool) -> ChunkCosts:
+    def one(layers: Chunk, first: bool, last: bool, onward: bool, homeward: bool) -> ChunkCosts:
         ways = []
-        for way, sends in enumerate((not last, not first)):
+        for way, sends in enumerate((onward, homeward)):
             ends = [PassCosts(price[way]) for price, here in zip(prices[0][1:], (first, last), strict=True) if here]
             passes = [(_passes(prices[kind.shape][0], kind.recompute)[way], count) for kind, count in layers]
             summed = [PassCosts(*(count * value for value in each)) for each, count in passes]
@@ -58,7 +67,17 @@ def chunk_costs(job: Job, plan: Plan, work: Work, cluster: Cluster) -> list[Chun
         return ChunkCosts(*ways)
 
     chunks = chunk_layers(job.model, plan)
-    return [one(layers, chunk == 0, chunk == len(chunks) - 1) for chunk, layers in enumerate(chunks)]
+    return [
+        one(
+            layers, chunk == 0, chunk == len(chunks) - 1, _apart(plan, chunk, chunk + 1), _apart(plan, chunk, chunk - 1)
+        )
+        for chunk, layers in enumerate(chunks)
+    ]
+
+
+def _apart(plan: Plan, chunk: int, other: int) -> bool:
+    """Whether a chunk has that neighbour, on another rank."""
+    return 0 <= other < plan.chunks and (plan.pipeline == 1 or plan.rank_of(chunk) != plan.rank_of(other))
 
 
 def _passes(price: LayerCost, recompute: Recompute) -> tuple[PassCosts, PassCosts]:
@@ -66,7 +85,7 @@ def _passes(price: LayerCost, recompute: Recompute) -> tuple[PassCosts, PassCost
     again = {"none": 0.0, "selective": price.again_selective, "full": price.again_full}[recompute]
     repeated = price.tensor_again * (recompute == "full")
     return PassCosts(price.forward, tensor=price.tensor_forward), PassCosts(
-        price.backward + again, again, price.tensor_backward, repeated
+        price.backward + again, again, price.tensor_backward, repeated, weight=price.weight
     )
 
 
@@ -102,7 +121,7 @@ def step_tail_seconds(
     most = max(_parameters(job.model, plan, work))
     each = stage.shard_exchange(cluster, work, most)
     once = stage.data_exchange(cluster, work, most)
-    last = sum(backward[chunk] for chunk in range(0, plan.chunks, plan.pipeline))
+    last = sum(backward[chunk] for chunk in plan.chunks_of(0))
     data = microbatches * (each - stage.hidden(cluster, each, pipe / microbatches))
     data = data + once - work.data_overlap * stage.hidden(cluster, once, last)
     shared = plan.data if plan.zero else 1
@@ -114,10 +133,10 @@ def _parameters(model: ModelSpec, plan: Plan, work: Work) -> list[float]:
     each = [float(memory.layer_parameters(one)) for _, one in work.each_shape]
     held = [0.0] * plan.pipeline
     for chunk, layers in enumerate(chunk_layers(model, plan)):
-        held[chunk % plan.pipeline] += sum(count * each[kind.shape] for kind, count in layers)
-    held[0] += float(memory.end_parameters(work, True, plan.pipeline == 1))
-    if plan.pipeline > 1:
-        held[-1] += float(memory.end_parameters(work, False, True))
+        held[plan.rank_of(chunk)] += sum(count * each[kind.shape] for kind, count in layers)
+    held[0] += float(memory.end_parameters(work, True, plan.last_rank == 0))
+    if plan.last_rank > 0:
+        held[plan.last_rank] += float(memory.end_parameters(work, False, True))
     return held
 
 
@@ -131,7 +150,7 @@ def memory_verdict(job: Job, cluster: Cluster) -> MemoryVerdict:
 
 def stage_memory(
     job: Job, plan: Plan, work: Work, schedule: Schedule, cluster: Cluster
-) -> tuple[tuple[MemoryBreakdown, ...], tuple[float, ...]]:
+) -> tuple[tuple[MemoryBreakdown, ...], LeftBytes]:
     """What one rank of each stage holds at its peak, and what a microbatch leaves in each chunk."""
     layers = chunk_layers(job.model, plan)
     shapes = [_bytes_of(_of_a_layer(one)) for _, one in work.each_shape]
@@ -145,17 +164,25 @@ def stage_memory(
         weights, gradients, optimizer, gathered = (
             float(value) for value in memory.states(work, parameters[rank], largest)
         )
-        inner = plan.pipeline > 2 and (plan.virtual > 1 or 0 < rank < plan.pipeline - 1)
+        loops = plan.virtual > 1 and schedule.placement is Placement.LOOP
+        inner = plan.pipeline > 2 and (loops or 0 < rank < plan.pipeline - 1)
         neighbours = 0 if plan.pipeline == 1 else 2 if inner else 1
         steady = int(memory.answered_messages(neighbours, plan.virtual > 1, schedule.microbatches))
         peak = _fullest(order, held, sent, steady)
         most, briefly = peak.activations, peak.briefly
-        present = gradients - sum(chunk.made for chunk in held[rank :: plan.pipeline]) + peak.made
+        present = gradients - sum(held[chunk].made for chunk in plan.chunks_of(rank)) + peak.made
         update = gradients + float(memory.update_buffers(work, gradients)) - present - most
         waiting = float(memory.exchange_buffers(work, neighbours))
         bill = MemoryBreakdown(weights, present, optimizer, most, max(briefly, update) + gathered + waiting, 0.0)
         found.append(bill._replace(slack=memory.slack(cluster, bill.total)))
-    return tuple(found), tuple(chunk.saved for chunk in held)
+    return tuple(found), LeftBytes(tuple(chunk.saved for chunk in held), tuple(chunk.owed for chunk in held))
+
+
+class LeftBytes(NamedTuple):
+    """Bytes that a microbatch leaves in each chunk: for its way back, and where that is taken in two, for the rest."""
+
+    saved: tuple[float, ...]
+    owed: tuple[float, ...]
 
 
 class _LayerBytes(NamedTuple):
@@ -164,6 +191,7 @@ class _LayerBytes(NamedTuple):
     saved: dict[Recompute, float]  # that a microbatch leaves behind
     moment: dict[Recompute, float]  # that one on its way back holds for a moment
     parameters: float
+    owed: float  # that a microbatch's weight gradients hold where they are put off
 
 
 @lru_cache(maxsize=1024)
@@ -176,7 +204,7 @@ def _bytes_of(work: Work) -> _LayerBytes:
         "full": float(kept.full),
     }
     moment = {word: float(kept.moment(recomputing(work, word))) for word in saved}
-    return _LayerBytes(saved, moment, float(memory.layer_parameters(work)))
+    return _LayerBytes(saved, moment, float(memory.layer_parameters(work)), float(memory.owed_products(work)))
 
 
 class _ChunkBytes(NamedTuple):
@@ -188,6 +216,7 @@ class _ChunkBytes(NamedTuple):
     moment: float
     made: float
     lately: float
+    owed: float  # that weight gradients hold where they are put off
 
     @classmethod
     def of_each(cls, work: Work, chunks: Sequence[Chunk], shapes: list[_LayerBytes], alone: bool) -> list[_ChunkBytes]:
@@ -221,14 +250,15 @@ class _ChunkBytes(NamedTuple):
         if last:
             moment = float(memory.last_moment(work, ends, moment)) - float(ends.left)
             left += float(ends.left)
+        owed = sum(count * shapes[kind.shape].owed for kind, count in layers)
         if not alone:
-            return cls(left, moment, 0.0, 0.0)
+            return cls(left, moment, 0.0, 0.0, owed)
         parameters = sum(count * shapes[kind.shape].parameters for kind, count in layers)
         begins = layers[0][0]  # the layer that its backward ends with
         shape = shapes[begins.shape]
         own = shape.saved[begins.recompute] + shape.moment[begins.recompute]
         lately = memory.last_layer(work, own, shape.parameters, first)
-        return cls(left, moment, float(memory.made_gradients(work, parameters, first, last)), float(lately))
+        return cls(left, moment, float(memory.made_gradients(work, parameters, first, last)), float(lately), owed)
 
 
 class _Peak(NamedTuple):
@@ -240,30 +270,38 @@ class _Peak(NamedTuple):
 
 
 def _fullest(order: np.ndarray, held_bytes: Sequence[_ChunkBytes], sent: float, steady: int) -> _Peak:
-    """The fullest moment of a stage; `order`: what it does, as places among all chunks' forwards, then backwards.
+    """The fullest moment of a stage; `order`: what it does, as places among all chunks' actions of each kind.
 
     What was sent to the next stage lives until the first answer from there; from then on `steady` messages do.
     """
-    saved, moments, made, lately = zip(*held_bytes, strict=True)
+    saved, moments, made, lately, owed = map(np.array, zip(*held_bytes, strict=True))
     chunks, place = len(saved), np.arange(len(order))
-    change = np.array([*saved, *(-each for each in saved)])
-    held = np.cumsum(change[order])
-    back = order >= chunks
-    sends = np.cumsum(sent * (order < chunks - 1))
+    nothing = np.zeros(chunks)
+
+    def each(of_kind: Callable[[Kind], np.ndarray]) -> np.ndarray:
+        return np.asarray(np.concatenate([of_kind(kind) for kind in Kind])[order])
+
+    change = each(lambda kind: kind.holds * saved + kind.owes * owed)
+    held = np.cumsum(change)
+    back = each(lambda kind: nothing + (kind.direction < 0)) > 0
+    sends = sent * (order < chunks - 1)
+    reached = np.cumsum(sends)
     answered = np.maximum.accumulate(np.where(back, place, -1))  # the last backward so far
-    before = sends - sent * (order < chunks - 1)
-    sending = np.where(answered < 0, before, before - sends[answered] + steady * sent)
-    # a backward holds most when it begins, or a chunk's first one when it ends, with the gradients it has made
-    briefly = sending + np.array([*np.zeros(chunks), *moments])[order]
-    activations = np.where(back, held - change[order], held)
+    before = reached - sends
+    sending = np.where(answered < 0, before, before - reached[answered] + steady * sent)
+    # A backward holds most when it begins, or where it leaves more than it found, when it ends; a chunk's first one may
+    # when it ends, with the gradients it has made.
+    briefly = sending + each(lambda kind: moments if kind.direction < 0 else nothing)
+    activations = np.maximum(held - change, held)
     if not any(made):
         index = int(np.argmax(activations + briefly))
         return _Peak(float(activations[index]), float(briefly[index]), 0.0)
-    first = np.zeros(len(order))
-    at = np.unique(order, return_index=True)[1]
-    first[at] = np.array([*np.zeros(chunks), *made])[order[at]]
+    first, makes = np.zeros(len(order)), each(lambda kind: made if kind.gradients else nothing)
+    adds = np.flatnonzero(makes)
+    at = adds[np.unique(order[adds] % chunks, return_index=True)[1]]
+    first[at] = makes[at]
     grown = np.cumsum(first)
-    ending = sending + np.array([*np.zeros(chunks), *lately])[order]
+    ending = sending + each(lambda kind: lately if kind.gradients else nothing)
     moment = np.array([activations, briefly, grown - first])
     later = np.where(first > 0, np.array([held, ending, grown]), 0.0)
     totals = np.stack([moment.sum(axis=0), later.sum(axis=0)], axis=1)

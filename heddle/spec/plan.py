@@ -61,6 +61,7 @@ class Plan:
                 "Use virtual = 1, or pipeline = 2.",
             )
         rule_of(self.schedule).check_virtual(self.virtual)
+        self._check_split()
         if self.sequence and self.tensor == 1:
             raise HeddleError(
                 "sequence = true needs tensor parallelism.",
@@ -85,6 +86,19 @@ class Plan:
                 if isinstance(self.recompute, str) or layer < len(self.recompute):
                     check_strategy(self.memory_of(layer), self.data, layer)
 
+    def _check_split(self) -> None:
+        """Backwards are taken in two only where weights and gradients stay whole, and here."""
+        zero = max(self.zero, *(run.zero or 0 for run in self.layers), 0)
+        offloads = (self.offload, *(run.offload or () for run in self.layers))
+        leave = any(word.startswith("weights") for words in offloads for word in words)
+        if rule_of(self.schedule).splits and self.pipeline > 1 and (zero >= 2 or leave):
+            what = f"zero = {zero}" if zero >= 2 else "weights that leave the device"
+            raise HeddleError(
+                f"schedule = '{self.schedule}' cannot be combined with {what}.",
+                "It makes weight gradients later than a layer's backward, when what was gathered for it is gone.",
+                f"Use {'zero = 1' if zero >= 2 else 'no offload of weights'}, or schedule = '1f1b' or 'interleaved'.",
+            )
+
     @property
     def world(self) -> int:
         """Devices the plan uses."""
@@ -99,6 +113,19 @@ class Plan:
     def hash(self) -> str:
         """Twelve hex digits that name this decision."""
         return hashlib.sha256(json.dumps(to_table(self), sort_keys=True).encode()).hexdigest()[:12]
+
+    def rank_of(self, chunk: int) -> int:
+        """The pipeline rank that holds a chunk."""
+        return rule_of(self.schedule).placement.rank_of(chunk, self.pipeline)
+
+    def chunks_of(self, rank: int) -> tuple[int, ...]:
+        """The chunks that a pipeline rank holds."""
+        return rule_of(self.schedule).placement.chunks_of(rank, self.pipeline, self.virtual)
+
+    @property
+    def last_rank(self) -> int:
+        """The pipeline rank that holds the end of the model; its beginning is on rank 0."""
+        return self.rank_of(self.chunks - 1)
 
     def microbatches(self, global_batch: int) -> int:
         """Microbatches each rank works through in one step."""
@@ -180,6 +207,8 @@ class Plan:
                 "Every replica takes the same whole number of microbatches.",
                 hint + ".",
             )
+        if self.pipeline > 1:
+            rule_of(self.schedule).check_microbatches(self.pipeline, self.microbatches(global_batch))
 
     def _check_layers(self, model: ModelSpec) -> None:
         if model.layers < self.chunks:

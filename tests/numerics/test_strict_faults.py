@@ -84,7 +84,7 @@ def replicas_sum_their_buckets_in_another_order() -> Iterator[None]:
 
     with (
         patch.object(heddle.parallel.replicas.reducer, "bucket_elements", lambda replicas: 500),
-        patch.object(reducer, "last_backward", lambda self, chunk: None),  # all start at the end of the step
+        patch.object(reducer, "expect", lambda self, microbatches: None),  # all start at the end of the step
         patch.object(reducer, "finish", wrong),
     ):
         yield

@@ -22,6 +22,7 @@ from heddle.parallel.collectives import (
     start_sharing,
 )
 from heddle.parallel.mesh import Axis, Mesh
+from heddle.parallel.parameter_layout import place_of
 from heddle.parallel.replicas.sharded import ShardedGroup, sums_of
 from heddle.parallel.shards import FreeParameters, Piece, make_piece
 
@@ -53,7 +54,7 @@ class Bucket:
             for start, size, (_, parameter) in zip(self.starts, sizes, parameters, strict=True)
         ]
         self.stale = set(range(len(parameters)))  # whose gradient in the buffer is of an earlier step
-        self.missing: set[int] = set()
+        self.awaited = 0  # gradients of the step that are still to come
         self.handle: Handle | None = None  # of the sum
         self.gathering: Handle | None = None  # of the updated parameters
         if zero:
@@ -98,16 +99,15 @@ class Bucket:
             elif not full:
                 view.add_(parameter.grad)
                 parameter.grad = None
-            if index in self.missing:
-                self.missing.remove(index)
-                if not self.missing and not self.sums:
-                    self._start()
+            self.awaited -= 1
+            if not self.awaited and not self.sums:
+                self._start()
 
         return gradient_arrived
 
-    def arm(self) -> None:
-        """The next backward is the last one: start the sum as soon as it has given every gradient."""
-        self.missing = set(range(len(self.parameters)))
+    def expect(self, microbatches: int) -> None:
+        """So many will give each gradient once, in whatever order: start the sum as soon as all have."""
+        self.awaited = microbatches * sum(place_of(parameter).uses for _, parameter in self.parameters)
 
     def _start(self) -> None:
         begin = start_reduce_scatter_in_place if self.zero else start_all_reduce
@@ -192,10 +192,12 @@ class Reducer:
             part.pieces = moved(part.pieces)
         self.pieces = [piece for part in self.parts for piece in part.pieces]
 
-    def last_backward(self, chunk: int) -> None:
-        """The backward of this chunk that comes now is the last of the step."""
-        for part in (*self.buckets[chunk], *self.sharded.get(chunk, ())):
-            part.arm()
+    def expect(self, microbatches: int) -> None:
+        """A step of so many microbatches begins."""
+        for bucket in self.first_used_first:
+            bucket.expect(microbatches)
+        for group in self.groups:
+            group.expect(microbatches)
 
     def finish(self) -> None:
         """All gradients of the step are summed and lie at their masters when this returns."""

@@ -88,7 +88,7 @@ class Trainer:
         verify(schedule)
         shape = Shape(plan.microbatch * job.sequence, model.hidden, dtype, self.device, sliced=plan.sequence)
         chunks = self.parallel.chunks
-        self.pipeline = Pipeline(schedule, chunks, self.mesh, shape, self.recorder)
+        self.pipeline = Pipeline(schedule, chunks, self.mesh, shape, self.recorder, self.parallel.deferred)
         self.evaluation = Pipeline(forward_only(schedule), chunks, self.mesh, shape, NoRecorder())
         self.samples = Samples(tokens, job.sequence, train.seed)
         # reading goes on beside the GPU's work; on the CPU it would only take cores from it
@@ -206,7 +206,7 @@ class Trainer:
 
     def _sum_over_ranks(self, loss: Tensor, *others: Tensor | bool) -> Tensor:
         """The mean loss over replicas, and sums of other numbers: all in one message."""
-        counted = self.mesh.tensor.rank == 0 and self.mesh.pipeline.rank == self.mesh.pipeline.size - 1
+        counted = self.mesh.tensor.rank == 0 and self.mesh.pipeline.rank == self.plan.last_rank
         own = loss.double() / self.mesh.data.size if counted else torch.zeros_like(loss, dtype=torch.float64)
         numbers = torch.stack([own, *(_number(other, own) for other in others)])
         return all_reduce(numbers, self.mesh.world)

@@ -50,9 +50,8 @@ def reduce(mesh: Mesh, zero: int, dtype: torch.dtype, bucket: int) -> tuple[dict
         reducer = Reducer({0: list(named.items())}, mesh, lambda _: zero)
     for _ in range(2):
         reducer.clear()
+        reducer.expect(3)
         for microbatch in range(3):
-            if microbatch == 2:
-                reducer.last_backward(0)
             backward(named, mesh.rank, microbatch)
             begun = [part.handle is not None for part in reducer.buckets[0]]
             assert all(begun) if microbatch == 2 else not any(begun), "the sum starts with the last gradient"
@@ -166,10 +165,9 @@ def passes(mesh: Mesh, dtype: torch.dtype) -> list[list[str]]:
     weight = nn.Parameter(torch.ones(48, 32, dtype=dtype))
     reducer = Reducer({0: [("w", weight)]}, mesh, lambda _: 0)
     counted = []
-    for microbatch in range(3):
+    reducer.expect(3)
+    for _ in range(3):
         loss = nn.functional.linear(torch.ones(8, 32, dtype=dtype), weight).sum()
-        if microbatch == 2:
-            reducer.last_backward(0)
         with Passes(weight.numel()) as seen:
             loss.backward()
         counted.append([name for name in seen.names if "all" not in name])
