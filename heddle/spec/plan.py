@@ -12,6 +12,7 @@ from math import prod
 from statistics import mode
 
 from heddle.errors import HeddleError, divisors, listing, nearest_number
+from heddle.schedule.delayed import SYNCHRONOUS, UpdateRule, update_rule
 from heddle.schedule.registry import rule_of
 from heddle.spec.layer_memory import (
     LayerMemory,
@@ -51,6 +52,8 @@ class Plan:
     offload: tuple[str, ...] = field(default=(), metadata=WHERE_SAID)
     prefetch: Depth = field(default=1, metadata=WHERE_SAID)  # layers whose weights or activations are fetched ahead
     layers: tuple[LayerRun, ...] = field(default=(), metadata=WHERE_SAID)  # those that do otherwise
+    # when updates are applied: "synchronous", or late, by one of heddle.schedule.delayed.UPDATES
+    update: str = field(default=SYNCHRONOUS, metadata=WHERE_SAID)
 
     def __post_init__(self) -> None:
         check_ranges(self, "plan")
@@ -61,6 +64,8 @@ class Plan:
                 "Use virtual = 1, or pipeline = 2.",
             )
         rule_of(self.schedule).check_virtual(self.virtual)
+        if self.update != SYNCHRONOUS:
+            self._check_update()
         self._check_split()
         if self.sequence and self.tensor == 1:
             raise HeddleError(
@@ -99,6 +104,34 @@ class Plan:
                 f"Use {'zero = 1' if zero >= 2 else 'no offload of weights'}, or schedule = '1f1b' or 'interleaved'.",
             )
 
+    def _check_update(self) -> None:
+        """Late updates need a pipeline, and weights that are whole and in one place."""
+        update_rule(self.update)
+        if self.pipeline == 1:
+            raise HeddleError(
+                f"update = '{self.update}' needs a pipeline.",
+                "Updates are late so that no stage waits for the ones behind it; one stage waits for nobody.",
+                "Use pipeline = 2, or update = 'synchronous'.",
+            )
+        for key, value, plain in (("virtual", self.virtual, 1), ("schedule", self.schedule, "1f1b")):
+            if value != plain:
+                raise HeddleError(
+                    f"update = '{self.update}' cannot be combined with {key} = {value!r}.",
+                    "A method with late updates brings its own order of work, with one chunk after another.",
+                    f"Use {key} = {plain!r}, or update = 'synchronous'.",
+                )
+        if self.zero >= 2:
+            raise HeddleError(
+                f"update = '{self.update}' cannot be combined with zero = {self.zero}.",
+                "Old weights are kept whole for the microbatches under way.",
+                "Use zero = 1, or update = 'synchronous'.",
+            )
+
+    @property
+    def delayed(self) -> UpdateRule | None:
+        """The method by which updates come late; None where they do not."""
+        return None if self.update == SYNCHRONOUS else update_rule(self.update)
+
     @property
     def world(self) -> int:
         """Devices the plan uses."""
@@ -107,7 +140,7 @@ class Plan:
     @property
     def chunks(self) -> int:
         """Pieces the layers are cut into."""
-        return self.pipeline * self.virtual
+        return self.pipeline * self.virtual + (self.delayed is not None and self.delayed.joins_ends)
 
     @property
     def hash(self) -> str:
