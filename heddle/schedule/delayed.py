@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from heddle.errors import HeddleError, nearest
 from heddle.schedule.actions import Action, Kind, Schedule
+from heddle.schedule.placement import Placement
 
 SYNCHRONOUS = "synchronous"
 
@@ -31,7 +32,8 @@ class UpdateRule:
     delay: Callable[[int, int], int]
     lead: Callable[[int, int, int], int]
     replays: bool = False  # the backward repeats the forward at the newest weights, from the kept input
-    joins_ends: bool = False  # first and last chunk share a rank: K chunks on K - 1 ranks, and tied weights are one
+    # RING: first and last chunk share a rank, K chunks are on K - 1 ranks, and a tied weight is one
+    placement: Placement = Placement.LOOP
     about: str = ""
 
 
@@ -57,7 +59,7 @@ UPDATES: dict[str, UpdateRule] = {
             "ouroboros",
             _behind,
             _steps,
-            joins_ends=True,
+            placement=Placement.RING,
             about="exact gradients of old weights, first and last module on one device (arXiv 1909.06695)",
         ),
         UpdateRule(
@@ -108,7 +110,7 @@ class DelayedSchedule:
     @property
     def chunks(self) -> int:
         """Pieces that the layers are cut into."""
-        return self.pipeline + self.rule.joins_ends
+        return self.rule.placement.chunks(self.pipeline, 1)
 
     @cached_property
     def delays(self) -> tuple[int, ...]:
@@ -122,15 +124,19 @@ class DelayedSchedule:
 
     def rank_of(self, chunk: int) -> int:
         """The rank that holds a chunk."""
-        return chunk % self.pipeline
+        return self.rule.placement.rank_of(chunk, self.pipeline)
 
     def chunks_of(self, rank: int) -> tuple[int, ...]:
         """The chunks that a rank holds."""
-        return tuple(range(rank, self.chunks, self.pipeline))
+        return self.rule.placement.chunks_of(rank, self.pipeline, 1)
 
     def version(self, chunk: int, step: int) -> int:
-        """How many updates the weights have that a step's microbatches meet in a chunk."""
-        return max(0, step - self.delays[chunk])
+        """Which weights a step's microbatches meet in a chunk, by how often they have changed.
+
+        Where a rank has both ends, a tied weight changes in every step, by the output's part of its gradient.
+        """
+        both_ends = len(self.chunks_of(self.rank_of(chunk))) > 1
+        return max(0, step if both_ends else step - self.delays[chunk])
 
     def step(self, rank: int, number: int) -> Iterator[Action | Update]:
         """What a rank does in one step: its microbatches forward, and back those that have come round."""
@@ -163,4 +169,4 @@ class DelayedSchedule:
             order = [action for number in range(steps) for action in self.step(rank, number)]
             order += self.drain(rank, steps)
             ranks.append(tuple(action for action in order if isinstance(action, Action)))
-        return Schedule(self.rule.name, self.pipeline, 1, steps * self.microbatches, tuple(ranks))
+        return Schedule(self.rule.name, self.pipeline, 1, steps * self.microbatches, tuple(ranks), self.rule.placement)

@@ -90,8 +90,11 @@ class Recurrence:
                 for k in reversed(range(len(self.chunks))):
                     self._replay(k, t - self.delayed.delays[k], tokens)
             norms.append(self._apply(t, first))
-        weights = {name: p.detach().clone() for chunk in self.chunks for name, p in chunk.named_parameters()}
-        return RecurrenceResult(losses, norms, weights, first)
+        return RecurrenceResult(losses, norms, self.weights(), first)
+
+    def weights(self) -> dict[str, Tensor]:
+        """As they are now."""
+        return {name: p.detach().clone() for k in range(len(self.chunks)) for name, p in self._named(k)}
 
     def _batch(self, tokens: NDArray[Any], step: int) -> tuple[Tensor, Tensor, Microbatch]:
         job, count = self.job, self.job.train.global_batch
