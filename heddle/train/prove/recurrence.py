@@ -71,8 +71,7 @@ class Recurrence:
         decay = [p for _, p in named if p.dim() > 1]
         others = [p for _, p in named if p.dim() == 1]
         groups = [{"params": decay, "weight_decay": train.weight_decay}, {"params": others, "weight_decay": 0.0}]
-        betas = (corrected(train, self.delayed.delays[chunk]).beta1, train.beta2)
-        return torch.optim.AdamW(groups, lr=train.learning_rate, betas=betas, eps=train.epsilon, foreach=False)
+        return torch.optim.AdamW(groups, lr=train.learning_rate, eps=train.epsilon, fused=True)
 
     def _named(self, chunk: int) -> list[tuple[str, nn.Parameter]]:
         """A chunk's parameters; a tied output layer is updated with the embedding."""
@@ -85,11 +84,13 @@ class Recurrence:
         first: Gradients = {}
         for t in range(self.job.train.steps):
             ids, targets, batch = self._batch(tokens, t)
-            losses.append(self._forward(t, ids, targets, batch))
-            if self.delayed.rule.replays:
+            late = t >= self.job.train.delay_warmup
+            replays = late and self.delayed.rule.replays
+            losses.append(self._forward(t, ids, targets, batch, replays))
+            if replays:
                 for k in reversed(range(len(self.chunks))):
                     self._replay(k, t - self.delayed.delays[k], tokens)
-            norms.append(self._apply(t, first))
+            norms.append(self._apply(t, late, first))
         return RecurrenceResult(losses, norms, self.weights(), first)
 
     def weights(self) -> dict[str, Tensor]:
@@ -104,13 +105,13 @@ class Recurrence:
         keys = token_keys(job.train.seed, numbers, job.sequence) if job.model.dropout else None
         return ids, targets, Microbatch(sequence=job.sequence, keys=keys)
 
-    def _forward(self, t: int, ids: Tensor, targets: Tensor, batch: Microbatch) -> float:
+    def _forward(self, t: int, ids: Tensor, targets: Tensor, batch: Microbatch, replays: bool) -> float:
         """Through all chunks at their newest weights; without replay, back again at the same."""
         x = ids
         for k, chunk in enumerate(self.chunks):
             self.inputs[k, t] = x.detach()
             x = chunk(x, replace(batch, targets=targets) if k == len(self.chunks) - 1 else batch)
-        if not self.delayed.rule.replays:
+        if not replays:
             x.backward()
             for k in range(len(self.chunks)):
                 self.waiting[k][t] = self._taken(k)
@@ -129,6 +130,8 @@ class Recurrence:
         if step < 0:
             return
         _, targets, batch = self._batch(tokens, step)
+        if (k, step) not in self.inputs:  # of the warm-up, and gone back long ago
+            return
         x = self.inputs.pop((k, step))
         if k:
             x.requires_grad_()
@@ -140,16 +143,17 @@ class Recurrence:
             self.deltas[k, step] = x.grad
         self.waiting[k][step] = self._taken(k)
 
-    def _apply(self, t: int, first: Gradients) -> float:
-        """Every chunk's due gradient, clipped by the norm of what its rank applies."""
+    def _apply(self, t: int, late: bool, first: Gradients) -> float:
+        """Every chunk's due gradient, clipped by the norm of what its rank applies; of all, where none are late."""
         train, last = self.job.train, len(self.chunks) - 1
-        due = [self.waiting[k].pop(t - d, {}) for k, d in enumerate(self.delayed.delays)]
+        delays = self.delayed.delays if late else (0,) * len(self.chunks)
+        due = [self.waiting[k].pop(t - d, {}) for k, d in enumerate(delays)]
         if self.tied and last > 0 and "head.weight" in due[last]:
             embedding = due[0].setdefault("embed.tokens.weight", torch.zeros_like(due[last]["head.weight"]))
             embedding += due[last].pop("head.weight")
         total = 0.0
-        for rank in range(self.delayed.pipeline):
-            own = self.delayed.chunks_of(rank)
+        everything = tuple(range(len(self.chunks)))
+        for own in [self.delayed.chunks_of(rank) for rank in range(self.delayed.pipeline)] if late else [everything]:
             squared = sum(float(g.double().square().sum()) for k in own for g in due[k].values())
             total += squared
             divisor = max(1.0, squared**0.5 / train.clip) if train.clip else 1.0
@@ -159,7 +163,11 @@ class Recurrence:
                     first.setdefault(name, gradient.clone())
                     named[name].grad = gradient / divisor
                 for group in self.optimizers[k].param_groups:
-                    group["lr"] = learning_rate(train, t) * corrected(train, self.delayed.delays[k]).rate
+                    correction = corrected(train, delays[k])
+                    group["lr"], group["betas"] = (
+                        learning_rate(train, t) * correction.rate,
+                        (correction.beta1, train.beta2),
+                    )
                 self.optimizers[k].step()
                 self.optimizers[k].zero_grad()
         if self.tied and last > 0:

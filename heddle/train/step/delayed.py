@@ -16,7 +16,7 @@ from heddle.parallel.shards import Piece
 from heddle.runtime.device import Mark
 from heddle.runtime.recorder import NoRecorder, Recorder
 from heddle.schedule.delayed import DelayedSchedule, Update
-from heddle.spec.job import Job, PlannedJob
+from heddle.spec.job import Job, PlannedJob, Train
 from heddle.train.step.correction import corrected
 from heddle.train.step.learning_rate import learning_rate
 from heddle.train.step.optimizer import Optimizer
@@ -77,7 +77,9 @@ class DelayedTrainer(Trainer):
 
     def start_step(self, stop: Stop = False) -> StepInFlight:
         """Hand out a step; until the warm-up is over, one that waits for its update."""
-        if self.step < self.job.train.delay_warmup:
+        late = self.step >= self.job.train.delay_warmup
+        _correct(self.optimizer, self.job.train, late)
+        if not late:
             return super().start_step(stop)
         began = Mark(self.device)
         gradients = self.parallel.gradients
@@ -166,15 +168,17 @@ def _grouped_by_delay(optimizer: Optimizer, job: PlannedJob, delayed: DelayedSch
         groups.setdefault((delayed.delays[_chunk_of(piece, job)], piece.decay), []).append(piece.master)
     return torch.optim.AdamW(
         [
-            {
-                "params": masters,
-                "weight_decay": train.weight_decay if decay else 0.0,
-                "betas": (corrected(train, delay).beta1, train.beta2),
-                "share": corrected(train, delay).rate,
-            }
+            {"params": masters, "weight_decay": train.weight_decay if decay else 0.0, "delay": delay}
             for (delay, decay), masters in groups.items()
         ],
         lr=train.learning_rate,
         eps=train.epsilon,
         fused=True,
     )
+
+
+def _correct(optimizer: Optimizer, train: Train, late: bool) -> None:
+    """Updates that are not late need no correction."""
+    for group in optimizer.adam.param_groups:
+        correction = corrected(train, group["delay"] if late else 0)
+        group["share"], group["betas"] = correction.rate, (correction.beta1, train.beta2)
