@@ -7,6 +7,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+import torch.distributed as dist
 
 from heddle.checkpoint.checkpoint import Saver, newest_good
 from heddle.parallel.mesh import Mesh
@@ -37,7 +38,12 @@ CELLS: dict[str, tuple[ModelSpec, Plan, int, dict[str, object]]] = {
     "2bw4-few": (gpt(layers=5, tied=False), Plan(pipeline=4, update="2bw"), 2, {}),
     "2bw3-data2-zero1": (llama(layers=3), Plan(pipeline=3, data=2, zero=1, update="2bw", recompute="full"), 8, {}),
     "replay3": (gpt(layers=3, tied=False, dropout=0.1), Plan(pipeline=3, update="features-replay"), 3, {}),
-    "replay2-tensor2": (llama(), Plan(pipeline=2, tensor=2, update="features-replay"), 2, {"delay_correction": "rate"}),
+    "replay2-tensor2": (
+        llama(),
+        Plan(pipeline=2, tensor=2, update="features-replay"),
+        2,
+        {"delay_correction": "beta1"},
+    ),
     "ouroboros2-tied": (gpt(layers=3), Plan(pipeline=2, update="ouroboros"), 2, {}),
     "ouroboros4-tied": (gpt(layers=5, dropout=0.1), Plan(pipeline=4, update="ouroboros"), 3, {}),
     "ouroboros3-data2-zero1": (gpt(layers=4, vocab=17), Plan(pipeline=3, data=2, zero=1, update="ouroboros"), 4, {}),
@@ -45,7 +51,7 @@ CELLS: dict[str, tuple[ModelSpec, Plan, int, dict[str, object]]] = {
         llama(layers=3, tied=True),
         Plan(pipeline=2, tensor=2, update="ouroboros"),
         2,
-        {"delay_warmup": 7, "delay_correction": "beta1"},
+        {"delay_warmup": 7, "delay_correction": "rate"},
     ),
 }
 
@@ -120,6 +126,8 @@ def trained(mesh: Mesh, a_job: Job, folder: Path, stop: int, resume: bool) -> li
         if trainer.step == 6:
             trainer.save(saver)
     saver.wait()
+    if saver.group is not None:
+        dist.destroy_process_group(saver.group)
     trainer.drain()
     return losses
 

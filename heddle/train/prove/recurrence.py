@@ -84,7 +84,7 @@ class Recurrence:
         first: Gradients = {}
         for t in range(self.job.train.steps):
             ids, targets, batch = self._batch(tokens, t)
-            late = t >= self.job.train.delay_warmup
+            late = t >= max(1, self.job.train.delay_warmup)  # the first step is never late
             replays = late and self.delayed.rule.replays
             losses.append(self._forward(t, ids, targets, batch, replays))
             if replays:

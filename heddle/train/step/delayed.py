@@ -62,6 +62,10 @@ class DelayedTrainer(Trainer):
         super().__init__(job, tokens, mesh, recorder)
         self.endless = DelayedPipeline(self.delayed, self.parallel.chunks, self.mesh, self.shape, self.recorder)
         self.origin = 0  # the step since which updates come late
+        # Whether a step has ended since nothing was under way. On a device whoever first runs a kernel waits until the
+        # device is idle, its messages included: so the first step of a process waits for its update, and so that going
+        # on from a checkpoint makes no difference, the first one after every checkpoint does.
+        self.warm = False
         self.applied = torch.zeros((), dtype=torch.float64, device=self.device)  # squared norms of this step's updates
 
     def made_optimizer(self, kind: Callable[..., Kind]) -> Kind:
@@ -77,9 +81,10 @@ class DelayedTrainer(Trainer):
 
     def start_step(self, stop: Stop = False) -> StepInFlight:
         """Hand out a step; until the warm-up is over, one that waits for its update."""
-        late = self.step >= self.job.train.delay_warmup
+        late = self.step >= self.job.train.delay_warmup and self.warm
         _correct(self.optimizer, self.job.train, late)
         if not late:
+            self.warm = True
             return super().start_step(stop)
         began = Mark(self.device)
         gradients = self.parallel.gradients
@@ -125,7 +130,8 @@ class DelayedTrainer(Trainer):
                 piece.master.grad = None
 
     def drain(self) -> None:
-        """Wait for every gradient that is under way, and apply it."""
+        """Wait for every gradient that is under way, and apply it; the step after that is not late."""
+        self.warm = False
         if self.endless.steps == 0:
             return
         self.endless.drain(self._apply)
