@@ -27,6 +27,7 @@ from heddle.spec.layer_memory import (
     runs_of,
 )
 from heddle.spec.model import ModelSpec
+from heddle.spec.order_rules import check_order
 from heddle.spec.ranges import Count, Degree, Depth, NonNegative, check_ranges
 from heddle.spec.tables import WHERE_SAID, to_table
 
@@ -66,9 +67,7 @@ class Plan:
                 "Use virtual = 1, or pipeline = 2.",
             )
         rule_of(self.schedule).check_virtual(self.virtual)
-        if self.update != SYNCHRONOUS:
-            self._check_update()
-        self._check_split()
+        check_order(self)
         if self.sequence and self.tensor == 1:
             raise HeddleError(
                 "sequence = true needs tensor parallelism.",
@@ -92,47 +91,6 @@ class Plan:
             for layer in some:
                 if isinstance(self.recompute, str) or layer < len(self.recompute):
                     check_strategy(self.memory_of(layer), self.data, layer)
-
-    def _check_split(self) -> None:
-        """Backwards are taken in two only where weights and gradients stay whole, and here."""
-        if rule_of(self.schedule).splits and self.pipeline > 1 and (what := self._not_whole):
-            raise HeddleError(
-                f"schedule = '{self.schedule}' cannot be combined with {what}.",
-                "It makes weight gradients later than a layer's backward, when what was gathered for it is gone.",
-                "Use zero = 1 and no offload of weights, or schedule = '1f1b' or 'interleaved'.",
-            )
-
-    @property
-    def _not_whole(self) -> str | None:
-        """What keeps weights from lying whole on the device, if anything."""
-        zero = max(self.zero, *(run.zero or 0 for run in self.layers), 0)
-        offloads = (self.offload, *(run.offload or () for run in self.layers))
-        if any(word.startswith("weights") for words in offloads for word in words):
-            return "weights that leave the device"
-        return f"zero = {zero}" if zero >= 2 else None
-
-    def _check_update(self) -> None:
-        """Late updates need a pipeline, and weights that are whole and in one place."""
-        update_rule(self.update)
-        if self.pipeline == 1:
-            raise HeddleError(
-                f"update = '{self.update}' needs a pipeline.",
-                "Updates are late so that no stage waits for the ones behind it; one stage waits for nobody.",
-                "Use pipeline = 2, or update = 'synchronous'.",
-            )
-        for key, value, plain in (("virtual", self.virtual, 1), ("schedule", self.schedule, "1f1b")):
-            if value != plain:
-                raise HeddleError(
-                    f"update = '{self.update}' cannot be combined with {key} = {value!r}.",
-                    "A method with late updates brings its own order of work, with one chunk after another.",
-                    f"Use {key} = {plain!r}, or update = 'synchronous'.",
-                )
-        if what := self._not_whole:
-            raise HeddleError(
-                f"update = '{self.update}' cannot be combined with {what}.",
-                "Old weights are kept whole for the microbatches under way.",
-                "Use zero = 1 and no offload of weights, or update = 'synchronous'.",
-            )
 
     @property
     def delayed(self) -> UpdateRule | None:

@@ -22,6 +22,7 @@ from heddle.parallel.pipeline.transformer import Pipeline, Shape
 from heddle.schedule import Action, Kind, Message, outgoing
 from heddle.schedule.delayed import DelayedSchedule, Update
 from heddle.schedule.messages import Payload
+from heddle.trace.lanes import Lane
 
 Apply = Callable[[Update], None]
 
@@ -136,7 +137,7 @@ class DelayedPipeline(Pipeline):
             return
         work = step.works[action.microbatch]
         x = self._receive(action)
-        with torch.no_grad(), self.recorder.span("compute", action.kind, action.chunk, action.microbatch):
+        with torch.no_grad(), self.recorder.span(Lane.COMPUTE, action.kind, action.chunk, action.microbatch):
             y = self.chunks[action.chunk](work.ids if x is None else x, work.batch)
         self._send(action, y)
         step.keep(action, x)
@@ -155,7 +156,7 @@ class DelayedPipeline(Pipeline):
         work = step.works[action.microbatch]
         x: Tensor | None = step.take(action)
         gradient = self._receive(action)
-        with self.recorder.span("compute", action.kind, action.chunk, action.microbatch):
+        with self.recorder.span(Lane.COMPUTE, action.kind, action.chunk, action.microbatch):
             if x is not None:
                 x.requires_grad_()
             y = self.chunks[action.chunk](work.ids if x is None else x, work.batch)

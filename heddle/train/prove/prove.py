@@ -102,8 +102,8 @@ class _WatchedOptimizer(Optimizer):
     # another takes would look like a mistake, so a proof begins with a scale at which none overflows.
     SCALE = 2.0**7
 
-    def __init__(self, pieces: list[Piece], train: Train) -> None:
-        super().__init__(pieces, train)
+    def __init__(self, pieces: list[Piece], train: Train, *delays: Any) -> None:
+        super().__init__(pieces, train, *delays)
         self.scale.value = min(self.scale.value, self.SCALE)
         self.first: list[ShardBox] = []
         self.seen: set[str] = set()  # parameters that have had a gradient; where updates are late, some have it later

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from heddle.checkpoint.checkpoint import Saver
 from heddle.parallel.collectives import Handle, all_reduce
@@ -17,6 +16,7 @@ from heddle.runtime.device import Mark
 from heddle.runtime.recorder import NoRecorder, Recorder
 from heddle.schedule.delayed import DelayedSchedule, Update
 from heddle.spec.job import Job, PlannedJob, Train
+from heddle.trace.lanes import Lane, Phase
 from heddle.train.step.correction import corrected
 from heddle.train.step.learning_rate import learning_rate
 from heddle.train.step.optimizer import Optimizer
@@ -69,10 +69,12 @@ class DelayedTrainer(Trainer):
         self.applied = torch.zeros((), dtype=torch.float64, device=self.device)  # squared norms of this step's updates
 
     def made_optimizer(self, kind: Callable[..., Kind]) -> Kind:
-        """One whose groups know by how much their chunk is behind."""
-        optimizer = kind(self.parallel.gradients.pieces, self.job.train)
-        optimizer.adam = _grouped_by_delay(optimizer, self.job, self.delayed)
-        return optimizer
+        """One that knows by how much each chunk is behind."""
+        return kind(
+            self.parallel.gradients.pieces,
+            self.job.train,
+            lambda piece: self.delayed.delays[_chunk_of(piece, self.job)],
+        )
 
     @property
     def in_flight(self) -> int:
@@ -103,9 +105,9 @@ class DelayedTrainer(Trainer):
     def _apply(self, update: Update) -> None:
         """The gradients that have come back to this rank, clipped by their own norm: nobody waits for other stages."""
         gradients = self.parallel.gradients
-        with self.recorder.span("optimizer", "gradients"):
+        with self.recorder.span(Lane.OPTIMIZER, Phase.GRADIENTS):
             gradients.finish()
-        with self.recorder.span("optimizer", "update"):
+        with self.recorder.span(Lane.OPTIMIZER, Phase.UPDATE):
             for chunk in self.parallel.chunks:
                 if chunk not in update.chunks or self.endless.step_of(update, chunk) < 0:
                     self._leave_out(chunk, shared=len(update.chunks) == 1)
@@ -120,6 +122,7 @@ class DelayedTrainer(Trainer):
             last = self.job.train.steps - 1
             self.optimizer.step(learning_rate(self.job.train, min(self.origin + step, last)), squared)
             gradients.share()
+            gradients.wait_for_weights()  # they are copied when they are next used
             gradients.clear()
             gradients.expect(self.delayed.microbatches)
 
@@ -165,22 +168,6 @@ def _chunk_of(piece: Piece, job: PlannedJob) -> int:
         return job.plan.chunks - 1
     layer = int(rest.partition(".")[0])
     return next(chunk for chunk in range(job.plan.chunks) if layer in job.plan.layers_of(chunk, job.model.layers))
-
-
-def _grouped_by_delay(optimizer: Optimizer, job: PlannedJob, delayed: DelayedSchedule) -> torch.optim.AdamW:
-    train = job.train
-    groups: dict[tuple[int, bool], list[Tensor]] = {}
-    for piece in optimizer.pieces:
-        groups.setdefault((delayed.delays[_chunk_of(piece, job)], piece.decay), []).append(piece.master)
-    return torch.optim.AdamW(
-        [
-            {"params": masters, "weight_decay": train.weight_decay if decay else 0.0, "delay": delay}
-            for (delay, decay), masters in groups.items()
-        ],
-        lr=train.learning_rate,
-        eps=train.epsilon,
-        fused=True,
-    )
 
 
 def _correct(optimizer: Optimizer, train: Train, late: bool) -> None:

@@ -47,9 +47,7 @@ class LossScale:
 class Optimizer:
     """AdamW in full precision, fused."""
 
-    def __init__(
-        self, pieces: list[Piece], train: Train, delay_of: Callable[[Piece], int] = lambda _piece: 0
-    ) -> None:
+    def __init__(self, pieces: list[Piece], train: Train, delay_of: Callable[[Piece], int] = lambda _piece: 0) -> None:
         """`delay_of` says how many steps late a piece's gradients come."""
         self.pieces, self.train = pieces, train
         self.updates = 0  # steps that changed the weights
