@@ -1,0 +1,140 @@
+"""The graph network: items and productions pass messages, then every production gets a score.
+
+Written once, for NumPy and torch alike: `Arrays` is what differs. Users need no torch.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from heddle.lanes.cost import is_constant
+from heddle.lanes.ir import BITS
+from heddle.lanes.packs import Graph
+from heddle.lanes.programme import estimates
+
+HIDDEN = 32
+ROUNDS = 4
+KINDS = (
+    "scalar", "extract", "pack", "load", "shuffle", "shuffle2", "build", "broadcast", "constant", "concat", "patch",
+    "store", "reduce",
+)  # fmt: skip
+ITEM_FEATURES = 11  # of which the last three tell the state: demanded, made, made by an instruction
+PRODUCTION_FEATURES = len(KINDS) + 6  # of which the last tells the state: chosen
+SHAPES = {
+    "item.in": (ITEM_FEATURES, HIDDEN), "production.in": (PRODUCTION_FEATURES, HIDDEN),
+    "production.self": (HIDDEN, 2 * HIDDEN), "production.gives": (HIDDEN, 2 * HIDDEN),
+    "production.needs": (HIDDEN, 2 * HIDDEN), "production.bias": (2 * HIDDEN,),
+    "item.self": (HIDDEN, 2 * HIDDEN), "item.makers": (HIDDEN, 2 * HIDDEN), "item.readers": (HIDDEN, 2 * HIDDEN),
+    "item.bias": (2 * HIDDEN,), "score.hidden": (2 * HIDDEN + PRODUCTION_FEATURES, HIDDEN), "score.bias": (HIDDEN,),
+    "score.out": (HIDDEN, 1),
+}  # fmt: skip
+
+
+@dataclass
+class Features:
+    """A graph of productions as arrays."""
+
+    items: np.ndarray[Any, Any]
+    productions: np.ndarray[Any, Any]
+    gives: np.ndarray[Any, Any]  # item of each production; one more for stores
+    need_of: np.ndarray[Any, Any]  # edges: production …
+    need_item: np.ndarray[Any, Any]  # … and item
+
+
+class Arrays:
+    """NumPy. Torch has the same methods in `policy.train`."""
+
+    def add_at(self, values: Any, index: Any, size: int) -> Any:
+        total = np.zeros((size, values.shape[1]), dtype=values.dtype)
+        np.add.at(total, index, values)
+        return total
+
+    def sigmoid(self, x: Any) -> Any:
+        return 1 / (1 + np.exp(-x))
+
+    def tanh(self, x: Any) -> Any:
+        return np.tanh(x)
+
+    def relu(self, x: Any) -> Any:
+        return np.maximum(x, 0)
+
+    def join(self, parts: list[Any]) -> Any:
+        return np.concatenate(parts, axis=1)
+
+
+def features(graph: Graph) -> Features:
+    """What the network sees before anything is decided."""
+    price = np.minimum(np.array(estimates(graph)), 1e4)
+    items = np.zeros((len(graph.items) + 1, ITEM_FEATURES), dtype=np.float32)
+    productions = np.zeros((len(graph.productions), PRODUCTION_FEATURES), dtype=np.float32)
+    gives = np.full(len(graph.productions), len(graph.items))
+    need_of, need_item = [], []
+    readers = np.zeros(len(graph.items) + 1)
+    for n, p in enumerate(graph.productions):
+        cheapest = min((price[m] for m in graph.makers[p.gives]), default=price[n]) if p.gives >= 0 else price[n]
+        productions[n, KINDS.index(p.kind)] = 1
+        productions[n, len(KINDS) : len(KINDS) + 5] = (
+            p.cost / 4, len(p.members) / 8, math.log1p(price[n]) / 4, math.log1p(price[n] - cheapest) / 4,
+            len(p.needs) / 4,
+        )  # fmt: skip
+        if p.gives >= 0:
+            gives[n] = p.gives
+        for need in p.needs:
+            for item in need.items:
+                need_of.append(n)
+                need_item.append(item)
+                readers[item] += 1
+    for i, item in enumerate(graph.items):
+        width = len(item.lanes)
+        items[i, :8] = (
+            width == 1, math.log2(width) / 4, sum(map(is_constant, item.lanes)) / width,
+            len(dict.fromkeys(item.lanes)) / width, math.log1p(len(graph.makers[i])) / 3, math.log1p(readers[i]) / 3,
+            BITS.get(item.type, 64) / 64, math.log1p(min((price[m] for m in graph.makers[i]), default=0)) / 4,
+        )  # fmt: skip
+    return Features(items, productions, gives, np.array(need_of, dtype=np.int64), np.array(need_item, dtype=np.int64))
+
+
+def scores(w: dict[str, Any], f: Any, xp: Any) -> Any:
+    """A score for every production. `f` has the state in it."""
+    items, productions = f.items.shape[0], f.productions.shape[0]
+    ones = f.productions[:, :1] * 0 + 1
+    made_by = xp.add_at(ones, f.gives, items) + 1e-6
+    edge = ones[f.need_of]
+    read_by = xp.add_at(edge, f.need_item, items) + 1e-6
+    needs = xp.add_at(edge, f.need_of, productions) + 1e-6
+    h = xp.tanh(f.items @ w["item.in"])
+    g = xp.tanh(f.productions @ w["production.in"])
+    for _ in range(ROUNDS):
+        wanted = xp.add_at(h[f.need_item], f.need_of, productions) / needs
+        both = g @ w["production.self"] + h[f.gives] @ w["production.gives"] + wanted @ w["production.needs"]
+        g = _gated(g, both + w["production.bias"], xp)
+        makers = xp.add_at(g, f.gives, items) / made_by
+        readers = xp.add_at(g[f.need_of], f.need_item, items) / read_by
+        both = h @ w["item.self"] + makers @ w["item.makers"] + readers @ w["item.readers"]
+        h = _gated(h, both + w["item.bias"], xp)
+    seen = xp.join([g, h[f.gives], f.productions])
+    return (xp.relu(seen @ w["score.hidden"] + w["score.bias"]) @ w["score.out"])[:, 0]
+
+
+def _gated(old: Any, both: Any, xp: Any) -> Any:
+    gate = xp.sigmoid(both[:, :HIDDEN])
+    return old * (1 - gate) + xp.tanh(both[:, HIDDEN:]) * gate
+
+
+def read_weights(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """A safetensors file of float32, read without its library."""
+    raw = path.read_bytes()
+    (length,) = struct.unpack("<Q", raw[:8])
+    header = json.loads(raw[8 : 8 + length])
+    found = {}
+    for name, shape in SHAPES.items():
+        start, end = header[name]["data_offsets"]
+        found[name] = np.frombuffer(raw[8 + length + start : 8 + length + end], dtype=np.float32).reshape(shape)
+    return found
