@@ -14,6 +14,8 @@ from heddle.lanes.ir import BINARY, BITS, CASTS, COMPARES, INTRINSICS, Function,
 
 # Width in bits of the registers that compilers use by default; most CPUs with 512 bits prefer 256.
 REGISTER = {"znver4": 512, "neoverse-n1": 128, "neoverse-v1": 128, "neoverse-v2": 128}
+ROTATIONS = ("llvm.fshl", "llvm.fshr")
+BY_CONSTANT = ("mul", "shl", "lshr", "ashr", *ROTATIONS)  # cheaper where the last operand is known
 # CPUs without a table of their own, by the one that is nearest.
 NEAREST = {
     "haswell": "skylake", "broadwell": "skylake", "cascadelake": "skylake-avx512", "cooperlake": "skylake-avx512",
@@ -90,8 +92,8 @@ class Table:
     def operation(self, s: Statement, width: int, second: Sequence[str] = (), loaded: bool = False) -> int | None:
         """A packable statement in `width` lanes; None if LLVM was not asked. `second` are its last operand's lanes."""
         kind = vector(s.type.split(" ")[0], width)
-        if s.op in ("mul", "shl", "lshr", "ashr") and second and all(is_constant(v) for v in second):
-            return self.costs.get(f"{s.op} {kind} {_mark(second)}", self.costs.get(f"{s.op} {kind}"))
+        if s.op in BY_CONSTANT and second and all(is_constant(v) for v in second):
+            return self.costs.get(f"{s.op} {kind} {_mark(second, s.op in ROTATIONS)}", self.costs.get(f"{s.op} {kind}"))
         if s.op in COMPARES:
             return self.costs.get(f"{s.op} {s.predicate} {vector(s.operand_type, width)}")
         if s.op in CASTS:
@@ -136,11 +138,11 @@ class Table:
         return self.shuffle(kind, width, mask)
 
 
-def _mark(values: Sequence[str]) -> str:
+def _mark(values: Sequence[str], rotation: bool) -> str:
     """How LLVM sees constants: one power of two in every lane, one value, or several."""
     if len(set(values)) > 1:
         return "c"
-    return "p" if re.fullmatch(r"\d+", values[0]) and int(values[0]).bit_count() == 1 else "k"
+    return "p" if not rotation and re.fullmatch(r"\d+", values[0]) and int(values[0]).bit_count() == 1 else "k"
 
 
 def address_is_free(s: Statement) -> bool:
@@ -198,7 +200,7 @@ def statement_cost(t: Table, s: Statement, defs: dict[str, Statement]) -> int:
         return t.get(f"select i1 {s.type}")
     scalar = _scalar(s, width)
     last = s.lanes[-1] if s.lanes else ""
-    constants = _constants(last, width) if s.op in BINARY and len(s.lanes) == 2 and is_constant(last) else ()
+    constants = _constants(last, width) if s.op in BY_CONSTANT and is_constant(last) else ()
     source = defs.get(s.lanes[0]) if s.op in CASTS else None
     known = t.operation(scalar, width, constants, loaded=source is not None and source.op == "load")
     return known if known is not None else max(1, width * (t.operation(scalar, 1) or 1))

@@ -119,6 +119,8 @@ class Emitter:
         a, b = (self._source(n, o, native=True) for o in p.operands)
         self.values[n] = self._shuffled(self._type(p.operands[0]), a, b, p.masks[0])
 
+    _alternate = _shuffle2
+
     def _patch(self, n: int, p: Production) -> None:
         it, t = self.g.items[p.gives], self._type(p.gives)
         value = self._source(n, p.operands[0], native=True)

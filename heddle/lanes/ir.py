@@ -27,7 +27,7 @@ INTRINSICS = {
     "llvm.nearbyint": 1, "llvm.roundeven": 1, "llvm.maxnum": 2, "llvm.minnum": 2, "llvm.maximum": 2,
     "llvm.minimum": 2, "llvm.copysign": 2, "llvm.fma": 3, "llvm.fmuladd": 3, "llvm.smax": 2, "llvm.smin": 2,
     "llvm.umax": 2, "llvm.umin": 2, "llvm.abs": 1, "llvm.ctpop": 1, "llvm.bswap": 1, "llvm.sadd.sat": 2,
-    "llvm.uadd.sat": 2, "llvm.ssub.sat": 2, "llvm.usub.sat": 2,
+    "llvm.uadd.sat": 2, "llvm.ssub.sat": 2, "llvm.usub.sat": 2, "llvm.fshl": 3, "llvm.fshr": 3,
 }  # fmt: skip
 COMMUTATIVE_INTRINSICS = {"llvm.smax", "llvm.smin", "llvm.umax", "llvm.umin", "llvm.sadd.sat", "llvm.uadd.sat"}
 # Neither touch memory nor trap, nor may they end the program: free to move, never packed.

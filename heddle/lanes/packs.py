@@ -54,7 +54,7 @@ class Production:
 
     @property
     def native(self) -> bool:
-        return self.kind in ("pack", "load")
+        return self.kind in ("pack", "load", "alternate")
 
 
 @dataclass
@@ -400,10 +400,13 @@ class Builder:
         mask = tuple(k if s.op == ops[0] else k + width for k, s in enumerate(statements))
         for columns in self._columns(statements):
             halves = [self._everywhere(op, columns, statements) for op in ops]
+            joint = list(dict.fromkeys([*columns[0], *columns[1]]))
+            if len(joint) == width and len(joint) < len(columns[0]) + len(columns[1]):
+                self.vector(joint, item.type)  # a butterfly: both sides are shuffles of one vector
             if halves[0] is not None and halves[1] is not None:
                 needs = tuple(Need((h,), native=True) for h in halves if h is not None)
                 cost = self.t.shuffle(item.type, width, mask)
-                made = Production("shuffle2", n, cost, needs, masks=(mask,), operands=(halves[0], halves[1]))
+                made = Production("alternate", n, cost, needs, masks=(mask,), operands=(halves[0], halves[1]))
                 if not any(self.graph.productions[p].operands == made.operands for p in self.graph.makers[n]):
                     self._add(made)
 
@@ -418,7 +421,8 @@ class Builder:
             else:
                 lanes.append(name)
                 members.append(self.r.position[name])
-        if len(set(lanes)) < len(lanes) or not self.r.independent(members):
+        members = list(dict.fromkeys(members))
+        if not self.r.independent(members):
             return None
         item = Item(model.type, tuple(lanes))
         cost = self.t.operation(model, len(lanes), columns[-1])

@@ -21,6 +21,10 @@ FAMILIES = {
 }  # fmt: skip
 INTEGERS = ["i8", "i16", "i32", "i64"]
 FLOATS = ["float", "double"]
+ROTATIONS = ("llvm.fshl", "llvm.fshr")
+OF_INTEGERS = {
+    "smax", "smin", "umax", "umin", "abs", "ctpop", "bswap", "sadd", "uadd", "ssub", "usub", "fshl", "fshr"
+}  # fmt: skip
 SIZE = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "float": 32, "double": 64}
 WIDTHS = [1, 2, 4, 8, 16, 32]
 INTEGER_PREDICATES = ["eq", "ne", "sgt", "sge", "slt", "sle", "ugt", "uge", "ult", "ule"]
@@ -91,19 +95,7 @@ def questions() -> Questions:
             if w > 1:
                 q.ask(f"select i1 {t}", f"select i1 %c, {t} %a, {t} %b", f"{args}, i1 %c")
             for name, arity in INTRINSICS.items():
-                whole = name.split(".")[1] in (
-                    "smax",
-                    "smin",
-                    "umax",
-                    "umin",
-                    "abs",
-                    "ctpop",
-                    "bswap",
-                    "sadd",
-                    "uadd",
-                    "ssub",
-                    "usub",
-                )
+                whole = name.split(".")[1] in OF_INTEGERS
                 if whole != (kind in INTEGERS) or (name == "llvm.bswap" and kind == "i8"):
                     continue
                 suffix = ("" if w == 1 else f"v{w}") + (kind if kind in INTEGERS else f"f{SIZE[kind]}")
@@ -113,6 +105,10 @@ def questions() -> Questions:
                 )
                 given += ", i1 false" if name == "llvm.abs" else ""
                 q.ask(f"{name} {t}", f"call {t} @{name}.{suffix}({given})", f"{args}, {t} %d")
+                if name in ROTATIONS:  # by a constant, of one value, which is what programs write
+                    for mark, values in (("k", ["3"]), ("c", ["3", "1", "2", "5"])):
+                        given = f"{t} %a, {t} %a, {t} {literal(kind, w, values)}"
+                        q.ask(f"{name} {t} {mark}", f"call {t} @{name}.{suffix}({given})", f"{args}, {t} %d")
             if w > 1 and kind in INTEGERS:
                 for op in ("add", "mul", "and", "or", "xor", "smax", "smin", "umax", "umin"):
                     q.declared.add(f"declare {kind} @llvm.vector.reduce.{op}.v{w}{kind}({t})")

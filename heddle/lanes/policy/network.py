@@ -23,7 +23,7 @@ HIDDEN = 32
 ROUNDS = 4
 KINDS = (
     "scalar", "extract", "pack", "load", "shuffle", "shuffle2", "build", "broadcast", "constant", "concat", "patch",
-    "store", "reduce",
+    "store", "reduce", "alternate",
 )  # fmt: skip
 ITEM_FEATURES = 11  # of which the last three tell the state: demanded, made, made by an instruction
 PRODUCTION_FEATURES = len(KINDS) + 6  # of which the last tells the state: chosen
