@@ -14,7 +14,7 @@ def lanes(
     what: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE.c|FILE.ll|bench FOLDER|train FOLDER", help="A kernel; many; or what to learn from."
+            metavar="FILE.c|FILE.ll|bench FOLDER|train [FOLDER]", help="A kernel; many; or what to learn from."
         ),
     ],
     function: Annotated[str | None, typer.Option("--function", "-f", help="Only this one.")] = None,
@@ -26,9 +26,14 @@ def lanes(
     time_limit: Annotated[
         float, ranged("--time-limit", within=POSITIVE, help="Seconds for the programme, for each stretch of code.")
     ] = 10.0,
+    weights: Annotated[
+        Path | None, typer.Option("--weights", help="Of the policy, as `heddle lanes train` writes them.")
+    ] = None,
     cflags: Annotated[list[str] | None, typer.Option("--cflags", help="For clang, where a file is C.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the module here.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the module here; the table; or the weights.")
+    ] = None,
 ) -> None:
     """Pack straight-line code into vectors: the best of LLVM's way and the exact one, checked bit for bit."""
     import json
@@ -47,18 +52,12 @@ def lanes(
         if sys.stderr.isatty():
             status.print(f"{line:<79}"[:79], end="\r")
 
-    options = Options(method=method, family=cpu, seconds=time_limit, time=timed, progress=progress)
-    if what[0] in ("bench", "train"):
-        if len(what) != 2:
-            raise HeddleError(
-                f"`heddle lanes {what[0]}` takes one folder, got {len(what) - 1}.",
-                "It looks for .c and .ll files in it and below.",
-                f"heddle lanes {what[0]} kernels/",
-            )
-        if what[0] == "bench":
-            _bench(Path(what[1]), options, tuple(cflags or ()), as_json, output, console)
-        else:
-            _train(Path(what[1]), options, output, console)
+    options = Options(method=method, family=cpu, seconds=time_limit, time=timed, weights=weights, progress=progress)
+    if what[0] == "bench":
+        _bench(_folder(what), options, tuple(cflags or ()), as_json, output, console)
+        return
+    if what[0] == "train":
+        _train(_folder(what) if len(what) > 1 else None, options, output, console)
         return
     if len(what) > 1:
         raise HeddleError(
@@ -76,7 +75,7 @@ def lanes(
     if output is not None:
         write_output(output, text)
     if as_json:
-        console.out(json.dumps({"cpu": found.family, "functions": [r.facts() for r in found.reports]}))
+        console.out(json.dumps(found.facts()))
         return
     if output is None and not explain and not timed:
         console.out(text)
@@ -85,6 +84,18 @@ def lanes(
         console.print(line, soft_wrap=True, markup=False)
     if output is not None:
         console.print(f"written  {output}", soft_wrap=True, markup=False)
+
+
+def _folder(what: list[str]) -> Path:
+    from heddle.errors import HeddleError
+
+    if len(what) != 2:
+        raise HeddleError(
+            f"`heddle lanes {what[0]}` takes one folder, got {len(what) - 1}.",
+            "It looks for .c and .ll files in it and below.",
+            f"heddle lanes {what[0]} kernels/",
+        )
+    return Path(what[1])
 
 
 def _bench(
@@ -106,11 +117,11 @@ def _bench(
         console.print(line, soft_wrap=True, markup=False)
 
 
-def _train(folder: Path, options: Any, output: Path | None, console: Any) -> None:
+def _train(folder: Path | None, options: Any, output: Path | None, console: Any) -> None:
     from heddle.cli.common import require_torch
 
     require_torch("lanes train")
     from heddle.lanes.policy.train import train
 
-    for line in train(folder, options, output):
+    for line in train(folder, options.checked().family, output or Path("lanes-policy.safetensors")):
         console.print(line, soft_wrap=True, markup=False)

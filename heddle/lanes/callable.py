@@ -9,7 +9,8 @@ from typing import Any
 
 from heddle.errors import HeddleError
 from heddle.lanes import ir
-from heddle.lanes.portfolio import FunctionReport, Options, improve
+from heddle.lanes.portfolio import Options, improve
+from heddle.lanes.reports import FunctionReport
 
 _C_TYPES: dict[str, Any] = {
     "void": None, "i1": ctypes.c_bool, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32,

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 
 from heddle.errors import HeddleError, nearest
-from heddle.lanes.ir import BINARY, BITS, CASTS, COMPARES, INTRINSICS, Function, Statement, split_commas, typed
+from heddle.lanes.ir import BITS, CASTS, COMPARES, INTRINSICS, Function, Statement, split_commas, typed
 
 # Width in bits of the registers that compilers use by default; most CPUs with 512 bits prefer 256.
 REGISTER = {"znver4": 512, "neoverse-n1": 128, "neoverse-v1": 128, "neoverse-v2": 128}

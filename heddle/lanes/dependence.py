@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from heddle.lanes.ir import BITS, MEMORY_BYTES, NAME, Block, Function, Module, Statement, split_commas, typed
+from heddle.lanes.loops import loops
 
 LARGEST = 320  # statements that are looked at together; longer stretches are cut, after a store where there is one
 DEEPEST = 24  # steps back through the arithmetic of an address
@@ -37,6 +38,7 @@ class Region:
     addresses: dict[int, Address]  # of loads and stores, by position in the region
     before: list[int]  # for each statement, as bits, those that must come earlier: directly
     outside: frozenset[str]  # values that are read beyond the region
+    steady: frozenset[str] = frozenset()  # values from before the loop around it: their vectors are made there
 
     @cached_property
     def position(self) -> dict[str, int]:
@@ -300,7 +302,10 @@ def regions(function: Function, module: Module, smallest: int = 4) -> list[Regio
             for used in s.uses:
                 readers.setdefault(used, set()).add((block.label, s.index))
     found = []
+    around = loops(function)
+    home = {s.name: b.label for b in function.blocks for s in b.statements if s.name}
     for block in function.blocks:
+        inside = around.innermost.get(block.label)
         for start, stretch in _stretches(block):
             if sum(s.packable for s in stretch) < smallest:
                 continue
@@ -310,7 +315,11 @@ def regions(function: Function, module: Module, smallest: int = 4) -> list[Regio
                 for s in stretch
                 if s.name and any(label != block.label or not start <= i < last for label, i in readers.get(s.name, ()))
             )
-            found.append(_region(function, block, start, stretch, addresses, outside))
+            made = _region(function, block, start, stretch, addresses, outside)
+            if inside is not None:
+                read_here = {used for s in stretch for used in s.uses}
+                made.steady = frozenset(v for v in read_here if home.get(v) not in inside)
+            found.append(made)
     return found
 
 

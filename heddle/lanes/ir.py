@@ -169,7 +169,7 @@ def _understood(base: Statement, body: str) -> Statement | None:
             return None
         parts = split_commas(rest)
         tail = [p for p in parts[2:] if not p.startswith("!")]
-        if len(tail) != 1 or not tail[0].startswith("align ") or not parts[1].startswith("ptr "):
+        if len(tail) != 1 or not tail[0].startswith("align ") or not re.match(r"ptr (?!addrspace)", parts[1]):
             return None  # another address space, or a syntax we do not know
         tbaa = re.search(r"!tbaa (![0-9]+)", rest)
         kind, value = (parts[0], "") if op == "load" else typed(parts[0])

@@ -269,6 +269,7 @@ class Builder:
         t = vector(kind, width)
         if len(set(lanes)) == 1:
             cost = self.t.get(f"first {t} 0", 0) + self.t.get(f"broadcast {t}")
+            cost = 0 if lanes[0] in self.r.steady else cost
             self._add(Production("broadcast", n, cost, self._needs(lanes)))
             return
         self._put_together(n, item)
@@ -285,6 +286,7 @@ class Builder:
         moving = [k for k, v in enumerate(lanes) if not is_constant(v)]
         fresh = len(moving) == width
         cost = sum(self.t.get(f"{'first' if fresh and k == moving[0] else 'insert'} {t} {k}") for k in moving)
+        cost = 0 if self.r.steady.issuperset(lanes[k] for k in moving) else cost
         self._add(Production("build", n, cost, self._needs(lanes)))
         if width >= 4:
             low, high = self.vector(lanes[: width // 2], kind), self.vector(lanes[width // 2 :], kind)

@@ -5,37 +5,49 @@ Candidates of a function:
   llvm     the same through LLVM's superword pass
   ilp      what the programme chose, as emitted
   policy   what the learned policy chose, as emitted
-  ilp+llvm, policy+llvm   with LLVM's passes behind, which pack what was left
+  ilp+llvm, policy+llvm   the same through LLVM's passes, which clean up and pack what was left
+  mixed    each block by whoever was cheapest there, through LLVM's passes
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from heddle.errors import HeddleError, nearest
 from heddle.lanes import cost as costs
-from heddle.lanes import ir, packs, programme
-from heddle.lanes.check import check
-from heddle.lanes.dependence import Region, regions
-from heddle.lanes.emit import Emitted, emit, fresh_prefix, replace_regions
-from heddle.lanes.schedule import Cycle, arrange
+from heddle.lanes import ir
+from heddle.lanes.dependence import regions
+from heddle.lanes.emit import fresh_prefix, replace_regions
+from heddle.lanes.loops import loops
+from heddle.lanes.pack import Effort, pack_region
+from heddle.lanes.policy.decide import shipped
+from heddle.lanes.reports import BlockReport, FunctionReport, Packed, Result
 
 METHODS = ("auto", "llvm", "ilp", "policy")
+# In case of a tie, what leaves most to LLVM.
+PREFERENCE = ("llvm", "ilp+llvm", "policy+llvm", "mixed", "ilp", "policy", "scalar")
 MOST_STATEMENTS = 6000  # of a block; beyond, LLVM's answer stands
 MOST_SECONDS = 120.0  # that all regions of a function may take the programme together
+
+Made = dict[str, dict[str, list[Packed]]]  # by method, by function
+BlockCosts = dict[str, dict[str, dict[str, int]]]  # by candidate, by function, by block
 
 
 @dataclass
 class Options:
+    """What to try, and what it may take."""
+
     method: str = "auto"
     family: str | None = None
     seconds: float = 10.0  # for each region
     trials: int = 8
     time: bool = False  # the fastest on this machine, not the cheapest by the table
+    weights: Path | None = None  # of the policy; those that ship if none
     progress: Callable[[str], None] | None = None
 
     def checked(self) -> Options:
@@ -47,74 +59,19 @@ class Options:
             )
         return replace(self, family=self.family or costs.family_here())
 
-
-@dataclass
-class Packed:
-    """One region, packed by one method."""
-
-    region: Region
-    emitted: Emitted | None  # None if it is better left, or was not shown to be equal
-    scalar: int
-    cost: int
-    gap: float
-    seconds: float
-    packs: list[str] = field(default_factory=list)
-    why: str = ""
-
-
-@dataclass
-class BlockReport:
-    label: str
-    statements: int
-    cost: dict[str, int | None]
-    method: str
-    gap: float | None
-    seconds: dict[str, float]
-    packs: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def shown(self) -> dict[str, int | None]:
-        """Costs by method, and of what was chosen; none where a candidate lost the block or was not asked for."""
-        methods = {c: self.cost.get(c) for c in ("scalar", "llvm", "ilp", "policy")}
-        return methods | {"chosen": self.cost.get(self.method)}
-
-
-@dataclass
-class FunctionReport:
-    function: str
-    blocks: list[BlockReport]
-    cost: dict[str, int]
-    chosen: str
-    equal: bool  # every emitted region was shown to be equal; nothing else is emitted
-    checked: int = 0
-    rejected: list[str] = field(default_factory=list)
-    nanoseconds: dict[str, float] = field(default_factory=dict)
-
-    def facts(self) -> dict[str, Any]:
-        """As --json shows it."""
-        facts: dict[str, Any] = {
-            "function": self.function,
-            "blocks": [
-                {"block": b.label, "statements": b.statements, "cost": b.shown(), "method": b.method, "gap": b.gap,
-                 "seconds": b.seconds}
-                for b in self.blocks
-            ],
-            "cost": self.cost, "chosen": self.chosen, "equal": self.equal, "checked": self.checked,
-            "rejected": self.rejected,
-        }  # fmt: skip
-        if self.nanoseconds:
-            facts["nanoseconds"] = self.nanoseconds
-        return facts
-
-
-@dataclass
-class Result:
-    """A module with the chosen candidate of every function, and how it was chosen."""
-
-    text: str
-    reports: list[FunctionReport]
-    modules: dict[str, str]  # whole modules: scalar, llvm, and one for each candidate of ours
-    family: str
+    @property
+    def methods(self) -> list[str]:
+        """Ours, of those asked for."""
+        found = [m for m in ("ilp", "policy") if self.method in (m, "auto")]
+        if "policy" in found and self.weights is None and shipped() is None:
+            if self.method == "policy":
+                raise HeddleError(
+                    "There are no weights of a policy here.",
+                    "The policy is trained on the programme's answers.",
+                    "Train it with: heddle lanes train FOLDER. Or use --method ilp.",
+                )
+            found.remove("policy")
+        return found
 
 
 def read(text: str, source: str = "The IR", *, cpu: str | None = None) -> str:
@@ -126,52 +83,141 @@ def read(text: str, source: str = "The IR", *, cpu: str | None = None) -> str:
     return ir.named(module, target)
 
 
-def improve(text: str, options: Options, functions: str | None = None, source: str = "The IR") -> Result:
+def improve(text: str, options: Options, function: str | None = None, source: str = "The IR") -> Result:
     """Pack the functions of a module.
 
     Args:
         text: LLVM IR.
         options: method, family of CPUs, time limit.
-        functions: only this one.
+        function: only this one.
         source: what to call the IR in errors.
     """
     options = options.checked()
     assert options.family is not None
     table = costs.table(options.family)
+    methods = options.methods
     scalar_text = read(text, source)
     scalar = ir.take_apart(scalar_text)
-    wanted = ir.choose_functions(scalar, functions)
+    wanted = ir.choose_functions(scalar, function)
     target = ir.machine()
-    began = time.perf_counter()
+    began = time.process_time()
     llvm_text = _through_llvm(scalar_text, target)
-    llvm_seconds = (time.perf_counter() - began) / max(1, len(scalar.functions))
+    llvm_seconds = (time.process_time() - began) / max(1, len(scalar.functions))
     prefix = fresh_prefix(scalar_text)
-    made: dict[str, dict[str, list[Packed]]] = {}
-    methods = [m for m in ("ilp", "policy") if options.method in (m, "auto") and (m != "policy" or _has_policy())]
-    if options.method == "policy" and not methods:
-        raise HeddleError(
-            "There are no weights of a policy here.",
-            "The policy is trained on the programme's answers.",
-            "Train it with: heddle lanes train. Or use --method ilp.",
-        )
-    for function in wanted:
-        for method in methods:
-            made.setdefault(method, {})[function.name] = _pack(function, scalar, table, method, options, prefix)
+    made: Made = {m: {f.name: _pack(f, scalar, table, m, options, prefix) for f in wanted} for m in methods}
     modules = {"scalar": scalar_text, "llvm": llvm_text}
     for method, by_function in made.items():
         packed = _with(scalar, by_function)
         modules[method] = packed
         modules[f"{method}+llvm"] = _through_llvm(packed, target)
-    by_candidate = {name: _costs(module, table) for name, module in modules.items()}
-    reports = [
-        _report(function, by_candidate, {m: made[m][function.name] for m in methods}, llvm_seconds)
-        for function in wanted
-    ]
+    by_candidate: BlockCosts = {name: _costs(module, table) for name, module in modules.items()}
+    winners = {f.name: _winners(f, by_candidate, made) for f in wanted}
+    if any(len(set(by_block.values())) > 1 for by_block in winners.values()):
+        made["mixed"] = {f.name: _mixed(f, winners[f.name], made) for f in wanted}
+        modules["mixed"] = _through_llvm(_with(scalar, made["mixed"]), target)
+        by_candidate["mixed"] = _costs(modules["mixed"], table)
+    reports = [_report(f, by_candidate, made, winners[f.name], llvm_seconds) for f in wanted]
     if options.time:
-        for function, report in zip(wanted, reports, strict=True):
-            _by_time(function, report, modules)
+        for f, report in zip(wanted, reports, strict=True):
+            _by_time(f, report, modules)
     chosen = {r.function: r.chosen for r in reports}
     return Result(combine(scalar, made, chosen, target), reports, modules, options.family)
+
+
+def _pack(
+    function: ir.Function, module: ir.Module, table: costs.Table, method: str, options: Options, prefix: str
+) -> list[Packed]:
+    """All regions of a function; nothing where a block is too long to think about."""
+    if too_long(function):
+        return []
+    found = []
+    left = MOST_SECONDS
+    for k, region in enumerate(regions(function, module)):
+        if left <= 0:
+            break
+        began = time.perf_counter()
+        effort = Effort(min(options.seconds, left), options.trials, options.weights)
+        packed = pack_region(region, module, table, method, effort, f"{prefix}{k}_")
+        left -= time.perf_counter() - began
+        found.append(packed)
+        if options.progress is not None:
+            options.progress(f"{function.name} {region.block.label}: {packed.scalar} → {packed.cost}")
+    return found
+
+
+def too_long(function: ir.Function) -> str:
+    """Why a function is left to LLVM, if it is."""
+    longest = max((len(b.statements) for b in function.blocks), default=0)
+    if longest <= MOST_STATEMENTS:
+        return ""
+    return f"a block of {longest} instructions is left to LLVM; up to {MOST_STATEMENTS} are packed"
+
+
+def _winners(function: ir.Function, by_candidate: BlockCosts, made: Made) -> dict[str, str]:
+    """Who is cheapest in each block: LLVM, or one of ours with LLVM's passes behind it."""
+    name = function.name
+    found = {}
+    for block in function.blocks:
+        prices = {"llvm": by_candidate["llvm"].get(name, {}).get(block.label)}
+        for method in made:
+            if any(p.region.block is block and p.emitted is not None for p in made[method][name]):
+                prices[method] = by_candidate[f"{method}+llvm"].get(name, {}).get(block.label)
+        known = {m: c for m, c in prices.items() if c is not None}
+        if known:
+            found[block.label] = min(known, key=lambda m: (known[m], PREFERENCE.index(m)))
+    return found
+
+
+def _mixed(function: ir.Function, winners: dict[str, str], made: Made) -> list[Packed]:
+    """The regions of each block as the block's winner packed them; LLVM's blocks stay scalar for its passes."""
+    return [
+        p
+        for method in made
+        if method != "mixed"
+        for p in made[method][function.name]
+        if winners.get(p.region.block.label) == method
+    ]
+
+
+def _report(
+    function: ir.Function, by_candidate: BlockCosts, made: Made, winners: dict[str, str], llvm_seconds: float
+) -> FunctionReport:
+    name = function.name
+    total = {c: sum(of[name].values()) for c, of in by_candidate.items() if name in of}
+    # Never dearer than LLVM's code; among those, what costs least where loops run often.
+    around = loops(function)
+    likely = {c: sum(v * around.weight(b) for b, v in of[name].items()) for c, of in by_candidate.items() if name in of}
+    chosen = min(
+        (c for c in total if total[c] <= total["llvm"]), key=lambda c: (likely[c], total[c], PREFERENCE.index(c))
+    )
+    ours = {m: by[name] for m, by in made.items() if m != "mixed"}
+    blocks = []
+    for block in function.blocks:
+        mine = {m: [p for p in ps if p.region.block is block] for m, ps in ours.items()}
+        if not any(mine.values()):
+            continue
+        blocks.append(
+            BlockReport(
+                block.label,
+                len(block.statements),
+                {c: of[name].get(block.label) for c, of in by_candidate.items() if name in of},
+                winners.get(block.label, "llvm") if chosen == "mixed" else chosen,
+                max((p.gap for p in mine.get("ilp", [])), default=None),
+                {"llvm": llvm_seconds} | {m: sum(p.seconds for p in ps) for m, ps in mine.items()},
+                {m: [line for p in ps for line in p.packs] for m, ps in mine.items()},
+            )
+        )
+    every = [p for ps in ours.values() for p in ps]
+    left = too_long(function)
+    return FunctionReport(
+        name,
+        blocks,
+        total,
+        chosen,
+        sum(p.emitted is not None for p in every),
+        [p.why for p in every if p.why],
+        [left] if left else [],
+    )
 
 
 def _by_time(function: ir.Function, report: FunctionReport, modules: dict[str, str]) -> None:
@@ -180,33 +226,34 @@ def _by_time(function: ir.Function, report: FunctionReport, modules: dict[str, s
 
     report.nanoseconds = taken = time_function(modules, function)
     if not taken:
+        report.notes.append("not timed: it does not run on made-up arguments")
         return
     noise = max(0.02, abs(taken[AGAIN] / taken["llvm"] - 1))
     fastest = min((c for c in taken if c != AGAIN), key=lambda c: taken[c])
     kept = report.chosen if taken[report.chosen] <= taken["llvm"] * (1 + noise) else "llvm"
+    before = report.chosen
     report.chosen = fastest if taken[fastest] < taken[kept] * (1 - noise) else kept
-    for block in report.blocks:
-        block.method = report.chosen
+    if report.chosen != before:
+        for block in report.blocks:
+            block.method = report.chosen
 
 
-def combine(scalar: ir.Module, made: dict[str, dict[str, list[Packed]]], chosen: dict[str, str], target: Any) -> str:
-    """One module with the chosen candidate of every function: LLVM's passes keep off those chosen as emitted."""
+def combine(scalar: ir.Module, made: Made, chosen: dict[str, str], target: Any) -> str:
+    """One module with the chosen candidate of every function, some of them out of reach of LLVM's passes."""
     texts: dict[str, str] = {}
     declarations: set[str] = set()
-    alone: set[str] = set()
+    alone = False
     for function in scalar.functions:
         choice = chosen.get(function.name, "llvm")
         method, _, behind = choice.partition("+")
         text = function.text()
         if method in made:
-            kept = [(p.region, p.emitted) for p in made[method][function.name] if p.emitted is not None]
-            text = replace_regions(function, kept)
-            declarations |= {d for _, e in kept for d in e.declarations}
-        if choice == "scalar" or (method in made and not behind):
+            text = _function_with(function, made[method][function.name], declarations)
+        if choice == "scalar" or (choice != "mixed" and method in made and not behind):
             head, _, body = text.partition("\n")
-            keep = "noinline optnone" if " noinline" not in head else "optnone"
+            keep = "optnone" if " noinline" in head else "noinline optnone"
             text = f"{head.removesuffix('{')} {keep} {{\n{body}"
-            alone.add(function.name)
+            alone = True
         texts[function.name] = text
     found = _through_llvm(scalar.text(texts, _declared(scalar, declarations)), target)
     if alone:
@@ -218,150 +265,28 @@ def _without_marks(line: re.Match[str]) -> str:
     return re.sub(r"\b(?:optnone|noinline) ?", "", line[0])
 
 
-def _has_policy() -> bool:
-    from heddle.lanes.policy import weights
-
-    return weights() is not None
-
-
 def _through_llvm(text: str, target: Any) -> str:
     module = ir.parse_llvm(text)
     ir.optimise(module, slp=True, target=target)
     return ir.named(module, target)
 
 
-def _declared(module: ir.Module, declarations: set[str]) -> str:
+def _declared(module: ir.Module, declarations: Iterable[str]) -> str:
     known = set(re.findall(r"^declare .*?@([-a-zA-Z$._0-9]+)\(", module.text(), re.M))
     return "\n".join(sorted(d for d in declarations if d.split("@")[1].split("(")[0] not in known)) + "\n"
 
 
+def _function_with(function: ir.Function, packed: list[Packed], declarations: set[str]) -> str:
+    kept = [(p.region, p.emitted) for p in packed if p.emitted is not None]
+    declarations |= {d for _, e in kept for d in e.declarations}
+    return replace_regions(function, kept) if kept else function.text()
+
+
 def _with(module: ir.Module, by_function: dict[str, list[Packed]]) -> str:
-    texts, declarations = {}, set[str]()
-    for function in module.functions:
-        kept = [(p.region, p.emitted) for p in by_function.get(function.name, []) if p.emitted is not None]
-        if kept:
-            texts[function.name] = replace_regions(function, kept)
-            declarations |= {d for _, e in kept for d in e.declarations}
+    declarations: set[str] = set()
+    texts = {f.name: _function_with(f, by_function.get(f.name, []), declarations) for f in module.functions}
     return ir.named(ir.parse_llvm(module.text(texts, _declared(module, declarations)), "The packed code"))
 
 
 def _costs(text: str, table: costs.Table) -> dict[str, dict[str, int]]:
     return {f.name: costs.costs_of_blocks(table, f) for f in ir.take_apart(text).functions}
-
-
-def _pack(
-    function: ir.Function, module: ir.Module, table: costs.Table, method: str, options: Options, prefix: str
-) -> list[Packed]:
-    found = []
-    left = MOST_SECONDS
-    if any(len(b.statements) > MOST_STATEMENTS for b in function.blocks):
-        return []
-    for k, region in enumerate(regions(function, module)):
-        if left <= 0:
-            break
-        began = time.perf_counter()
-        packed = pack_region(
-            region, module, table, method, replace(options, seconds=min(options.seconds, left)), f"{prefix}{k}_"
-        )
-        left -= time.perf_counter() - began
-        found.append(packed)
-        if options.progress is not None:
-            options.progress(f"{function.name} {region.block.label}: {packed.scalar} → {packed.cost}")
-    return found
-
-
-def pack_region(
-    region: Region, module: ir.Module, table: costs.Table, method: str, options: Options, prefix: str
-) -> Packed:
-    """Choose, emit and check."""
-    began = time.perf_counter()
-    graph = packs.build(region, table)
-    plain = programme.used(graph, programme.scalar_choice(graph))
-    scalar = programme.cost_of(graph, plain)
-    if not any(p.native or p.kind == "store" for p in graph.productions):
-        return Packed(region, None, scalar, scalar, 0.0, time.perf_counter() - began)
-    if method == "policy":
-        from heddle.lanes.policy import decide
-
-        solution = decide(graph)
-    else:
-        solution = programme.solve(graph, options.seconds, start(graph, plain))
-    seconds = time.perf_counter() - began
-    packed = Packed(region, None, scalar, solution.cost, solution.gap, seconds)
-    if solution.cost >= scalar:
-        packed.cost = scalar
-        return packed
-    emitted = emit(graph, solution.packing, prefix)
-    verdict = check(region, emitted, module, options.trials)
-    if not verdict.equal:
-        packed.why, packed.cost = verdict.why, scalar
-        return packed
-    packed.emitted = emitted
-    packed.packs = described(graph, solution.packing.order)
-    return packed
-
-
-def start(graph: packs.Graph, plain: Sequence[int]) -> list[int]:
-    """What the programme starts from: the greedy choice where it is better than scalars and can be ordered."""
-    first = programme.greedy(graph)
-    if programme.cost_of(graph, first) >= programme.cost_of(graph, list(plain)):
-        return list(plain)
-    try:
-        arrange(graph, first)
-    except Cycle:
-        return list(plain)
-    return first
-
-
-def described(graph: packs.Graph, order: Sequence[int]) -> list[str]:
-    """The packs for people, in order."""
-    lines = []
-    for n in order:
-        p = graph.productions[n]
-        if p.kind in ("scalar", "constant"):
-            continue
-        if p.gives >= 0:
-            item = graph.items[p.gives]
-            what = ", ".join("·" if v.startswith("%!") else v for v in item.lanes)
-            kind = f"{graph.region.statements[p.members[0]].op}" if p.kind == "pack" else p.kind
-        else:
-            kind = "store"
-            what = ", ".join(graph.region.statements[m].lanes[0] for m in p.members)
-        lines.append(f"{kind:10} cost {p.cost}  [{what}]")
-    return lines
-
-
-def _report(
-    function: ir.Function,
-    by_candidate: dict[str, dict[str, dict[str, int]]],
-    packed: dict[str, list[Packed]],
-    llvm_seconds: float,
-) -> FunctionReport:
-    name = function.name
-    total = {c: sum(of[name].values()) for c, of in by_candidate.items() if name in of}
-    # In case of a tie, what leaves most to LLVM.
-    order = ["llvm", "ilp+llvm", "policy+llvm", "ilp", "policy", "scalar"]
-    chosen = min((c for c in order if c in total), key=lambda c: (total[c], order.index(c)))
-    blocks = []
-    for block in function.blocks:
-        mine = {m: [p for p in ps if p.region.block is block] for m, ps in packed.items()}
-        if not any(mine.values()):
-            continue
-        each = {c: of[name].get(block.label) for c, of in by_candidate.items() if name in of}
-        solved = next((ps for ps in mine.values() if ps), [])
-        blocks.append(
-            BlockReport(
-                block.label,
-                len(block.statements),
-                each,
-                chosen,
-                max((p.gap for p in mine.get("ilp", [])), default=None),
-                {"llvm": llvm_seconds} | {m: sum(p.seconds for p in ps) for m, ps in mine.items()},
-                [line for p in solved for line in p.packs],
-                [p.why for ps in mine.values() for p in ps if p.why],
-            )
-        )
-    every = [p for ps in packed.values() for p in ps]
-    return FunctionReport(
-        name, blocks, total, chosen, True, sum(p.emitted is not None for p in every), [p.why for p in every if p.why]
-    )

@@ -148,6 +148,36 @@ def solve(graph: Graph, seconds: float = 10.0, hint: list[int] | None = None, de
     return Solution(best_packing, cost, min(bound, cost), time.perf_counter() - began, "ilp", facts)
 
 
+def polished(graph: Graph, chosen: list[int]) -> list[int]:
+    """The same with single productions exchanged where what the others need is there anyway and it becomes cheaper."""
+    best, price = chosen, cost_of(graph, chosen)
+    improved = True
+    while improved:
+        improved = False
+        for n in best:
+            if n not in best or graph.productions[n].gives < 0:
+                continue
+            for m in graph.makers[graph.productions[n].gives]:
+                if m == n:
+                    continue
+                has = {*best, m} - {n}
+                if not all(has.intersection(graph.makes(need)) for need in graph.productions[m].needs):
+                    continue
+                other = used(graph, sorted(has))
+                if cost_of(graph, other) < price and _ordered(graph, other):
+                    best, price, improved = other, cost_of(graph, other), True
+                    break
+    return best
+
+
+def _ordered(graph: Graph, chosen: list[int]) -> bool:
+    try:
+        arrange(graph, chosen)
+    except (Cycle, StopIteration):
+        return False
+    return True
+
+
 def greedy(graph: Graph) -> list[int]:
     """A start: the widest stores first, each as vectors where that is cheaper than as scalars, given what is there."""
     have: dict[int, int] = {}  # item → production

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from heddle.lanes.portfolio import FunctionReport, Result
+from heddle.lanes.reports import FunctionReport, Result
 
-ORDER = ("scalar", "llvm", "ilp", "ilp+llvm", "policy", "policy+llvm")
+ORDER = ("scalar", "llvm", "ilp", "ilp+llvm", "policy", "policy+llvm", "mixed")
 
 
 def summary(found: Result) -> Iterator[str]:
     """One line a function; costs, and times where they were taken."""
     names = [c for c in ORDER if any(c in r.cost for r in found.reports)]
-    width = max(8, *(len(r.function) for r in found.reports))
+    width = max([8, *(len(r.function) for r in found.reports)])
     yield f"{'function':{width}}  " + "  ".join(f"{n:>11}" for n in names) + "  chosen"
     for r in found.reports:
         yield f"{r.function:{width}}  " + "  ".join(f"{r.cost.get(n, ''):>11}" for n in names) + f"  {r.chosen}"
@@ -37,12 +37,12 @@ def explained(found: Result) -> Iterator[str]:
         yield f"  check  {r.checked} stretches equal on random and edge inputs" + (
             f", {len(r.rejected)} rejected: {r.rejected[0]}" if r.rejected else ""
         )
+        yield from (f"  note   {note}" for note in r.notes)
         for b in r.blocks:
             gap = "" if b.gap is None else ", optimal" if b.gap == 0 else f", within {b.gap:.0%} of the optimum"
-            costs = ", ".join(f"{c} {v}" for c, v in b.shown().items() if v is not None)
+            costs = ", ".join(f"{c} {v}" for c, v in b.facts(r.chosen)["cost"].items() if v is not None)
             yield f"  {b.label}: {b.statements} statements{gap}; {costs}"
-            if r.chosen not in ("llvm", "scalar"):
-                yield from (f"    {line}" for line in b.packs)
+            yield from (f"    {line}" for line in b.packs.get(b.method.partition("+")[0], ()))
 
 
 def _why(r: FunctionReport) -> str:

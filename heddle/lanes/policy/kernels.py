@@ -44,8 +44,11 @@ def kernel(seed: int, size: int = 3) -> Kernel:
     chance = random.Random(seed)
     kind = chance.choice(["float", "float", "float", "double", "double", "i32", "i32", "i16", "i8", "i64"])
     writer = _Writer(chance, kind)
-    for _ in range(chance.randint(1, 3)):
-        writer.group(size)
+    if chance.random() < 0.5:
+        for _ in range(chance.randint(1, 3)):
+            writer.group(size)
+    else:
+        chance.choice([writer.bilinear, writer.linear, writer.stencil, writer.butterfly])(size)
     apart = [chance.random() < 0.7 for _ in range(ARRAYS + 1)]
     arguments = ", ".join(f"ptr {'noalias ' if apart[k] else ''}%p{k}" for k in range(ARRAYS + 1))
     result, end = "void", "  ret void"
@@ -95,6 +98,96 @@ class _Writer:
         for value, at in late:
             self._store(value, at)
 
+    def bilinear(self, size: int) -> None:
+        """Sums of products of two arrays: products of matrices, of complex numbers, of quaternions, of vectors."""
+        chance = self.chance
+        shape = chance.choice(["matrix", "matrix", "table", "complex"])
+        m, n, k = (chance.randint(2, 2 + size) for _ in range(3))
+        if shape == "complex":
+            m, n, k = chance.randint(1, 1 + size), 2, 2
+        elif shape == "table":
+            m, n = 1, chance.choice([3, 4, 4, 6, 8])
+        ways = [[(chance.randrange(4), chance.randrange(4), chance.random() < 0.4) for _ in range(k)] for _ in range(n)]
+        turned = chance.random() < 0.3
+        for i in range(m):
+            for j in range(n):
+                total = None
+                for t in range(k):
+                    if shape == "matrix":
+                        a, b, minus = i * k + t, j * k + t if turned else t * n + j, False
+                    elif shape == "complex":
+                        a, b, minus = 2 * i + t, 2 * i + (t + j) % 2, j == 0 and t == 1
+                    else:
+                        a, b, minus = ways[j][t]
+                    part = self._binary("mul", self._load(1, a), self._load(2, b))
+                    total = part if total is None else self._binary("sub" if minus else "add", total, part)
+                assert total is not None
+                if chance.random() < 0.1:
+                    total = self._binary("add", self._load(0, i * n + j), total)
+                self.scalars.append(total)
+                self._store(total, i * n + j)
+
+    def linear(self, size: int) -> None:
+        """A fixed matrix times interleaved points, interleaved again or in planes: colours, transforms."""
+        chance = self.chance
+        points, wide, high = chance.choice([2, 4, 4]), chance.randint(2, 4), chance.randint(2, 1 + size)
+        factors = [[self._constant() for _ in range(wide)] for _ in range(high)]
+        planes, given = chance.random() < 0.4, chance.random() < 0.4
+        for p in range(points):
+            for i in range(high):
+                total = None
+                for j in range(wide):
+                    factor = self._load(2, i * wide + j) if given else factors[i][j]
+                    part = self._binary("mul", self._load(1, p * wide + j), factor)
+                    total = part if total is None else self._binary("add", total, part)
+                assert total is not None
+                self._store(total, i * 16 + p if planes else p * high + i)
+
+    def stencil(self, size: int) -> None:
+        """Neighbours in a row, with or without factors of their own: filters."""
+        chance = self.chance
+        taps, outputs = chance.randint(2, 3 + size), chance.choice([2, 4, 4, 8])
+        factors = [self._constant() for _ in range(taps)]
+        given = chance.random() < 0.5
+        for i in range(outputs):
+            total = None
+            for t in range(taps):
+                factor = self._load(2, t) if given else factors[t]
+                part = self._binary("mul", self._load(1, i + t), factor)
+                total = part if total is None else self._binary("add", total, part)
+            assert total is not None
+            if chance.random() < 0.2:
+                total = self._binary("add", total, "%s")
+            self._store(total, i)
+
+    def butterfly(self, size: int) -> None:
+        """Sums and differences of pairs, in rounds: small Fourier and Hadamard transforms."""
+        chance = self.chance
+        n = chance.choice([4, 8]) if size < 3 else 8
+        values = [self._load(1, i) for i in range(n)]
+        step = n // 2 if chance.random() < 0.7 else 1
+        for _ in range(chance.randint(1, 3)):
+            made = list(values)
+            for i in range(n):
+                if not i & step:
+                    a, b = values[i], values[i | step]
+                    made[i], made[i | step] = self._binary("add", a, b), self._binary("sub", a, b)
+            if chance.random() < 0.4:
+                made = [self._binary("mul", v, self._constant()) for v in made]
+            values, step = made, max(1, step // 2) if step > 1 else n // 2
+        for i, v in enumerate(values):
+            self.scalars.append(v)
+            self._store(v, i)
+
+    def _binary(self, op: str, a: str, b: str) -> str:
+        if op != "sub" and self.chance.random() < 0.15:
+            a, b = b, a
+        return self._new(f"{'f' if self.floating else ''}{op} {self.kind} {a}, {b}")
+
+    def _constant(self) -> str:
+        number = self.chance.randint(2, 7)
+        return f"{number}.0" if self.floating else str(number)
+
     def _tree(self, depth: int) -> Node:
         chance = self.chance
         if depth == 0 or chance.random() < 0.15:
@@ -119,8 +212,7 @@ class _Writer:
                 index = node.offset + lane * node.stride + (8 if node.stride < 0 else 0)
                 return self._load(node.array, index)
             case "constant":
-                number = chance.randint(1, 7)
-                return f"{number}.0" if self.floating else str(number)
+                return self._constant()
             case "scalar":
                 return "%s"
             case "unary":

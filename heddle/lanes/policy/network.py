@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import math
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from heddle.errors import HeddleError
 from heddle.lanes.cost import is_constant
 from heddle.lanes.ir import BITS
 from heddle.lanes.packs import Graph
@@ -46,14 +47,29 @@ class Features:
     gives: np.ndarray[Any, Any]  # item of each production; one more for stores
     need_of: np.ndarray[Any, Any]  # edges: production …
     need_item: np.ndarray[Any, Any]  # … and item
+    made_by: np.ndarray[Any, Any]  # how many productions give each item, …
+    read_by: np.ndarray[Any, Any]  # … how many need it, …
+    asks: np.ndarray[Any, Any]  # … and how many items each production needs
+
+    def with_state(self, items: Any, productions: Any) -> Features:
+        return replace(self, items=items, productions=productions)
 
 
 class Arrays:
     """NumPy. Torch has the same methods in `policy.train`."""
 
+    def __init__(self) -> None:
+        self._segments: dict[int, tuple[Any, Any, Any]] = {}  # of an index: its order, where runs start, and of what
+
     def add_at(self, values: Any, index: Any, size: int) -> Any:
         total = np.zeros((size, values.shape[1]), dtype=values.dtype)
-        np.add.at(total, index, values)
+        if len(index):
+            if id(index) not in self._segments:
+                order = np.argsort(index, kind="stable")
+                what, starts = np.unique(index[order], return_index=True)
+                self._segments[id(index)] = order, starts, what
+            order, starts, what = self._segments[id(index)]
+            total[what] = np.add.reduceat(values[order], starts, axis=0)
         return total
 
     def sigmoid(self, x: Any) -> Any:
@@ -98,25 +114,28 @@ def features(graph: Graph) -> Features:
             len(dict.fromkeys(item.lanes)) / width, math.log1p(len(graph.makers[i])) / 3, math.log1p(readers[i]) / 3,
             BITS.get(item.type, 64) / 64, math.log1p(min((price[m] for m in graph.makers[i]), default=0)) / 4,
         )  # fmt: skip
-    return Features(items, productions, gives, np.array(need_of, dtype=np.int64), np.array(need_item, dtype=np.int64))
+    of, at = np.array(need_of, dtype=np.int64), np.array(need_item, dtype=np.int64)
+    return Features(
+        items, productions, gives, of, at,
+        _counts(gives, len(items)), _counts(at, len(items)), _counts(of, len(productions)),
+    )  # fmt: skip
+
+
+def _counts(index: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
+    return np.maximum(np.bincount(index, minlength=size), 1).astype(np.float32)[:, None]
 
 
 def scores(w: dict[str, Any], f: Any, xp: Any) -> Any:
     """A score for every production. `f` has the state in it."""
     items, productions = f.items.shape[0], f.productions.shape[0]
-    ones = f.productions[:, :1] * 0 + 1
-    made_by = xp.add_at(ones, f.gives, items) + 1e-6
-    edge = ones[f.need_of]
-    read_by = xp.add_at(edge, f.need_item, items) + 1e-6
-    needs = xp.add_at(edge, f.need_of, productions) + 1e-6
     h = xp.tanh(f.items @ w["item.in"])
     g = xp.tanh(f.productions @ w["production.in"])
     for _ in range(ROUNDS):
-        wanted = xp.add_at(h[f.need_item], f.need_of, productions) / needs
+        wanted = xp.add_at(h[f.need_item], f.need_of, productions) / f.asks
         both = g @ w["production.self"] + h[f.gives] @ w["production.gives"] + wanted @ w["production.needs"]
         g = _gated(g, both + w["production.bias"], xp)
-        makers = xp.add_at(g, f.gives, items) / made_by
-        readers = xp.add_at(g[f.need_of], f.need_item, items) / read_by
+        makers = xp.add_at(g, f.gives, items) / f.made_by
+        readers = xp.add_at(g[f.need_of], f.need_item, items) / f.read_by
         both = h @ w["item.self"] + makers @ w["item.makers"] + readers @ w["item.readers"]
         h = _gated(h, both + w["item.bias"], xp)
     seen = xp.join([g, h[f.gives], f.productions])
@@ -130,11 +149,18 @@ def _gated(old: Any, both: Any, xp: Any) -> Any:
 
 def read_weights(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """A safetensors file of float32, read without its library."""
-    raw = path.read_bytes()
-    (length,) = struct.unpack("<Q", raw[:8])
-    header = json.loads(raw[8 : 8 + length])
-    found = {}
-    for name, shape in SHAPES.items():
-        start, end = header[name]["data_offsets"]
-        found[name] = np.frombuffer(raw[8 + length + start : 8 + length + end], dtype=np.float32).reshape(shape)
+    try:
+        raw = path.read_bytes()
+        (length,) = struct.unpack("<Q", raw[:8])
+        header = json.loads(raw[8 : 8 + length])
+        found = {}
+        for name, shape in SHAPES.items():
+            start, end = header[name]["data_offsets"]
+            found[name] = np.frombuffer(raw[8 + length + start : 8 + length + end], dtype="<f4").reshape(shape)
+    except (OSError, KeyError, ValueError, struct.error) as error:
+        raise HeddleError(
+            f"{path} has no weights of a policy: {getattr(error, 'strerror', None) or 'another shape or format'}.",
+            "They are a safetensors file as `heddle lanes train` writes it.",
+            "Leave --weights out for those that come with Heddle.",
+        ) from error
     return found

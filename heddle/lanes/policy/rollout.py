@@ -1,4 +1,4 @@
-"""Decisions one after another, from the stores upwards: every item that is asked for gets one of its productions."""
+"""Decisions one after another, from the stores upwards: everything that is asked for gets one of its productions."""
 
 from __future__ import annotations
 
@@ -8,86 +8,123 @@ from typing import Any
 
 import numpy as np
 
-from heddle.lanes.packs import Graph, Need
+from heddle.lanes.packs import Graph
 from heddle.lanes.policy.network import Features
 
-LOOK_AGAIN = 3  # rounds of decisions after which the network sees what was decided
+LOOKS = 6  # at most so often the network sees what was decided; then its last scores hold
+NOISE = 0.6  # of the attempts after the first
+
+Scores = np.ndarray[Any, Any]
+
+
+class Demands:
+    """Every need of a graph by number, who meets it, and what each production asks for."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        number: dict[Any, int] = {}
+        self.needs: list[tuple[int, ...]] = []  # items
+        self.ways: list[list[int]] = []  # productions that meet it
+        self.wide: list[bool] = []
+        self.asks: list[list[int]] = []  # needs of each production
+        self.meets: list[list[int]] = [[] for _ in graph.productions]  # needs that each production meets
+        for p in graph.productions:
+            self.asks.append([self._number(number, need.items, need.native) for need in p.needs])
+        self.required = [self._number(number, (item,), False) for item in graph.required]
+
+    def _number(self, number: dict[Any, int], items: tuple[int, ...], native: bool) -> int:
+        key = (items, native)
+        if key not in number:
+            n = number[key] = len(self.needs)
+            graph = self.graph
+            ways = [p for i in items for p in graph.makers[i] if not native or graph.productions[p].native]
+            self.needs.append(items)
+            self.ways.append(ways)
+            self.wide.append(len(graph.items[items[0]].lanes) > 1)
+            for p in ways:
+                self.meets[p].append(n)
+        return number[key]
 
 
 @dataclass
 class State:
     """What is decided, and what that asks for."""
 
-    graph: Graph
+    demands: Demands
     chosen: list[int] = field(default_factory=list)
-    has: set[int] = field(default_factory=set)
     stored: set[int] = field(default_factory=set)
+    met: set[int] = field(default_factory=set)
+    asked: dict[int, None] = field(default_factory=dict)
+
+    @classmethod
+    def first(cls, demands: Demands) -> State:
+        return cls(demands, asked=dict.fromkeys(demands.required))
+
+    def copy(self) -> State:
+        return State(self.demands, list(self.chosen), set(self.stored), set(self.met), dict(self.asked))
 
     def take(self, n: int) -> None:
-        if n not in self.has:
-            self.has.add(n)
-            self.chosen.append(n)
-            if self.graph.productions[n].gives < 0:
-                self.stored.update(self.graph.productions[n].members)
+        d = self.demands
+        self.chosen.append(n)
+        p = d.graph.productions[n]
+        if p.gives < 0:
+            self.stored.update(p.members)
+        for need in d.meets[n]:
+            self.met.add(need)
+            self.asked.pop(need, None)
+        for need in d.asks[n]:
+            if need not in self.met:
+                self.asked[need] = None
 
-    def asked(self) -> list[Need]:
-        """Needs that nothing meets yet."""
-        needs = dict.fromkeys(need for n in self.chosen for need in self.graph.productions[n].needs)
-        needs |= dict.fromkeys(Need((item,)) for item in self.graph.required)
-        return [need for need in needs if not self.has.intersection(self.graph.makes(need))]
+    def open_stores(self) -> list[int]:
+        return [i for i in self.demands.graph.stores if i not in self.stored]
 
     def marked(self, f: Features) -> Features:
         """The features with this state in them."""
         items, productions = f.items.copy(), f.productions.copy()
-        for need in self.asked():
-            items[list(need.items), -3] = 1
+        for need in self.asked:
+            items[list(self.demands.needs[need]), -3] = 1
         for n in self.chosen:
             productions[n, -1] = 1
-            p = self.graph.productions[n]
+            p = self.demands.graph.productions[n]
             if p.gives >= 0:
                 items[p.gives, -2] = 1
                 items[p.gives, -1] = p.native
-        return Features(items, productions, f.gives, f.need_of, f.need_item)
+        return f.with_state(items, productions)
 
 
 def roll(
-    graph: Graph,
+    demands: Demands,
     f: Features,
-    score: Callable[[Features], np.ndarray[Any, Any]],
+    score: Callable[[Features], Scores],
     banned: frozenset[int] = frozenset(),
     noise: np.random.Generator | None = None,
-    first: np.ndarray[Any, Any] | None = None,
+    first: Scores | None = None,
 ) -> tuple[State, list[State]]:
-    """Decide everything. Also the states at which the network looked.
+    """Decide everything: stores, then vectors, then scalars. Also the states at which the network looked.
 
-    Illegal productions are never considered: a store that is done already, an item without a way to be made.
+    Only legal productions are ever considered: not a store that is done already, nor an item nobody can make.
     """
-    state = State(graph)
-    seen = []
-    rounds = 0
-    value = first
-    while True:
-        store = next((i for i in graph.stores if i not in state.stored), None)
-        asked = state.asked() if store is None else []
-        if store is None and not asked:
-            return state, seen
-        if value is None or (store is None and rounds % LOOK_AGAIN == 0):
-            seen.append(State(graph, list(state.chosen), set(state.has), set(state.stored)))
-            value = score(state.marked(f))
-        shaken = value if noise is None else value + noise.gumbel(size=value.shape) * 0.5
-        if store is not None:
-            for i, ways in graph.stores.items():
-                if i not in state.stored:
-                    open_ways = [
-                        n
-                        for n in ways
-                        if n not in banned and not state.stored.intersection(graph.productions[n].members)
-                    ]
-                    state.take(max(open_ways, key=lambda n: (shaken[n], -n)))
-            continue
-        rounds += 1
-        for need in asked:
-            ways = graph.makes(need)
-            if not state.has.intersection(ways):
-                kept = [n for n in ways if n not in banned] or ways
-                state.take(max(kept, key=lambda n: (shaken[n], -n)))
+    graph = demands.graph
+    state = State.first(demands)
+    seen: list[State] = []
+
+    def look(known: Scores | None = None) -> Scores:
+        seen.append(state.copy())
+        value = score(state.marked(f)) if known is None else known
+        return value if noise is None else value + noise.gumbel(size=value.shape) * NOISE
+
+    value = look(first)
+    for i, ways in graph.stores.items():
+        if i not in state.stored:
+            legal = [n for n in ways if n not in banned and state.stored.isdisjoint(graph.productions[n].members)]
+            state.take(max(legal, key=lambda n: (value[n], -n)))
+    while state.asked:
+        if len(seen) < LOOKS:
+            value = look()
+        now = [need for need in state.asked if demands.wide[need]] or list(state.asked)
+        for need in now:
+            if need in state.asked:
+                ways = demands.ways[need]
+                state.take(max([n for n in ways if n not in banned] or ways, key=lambda n: (value[n], -n)))
+    return state, seen
