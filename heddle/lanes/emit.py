@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from heddle.lanes.cost import is_constant, parts, vector
 from heddle.lanes.dependence import Region
 from heddle.lanes.ir import CASTS, COMPARES, INTRINSICS, Function, Statement
-from heddle.lanes.packs import REDUCTIONS, Graph, Production
+from heddle.lanes.packs import Graph, Production
+from heddle.lanes.packs.reductions import REDUCTIONS
 from heddle.lanes.schedule import Packing
 
 

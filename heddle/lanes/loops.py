@@ -18,7 +18,7 @@ class Loops:
 
     def weight(self, label: str) -> int:
         """How often a block runs, as compilers guess it: ten times for each loop around it."""
-        return 10 ** min(self.depth.get(label, 0), 6)
+        return int(10 ** min(self.depth.get(label, 0), 6))
 
 
 def loops(function: Function) -> Loops:

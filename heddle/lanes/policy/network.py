@@ -103,10 +103,10 @@ def features(graph: Graph) -> Features:
         if p.gives >= 0:
             gives[n] = p.gives
         for need in p.needs:
-            for item in need.items:
+            for needed in need.items:
                 need_of.append(n)
-                need_item.append(item)
-                readers[item] += 1
+                need_item.append(needed)
+                readers[needed] += 1
     for i, item in enumerate(graph.items):
         width = len(item.lanes)
         items[i, :8] = (

@@ -20,7 +20,7 @@ from heddle.lanes.policy.network import Features, features
 from heddle.lanes.policy.rollout import Demands, State, roll
 from heddle.lanes.portfolio import read
 
-LONGEST = 300_000  # characters of IR of a variant: nests unrolled at every level say the same over and over
+LONGEST = 120_000  # characters of IR of a variant: nests unrolled at every level say the same over and over
 LARGEST = 3000  # productions of a graph to learn from
 SOLVE = 2.0  # seconds for each answer of the programme
 # The same program again, as compilers and users vary it: unrolled, in another type, with operands exchanged.
@@ -92,11 +92,13 @@ def _texts(folder: Path | None, made_up: int) -> Iterator[tuple[str, str]]:
     for path in files:
         for n, variant in enumerate(VARIANTS if path.suffix == ".c" else ((),)):
             try:
-                text = read(ir.read_source(path, cflags=(*include, *variant)), str(path))
+                source = ir.read_source(path, cflags=(*include, *variant))
+                if n and len(source) > LONGEST:
+                    break
+                text = read(source, str(path))
             except HeddleError:
                 continue
-            if n == 0 or len(text) < LONGEST:
-                yield str(path), text if n == 0 else commuted(text, n)
+            yield str(path), text if n == 0 else commuted(text, n)
     for seed in range(made_up):
         yield f"made up {seed}", read(kernel(10_000 + seed, 1 + seed % 3).text)
 

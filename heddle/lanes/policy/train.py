@@ -139,7 +139,7 @@ def _epochs(
             batch = lessons[k : k + BATCH]
             for one, seen in batch:
                 loss = _loss(scores(w, seen, xp), one) / len(batch)
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 total += float(loss.detach()) * len(batch)
             torch.nn.utils.clip_grad_norm_(list(w.values()), 1.0)
             optimizer.step()
