@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heddle.lanes import ir, packs, programme
+from heddle.lanes import choice, ir, packs, programme
 from heddle.lanes.check import check
 from heddle.lanes.cost import Table
 from heddle.lanes.dependence import Region
@@ -30,8 +30,8 @@ def pack_region(region: Region, module: ir.Module, table: Table, method: str, ef
     """Pack one stretch of code by the programme ("ilp") or the policy."""
     began = time.process_time()
     graph = packs.build(region, table)
-    plain = programme.used(graph, programme.scalar_choice(graph))
-    scalar = programme.cost_of(graph, plain)
+    plain = choice.used(graph, choice.scalar_choice(graph))
+    scalar = choice.cost_of(graph, plain)
     if not any(p.native or p.kind == "store" for p in graph.productions):
         return Packed(region, None, scalar, scalar, 0.0, time.process_time() - began)
     if method == "policy":
@@ -53,8 +53,8 @@ def pack_region(region: Region, module: ir.Module, table: Table, method: str, ef
 
 def start(graph: packs.Graph, plain: Sequence[int]) -> list[int]:
     """What the programme starts from: the greedy choice where it is better than scalars and can be ordered."""
-    first = programme.greedy(graph)
-    if programme.cost_of(graph, first) >= programme.cost_of(graph, list(plain)):
+    first = choice.greedy(graph)
+    if choice.cost_of(graph, first) >= choice.cost_of(graph, list(plain)):
         return list(plain)
     try:
         arrange(graph, first)

@@ -21,9 +21,8 @@ from typing import Any
 from heddle.errors import HeddleError, nearest
 from heddle.lanes import cost as costs
 from heddle.lanes import ir
-from heddle.lanes.dependence import regions
+from heddle.lanes.dependence import loops, regions
 from heddle.lanes.emit import fresh_prefix, replace_regions
-from heddle.lanes.loops import loops
 from heddle.lanes.pack import Effort, pack_region
 from heddle.lanes.policy.decide import shipped
 from heddle.lanes.reports import BlockReport, FunctionReport, Packed, Result

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import heddle
-from heddle.lanes import check, cost, emit, ir, packs, programme
+from heddle.lanes import check, choice, cost, emit, ir, packs, programme
 from heddle.lanes.dependence import Addresses, regions
 from heddle.lanes.schedule import Cycle, arrange
 
@@ -45,7 +45,7 @@ def cheapest_by_enumeration(graph):
     best = None
     for size in range(len(worth) + 1):
         for chosen in itertools.combinations(worth, size):
-            total = programme.cost_of(graph, list(chosen))
+            total = choice.cost_of(graph, list(chosen))
             if best is not None and total >= best:
                 continue
             if feasible(graph, {*chosen, *free}):
@@ -73,9 +73,9 @@ def test_optimal_on_a_pair_of_unlike_operations():
 
 def test_a_start_is_kept_when_there_is_no_time():
     _, graph = graph_of(PAIR)
-    start = programme.used(graph, programme.scalar_choice(graph))
+    start = choice.used(graph, choice.scalar_choice(graph))
     found = programme.solve(graph, 0.01, start)
-    assert found.cost == programme.cost_of(graph, start)
+    assert found.cost == choice.cost_of(graph, start)
     assert found.gap > 0
 
 
@@ -109,7 +109,7 @@ def test_packs_that_wait_for_each_other_are_a_cycle():
         *(n for n, p in enumerate(graph.productions) if p.kind in ("scalar", "constant", "build") and p.gives >= 0),
     ]
     with pytest.raises(Cycle):
-        arrange(graph, programme.used(graph, both))
+        arrange(graph, choice.used(graph, both))
     found = programme.solve(graph, 10)  # which leaves at least one of them
     assert sum(n in found.packing.order for n in windows) <= 1
 

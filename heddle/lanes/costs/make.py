@@ -27,6 +27,10 @@ OF_INTEGERS = {
 }  # fmt: skip
 SIZE = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "float": 32, "double": 64}
 WIDTHS = [1, 2, 4, 8, 16, 32]
+INTEGER_OPERATIONS = [
+    "add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr", "sdiv", "udiv", "srem", "urem",
+]  # fmt: skip
+FLOAT_OPERATIONS = ["fadd", "fsub", "fmul", "fdiv", "frem"]
 INTEGER_PREDICATES = ["eq", "ne", "sgt", "sge", "slt", "sle", "ugt", "uge", "ult", "ule"]
 FLOAT_PREDICATES = ["oeq", "ogt", "oge", "olt", "ole", "one", "ord", "uno", "ueq", "ugt", "uge", "ult", "ule", "une"]
 
@@ -62,62 +66,94 @@ class Questions:
 def questions() -> Questions:
     q = Questions()
     for kind in INTEGERS + FLOATS:
-        ops = (
-            ["add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr", "sdiv", "udiv", "srem", "urem"]
-            if kind in INTEGERS
-            else ["fadd", "fsub", "fmul", "fdiv", "frem"]
-        )
         for w in widths(kind):
-            t = vector(kind, w)
-            args = f"{t} %a, {t} %b, ptr %p"
-            for op in ops:
-                q.ask(f"{op} {t}", f"{op} {t} %a, %b", args)
-                if op in ("mul", "shl", "lshr", "ashr", "sdiv", "udiv", "srem", "urem"):
-                    for mark, values in (("k", ["3"]), ("p", ["4"]), ("c", ["3", "1", "2", "5"])):
-                        if w == 1 and mark == "c":
-                            continue
-                        q.ask(f"{op} {t} {mark}", f"{op} {t} %a, {literal(kind, w, values)}", args)
-            if kind in FLOATS:
-                q.ask(f"fneg {t}", f"fneg {t} %a", args)
-            q.ask(f"load {t}", f"load {t}, ptr %p, align {max(1, SIZE[kind] // 8)}", args)
-            q.ask(f"store {t}", f"store {t} %a, ptr %p, align {max(1, SIZE[kind] // 8)}", args, result=False)
-            if w > 1:
-                suffix = f"v{w}{kind if kind in INTEGERS else f'f{SIZE[kind]}'}"
-                every_other = literal("i1", w, ["true", "false"])
-                q.declared.add(f"declare {t} @llvm.masked.load.{suffix}.p0(ptr, <{w} x i1>, {t})")
-                asked = f"ptr align {SIZE[kind] // 8} %p, <{w} x i1> {every_other}, {t} poison"
-                q.ask(f"masked {t}", f"call {t} @llvm.masked.load.{suffix}.p0({asked})", args)
-            for predicate in INTEGER_PREDICATES if kind in INTEGERS else FLOAT_PREDICATES:
-                compare = "icmp" if kind in INTEGERS else "fcmp"
-                q.ask(f"{compare} {predicate} {t}", f"{compare} {predicate} {t} %a, %b", args)
-            condition = vector("i1", w)
-            q.ask(f"select {t}", f"select {condition} %c, {t} %a, {t} %b", f"{args}, {condition} %c")
-            if w > 1:
-                q.ask(f"select i1 {t}", f"select i1 %c, {t} %a, {t} %b", f"{args}, i1 %c")
-            for name, arity in INTRINSICS.items():
-                whole = name.split(".")[1] in OF_INTEGERS
-                if whole != (kind in INTEGERS) or (name == "llvm.bswap" and kind == "i8"):
-                    continue
-                suffix = ("" if w == 1 else f"v{w}") + (kind if kind in INTEGERS else f"f{SIZE[kind]}")
-                given = ", ".join(f"{t} %{v}" for v in "abd"[:arity])
-                q.declared.add(
-                    f"declare {t} @{name}.{suffix}({', '.join([t] * arity + (['i1'] if name == 'llvm.abs' else []))})"
-                )
-                given += ", i1 false" if name == "llvm.abs" else ""
-                q.ask(f"{name} {t}", f"call {t} @{name}.{suffix}({given})", f"{args}, {t} %d")
-                if name in ROTATIONS:  # by a constant, of one value, which is what programs write
-                    for mark, values in (("k", ["3"]), ("c", ["3", "1", "2", "5"])):
-                        given = f"{t} %a, {t} %a, {t} {literal(kind, w, values)}"
-                        q.ask(f"{name} {t} {mark}", f"call {t} @{name}.{suffix}({given})", f"{args}, {t} %d")
-            if w > 1 and kind in INTEGERS:
-                for op in ("add", "mul", "and", "or", "xor", "smax", "smin", "umax", "umin"):
-                    q.declared.add(f"declare {kind} @llvm.vector.reduce.{op}.v{w}{kind}({t})")
-                    q.ask(f"reduce.{op} {t}", f"call {kind} @llvm.vector.reduce.{op}.v{w}{kind}({t} %a)", args)
+            _arithmetic(q, kind, w)
+            _memory(q, kind, w)
+            _comparisons(q, kind, w)
+            _intrinsics(q, kind, w)
     for w in widths("i1"):
         t = vector("i1", w)
         for op in ("and", "or", "xor"):
             q.ask(f"{op} {t}", f"{op} {t} %a, %b", f"{t} %a, {t} %b")
         q.ask(f"select {t}", f"select {t} %c, {t} %a, {t} %b", f"{t} %a, {t} %b, {t} %c")
+    _conversions(q)
+    for kind in SIZE:
+        for w in widths(kind)[1:]:
+            _movements(q, kind, w)
+    return q
+
+
+def _of_pairs(kind: str, w: int) -> tuple[str, str]:
+    """A vector type, and arguments of it."""
+    t = vector(kind, w)
+    return t, f"{t} %a, {t} %b, ptr %p"
+
+
+def _suffix(kind: str, w: int) -> str:
+    """As intrinsics carry a type in their names."""
+    return ("" if w == 1 else f"v{w}") + (kind if kind in INTEGERS else f"f{SIZE[kind]}")
+
+
+def _arithmetic(q: Questions, kind: str, w: int) -> None:
+    t, args = _of_pairs(kind, w)
+    for op in INTEGER_OPERATIONS if kind in INTEGERS else FLOAT_OPERATIONS:
+        q.ask(f"{op} {t}", f"{op} {t} %a, %b", args)
+        if op in ("mul", "shl", "lshr", "ashr", "sdiv", "udiv", "srem", "urem"):
+            for mark, values in (("k", ["3"]), ("p", ["4"]), ("c", ["3", "1", "2", "5"])):
+                if w > 1 or mark != "c":
+                    q.ask(f"{op} {t} {mark}", f"{op} {t} %a, {literal(kind, w, values)}", args)
+    if kind in FLOATS:
+        q.ask(f"fneg {t}", f"fneg {t} %a", args)
+
+
+def _memory(q: Questions, kind: str, w: int) -> None:
+    t, args = _of_pairs(kind, w)
+    align = max(1, SIZE[kind] // 8)
+    q.ask(f"load {t}", f"load {t}, ptr %p, align {align}", args)
+    q.ask(f"store {t}", f"store {t} %a, ptr %p, align {align}", args, result=False)
+    if w > 1:
+        name = f"llvm.masked.load.{_suffix(kind, w)}.p0"
+        every_other = literal("i1", w, ["true", "false"])
+        q.declared.add(f"declare {t} @{name}(ptr, <{w} x i1>, {t})")
+        asked = f"ptr align {align} %p, <{w} x i1> {every_other}, {t} poison"
+        q.ask(f"masked {t}", f"call {t} @{name}({asked})", args)
+
+
+def _comparisons(q: Questions, kind: str, w: int) -> None:
+    t, args = _of_pairs(kind, w)
+    for predicate in INTEGER_PREDICATES if kind in INTEGERS else FLOAT_PREDICATES:
+        compare = "icmp" if kind in INTEGERS else "fcmp"
+        q.ask(f"{compare} {predicate} {t}", f"{compare} {predicate} {t} %a, %b", args)
+    condition = vector("i1", w)
+    q.ask(f"select {t}", f"select {condition} %c, {t} %a, {t} %b", f"{args}, {condition} %c")
+    if w > 1:
+        q.ask(f"select i1 {t}", f"select i1 %c, {t} %a, {t} %b", f"{args}, i1 %c")
+
+
+def _intrinsics(q: Questions, kind: str, w: int) -> None:
+    t, args = _of_pairs(kind, w)
+    suffix = _suffix(kind, w)
+    for name, arity in INTRINSICS.items():
+        whole = name.split(".")[1] in OF_INTEGERS
+        if whole != (kind in INTEGERS) or (name == "llvm.bswap" and kind == "i8"):
+            continue
+        given = ", ".join(f"{t} %{v}" for v in "abd"[:arity])
+        taken = [t] * arity
+        if name == "llvm.abs":
+            given, taken = f"{given}, i1 false", [*taken, "i1"]
+        q.declared.add(f"declare {t} @{name}.{suffix}({', '.join(taken)})")
+        q.ask(f"{name} {t}", f"call {t} @{name}.{suffix}({given})", f"{args}, {t} %d")
+        if name in ROTATIONS:  # by a constant, of one value, which is what programs write
+            for mark, values in (("k", ["3"]), ("c", ["3", "1", "2", "5"])):
+                given = f"{t} %a, {t} %a, {t} {literal(kind, w, values)}"
+                q.ask(f"{name} {t} {mark}", f"call {t} @{name}.{suffix}({given})", f"{args}, {t} %d")
+    if w > 1 and kind in INTEGERS:
+        for op in ("add", "mul", "and", "or", "xor", "smax", "smin", "umax", "umin"):
+            q.declared.add(f"declare {kind} @llvm.vector.reduce.{op}.v{w}{kind}({t})")
+            q.ask(f"reduce.{op} {t}", f"call {kind} @llvm.vector.reduce.{op}.v{w}{kind}({t} %a)", args)
+
+
+def _conversions(q: Questions) -> None:
     for source in SIZE:
         for target in SIZE:
             for op in sorted(CASTS):
@@ -131,22 +167,18 @@ def questions() -> Questions:
                     if source != "i1" and op in ("zext", "sext", "fpext", "sitofp", "uitofp"):
                         load = f"  %l = load {s}, ptr %p, align {SIZE[source] // 8}\n"
                         q.ask(f"{op} {s} {t} m", f"{op} {s} %l to {t}", "ptr %p", before=load)
-    for kind in SIZE:
-        for w in widths(kind)[1:]:
-            t = vector(kind, w)
-            for i in range(w):
-                q.ask(f"insert {t} {i}", f"insertelement {t} %a, {kind} %s, i64 {i}", f"{t} %a, {kind} %s")
-                q.ask(f"first {t} {i}", f"insertelement {t} poison, {kind} %s, i64 {i}", f"{kind} %s")
-                q.ask(f"extract {t} {i}", f"extractelement {t} %a, i64 {i}", f"{t} %a")
-            for name, mask, two in _masks(w):
-                lanes = ", ".join("i32 poison" if i < 0 else f"i32 {i}" for i in mask)
-                second = "%b" if two else "poison"
-                q.ask(
-                    f"{name} {t}",
-                    f"shufflevector {t} %a, {t} {second}, <{len(mask)} x i32> <{lanes}>",
-                    f"{t} %a, {t} %b",
-                )
-    return q
+
+
+def _movements(q: Questions, kind: str, w: int) -> None:
+    t = vector(kind, w)
+    for i in range(w):
+        q.ask(f"insert {t} {i}", f"insertelement {t} %a, {kind} %s, i64 {i}", f"{t} %a, {kind} %s")
+        q.ask(f"first {t} {i}", f"insertelement {t} poison, {kind} %s, i64 {i}", f"{kind} %s")
+        q.ask(f"extract {t} {i}", f"extractelement {t} %a, i64 {i}", f"{t} %a")
+    for name, mask, two in _masks(w):
+        lanes = ", ".join("i32 poison" if i < 0 else f"i32 {i}" for i in mask)
+        asked = f"shufflevector {t} %a, {t} {'%b' if two else 'poison'}, <{len(mask)} x i32> <{lanes}>"
+        q.ask(f"{name} {t}", asked, f"{t} %a, {t} %b")
 
 
 def _castable(op: str, source: str, target: str) -> bool:

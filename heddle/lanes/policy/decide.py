@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from heddle.lanes import programme
+from heddle.lanes import choice
 from heddle.lanes.packs import Graph
 from heddle.lanes.policy.network import Arrays, Features, features, read_weights, scores
 from heddle.lanes.policy.rollout import Demands, State, roll
@@ -36,7 +36,7 @@ def attempts(graph: Graph) -> int:
     return max(FEWEST, min(MOST, WORK // max(1, len(graph.productions))))
 
 
-def decide(graph: Graph, w: dict[str, Any] | None = None, tries: int | None = None) -> programme.Solution:
+def decide(graph: Graph, w: dict[str, Any] | None = None, tries: int | None = None) -> choice.Solution:
     """What the policy chooses: the same every time."""
     began = time.perf_counter()
     w = weights() if w is None else w
@@ -45,7 +45,7 @@ def decide(graph: Graph, w: dict[str, Any] | None = None, tries: int | None = No
     def score(seen: Features) -> Any:
         return scores(w, seen, xp)
 
-    best = programme.used(graph, programme.scalar_choice(graph))
+    best = choice.used(graph, choice.scalar_choice(graph))
     packing = arrange(graph, best)
     first = score(State.first(demands).marked(f))
     for attempt in range(attempts(graph) if tries is None else tries):
@@ -53,8 +53,8 @@ def decide(graph: Graph, w: dict[str, Any] | None = None, tries: int | None = No
         banned: frozenset[int] = frozenset()
         for _ in range(REPAIRS):
             state, _ = roll(demands, f, score, banned, noise, first)
-            chosen = programme.polished(graph, programme.used(graph, state.chosen))
-            if programme.cost_of(graph, chosen) >= programme.cost_of(graph, best):
+            chosen = choice.polished(graph, choice.used(graph, state.chosen))
+            if choice.cost_of(graph, chosen) >= choice.cost_of(graph, best):
                 break
             try:
                 packing = arrange(graph, chosen)
@@ -64,5 +64,5 @@ def decide(graph: Graph, w: dict[str, Any] | None = None, tries: int | None = No
                 continue
             best = chosen
             break
-    cost = programme.cost_of(graph, best)
-    return programme.Solution(packing, cost, 0.0, time.perf_counter() - began, "policy")
+    cost = choice.cost_of(graph, best)
+    return choice.Solution(packing, cost, 0.0, time.perf_counter() - began, "policy")

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from heddle.errors import HeddleError
+from heddle.lanes.choice import estimates
 from heddle.lanes.cost import is_constant
 from heddle.lanes.ir import BITS
 from heddle.lanes.packs import Graph
-from heddle.lanes.programme import estimates
 
 HIDDEN = 32
 ROUNDS = 4

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from heddle.errors import HeddleError
-from heddle.lanes import ir, packs, programme
+from heddle.lanes import choice, ir, packs, programme
 from heddle.lanes.cost import Table
 from heddle.lanes.dependence import regions
 from heddle.lanes.pack import start
@@ -72,8 +72,8 @@ def subjects(folder: Path | None, table: Table, made_up: int) -> Iterator[Subjec
                 graph = packs.build(region, table)
                 if len(graph.productions) > LARGEST or not any(p.native for p in graph.productions):
                     continue
-                plain = programme.used(graph, programme.scalar_choice(graph))
-                scalar = programme.cost_of(graph, plain)
+                plain = choice.used(graph, choice.scalar_choice(graph))
+                scalar = choice.cost_of(graph, plain)
                 found = programme.solve(graph, SOLVE, start(graph, plain))
                 if found.facts["status"] != "optimal":
                     continue  # nothing to imitate

@@ -18,7 +18,7 @@ import torch
 from safetensors.numpy import save_file
 
 from heddle.errors import HeddleError
-from heddle.lanes import cost, programme
+from heddle.lanes import choice, cost, programme
 from heddle.lanes.policy.decide import decide
 from heddle.lanes.policy.network import SHAPES, Arrays, Features, scores
 from heddle.lanes.policy.rollout import roll
@@ -115,8 +115,8 @@ def _corrected(s: Subject, w: dict[str, Any], turn: int) -> Iterator[Lesson]:
     """The student decides; at a state it came to by itself, the programme goes on from there."""
     xp = Arrays()
     state, seen = roll(s.demands, s.features, lambda f: scores(w, f, xp))
-    chosen = programme.used(s.graph, state.chosen)
-    if programme.cost_of(s.graph, chosen) <= s.best or len(seen) < 2:
+    chosen = choice.used(s.graph, state.chosen)
+    if choice.cost_of(s.graph, chosen) <= s.best or len(seen) < 2:
         return
     at = seen[random.Random(turn).randrange(1, len(seen))]
     found = programme.solve(s.graph, SOLVE, None, at.chosen)
