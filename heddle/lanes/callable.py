@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from heddle.errors import HeddleError
@@ -18,12 +18,12 @@ _C_TYPES: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Compiled:
-    """A function in machine code. Arrays go in for pointers: anything with `.ctypes` or an address."""
+class Loaded:
+    """Functions of a module in machine code, as it is. Arrays go in for pointers: anything with `.ctypes`, or an address."""
 
-    def __init__(self, text: str, function: ir.Function, report: FunctionReport, result: str) -> None:
+    def __init__(self, text: str) -> None:
         llvm = ir.binding()
-        self.text, self.report = text, report
+        self.text = text
         parsed = ir.parse_llvm(text)
         for declared in parsed.functions:
             missing = declared.is_declaration and not declared.name.startswith("llvm.")
@@ -36,16 +36,27 @@ class Compiled:
         self._machine = ir.machine()
         self._engine = llvm.create_mcjit_compiler(parsed, self._machine)
         self._engine.finalize_object()
-        arguments = [_C_TYPES[function.types[a]] for a in function.arguments]
-        signature = ctypes.CFUNCTYPE(_C_TYPES[result], *arguments)
-        self._call = signature(self._engine.get_function_address(function.name))
 
-    def __call__(self, *arguments: Any) -> Any:
-        return self._call(*(_pointer(a) for a in arguments))
+    def function(self, name: str, result: str, arguments: Iterable[str]) -> Callable[..., Any]:
+        """One of them, by its name and LLVM types."""
+        signature = ctypes.CFUNCTYPE(_C_TYPES[result], *(_C_TYPES[a] for a in arguments))
+        return signature(self._engine.get_function_address(name))
 
     @property
     def assembly(self) -> str:
         return str(self._machine.emit_assembly(ir.parse_llvm(self.text)))
+
+
+class Compiled(Loaded):
+    """A function that was packed and checked, in machine code."""
+
+    def __init__(self, text: str, function: ir.Function, report: FunctionReport, result: str) -> None:
+        super().__init__(text)
+        self.report = report
+        self._call = self.function(function.name, result, [function.types[a] for a in function.arguments])
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._call(*(_pointer(a) for a in arguments))
 
 
 def _pointer(value: Any) -> Any:

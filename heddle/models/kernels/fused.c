@@ -1,4 +1,4 @@
-// What PyTorch does in many passes over memory, in one. `make kernels` packs this with `heddle lanes` into fused.ll.
+// What PyTorch does in many passes over memory, in one. `heddle lanes` packs this into fused.ll (make.py).
 #include <stdint.h>
 
 #define R restrict
