@@ -19,7 +19,7 @@ _C_TYPES: dict[str, Any] = {
 
 
 class Loaded:
-    """Functions of a module in machine code, as it is. Arrays go in for pointers: anything with `.ctypes`, or an address."""
+    """Functions of a module in machine code, as it is. For pointers go in arrays, or whatever has `.ctypes`."""
 
     def __init__(self, text: str) -> None:
         llvm = ir.binding()

@@ -148,7 +148,8 @@ def _mark(values: Sequence[str], rotation: bool) -> str:
 def address_is_free(s: Statement) -> bool:
     """Whether a getelementptr disappears into the addresses of loads and stores: base + scale × index + constant."""
     rest = re.sub(r"^.*?getelementptr (?:(?:inbounds|nuw|nusw|inrange\([^)]*\)) )*", "", s.text)
-    element, _, *indices = split_commas(rest)
+    element, *indices = split_commas(rest)
+    indices = indices[1:]  # behind the pointer
     variable = [(k, i) for k, i in enumerate(indices) if i.startswith("i") and not is_constant(typed(i)[1])]
     if not variable:
         return True

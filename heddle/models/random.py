@@ -57,7 +57,7 @@ def dropout(x: Tensor, p: float, site: Tensor | int, tokens: Tensor) -> Tensor:
     feature = torch.arange(x.shape[-1], dtype=torch.int32, device=x.device)
     hashed, threshold, scale = _mix32(feature + site), int(p * 2**32) - 2**31, 1 / (1 - p)
     if x.is_contiguous() and tokens.is_contiguous() and tokens.dtype == torch.int32 and fused.usable(x):
-        return fused.Drop.apply(x, tokens, hashed, threshold, scale)  # type: ignore[no-any-return]
+        return fused.Drop.apply(x, tokens, hashed, threshold, scale)
     keep = _mix32(tokens[:, None] + hashed) >= threshold
     return torch.where(keep, x * scale, 0.0)
 

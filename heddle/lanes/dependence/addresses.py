@@ -88,9 +88,10 @@ class Addresses:
         if depth > DEEPEST or inside.startswith("<"):
             return unknown
         inside = re.sub(r"^(?:(?:inbounds|nuw|nusw) )+", "", inside)
-        element, base, *indices = [p for p in split_commas(inside) if not p.startswith("!")]
-        if not base.startswith("ptr "):
+        element, *rest = [p for p in split_commas(inside) if not p.startswith("!")]
+        if not rest or not re.match(r"ptr (?!addrspace)", rest[0]):
             return unknown
+        base, *indices = rest
         root, terms, offset = self._pointer(typed(base)[1], depth + 1)
         terms = dict(terms)
         for k, part in enumerate(indices):

@@ -58,10 +58,10 @@ class Subject:
         return self.demands.graph
 
 
-def subjects(folder: Path | None, table: Table, made_up: int) -> Iterator[Subject]:
-    """All that a folder has, and so many kernels from the generator."""
+def subjects(folder: Path | None, table: Table, seeds: range) -> Iterator[Subject]:
+    """All that a folder has, and kernels from the generator."""
     seen: set[tuple[str, ...]] = set()
-    for program, text in _texts(folder, made_up):
+    for program, text in _texts(folder, seeds):
         module = ir.take_apart(text)
         for function in module.functions:
             for region in regions(function, module):
@@ -85,7 +85,7 @@ def subjects(folder: Path | None, table: Table, made_up: int) -> Iterator[Subjec
                 )  # fmt: skip
 
 
-def _texts(folder: Path | None, made_up: int) -> Iterator[tuple[str, str]]:
+def _texts(folder: Path | None, seeds: range) -> Iterator[tuple[str, str]]:
     """Scalar IR by program; variants of one program have one name, so that none is learned from while another tests."""
     files = sorted(p for p in folder.rglob("*") if p.suffix in (".c", ".ll")) if folder is not None else []
     include = tuple(f"-I{p}" for p in sorted({p.parent for p in folder.rglob("*.h")})) if folder is not None else ()
@@ -99,8 +99,8 @@ def _texts(folder: Path | None, made_up: int) -> Iterator[tuple[str, str]]:
             except HeddleError:
                 continue
             yield str(path), text if n == 0 else commuted(text, n)
-    for seed in range(made_up):
-        yield f"made up {seed}", read(kernel(10_000 + seed, 1 + seed % 3).text)
+    for seed in seeds:
+        yield f"made up {seed}", read(kernel(seed, 1 + seed % 3).text)
 
 
 def commuted(text: str, seed: int) -> str:

@@ -24,7 +24,8 @@ from heddle.lanes.policy.network import SHAPES, Arrays, Features, scores
 from heddle.lanes.policy.rollout import roll
 from heddle.lanes.policy.subjects import SOLVE, Lesson, Subject, lesson, subjects, taught
 
-MADE_UP = 600  # kernels from the generator
+MADE_UP = 600  # kernels from the generator, …
+FIRST = 10_000  # … from this seed on
 EPOCHS = 8
 DAGGER = 3  # times the student goes first
 RATE = 3e-3
@@ -53,7 +54,7 @@ class Torch:
 def train(folder: Path | None, family: str, output: Path, made_up: int = MADE_UP) -> Iterator[str]:
     """Learn from the C and IR files of a folder and from kernels made at random; say how it goes."""
     began = time.perf_counter()
-    found = list(subjects(folder, cost.table(family), made_up))
+    found = list(subjects(folder, cost.table(family), range(FIRST, FIRST + made_up)))
     learned, tested = split(found)
     if not learned or not tested:
         raise HeddleError(
@@ -127,8 +128,7 @@ def _corrected(s: Subject, w: dict[str, Any], turn: int) -> Iterator[Lesson]:
 def _epochs(
     learned: list[Subject], w: dict[str, torch.Tensor], optimizer: torch.optim.Optimizer, epochs: int, turn: int
 ) -> float:
-    xp = Torch()
-    lessons = [(one, _tensors(one.features)) for s in learned for one in s.lessons if one.groups]
+    lessons = [one for s in learned for one in s.lessons if one.groups]
     order = random.Random(turn)
     loss_now = 0.0
     for _ in range(epochs):
@@ -136,25 +136,47 @@ def _epochs(
         total = 0.0
         for k in range(0, len(lessons), BATCH):
             optimizer.zero_grad()
-            batch = lessons[k : k + BATCH]
-            for one, seen in batch:
-                loss = _loss(scores(w, seen, xp), one) / len(batch)
-                loss.backward()  # type: ignore[no-untyped-call]
-                total += float(loss.detach()) * len(batch)
+            loss = loss_of(lessons[k : k + BATCH], w)
+            loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(list(w.values()), 1.0)
             optimizer.step()
-        loss_now = total / max(1, len(lessons))
+            total += float(loss.detach())
+        loss_now = total / max(1, -(-len(lessons) // BATCH))
     return loss_now
 
 
-def _loss(value: torch.Tensor, one: Lesson) -> torch.Tensor:
-    """Mean cross-entropy over the open decisions, all groups at once."""
-    members = torch.tensor([n for ways, _ in one.groups for n in ways])
-    group = torch.tensor([g for g, (ways, _) in enumerate(one.groups) for _ in ways])
-    right = torch.tensor([ways[k] for ways, k in one.groups])
-    highest = torch.full((len(one.groups),), -torch.inf).scatter_reduce(0, group, value[members].detach(), "amax")
-    total = torch.zeros(len(one.groups)).index_add(0, group, (value[members] - highest[group]).exp())
-    return (total.log() + highest - value[right]).mean()
+def loss_of(lessons: list[Lesson], w: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Mean cross-entropy over the open decisions of some lessons, as one graph of several parts."""
+    seen = _tensors(joined([one.features for one in lessons]))
+    value = scores(w, seen, Torch())
+    members, group, right = [], [], []
+    before = groups = 0
+    for one in lessons:
+        for ways, k in one.groups:
+            members += [before + n for n in ways]
+            group += [groups] * len(ways)
+            right.append(before + ways[k])
+            groups += 1
+        before += len(one.features.productions)
+    at, of = torch.tensor(members), torch.tensor(group)
+    highest = torch.full((groups,), -torch.inf).scatter_reduce(0, of, value[at].detach(), "amax")
+    total = torch.zeros(groups).index_add(0, of, (value[at] - highest[of]).exp())
+    return (total.log() + highest - value[torch.tensor(right)]).mean()
+
+
+def joined(parts: list[Features]) -> Features:
+    """Several graphs side by side, with no edge between them."""
+    items = np.cumsum([0, *(len(f.items) for f in parts)])
+    productions = np.cumsum([0, *(len(f.productions) for f in parts)])
+    each = list(zip(parts, items, productions, strict=False))
+    return Features(
+        np.concatenate([f.items for f in parts]),
+        np.concatenate([f.productions for f in parts]),
+        np.concatenate([f.gives + i for f, i, _ in each]),
+        np.concatenate([f.need_of + p for f, _, p in each]),
+        np.concatenate([f.need_item + i for f, i, _ in each]),
+        *(np.concatenate([getattr(f, name) for f in parts]) for name in ("made_by", "read_by", "asks")),
+    )
 
 
 def _tensors(f: Features) -> Any:

@@ -1,4 +1,4 @@
-"""Packs `fused.c` into `fused.ll`: `python -m heddle.models.kernels.make`. Needs clang; who uses the kernels does not."""
+"""Packs `fused.c` into `fused.ll`: `python -m heddle.models.kernels.make`. Only this needs clang."""
 
 from __future__ import annotations
 
