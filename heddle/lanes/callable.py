@@ -9,6 +9,7 @@ from typing import Any
 
 from heddle.errors import HeddleError
 from heddle.lanes import ir
+from heddle.lanes.numba_functions import Marshal, native_part
 from heddle.lanes.portfolio import Options, improve
 from heddle.lanes.reports import FunctionReport
 
@@ -50,12 +51,16 @@ class Loaded:
 class Compiled(Loaded):
     """A function that was packed and checked, in machine code."""
 
-    def __init__(self, text: str, function: ir.Function, report: FunctionReport, result: str) -> None:
+    def __init__(
+        self, text: str, function: ir.Function, report: FunctionReport, result: str, marshal: Marshal | None = None
+    ) -> None:
         super().__init__(text)
-        self.report = report
+        self.report, self._marshal = report, marshal
         self._call = self.function(function.name, result, [function.types[a] for a in function.arguments])
 
     def __call__(self, *arguments: Any) -> Any:
+        if self._marshal is not None:
+            return self._marshal(self._call, *arguments)
         return self._call(*(_pointer(a) for a in arguments))
 
 
@@ -97,10 +102,12 @@ def compile(  # noqa: A001
     >>> o.tolist()
     [2.0, 3.0]
     """
-    text = source if isinstance(source, str) else ir.from_numba(source)
-    if not isinstance(source, str) and function is None:
-        names = re.findall(r'^define .*?@([-a-zA-Z$._0-9]+|"[^"]*")\(', text, re.M)
-        function = next((n.strip('"') for n in names if "cpython" not in n and "cfunc" not in n), None)
+    marshal = None
+    if isinstance(source, str):
+        text = source
+    else:
+        text, function, signature = native_part(source)
+        marshal = Marshal(getattr(source, "__name__", function), signature)
     module = ir.take_apart(ir.named(ir.parse_llvm(text)))
     chosen = ir.choose_functions(module, function)
     if len(chosen) > 1:
@@ -119,4 +126,4 @@ def compile(  # noqa: A001
             "Pass a pointer to it.",
         )
     made = improve(text, Options(method=method, seconds=seconds, family=family), wanted.name)
-    return Compiled(made.text, wanted, made.reports[0], kinds[0])
+    return Compiled(made.text, wanted, made.reports[0], kinds[0], marshal)

@@ -2,7 +2,7 @@
 
 from heddle.lanes.ir.llvm import binding, machine, named, optimise, parse_llvm
 from heddle.lanes.ir.module import Block, Function, Module, choose_functions, take_apart
-from heddle.lanes.ir.source import from_numba, read_source
+from heddle.lanes.ir.source import read_source
 from heddle.lanes.ir.statement import (
     BINARY,
     BITS,
@@ -37,7 +37,6 @@ __all__ = [
     "Statement",
     "binding",
     "choose_functions",
-    "from_numba",
     "machine",
     "named",
     "optimise",

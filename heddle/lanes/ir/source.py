@@ -5,9 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from heddle.errors import HeddleError
 from heddle.lanes.ir.llvm import binding
@@ -51,15 +49,3 @@ def from_c(path: Path, cpu: str | None, cflags: tuple[str, ...]) -> str:
                 "Pass what it needs after --cflags, such as --cflags=-Iinclude.",
             )
         return made.read_text()
-
-
-def from_numba(function: Callable[..., Any]) -> str:
-    """The optimised IR of a Numba function that has been compiled for some types."""
-    made = list(function.inspect_llvm().values())  # type: ignore[attr-defined]
-    if not made:
-        raise HeddleError(
-            f"{function!r} has not been compiled yet.",
-            "A Numba function has IR once it was called, or was given its signature.",
-            "Call it once, or write @njit('void(float32[::1])').",
-        )
-    return str(made[0])

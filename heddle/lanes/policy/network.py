@@ -34,8 +34,9 @@ SHAPES = {
     "production.needs": (HIDDEN, 2 * HIDDEN), "production.bias": (2 * HIDDEN,),
     "item.self": (HIDDEN, 2 * HIDDEN), "item.makers": (HIDDEN, 2 * HIDDEN), "item.readers": (HIDDEN, 2 * HIDDEN),
     "item.bias": (2 * HIDDEN,), "score.hidden": (2 * HIDDEN + PRODUCTION_FEATURES, HIDDEN), "score.bias": (HIDDEN,),
-    "score.out": (HIDDEN, 1),
+    "score.out": (HIDDEN, 1), "score.price": (1,),
 }  # fmt: skip
+EXCESS = len(KINDS) + 3  # the feature that says how much dearer than its alternatives a production looks
 
 
 @dataclass
@@ -94,10 +95,14 @@ def features(graph: Graph) -> Features:
     need_of, need_item = [], []
     readers = np.zeros(len(graph.items) + 1)
     for n, p in enumerate(graph.productions):
-        cheapest = min((price[m] for m in graph.makers[p.gives]), default=price[n]) if p.gives >= 0 else price[n]
+        others = graph.makers[p.gives] if p.gives >= 0 else graph.stores[p.members[0]]
+        share = 1 if p.gives >= 0 else len(p.members)  # a store of several is compared for each of them
+        excess = price[n] / share - min(
+            price[m] / (1 if p.gives >= 0 else len(graph.productions[m].members)) for m in others
+        )
         productions[n, KINDS.index(p.kind)] = 1
         productions[n, len(KINDS) : len(KINDS) + 5] = (
-            p.cost / 4, len(p.members) / 8, math.log1p(price[n]) / 4, math.log1p(price[n] - cheapest) / 4,
+            p.cost / 4, len(p.members) / 8, math.log1p(price[n]) / 4, math.log1p(max(0.0, excess)) / 4,
             len(p.needs) / 4,
         )  # fmt: skip
         if p.gives >= 0:
@@ -139,7 +144,8 @@ def scores(w: dict[str, Any], f: Any, xp: Any) -> Any:
         both = h @ w["item.self"] + makers @ w["item.makers"] + readers @ w["item.readers"]
         h = _gated(h, both + w["item.bias"], xp)
     seen = xp.join([g, h[f.gives], f.productions])
-    return (xp.relu(seen @ w["score.hidden"] + w["score.bias"]) @ w["score.out"])[:, 0]
+    judged = (xp.relu(seen @ w["score.hidden"] + w["score.bias"]) @ w["score.out"])[:, 0]
+    return judged + f.productions[:, EXCESS] * w["score.price"]  # learned on top of the greedy choice
 
 
 def _gated(old: Any, both: Any, xp: Any) -> Any:

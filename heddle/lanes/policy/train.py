@@ -83,7 +83,7 @@ def learn(learned: list[Subject], tested: list[Subject], output: Path) -> Iterat
     torch.set_num_threads(1)
     for s in learned:
         s.lessons = list(taught(s))
-    w = {name: _start(shape) for name, shape in SHAPES.items()}
+    w = start_weights()
     optimizer = torch.optim.Adam(list(w.values()), lr=RATE)
     best = 0.0
     for turn in range(DAGGER + 1):
@@ -107,9 +107,14 @@ def _plain(w: dict[str, torch.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
     return {k: np.ascontiguousarray(v.detach().numpy()).copy() for k, v in w.items()}
 
 
-def _start(shape: tuple[int, ...]) -> torch.Tensor:
-    made = torch.randn(shape) / (shape[0] ** 0.5) if len(shape) > 1 else torch.zeros(shape)
-    return made.requires_grad_()
+def start_weights() -> dict[str, torch.Tensor]:
+    """At random, but that all begin with the greedy choice: what looks cheapest."""
+    w = {}
+    for name, shape in SHAPES.items():
+        made = torch.randn(shape) / (shape[0] ** 0.5) if len(shape) > 1 else torch.zeros(shape)
+        w[name] = (made * 0.1 if name == "score.out" else made).requires_grad_()
+    w["score.price"] = torch.full(SHAPES["score.price"], -10.0).requires_grad_()
+    return w
 
 
 def _corrected(s: Subject, w: dict[str, Any], turn: int) -> Iterator[Lesson]:
@@ -161,7 +166,7 @@ def loss_of(lessons: list[Lesson], w: dict[str, torch.Tensor]) -> torch.Tensor:
     at, of = torch.tensor(members), torch.tensor(group)
     highest = torch.full((groups,), -torch.inf).scatter_reduce(0, of, value[at].detach(), "amax")
     total = torch.zeros(groups).index_add(0, of, (value[at] - highest[of]).exp())
-    return (total.log() + highest - value[torch.tensor(right)]).mean()
+    return torch.mean(total.log() + highest - value[torch.tensor(right)])
 
 
 def joined(parts: list[Features]) -> Features:
