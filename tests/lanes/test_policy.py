@@ -42,7 +42,7 @@ def test_every_decision_is_legal_even_of_an_untrained_network():
 
 
 def test_the_same_every_time():
-    (graph,) = graphs([310])
+    graph = next(graphs([310]))
     first, second = decide(graph, made_up_weights()), decide(graph, made_up_weights())
     assert first.packing.order == second.packing.order
 
@@ -51,7 +51,7 @@ def test_numpy_and_torch_see_the_same():
     torch = pytest.importorskip("torch")
     from heddle.lanes.policy.train import Torch, _tensors
 
-    (graph,) = graphs([311])
+    graph = next(graphs([311]))
     seen = State.first(Demands(graph)).marked(features(graph))
     w = made_up_weights()
     ours = scores(w, seen, Arrays())
