@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from heddle.tiles.kernels.emit import I32, Code, Value
+from heddle.tiles.kernels.emit import Code, Value
 from heddle.tiles.kernels.recipe import Recipe, evaluate, loads
 from heddle.tiles.kernels.register_tile import LINE, UNROLL, Ahead, multiply, scattered, strided, zeros
 from heddle.tiles.kernels.target import Target
+from heddle.tiles.kernels.windows import tap_begin
 
 
 @dataclass(frozen=True)
 class Product:
-    """rows × depth times depth × columns. A record: left, panels, output, table of taps, operands of the epilogue,
-    blocks of rows, whether the odd rows follow, panels, whether the odd columns follow."""
+    """rows × depth times depth × columns. A record: left, panels, output, table of taps, padding, operands of the
+    epilogue, blocks of rows, whether the odd rows follow, panels, whether the odd columns follow."""
 
     depth: int  # of one tap
     columns: int  # of the whole product: which are left over behind the last whole panel
@@ -40,7 +41,7 @@ class Product:
 class _Writer:
     def __init__(self, kernel: Product, code: Code) -> None:
         self.kernel, self.code = kernel, code
-        self.left, self.panels, self.output, self.table = (code.pointer() for _ in range(4))
+        self.left, self.panels, self.output, self.table, self.padding = (code.pointer() for _ in range(5))
         self.operands = [code.pointer() for _ in kernel.operands]
         self.blocks, self.has_odd_rows, self.count, self.has_odd_columns = (code.number() for _ in range(4))
 
@@ -121,8 +122,7 @@ class _Writer:
         def tap(index: Value, sums: list[Value]) -> list[Value]:
             entry = code.at(first, index)
             begins = [
-                code.at(self.left, code.block.sext(code.load(I32, code.at(entry, r * kernel.taps)), index.type), 1)
-                for r in range(rows)
+                tap_begin(code, self.left, self.padding, code.at(entry, r * kernel.taps)) for r in range(rows)
             ]
             weights = code.at(panel, code.mul(index, kernel.depth * vectors * code.lanes))
             next_ = None if ahead is None else Ahead(code.at(ahead.pointer, code.mul(index, fetched), 1), ahead.lines)

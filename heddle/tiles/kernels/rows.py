@@ -111,6 +111,8 @@ class _Row:
             if wanted:
                 self._reduce(wanted)
         self._hoist()
+        if self.kernel.output.inner == 0:  # one number for the whole row
+            return code.store(code.block.extract_element(self.known[end], ir.Constant(I32, 0)), self.output)
 
         def write(offset: Value, sums: list[Value], mask: Value | None) -> list[Value]:
             value = Evaluation(code, recipe, self._load(offset, mask), self.known).value(end)
@@ -119,6 +121,7 @@ class _Row:
             return sums
 
         self._along(write, [], 0)
+        return None
 
     def _hoist(self) -> None:
         """Compute once per row what does not change along it."""

@@ -15,9 +15,16 @@ from heddle.tiles.kernels.target import Target
 AT_ONCE = 4  # vectors of channels
 
 
+def tap_begin(code: Code, image: Value, padding: Value, entry: Value) -> Value:
+    """Where a tap of a window is: bytes into the image, or below 0 where it lies outside."""
+    offset = code.block.sext(code.load(I32, entry), I64)
+    inside = code.block.icmp_signed(">=", offset, i64(0))
+    return code.block.select(inside, code.at(image, offset, 1), padding)
+
+
 @dataclass(frozen=True)
 class Windows:
-    """A record: output, input, table of taps, weights (or 1 / taps of each pixel), operands, first and last pixel."""
+    """A record: output, input, table of taps, padding, weights (or 1 / taps of each pixel), operands, first and last."""
 
     kind: str  # "depthwise", "max" or "mean"
     taps: int
@@ -28,7 +35,7 @@ class Windows:
 
     def write(self, name: str, target: Target) -> str:
         code = Code(name, target)
-        pointers = [code.pointer() for _ in range(4)]
+        pointers = [code.pointer() for _ in range(5)]
         operands = [code.pointer() for _ in self.operands]
         first, last = code.number(), code.number()
         group = AT_ONCE * code.lanes
@@ -50,14 +57,14 @@ class Windows:
     def _vectors(
         self, code: Code, pointers: list[Value], operands: list[Value], pixel: Value, channel: Value, channels: int
     ) -> None:
-        output, image, table, weights = pointers
+        output, image, table, padding, weights = pointers
         vectors = -(-channels // code.lanes)
         masks = [code.first(channels - v * code.lanes) for v in range(vectors)]
         values = [code.constant(float("-inf") if self.kind == "max" else 0.0)] * vectors
 
         def tap(number: Value, values: list[Value]) -> list[Value]:
             entry = code.at(table, code.add(code.mul(pixel, self.taps), number))
-            begin = code.at(code.at(image, code.block.sext(code.load(I32, entry), I64), 1), channel)
+            begin = code.at(tap_begin(code, image, padding, entry), channel)
             weight = code.at(weights, code.add(code.mul(number, self.channels), channel))
             found = []
             for v, before in enumerate(values):
