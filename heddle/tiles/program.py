@@ -201,7 +201,7 @@ class TileProgram:
             value = instance.inputs[buffer.number] if buffer.place == "input" else instance.outputs[buffer.number]
             flat = value if value.is_contiguous() else value.as_strided((value.numel(),), (1,))
             flat = flat.reshape(-1)
-        return flat.as_strided(view.shape, view.strides, view.offset)
+        return flat.as_strided(view.shape, view.strides, flat.storage_offset() + view.offset)
 
 
 def _aligned(size: int) -> Tensor:

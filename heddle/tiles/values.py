@@ -32,7 +32,7 @@ class Buffer:
     width: int  # of its rows as tiles cut it
     place: str = "arena"  # or "input", "output", "constant"
     number: int = 0  # of an input or an output
-    constant: Tensor | None = None
+    constant: Tensor | None = field(default=None, repr=False)
     offset: int = 0  # bytes into the arena
     name: int = field(default_factory=lambda: next(_numbers))
 
