@@ -19,6 +19,7 @@ from heddle.tiles.lower.facts import draws
 from heddle.tiles.lower.lowering import Weights
 from heddle.tiles.program import TileProgram
 from heddle.tiles.tiling import Tiling
+from heddle.tiles.tune import known_tiling, tuned
 
 SIGNATURES = 8  # shapes that are kept compiled; the one that was used longest ago goes first
 
@@ -26,8 +27,10 @@ SIGNATURES = 8  # shapes that are kept compiled; the one that was used longest a
 class Compiled:
     """A module that runs tile by tile. Weights are those it had when it was compiled."""
 
-    def __init__(self, module: nn.Module, threads: int, workers: Pool | None = None, level: int = 1) -> None:
-        self.module, self.threads, self.level = module, threads, level
+    def __init__(
+        self, module: nn.Module, threads: int, workers: Pool | None = None, level: int = 1, tune: bool = False
+    ) -> None:
+        self.module, self.threads, self.level, self.tune = module, threads, level, tune
         self.workers = workers
         self.weights: Weights = {}
         self.programs: dict[Any, TileProgram | None] = {}  # None: PyTorch runs this signature
@@ -52,7 +55,9 @@ class Compiled:
         program, flat = self.program(inputs, keywords)
         if program is None:
             raise HeddleError(
-                "There are no tiles to trace.", self.whole or "PyTorch runs this module.", "Capture the parts around it."
+                "There are no tiles to trace.",
+                self.whole or "PyTorch runs this module.",
+                "Capture the parts around it.",
             )
         times = np.zeros((len(program.graph.tiles) + 1, 3), dtype=np.int64)
         program.run(flat, self.pool, self.level, times)
@@ -83,12 +88,14 @@ class Compiled:
         changed = [*specs.buffers_to_mutate.values(), *specs.user_inputs_to_mutate.values()]
         chance = next((program.where(node) for node in program.calls if draws(node)), None)
         if changed or chance:
-            self.whole = (
-                f"The module changes {changed[0]} in place." if changed else f"{chance} draws random numbers."
-            )
+            self.whole = f"The module changes {changed[0]} in place." if changed else f"{chance} draws random numbers."
             return None
         self.whole = None
-        return TileProgram(program, Tiling(self.threads), self.weights)
+        if self.tune:
+            flat, _ = pytree.tree_flatten((tuple(inputs), dict(keywords)))
+            given = [_plain(number, value) for number, value in enumerate(flat)]
+            return tuned(program, self.pool, self.weights, given)
+        return TileProgram(program, known_tiling(program, self.threads) or Tiling(self.threads), self.weights)
 
     def _runs(self, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
         """Whether PyTorch itself can run these inputs: then the fault is in capturing, not in what was given."""
@@ -139,6 +146,7 @@ def compile(  # noqa: A001 - as torch.compile
     *,
     threads: int | None = None,
     keywords: Mapping[str, Any] | None = None,
+    tune: bool = False,
 ) -> Compiled:
     """A module as a callable that runs on CPU cores tile by tile, without gradients.
 
@@ -150,13 +158,22 @@ def compile(  # noqa: A001 - as torch.compile
         example_inputs: what it is called with.
         threads: workers; all cores that this process may use by default.
         keywords: named inputs.
+        tune: try some tile sizes by running them; what is best is remembered for this machine and this graph.
     """
-    if isinstance(threads, bool) or not isinstance(threads, int | None) or (threads is not None and not 1 <= threads <= MOST):
-        raise HeddleError(f"threads = {threads!r}.", f"Workers are 1 to {MOST}.", f"This process may use {cores()} cores.")
+    if (
+        isinstance(threads, bool)
+        or not isinstance(threads, int | None)
+        or (threads is not None and not 1 <= threads <= MOST)
+    ):
+        raise HeddleError(
+            f"threads = {threads!r}.", f"Workers are 1 to {MOST}.", f"This process may use {cores()} cores."
+        )
     if not isinstance(module, nn.Module):
         raise HeddleError(
-            f"A {type(module).__name__} is not a torch.nn.Module.", "Only modules can be compiled.", "Give the module itself."
+            f"A {type(module).__name__} is not a torch.nn.Module.",
+            "Only modules can be compiled.",
+            "Give the module itself.",
         )
-    compiled = Compiled(module, threads or cores())
+    compiled = Compiled(module, threads or cores(), tune=tune)
     compiled.program(tuple(example_inputs), dict(keywords or {}))
     return compiled

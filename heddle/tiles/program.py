@@ -116,12 +116,16 @@ class TileProgram:
 
     # A call
 
-    def run(self, inputs: Sequence[Any], pool: Pool, level: int = 1, times: NDArray[np.int64] | None = None) -> list[Any]:
+    def run(
+        self, inputs: Sequence[Any], pool: Pool, level: int = 1, times: NDArray[np.int64] | None = None
+    ) -> list[Any]:
         """One call: flat inputs to flat results. `times` takes worker, start and end of each tile."""
         instance = self._take(pool.threads)
         try:
             instance.inputs, instance.failed = inputs, None
-            instance.outputs = [torch.empty_strided(tuple(m.shape), m.stride(), dtype=m.dtype) for m in self.output_metas]
+            instance.outputs = [
+                torch.empty_strided(tuple(m.shape), m.stride(), dtype=m.dtype) for m in self.output_metas
+            ]
             bases = instance.bases
             bases[ARENA] = instance.arena.data_ptr()
             for place, value in enumerate((*inputs, *instance.outputs), ARENA + 1):

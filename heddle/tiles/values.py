@@ -107,7 +107,9 @@ class View:
         return self.rect([0] * len(self.shape), self.shape)
 
 
-def new(shape: Sequence[int], width: int | None = None, like: Tensor | None = None, dtype: torch.dtype = torch.float32) -> View:
+def new(
+    shape: Sequence[int], width: int | None = None, like: Tensor | None = None, dtype: torch.dtype = torch.float32
+) -> View:
     """A tensor in a buffer of its own: contiguous, or with the order of dims of another one."""
     meta = torch.empty(tuple(shape), device="meta", dtype=dtype)
     if like is not None:

@@ -40,7 +40,9 @@ class Pool:
 
     def __init__(self, threads: int) -> None:
         if not 1 <= threads <= MOST:
-            raise HeddleError(f"threads = {threads}.", f"Workers are 1 to {MOST}.", f"This machine has {cores()} cores.")
+            raise HeddleError(
+                f"threads = {threads}.", f"Workers are 1 to {MOST}.", f"This machine has {cores()} cores."
+            )
         self.threads, self.process = threads, os.getpid()
         self.library, self.functions = ctypes.CDLL(None), functions()
         self.memory = np.zeros(at.POOL_WORDS + 3 * WORDS, dtype=np.int64)

@@ -63,9 +63,7 @@ class _Writer:
         code.loop(self.blocks, block)
         if kernel.odd_rows:
             row = code.mul(self.blocks, kernel.rows)
-            code.when(
-                code.block.icmp_signed("!=", self.has_odd, i64(0)), lambda: self.block(row, kernel.odd_rows)
-            )
+            code.when(code.block.icmp_signed("!=", self.has_odd, i64(0)), lambda: self.block(row, kernel.odd_rows))
         return code.finish()
 
     def block(self, row: Value, rows: int) -> None:
@@ -176,7 +174,9 @@ class _Writer:
             kind_ = ir.VectorType(I8, code.lanes)
             assert by_key == 1
             seen = code.load(kind_, pointer, 1)
-        return code.block.select(code.block.icmp_unsigned("!=", seen, ir.Constant(seen.type, [0] * code.lanes)), value, low)
+        return code.block.select(
+            code.block.icmp_unsigned("!=", seen, ir.Constant(seen.type, [0] * code.lanes)), value, low
+        )
 
     def along(
         self, count: Value | int, step: Callable[[Value, list[Value], Value | None], list[Value]], starts: list[Value]
@@ -190,8 +190,11 @@ class _Writer:
         whole_ = code.block.and_(count, i64(-lanes))
         found = code.loop(whole_, lambda offset, sums: step(offset, sums, None), starts, step=lanes)
         return code.loop(
-            count, lambda offset, sums: step(offset, sums, code.first_of(code.block.sub(count, offset))), found,
-            start=whole_, step=lanes,
+            count,
+            lambda offset, sums: step(offset, sums, code.first_of(code.block.sub(count, offset))),
+            found,
+            start=whole_,
+            step=lanes,
         )
 
     def weigh(self, row: Value, rows: int, seen: Value | int, sums: list[Value]) -> None:

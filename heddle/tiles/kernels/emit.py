@@ -85,15 +85,17 @@ class Code:
     def load_vector(self, pointer: Value, mask: Value | None = None) -> Value:
         if mask is None:
             return self.load(self.vector, pointer)
-        function = self.intrinsic(f"llvm.masked.load.v{self.lanes}f32.p0", self.vector,
-                                  [POINTER, I32, self.mask_type, self.vector])
+        function = self.intrinsic(
+            f"llvm.masked.load.v{self.lanes}f32.p0", self.vector, [POINTER, I32, self.mask_type, self.vector]
+        )
         return self.block.call(function, [pointer, ir.Constant(I32, 4), mask, self.zero()])
 
     def store_vector(self, value: Value, pointer: Value, mask: Value | None = None) -> None:
         if mask is None:
             return self.store(value, pointer)
-        function = self.intrinsic(f"llvm.masked.store.v{self.lanes}f32.p0", ir.VoidType(),
-                                  [self.vector, POINTER, I32, self.mask_type])
+        function = self.intrinsic(
+            f"llvm.masked.store.v{self.lanes}f32.p0", ir.VoidType(), [self.vector, POINTER, I32, self.mask_type]
+        )
         self.block.call(function, [value, pointer, ir.Constant(I32, 4), mask])
         return None
 
@@ -102,8 +104,11 @@ class Code:
         steps = ir.Constant(ir.VectorType(I64, self.lanes), [4 * stride * lane for lane in range(self.lanes)])
         places = self.block.gep(pointer, [steps], source_etype=I8)
         places.type = ir.VectorType(POINTER, self.lanes)
-        function = self.intrinsic(f"llvm.masked.gather.v{self.lanes}f32.v{self.lanes}p0", self.vector,
-                                  [places.type, I32, self.mask_type, self.vector])
+        function = self.intrinsic(
+            f"llvm.masked.gather.v{self.lanes}f32.v{self.lanes}p0",
+            self.vector,
+            [places.type, I32, self.mask_type, self.vector],
+        )
         every = ir.Constant(self.mask_type, [1] * self.lanes)
         return self.block.call(function, [places, ir.Constant(I32, 4), every if mask is None else mask, self.zero()])
 
@@ -161,8 +166,9 @@ class Code:
 
     # Control
 
-    def loop(self, stop: Value | int, body: Body, carried: Sequence[Value] = (), start: Value | int = 0,
-             step: int = 1) -> list[Value]:
+    def loop(
+        self, stop: Value | int, body: Body, carried: Sequence[Value] = (), start: Value | int = 0, step: int = 1
+    ) -> list[Value]:
         """`for index in range(start, stop, step)`; what is carried round stays in registers."""
         if isinstance(stop, int) and isinstance(start, int) and stop - start <= step:
             return list(body(i64(start), list(carried))) if stop > start else list(carried)

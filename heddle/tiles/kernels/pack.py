@@ -44,7 +44,9 @@ class Pack:
             for v in range(vectors):
                 mask = code.first(columns - v * code.lanes)
                 place = code.at(source, v * code.lanes * self.by_column)
-                value = code.load_vector(place, mask) if self.by_column == 1 else code.gather(place, self.by_column, mask)
+                value = (
+                    code.load_vector(place, mask) if self.by_column == 1 else code.gather(place, self.by_column, mask)
+                )
                 code.store_vector(value, code.at(target, v * code.lanes))
             return []
 

@@ -20,7 +20,8 @@ from heddle.tiles.kernels.windows import tap_begin
 @dataclass(frozen=True)
 class Product:
     """rows × depth times depth × columns. A record: left, panels, output, table of taps, padding, operands of the
-    epilogue, blocks of rows, whether the odd rows follow, panels, whether the odd columns follow."""
+    epilogue, blocks of rows, whether the odd rows follow, panels, whether the odd columns follow.
+    """
 
     depth: int  # of one tap
     columns: int  # of the whole product: which are left over behind the last whole panel
@@ -62,7 +63,9 @@ class _Writer:
             begin = code.at(self.panels, code.mul(self.count, size))
             self.when(
                 self.has_odd_columns,
-                lambda: self.panel(begin, code.mul(self.count, across), vectors, odd - (vectors - 1) * code.lanes, begin),
+                lambda: self.panel(
+                    begin, code.mul(self.count, across), vectors, odd - (vectors - 1) * code.lanes, begin
+                ),
             )
         return code.finish()
 
@@ -82,9 +85,7 @@ class _Writer:
         code.loop(self.blocks, block)
         if kernel.odd_rows:
             row = code.mul(self.blocks, kernel.rows)
-            self.when(
-                self.has_odd_rows, lambda: self.tile(row, kernel.odd_rows, panel, column, vectors, last, None)
-            )
+            self.when(self.has_odd_rows, lambda: self.tile(row, kernel.odd_rows, panel, column, vectors, last, None))
 
     def tile(
         self, row: Value, rows: int, panel: Value, column: Value, vectors: int, last: int, ahead: Ahead | None
@@ -109,7 +110,9 @@ class _Writer:
 
                 value = evaluate(code, kernel.epilogue, load)
                 place = code.add(code.mul(row, kernel.output_stride), column)
-                code.store_vector(value, code.at(code.at(self.output, place), r * kernel.output_stride + v * code.lanes), mask)
+                code.store_vector(
+                    value, code.at(code.at(self.output, place), r * kernel.output_stride + v * code.lanes), mask
+                )
 
     def taps(
         self, row: Value, rows: int, panel: Value, vectors: int, sums: list[Value], ahead: Ahead | None
@@ -121,9 +124,7 @@ class _Writer:
 
         def tap(index: Value, sums: list[Value]) -> list[Value]:
             entry = code.at(first, index)
-            begins = [
-                tap_begin(code, self.left, self.padding, code.at(entry, r * kernel.taps)) for r in range(rows)
-            ]
+            begins = [tap_begin(code, self.left, self.padding, code.at(entry, r * kernel.taps)) for r in range(rows)]
             weights = code.at(panel, code.mul(index, kernel.depth * vectors * code.lanes))
             next_ = None if ahead is None else Ahead(code.at(ahead.pointer, code.mul(index, fetched), 1), ahead.lines)
             return multiply(code, sums, scattered(code, begins), weights, kernel.depth, vectors, next_)

@@ -50,8 +50,14 @@ def zeros(code: Code, rows: int, vectors: int) -> list[Value]:
 
 
 def multiply(
-    code: Code, sums: Sequence[Value], left: Left, panel: Value, depth: int | Value, vectors: int,
-    ahead: Ahead | None = None, width: int | None = None,
+    code: Code,
+    sums: Sequence[Value],
+    left: Left,
+    panel: Value,
+    depth: int | Value,
+    vectors: int,
+    ahead: Ahead | None = None,
+    width: int | None = None,
 ) -> list[Value]:
     """Add left × panel to the accumulators, row by row. `width` is the panel's, in vectors, where it is wider."""
     rows, across = len(sums) // vectors, (width or vectors) * code.lanes

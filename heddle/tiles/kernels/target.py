@@ -50,8 +50,14 @@ class Target:
         """How many vectors wide the panels of a matrix are: what pads least, and of those what fills registers."""
         preferred = (3, 4, 2, 1) if self.registers >= 32 else (2, 3, 1)
         wide = -(-columns // self.lanes)
-        return min(preferred, key=lambda vectors: (-(-wide // vectors) * vectors - wide > wide // 16, -wide % vectors
-                                                   if wide < 16 else 0, preferred.index(vectors)))
+        return min(
+            preferred,
+            key=lambda vectors: (
+                -(-wide // vectors) * vectors - wide > wide // 16,
+                -wide % vectors if wide < 16 else 0,
+                preferred.index(vectors),
+            ),
+        )
 
 
 def from_features(triple: str, cpu: str, features: dict[str, bool], l1: int, l2: int) -> Target:

@@ -24,7 +24,7 @@ def tap_begin(code: Code, image: Value, padding: Value, entry: Value) -> Value:
 
 @dataclass(frozen=True)
 class Windows:
-    """A record: output, input, table of taps, padding, weights (or 1 / taps of each pixel), operands, first and last."""
+    """A record: output, input, table of taps, padding, weights (or a share of each pixel), operands, first, last."""
 
     kind: str  # "depthwise", "max" or "mean"
     taps: int
@@ -86,6 +86,7 @@ class Windows:
             share = code.splat(code.load(F32, code.at(weights, pixel)))
             values = [code.block.fmul(value, share) for value in values]
         for v in range(vectors):
+
             def load(number: int, v: int = v) -> Value:
                 if number == 0:
                     return values[v]

@@ -45,9 +45,7 @@ def attention(lower: Lowering, node: fx.Node) -> None:
     scale = given.get("scale")
     scale = 1 / math.sqrt(queries.shape[-1]) if scale is None else float(scale)
     lower.views[node] = output
-    lower.operators += operators(
-        name, lower.target, lower.tiling, queries, keys, values, output, scale, causal, mask
-    )
+    lower.operators += operators(name, lower.target, lower.tiling, queries, keys, values, output, scale, causal, mask)
 
 
 def _before_repeat(lower: Lowering, value: Any) -> Any:
@@ -67,9 +65,7 @@ def _before_repeat(lower: Lowering, value: Any) -> Any:
     return source if same and tuple(source.meta["val"].shape) == (batch, heads, count, size) else value
 
 
-def _mask(
-    lower: Lowering, name: str, value: fx.Node, shape: tuple[int, ...], causal: bool
-) -> tuple[bool, View | None]:
+def _mask(lower: Lowering, name: str, value: fx.Node, shape: tuple[int, ...], causal: bool) -> tuple[bool, View | None]:
     """Whether only the past is seen, and what else a mask says."""
     known = lower.facts.argument(value)
     if isinstance(known, Tensor):

@@ -12,7 +12,13 @@ from heddle.capture.program import Program, is_random, is_view, tensors_of
 from heddle.tiles.lower.pointwise import ALONG_ROWS, COMPARISONS, REDUCTION_TARGETS, is_pointwise
 
 aten = torch.ops.aten
-SAME = {aten.clone.default, aten.alias.default, aten.detach.default, aten.contiguous.default, aten.lift_fresh_copy.default}
+SAME = {
+    aten.clone.default,
+    aten.alias.default,
+    aten.detach.default,
+    aten.contiguous.default,
+    aten.lift_fresh_copy.default,
+}
 NORMS = {aten.layer_norm.default, aten.rms_norm.default}
 PRODUCTS = {aten.linear.default, aten.addmm.default, aten.mm.default, aten.bmm.default, aten.matmul.default}
 POOLS = {aten.max_pool2d.default, aten.avg_pool2d.default, aten.adaptive_avg_pool2d.default}
@@ -39,9 +45,7 @@ class Facts:
         for node in self.order:
             for each in dict.fromkeys(map(self.resolve, node.all_input_nodes)):
                 self.users.setdefault(each, []).append(node)
-        self.outputs = [
-            self.resolve(value) if isinstance(value, fx.Node) else value for value in program.outputs
-        ]
+        self.outputs = [self.resolve(value) if isinstance(value, fx.Node) else value for value in program.outputs]
         self.returned = {value for value in self.outputs if isinstance(value, fx.Node)}
 
     def resolve(self, node: fx.Node) -> fx.Node:
@@ -63,14 +67,12 @@ class Facts:
 
     def _note(self, node: fx.Node) -> None:
         sources = [self.resolve(each) for each in node.all_input_nodes]
-        if all(each in self.known for each in sources) and not is_random(node) or self._is_known_part(node, sources):
+        if (all(each in self.known for each in sources) and not is_random(node)) or self._is_known_part(node, sources):
             given = {each: self.known[self.resolve(each)] for each in node.all_input_nodes}
             self.known[node] = _evaluate(node, given)
             return
         first = node.args[0] if node.args else None
-        if node.target in SAME or self._same_dtype(node):
-            self.same[node] = first  # type: ignore[assignment]
-        elif node.target in (aten.dropout.default,) and not node.args[2]:
+        if node.target in SAME or self._same_dtype(node) or (node.target is aten.dropout.default and not node.args[2]):
             self.same[node] = first  # type: ignore[assignment]
         elif node.target is operator.getitem and isinstance(first, fx.Node) and first.target is BATCH_NORM:
             self._batch_norm(node, first)

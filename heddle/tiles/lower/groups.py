@@ -40,7 +40,7 @@ class Group:
     product: fx.Node | None = None  # whose epilogue it is
 
     def recipe(self, facts: Facts, first: fx.Node | None = None) -> tuple[Recipe, list[Any]]:
-        """The instructions and the operands they load: nodes, tensors that are known, look-ups. `first` is operand 0."""
+        """The instructions, and the operands they load: nodes, known tensors, look-ups. `first` is operand 0."""
         writer = Writer()
         operands: list[Any] = [] if first is None else [first]
         places: dict[fx.Node, int] = {}
@@ -65,13 +65,11 @@ class Group:
             return writer.const(value) if isinstance(value, int | float) else value
 
         for node in self.nodes:
-            places[node] = _instructions(facts, node, writer, place, load)
+            places[node] = _instructions(node, writer, place, load)
         return writer.ending(places[self.last]), operands
 
 
-def _instructions(
-    facts: Facts, node: fx.Node, writer: Writer, place: Callable[[Any], Any], load: Callable[[Any], int]
-) -> int:
+def _instructions(node: fx.Node, writer: Writer, place: Callable[[Any], Any], load: Callable[[Any], int]) -> int:
     """One operator's."""
     if node.target is aten.embedding.default:
         return load(Looked(node))

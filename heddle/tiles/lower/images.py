@@ -69,6 +69,4 @@ def pooling(lower: Lowering, node: fx.Node) -> None:
         matrix = output
     lower.views[node] = output
     shared = lower.constant(torch.from_numpy(shares))
-    lower.operators.append(
-        WindowsOperator(name, lower.tiling, kind, image, taps, shared, matrix)
-    )
+    lower.operators.append(WindowsOperator(name, lower.tiling, kind, image, taps, shared, matrix))

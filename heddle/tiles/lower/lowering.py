@@ -11,15 +11,14 @@ from torch import Tensor, fx
 
 from heddle.capture.program import Program
 from heddle.tiles.graph import Operator
+from heddle.tiles.kernels.recipe import IDENTITY
 from heddle.tiles.kernels.target import Target
 from heddle.tiles.lower.facts import Facts, kind_of
 from heddle.tiles.lower.groups import Group, Looked, find_groups, reduces
 from heddle.tiles.operators.fallback import FallbackOperator
 from heddle.tiles.operators.rows import Lookup, RowsOperator
-from heddle.tiles.kernels.recipe import IDENTITY
 from heddle.tiles.tiling import Tiling
 from heddle.tiles.values import Buffer, View, constant, new
-
 
 Weights = dict[Any, tuple[Tensor, View]]  # packed ones with what they are packed from
 

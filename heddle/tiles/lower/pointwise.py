@@ -186,9 +186,7 @@ def _softmax(w: Writer, x: int) -> int:
 
 
 @_register(ALONG_ROWS, aten.layer_norm.default)
-def _layer_norm(
-    w: Writer, x: int, weight: int | None, bias: int | None, *, epsilon: float, count: int
-) -> int:
+def _layer_norm(w: Writer, x: int, weight: int | None, bias: int | None, *, epsilon: float, count: int) -> int:
     share = w.const(1.0 / count)
     centred = w("sub", x, w("mul", w("sum", x), share))
     variance = w("mul", w("sum", w("mul", centred, centred)), share)

@@ -41,9 +41,9 @@ def attach(lower: Lowering, group: Group) -> tuple[fx.Node, list[fx.Node]] | Non
         while lower.kinds.get(node) == "view" and _alone(lower, node, chain, group):
             chain.append(node)
             node = lower.facts.resolve(node.args[0])  # type: ignore[arg-type]
-        if lower.kinds.get(node) in ("product", "convolution") and _alone(lower, node, chain, group):
-            if node.meta["val"].numel() == group.last.meta["val"].numel():
-                found.append((node, chain[::-1]))
+        ours = lower.kinds.get(node) in ("product", "convolution") and _alone(lower, node, chain, group)
+        if ours and node.meta["val"].numel() == group.last.meta["val"].numel():
+            found.append((node, chain[::-1]))
     return max(found, key=lambda pair: lower.facts.place[pair[0]], default=None)
 
 
@@ -54,8 +54,15 @@ def _alone(lower: Lowering, node: fx.Node, chain: list[fx.Node], group: Group) -
 
 
 def finish(
-    lower: Lowering, node: fx.Node, natural: Tensor, rows: int, columns: int, bias: View | None, batch: Sequence[int],
-    group: Group | None, chain: list[fx.Node],
+    lower: Lowering,
+    node: fx.Node,
+    natural: Tensor,
+    rows: int,
+    columns: int,
+    bias: View | None,
+    batch: Sequence[int],
+    group: Group | None,
+    chain: list[fx.Node],
 ) -> Epilogue | None:
     """How the sums become the value of a product, or of the group behind it; None where the group cannot follow."""
     first = chain[-1] if chain else node
@@ -145,8 +152,17 @@ def product(lower: Lowering, node: fx.Node, group: Group | None = None, chain: l
         weight, shared = pack.output, _shared(other.shape[:-2], batch)
     lower.operators.append(
         ProductOperator(
-            name, lower.target, lower.tiling, matrix, weight, epilogue.output, depth, vectors, epilogue.recipe,
-            epilogue.operands, shared=shared,
+            name,
+            lower.target,
+            lower.tiling,
+            matrix,
+            weight,
+            epilogue.output,
+            depth,
+            vectors,
+            epilogue.recipe,
+            epilogue.operands,
+            shared=shared,
         )
     )
     return True
@@ -195,7 +211,7 @@ def _shared(sizes: Sequence[int], batch: Sequence[int]) -> tuple[int, ...]:
 
 def covers(lower: Lowering, node: fx.Node) -> bool:
     """Whether a product is one of ours."""
-    tensors = [each for each in node.all_input_nodes]
+    tensors = list(node.all_input_nodes)
     if any(each.meta["val"].dtype != torch.float32 for each in tensors if "val" in each.meta):
         return False
     if node.kwargs or any(each.meta["val"].dim() < 2 for each in tensors[-2:] if node.target is aten.matmul.default):
@@ -242,8 +258,17 @@ def convolution(lower: Lowering, node: fx.Node, group: Group | None = None, chai
     table = None if matrix is not None else Taps.of(image, window, height, width, 0.0)
     lower.operators.append(
         ProductOperator(
-            name, lower.target, lower.tiling, matrix or image, lower.weights[key][1], epilogue.output, depth, vectors,
-            epilogue.recipe, epilogue.operands, table,
+            name,
+            lower.target,
+            lower.tiling,
+            matrix or image,
+            lower.weights[key][1],
+            epilogue.output,
+            depth,
+            vectors,
+            epilogue.recipe,
+            epilogue.operands,
+            table,
         )
     )
     return True
@@ -267,7 +292,8 @@ def conv_geometry(lower: Lowering, node: fx.Node) -> tuple[Any, Tensor, Tensor |
         weight = weight * scale.reshape(-1, 1, 1, 1)
         bias = shift if bias is None else bias * scale + shift
     stride, padding, dilation = (
-        tuple(given.get(key, default)) for key, default in (("stride", (1, 1)), ("padding", (0, 0)), ("dilation", (1, 1)))
+        tuple(given.get(key, default))
+        for key, default in (("stride", (1, 1)), ("padding", (0, 0)), ("dilation", (1, 1)))
     )
     two = [each * 2 if len(each) == 1 else each for each in (stride, padding, dilation)]
     added = padded(lower, source)

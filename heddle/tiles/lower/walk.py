@@ -19,9 +19,7 @@ from heddle.tiles.values import new
 Result = tuple[str, Any]  # ("output", number), ("input", number) or ("constant", value)
 
 
-def lower_program(
-    program: Program, target: Target, tiling: Tiling, weights: Weights
-) -> tuple[Lowering, list[Result]]:
+def lower_program(program: Program, target: Target, tiling: Tiling, weights: Weights) -> tuple[Lowering, list[Result]]:
     """All operators of a program, and where each of its results is."""
     lower = Lowering(program, target, tiling, weights)
     _settle_kinds(lower)
@@ -112,9 +110,7 @@ def _copy_out(lower: Lowering, node: fx.Node) -> None:
     if value.dtype == torch.float32 and value.numel() and value.dim():
         lower.operators.append(RowsOperator(name, lower.tiling, source.shape, IDENTITY, [source], target))
     else:
-        lower.operators.append(
-            lower.fallback(name, "aten.clone.default", lambda given: given, [source], [target])
-        )
+        lower.operators.append(lower.fallback(name, "aten.clone.default", lambda given: given, [source], [target]))
 
 
 def _dense(value: Tensor) -> tuple[int, ...]:

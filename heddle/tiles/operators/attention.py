@@ -68,12 +68,13 @@ class AttentionOperator:
         step = block * query_tile(self.tiling, batch * heads, count, keys, head, block)
         # The last queries see most keys where attention is causal: begin with them.
         firsts = range(0, count, step)
-        found = []
-        for b in range(batch):
-            for h in range(heads):
-                for first in reversed(firsts) if self.causal else firsts:
-                    found.append(self._tile(kernel, b, h, first, min(count, first + step)))
-        return found
+        ordered = list(reversed(firsts) if self.causal else firsts)
+        return [
+            self._tile(kernel, b, h, first, min(count, first + step))
+            for b in range(batch)
+            for h in range(heads)
+            for first in ordered
+        ]
 
     def _tile(self, kernel: Attention, b: int, h: int, first: int, last: int) -> Tile:
         heads = self.queries.shape[1]
@@ -93,8 +94,8 @@ class AttentionOperator:
             first, (last - first) // kernel.rows, int((last - first) % kernel.rows > 0),
         ]  # fmt: skip
         reads = [(self.queries.buffer, self.queries.rect(*box))]
-        for each in (self.keys, self.values):
-            reads.append((each.output.buffer, Rect(number, number + 1, 0, each.output.shape[-1])))
+        packs = (self.keys.output, self.values.output)
+        reads += [(each.buffer, Rect(number, number + 1, 0, each.shape[-1])) for each in packs]
         if self.mask is not None:
             reads.append((self.mask.buffer, self.mask.rect((b, h, first, 0), (b + 1, h + 1, last, kernel.keys))))
         seen = min(last, kernel.keys) if kernel.causal else kernel.keys
@@ -104,8 +105,16 @@ class AttentionOperator:
 
 
 def attention(
-    name: str, target: Target, tiling: Tiling, queries: View, keys: View, values: View, output: View,
-    scale: float, causal: bool, mask: View | None,
+    name: str,
+    target: Target,
+    tiling: Tiling,
+    queries: View,
+    keys: View,
+    values: View,
+    output: View,
+    scale: float,
+    causal: bool,
+    mask: View | None,
 ) -> tuple[PackOperator, PackOperator, AttentionOperator]:
     """The operators of one attention. Keys and values: (batch, heads of theirs, keys, numbers)."""
     turned = keys.then(lambda each: each.transpose(-1, -2))
@@ -115,6 +124,8 @@ def attention(
     value_vectors = min(2, -(-values.shape[-1] // target.lanes))
     pack_keys = packed(f"{name}.keys", target, turned, min(key_vectors, wide))
     pack_values = packed(f"{name}.values", target, values, value_vectors)
-    return pack_keys, pack_values, AttentionOperator(
-        name, target, tiling, queries, pack_keys, pack_values, output, scale, causal, mask
+    return (
+        pack_keys,
+        pack_values,
+        AttentionOperator(name, target, tiling, queries, pack_keys, pack_values, output, scale, causal, mask),
     )

@@ -23,7 +23,7 @@ from heddle.tiles.values import Rect, View, constant, new
 
 
 def pack_weight(weight: Tensor, vectors: int, lanes: int) -> Tensor:
-    """depth × columns into panels, the last one as many whole vectors wide as it needs."""
+    """Depth × columns into panels, the last one as many whole vectors wide as it needs."""
     depth, columns = weight.shape
     across = vectors * lanes
     whole = columns // across * across
@@ -113,7 +113,9 @@ class ProductOperator:
         placed += [(each, _at(each, (*index, part.top, part.left))) for each in self.operands]
         placed += [rows // self.block, int(rows % self.block > 0), columns // panel, int(columns % panel > 0)]
         moved = 4.0 * (rows * self.depth + depth * columns + rows * columns)
-        return Tile(kernel, placed, reads, [(self.output.buffer, self.output.rect(*box))], 2.0 * rows * columns * depth, moved)
+        return Tile(
+            kernel, placed, reads, [(self.output.buffer, self.output.rect(*box))], 2.0 * rows * columns * depth, moved
+        )
 
 
 @dataclass

@@ -68,9 +68,7 @@ class RowsOperator:
         kernel = Rows(tuple(sizes), inner_size, self.recipe, tuple(accesses), output)
         count = math.prod(sizes)
         step = row_tile(self.tiling, count, bytes_of_row * inner_size // max(1, self.shape[inner]))
-        return [
-            self._tile(kernel, order, first, min(count, first + step), count) for first in range(0, count, step)
-        ]
+        return [self._tile(kernel, order, first, min(count, first + step), count) for first in range(0, count, step)]
 
     def _order(self) -> list[int]:
         """Dims from far to near in the memory of the output; with reductions the last one is nearest."""
@@ -82,7 +80,7 @@ class RowsOperator:
 
     def _tile(self, kernel: Rows, order: list[int], first: int, last: int, count: int) -> Tile:
         """Rows first … last: a box of the output, in the order of its memory."""
-        *outer, inner = order
+        outer = order[:-1]
         total = math.prod(self.shape[dim] for dim in outer)
         share = total / count  # short rows were joined
         low, high = _box([self.shape[dim] for dim in outer], int(first * share), max(1, math.ceil(last * share)))
@@ -139,9 +137,7 @@ def _joined(
         dims.pop()
     merged: list[tuple[int, list[int]]] = []
     for size, strides in dims:
-        if merged and all(
-            before == stride * size for before, stride in zip(merged[-1][1], strides, strict=True)
-        ):
+        if merged and all(before == stride * size for before, stride in zip(merged[-1][1], strides, strict=True)):
             merged[-1] = (merged[-1][0] * size, strides)
         else:
             merged.append((size, strides))
