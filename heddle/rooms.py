@@ -22,7 +22,7 @@ ROOMS = {
     "checkpoint": "what a run can go on from, under any plan; exchange with Hugging Face",
     "train": "the loop, a step, and what can be known before and beside it: dry run, prove, profile",
     "capture": "any module as a graph of operators, and the stages it is split into, run over processes",
-    "tiles": "a captured network on CPU cores without barriers: kernels written as LLVM IR, tiles, the workers that run them",
+    "tiles": "a captured network on CPU cores without barriers: kernels as LLVM IR, tiles, the workers that run them",
     "cli": "one file per command",
 }
 

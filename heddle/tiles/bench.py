@@ -90,7 +90,7 @@ def _rounds(pipes: dict[str, Connection], rounds: int) -> dict[str, list[float]]
 def _answer(pipe: Connection, name: str, patience: float) -> dict[str, Any]:
     try:
         if pipe.poll(patience):
-            return pipe.recv()  # type: ignore[no-any-return]
+            return pipe.recv()
         return {"failed": f"{name} was not ready after {patience:.0f} s"}
     except EOFError:
         return {"failed": f"{name} ended without a word"}

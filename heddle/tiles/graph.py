@@ -108,4 +108,4 @@ class _Writers:
             self.table = np.array(self.rects, dtype=np.int64).T, np.array(self.tiles, dtype=np.int64)
         (top, bottom, left, right), tiles = self.table
         hit = (top < rect.bottom) & (bottom > rect.top) & (left < rect.right) & (right > rect.left)
-        return tiles[hit].tolist()  # type: ignore[no-any-return]
+        return tiles[hit].tolist()

@@ -39,8 +39,8 @@ def place_buffers(graph: TileGraph) -> int:
     size = HEAD
     for buffer, tiles in sorted(writers.items(), key=lambda item: item[1][0]):
         common = before[tiles[0]]
-        for tile in tiles[1:]:
-            common &= before[tile]
+        for each in tiles[1:]:
+            common &= before[each]
         wanted = -(-(buffer.bytes + SPARE) // ALIGNED) * ALIGNED
         found = _fit(stretches, common, wanted)
         if found is None:

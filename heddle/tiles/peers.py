@@ -78,7 +78,7 @@ def heddle(module: nn.Module, inputs: Sequence[Any], keywords: Mapping[str, Any]
     fast = compiled(module, inputs, threads=threads, keywords=keywords)
     run: Any = lambda: fast(*inputs, **keywords)  # noqa: E731 - it carries what was compiled
     run.compiled = fast
-    return run  # type: ignore[no-any-return]
+    return run
 
 
 ENGINES: dict[str, Callable[[nn.Module, Sequence[Any], Mapping[str, Any], int], Run]] = {

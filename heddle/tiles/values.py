@@ -58,7 +58,7 @@ class View:
 
     @property
     def offset(self) -> int:
-        return self.meta.storage_offset()
+        return int(self.meta.storage_offset())
 
     @property
     def dtype(self) -> torch.dtype:

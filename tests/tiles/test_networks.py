@@ -10,7 +10,9 @@ transformers = pytest.importorskip("transformers")
 
 
 def _bert():
-    config = transformers.BertConfig(hidden_size=48, num_hidden_layers=2, num_attention_heads=3, intermediate_size=100, vocab_size=99)  # fmt: skip
+    config = transformers.BertConfig(
+        hidden_size=48, num_hidden_layers=2, num_attention_heads=3, intermediate_size=100, vocab_size=99
+    )
     mask = torch.ones(3, 21, dtype=torch.int64)
     mask[1, 9:] = 0
     return transformers.BertModel(config), (torch.randint(0, 99, (3, 21)), mask), {}
@@ -22,12 +24,21 @@ def _gpt2():
 
 
 def _llama():
-    config = transformers.LlamaConfig(hidden_size=48, intermediate_size=70, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2, vocab_size=77)  # fmt: skip
+    config = transformers.LlamaConfig(
+        hidden_size=48,
+        intermediate_size=70,
+        num_hidden_layers=2,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        vocab_size=77,
+    )
     return transformers.LlamaForCausalLM(config), (torch.randint(0, 77, (1, 29)),), {"use_cache": False}
 
 
 def _vit():
-    config = transformers.ViTConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=50, image_size=48)  # fmt: skip
+    config = transformers.ViTConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=50, image_size=48
+    )
     return transformers.ViTModel(config), (torch.randn(2, 3, 48, 48),), {}
 
 

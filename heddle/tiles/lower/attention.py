@@ -8,18 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from heddle.tiles.lower.facts import named
 from heddle.tiles.lower.lowering import Lowering
 from heddle.tiles.operators.attention import attention as operators
 from heddle.tiles.values import View
 
 aten = torch.ops.aten
+NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 
 def covers(node: fx.Node) -> bool:
     """Whether an attention is one of ours."""
-    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-    given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-    sides = [given[name].meta["val"] for name in names[:3]]
+    given = named(node, *NAMES)
+    sides = [given[name].meta["val"] for name in NAMES[:3]]
     mask = given.get("attn_mask")
     plain = mask is None or mask.meta["val"].dtype in (torch.float32, torch.bool)
     return all(each.dim() == 4 for each in sides) and not given.get("dropout_p") and plain
@@ -27,8 +28,7 @@ def covers(node: fx.Node) -> bool:
 
 def attention(lower: Lowering, node: fx.Node) -> None:
     """Lower an attention."""
-    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-    given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+    given = named(node, *NAMES)
     name = lower.name(node)
     queries = lower.view(given["query"])
     if queries.strides[-1] != 1:

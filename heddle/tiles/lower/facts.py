@@ -113,6 +113,11 @@ def _evaluate(node: fx.Node, given: dict[fx.Node, Any]) -> Any:
     return node.target(*arguments[0], **arguments[1])  # type: ignore[operator]
 
 
+def named(node: fx.Node, *names: str) -> dict[str, Any]:
+    """The arguments of a call by their names, those that were given."""
+    return dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+
+
 def draws(node: fx.Node) -> bool:
     """Whether a call draws random numbers: dropout that is switched off does not."""
     if not is_random(node) or node.target is operator.getitem:
@@ -146,7 +151,7 @@ def kind_of(facts: Facts, node: fx.Node) -> str:
         return "lookup" if wide else "torch"
     if node.target in PRODUCTS:
         return "product"
-    simple = {
+    simple: dict[Any, str] = {
         aten.conv2d.default: "convolution",
         aten.scaled_dot_product_attention.default: "attention",
         aten.cat.default: "cat",
@@ -164,7 +169,7 @@ def _along_last(node: fx.Node) -> bool:
     dims = node.args[1] if len(node.args) > 1 else None
     if isinstance(dims, int):
         dims = [dims]
-    return isinstance(dims, list | tuple) and [dim % rank for dim in dims] == [rank - 1] and "dtype" not in node.kwargs  # type: ignore[operator]
+    return isinstance(dims, list | tuple) and [dim % rank for dim in dims] == [rank - 1] and "dtype" not in node.kwargs
 
 
 def _over_image(node: fx.Node) -> bool:

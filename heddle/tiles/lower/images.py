@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import fx
 
+from heddle.tiles.lower.facts import named
 from heddle.tiles.lower.lowering import Lowering
 from heddle.tiles.lower.products import channels_last
 from heddle.tiles.operators.windows import Taps, Window, WindowsOperator
@@ -38,7 +39,7 @@ def geometry(node: fx.Node) -> tuple[str, Window, bool] | None:
     names += ["dilation", "ceil_mode"] if node.target is aten.max_pool2d.default else [
         "ceil_mode", "count_include_pad", "divisor_override"
     ]  # fmt: skip
-    given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+    given = named(node, *names)
     if given.get("ceil_mode") or given.get("divisor_override"):
         return None
     size = _pair(given["kernel_size"])

@@ -65,7 +65,7 @@ class Lowering:
         if node not in self.views:
             assert self.kinds[node] in ("view", "part"), (node, self.kinds[node])
             self.views[node] = self._made_view(node)
-        return self.views[node]  # type: ignore[no-any-return]
+        return self.views[node]
 
     def constant(self, tensor: Tensor) -> View:
         """A constant's view, kept once."""
@@ -87,7 +87,7 @@ class Lowering:
         """Memory for a node's value in the order of `like`: an output's own, where that order is what it must have."""
         if node in self.destinations:
             cat, dim, begin, size = self.destinations[node]
-            return self._cat_buffer(cat).then(lambda meta: meta.narrow(dim, begin, size))  # type: ignore[no-any-return]
+            return self._cat_buffer(cat).then(lambda meta: meta.narrow(dim, begin, size))
         view = new(like.shape, like=like)
         wanted = node.meta["val"]
         if node in self.facts.returned and node not in self.outputs and _same_order(view.meta, wanted):
@@ -137,7 +137,7 @@ class Lowering:
     def _cat_buffer(self, node: fx.Node) -> View:
         if node not in self.views:
             self.views[node] = self.allocate(node, self.meta(node))
-        return self.views[node]  # type: ignore[no-any-return]
+        return self.views[node]
 
     def cat(self, node: fx.Node) -> None:
         whole = self._cat_buffer(node)
@@ -146,7 +146,7 @@ class Lowering:
         for piece in pieces:
             size = (piece.meta["val"] if isinstance(piece, fx.Node) else piece).shape[dim]
             if piece not in self.destinations and size:
-                target = whole.then(lambda meta, begin=begin, size=size: meta.narrow(dim, begin, size))
+                target = View(whole.buffer, whole.meta.narrow(dim, begin, size))
                 source = self.view(piece)
                 self.operators.append(
                     RowsOperator(self.name(node), self.tiling, source.shape, IDENTITY, [source], target)

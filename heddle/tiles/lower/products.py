@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, fx
 
 from heddle.tiles.kernels.recipe import IDENTITY, Recipe, references
+from heddle.tiles.lower.facts import named
 from heddle.tiles.lower.groups import Group, Looked, reduces
 from heddle.tiles.lower.lowering import Lowering
 from heddle.tiles.operators.product import ProductOperator, packed, packed_constant
@@ -37,10 +38,11 @@ def attach(lower: Lowering, group: Group) -> tuple[fx.Node, list[fx.Node]] | Non
     for each in operands:
         if isinstance(each, Looked | Tensor):
             continue
-        chain, node = [], each
+        chain: list[fx.Node] = []
+        node = each
         while lower.kinds.get(node) == "view" and _alone(lower, node, chain, group):
             chain.append(node)
-            node = lower.facts.resolve(node.args[0])  # type: ignore[arg-type]
+            node = lower.facts.resolve(node.args[0])
         ours = lower.kinds.get(node) in ("product", "convolution") and _alone(lower, node, chain, group)
         if ours and node.meta["val"].numel() == group.last.meta["val"].numel():
             found.append((node, chain[::-1]))
@@ -71,13 +73,13 @@ def finish(
         meta = each.target(meta, *each.args[1:], **each.kwargs)  # type: ignore[operator]
     if meta.untyped_storage()._cdata != natural.untyped_storage()._cdata:
         return None
-    shape = tuple(meta.shape)
-    order = sorted(range(meta.dim()), key=lambda dim: (-meta.stride(dim), shape[dim] != 1))
+    shape, strides = tuple(meta.shape), meta.stride()
+    order = sorted(range(meta.dim()), key=lambda dim: (-strides[dim], shape[dim] != 1))
     wanted = (*batch, rows, columns)
 
     def matrix(view: View) -> View | None:
         try:
-            return view.then(lambda each: each.expand(shape).permute(order).view(wanted))  # type: ignore[no-any-return]
+            return view.then(lambda each: each.expand(shape).permute(order).view(wanted))
         except RuntimeError:
             return None
 
@@ -201,7 +203,8 @@ def _left(lower: Lowering, name: str, view: View, shape: tuple[int, int]) -> Vie
 
 def _shared(sizes: Sequence[int], batch: Sequence[int]) -> tuple[int, ...]:
     """How far the packed right side moves with each dim of the batch: not at all where it is broadcast."""
-    steps, step = [], 1
+    steps: list[int] = []
+    step = 1
     padded = [1] * (len(batch) - len(sizes)) + list(sizes)
     for size in reversed(padded):
         steps.insert(0, 0 if size == 1 else step)
@@ -276,8 +279,7 @@ def convolution(lower: Lowering, node: fx.Node, group: Group | None = None, chai
 
 def conv_geometry(lower: Lowering, node: fx.Node) -> tuple[Any, Tensor, Tensor | None, Window, bool] | None:
     """Image, weights, bias and window of a convolution that is one of ours; None otherwise."""
-    names = ("bias", "stride", "padding", "dilation", "groups")
-    given = dict(zip(names, node.args[2:], strict=False)) | dict(node.kwargs)
+    given = named(node, "input", "weight", "bias", "stride", "padding", "dilation", "groups")
     source, weight = lower.facts.resolve(node.args[0]), lower.facts.argument(node.args[1])  # type: ignore[arg-type]
     bias = lower.facts.argument(given.get("bias"))
     if not isinstance(weight, Tensor) or isinstance(bias, fx.Node) or node.meta["val"].dim() != 4:

@@ -23,7 +23,7 @@ def lower_program(program: Program, target: Target, tiling: Tiling, weights: Wei
     """All operators of a program, and where each of its results is."""
     lower = Lowering(program, target, tiling, weights)
     _settle_kinds(lower)
-    attached = {}
+    attached: dict[fx.Node, tuple[fx.Node, list[fx.Node]]] = {}
     for group in lower.groups:
         pair = products.attach(lower, group)
         if pair is not None and pair[0] not in {node for node, _ in attached.values()}:

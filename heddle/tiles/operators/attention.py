@@ -34,7 +34,8 @@ class AttentionOperator:
         _, _, count, head = self.queries.shape
         mask = None
         if self.mask is not None:
-            mask = ("bool" if self.mask.dtype == torch.bool else "f32", *self.mask.strides[-2:])
+            by_query, by_key = self.mask.strides[-2:]
+            mask = ("bool" if self.mask.dtype == torch.bool else "f32", by_query, by_key)
         return Attention(
             head=head,
             value_head=self.output.shape[-1],

@@ -167,7 +167,8 @@ def _at(view: View, index: Sequence[int]) -> int:
 
 
 def _steps(sizes: Sequence[int]) -> tuple[int, ...]:
-    steps, step = [], 1
+    steps: list[int] = []
+    step = 1
     for size in reversed(sizes):
         steps.insert(0, step)
         step *= size
