@@ -72,7 +72,7 @@ class Facts:
             self.known[node] = _evaluate(node, given)
             return
         first = node.args[0] if node.args else None
-        if node.target in SAME or self._same_dtype(node) or (node.target is aten.dropout.default and not node.args[2]):
+        if node.target in SAME or self._same_dtype(node) or _rests(node):
             self.same[node] = first  # type: ignore[assignment]
         elif node.target is operator.getitem and isinstance(first, fx.Node) and first.target is BATCH_NORM:
             self._batch_norm(node, first)
@@ -124,7 +124,12 @@ def draws(node: fx.Node) -> bool:
         return False
     if node.target is aten.scaled_dot_product_attention.default:
         return bool(node.kwargs.get("dropout_p") or (len(node.args) > 4 and node.args[4]))
-    return not (node.target is aten.dropout.default and not node.args[2])
+    return not _rests(node)
+
+
+def _rests(node: fx.Node) -> bool:
+    """A dropout that drops nothing."""
+    return node.target is aten.dropout.default and not (node.args[1] and node.args[2])
 
 
 def kind_of(facts: Facts, node: fx.Node) -> str:
