@@ -97,6 +97,7 @@ def small() -> Made:
 NETWORKS: dict[str, Callable[[], Made]] = {
     each.__name__: each
     for each in (
-        bert_s128, bert_s32, bert_b4_s64, gpt2_s128, gpt2_s512, llama_s128, vit_b16, resnet50, resnet50_b4, mobilenet_v2,
+        bert_s128, bert_s32, bert_b4_s64, gpt2_s128, gpt2_s512, llama_s128, vit_b16, resnet50, resnet50_b4,
+        mobilenet_v2,
     )
 }  # fmt: skip

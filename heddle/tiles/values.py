@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
+import mmap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -11,6 +13,7 @@ import torch
 from torch import Tensor
 
 _numbers = itertools.count()
+HUGE = 2 << 20  # bytes of a huge page
 SPARE = 64  # bytes behind every buffer, so that a whole vector may be read at its end
 
 
@@ -120,7 +123,18 @@ def new(
 
 def constant(tensor: Tensor) -> View:
     """A tensor that never changes, copied where it is not dense in memory that is ours alone."""
-    kept = torch.empty(tensor.numel() + SPARE, dtype=tensor.dtype)
+    kept = _roomy(tensor.numel() + SPARE, tensor.dtype)
     kept[: tensor.numel()] = tensor.detach().contiguous().reshape(-1)
     meta = torch.empty(tuple(tensor.shape), device="meta", dtype=tensor.dtype)
     return View(Buffer(tensor.numel(), tensor.dtype, max(tensor.numel(), 1), "constant", constant=kept), meta)
+
+
+def _roomy(count: int, dtype: torch.dtype) -> Tensor:
+    """Memory for weights: in huge pages where they are large, which saves a few percent of looking addresses up."""
+    size = count * dtype.itemsize
+    if size < HUGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return torch.empty(count, dtype=dtype)
+    raw = torch.empty(size + HUGE, dtype=torch.uint8)
+    shift = -raw.data_ptr() % HUGE
+    ctypes.CDLL(None).madvise(ctypes.c_void_p(raw.data_ptr() + shift), ctypes.c_size_t(size), mmap.MADV_HUGEPAGE)
+    return raw[shift : shift + size].view(dtype)

@@ -30,7 +30,7 @@ class RandomTokens(nn.Module):
         x = self.embedding(index)
         for number, step in enumerate(self.steps):
             x = step(self, x, number)
-        return x, x.mean(-1)
+        return x, (x * x).mean(-1)
 
 
 def _mlp(m, x, n):

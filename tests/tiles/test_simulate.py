@@ -42,7 +42,7 @@ def test_one_core_takes_the_sum_whatever_the_engine():
 
 def test_barriers_wait_and_dataflow_does_not():
     # Three tiles a layer on two cores: a barrier leaves a core idle in every layer.
-    graph = work([3] * 4, lambda layer, place: [place])
+    graph = work([3] * 4, lambda layer, place: sorted({place, (place + 1) % 3}))
     load = Workload(graph, [1.0] * 12, [[1.0]] * 12)
     two = Machine((1.0, 1.0), math.inf)
     assert barriers(load, two, load.seconds, False) == 8
@@ -50,9 +50,9 @@ def test_barriers_wait_and_dataflow_does_not():
 
 
 def test_slow_cores_hold_a_static_split_back():
-    graph = work([64] * 6, lambda layer, place: [place])
+    graph = work([256] * 6, lambda layer, place: [place])
     chance = random.Random(0)
-    seconds = [1 + 0.2 * chance.random() for _ in range(384)]
+    seconds = [1 + 0.2 * chance.random() for _ in range(1536)]
     found = simulated(Workload(graph, seconds, [[s] for s in seconds]), Machine.of(16, "8x0.45", 1e15))
     speed = found["speedup"]
     assert speed["barriers, static"] < speed["barriers, stealing"] < speed["dataflow"] <= 8 + 8 * 0.45 + 1e-9

@@ -12,7 +12,8 @@ MODULE = """
 import torch
 def make():
     torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Linear(64, 8)).eval(), (torch.randn(20, 32),)
+    linear, gelu, last = torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Linear(64, 8)
+    return torch.nn.Sequential(linear, gelu, last).eval(), (torch.randn(20, 32),)
 def other():
     raise ValueError("nothing")
 """

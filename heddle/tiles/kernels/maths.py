@@ -50,20 +50,23 @@ def exp(code: Code, x: Value) -> Value:
     return block.select(block.fcmp_unordered("uno", x, x), x, scaled)
 
 
-def _rational(code: Code, x: Value, limit: float, odd: tuple[float, ...], even: tuple[float, ...]) -> Value:
+def _rational(code: Code, x: Value, limit: float, one: float, odd: tuple[float, ...], even: tuple[float, ...]) -> Value:
+    """An odd function that approaches 1: polynomials up to `limit`, and from `one` on what fp32 rounds it to."""
     block = code.block
     above = block.select(block.fcmp_ordered(">", x, code.constant(limit)), code.constant(limit), x)
-    x = block.select(block.fcmp_ordered("<", above, code.constant(-limit)), code.constant(-limit), above)
-    square = block.fmul(x, x)
-    return block.fdiv(block.fmul(x, polynomial(code, square, odd)), polynomial(code, square, even))
+    inside = block.select(block.fcmp_ordered("<", above, code.constant(-limit)), code.constant(-limit), above)
+    square = block.fmul(inside, inside)
+    value = block.fdiv(block.fmul(inside, polynomial(code, square, odd)), polynomial(code, square, even))
+    value = block.select(block.fcmp_ordered(">", x, code.constant(one)), code.constant(1.0), value)
+    return block.select(block.fcmp_ordered("<", x, code.constant(-one)), code.constant(-1.0), value)
 
 
 def tanh(code: Code, x: Value) -> Value:
-    return _rational(code, x, 7.90531110763549805, *TANH)
+    return _rational(code, x, 7.90531110763549805, 9.011, *TANH)
 
 
 def erf(code: Code, x: Value) -> Value:
-    return _rational(code, x, 4.0, *ERF)
+    return _rational(code, x, 4.0, 3.92, *ERF)
 
 
 def sigmoid(code: Code, x: Value) -> Value:
