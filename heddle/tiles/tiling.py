@@ -41,8 +41,8 @@ def product_tile(
 
 
 def row_tile(tiling: Tiling, rows: int, bytes_of_row: int) -> int:
-    """Rows of element-wise work and norms: some tens of kilobytes, and enough tiles for all workers."""
-    fits = max(1, (64 << 10) // max(1, bytes_of_row))
+    """Rows of element-wise work and norms: a part of the second cache, and enough tiles for all workers."""
+    fits = max(1, (192 << 10) // max(1, bytes_of_row))
     return max(1, min(rows, max(fits, 1), -(-rows // (2 * tiling.threads)) if rows >= 2 * tiling.threads else rows))
 
 

@@ -46,18 +46,25 @@ class Target:
             return {1: 16, 2: 12, 3: 8, 4: 6}[vectors]
         return {1: 8, 2: 6, 3: 4, 4: 2}[vectors]
 
-    def panel_vectors(self, columns: int) -> int:
-        """How many vectors wide the panels of a matrix are: what pads least, and of those what fills registers."""
+    def block_rows(self, vectors: int, rows: int) -> int:
+        """Rows of a register tile for a matrix of so many: blocks of one height, as far as they can be."""
+        most = self.register_rows(vectors)
+        return -(-rows // -(-rows // most))
+
+    def panel_vectors(self, columns: int, depth: int = 0) -> int:
+        """How many vectors wide the panels of a matrix are: what pads least, and of those what fills registers.
+
+        One panel is at work while the next one is fetched: both have to fit the second cache, with room for others.
+        """
         preferred = (3, 4, 2, 1) if self.registers >= 32 else (2, 3, 1)
+        fitting = [each for each in preferred if 4 * depth * each * self.lanes <= 0.3 * self.l2] or [1]
         wide = -(-columns // self.lanes)
-        return min(
-            preferred,
-            key=lambda vectors: (
-                -(-wide // vectors) * vectors - wide > wide // 16,
-                -wide % vectors if wide < 16 else 0,
-                preferred.index(vectors),
-            ),
-        )
+
+        def rank(vectors: int) -> tuple[bool, int, int]:
+            padding = -wide % vectors
+            return padding > wide // 16, padding if wide < 16 else 0, preferred.index(vectors)
+
+        return min(fitting, key=rank)
 
 
 def from_features(triple: str, cpu: str, features: dict[str, bool], l1: int, l2: int) -> Target:

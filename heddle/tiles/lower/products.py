@@ -128,13 +128,13 @@ def product(lower: Lowering, node: fx.Node, group: Group | None = None, chain: l
     left, right, bias = _sides(lower, node)
     shape = tuple(node.meta["val"].shape)
     columns = shape[-1]
-    vectors = lower.target.panel_vectors(columns)
     if isinstance(right, Tensor):
         batch: tuple[int, ...] = ()
         rows = node.meta["val"].numel() // columns
     else:
         batch, rows = shape[:-2], shape[-2]
     depth = lower.facts.argument(left).shape[-1] if isinstance(left, Tensor) else left.meta["val"].shape[-1]
+    vectors = lower.target.panel_vectors(columns, depth)
     epilogue = finish(lower, node, lower.meta(node), rows, columns, bias, batch, group, chain or [])
     if epilogue is None:
         return False
@@ -249,8 +249,8 @@ def convolution(lower: Lowering, node: fx.Node, group: Group | None = None, chai
                             epilogue.operands)
         )  # fmt: skip
         return True
-    vectors = lower.target.panel_vectors(channels)
     depth = image.shape[1]
+    vectors = lower.target.panel_vectors(channels, depth * weight[0, 0].numel())
     plain = window == Window((1, 1), (1, 1), (0, 0), (1, 1))
     matrix = image.then(lambda each: each.permute(0, 2, 3, 1)).reshaped((rows, depth)) if plain else None
     original = lower.facts.argument(node.args[1])

@@ -54,7 +54,7 @@ class AttentionOperator:
     @property
     def block(self) -> int:
         widest = max(self.keys.vectors, self.values.vectors)
-        return min(self.target.register_rows(widest), self.queries.shape[2])
+        return self.target.block_rows(widest, self.queries.shape[2])
 
     @property
     def scratch(self) -> int:

@@ -57,7 +57,7 @@ class ProductOperator:
 
     @property
     def block(self) -> int:
-        return min(self.target.register_rows(self.vectors), self.output.shape[-2])
+        return self.target.block_rows(self.vectors, self.output.shape[-2])
 
     def kernel(self, tall: int) -> Product:
         rows, columns = self.output.shape[-2:]
