@@ -184,13 +184,18 @@ class TileProgram:
         instance = self.running[bases]
         if instance.failed is not None:
             return
+        operator = self.fallbacks[ctypes.cast(record, ctypes.POINTER(ctypes.c_int64))[HEADER]]
         try:
-            number = ctypes.cast(record, ctypes.POINTER(ctypes.c_int64))[HEADER]
-            operator = self.fallbacks[number]
             with torch.no_grad():
                 made = operator.function([self._tensor(view, instance) for view in operator.inputs])
                 for view, value in zip(operator.outputs, made, strict=True):
                     self._tensor(view, instance).copy_(value)
+        except RuntimeError as error:
+            instance.failed = HeddleError(
+                f"{operator.name} failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+                f"PyTorch runs {operator.operator}, and refused these inputs.",
+                "Compare their shapes and types with those that the module takes.",
+            )
         except BaseException as error:  # handed to whoever called
             instance.failed = error
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import math
+import time
 
 import numpy as np
 import pytest
@@ -98,6 +99,31 @@ def test_attention_is_pytorchs(code, causal, queries, keys, head):
     run(code, kernel, out, q, *packed, 0, *numbers, scratch=kernel.scratch(target.lanes))
     wanted = torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=causal, scale=0.3)
     assert torch.allclose(out, wanted[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_products_are_as_fast_as_those_of_pytorch():
+    """A compiler's change of mood is seen here: CPU time of one thread, the best of many."""
+    rows, columns, depth = 128, 768, 768
+    code = library()
+    vectors = code.target.panel_vectors(columns, depth)
+    block = code.target.block_rows(vectors, rows)
+    a, w, out = torch.randn(rows, depth), torch.randn(depth, columns), torch.empty(rows, columns)
+    packed = constant(pack_weight(w, vectors, code.target.lanes)).buffer.constant
+    kernel = Product(depth, columns, vectors, block, rows % block, depth, columns, (("load", 0),), (), 1)
+    panel = vectors * code.target.lanes
+    numbers = (rows // block, int(rows % block > 0), columns // panel, int(columns % panel > 0))
+    torch.set_num_threads(1)
+    best = {"ours": math.inf, "torch": math.inf}
+    for _ in range(200):
+        for name, work in (
+            ("ours", lambda: run(code, kernel, a, packed, out, 0, 0, *numbers)),
+            ("torch", lambda: a @ w),
+        ):
+            start = time.thread_time()
+            work()
+            best[name] = min(best[name], time.thread_time() - start)
+    assert best["torch"] / best["ours"] > 0.95
 
 
 def test_the_generator_writes_for_arm():

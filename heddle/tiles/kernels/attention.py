@@ -129,6 +129,8 @@ class _Writer:
 
         (top,) = self.along(mine, best, [low])
         top = code.reduce("max", top)
+        if kernel.mask is not None:  # who sees nothing gets zeros, as in PyTorch
+            top = code.block.select(code.block.fcmp_ordered("==", top, low), code.zero(), top)
 
         def weights(offset: Value, carried: list[Value], mask: Value | None) -> list[Value]:
             value = exp(code, code.block.fsub(code.load_vector(code.at(scores, offset)), top))
@@ -140,7 +142,10 @@ class _Writer:
         (total,) = self.along(mine, weights, [code.zero()])
         if kernel.causal:  # what other queries of the block see further on weighs nothing for this one
             self.clear(scores, mine, seen)
-        return code.block.fdiv(code.constant(1.0), code.reduce("sum", total))
+        total = code.reduce("sum", total)
+        if kernel.mask is not None:
+            total = code.block.select(code.block.fcmp_ordered("==", total, code.zero()), code.constant(1.0), total)
+        return code.block.fdiv(code.constant(1.0), total)
 
     def clear(self, scores: Value, mine: Value | int, seen: Value | int) -> None:
         code = self.code
