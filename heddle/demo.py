@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 from heddle.errors import HeddleError
@@ -11,6 +12,7 @@ from heddle.plan.search.describe import in_words
 from heddle.plan.search.search import Search
 from heddle.simulate.simulation import Simulation
 from heddle.spec.job import Job, PlannedJob, job_from_tables, load_job
+from heddle.spec.plan import WRITTEN
 
 JOB: dict[str, dict[str, Any]] = {
     "model": {"preset": "tiny", "vocab": 1024},
@@ -33,25 +35,26 @@ def demo_job(plan: str, steps: int) -> PlannedJob:
     """The job, split as in "2x2x2": tensor × pipeline × data."""
     parts = plan.lower().replace("×", "x").split("x")
     degrees = [int(part) if part.isascii() and part.isdecimal() else 0 for part in parts]
-    if len(degrees) != 3 or min(degrees) < 1:
+    if len(degrees) != len(WRITTEN) or min(degrees) < 1:
         raise HeddleError(
-            f"--plan {plan} is no plan.", "It names the degrees tensor x pipeline x data.", "Write it as --plan 2x2x2."
+            f"--plan {plan} is not a plan.",
+            f"It names the degrees {' x '.join(WRITTEN)}.",
+            "Write it as --plan 2x2x2.",
         )
-    tensor, pipeline, data = degrees
-    if tensor * pipeline * data > MOST:
+    if prod(degrees) > MOST:
         raise HeddleError(
-            f"--plan {plan} needs {tensor * pipeline * data} processes.",
+            f"--plan {plan} needs {prod(degrees)} processes.",
             f"All of them run on this machine; more than {MOST} would mostly wait for each other.",
             "Use --plan 2x2x2; `heddle plan` and `heddle simulate` take thousands.",
         )
-    split = {"tensor": tensor, "pipeline": pipeline, "data": data}
+    split = dict(zip(WRITTEN, degrees, strict=True))
     return job_from_tables(JOB | {"train": JOB["train"] | {"steps": steps}, "plan": split}).planned
 
 
 def for_show(job: PlannedJob) -> dict[str, int]:
     """The degrees that were asked for, and microbatches enough that a pipeline is seen to overlap."""
     plan = job.plan
-    fixed = {"tensor": plan.tensor, "pipeline": plan.pipeline, "data": plan.data}
+    fixed = {axis: getattr(plan, axis) for axis in WRITTEN}
     if plan.pipeline > 1:
         fixed["microbatch"] = max(1, job.train.global_batch // plan.data // (2 * plan.pipeline))
     return fixed
@@ -88,9 +91,9 @@ def standing(found: Search, chosen: Simulation, fewer: Simulation | None) -> Ite
     """What is shown, and how good it is beside the best plan of as many processes, and of one per core."""
     seconds = chosen.step_seconds
     yield f"For the show: {in_words(chosen.plan)}."
-    verdict = f"{seconds:.3g} s a step, {seconds / found.best.step_seconds - 1:.0%} more than the best"
+    verdict = f"{seconds:.3g} s per step, {seconds / found.best.step_seconds - 1:.0%} more than the best"
     if chosen.plan == found.best.plan:
-        verdict = f"{seconds:.3g} s a step, and no other is faster"
+        verdict = f"{seconds:.3g} s per step, and no other is faster"
     yield f"It is number {found.rank(chosen.plan)} of {found.feasible:,} by prediction: {verdict}."
     if fewer is not None:
         yield (

@@ -143,7 +143,7 @@ def parse_json(text: str) -> Any:
         try:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise ValueError("A \\u escape in it is half of a surrogate pair, which is no character") from None
+            raise ValueError("A \\u escape in it is half of a surrogate pair, which is not a character") from None
     return value
 
 

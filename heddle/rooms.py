@@ -19,7 +19,7 @@ ROOMS = {
     "models": "the transformer, written once, for one device; GPT-2's style and Llama's",
     "parallel": "how that model is spread over devices, applied from outside: tensor, pipeline, replicas, memory",
     "runtime": "processes and devices: launching, joining, recording, stopping",
-    "checkpoint": "what a run can go on from, under any plan; exchange with Hugging Face",
+    "checkpoint": "what a run can resume from, under any plan; exchange with Hugging Face",
     "train": "the loop, a step, and what can be known before and beside it: dry run, prove, profile",
     "capture": "any module as a graph of operators, and the stages it is split into, run over processes",
     "tiles": "a captured network on CPU cores without barriers: kernels as LLVM IR, tiles, the workers that run them",

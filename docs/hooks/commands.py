@@ -30,6 +30,7 @@ MANUAL = {
     "launch": "train/launching.md",
     "trace": "train/tracing.md",
     "report": "train/report.md",
+    "compare": "train/compare.md",
     "generate": "start/quickstart.md",
     "prove": "decide/prove.md",
     "selftest": "train/launching.md",

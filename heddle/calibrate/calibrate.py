@@ -91,11 +91,23 @@ def _with_collectives(cluster: Cluster, rows: list[dict[str, str]]) -> Cluster:
             np.array([number_of(row, name) for row in rows]) for name in ("n_ranks", "bytes", "time_ns")
         )
     except CannotModelError as error:
-        raise HeddleError("A measured collective has no number.", f"{error}.", "Mend or remove the row.") from None
+        raise HeddleError("A measured collective has no number.", f"{error}.", "Fix or remove the row.") from None
     if len(rows) < 6:
         raise HeddleError(
             f"{len(rows)} collectives cannot carry 3 constants.", "Every constant needs at least two.", "Measure more."
         )
+    for name, values, least, most in (
+        ("n_ranks", ranks, 2, 1e6),
+        ("bytes", count, 1, 1e18),
+        ("time_ns", seconds, 1, 1e18),
+    ):
+        odd = np.flatnonzero(~((values >= least) & (values <= most)))
+        if len(odd):
+            raise HeddleError(
+                f"{name} must be in [{least:g}, {most:g}], got {values[odd[0]]:g}.",
+                f"It is that of measured collective {odd[0] + 1}.",
+                "Mend or remove the row.",
+            )
     start, hop, speed = fit_collectives(count, ranks, seconds * 1e-9)
     inner = cluster.links[0]
     link = replace(

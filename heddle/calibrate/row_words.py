@@ -31,7 +31,7 @@ def number_of(text: Mapping[str, str], name: str, default: float | None = None) 
     try:
         number = float(value)
     except ValueError:
-        raise CannotModelError(f"{name} = {shorten(value)} is no number") from None
+        raise CannotModelError(f"{name} = {shorten(value)} is not a number") from None
     if not 0 <= number <= MOST:
         raise CannotModelError(f"{name} = {shorten(value)} is not from 0 to {MOST:g}")
     return number

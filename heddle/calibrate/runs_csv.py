@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from heddle.files import read_text
 from heddle.format import GIB
 from heddle.spec.cluster import Cluster
 from heddle.spec.model import ModelSpec
+from heddle.spec.plan import AXES
 
 NEEDED = ("step_s", "layers", "hidden", "heads", "vocab", "seq", "gbs", "tp", "pp", "dp", "gpu", "n_gpus")
 TRITON_SPEED = 0.5  # of FlashAttention-2: "around 2× speedup" over what came before it (arXiv 2307.08691, abstract)
@@ -110,7 +112,7 @@ def read_row(
     assumed: list[str] = []
     model = _model(text)
     plan = _plan(text, framework, notes, assumed)
-    world = plan["tensor"] * plan["pipeline"] * plan["data"]
+    world = prod(plan[axis] for axis in AXES)
     devices = count_of(text, "n_gpus", world)
     if world != devices:
         raise CannotModelError(f"its degrees make {world} devices, n_gpus says {devices}")

@@ -15,6 +15,7 @@ from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline.executor import Executor, SpanRecorder, StepState
 from heddle.runtime.device import synchronize
 from heddle.schedule import Action, Message, Payload, Schedule
+from heddle.trace.lanes import Lane
 
 ALIGNED = 64  # bytes: where each tensor of a message begins
 AHEAD = 4  # batches that may be on their way to a slower stage
@@ -50,7 +51,7 @@ class StageExecutor(Executor):
         if training:
             for tensor, has in zip(received, stage.received.gradients, strict=True):
                 tensor.requires_grad_(has)
-        with self.recorder.span("compute", action.kind, action.chunk, action.microbatch):
+        with self.recorder.span(Lane.COMPUTE, action.kind, action.chunk, action.microbatch):
             sent, outputs = stage(*received, *(work[number] for number in stage.inputs))
         if not last:
             self._send(action, pack([tensor.detach() for tensor in sent], stage.sent, self.device))
@@ -80,7 +81,7 @@ class StageExecutor(Executor):
         pairs: list[tuple[Any, Tensor | None]] = [
             (output, gradient) for output, gradient in zip(outputs, gradients, strict=True) if output is not None
         ]
-        with self.recorder.span("compute", action.kind, action.chunk, action.microbatch):
+        with self.recorder.span(Lane.COMPUTE, action.kind, action.chunk, action.microbatch):
             if pairs:
                 torch.autograd.backward([output for output, _ in pairs], [gradient for _, gradient in pairs])
         if action.chunk > 0:

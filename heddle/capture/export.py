@@ -39,7 +39,7 @@ def export(
     """Capture a module for inputs of these shapes."""
     if not isinstance(module, nn.Module):
         raise HeddleError(
-            f"A {type(module).__name__} is no torch.nn.Module.",
+            f"A {type(module).__name__} is not a torch.nn.Module.",
             "Only modules can be captured.",
             "Give the module itself, and its inputs as a tuple.",
         )
@@ -124,7 +124,7 @@ def _refused(module: nn.Module, error: Exception) -> HeddleError:
     if "Cache'>" in reason or 'Cache" ' in reason:  # what Hugging Face models give beside their logits
         return HeddleError(
             f"The module cannot be captured: {type(module).__name__} gives a cache of keys and values.",
-            "A cache is for generating token by token, and is no tensor that one stage could send another.",
+            "A cache is for generating token by token; it is not a tensor that one stage could send to another.",
             "Switch it off: pass use_cache=False among the keywords, or set model.config.use_cache = False.",
         )
     return HeddleError(

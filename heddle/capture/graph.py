@@ -36,7 +36,7 @@ class CapturedGraph(OperatorGraph):
             for after in self.program.users(node)
         }
         order = Dag.from_edges(len(used), [pair for pair in sorted(pairs) if pair[0] != pair[1]]).order
-        assert len(order) == len(used), "devices form no pipeline"
+        assert len(order) == len(used), "devices do not form a pipeline"
         return [[node for i, node in enumerate(self.program.operators) if where[i] == used[stage]] for stage in order]
 
 

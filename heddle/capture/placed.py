@@ -112,7 +112,7 @@ class Placed:
     def _split(self, values: dict[Any, Any]) -> list[CapturedStage]:
         if self.placement.objective != "throughput" or not self.placement.contiguous:
             raise HeddleError(
-                "This placement is no pipeline, and only pipelines can be run.",
+                "This placement is not a pipeline, and only pipelines can be run.",
                 "Stages pass tensors on, and none may wait for a later one.",
                 "Place with contiguous=True, for throughput.",
             )
@@ -219,7 +219,7 @@ def _check_run(works: list[list[Any]], orders: StageOptions) -> None:
         )
     if len(works) % orders.microbatches:
         raise HeddleError(
-            f"{len(works)} batches make no whole steps of {orders.microbatches}.",
+            f"{len(works)} batches do not make whole steps of {orders.microbatches}.",
             "Every step has the same number of microbatches.",
             f"Give {len(works) // orders.microbatches * orders.microbatches or orders.microbatches} batches.",
         )
@@ -228,7 +228,7 @@ def _check_run(works: list[list[Any]], orders: StageOptions) -> None:
     except Exception:
         raise HeddleError(
             "The optimizer cannot be sent to the processes.",
-            "They get it pickled, which functions without a name in a module cannot be.",
+            "It is pickled on its way to them, and a function without a name in a module cannot be.",
             "Use functools.partial(torch.optim.SGD, lr=0.1) or the like.",
         ) from None
 
@@ -270,7 +270,7 @@ def flat_batch(program: Program, batch: Any, number: int) -> list[Any]:
         elif value != example:
             raise HeddleError(
                 f"Input {node.name} of batch {number} is {value!r}; it was captured as {example!r}.",
-                "What is no tensor became part of the graph.",
+                "Values that are not tensors became part of the graph.",
                 "Capture the module again for other values.",
             )
     return flat

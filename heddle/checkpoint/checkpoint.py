@@ -133,7 +133,7 @@ class Saver:
             self.failure = HeddleError(
                 f"The checkpoint of step {progress.step} could not be written to {self.folder}.",
                 f"{error.strerror or error}.",
-                "Earlier checkpoints are untouched; make room, then go on with --resume.",
+                "Earlier checkpoints are untouched; make room, then continue with --resume.",
             )
         except BaseException as error:
             self.failure = error
@@ -212,12 +212,12 @@ def newest_good(folder: Path, mesh: Mesh, warn: Callable[[str], None]) -> Path:
         raise HeddleError(
             f"No checkpoint in {folder} is whole.",
             f"{len(found)} were looked at, and each is damaged.",
-            f"Bring one back from a copy, or delete {folder.parent} and train anew.",
+            f"Bring one back from a copy, or delete {folder.parent} and start over.",
         )
     raise HeddleError(
         f"There is no checkpoint in {folder}.",
         "A run writes one when it ends, when it is stopped with Ctrl-C, and every save_every steps.",
-        f"Delete {folder.parent} and train anew.",
+        f"Delete {folder.parent} and start over.",
     )
 
 

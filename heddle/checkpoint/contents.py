@@ -179,7 +179,7 @@ def _not_ours(folder: Path, value: object) -> HeddleError:
     return HeddleError(
         f"{folder / ABOUT} says {shorten(value)}, which Heddle does not write.",
         "It was edited, or is damaged.",
-        "Take another checkpoint, or copy this one again.",
+        "Use another checkpoint, or copy this one again.",
     )
 
 

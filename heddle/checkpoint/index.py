@@ -125,7 +125,7 @@ def check_shapes(folder: Path, held: Mapping[str, Shape], wanted: Mapping[str, S
     if wrong:
         shown = "; ".join(f"{name} is {_size(held.get(name))}, wanted {_size(wanted.get(name))}" for name in wrong[:3])
         raise HeddleError(
-            f"{folder} belongs to another model.", f"{shown} ({len(wrong)} differ).", "Mend [model], or the path."
+            f"{folder} belongs to another model.", f"{shown} ({len(wrong)} differ).", "Fix [model], or the path."
         )
 
 
@@ -149,8 +149,8 @@ def _stored(folder: Path, name: str, entry: object) -> StoredTensor:
                 return StoredTensor(dtype, tuple(shape), tuple(stored))
     raise HeddleError(
         f"{folder / INDEX} is damaged.",
-        f"What it says of {name} is no tensor's place.",
-        "Take another checkpoint, or copy this one again.",
+        f"What it says of {name} is not the place of a tensor.",
+        "Use another checkpoint, or copy this one again.",
     )
 
 

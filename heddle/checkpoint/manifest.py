@@ -44,7 +44,7 @@ def read_about(checkpoint: Path) -> dict[str, Any]:
         raise HeddleError(
             f"{checkpoint / ABOUT} is not one that this Heddle reads.",
             f"It reads format {FORMAT}.",
-            "Take another checkpoint, or copy this one again.",
+            "Use another checkpoint, or copy this one again.",
         )
     return about
 
@@ -69,7 +69,7 @@ def check_others(checkpoint: Path) -> None:
                 raise HeddleError(
                     f"{checkpoint / name} is missing.",
                     "The checkpoint was written with it.",
-                    "Take another checkpoint, or copy this one again.",
+                    "Use another checkpoint, or copy this one again.",
                 )
             _compare(checkpoint / name, _sum(checkpoint / name), written)
 
@@ -79,7 +79,7 @@ def _compare(path: Path, found: str, written: object) -> None:
         raise HeddleError(
             f"{path} is damaged.",
             f"It has checksum {found}, written with {written}.",
-            "Take another checkpoint, or copy this one again.",
+            "Use another checkpoint, or copy this one again.",
         )
 
 

@@ -10,12 +10,16 @@ import torch
 from torch import Tensor
 
 from heddle.runtime.device import on_gpu
+from heddle.runtime.tiers import tier_of
 
 T = TypeVar("T")
 
 
 def host_like(values: Tensor) -> Tensor:
     """Host memory for a copy of `values`; page-locked where they lie on a GPU, or the copy would block and crawl."""
+    tier = tier_of(values)
+    if tier is not None:  # what does not live in memory is not copied there either
+        return tier.reserve(values.numel(), values.dtype).view_as(values)
     return torch.empty_like(values, device="cpu", pin_memory=on_gpu(values.device))
 
 

@@ -150,7 +150,7 @@ def check_file(path: Path, boxes: Iterable[tuple[str, Stored]] = ()) -> None:
                         f"{path} is damaged.",
                         f"Tensor {box.key} is {part.get_dtype()} of {part.get_shape()}, "
                         f"the index says {dtype} of {list(box.shape)}.",
-                        "Take another checkpoint, or copy this one again.",
+                        "Use another checkpoint, or copy this one again.",
                     )
             for key in file.keys():  # noqa: SIM118
                 found = _sum(file.get_tensor(key).contiguous())
@@ -158,17 +158,17 @@ def check_file(path: Path, boxes: Iterable[tuple[str, Stored]] = ()) -> None:
                     raise HeddleError(
                         f"{path} is damaged.",
                         f"Tensor {key} has checksum {found}, written with {sums.get(key)}.",
-                        "Take another checkpoint, or copy this one again.",
+                        "Use another checkpoint, or copy this one again.",
                     )
     except FileNotFoundError:
         raise HeddleError(
             f"{path} is missing.",
             "The index of its checkpoint names it.",
-            "Take another checkpoint, or copy this one again.",
+            "Use another checkpoint, or copy this one again.",
         ) from None
     except (OSError, SafetensorError) as error:
         raise HeddleError(
-            f"{path} is damaged.", f"{error}.", "Take another checkpoint, or copy this one again."
+            f"{path} is damaged.", f"{error}.", "Use another checkpoint, or copy this one again."
         ) from None
 
 

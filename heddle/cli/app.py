@@ -10,6 +10,7 @@ import typer
 
 from heddle.cli import data, export, import_, tiles
 from heddle.cli.calibrate import calibrate
+from heddle.cli.compare import compare
 from heddle.cli.demo import demo
 from heddle.cli.generate import generate
 from heddle.cli.help import DECIDE, EXCHANGE, GRAPHS, LOOK, START, TRAIN, Command, Group
@@ -43,7 +44,7 @@ PANELS: dict[str, list[Callable[..., None] | tuple[str, typer.Typer]]] = {
     START: [demo],
     DECIDE: [plan, simulate, schedule, profile, calibrate, validate],
     TRAIN: [train, launch, prove, selftest, generate],
-    LOOK: [report, trace, inspect],
+    LOOK: [report, compare, trace, inspect],
     EXCHANGE: [("data", data.app), ("import", import_.app), ("export", export.app)],
     GRAPHS: [piper, place, ("tiles", tiles.app)],
 }

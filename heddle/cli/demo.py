@@ -149,7 +149,7 @@ def _train(console: Console, chosen: Simulation) -> bool:
     from heddle.data import prepared_for
     from heddle.train.loop import train
 
-    with _busy(console, "Making tokens of the text"):
+    with _busy(console, "Tokenizing the text"):
         prepared_for(chosen.job.data)
     result = train(replace(chosen.job, predicted=chosen.predicted), trace=True)
     assert result is not None

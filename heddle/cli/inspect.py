@@ -20,7 +20,7 @@ def inspect(
     folder: Annotated[
         Path, typer.Argument(help="A run, a checkpoint or a Hugging Face folder.", metavar="RUN|CHECKPOINT|FOLDER")
     ],
-    every: Annotated[bool, typer.Option("--all", help="List every tensor, not only sums a layer.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="List every tensor, not only totals per layer.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Read everything and compare checksums.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
 ) -> None:
@@ -92,10 +92,12 @@ def _head(contents: Contents, verdict: CheckpointVerdict | None) -> Table:
         rows["kind"] = f"checkpoint of step {contents.step}{others}"
     rows["model"] = f"{model.name}: {model.layers} layers, hidden {model.hidden}, {model.heads} heads"
     if contents.plan is not None:
-        degrees = " × ".join(f"{name} {contents.plan[name]}" for name in ("tensor", "pipeline", "data"))
+        from heddle.spec.plan import WRITTEN
+
+        degrees = " × ".join(f"{name} {contents.plan[name]}" for name in WRITTEN)
         rows["plan"] = f"{degrees}, hash {contents.plan_hash}"
     rows["parameters"] = f"{contents.parameters:,}"
-    rows["optimizer"] = "there" if contents.optimizer else "not there: runs can start from it, not go on"
+    rows["optimizer"] = "there" if contents.optimizer else "none: runs can start from it, not resume"
     total = sum(tensor.bytes for tensor in contents.tensors)
     rows["files"] = f"{len(contents.files)}, {size(total)} of tensors"
     if verdict is not None:

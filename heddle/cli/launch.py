@@ -90,7 +90,7 @@ def check(name: str, asked: dict[str, str | None]) -> None:
         pattern, example = ASKED[option]
         if value is not None and not re.fullmatch(pattern, value):
             raise HeddleError(
-                f"--{option} {value!r} is nothing that Slurm knows.",
+                f"--{option} {value!r} is not something that Slurm understands.",
                 "It stands in the script as it is.",
                 f"Write it like {example}.",
             )
@@ -99,6 +99,7 @@ def check(name: str, asked: dict[str, str | None]) -> None:
 def shape(job: Job) -> tuple[int, int]:
     """Nodes, and processes on each: a process per device. A job without a cluster runs on one machine."""
     from heddle.errors import HeddleError, listing
+    from heddle.spec.plan import WRITTEN
     from heddle.spec.ranks import world_in_words
 
     plan, cluster = job.planned.plan, job.cluster
@@ -109,7 +110,7 @@ def shape(job: Job) -> tuple[int, int]:
         raise HeddleError(
             f"The plan's {plan.world} processes do not fill whole nodes of {cluster.devices} devices.",
             "Nodes with different numbers of processes would split groups of ranks that should be close.",
-            f"Change the degrees so that tensor × pipeline × data is {listing([below, below + cluster.devices])}, "
+            f"Change the degrees so that {' × '.join(WRITTEN)} is {listing([below, below + cluster.devices])}, "
             "or another multiple.",
         )
     nodes = plan.world // cluster.devices

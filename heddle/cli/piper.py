@@ -104,7 +104,7 @@ def piper(
         console.out(json.dumps(_facts(best, also, planned, taken)))
         return
     if given is not None and given.plan is not None:
-        console.print("The file's [plan] gives the microbatch; everything else is found anew.\n")
+        console.print("The file's [plan] gives the microbatch; everything else is searched for.\n")
     _show(console, workload, best, also)
     if planned is not None:
         from heddle.simulate.simulation import simulate
@@ -206,7 +206,7 @@ def _show(console: Console, workload: Workload, best: PiperPlan, also: dict[int,
         )
     proof = "optimal" if best.optimal else f"at best {best.lower_bound:.6g}"
     console.print()
-    console.print(f"value    {best.value:.9g} a microbatch ({proof})")
+    console.print(f"value    {best.value:.9g} per microbatch ({proof})")
     if best.unrestricted is not None:
         free = f"{best.unrestricted.value:.9g}"
         if best.slower_by < 1e-9:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def profile(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the cluster goes.", metavar="FILE.toml")],
     processes: Annotated[
-        int | None, ranged(within="[1, 1e4]", help="How many processes are at work; else one a GPU or a core.")
+        int | None, ranged(within="[1, 1e4]", help="How many processes to measure with; else one per GPU or core.")
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Seconds instead of most of a minute; far less exact.")

@@ -76,13 +76,14 @@ TALL = 16  # rows of a picture that is shown unasked
 
 def show(console: Console, prediction: Simulation, tokens: float, memory: bool) -> None:
     """For people."""
+    from heddle.spec.ranks import split_in_words
     from heddle.trace.bars import bar
     from heddle.trace.terminal import draw
 
     job, plan, cluster = prediction.job, prediction.plan, prediction.cluster
     console.print(
         f"{job.model.name}: {job.model.parameters:,} parameters on {plan.world:,} × {cluster.device.name} "
-        f"(tensor {plan.tensor} × pipeline {plan.pipeline} × data {plan.data}), {job.train.precision}",
+        f"({split_in_words(plan)}), {job.precision_in_words}",
         soft_wrap=True,
     )
     seconds = prediction.step_seconds

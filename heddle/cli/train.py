@@ -96,7 +96,7 @@ def train(
     )
     if (predicted := loaded.predicted) is not None and result.step_seconds is not None:
         console.print(
-            f"Predicted {predicted.step_seconds:.3g} s a step, measured {result.step_seconds:.3g} s.",
+            f"Predicted {predicted.step_seconds:.3g} s per step, measured {result.step_seconds:.3g} s.",
             soft_wrap=True,
             highlight=False,
         )

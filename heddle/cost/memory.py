@@ -138,6 +138,19 @@ def layer_activations(work: Work) -> Saved:
     return Saved(none, none - core, per_op, tokens * work.hidden * e / outside, layer_backward(work))
 
 
+def owed_products(work: Work) -> Column:
+    """Bytes that a layer's linear layers hold where their weight gradients are put off: both factors of each product.
+
+    An input that sequence parallelism slices is gathered again when it is multiplied; the gradient of a row-parallel
+    layer's output was gathered for its input's and stays.
+    """
+    t, h = work.tensor, work.hidden
+    query, pair = work.heads * work.head_size, 2 * work.kv_heads * work.head_size
+    inputs = 2 * h / np.where(work.sequence_parallel, t, 1) + (query + work.ffn) / t
+    gradients = (query + pair + (1 + work.gated) * work.ffn) / t + 2 * h
+    return work.tokens * work.element * (inputs + gradients)
+
+
 def layer_backward(work: Work) -> Column:
     """Bytes that a layer's backward holds for a moment: gradients of activations, and of one weight before it is added.
 
@@ -257,17 +270,18 @@ def made_gradients(work: Work, layers: Column, first: Column, last: Column) -> C
     return own * work.gradient_bytes
 
 
-def last_layer(work: Work, layer: Column, first: Column) -> Column:
+def last_layer(work: Work, layer: Column, parameters: Column, first: Column) -> Column:
     """Bytes on top of what a first backward made and others left, in its last layer or at the embedding behind it.
 
-    `layer`: what that layer holds meanwhile; its gradients, and the embedding's, are not there yet.
+    `layer`: what that layer, of so many parameters, holds meanwhile; its gradients, and the embedding's, are not there
+    yet.
     """
     table = work.padded_vocab * work.hidden
     waits = np.where(work.pipeline == 1, work.tied, 0) * table
     apart = np.where(work.pipeline > 1, work.tied, 0) * table
     begins = np.where(first, table + work.position_parameters - apart, 0.0)
     here = layer + np.where(first, waits, 0.0) * work.element
-    here = here - (layer_parameters(work) + begins) * work.gradient_bytes
+    here = here - (parameters + begins) * work.gradient_bytes
     embedding = np.where(first, embedding_backward(work, 0.0) - (table - apart) * work.gradient_bytes, 0.0)
     return np.maximum(np.maximum(here, embedding), 0.0)
 

@@ -6,26 +6,41 @@ hundred thousand plans of one model, or measured runs of many models.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from heddle.cost.kernels import HEDDLE_CPU, HEDDLE_GPU
-from heddle.schedule import NAMES
+from heddle.schedule import NAMES, RULES, Placement
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
+from heddle.spec.layer_memory import Recompute
 from heddle.spec.model import ModelSpec
-from heddle.spec.plan import Plan, Recompute
+from heddle.spec.plan import AXES, Plan
 
 Column: TypeAlias = Any  # a number, or a NumPy array of numbers: one for each plan
 ELEMENT = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 
+class Shape(NamedTuple):
+    """What sets the layers of a model apart, named as in a Work; and how many there are."""
+
+    layers: int
+    ffn: int
+    window: int
+    layer_parameters: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One training step: the model, the batch, the numbers' types, the plan."""
+    """One training step: the model, the batch, the numbers' types, the plan.
+
+    Where layers differ, what is said of one here is the mean: costs of layers are asked for `each_shape`.
+    """
 
     # the model
     layers: Column
@@ -48,6 +63,8 @@ class Work:
     batch: Column  # samples per step, over all replicas
     sequence: Column  # tokens per sample
     window: Column  # tokens that one may look at
+    shapes: tuple[Shape, ...] = ()  # of layers that differ; empty: all are alike
+    shape_of: tuple[int, ...] = ()  # for each layer the place of its own among these
     # how numbers are kept
     precision: str  # of weights and matrix products; one for all columns
     fp8: Column = 0  # 1: the layers' matrix products in 8 bits
@@ -113,9 +130,20 @@ class Work:
         return self.schedule == NAMES.index("gpipe")
 
     @cached_property
+    def splits(self) -> Column:
+        """Whether backwards are taken in two."""
+        return np.isin(self.schedule, [number for number, rule in enumerate(RULES.values()) if rule.splits])
+
+    @cached_property
+    def folded(self) -> Column:
+        """Whether chunks lie in a V, so that the first rank has both ends of the model."""
+        folds = [number for number, rule in enumerate(RULES.values()) if rule.placement is Placement.V]
+        return np.isin(self.schedule, folds)
+
+    @cached_property
     def world(self) -> Column:
         """Devices of the plan."""
-        return self.tensor * self.pipeline * self.data
+        return prod(getattr(self, axis) for axis in AXES)
 
     @cached_property
     def padded_vocab(self) -> Column:
@@ -129,7 +157,33 @@ class Work:
     @cached_property
     def arrays(self) -> tuple[str, ...]:
         """The fields that differ between plans."""
-        return tuple(field.name for field in fields(self) if np.ndim(getattr(self, field.name)))
+        names = (field.name for field in fields(self) if field.name not in ("shapes", "shape_of"))
+        return tuple(name for name in names if np.ndim(getattr(self, name)))
+
+    @cached_property
+    def each_shape(self) -> tuple[tuple[Column, Work], ...]:
+        """How many layers there are of each shape, and the work as if all layers were of it."""
+        if not self.shapes:
+            return ((self.layers, self),)
+        return tuple((shape.layers, self._all(shape._asdict())) for shape in self.shapes)
+
+    @property
+    def smallest(self) -> Work:
+        """As if every layer had as few parameters as the smallest."""
+        return self._extreme(min)
+
+    @property
+    def largest(self) -> Work:
+        """As if every layer had as many parameters as the largest."""
+        return self._extreme(max)
+
+    def _extreme(self, which: Callable[..., int]) -> Work:
+        if not self.shapes:
+            return self
+        return self._all({name: which(getattr(shape, name) for shape in self.shapes) for name in Shape._fields})
+
+    def _all(self, shape: dict[str, Any]) -> Work:
+        return replace(self, **shape | {"layers": self.layers, "shapes": (), "shape_of": ()})
 
     def __len__(self) -> int:
         """How many plans there are; 0 where every field is one number."""
@@ -145,25 +199,31 @@ def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, An
     s = sequence or model.sequence
     biases = 2 * model.hidden if model.bias == "all" else 0
     replicated = 2 * model.norm_parameters + biases + (2 * model.head_size if model.qk_norm else 0)
+    shapes = tuple(
+        Shape(model.shape_of.count(place), one.ffn, min(s, one.window or s), one.layer_parameters)
+        for place, one in enumerate(model.shapes)
+    )
+    means = {name: sum(each.layers * getattr(each, name) for each in shapes) / model.layers for name in Shape._fields}
+    of_a_layer = means if len(shapes) > 1 else shapes[0]._asdict()
     return {
+        **of_a_layer,
         "layers": model.layers,
         "hidden": model.hidden,
         "heads": model.heads,
         "kv_heads": model.kv_heads,
         "head_size": model.head_size,
-        "ffn": model.ffn,
         "gated": int(model.activation == "swiglu"),
         "rotary": int(model.positions == "rotary"),
         "qk_norm": int(model.qk_norm),
         "vocab": model.vocab,
-        "layer_parameters": model.layer_parameters,
         "replicated_parameters": replicated,
         "position_parameters": model.embedding_parameters - model.hidden * model.vocab,
         "norm_parameters": model.norm_parameters,
         "tied": int(model.tied),
         "dropout": int(model.dropout > 0),
         "sequence": s,
-        "window": min(s, model.window or s),
+        "shapes": shapes if len(shapes) > 1 else (),
+        "shape_of": model.shape_of if len(shapes) > 1 else (),
     }
 
 
@@ -197,7 +257,7 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
         **model_columns(job.model, job.sequence),
         **plans,
         batch=job.train.global_batch,
-        precision=job.train.precision,
+        precision=job.precision,
         **{**kernels.columns(), "eager": kernels.eager * int(job.model.norm == "rmsnorm")},
         eager_heads=kernels.eager,
     )

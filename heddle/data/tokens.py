@@ -22,7 +22,7 @@ TRAIN_FILE = "train.bin"
 VALIDATION_FILE = "validation.bin"
 CHUNK = 1 << 20  # tokens looked at together when a file is measured
 
-AGAIN = "Copy the folder again, or delete it and prepare it anew."
+AGAIN = "Copy the folder again, or delete it and prepare it again."
 
 Array = NDArray[Any]
 

@@ -64,7 +64,7 @@ class Document:
         """A cost: a time, or bytes."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
             raise self.refuse(
-                f"{key} = {shorten(value)} of {where} is no cost.",
+                f"{key} = {shorten(value)} of {where} is not a cost.",
                 f"Times and sizes are numbers, from 0 to {most:g}.",
                 f"Mend {where}.",
             )
@@ -77,7 +77,7 @@ class Document:
             value = int(value)
         if type(value) is not int or not least <= value <= most:
             raise self.refuse(
-                f"{key} = {shorten(value)} is no count.",
+                f"{key} = {shorten(value)} is not a count.",
                 f"It is a whole number, from {least} to {most:,}.",
                 f"Mend {key}.",
             )

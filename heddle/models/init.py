@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -20,12 +21,18 @@ def initial_std(spec: ModelSpec, name: str) -> float:
     return STD / math.sqrt(2 * spec.layers) if name.endswith(("attention.out.weight", "mlp.down.weight")) else STD
 
 
-def materialize(model: nn.Module, device: torch.device, dtype: torch.dtype) -> None:
+def materialize(
+    model: nn.Module,
+    device: torch.device,
+    dtype: torch.dtype,
+    others: Mapping[nn.Parameter, nn.Parameter] | None = None,
+) -> None:
     """Give a model that was built on the meta device memory on a real one, without any value yet.
 
-    What two modules share they still share afterwards, and notes on a parameter stay with it.
+    What two modules share they still share afterwards, and notes on a parameter stay with it. `others` have theirs
+    already.
     """
-    made: dict[nn.Parameter, nn.Parameter] = {}
+    made = dict(others or {})
     for module in model.modules():
         for name, parameter in module._parameters.items():
             if parameter is None:

@@ -19,7 +19,7 @@ from heddle.models import random
 from heddle.models.attention import attend
 from heddle.models.loss import Vocabulary, head_loss
 from heddle.models.rotary import Rotary, rotate
-from heddle.spec.model import ModelSpec
+from heddle.spec.model import LayerSpec, ModelSpec
 
 
 class Cache(Protocol):
@@ -57,7 +57,7 @@ class Transformer(nn.Module):
         self.spec = spec
         self.embed = Embedding(spec) if first else None
         indices = range(spec.layers) if layers is None else layers
-        self.layers = nn.ModuleDict({str(i): Layer(spec, i) for i in indices})
+        self.layers = nn.ModuleDict({str(i): Layer(spec.layer(i), i) for i in indices})
         self.norm = make_norm(spec) if last else None
         self.head = nn.Linear(spec.hidden, spec.vocab, bias=False) if last else None
         self.rotary = Rotary(spec) if spec.positions == "rotary" else None
@@ -108,7 +108,7 @@ class Embedding(nn.Module):
 class Layer(nn.Module):
     """Attention and MLP, each normalised before and added to the residual stream after."""
 
-    def __init__(self, spec: ModelSpec, index: int) -> None:
+    def __init__(self, spec: LayerSpec, index: int) -> None:
         super().__init__()
         self.attention_norm = make_norm(spec)
         self.attention = Attention(spec)
@@ -129,7 +129,7 @@ class Attention(nn.Module):
     A slice of whole groups is then a slice of rows, and one product makes all three.
     """
 
-    def __init__(self, spec: ModelSpec) -> None:
+    def __init__(self, spec: LayerSpec) -> None:
         super().__init__()
         self.group, self.head_size, self.window = spec.group, spec.head_size, spec.window
         rows = spec.kv_heads * (spec.group + 2) * spec.head_size
@@ -162,7 +162,7 @@ class Attention(nn.Module):
 
 
 class MLP(nn.Module):
-    def __init__(self, spec: ModelSpec) -> None:
+    def __init__(self, spec: LayerSpec) -> None:
         super().__init__()
         self.up = nn.Linear(spec.hidden, spec.ffn, bias=spec.bias == "all")
         self.down = nn.Linear(spec.ffn, spec.hidden, bias=spec.bias == "all")
@@ -172,7 +172,7 @@ class MLP(nn.Module):
 
 
 class GatedMLP(nn.Module):
-    def __init__(self, spec: ModelSpec) -> None:
+    def __init__(self, spec: LayerSpec) -> None:
         super().__init__()
         self.gate = nn.Linear(spec.hidden, spec.ffn, bias=spec.bias == "all")
         self.up = nn.Linear(spec.hidden, spec.ffn, bias=spec.bias == "all")

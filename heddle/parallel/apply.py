@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -12,18 +11,19 @@ from torch import Tensor, nn
 from heddle.models.init import initialize_parameter, materialize
 from heddle.models.transformer import Attention, Dropout, GatedMLP, Layer, Microbatch, Transformer
 from heddle.parallel.collectives import take_slice
+from heddle.parallel.memory.offload import Tiers, move_optimizer, no_tiers, offload_activations
 from heddle.parallel.memory.recompute import apply_recompute
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.parameter_layout import ParameterLayout, place_of, set_place
 from heddle.parallel.replicas.reducer import Reducer
+from heddle.parallel.replicas.sharded import Gathering, OnDevice, Pending, ShardedGroup, sums_of, unit_of
 from heddle.parallel.shards import Piece, boxes_of
+from heddle.parallel.tensor.deferred import DeferredGradients
 from heddle.parallel.tensor.linear import ColumnParallelLinear, RowParallelLinear, column_parallel
 from heddle.parallel.tensor.vocabulary import SplitVocabulary, VocabularyParallelEmbedding
+from heddle.schedule import rule_of
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
-
-if TYPE_CHECKING:
-    from heddle.parallel.replicas.fully_sharded import ShardedParameters
 
 
 @dataclass(frozen=True)
@@ -31,49 +31,95 @@ class Parallel:
     """What one rank holds: its chunks of the model, and what makes gradients whole."""
 
     chunks: dict[int, Transformer]
-    gradients: Reducer | ShardedParameters
+    gradients: Reducer
     names: dict[Tensor, str]  # of the local parameters, in the whole model
+    deferred: DeferredGradients  # where weight gradients wait that a schedule puts off
 
 
 def parallelize(
-    spec: ModelSpec, plan: Plan, mesh: Mesh, device: torch.device, dtype: torch.dtype, seed: int, compiled: bool = False
+    spec: ModelSpec,
+    plan: Plan,
+    mesh: Mesh,
+    device: torch.device,
+    dtype: torch.dtype,
+    seed: int,
+    compiled: bool = False,
+    tiers: Tiers = no_tiers,
 ) -> Parallel:
     """Build this rank's part of the model, with its initial weights.
 
     The order matters. What is split is split on the meta device, where nothing has memory; only then does each
     rank make its own shard real, and nothing else.
     """
-    chunks = build_chunks(spec, plan, mesh)
+    chunks, deferred = build_chunks(spec, plan, mesh), DeferredGradients()
     if mesh.tensor.size > 1:
         for chunk in chunks.values():
             split_over_tensor(chunk, mesh.tensor, plan.sequence)
     for chunk in chunks.values():
+        if plan.pipeline > 1 and rule_of(plan.schedule).splits:
+            defer_weight_gradients(chunk, deferred, compiled)
         if compiled:  # first: what is recomputed is then the compiled layer
             compile_layers(chunk)
         apply_recompute(chunk, plan)
-    sharded = plan.zero >= 2 and mesh.data.size > 1
-    if sharded:
-        from heddle.parallel.replicas.fully_sharded import ShardedParameters, shard  # slow to import, and seldom needed
-
-        for chunk in chunks.values():
-            shard(chunk, mesh, plan.zero, dtype, device)
-    named = {}
-    for number, chunk in chunks.items():
-        # sharded parameters are their own masters; what computes with them casts them
-        materialize(chunk, device, torch.float32 if sharded else dtype)
+        offload_activations(chunk, plan, tiers)
+    for chunk in chunks.values():
         mark_tied(chunk, plan)
-        named[number] = [(global_name(spec, name), parameter) for name, parameter in chunk.named_parameters()]
+    held: set[nn.Parameter] = set()
+    levels, pending = partial(zero_of, plan, mesh), Pending()
+    named, sharded = {}, {}
+    for number, chunk in chunks.items():
+        groups = shard(chunk, plan, mesh, (device, dtype, tiers), pending)
+        sharded[number] = groups
+        own = {parameter for group in groups for parameter in group.parameters}
+        materialize(chunk, device, dtype, {old: new for group in groups for old, new in group.made.items()})
+        share_tied(chunk, chunks)
+        pairs = [(global_name(spec, name), parameter) for name, parameter in chunk.named_parameters()]
+        # but for the embedding's, where the first rank has both ends
+        named[number] = [(name, parameter) for name, parameter in pairs if parameter not in own | held]
+        held |= {parameter for _, parameter in named[number]}
         for name, parameter in named[number]:
             place = place_of(parameter)
-            local = parameter.to_local() if sharded else parameter  # type: ignore[attr-defined]
-            initialize_parameter(local, name, spec, seed, place.shape, place.offset)
-    parameters = [pair for pairs in named.values() for pair in pairs]
-    if sharded:
-        gradients: Reducer | ShardedParameters = ShardedParameters(chunks.values(), parameters, mesh)
-    else:
-        gradients = Reducer(named, mesh, plan.zero)
-        initialize_masters(gradients.pieces, spec, seed)
-    return Parallel(chunks, gradients, {parameter: name for name, parameter in parameters})
+            initialize_parameter(parameter, name, spec, seed, place.shape, place.offset)
+    gradients = Reducer(named, mesh, levels, sharded)
+    gradients.wait_before_use(chunks)
+    initialize_masters(gradients.pieces, spec, seed)
+    gradients.move(partial(move_optimizer, plan=plan, tiers=tiers))
+    names: dict[Tensor, str] = {
+        parameter: global_name(spec, name) for chunk in chunks.values() for name, parameter in chunk.named_parameters()
+    }
+    return Parallel(chunks, gradients, names, deferred)
+
+
+def zero_of(plan: Plan, mesh: Mesh, name: str) -> int:
+    """How much of a parameter replicas shard: as its layer says, at both ends of the model as the plan does.
+
+    The last norm is too small to be worth gathering.
+    """
+    unit = unit_of(name)
+    if unit.isdecimal() and plan.memory_of(int(unit)).tier("weights"):
+        return 3  # one replica, too, gathers its weights when they are used
+    level = plan.memory_of(int(unit)).zero if unit.isdecimal() else plan.zero
+    return min(level, 1) if unit == "norm" or mesh.data.size == 1 else level
+
+
+def shard(
+    chunk: Transformer, plan: Plan, mesh: Mesh, memory: tuple[torch.device, torch.dtype, Tiers], pending: Pending
+) -> list[ShardedGroup]:
+    """Shard what ZeRO-2 and 3 are for, while the chunk still lies on the meta device."""
+    alike: dict[tuple[str, tuple[Axis, ...]], list[tuple[str, nn.Parameter]]] = {}
+    for name, parameter in chunk.named_parameters():
+        if zero_of(plan, mesh, name) >= 2:
+            key = unit_of(name), sums_of(parameter, mesh)
+            alike.setdefault(key, []).append((global_name(chunk.spec, name), parameter))
+    device, dtype, tiers = memory
+    units: dict[str, list[ShardedGroup]] = {}
+    for (unit, sums), named in alike.items():
+        tier = plan.memory_of(int(unit)).tier("weights") if unit.isdecimal() else None
+        home = OnDevice(device) if tier is None else tiers(tier)
+        group = ShardedGroup(named, sums, mesh, zero_of(plan, mesh, named[0][0]), (device, dtype, home), pending)
+        units.setdefault(unit, []).append(group)
+    Gathering(chunk, units, plan.prefetch)
+    return [group for groups in units.values() for group in groups]
 
 
 def compile_layers(chunk: Transformer) -> None:
@@ -88,19 +134,19 @@ def compile_layers(chunk: Transformer) -> None:
 def initialize_masters(pieces: list[Piece], spec: ModelSpec, seed: int) -> None:
     """Give masters beside low-precision parameters the initial values that those were rounded from.
 
-    A master that was copied from its parameter would be rounded, too, and where parameters are their own masters
+    A master that was copied from its parameter would be rounded, too, and where parameters are made from masters
     (ZeRO-2 and 3) it would not: the same job would start from other weights under other plans.
     """
     for piece in pieces:
-        if piece.target is not None:
+        if piece.target is not None or piece.source:
             for offset, part in boxes_of(piece, piece.master):
                 initialize_parameter(part, piece.name, spec, seed, piece.place.shape, offset)
 
 
 def build_chunks(spec: ModelSpec, plan: Plan, mesh: Mesh) -> dict[int, Transformer]:
-    """This pipeline rank's chunks, without memory: chunk c lives on rank c modulo the number of ranks."""
+    """This pipeline rank's chunks, without memory."""
     chunks = {}
-    for number in range(mesh.pipeline.rank, plan.chunks, plan.pipeline):
+    for number in plan.chunks_of(mesh.pipeline.rank):
         with torch.device("meta"):
             chunks[number] = Transformer(
                 spec,
@@ -138,6 +184,20 @@ def split_over_tensor(chunk: Transformer, axis: Axis, sequence: bool) -> None:
     mark_partial(chunk, sequence)
 
 
+def defer_weight_gradients(chunk: Transformer, deferred: DeferredGradients, compiled: bool) -> None:
+    """Let the layers' products of weight gradients be put off; by code that is not compiled, which has side effects."""
+    for module in list(chunk.layers.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.Linear):  # alone on its axis
+                setattr(module, name, child := ColumnParallelLinear(child, Axis(), sequence=False))
+            if isinstance(child, ColumnParallelLinear | RowParallelLinear):
+                child.deferred = deferred
+                if compiled:
+                    child.forward = torch.compiler.disable(child.forward)  # type: ignore[method-assign]
+        if compiled and isinstance(module, GatedMLP) and "widen" in module.__dict__:
+            module.widen = torch.compiler.disable(module.widen)  # type: ignore[method-assign]
+
+
 def mark_partial(chunk: Transformer, sequence: bool) -> None:
     """Note which gradients each tensor-parallel rank has only a part of.
 
@@ -161,7 +221,7 @@ def mark_partial(chunk: Transformer, sequence: bool) -> None:
 
 def mark_tied(chunk: Transformer, plan: Plan) -> None:
     """Note the embedding weight that the first and the last stage share; the last one's is the copy."""
-    if not chunk.spec.tied or plan.pipeline == 1:
+    if not chunk.spec.tied or plan.last_rank == 0:
         return
     weights = []
     if chunk.embed is not None:
@@ -170,6 +230,15 @@ def mark_tied(chunk: Transformer, plan: Plan) -> None:
         weights.append((chunk.head.weight, True))
     for weight, copy in weights:
         set_place(weight, replace(place_of(weight), tied=True, copy=copy))
+
+
+def share_tied(chunk: Transformer, chunks: dict[int, Transformer]) -> None:
+    """Where a rank has both ends of the model in two chunks, a tied output layer is its embedding's weight."""
+    first = chunks.get(0)
+    if chunk.spec.tied and chunk.head is not None and first is not None and first is not chunk:
+        weight = first.embed.tokens.weight  # type: ignore[union-attr]
+        chunk.head.weight = weight
+        set_place(weight, replace(place_of(weight), uses=2))
 
 
 def global_name(spec: ModelSpec, name: str) -> str:

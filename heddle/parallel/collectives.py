@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from heddle.parallel.mesh import Axis
+from heddle.trace.lanes import Collective
 
 LARGE = 1 << 19  # bytes of a whole tensor from which on gloo gathers sooner by broadcasts
 
@@ -60,7 +61,7 @@ def start_all_reduce(x: Tensor, axis: Axis, op: Any = dist.ReduceOp.SUM, overlap
     if axis.size == 1:
         return Handle([], x)
     work = dist.all_reduce(x, op=op, group=axis.group, async_op=True)
-    return Handle([work], x, kind="all-reduce", axis=axis, overlapped=overlapped)
+    return Handle([work], x, kind=Collective.ALL_REDUCE, axis=axis, overlapped=overlapped)
 
 
 def gather(x: Tensor, axis: Axis) -> Tensor:
@@ -78,7 +79,7 @@ def start_gather(x: Tensor, axis: Axis, overlapped: bool = True) -> Handle:
         return start_sharing(out, axis, overlapped)
     x = x.contiguous()
     work = dist.all_gather_single(out, x, group=axis.group, async_op=True)
-    return Handle([work], out, x, kind="all-gather", axis=axis, overlapped=overlapped)
+    return Handle([work], out, x, kind=Collective.ALL_GATHER, axis=axis, overlapped=overlapped)
 
 
 def start_sharing(whole: Tensor, axis: Axis, overlapped: bool = True) -> Handle:
@@ -88,11 +89,11 @@ def start_sharing(whole: Tensor, axis: Axis, overlapped: bool = True) -> Handle:
     if _by_broadcasts(whole, axis):
         slices = zip(axis.ranks, whole.chunk(axis.size), strict=True)
         works = [dist.broadcast(part, src=rank, group=axis.group, async_op=True) for rank, part in slices]
-        return Handle(works, whole, kind="all-gather", axis=axis, overlapped=overlapped)
+        return Handle(works, whole, kind=Collective.ALL_GATHER, axis=axis, overlapped=overlapped)
     mine = slice_of(whole, axis)
     mine = mine.clone() if dist.get_backend(axis.group) == "gloo" else mine  # NCCL gathers in place
     work = dist.all_gather_single(whole, mine, group=axis.group, async_op=True)
-    return Handle([work], whole, mine, kind="all-gather", axis=axis, overlapped=overlapped)
+    return Handle([work], whole, mine, kind=Collective.ALL_GATHER, axis=axis, overlapped=overlapped)
 
 
 def _by_broadcasts(whole: Tensor, axis: Axis) -> bool:
@@ -117,9 +118,11 @@ def start_reduce_scatter(x: Tensor, axis: Axis, overlapped: bool = True) -> Hand
         work = dist.all_to_all_single(parts, x, group=axis.group, async_op=True)
         add_up = partial(torch.sum, parts.view(axis.size, *out.shape), 0, out=out)
         kept = x, parts
-        return Handle([work], out, *kept, kind="reduce-scatter", axis=axis, finish=add_up, overlapped=overlapped)
+        return Handle(
+            [work], out, *kept, kind=Collective.REDUCE_SCATTER, axis=axis, finish=add_up, overlapped=overlapped
+        )
     work = dist.reduce_scatter_single(out, x, group=axis.group, async_op=True)
-    return Handle([work], out, x, kind="reduce-scatter", axis=axis, overlapped=overlapped)
+    return Handle([work], out, x, kind=Collective.REDUCE_SCATTER, axis=axis, overlapped=overlapped)
 
 
 def start_reduce_scatter_in_place(x: Tensor, axis: Axis) -> Handle:
@@ -129,7 +132,7 @@ def start_reduce_scatter_in_place(x: Tensor, axis: Axis) -> Handle:
     mine = slice_of(x, axis)
     if dist.get_backend(axis.group) != "gloo":
         work = dist.reduce_scatter_single(mine, x, group=axis.group, async_op=True)
-        return Handle([work], mine, x, kind="reduce-scatter", axis=axis)
+        return Handle([work], mine, x, kind=Collective.REDUCE_SCATTER, axis=axis)
     # every slice goes straight to its owner: nothing is copied on the way, and hardly any memory is new
     slices = enumerate(x.chunk(axis.size))
     others = [(axis.ranks[number], part) for number, part in slices if number != axis.rank]
@@ -142,7 +145,7 @@ def start_reduce_scatter_in_place(x: Tensor, axis: Axis) -> Handle:
             mine.add_(part)
 
     return Handle(
-        [w for w in works if w is not None], mine, x, received, kind="reduce-scatter", axis=axis, finish=add_up
+        [w for w in works if w is not None], mine, x, received, kind=Collective.REDUCE_SCATTER, axis=axis, finish=add_up
     )
 
 

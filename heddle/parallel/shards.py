@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,13 +26,20 @@ class Piece:
     target: Tensor | None  # the low-precision memory that gets a copy of the master
     decay: bool  # norms and biases are left out of weight decay, as in GPT-2 and all its heirs
     counted: bool  # among the ranks that hold the same numbers, this one adds them to the gradient norm
+    source: bool = False  # the parameter is made from the master whenever it is used
+    tier: Any = None  # whose memory has the optimizer's state, and where it is updated; None: the device's
 
 
-def make_piece(name: str, parameter: Tensor, start: int, stop: int, mesh: Mesh, sharded: bool) -> Piece:
-    """The piece of a local parameter from start to stop; `sharded` says that other replicas hold other ranges."""
+def make_piece(
+    name: str, parameter: Tensor, start: int, stop: int, mesh: Mesh, sharded: bool, master: Tensor | None = None
+) -> Piece:
+    """The piece of a local parameter from start to stop; `sharded` says that other replicas hold other ranges.
+
+    Where a master is given, the parameter is made from it rather than updated with it.
+    """
     place = place_of(parameter)
-    local = parameter.detach().view(-1)[start:stop]
-    full = parameter.dtype == torch.float32
+    local = parameter.detach().view(-1)[start:stop] if master is None else master
+    full = local.dtype == torch.float32
     return Piece(
         name=name,
         place=place,
@@ -41,6 +49,7 @@ def make_piece(name: str, parameter: Tensor, start: int, stop: int, mesh: Mesh, 
         target=None if full else local,
         decay=parameter.dim() > 1,
         counted=not place.copy and (place.split or mesh.tensor.rank == 0) and (sharded or mesh.data.rank == 0),
+        source=master is not None,
     )
 
 
@@ -75,7 +84,7 @@ class FreeParameters:
     def finish(self) -> None:
         """Let the masters see the gradients."""
         for piece, parameter in zip(self.pieces, self.parameters, strict=True):
-            piece.master.grad = None if parameter.grad is None else parameter.grad.view(-1)
+            piece.master.grad = None if parameter.grad is None else parameter.grad.view(-1).to(piece.master.device)
 
     def clear(self) -> None:
         """Forget the gradients, memory included."""

@@ -226,7 +226,7 @@ def _copy_button(run: int, plan: int, place: int) -> str:
 
 
 def _point_words(plan: Plan, seconds: float, gib: float) -> str:
-    return f"{in_words(plan)}: {text.seconds(seconds)} a step, {text.memory(gib * GIB)}"
+    return f"{in_words(plan)}: {text.seconds(seconds)} per step, {text.memory(gib * GIB)}"
 
 
 class _Axis:

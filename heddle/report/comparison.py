@@ -8,6 +8,7 @@ from html import escape
 from heddle.report import html as text
 from heddle.report.sections import NUMBERS, predicted
 from heddle.report.subject import Subject
+from heddle.spec.plan import WRITTEN
 
 
 def comparison(subjects: Sequence[Subject]) -> str:
@@ -31,8 +32,9 @@ def comparison(subjects: Sequence[Subject]) -> str:
 def _choices(subject: Subject) -> dict[str, str]:
     """The fields of a plan, for the columns of a comparison."""
     plan = subject.job.plan
+    more = {"tensor": " + sequence" * plan.sequence}
     return {
-        "tensor × pipeline × data": f"{plan.tensor}{' + sequence' * plan.sequence} × {plan.pipeline} × {plan.data}",
+        " × ".join(WRITTEN): " × ".join(f"{getattr(plan, axis)}{more.get(axis, '')}" for axis in WRITTEN),
         "schedule": plan.schedule + (f", {plan.virtual} chunks per rank" if plan.virtual > 1 else ""),
         "zero, microbatch": f"{plan.zero}, {plan.microbatch}",
         "recompute": plan.recompute if isinstance(plan.recompute, str) else "by layer",

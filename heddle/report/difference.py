@@ -11,6 +11,7 @@ from heddle.report.subject import MeasuredRun, Subject
 from heddle.schedule import Kind
 from heddle.simulate.simulation import Simulation
 from heddle.spec.ranks import places
+from heddle.trace.lanes import Lane, Phase
 from heddle.trace.trace import COMPUTE, Span, Trace
 
 # MeasuredRun backwards hold their recomputing, so one item holds both.
@@ -57,11 +58,11 @@ def measured_items(measured: MeasuredRun) -> dict[str, float] | None:
 
 def _partition(trace: Trace) -> dict[str, float]:
     rules: dict[str, Callable[[Span], bool]] = {
-        "tensor": lambda span: span.lane == "tensor",
-        "compute": lambda span: span.lane == COMPUTE,
-        "data": lambda span: span.lane in ("data", "embedding") or span.name == "gradients",
-        "optimizer": lambda span: span.lane == "optimizer",
-        "pipeline": lambda span: span.lane == "send",
+        "tensor": lambda span: span.lane == Lane.TENSOR,
+        "compute": lambda span: span.lane == Lane.COMPUTE,
+        "data": lambda span: span.lane in (Lane.DATA, Lane.EMBEDDING) or span.name == Phase.GRADIENTS,
+        "optimizer": lambda span: span.lane == Lane.OPTIMIZER,
+        "pipeline": lambda span: span.lane == Lane.SEND,
     }
     of_rank: list[list[Span]] = [[] for _ in range(trace.ranks)]
     for span in trace.spans:

@@ -83,7 +83,7 @@ def plan(subject: Subject) -> str:
         drift = prediction.step_seconds / before.step_seconds - 1
         if abs(drift) > 0.02:
             shown += (
-                f"<p>When it was planned, {text.seconds(before.step_seconds)} a step were predicted; "
+                f"<p>When it was planned, {text.seconds(before.step_seconds)} per step were predicted; "
                 f"with what is known of the cluster now, {text.seconds(prediction.step_seconds)}.</p>"
             )
     found = subject.search
@@ -118,7 +118,7 @@ def _standing(subject: Subject) -> str:
     )
     return (
         f"{among}, {slower:.1%} slower than the best by prediction: {in_words(found.best.plan)}, "
-        f"{text.seconds(found.best.step_seconds)} a step."
+        f"{text.seconds(found.best.step_seconds)} per step."
     )
 
 
@@ -209,7 +209,7 @@ def memory(subject: Subject) -> str:
     """The bill of every stage, and what is left."""
     prediction = subject.prediction
     if prediction is None:
-        return "<p>No prediction, so no bill.</p>"
+        return "<p>No prediction, so no memory breakdown.</p>"
     bills, limit = prediction.memory, prediction.limit
     worst = prediction.worst
     scale = memory_scale(worst, limit)
@@ -262,17 +262,18 @@ def glance(subject: Subject) -> str:
     """Model and cluster in two short lists."""
     job = subject.job
     model, cluster = job.model, job.cluster
+    ffn = " or ".join(f"{size:,}" for size in sorted({shape.ffn for shape in model.shapes}))
     about = [
         ("model", f"{model.name}: {model.parameters:,} parameters"),
-        ("shape", f"{model.layers} layers, hidden {model.hidden:,}, ffn {model.ffn:,}, {model.heads} heads"),
+        ("shape", f"{model.layers} layers, hidden {model.hidden:,}, ffn {ffn}, {model.heads} heads"),
         ("vocabulary", f"{model.vocab:,} tokens"),
-        ("a step", f"{job.train.global_batch:,} samples of {job.sequence:,} tokens, {job.train.precision}"),
+        ("a step", f"{job.train.global_batch:,} samples of {job.sequence:,} tokens, {job.precision_in_words}"),
     ]
     if model.kv_heads != model.heads:
         about[1] = ("shape", f"{about[1][1]}, {model.kv_heads} of keys and values")
     if cluster is not None:
         device = cluster.device
-        peak = device.tflops.flops(job.train.precision)
+        peak = device.tflops.flops(job.precision)
         about += [
             ("cluster", f"{cluster.name}: {_nodes(cluster)}"),
             ("a device", ", ".join(_device(device.memory_gib, device.memory_gbs, peak))),

@@ -70,7 +70,7 @@ def read_subject(path: Path, step: int | None = None) -> Subject:
     """Read a run's folder, or a job file with a plan or without."""
     if path.suffix in (".json", ".jsonl") and path.is_file():
         raise HeddleError(
-            f"{path} is no run and no job.",
+            f"{path} is neither a run nor a job.",
             "A report is made of a run's folder, which holds its traces and metrics, or of a job file.",
             "Give the run's folder, such as runs/NAME, or the .toml file.",
         )
@@ -78,7 +78,7 @@ def read_subject(path: Path, step: int | None = None) -> Subject:
         return _read_run(path, step)
     if step is not None:
         raise HeddleError(
-            f"{path} has no step {step}.", "Steps are of runs; a job file is only predicted.", "Leave --step out."
+            f"{path} has no step {step}.", "Only runs have steps; a job file is only predicted.", "Leave --step out."
         )
     notices: list[HeddleError] = []
     job = on_its_machine(load_job(path))

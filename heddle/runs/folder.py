@@ -77,7 +77,7 @@ def refuse_existing(job: Job) -> None:
         raise HeddleError(
             f"The run folder {job.run_folder} exists already.",
             "A run never writes over another.",
-            "Resume with it by --resume, or choose another name with --name.",
+            "Resume it with --resume, or choose another name with --name.",
         )
 
 
@@ -107,7 +107,7 @@ def writing_to(run: Run) -> Iterator[None]:
         raise HeddleError(
             f"The run folder {run.folder} cannot be written.",
             f"{error.strerror or error}.",
-            "Earlier checkpoints are untouched; make room, then go on with --resume.",
+            "Earlier checkpoints are untouched; make room, then continue with --resume.",
         ) from None
 
 
@@ -132,6 +132,14 @@ def _describe(run: Run, job: Job, data: Prepared) -> None:
     replace_text(run.job_file, dumps_job(job))
 
 
+def as_begun(job: Job) -> Job:
+    """A job that goes on: if it does not say in which precision, in that of the run, whatever is best here."""
+    run = Run(job.run_folder)
+    if job.train.precision is not None or not run.job_file.exists():
+        return job
+    return job.stating(load_job(run.job_file).precision)
+
+
 def check_resumed(job: Job, data: Prepared, allow: bool, warn: Callable[[str], None]) -> None:
     """Refuse to go on with a run as something else: with another model, and unless allowed on other terms."""
     run = open_run(job.run_folder)
@@ -145,14 +153,14 @@ def check_resumed(job: Job, data: Prepared, allow: bool, warn: Callable[[str], N
         raise HeddleError(
             f"{run.folder} trains another model.",
             f"{shown}.",
-            "Choose another name with --name, or mend [model].",
+            "Choose another name with --name, or fix [model].",
         )
     changes = [*_changes(before, job), *_data_changes(run, before, job, data.meta)]
     if changes and not allow:
         raise HeddleError(
-            f"{run.folder} was begun on other terms:",
+            f"{run.folder} was started on other terms:",
             "\n  ".join(changes),
-            "Choose another name with --name, or go on all the same with --allow-changes.",
+            "Choose another name with --name, or resume anyway with --allow-changes.",
         )
     if changes:
         warn(f"Going on with {'; '.join(changes)}.")
@@ -162,6 +170,7 @@ def _changes(before: Job, job: Job) -> list[str]:
     """What is trained otherwise than before. Fewer steps are a change, for the learning rate goes by them."""
     names = [field.name for field in dataclasses.fields(job.train) if field.name not in FREE]
     pairs = {f"train.{name}": (getattr(before.train, name), getattr(job.train, name)) for name in names}
+    pairs["train.precision"] = (before.precision, job.precision)
     pairs["train.sequence"] = (before.sequence, job.sequence)
     if job.train.steps >= before.train.steps:
         del pairs["train.steps"]

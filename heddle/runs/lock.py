@@ -109,7 +109,7 @@ def _in_use(folder: Path, holder: str) -> HeddleError:
     who = f"Process {pid} on {host}" if pid.isdecimal() and host else "Another process"
     here = host == socket.gethostname() and pid.isdecimal()
     if here and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():
-        why, hint = f"{who} is gone, but processes that it started still run.", "End them, then go on with --resume."
+        why, hint = f"{who} is gone, but processes that it started still run.", "End them, then continue with --resume."
     else:
         why = f"{who} trains there."
         hint = "Wait for it to end or stop it with Ctrl-C; a run of its own needs another --name."

@@ -75,7 +75,7 @@ def meet_at_address(place: LaunchedRank) -> Store:
     except dist.DistError as error:
         raise HeddleError(
             f"Rank {place.rank} cannot meet the others at {host}:{port}.",
-            f"What listens there is no run of Heddle or torchrun: {str(error).splitlines()[0]}",
+            f"What listens there is not a run of Heddle or torchrun: {str(error).splitlines()[0]}",
             ANOTHER_PORT,
         ) from None
     try:

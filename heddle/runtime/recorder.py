@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -17,8 +18,10 @@ from heddle.errors import HeddleError
 from heddle.parallel.collectives import gather
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.runtime.device import Mark, device_type, runs_ahead, synchronize
-from heddle.trace import COMPUTE, Span, Trace
+from heddle.trace import Span, Trace
+from heddle.trace.lanes import COLLECTIVES, Lane
 from heddle.trace.steps import write_rank
+from heddle.trace.trace import WORK
 
 STEPS = 20  # a trace keeps this many steps; more would only be larger
 ROUNDS = 5  # of asking rank 0 for the time
@@ -55,11 +58,11 @@ class Recorder:
     def watched(self, mesh: Mesh) -> Mesh:
         """The same mesh, whose axes tell this recorder of every collective along them."""
 
-        def watch(axis: Axis, lane: str) -> Axis:
+        def watch(axis: Axis, lane: Lane) -> Axis:
             return replace(axis, watch=partial(self._collective, lane))
 
-        tensor, data = watch(mesh.tensor, "tensor"), watch(mesh.data, "data")
-        return replace(mesh, tensor=tensor, data=data, ends=watch(mesh.ends, "embedding"))
+        axes: dict[str, Any] = {name: watch(getattr(mesh, name), lane) for name, lane in COLLECTIVES.items()}
+        return replace(mesh, **axes)
 
     @property
     def keeps(self) -> bool:
@@ -136,7 +139,7 @@ def in_turn(spans: Iterator[Span]) -> list[Span]:
 
 def measured_bubble(spans: list[Span], mesh: Mesh) -> float:
     """Idle time over busy time of all ranks, from each one's spans: `Trace.bubble` without moving the spans."""
-    work = [span for span in spans if span.lane == COMPUTE]
+    work = [span for span in spans if span.lane in WORK]
     busy = sum(span.end - span.start for span in work)
     own = torch.tensor(
         [[busy, min(span.start for span in work), max(span.end for span in work)]],

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -19,6 +19,7 @@ import torch.distributed as dist
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.runtime.device import Mark
 from heddle.runtime.recorder import NoRecorder
+from heddle.trace.lanes import COLLECTIVES, Lane
 
 KEPT = 4096  # marks, until those that were reached are forgotten
 
@@ -48,8 +49,8 @@ class StreamMarks(NoRecorder):
             others = tuple(rank for i, rank in enumerate(axis.ranks) if i != axis.rank)
             return replace(axis, watch=partial(self._collective, name, others))
 
-        tensor, data, ends = watch(mesh.tensor, "tensor"), watch(mesh.data, "data"), watch(mesh.ends, "embedding")
-        return replace(mesh, tensor=tensor, data=data, ends=ends, world=watch(mesh.world, "world"))
+        axes: dict[str, Any] = {name: watch(getattr(mesh, name), lane) for name, lane in COLLECTIVES.items()}
+        return replace(mesh, **axes, world=watch(mesh.world, "world"))
 
     def span(self, *about: object, **_: object) -> AbstractContextManager[None]:
         """Mark where an action, a message or an update begins and ends."""
@@ -65,8 +66,8 @@ class StreamMarks(NoRecorder):
         self.action = chunk, microbatch
         self._put(Place("what came before", chunk, microbatch))
         yield
-        source = self._sender(name, chunk) if lane == "receive" else ()
-        self._put(Place(name if lane == "receive" else f"compute {name}", chunk, microbatch, source))
+        source = self._sender(name, chunk) if lane == Lane.RECEIVE else ()
+        self._put(Place(name if lane == Lane.RECEIVE else f"compute {name}", chunk, microbatch, source))
 
     def _sender(self, name: str, chunk: int) -> tuple[int, ...]:
         pipeline = self.mesh.pipeline

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heddle.schedule.actions import Action, Kind, Schedule
+from heddle.schedule.actions import Kind, Schedule, actions_of
 from heddle.schedule.bubble import flush_bubble
 from heddle.schedule.one_f_one_b import alternate, one_f_one_b
 from heddle.schedule.one_f_one_b import in_flight as in_flight_of_one_chunk
@@ -21,10 +21,13 @@ def interleaved(pipeline: int, microbatches: int, virtual: int) -> Schedule:
 
     groups = microbatch_groups(pipeline, microbatches)
     laps = [(lap, i) for group in groups for lap in range(virtual) for i in group]
+    down = [lap * pipeline for lap, _ in laps]  # rank 0's chunks
+    up = [(virtual - 1) * pipeline - chunk for chunk in down]
+    microbatch = [i for _, i in laps]
     order = []
     for rank in range(pipeline):
-        forwards = [Action(Kind.FORWARD, lap * pipeline + rank, i) for lap, i in laps]
-        backwards = [Action(Kind.BACKWARD, (virtual - 1 - lap) * pipeline + rank, i) for lap, i in laps]
+        forwards = actions_of(Kind.FORWARD, [chunk + rank for chunk in down], microbatch)
+        backwards = actions_of(Kind.BACKWARD, [chunk + rank for chunk in up], microbatch)
         # The first group goes through all chunks but the last before any backward can exist. Then, as in
         # 1F1B, the forwards that fit while the first microbatch goes to the last rank and back – twice over.
         # Once would be enough if messages took no time; the second helping is work to do while they travel.

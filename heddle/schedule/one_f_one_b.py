@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, repeat
 
-from heddle.schedule.actions import Action, Kind, Schedule
+from heddle.schedule.actions import Action, Kind, Schedule, actions_of
 from heddle.schedule.bubble import flush_bubble
 from heddle.schedule.rule import Column, Rule
 
@@ -14,8 +15,9 @@ def one_f_one_b(pipeline: int, microbatches: int, virtual: int = 1) -> Schedule:
     assert virtual == 1
     order = []
     for rank in range(pipeline):
-        forwards = [Action(Kind.FORWARD, rank, i) for i in range(microbatches)]
-        backwards = [Action(Kind.BACKWARD, rank, i) for i in range(microbatches)]
+        forwards, backwards = (
+            actions_of(kind, repeat(rank), range(microbatches)) for kind in (Kind.FORWARD, Kind.BACKWARD)
+        )
         # While the first microbatch travels from this rank to the last and back, this rank can start as many
         # more as there are ranks behind it. Starting any more would cost memory and save no time.
         order.append(alternate(forwards, backwards, warmup=pipeline - rank - 1))
@@ -26,11 +28,8 @@ def alternate(forwards: Sequence[Action], backwards: Sequence[Action], warmup: i
     """Warm-up of forwards only, steady pairs of one forward and one backward, cool-down of backwards only."""
     warmup = min(warmup, len(forwards))
     steady = len(forwards) - warmup
-    order = list(forwards[:warmup])
-    for forward, backward in zip(forwards[warmup:], backwards[:steady], strict=True):
-        order += (forward, backward)
-    order += backwards[steady:]
-    return tuple(order)
+    pairs = zip(forwards[warmup:], backwards[:steady], strict=True)
+    return (*forwards[:warmup], *chain.from_iterable(pairs), *backwards[steady:])
 
 
 def in_flight(pipeline: Column, microbatches: Column, virtual: Column, rank: Column) -> Column:  # noqa: ARG001

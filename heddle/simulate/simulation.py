@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
@@ -12,21 +12,23 @@ from heddle.cost import step as stage
 from heddle.cost.breakdown import Breakdown
 from heddle.cost.fits import MemoryVerdict, verdict
 from heddle.cost.fits import fits as bytes_fit
+from heddle.cost.layers import chunk_layers
 from heddle.cost.local_machine import machine_for
 from heddle.cost.memory import MemoryBreakdown
 from heddle.cost.work import Work, work_of
 from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.schedule import Schedule, build
-from heddle.simulate.chunks import chunk_costs, stage_memory, step_tail_seconds
+from heddle.simulate.chunks import LeftBytes, chunk_costs, not_compute, stage_memory, step_tail_seconds
 from heddle.simulate.memory_curve import Curve, memory_curves
 from heddle.simulate.replay import replay, step_time
 from heddle.simulate.shared_cores import replay_shared
+from heddle.simulate.timeline import Sizes, Tail, timeline
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.plan import Plan, Predicted
-from heddle.spec.ranks import ranks_per_stage, world_in_words
-from heddle.trace.trace import Span, Trace
+from heddle.spec.ranks import ranks_per_stage, split_in_words, world_in_words
+from heddle.trace.trace import Trace
 
 
 @dataclass(frozen=True)
@@ -42,14 +44,12 @@ class Simulation:
     breakdown: Breakdown  # seconds, as a mean over ranks; they add up to the step
     bubble: float  # idle over ideal time of the pipeline (PTD-P §2.2.1)
     memory: tuple[MemoryBreakdown, ...]  # of one rank of each stage
-    saved: tuple[float, ...]  # bytes that a microbatch leaves in each chunk
+    left: LeftBytes  # that a microbatch leaves in each chunk
     timeline: Callable[[], Trace] = field(repr=False, compare=False)
 
     def __repr__(self) -> str:
-        plan = self.plan
-        degrees = f"tensor {plan.tensor} × pipeline {plan.pipeline} × data {plan.data}"
         held = f"{self.worst / GIB:.4g} of {self.limit / GIB:.4g} GiB"
-        return f"<Simulation: {self.step_seconds:.4g} s per step, {held}, {degrees}>"
+        return f"<Simulation: {self.step_seconds:.4g} s per step, {held}, {split_in_words(self.plan)}>"
 
     @cached_property
     def trace(self) -> Trace:
@@ -76,11 +76,13 @@ class Simulation:
         """The same with recomputed FLOPs counted."""
         model, plan, s = self.job.model, self.plan, self.job.sequence
         samples = self.job.train.global_batch
-        once = model.flops(samples, s)
-        forward = (model.flops(samples, s, recompute=True) - once) / model.layers
-        core = 4.0 * samples * s * min(s, model.window or s) * model.heads * model.head_size
-        words = [plan.recompute_of(layer) for layer in range(model.layers)]
-        return self._utilisation(once + words.count("full") * forward + words.count("selective") * core)
+        again = 0
+        for layers in chunk_layers(model, plan):
+            for kind, count in layers:
+                shape = model.shapes[kind.shape]
+                of_one = {"none": 0, "selective": shape.core_flops(s), "full": shape.forward_flops(s)}
+                again += count * of_one[kind.recompute]
+        return self._utilisation(model.flops(samples, s) + samples * float(again))
 
     @property
     def predicted(self) -> Predicted:
@@ -94,7 +96,7 @@ class Simulation:
         )
 
     def _utilisation(self, flops: float) -> float:
-        peak = compute.peak_flops(self.cluster, self.job.train.precision)
+        peak = compute.peak_flops(self.cluster, self.job.precision)
         return flops / (self.step_seconds * self.plan.world * peak)
 
     def days(self, tokens: float) -> float:
@@ -130,7 +132,7 @@ class Simulation:
     def memory_curves(self) -> list[Curve]:
         """Bytes of one rank of each stage over the step, temporary ones aside."""
         always = [bill.weights + bill.gradients + bill.optimizer for bill in self.memory]
-        return memory_curves(self.trace, self.saved, always)
+        return memory_curves(self.trace, self.left.saved, always, self.left.owed)
 
     def check_fits(self) -> None:
         """Say by how much, and on which stage, a plan is too large for its cluster."""
@@ -147,6 +149,7 @@ class Simulation:
     def to_json(self) -> dict[str, Any]:
         """Everything as plain data, with the keys that `heddle simulate --json` prints."""
         return {
+            "precision": self.job.precision,
             "step_seconds": self.step_seconds,
             "tokens_per_second": self.tokens_per_second,
             "mfu": self.mfu,
@@ -187,7 +190,7 @@ def fits(job: Job) -> bool:
     return verdict(memory, cluster.device).fits
 
 
-def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBreakdown, ...], tuple[float, ...]]:
+def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBreakdown, ...], LeftBytes]:
     """A job with its plan, the machine, the order of work, what each stage holds, what a microbatch leaves behind."""
     if job.plan is None:
         raise HeddleError(
@@ -214,29 +217,32 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
 
 
 def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
-    job, cluster, work, schedule, memory, saved = _held(job)
+    job, cluster, work, schedule, memory, left = _held(job)
     if only_if_it_fits and not verdict(memory, cluster.device).fits:
         return None
     plan = job.plan
     microbatches = plan.microbatches(job.train.global_batch)
-    forward, backward, repeats, parts = chunk_costs(job, plan, work, cluster)
+    chunks = chunk_costs(job, plan, work, cluster)
+    forward, backward = ([way.seconds for way in ways] for ways in zip(*chunks, strict=True))
+    weight = [chunk.backward.weight for chunk in chunks]
     busy = sum(microbatches * (f + b) for f, b in zip(forward, backward, strict=True)) / plan.pipeline
     scale = microbatches / plan.pipeline
     pace = 1.0
     if cluster.cores is None:
-        pipe = step_time(schedule, forward, backward)
+        pipe = step_time(schedule, forward, backward, weight=weight)
     else:
         each = ranks_per_stage(plan)
         pace = float(stage.pace(cluster, plan.world))
-        trace = replay_shared(schedule, forward, backward, lambda stages: float(stage.pace(cluster, stages * each)))
+        rate: Callable[[int], float] = lambda stages: float(stage.pace(cluster, stages * each))  # noqa: E731
+        trace = replay_shared(schedule, forward, backward, rate, weight)
         shared = sum(span.end - span.start for span in trace.spans) / plan.pipeline
         busy, scale = shared, scale * shared / busy
         pipe = trace.duration
     pipe = max(pipe, busy)  # but for rounding it never is shorter
-    data, update = step_tail_seconds(plan, work, cluster, pipe, microbatches, backward)
+    data, update = step_tail_seconds(job, work, cluster, pipe, microbatches, backward)
     data, update = data / pace, update / pace
     late = float(stage.slowdown(cluster, work))
-    sums = {name: scale * value for name, value in parts.items()}
+    sums = {name: scale * value for name, value in not_compute(chunks).items()}
     breakdown = Breakdown(
         compute=busy - sum(sums.values()),
         **sums,
@@ -246,14 +252,11 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
         jitter=(late - 1) * (pipe + data + update),
     )
 
-    def timeline() -> Trace:
-        drawn = replay(schedule, forward, backward) if cluster.cores is None else trace
-        drawn = with_recomputing(drawn, [again / back for again, back in zip(repeats, backward, strict=True)])
-        for rank in range(plan.pipeline):
-            if data > 0:
-                drawn.spans.append(Span(rank, "data", "exchange", pipe, pipe + data))
-            drawn.spans.append(Span(rank, "optimizer", "update", pipe + data, pipe + data + update))
-        return drawn
+    def drawn() -> Trace:
+        actions = replay(schedule, forward, backward, weight=weight) if cluster.cores is None else trace
+        whole = int(work.tokens * work.hidden * work.element)
+        sizes = Sizes(message=whole // plan.tensor, activations=whole)
+        return timeline(actions, schedule, plan, chunks, Tail(pipe, data, update), sizes, job.model.tied)
 
     return Simulation(
         job=job,
@@ -262,29 +265,9 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
         breakdown=breakdown,
         bubble=pipe / busy - 1,
         memory=memory,
-        saved=saved,
-        timeline=timeline,
+        left=left,
+        timeline=drawn,
     )
-
-
-def with_recomputing(trace: Trace, shares: Sequence[float]) -> Trace:
-    """The trace with each backward cut in two, its recomputing first: for layer after layer it is as long in all.
-
-    Args:
-        trace: a step.
-        shares: what part of a backward is recomputing, for each chunk.
-    """
-    if not any(shares):
-        return trace
-    spans: list[Span] = []
-    for span in trace.spans:
-        share = shares[span.chunk] if span.name == "backward" else 0.0
-        if share > 0:
-            middle = span.start + share * (span.end - span.start)
-            spans += [span._replace(name="recompute", end=middle), span._replace(start=middle)]
-        else:
-            spans.append(span)
-    return Trace(trace.ranks, spans)
 
 
 _schedule = lru_cache(maxsize=8)(build)  # plans that are compared often share theirs

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from heddle.errors import HeddleError, nearest, shorten
-from heddle.spec.model import Bias, ModelSpec, RopeScaling
+from heddle.spec.model import MOST_LAYERS, Bias, ModelSpec, RopeScaling
 
 T = TypeVar("T", int, float, bool, str)
 
@@ -37,6 +37,8 @@ LLAMA_STYLE = {
     "qwen3": Family("Qwen3ForCausalLM", kv_heads=32, head_size=128, qk_norm=True, windows=True),
 }
 FAMILIES = ("gpt2", *LLAMA_STYLE)
+QWEN = ("qwen2", "qwen3")  # whose layers may differ
+FULL, SLIDING = "full_attention", "sliding_attention"  # what a layer looks at
 ROPE_TYPES = ("default", "llama3")
 
 
@@ -164,30 +166,37 @@ def _rope(config: dict[str, Any]) -> tuple[float, RopeScaling | None]:
     )
 
 
-def _window(config: dict[str, Any], model_type: str, layers: int) -> int | None:
-    """How many tokens each token sees, itself included; None for all of them."""
-    qwen = model_type in ("qwen2", "qwen3")
+def _window(config: dict[str, Any], model_type: str, layers: int) -> int | tuple[int, ...] | None:
+    """How many tokens each token sees, itself included; None for all of them. Qwen's layers may differ, 0 sees all."""
+    qwen = model_type in QWEN
     if not LLAMA_STYLE[model_type].windows or (qwen and not _get(config, "use_sliding_window", bool, False)):
         return None
     if "sliding_window" in config and config["sliding_window"] is None:
         return None
+    window = _get(config, "sliding_window", int, 4096)
     kinds = config.get("layer_types") or []
-    if not isinstance(kinds, list):
+    if not isinstance(kinds, list) or not all(kind in (FULL, SLIDING) for kind in kinds):
         raise HeddleError(
-            f"'layer_types' = {as_json(kinds)} has the wrong type.",
+            f"'layer_types' = {as_json(kinds)} is not known.",
             "It lists the kind of attention of each layer.",
-            'Write it as ["full_attention", …], or remove it.',
+            f'Write it as ["{FULL}", "{SLIDING}", …], or remove it.',
         )
-    first = _get(config, "max_window_layers", int, 28) if qwen else 0
-    # Counted, not listed: a file may state any number of layers.
-    sliding = kinds[:layers].count("sliding_attention") if kinds else layers - min(max(first, 0), layers)
-    if 0 < sliding < layers:
+    if kinds and len(kinds) != layers:
         raise HeddleError(
-            f"{sliding} of the {layers} layers have sliding-window attention, the others do not.",
-            "A Heddle model has one window for all its layers, or none.",
-            'Set "use_sliding_window" to false.' if qwen else 'Remove "layer_types".',
+            f"'layer_types' lists {len(kinds)} layers, 'num_hidden_layers' = {layers}.",
+            "It lists the kind of attention of each layer.",
+            "The model's own config.json has it right.",
         )
-    return _get(config, "sliding_window", int, 4096) if sliding else None
+    if not kinds and layers <= MOST_LAYERS:  # a file may state any number of layers, which the model then refuses
+        first = _get(config, "max_window_layers", int, 28) if qwen else 0
+        kinds = [SLIDING if layer >= first else FULL for layer in range(layers)]
+    if not qwen and FULL in kinds and SLIDING in kinds:
+        raise HeddleError(
+            f"{kinds.count(SLIDING)} of the {layers} layers have sliding-window attention, the others do not.",
+            f"All layers of a model of type '{model_type}' have the same.",
+            'Remove "layer_types".',
+        )
+    return tuple(window if kind == SLIDING else 0 for kind in kinds) or None
 
 
 def _get(config: dict[str, Any], key: str, kind: type[T], default: T | None = None) -> T:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from heddle.errors import HeddleError
-from heddle.spec.huggingface import FAMILIES, LLAMA_STYLE, as_json
+from heddle.spec.huggingface import FAMILIES, FULL, LLAMA_STYLE, QWEN, SLIDING, as_json
 from heddle.spec.model import ModelSpec
 
 
@@ -55,6 +55,13 @@ def _obstacles(spec: ModelSpec, model_type: str) -> dict[str, Any]:
             allowed["window"] = (None,)
         if model_type == "llama":  # version 5 of transformers asks for it, even beside an explicit head_dim
             allowed["hidden"] = (whole * spec.heads,)
+    if isinstance(spec.ffn, tuple):  # no family's layers have MLPs of several widths
+        allowed["ffn"] = (max(spec.ffn),)
+    if isinstance(spec.window, tuple) and "window" not in allowed:
+        widest = max(spec.window)
+        several = len({*spec.window} - {0}) > 1
+        if several or model_type not in QWEN:
+            allowed["window"] = (widest,)
     return {field: values[0] for field, values in allowed.items() if getattr(spec, field) not in values}
 
 
@@ -103,9 +110,13 @@ def _write_llama_style(spec: ModelSpec, model_type: str) -> dict[str, Any]:
         config |= {"attention_bias": spec.bias == "all", "mlp_bias": spec.bias == "all"}
     if model_type == "qwen3":
         config["attention_bias"] = False
+    windows = [shape.window for shape in (spec.layer(index) for index in range(spec.layers))]
     if LLAMA_STYLE[model_type].windows:
-        config["sliding_window"] = spec.window
-    if model_type in ("qwen2", "qwen3"):  # where layers from max_window_layers on have the window
-        config["use_sliding_window"] = spec.window is not None
-        config["max_window_layers"] = 0 if spec.window else spec.layers
+        config["sliding_window"] = max((window for window in windows if window), default=None)
+    if model_type in QWEN:
+        # Versions of transformers that do not know layer_types give the window to layers from max_window_layers on.
+        config["use_sliding_window"] = any(windows)
+        config["max_window_layers"] = next((i for i, window in enumerate(windows) if window), spec.layers)
+        if isinstance(spec.window, tuple):
+            config["layer_types"] = [SLIDING if window else FULL for window in windows]
     return config

@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import accumulate
-from typing import Literal
+from math import prod
+from statistics import mode
 
 from heddle.errors import HeddleError, divisors, listing, nearest_number
 from heddle.schedule.registry import rule_of
+from heddle.spec.layer_memory import (
+    LayerMemory,
+    LayerRun,
+    Recompute,
+    Zero,
+    check_offload,
+    check_runs,
+    check_strategy,
+    runs_of,
+)
 from heddle.spec.model import ModelSpec
-from heddle.spec.ranges import Count, Degree, NonNegative, check_ranges
-from heddle.spec.tables import to_table
+from heddle.spec.ranges import Count, Degree, Depth, NonNegative, check_ranges
+from heddle.spec.tables import WHERE_SAID, to_table
 
-Recompute = Literal["none", "selective", "full"]
+# The axes that ranks stand on (`heddle.spec.ranks`), each a field of a plan. Innermost first: neighbours on the tensor
+# axis talk most and sit closest (PTD-P §3.1, Takeaway 1).
+AXES = ("tensor", "data", "pipeline")
+WRITTEN = ("tensor", "pipeline", "data")  # in the order in which people write their degrees
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +42,15 @@ class Plan:
     pipeline: Degree = 1  # stages, one per pipeline rank
     virtual: Degree = 1  # chunks per pipeline rank (interleaved)
     data: Degree = 1  # replicas, each with its own samples
-    zero: Literal[0, 1, 2, 3] = 0  # what replicas shard: 1 optimizer, 2 +gradients, 3 +parameters
+    zero: Zero = 0  # what replicas shard: 1 optimizer, 2 +gradients, 3 +parameters
     microbatch: Degree = 1  # samples a rank works on at once
     schedule: str = "1f1b"  # one of heddle.schedule.NAMES
     stages: tuple[Count, ...] = ()  # layers of each chunk in model order; empty: as even as can be
     recompute: Recompute | tuple[Recompute, ...] = "none"  # one word, or one per layer
+    # what leaves the device, and where to: "optimizer:disk"; see heddle.spec.layer_memory
+    offload: tuple[str, ...] = field(default=(), metadata=WHERE_SAID)
+    prefetch: Depth = field(default=1, metadata=WHERE_SAID)  # layers whose weights or activations are fetched ahead
+    layers: tuple[LayerRun, ...] = field(default=(), metadata=WHERE_SAID)  # those that do otherwise
 
     def __post_init__(self) -> None:
         check_ranges(self, "plan")
@@ -42,24 +61,48 @@ class Plan:
                 "Use virtual = 1, or pipeline = 2.",
             )
         rule_of(self.schedule).check_virtual(self.virtual)
-        if self.zero >= 2 and self.pipeline > 1:
-            raise HeddleError(
-                f"zero = {self.zero} cannot be combined with pipeline = {self.pipeline}.",
-                "Gradients and parameters stay whole over the microbatches in flight; sharding them would "
-                "repeat the communication for every microbatch.",
-                "Use zero = 1, or pipeline = 1.",
-            )
+        self._check_split()
         if self.sequence and self.tensor == 1:
             raise HeddleError(
                 "sequence = true needs tensor parallelism.",
                 "The sequence is split over the tensor-parallel ranks.",
                 "Use sequence = false, or tensor = 2.",
             )
+        check_offload(self.offload, "plan.offload")
+        check_runs(self.layers)
+        if any(run.recompute is not None for run in self.layers) and not isinstance(self.recompute, str):
+            raise HeddleError(
+                "plan.recompute lists layers, and plan.layers says what some recompute.",
+                "Two lists could contradict each other.",
+                'Use one word for plan.recompute, such as "none", and the runs of plan.layers.',
+            )
+        words = {self.recompute} if isinstance(self.recompute, str) else set(self.recompute)
+        for word in words:
+            check_strategy(LayerMemory(word, self.zero, self.offload), self.data, None)
+        for run in self.layers:
+            # with a word for each layer, any of the run's may contradict it; those beyond the list are for `check`
+            some = run.numbers[:1] if isinstance(self.recompute, str) else run.numbers[: len(self.recompute)]
+            for layer in some:
+                if isinstance(self.recompute, str) or layer < len(self.recompute):
+                    check_strategy(self.memory_of(layer), self.data, layer)
+
+    def _check_split(self) -> None:
+        """Backwards are taken in two only where weights and gradients stay whole, and here."""
+        zero = max(self.zero, *(run.zero or 0 for run in self.layers), 0)
+        offloads = (self.offload, *(run.offload or () for run in self.layers))
+        leave = any(word.startswith("weights") for words in offloads for word in words)
+        if rule_of(self.schedule).splits and self.pipeline > 1 and (zero >= 2 or leave):
+            what = f"zero = {zero}" if zero >= 2 else "weights that leave the device"
+            raise HeddleError(
+                f"schedule = '{self.schedule}' cannot be combined with {what}.",
+                "It makes weight gradients later than a layer's backward, when what was gathered for it is gone.",
+                f"Use {'zero = 1' if zero >= 2 else 'no offload of weights'}, or schedule = '1f1b' or 'interleaved'.",
+            )
 
     @property
     def world(self) -> int:
         """Devices the plan uses."""
-        return self.tensor * self.pipeline * self.data
+        return prod(getattr(self, axis) for axis in AXES)
 
     @property
     def chunks(self) -> int:
@@ -70,6 +113,19 @@ class Plan:
     def hash(self) -> str:
         """Twelve hex digits that name this decision."""
         return hashlib.sha256(json.dumps(to_table(self), sort_keys=True).encode()).hexdigest()[:12]
+
+    def rank_of(self, chunk: int) -> int:
+        """The pipeline rank that holds a chunk."""
+        return rule_of(self.schedule).placement.rank_of(chunk, self.pipeline)
+
+    def chunks_of(self, rank: int) -> tuple[int, ...]:
+        """The chunks that a pipeline rank holds."""
+        return rule_of(self.schedule).placement.chunks_of(rank, self.pipeline, self.virtual)
+
+    @property
+    def last_rank(self) -> int:
+        """The pipeline rank that holds the end of the model; its beginning is on rank 0."""
+        return self.rank_of(self.chunks - 1)
 
     def microbatches(self, global_batch: int) -> int:
         """Microbatches each rank works through in one step."""
@@ -82,7 +138,32 @@ class Plan:
 
     def recompute_of(self, layer: int) -> Recompute:
         """What layer recomputes in the backward pass."""
-        return self.recompute if isinstance(self.recompute, str) else self.recompute[layer]
+        return self.memory_of(layer).recompute
+
+    def memory_of(self, layer: int) -> LayerMemory:
+        """What a layer does to need less memory."""
+        run = self._run_of.get(layer)
+        if run is not None:
+            recompute = run.recompute or self.recompute
+            zero = self.zero if run.zero is None else run.zero
+            offload = self.offload if run.offload is None else run.offload
+        else:
+            recompute, zero, offload = self.recompute, self.zero, self.offload
+        return LayerMemory(recompute if isinstance(recompute, str) else recompute[layer], zero, offload)
+
+    @cached_property
+    def _run_of(self) -> dict[int, LayerRun]:
+        return {layer: run for run in self.layers for layer in run.numbers}
+
+    def with_memory(self, layers: Sequence[LayerMemory]) -> Plan:
+        """The same split, with these strategies of the layers, written as runs; the model's ends stay as they are."""
+        usual = LayerMemory(mode(layer.recompute for layer in layers), self.zero, self.ends_offload)
+        return replace(self, recompute=usual.recompute, offload=usual.offload, layers=runs_of(layers, usual))
+
+    @property
+    def ends_offload(self) -> tuple[str, ...]:
+        """What leaves the device of the embedding and the output layer: the optimizer's state, or nothing."""
+        return tuple(word for word in self.offload if word.startswith("optimizer:"))
 
     def resolved(self, model: ModelSpec) -> Plan:
         """The same plan with its stages written out."""
@@ -91,8 +172,7 @@ class Plan:
     def check(self, model: ModelSpec, global_batch: int, sequence: int) -> None:
         """Refuse a plan that does not carry every layer, head, vocabulary row and sample exactly once."""
         self._check_layers(model)
-        # kv_heads divides heads, so these degrees split heads, kv_heads and ffn alike
-        degrees = listing(divisors(math.gcd(model.kv_heads, model.ffn)))
+        degrees = listing(model.tensor_degrees)
         for name, heads in (("heads", model.heads), ("kv_heads", model.kv_heads)):
             if heads % self.tensor:
                 raise HeddleError(
@@ -100,9 +180,10 @@ class Plan:
                     "Every tensor-parallel rank holds the same number of whole heads.",
                     f"{degrees} can split the whole model.",
                 )
-        if model.ffn % self.tensor:
+        uneven = [shape.ffn for shape in model.shapes if shape.ffn % self.tensor]
+        if uneven:
             raise HeddleError(
-                f"ffn = {model.ffn} cannot be split over tensor = {self.tensor}.",
+                f"ffn = {uneven[0]} cannot be split over tensor = {self.tensor}.",
                 "Every tensor-parallel rank holds the same number of its columns.",
                 f"{degrees} can split the whole model.",
             )
@@ -126,6 +207,8 @@ class Plan:
                 "Every replica takes the same whole number of microbatches.",
                 hint + ".",
             )
+        if self.pipeline > 1:
+            rule_of(self.schedule).check_microbatches(self.pipeline, self.microbatches(global_batch))
 
     def _check_layers(self, model: ModelSpec) -> None:
         if model.layers < self.chunks:
@@ -148,6 +231,12 @@ class Plan:
                     "Every layer is trained exactly once, and every chunk holds at least one.",
                     f"As even as can be: stages = {even}.",
                 )
+        if self.layers and self.layers[-1].numbers.stop > model.layers:
+            raise HeddleError(
+                f"plan.layers has the run {self.layers[-1].layers!r}, the model has {model.layers} layers.",
+                "Layers are counted from 0.",
+                f"The last one is {model.layers - 1}.",
+            )
         if not isinstance(self.recompute, str) and len(self.recompute) != model.layers:
             raise HeddleError(
                 f"recompute lists {len(self.recompute)} layers, the model has {model.layers}.",

@@ -67,6 +67,7 @@ Count = Annotated[int, Range("[1, 1e9]")]
 CountOrZero = Annotated[int, Range("[0, 1e9]")]
 Machines = Annotated[int, Range("[1, 1e6]")]
 Degree = Annotated[int, Range("[1, 1e6]", "1 means not split.")]
+Depth = Annotated[int, Range("[0, 64]", "Every layer that is fetched ahead takes memory.")]
 Seed = Annotated[int, Range("[0, 2^63)")]
 Positive = Annotated[float, Range("(0, 1e9]")]
 Amount = Annotated[float, Range("[0, 1e9]")]
@@ -80,7 +81,7 @@ def check_ranges(value: Any, where: str) -> None:
     """Check the numbers of a dataclass that was made in Python; `where` is its table in a file."""
     for name, allowed in ranges_of(value.__class__).items():
         held = getattr(value, name)
-        for each in held if isinstance(held, tuple) else (held,):
+        for each in dict.fromkeys(held) if isinstance(held, tuple) else (held,):
             if isinstance(each, int | float):
                 allowed.check(f"{where}.{name}", each)
 

@@ -1,7 +1,7 @@
 """Which rank stands where: the one rule between a rank and its coordinates on the axes of a plan.
 
-The axes are data: adding one is a word in AXES and in WRITTEN, and a field of the same name of `Coordinates`, of `Plan`
-(which counts it in `world`) and of `Mesh`. Whoever needs the ranks that share something asks `groups`; nobody else
+The axes are data: adding one is a word in AXES and in WRITTEN of `heddle.spec.plan`, and a field of the same name of
+`Coordinates`, of `Plan` and of `Mesh`. Whoever needs the ranks that share something asks `groups`; nobody else
 multiplies degrees.
 """
 
@@ -12,11 +12,9 @@ from itertools import product
 from math import prod
 from typing import NamedTuple
 
+from heddle.spec.plan import AXES as AXES
+from heddle.spec.plan import WRITTEN as WRITTEN
 from heddle.spec.plan import Plan
-
-# Innermost first: neighbours on the tensor axis talk most and sit closest (PTD-P §3.1, Takeaway 1).
-AXES = ("tensor", "data", "pipeline")
-WRITTEN = ("tensor", "pipeline", "data")  # in the order in which people write their degrees
 
 
 class Coordinates(NamedTuple):
@@ -33,6 +31,11 @@ class Coordinates(NamedTuple):
 def degrees(plan: Plan) -> tuple[int, ...]:
     """How many places each axis has."""
     return tuple(getattr(plan, axis) for axis in AXES)
+
+
+def split_in_words(plan: Plan) -> str:
+    """The degrees, in the order in which people write them: "tensor 2 × pipeline 2 × data 4"."""
+    return " × ".join(f"{axis} {getattr(plan, axis)}" for axis in WRITTEN)
 
 
 def world_in_words(plan: Plan) -> str:

@@ -35,7 +35,7 @@ def no_start(path: Path) -> HeddleError:
     """That a path leads to no weights."""
     found = "It is not there" if not path.exists() else f"It has no {JOB}, no {ABOUT} and no {CONFIG}"
     return HeddleError(
-        f"{path} is no run, no checkpoint and no Hugging Face model.",
+        f"{path} is not a run, a checkpoint or a Hugging Face model.",
         f"{found}." if path.is_dir() or not path.exists() else "It is a file; all three are folders.",
         "A run is RUNS/NAME; its checkpoints are RUNS/NAME/checkpoints/step-…",
     )

@@ -16,6 +16,8 @@ from heddle.spec.run_lengths import as_runs, expanded
 
 T = TypeVar("T")
 
+WHERE_SAID = {"where_said": True}  # of a field that a file has only where it differs from its default
+
 EXAMPLES = {
     "true or false": "true",
     "a whole number": "8",
@@ -124,6 +126,7 @@ def to_table(value: Any) -> dict[str, Any]:
         key_of(field): _plain(getattr(value, field.name))
         for field in dataclasses.fields(value)
         if getattr(value, field.name) is not None
+        and not (field.metadata.get("where_said") and getattr(value, field.name) == field.default)
     }
 
 
@@ -134,13 +137,15 @@ def _plain(value: Any) -> Any:
 
 
 def to_toml(tables: dict[str, Any]) -> str:
-    """TOML that people read and compare: short lists on one line, what repeats in a plan's lists as runs."""
+    """TOML that people read and compare: short lists on one line, what repeats in lists of layers or chunks as runs."""
     import tomli_w
 
     def joined(match: re.Match[str]) -> str:
-        line = f"{match[1]}[{', '.join(part.strip().removesuffix(',') for part in match[2].splitlines())}]"
+        parts = match[2].removesuffix("\n").split("\n")  # a path may hold what else Python takes for the end of a line
+        line = f"{match[1]}[{', '.join(part.strip().removesuffix(',') for part in parts)}]"
         return line if len(line) <= 120 else match[0]
 
-    if isinstance(plan := tables.get("plan"), dict):
-        tables = tables | {"plan": {k: as_runs(v) if isinstance(v, list) else v for k, v in plan.items()}}
+    for name in ("model", "plan"):
+        if isinstance(table := tables.get(name), dict):
+            tables = tables | {name: {k: as_runs(v) if isinstance(v, list) else v for k, v in table.items()}}
     return re.sub(r"^(\S+ = )\[\n((?:    [^\n\[\]{}]*,\n)+)\]", joined, tomli_w.dumps(tables), flags=re.MULTILINE)

@@ -10,12 +10,15 @@ from typing import Any, NamedTuple, Self
 
 from heddle.errors import HeddleError
 from heddle.files import parse_json, read_lines, shown
+from heddle.trace.lanes import Lane
 
 FORMAT, VERSION = "heddle-trace", 1
 LARGEST = 1 << 30  # bytes of a file
 MOST_RANKS = 1 << 20
 LATEST = 1e18  # seconds
-COMPUTE = "compute"  # the lane of forwards and backwards
+COMPUTE = Lane.COMPUTE.value  # the lane of forwards and backwards
+
+WORK = (Lane.COMPUTE, Lane.SEND)  # what a rank does itself; the rest goes on beside it, or after it
 
 
 class Span(NamedTuple):
@@ -59,14 +62,14 @@ class Trace:
 
     @property
     def bubble(self) -> float:
-        """Idle time over ideal time on the compute lane: (elapsed - busy) / busy, busy averaged over ranks.
+        """Idle time over ideal time of a rank's own work: (elapsed - busy) / busy, busy averaged over ranks.
 
         This is t_pb / t_id of PTD-P §2.2.1, where t_id = m·(t_f + t_b) is what a rank would need if it never
         waited. The paper has equal stages, so each rank's busy time is t_id; with unequal ones the mean keeps
         the meaning: ranks × elapsed is paid for, ranks × busy is used. The idle share of the elapsed time,
-        which others call the bubble, is x / (1 + x).
+        which others call the bubble, is x / (1 + x). A message that a rank sends is work, waiting for one is not.
         """
-        spans = [span for span in self.spans if span.lane == COMPUTE]
+        spans = [span for span in self.spans if span.lane in WORK]
         work = math.fsum(span.end - span.start for span in spans)
         if work <= 0:
             raise HeddleError(
@@ -77,6 +80,21 @@ class Trace:
         # Only the pipeline's own time counts: an optimizer step on another lane is not a bubble.
         elapsed = max(span.end for span in spans) - min(span.start for span in spans)
         return (self.ranks * elapsed - work) / work
+
+    @property
+    def period(self) -> float:
+        """How long a step takes where each rank begins the next one as soon as its own part is done.
+
+        Then a late start costs nothing, for it is that of every step: what counts is the longest time that a rank has
+        work in, from its first to its last.
+        """
+        first: dict[int, float] = {}
+        last: dict[int, float] = {}
+        for span in self.spans:
+            if span.lane == COMPUTE:
+                first[span.rank] = min(span.start, first.get(span.rank, math.inf))
+                last[span.rank] = max(span.end, last.get(span.rank, 0.0))
+        return max((last[rank] - first[rank] for rank in last), default=0.0)
 
     def write(self, path: Path | str) -> None:
         """Write JSON lines: a header, then a span per line, so that a long trace can be read as a stream."""
@@ -151,6 +169,6 @@ def _skipped(path: Path, spans: list[Span | None], ranks: int) -> tuple[str, ...
     odd = [number for number, span in enumerate(spans, 2) if span is None]
     if not odd:
         return ()
-    count = f"{len(odd)} of the {len(spans)} lines of {shown(path)} are no spans, and are left out"
+    count = f"{len(odd)} of the {len(spans)} lines of {shown(path)} are not spans and are skipped"
     rule = f"A span is [{', '.join(Span._fields)}], its rank below {ranks}, its end not before its start."
     return (f"{count}: the first is line {odd[0]}. {rule}",)

@@ -55,6 +55,7 @@ class Flight:
         handed = trainer.start_step(stop)
         bubble = None
         if isinstance(trainer.recorder, Recorder):
+            trainer.wait_for_weights()  # what a step began is in its trace
             bubble = measured_bubble(trainer.recorder.write(self.run.traces, trainer.step), trainer.mesh)
         value = scale.value if scale.enabled else None
         self.begun.append(_Begun(trainer.step, handed, rate, value, bubble))
@@ -74,13 +75,13 @@ class Flight:
             self.landed(begun.number)
 
     def _check(self, begun: _Begun, result: StepResult) -> None:
-        # Under fp16 an overflowing gradient only lowers the scale; a loss that is no number ends any run.
+        # Under fp16 an overflowing gradient only lowers the scale; a loss that is not a number ends any run.
         if not math.isfinite(result.loss) or not (math.isfinite(result.norm) or begun.scale is not None):
             raise HeddleError(
                 f"Step {begun.number} has loss {result.loss} and gradient norm {result.norm}.",
-                "Training cannot go on from numbers that are not finite; any checkpoint is from before them.",
-                "Lower [train] learning_rate, lengthen warmup or set clip; then --resume --allow-changes, or begin "
-                "anew.",
+                "Training cannot continue from numbers that are not finite; any checkpoint is from before them.",
+                "Lower [train] learning_rate, lengthen warmup or set clip; then --resume --allow-changes, or start "
+                "over.",
             )
 
     def _row(self, begun: _Begun, result: StepResult) -> StepMetrics:

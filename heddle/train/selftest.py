@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from heddle import __version__
 from heddle.checkpoint.checkpoint import checkpoints
 from heddle.errors import HeddleError
@@ -28,13 +30,14 @@ from heddle.runs.durable import replace_text
 from heddle.runs.folder import Run
 from heddle.runs.metrics import read_metrics
 from heddle.runtime.allotment import Allotted, facts, look
-from heddle.runtime.device import has_gpus, pick_device, versions
+from heddle.runtime.device import pick_device, versions
 from heddle.runtime.environment import launched_place, local_place
 from heddle.runtime.error_files import FOLDER as NOTES
 from heddle.runtime.error_files import restart_count
 from heddle.runtime.launch import run_joined, run_processes
 from heddle.runtime.together import Together, check_shared
 from heddle.spec.job import Job, PlannedJob, job_from_tables
+from heddle.spec.plan import WRITTEN
 from heddle.train.loop import RunOptions, train_rank
 from heddle.train.profile.profile import described, measure_once
 from heddle.train.prove.prove import conclude, observe
@@ -132,7 +135,6 @@ def selftest_job(folder: Path, world: int, local: int) -> PlannedJob:
                 "steps": STEPS,
                 "global_batch": 8 * data,
                 "schedule": "constant",  # so that a run of half the steps begins as the whole one does
-                "precision": "bf16" if has_gpus() else "fp32",
                 "save_every": SAVE,
                 "log_every": SAVE,
                 "eval_batches": 2,
@@ -154,13 +156,16 @@ def selftest_rank(mesh: Mesh, job: PlannedJob, folder: Path) -> SelftestVerdict 
         "selftest so far", ([part.name for part in before.parts], before.running) if before else ([], None)
     )[0]
     verdict = before or SelftestVerdict(_about(job, found))
-    for name, work in _Parts(mesh, job).in_order.items():
+    said = Console(stderr=True, highlight=False)  # two minutes without a word would look like a hang
+    parts_in_order = _Parts(mesh, job).in_order
+    for number, (name, work) in enumerate(parts_in_order.items(), 1):
         if name in done:
             continue
         again = running == name  # this very part was running when the processes were started again
         if mesh.rank == 0:
             verdict = replace(verdict, running=name)
             verdict.write(folder)
+            said.print(f"{number} of {len(parts_in_order)}: {name}{', again' * again}")
         together.all(f"selftest begins {name} {again}")  # nobody dies before that is written
         part = _tried(name, work, again, folder / LOG, mesh)
         parts = together.gather(f"selftest {name}", asdict(part))
@@ -175,12 +180,17 @@ def selftest_rank(mesh: Mesh, job: PlannedJob, folder: Path) -> SelftestVerdict 
 
 
 def _about(job: PlannedJob, found: list[Allotted]) -> dict[str, Any]:
-    plan = {"tensor": job.plan.tensor, "pipeline": job.plan.pipeline, "data": job.plan.data}
+    plan = {axis: getattr(job.plan, axis) for axis in WRITTEN}
     here = {"heddle": __version__, "python": platform.python_version(), "system": platform.platform()}
     known = {NOTES: "heddle", "TORCHELASTIC_RUN_ID": "torchrun", "SLURM_STEP_ID": "srun"}
     launcher = next((name for variable, name in known.items() if variable in os.environ), "heddle")
     when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return here | versions() | facts(found) | {"plan": plan, "launcher": launcher, "began": when}
+    return (
+        here
+        | versions()
+        | facts(found)
+        | {"plan": plan, "precision": job.precision, "launcher": launcher, "began": when}
+    )
 
 
 Work = Callable[[bool], tuple[bool, str, dict[str, Any]]]
@@ -292,7 +302,7 @@ class _Parts:
         result = train_rank(self.mesh, killed, RunOptions(resume=bool(checkpoints(saved))))
         good, words, _ = self._same("killed")
         went_on = result.first_step > 0
-        text = f"rank {victim} was killed after step {KILLED_AT}, all went on from step {result.first_step}: {words}"
+        text = f"rank {victim} was killed after step {KILLED_AT}, all resumed from step {result.first_step}: {words}"
         return good and went_on, text, {"restart": restart_count(), "went_on_from": result.first_step}
 
 

@@ -261,7 +261,7 @@ class Doctor:
                 words = f"The evaluation after step {self.phases.steps} of this run"
             case _:
                 words = "Preparing the run"
-        return f"{words} has come no further for {taken:.0f} s{usual}: it hangs."
+        return f"{words} has made no progress for {taken:.0f} s{usual}: it hangs."
 
     def _tell(self, kind: str, words: dict[str, Any]) -> bool:
         with suppress(RuntimeError):

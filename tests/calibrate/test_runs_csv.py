@@ -94,7 +94,7 @@ def test_what_is_not_stated_is_assumed_aloud():
         ({"gpu": "TPU v4"}, "no preset for the GPU 'TPU v4'"),
         ({"precision": "int4"}, "int4"),
         ({"precision": "fp8-rowwise"}, "each row"),
-        ({"layers": "many"}, "'many' is no number"),
+        ({"layers": "many"}, "'many' is not a number"),
     ],
 )
 def test_what_cannot_be_modelled_says_why(changes, why):

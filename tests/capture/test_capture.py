@@ -208,7 +208,7 @@ def test_what_cannot_be_captured_is_named(part, told, capfd):
 @pytest.mark.parametrize(
     ("arguments", "options", "told"),
     [
-        ((print, ()), {}, "is no torch.nn.Module"),
+        ((print, ()), {}, "is not a torch.nn.Module"),
         ((nn.Linear(3, 3), torch.ones(2, 3)), {}, "The example inputs are a Tensor"),
         ((nn.Linear(3, 3), (torch.ones(2, 3),)), {"times": "guessed"}, "There are no times 'guessed'"),
         ((nn.Linear(3, 3), (torch.ones(2, 3),)), {"devices": 0}, "devices = 0"),

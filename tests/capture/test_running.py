@@ -130,7 +130,7 @@ def test_measured_times_predict():
         ([(torch.ones(2, 4), 1)], {}, "Batch 0 does not look like the example inputs"),
         ([{"x": torch.ones(2, 4)}], {}, "Batch 0 has the keywords"),
         ([(torch.ones(2, 4),)], {"optimizer": torch.optim.SGD}, "nothing to optimise in inference"),
-        ([(torch.ones(2, 4),)] * 3, {"microbatches": 2}, "3 batches make no whole steps of 2"),
+        ([(torch.ones(2, 4),)] * 3, {"microbatches": 2}, "3 batches do not make whole steps of 2"),
     ],
 )
 def test_mistakes_are_told_before_anything_starts(batches, options, told):
@@ -142,7 +142,7 @@ def test_mistakes_are_told_before_anything_starts(batches, options, told):
 def test_only_pipelines_run():
     placed = heddle.place(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), (torch.ones(2, 4),), times="modelled")
     latency = heddle.capture.placed.Placed(placed.graph, heddle.place(placed.graph, objective="latency"))
-    with pytest.raises(HeddleError, match="This placement is no pipeline"):
+    with pytest.raises(HeddleError, match="This placement is not a pipeline"):
         latency.run([(torch.ones(2, 4),)])
 
 

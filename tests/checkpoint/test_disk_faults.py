@@ -109,6 +109,6 @@ def test_a_process_that_dies_before_the_run_folder_is_complete_is_started_again(
         (tmp_path / "runs" / "small" / name).mkdir(parents=True)
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert call("train", "job.toml") == 0
-    assert "beginning again, for there is no checkpoint yet (restart 1)" in capsys.readouterr().out
+    assert "starting over: there is no checkpoint yet (restart 1)" in capsys.readouterr().out
     assert len(losses(tmp_path / "runs" / "small")) == 6
     assert Path("runs/small/tokenizer/tokenizer.json").is_file()

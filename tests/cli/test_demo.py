@@ -89,8 +89,8 @@ def test_an_earlier_demo_makes_room_and_another_run_does_not(tmp_path):
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
-        ("2x2", "is no plan"),
-        ("2x-2x2", "is no plan"),
+        ("2x2", "is not a plan"),
+        ("2x-2x2", "is not a plan"),
         ("4x4x4", "needs 64 processes"),
         ("3x1x1", "3"),  # the model has four heads
     ],

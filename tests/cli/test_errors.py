@@ -136,7 +136,7 @@ def test_a_damaged_token_file_is_found_before_training(job, refused, tmp_path):
     what, why, hint = refused("train", "job.toml")
     assert "tokens/train.bin is damaged" in what
     assert "SHA-256" in why
-    assert "prepare it anew" in hint
+    assert "prepare it again" in hint
 
 
 def test_a_run_never_writes_over_another(job, refused, tmp_path):

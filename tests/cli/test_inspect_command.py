@@ -63,9 +63,9 @@ def test_layers_that_are_alike_take_one_line(folder, said):
     spec = load_job(folder / "runs" / "small" / "job.toml").model
     lines = said("runs/small").partition("\n\n")[2].splitlines()
     table = {re.split(r"\s{2,}", line)[0]: re.split(r"\s{2,}", line.strip())[1:] for line in lines}
-    size = f"{3 * spec.layer_parameters * 4 / 1024:.1f} KiB"
-    assert table["layers.0–2"] == ["3 × 12", f"{3 * spec.layer_parameters:,}", "F32", "36", size]
-    assert table["optimizer of layers.0–2"][:2] == ["3 × 24", f"{6 * spec.layer_parameters:,}"]
+    size = f"{3 * spec.layer(0).layer_parameters * 4 / 1024:.1f} KiB"
+    assert table["layers.0–2"] == ["3 × 12", f"{3 * spec.layer(0).layer_parameters:,}", "F32", "36", size]
+    assert table["optimizer of layers.0–2"][:2] == ["3 × 24", f"{6 * spec.layer(0).layer_parameters:,}"]
     # in the order of the model, the optimizer's last
     assert [name for name in table if "optimizer" not in name] == [
         "tensors",
@@ -90,7 +90,7 @@ def test_every_tensor_is_listed_if_asked(said):
 def test_an_imported_checkpoint_says_where_it_is_from(said):
     told = rows(said("imported", "--verify"))
     assert told["kind"] == "checkpoint, imported from hf"
-    assert told["optimizer"].startswith("not there")
+    assert told["optimizer"].startswith("none")
     assert "plan" not in told
     assert re.fullmatch(r"all \d+ match", told["checksums"])
 
@@ -143,7 +143,7 @@ def test_damage_is_found_only_if_asked_for(folder, said, as_json, tmp_path):
 
 
 def test_what_holds_nothing_is_refused(said, tmp_path):
-    assert "is no run, no checkpoint and no Hugging Face model" in said(tmp_path, code=2)
+    assert "is not a run, a checkpoint or a Hugging Face model" in said(tmp_path, code=2)
     (tmp_path / "job.toml").write_text(Path("job.toml").read_text())
     assert "There is no checkpoint in" in said(tmp_path, code=2)
 

@@ -80,7 +80,7 @@ def job(model, **plan):
 def test_uneven_stages_are_billed_one_by_one():
     model = ModelSpec(layers=8, hidden=256, heads=8, vocab=1000, sequence=128)
     bills = simulate(job(model, pipeline=4, stages=(1, 2, 2, 3))).memory
-    layer = model.layer_parameters
+    layer = model.layer(0).layer_parameters
     inside = [bill.weights / 2 for bill in bills]
     assert inside[1] == inside[2] == 2 * layer
     assert inside[0] == layer + model.embedding_parameters

@@ -18,7 +18,6 @@ import pytest
 import heddle.parallel.apply
 import heddle.parallel.pipeline.inbox
 import heddle.parallel.pipeline.transformer
-import heddle.parallel.replicas.fully_sharded
 import heddle.parallel.replicas.reducer
 import heddle.parallel.shards
 import heddle.parallel.tensor.linear
@@ -80,12 +79,12 @@ def gradients_not_scaled_over_replicas() -> Any:
 
 def _sums_over(**axes: Axis) -> Any:
     """The reducer with some axes of the mesh gone."""
-    by_sums = heddle.parallel.replicas.reducer._by_sums
+    sums_of = heddle.parallel.replicas.reducer.sums_of
 
-    def wrong(parameters, mesh):
-        return by_sums(parameters, dataclasses.replace(mesh, **axes))
+    def wrong(parameter, mesh):
+        return sums_of(parameter, dataclasses.replace(mesh, **axes))
 
-    return patch.object(heddle.parallel.replicas.reducer, "_by_sums", wrong)
+    return patch.object(heddle.parallel.replicas.reducer, "sums_of", wrong)
 
 
 def norms_not_summed_over_tensor() -> Any:
@@ -155,7 +154,7 @@ FAULTS: dict[Callable[[], AbstractContextManager[Any]], Case] = {
     norm_counts_replicated_parameters_twice: Case(GPT, SEQUENCE, "every gradient is right, their norm is not"),
     replicas_not_summed: Case(GPT, DATA, "every gradient differs: the sum over replicas"),
     replicas_do_not_share_updates: Case(GPT, ZERO, "the loss differs from step 2 on: the update"),
-    every_replica_reads_the_same: Case(GPT, DATA, "which samples per replica reads"),
+    every_replica_reads_the_same: Case(GPT, DATA, "which samples each replica reads"),
     dropout_by_place_in_the_slice: Case(LLAMA, SEQUENCE, "what dropout depends on"),
 }
 

@@ -57,7 +57,10 @@ CELLS: dict[str, tuple[ModelSpec, tuple[Plan, ...]]] = {
     "zero-0-to-1-to-3": (gpt(vocab=128), (plan(2, data=4), plan(2, data=4, zero=1), plan(2, data=4, zero=3))),
     "zero-3-to-0": (LARGE, (plan(2, data=4, zero=3), plan(2, data=4))),
     # replicas
-    "data-2-to-4": (gpt(layers=4, vocab=17, dropout=0.1), (plan(1, 4, data=2, zero=1), plan(1, 2, data=4, zero=1))),
+    "data-2-to-4": (
+        gpt(layers=4, vocab=17, dropout=0.1, ffn=(32, 16, 48, 16)),
+        (plan(1, 4, data=2, zero=1), plan(1, 2, data=4, zero=1)),
+    ),
     "data-4-to-1": (llama(tied=True), (plan(2, data=4, zero=1), SERIAL)),
     # sequence parallelism
     "sequence-on-to-off": (LARGE, (plan(4, 2, sequence=True), plan(4, 2))),

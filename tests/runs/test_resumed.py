@@ -50,7 +50,7 @@ def test_other_terms_are_refused_and_nothing_is_touched(change, told, folder, ca
     before = {path: path.read_bytes() for path in Path("runs").rglob("*") if path.is_file() and path.name != "lock"}
     assert resume(change) == 2
     said = capsys.readouterr().err
-    assert "error: runs/small was begun on other terms:" in said
+    assert "error: runs/small was started on other terms:" in said
     assert f"  {told}" in said
     assert "--allow-changes" in said
     after = {path: path.read_bytes() for path in Path("runs").rglob("*") if path.is_file() and path.name != "lock"}

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import chdir
+from dataclasses import replace
 
 import pytest
 import torch
@@ -18,7 +19,10 @@ from heddle.runtime import recorder
 from heddle.runtime.launch import run_processes
 from heddle.runtime.recorder import STEPS, Clock, Recorder, in_turn
 from heddle.schedule import Kind, build, incoming
+from heddle.simulate.simulation import simulate
+from heddle.spec.job import load_job
 from heddle.spec.plan import Plan
+from heddle.spec.shorthand import cluster_from_table
 from heddle.trace import Span, Trace
 from heddle.trace.steps import read_step, traced_steps, write_rank
 from tests.helpers.commands import (
@@ -67,6 +71,16 @@ def tensor(folder):
     return traced(folder, "tensor", *TENSOR)
 
 
+@pytest.fixture(scope="module")
+def mixed(folder):
+    return traced(folder, "mixed", "model.layers=2", "plan.tensor=2", "plan.pipeline=2", "train.steps=1")
+
+
+@pytest.fixture(scope="module")
+def replicas(folder):
+    return traced(folder, "replicas", "plan.data=2", "train.steps=1")
+
+
 RUNS = {"four_stages": build("1f1b", 4, 6), "interleaved": build("interleaved", 2, 4, 2)}
 
 
@@ -89,6 +103,16 @@ def test_every_action_is_done_once_and_in_the_order_of_the_schedule(pipeline):
         for rank, actions in enumerate(schedule.ranks):
             spans = sorted(of_lane(trace, "compute", rank), key=lambda span: span.start)
             assert [(span.name, span.chunk, span.microbatch) for span in spans] == list(actions)
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize("name", ["four_stages", "interleaved", "tensor", "mixed", "replicas"])
+def test_what_is_predicted_has_the_lanes_and_names_of_what_is_measured(request, name):
+    run = request.getfixturevalue(name)
+    job = replace(load_job(run / "job.toml"), cluster=cluster_from_table({"preset": "dgx-a100-80gb"}))
+    predicted, measured = simulate(job).trace, read_step(run / "traces", traced_steps(run / "traces")[-1])
+    found = [{(span.lane, span.name) for span in trace.spans} for trace in (predicted, measured)]
+    assert found[0] == found[1]
 
 
 @pytest.mark.dist

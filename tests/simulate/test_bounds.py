@@ -24,6 +24,10 @@ def cases(seed, count):
             layers=int(draw.integers(1, 25)), hidden=128 * kv, heads=kv, ffn=512 * kv, tied=bool(draw.integers(2)),
             vocab=int(draw.choice([257, 50_257, 256_000])), sequence=int(draw.choice([64, 512, 2048])),
         )  # fmt: skip
+        if draw.random() < 0.3:
+            wide, far = draw.choice([1, 1, 4], model.layers), draw.choice([0, 16, 64], model.layers)
+            widths = tuple(int(512 * kv * each) for each in wide)
+            model = replace(model, ffn=widths, window=tuple(int(each) for each in far))
         devices, nodes, shared = int(draw.choice([2, 4, 8])), int(draw.choice([1, 1, 2, 3])), draw.random() < 0.2
         host, precision = bool(draw.random() < 0.3), str(draw.choice(["bf16", "bf16", "fp32"]))
         cluster = Cluster(
@@ -55,16 +59,18 @@ def cases(seed, count):
 
 
 def test_no_replay_is_below_its_bounds():
-    gaps = {"stage": [], "pipeline": [], "interleaved": []}
+    gaps = {"stage": [], "pipeline": [], "interleaved": [], "layers that differ": []}
     for plan, exact, step, row in cases(0, 1500):
         assert exact.step_seconds >= step.at_least[row] * (1 - 1e-9), plan
         assert exact.worst >= step.memory_at_least[row] * (1 - 1e-9), plan
         kind = "interleaved" if plan.virtual > 1 else "pipeline" if plan.pipeline > 1 else "stage"
+        kind = "layers that differ" if len(exact.job.model.shapes) > 1 and plan.pipeline > 1 else kind
         gaps[kind].append(exact.step_seconds / step.at_least[row] - 1)
     # a bound that is far below would be true and useless
     assert np.median(gaps["stage"]) == pytest.approx(0, abs=1e-9)
     assert np.median(gaps["pipeline"]) < 0.002
     assert np.median(gaps["interleaved"]) < 0.02
+    assert np.median(gaps["layers that differ"]) < 0.2
 
 
 def test_bytes_are_exact_where_a_rank_has_one_chunk_or_equal_ones():
@@ -75,6 +81,7 @@ def test_bytes_are_exact_where_a_rank_has_one_chunk_or_equal_ones():
         alike = alike and plan.microbatches(exact.job.train.global_batch) % plan.pipeline == 0
         alike = alike and (plan.data > 1 or exact.job.train.precision != "fp32")
         known = plan.schedule in (*SEARCHED, "gpipe")  # of any other the bound is true, and no more
+        known = known and len(exact.job.model.shapes) == 1
         if known and (plan.virtual == 1 or alike):
             assert exact.worst == pytest.approx(float(step.memory[row]), rel=1e-9), plan
             assert step.memory[row] == pytest.approx(step.memory_at_least[row], rel=1e-9)

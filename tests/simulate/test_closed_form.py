@@ -176,3 +176,23 @@ def test_figure_18_scatter_gather_is_worth_up_to_11_per_cent():
     batch = np.array([12, 24, 36, 48, 60])
     on, off = (speed(gpt(96, 12_288, 96, batch, tensor=8, pipeline=12, virtual=4, scatter=s)) for s in (1, 0))
     assert np.all((on / off > 1.03) & (on / off < 1.15))
+
+
+@pytest.mark.parametrize("plan", [Plan(microbatch=2), Plan(tensor=2, data=2, zero=1, recompute="full")], ids=str)
+def test_layers_that_differ_cost_what_they_add_up_to(plan):
+    model = ModelSpec(
+        layers=6, hidden=512, heads=8, vocab=1000, sequence=512, ffn=(4096, *[1024] * 5), window=(64, 64, 0, 64, 64, 0)
+    )
+    job = Job(
+        model=model, data=Data(text="x"), cluster=SELENE, train=Train(global_batch=16, precision="bf16"), plan=plan
+    )
+    exact, quick = simulate(job), closed_form(work_of(job, SELENE), SELENE)
+    assert float(quick.seconds) == pytest.approx(exact.step_seconds)
+    assert {name: float(value) for name, value in quick.breakdown._asdict().items()} == pytest.approx(
+        exact.breakdown._asdict()
+    )
+    # the mean over models of which each has layers of one of these shapes
+    alike = [replace(job, model=replace(model, ffn=one.ffn, window=one.window)) for one in map(model.layer, range(6))]
+    for item in ("compute", "recompute", "tensor"):
+        mean = sum(getattr(simulate(each).breakdown, item) for each in alike) / 6
+        assert getattr(exact.breakdown, item) == pytest.approx(mean), item

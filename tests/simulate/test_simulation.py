@@ -46,7 +46,15 @@ def test_days_are_equation_4():
 def test_the_trace_holds_the_whole_step():
     found = heddle.simulate(job(pipeline=4, data=2, microbatch=2))
     names = {(span.lane, span.name) for span in found.trace.spans}
-    assert names == {("compute", "forward"), ("compute", "backward"), ("data", "exchange"), ("optimizer", "update")}
+    messages = {(lane, f"{lane} {what}") for lane in ("send", "receive") for what in ("activation", "gradient")}
+    assert names == messages | {
+        ("compute", "forward"),
+        ("compute", "backward"),
+        ("data", "all-reduce"),
+        ("embedding", "all-reduce"),
+        ("optimizer", "gradients"),
+        ("optimizer", "update"),
+    }
     late = found.step_seconds - found.breakdown.jitter
     assert found.trace.duration == pytest.approx(late)
     assert found.trace.bubble == pytest.approx(found.bubble)

@@ -16,6 +16,7 @@ from heddle.spec import Cluster, Data, Device, Efficiency, Link, ModelSpec, Peak
 from heddle.spec.huggingface import FAMILIES
 from heddle.spec.huggingface_write import write_config
 from heddle.spec.job import TABLES, job_from_tables
+from heddle.spec.layer_memory import LayerRun
 from heddle.spec.plan import Predicted
 from heddle.spec.presets import cluster_presets, model_presets
 from heddle.spec.ranges import ranges_of
@@ -34,6 +35,7 @@ SECTIONS: dict[str, Any] = {
     "[[cluster.links]]": Link,
     "[cluster.efficiency]": Efficiency,
     "[plan]": Plan,
+    "[[plan.layers]]": LayerRun,
     "[predicted]": Predicted,
 }
 # Keys of the file that are not of the dataclass: where a model or a cluster starts from.

@@ -12,6 +12,7 @@ from heddle.errors import HeddleError
 from heddle.spec import ModelSpec
 from heddle.spec.presets import model_presets
 from heddle.spec.shorthand import model_from_table
+from heddle.spec.tables import to_table
 
 # Counts that others state: the number of weights that the model's Hugging Face page shows, or, where the file
 # there stores a tied output layer twice (Qwen3-0.6B: 751,632,384), `model.num_parameters()` of transformers.
@@ -140,14 +141,14 @@ def test_the_parts_add_up_to_the_whole(
         positions=positions,
     )
     deeper = replace(spec, layers=layers + 1)
-    assert deeper.parameters - spec.parameters == spec.layer_parameters
+    assert deeper.parameters - spec.parameters == spec.layer(0).layer_parameters
     assert replace(spec, tied=False).parameters - replace(spec, tied=True).parameters == spec.hidden * vocab
     learned, rotary = replace(spec, positions="learned"), replace(spec, positions="rotary")
     assert learned.parameters - rotary.parameters == 16 * spec.hidden
     # Query, key and value together are 3 × hidden wide where every query head has its own key and value head.
     biased, bare = replace(spec, bias="qkv"), replace(spec, bias="none")
-    assert biased.layer_parameters - bare.layer_parameters == 3 * spec.hidden
-    assert replace(spec, qk_norm=True).layer_parameters - spec.layer_parameters == 2 * size
+    assert biased.layer(0).layer_parameters - bare.layer(0).layer_parameters == 3 * spec.hidden
+    assert replace(spec, qk_norm=True).layer(0).layer_parameters - spec.layer(0).layer_parameters == 2 * size
 
 
 def test_heads_divide_hidden() -> None:
@@ -169,3 +170,35 @@ def test_rotary_positions_need_an_even_head() -> None:
     with pytest.raises(HeddleError, match="head_size = 15 is odd"):
         ModelSpec(**TINY, head_size=15, positions="rotary")
     assert ModelSpec(**TINY, head_size=15).head_size == 15
+
+
+DIFFERING = ModelSpec(
+    layers=6, hidden=64, heads=4, vocab=100, sequence=32, ffn=(64, 64, 128, 128, 0, 0), window=(8, 8, 0, 8, 8, 0)
+)
+
+
+def test_layers_may_differ():
+    assert DIFFERING.shape_of == (0, 0, 1, 2, 3, 4)
+    assert [(shape.ffn, shape.window) for shape in DIFFERING.shapes] == [
+        (64, 8), (128, None), (128, 8), (256, 8), (256, None),
+    ]  # fmt: skip
+    assert DIFFERING.layer(4).ffn == 4 * 64  # 0 is as usual
+    alike = [replace(DIFFERING, ffn=DIFFERING.layer(i).ffn, window=DIFFERING.layer(i).window) for i in range(6)]
+    assert DIFFERING.parameters == pytest.approx(sum(each.parameters for each in alike) / 6)
+    assert DIFFERING.flops(3, 16) == pytest.approx(sum(each.flops(3, 16) for each in alike) / 6)
+    assert DIFFERING.tensor_degrees == [1, 2, 4]
+    assert model_from_table(to_table(DIFFERING)) == DIFFERING
+
+
+def test_a_list_of_equal_layers_is_one_number():
+    assert replace(DIFFERING, ffn=(64,) * 6).ffn == 64
+    assert replace(DIFFERING, window=(0,) * 6).window is None
+    assert replace(DIFFERING, ffn=(0,) * 6, window=(8,) * 6) == replace(DIFFERING, ffn=0, window=8)
+    assert len(replace(DIFFERING, ffn=0, window=8).shapes) == 1
+
+
+@pytest.mark.parametrize("field", ["ffn", "window"])
+def test_a_list_has_an_entry_for_each_layer(field):
+    with pytest.raises(HeddleError, match=f"model.{field} lists 2 layers, the model has 6") as caught:
+        replace(DIFFERING, **{field: (8, 16)})
+    assert f'{field} = ["8 x 6"]' in caught.value.hint

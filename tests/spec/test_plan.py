@@ -46,16 +46,6 @@ def numbers(text: str) -> list[int]:
             [{"schedule": "interleaved"}, {"virtual": 1}],
         ),
         (
-            {"zero": 2, "pipeline": 2},
-            "zero = 2 cannot be combined with pipeline = 2",
-            [{"zero": 1}, {"pipeline": 1}],
-        ),
-        (
-            {"zero": 3, "pipeline": 4},
-            "zero = 3 cannot be combined with pipeline = 4",
-            [{"zero": 1}, {"pipeline": 1}],
-        ),
-        (
             {"sequence": True},
             "sequence = true needs tensor parallelism",
             [{"sequence": False}, {"tensor": 2}],

@@ -2,7 +2,7 @@
 
     strict_run(job, steps)  # real `Trainer` steps, every rank a thread; a StrictError tells what GPUs would not bear
 
-**What is real**: `build_mesh`, `Trainer`, schedules, autograd, `fully_shard`, numbers. **What is emulated**: the
+**What is real**: `build_mesh`, `Trainer`, schedules, autograd, numbers. **What is emulated**: the
 process group underneath. It works in two halves, because a CPU cannot queue its work as a GPU does:
 
 1. *Record* (`transport.py`). Each rank computes at once, and a `wait` really waits. Every launch, wait, host

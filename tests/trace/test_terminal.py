@@ -8,11 +8,20 @@ from rich.console import Console
 from heddle.errors import HeddleError
 from heddle.schedule import build
 from heddle.simulate.replay import replay
-from heddle.simulate.simulation import with_recomputing
 from heddle.trace import Span, Trace
 from heddle.trace.terminal import draw
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+def with_recomputing(trace, shares):
+    """The same with each backward cut in two, its recomputing first: so large a share of it, for each chunk."""
+    spans = []
+    for span in trace.spans:
+        share = shares[span.chunk] if span.name == "backward" else 0.0
+        middle = span.start + share * (span.end - span.start)
+        spans += [span._replace(name="recompute", end=middle)] * (share > 0) + [span._replace(start=middle)]
+    return Trace(trace.ranks, spans)
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,8 @@ def test_sums():
     assert EXAMPLE.busy(0) == 1.0
     assert EXAMPLE.busy(1) == 3.0
     assert EXAMPLE.busy(0, "send") == 0.5
-    # Compute lasts 4.5 on each of 2 ranks, 4 of these 9 are work; the optimizer's time is not a bubble.
-    assert EXAMPLE.bubble == (9 - 4) / 4
+    # A rank's own work lasts 4.5 on each of 2 ranks, 4.5 of these 9 are work; the optimizer's time is not a bubble.
+    assert EXAMPLE.bubble == (9 - 4.5) / 4.5
 
 
 def test_an_empty_trace():

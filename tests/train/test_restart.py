@@ -36,7 +36,7 @@ def test_a_killed_rank_brings_the_run_back_and_changes_nothing(tmp_path):
     kill_one(tmp_path / "runs" / "killed", 8, process)
     out, errors = process.communicate(timeout=200)
     assert process.returncode == 0, out + errors
-    assert "A process died; going on from the newest checkpoint (restart 1)." in out
+    assert "A process died; resuming from the newest checkpoint (restart 1)." in out
     assert losses(tmp_path / "runs" / "killed") == losses(tmp_path / "runs" / "whole")
 
 

@@ -166,16 +166,16 @@ WORKS = "works on something else. It never arrived"
 HANGS = {
     "save": (
         hangs_in("storage", "_to_disk"),
-        r"Saving a checkpoint has come no further for \d+ s",
+        r"Saving a checkpoint has made no progress for \d+ s",
         "write its part of the checkpoint. It never arrived",
     ),
     "evaluate": (
         hangs_in("Trainer", "evaluate"),
-        r"The evaluation after step 2 of this run has come no further for \d+ s",
+        r"The evaluation after step 2 of this run has made no progress for \d+ s",
         WORKS,
     ),
     "first step": (hangs_in("Samples", "batch_of"), r"Step 1 of this run has taken \d+ s", WORKS),
-    "prepare": (hangs_in("loop", "prepared_for"), r"Preparing the run has come no further for \d+ s", WORKS),
+    "prepare": (hangs_in("loop", "prepared_for"), r"Preparing the run has made no progress for \d+ s", WORKS),
 }
 
 

@@ -7,9 +7,9 @@ costs of a stage depend on all its degrees, so each tensor and data degree has o
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,8 @@ from heddle.graph.dag import Dag, Floats
 from heddle.plan.piper.workload import Options, Tie, Workload
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
-from heddle.spec.plan import Recompute
+from heddle.spec.layer_memory import Recompute
+from heddle.spec.model import ModelSpec
 
 WORDS: list[Recompute] = ["none", "selective", "full"]
 
@@ -60,7 +61,7 @@ def model_workload(job: Job, devices: int | None = None, microbatch: int | None 
         graph=Dag.from_edges(nodes, [(v, v + 1) for v in range(nodes - 1)]),
         layers=["embedding", *range(model.layers), "head"],
         names=["the embedding", *(f"layer {v}" for v in range(model.layers)), "the output layer"],
-        degrees=list(_degrees(cluster, work, max(devices, 1))),
+        degrees=list(_degrees(cluster, model, work, max(devices, 1))),
         devices=devices,
         memory=cluster.device.memory_gib * GIB,
         bandwidth=1.0,  # links differ: messages are given in seconds
@@ -70,22 +71,21 @@ def model_workload(job: Job, devices: int | None = None, microbatch: int | None 
     return workload.replace()  # which refuses what leaves nothing to plan
 
 
-def tensor_degrees(cluster: Cluster, work: Work, devices: int) -> list[int]:
+def tensor_degrees(cluster: Cluster, model: ModelSpec, devices: int) -> list[int]:
     """Degrees that split heads and MLP evenly, and that tile a node or are tiled by nodes."""
     node = cluster.devices
-    even = divisors(math.gcd(int(work.kv_heads), int(work.ffn)), devices)
-    return [t for t in even if node % t == 0 or t % node == 0]
+    return [t for t in model.tensor_degrees if t <= devices and (node % t == 0 or t % node == 0)]
 
 
-def _degrees(cluster: Cluster, work: Work, devices: int) -> Iterator[Options]:
+def _degrees(cluster: Cluster, model: ModelSpec, work: Work, devices: int) -> Iterator[Options]:
     """The options of every pair of degrees, ascending; how else a stage works where it may be of use."""
     microbatches = int(work.batch / work.microbatch)
-    for t in tensor_degrees(cluster, work, devices):
+    for t in tensor_degrees(cluster, model, devices):
         for d in divisors(microbatches, devices // t):
             # `pipeline` only tells how far stages lie apart
             spread = replace(work, tensor=t, data=d, pipeline=devices / (t * d))
             offered = [
-                _variants(cluster, replace(spread, sequence_parallel=sequence, zero=zero))
+                _variants(cluster, model, replace(spread, sequence_parallel=sequence, zero=zero))
                 for sequence in ((0, 1) if t > 1 and work.sequence % t == 0 else (0,))
                 for zero in ((0, 1) if d > 1 else (0,))
             ]
@@ -110,27 +110,15 @@ def _dominates(one: Options, other: Options, strictly: bool) -> bool:
     return all(bool((a <= b).all()) for a, b in pairs) and (better or not strictly)
 
 
-def _variants(cluster: Cluster, work: Work) -> list[Options]:
+def _variants(cluster: Cluster, model: ModelSpec, work: Work) -> list[Options]:
     """Options without recomputation, with selective, and with full: what a layer holds for a moment differs."""
     t, d, layers = int(work.tensor), int(work.data), int(work.layers)
-    price = stage.layer_cost(cluster, work)
-    again = {"none": 0.0, "selective": float(price.again_selective), "full": float(price.again_full)}
-    kept = memory.layer_activations(work)
-    saved = {"none": float(kept.none), "selective": float(kept.selective), "full": float(kept.full)}
     ends = [(float(f), float(b)) for f, b in (compute.embedding(cluster, work), compute.head(cluster, work))]
     begins, finishes = (float(memory.end_parameters(work, first, not first)) for first in (True, False))
-    own = float(memory.layer_parameters(work))
-    output = memory.end_activations(work)
-    left, briefly = float(output.left), float(output.briefly)
-    scale = 1 + float(memory.slack(cluster, 1.0))
-    # messages that are awaited, and one that was sent to each neighbour
-    buffers = float(memory.exchange_buffers(work, 2)) + 2 * float(memory.sent_message(work))
-    waits = float(work.tied * output.table)  # a tied embedding's gradient, where one stage has both ends
+    shared = begins + finishes - float(memory.end_parameters(work, True, True))  # a tied embedding, once
+    held = _ends_held(cluster, work, begins, finishes, shared)
     a_step = d * float(work.microbatch) / float(work.batch)  # what is done once per step, for each of a stage's d·time
     start = float(stage.data_exchange(cluster, work, 0.0))
-
-    def held(parameters: float) -> float:
-        return scale * float(sum(memory.states(work, parameters, 0.0)))
 
     def once(parameters: float, backward: float) -> float:
         return _once_per_step(cluster, work, parameters, backward, start)
@@ -138,33 +126,106 @@ def _variants(cluster: Cluster, work: Work) -> list[Options]:
     def seconds(forward: float, backward: float, parameters: float) -> float:
         return forward + backward + a_step * once(parameters, backward)
 
-    shared = begins + finishes - float(memory.end_parameters(work, True, True))  # a tied embedding, once
     spared = once(finishes, ends[1][1]) - once(finishes - shared, ends[1][1])
-    tie = Tie((0, layers + 1), a_step * spared, held(shared))
+    tie = Tie((0, layers + 1), a_step * spared, held.shared)
     message = np.full(layers + 1, float(network.between_stages(cluster, work)))
+    shapes = [_of_a_layer(cluster, one, seconds) for _, one in work.each_shape]
+
+    def rows(name: str, first: float, count: int, last: float) -> Floats:  # an option in each column
+        each = np.array([getattr(shapes[place], name)[:count] for place in model.shape_of])
+        return _rows(first, each, last)
+
     found = []
     for count in range(1, len(WORDS) + 1):
-        words = WORDS[:count]
-        each = [seconds(float(price.forward), float(price.backward) + again[word], own) for word in words]
-        peak = max(float(kept.moment(recomputing(work, word))) for word in words) + waits
+        peaks = [max(shapes[place].peak[:count]) for place in model.shape_of]
         found.append(
             Options(
                 tensor=t,
-                names=[["none"], *[[str(word) for word in words]] * layers, ["none"]],
-                seconds=_rows(layers, seconds(*ends[0], begins), each, seconds(*ends[1], finishes)),
+                names=[["none"], *[[str(word) for word in WORDS[:count]]] * layers, ["none"]],
+                seconds=rows("seconds", seconds(*ends[0], begins), count, seconds(*ends[1], finishes)),
                 parameters=np.zeros((layers + 2, count)),
-                stashed=scale * _rows(layers, 0.0, [saved[word] for word in words], left),
-                fixed=_rows(layers, held(begins), [held(own)] * count, held(finishes)),
+                stashed=rows("saved", 0.0, count, 0.0),
+                fixed=rows("fixed", held.begins, count, held.finishes),
                 receive=message,
                 send=message,
                 data=(d,),
                 how=", ".join(["sequence"] * int(work.sequence_parallel) + [f"zero {work.zero}"] * bool(work.zero)),
-                peaks=scale * (buffers + np.array([0.0, *[peak] * layers, briefly])),
+                peaks=held.buffers + np.array([0.0, *peaks, held.loss]),
                 start=a_step * start,
                 tie=tie if shared else None,
             )
         )
     return found
+
+
+class _LayerOptions(NamedTuple):
+    """One layer under each of WORDS: seconds per microbatch, bytes that it keeps, always holds, holds for a moment."""
+
+    seconds: list[float]
+    saved: list[float]
+    fixed: list[float]
+    peak: list[float]
+
+
+def _of_a_layer(cluster: Cluster, work: Work, seconds: Callable[[float, float, float], float]) -> _LayerOptions:
+    """Of a layer of one shape."""
+    price, kept = stage.layer_cost(cluster, work), memory.layer_activations(work)
+    own, forward, backward = float(memory.layer_parameters(work)), float(price.forward), float(price.backward)
+    again = (0.0, float(price.again_selective), float(price.again_full))
+    saved = [float(kept.none), float(kept.selective), float(kept.full)]
+    waits = float(work.tied * memory.end_activations(work).table)  # its gradient, where one stage has both ends
+    scale = 1 + float(memory.slack(cluster, 1.0))
+    return _LayerOptions(
+        [seconds(forward, backward + more, own) for more in again],
+        [scale * size for size in saved],
+        [scale * (_states(work, own) - min(size, _made_in_turn(work, own))) for size in saved],
+        [scale * (float(kept.moment(recomputing(work, word))) + waits) for word in WORDS],
+    )
+
+
+class _EndsHeld(NamedTuple):
+    """Bytes of the two ends of the line, and of what every stage holds."""
+
+    begins: float  # held anyway by the embedding, and by the output layer
+    finishes: float
+    loss: float  # for a moment
+    buffers: float  # of messages, in every stage
+    shared: float  # of what a stage that has both ends of a tied embedding holds once
+
+
+def _ends_held(cluster: Cluster, work: Work, begins: float, finishes: float, shared: float) -> _EndsHeld:
+    """What the ends hold, given their parameters."""
+    scale = 1 + float(memory.slack(cluster, 1.0))
+    output = memory.end_activations(work)
+    # Messages that are awaited, and one that was sent, for two neighbours; the ends of the line have one less each.
+    none, one = (float(memory.exchange_buffers(work, neighbours)) for neighbours in (0, 1))
+    neighbour = one - none + float(memory.sent_message(work))
+    return _EndsHeld(
+        begins=scale * max(0.0, _states(work, begins) - neighbour),
+        finishes=scale * max(0.0, _states(work, finishes) - neighbour),
+        # What it left is gone when layers go back, and its stage, the last one, has one microbatch in flight. Its
+        # gradients, which are no others', are then still to be made.
+        loss=scale * max(0.0, float(output.left + output.briefly) - _made_in_turn(work, finishes - shared)),
+        buffers=scale * (none + 2 * neighbour),
+        shared=scale * _states(work, shared),
+    )
+
+
+def _states(work: Work, parameters: float) -> float:
+    """Weights, gradients and optimizer."""
+    return float(sum(memory.states(work, parameters, 0.0)))
+
+
+def _made_in_turn(work: Work, parameters: float) -> float:
+    """Gradients that are made while what was saved is let go of: the larger of the two is what counts.
+
+    One replica in fp32 makes its gradients in a step's first backward; where that is the only one, layer by layer.
+    """
+    return (
+        parameters
+        * float(work.gradient_bytes)
+        * (work.data == 1 and work.element == 4 and work.batch == work.microbatch)
+    )
 
 
 def _once_per_step(cluster: Cluster, work: Work, parameters: float, backward: float, start: float) -> float:
@@ -178,9 +239,8 @@ def _once_per_step(cluster: Cluster, work: Work, parameters: float, backward: fl
     return exchange + float(compute.optimizer(cluster, updated, work.element))
 
 
-def _rows(layers: int, first: float, each: list[float], last: float) -> Floats:
+def _rows(first: float, each: Floats, last: float) -> Floats:
     """(layers, options) where the two ends have one option, and the others are never to be taken."""
-    table = np.tile(np.array(each), (layers + 2, 1))
-    table[[0, -1], 1:] = np.inf
-    table[[0, -1], 0] = first, last
-    return table
+    ends = np.full((2, each.shape[1]), np.inf)
+    ends[:, 0] = first, last
+    return np.concatenate([ends[:1], each, ends[1:]])

@@ -14,7 +14,8 @@ from heddle.plan.piper.pace import Piper
 from heddle.plan.piper.result import PiperPlan
 from heddle.plan.piper.stages import DegreeTable
 from heddle.spec.job import Job
-from heddle.spec.plan import Plan, Recompute
+from heddle.spec.layer_memory import Recompute
+from heddle.spec.plan import Plan
 
 
 def solve_uniform(piper: Piper, devices: int, known: PiperPlan | None = None) -> PiperPlan | None:

@@ -247,7 +247,7 @@ def _check(graph: OperatorGraph, problem: Problem) -> None:
         )
     if not problem.memory >= 0:
         raise HeddleError(
-            f"An accelerator of {problem.memory / GIB:g} GiB cannot be.",
+            f"An accelerator cannot have {problem.memory / GIB:g} GiB.",
             "Memory is a number, 0 or more.",
             "Try --memory-gib 16.",
         )

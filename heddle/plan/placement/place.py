@@ -64,7 +64,7 @@ def place(
             f"There is no method '{method}'.", "Methods differ in what they promise.", nearest(method, METHODS)
         )
     if not time_limit >= 0:
-        raise HeddleError(f"A time limit of {time_limit:g} s cannot be.", "It is in seconds.", "Try 60.")
+        raise HeddleError(f"A time limit cannot be {time_limit:g} s.", "It is in seconds.", "Try 60.")
     changes: dict[str, Any] = {"accelerators": devices, "cpus": cpus, "memory": memory}
     graph = dataclasses.replace(graph, **{key: value for key, value in changes.items() if value is not None})
     started = time.perf_counter()
@@ -177,7 +177,7 @@ class _Search:
         """The exact programme over all ideals, given what the line found; True where it went through."""
         try:
             smaller, group = reduced(self.problem, self.value * (1 - 1e-9), contiguous=True)
-            ideals = enumerate_ideals(smaller.order, self.ideals)
+            ideals = enumerate_ideals(smaller.order, self.ideals, self.deadline)
             found = best_split(smaller, ideals, self.value * (1 - 1e-9), self.deadline)
         except TooManyIdeals:
             self.notes.append(

@@ -21,8 +21,9 @@ from heddle.plan.search.space import SOME, Space
 from heddle.simulate.closed_form import StepCosts
 from heddle.simulate.simulation import Simulation, fits, simulate_if_fits
 from heddle.spec.job import Job
+from heddle.spec.plan import WRITTEN
 
-CHOICE = ("tensor", "pipeline", "data", "microbatch")  # what people argue about
+CHOICE = (*WRITTEN, "microbatch")  # what people argue about
 VARIANT = ("sequence", "virtual", "zero", "recompute")
 ACTIONS = 60_000  # that are replayed at most to rank what comes after the best: a fraction of a second
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from heddle.simulate.simulation import Simulation
 from heddle.spec.plan import Plan
+from heddle.spec.ranks import split_in_words
 
 
 def in_words(plan: Plan) -> str:
     """The decisions of a plan on one line: "tensor 8 × pipeline 4 × data 16, zero 1, …"."""
-    parts = [f"tensor {plan.tensor} × pipeline {plan.pipeline} × data {plan.data}"]
+    parts = [split_in_words(plan)]
     if plan.sequence:
         parts.append("sequence parallel")
     if plan.pipeline > 1:

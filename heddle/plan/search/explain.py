@@ -22,9 +22,8 @@ from heddle.schedule.registry import NAMES
 from heddle.simulate.simulation import Simulation, simulate
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
-from heddle.spec.plan import Plan
+from heddle.spec.plan import WRITTEN, Plan
 
-DEGREES = ("tensor", "pipeline", "data")
 OTHERS = ("virtual", "sequence", "zero", "microbatch", "recompute", "schedule")
 
 
@@ -92,7 +91,7 @@ def described(best: Simulation) -> Iterator[str]:
 def _neighbours(search: Search) -> Iterator[Neighbour]:
     """Each degree doubled and halved, other schedules, levels, words of recompute and microbatches."""
     best = search.best.plan
-    for name in (*DEGREES, "microbatch", "virtual"):
+    for name in (*WRITTEN, "microbatch", "virtual"):
         value = getattr(best, name)
         for other in (2 * value, value // 2):
             if other >= 1 and (name != "virtual" or best.pipeline > 1):
@@ -135,7 +134,7 @@ def _neighbour(search: Search, name: str, value: Any) -> Neighbour:
 def _differs_least(search: Search, name: str, rows: np.ndarray) -> Simulation:
     """Of some plans the one with the fewest other choices than the best, and among those the quickest."""
     columns, best = search.space.columns, search.best.plan
-    others = [other for other in (*DEGREES, *OTHERS) if other != name]
+    others = [other for other in (*WRITTEN, *OTHERS) if other != name]
     differing = sum((columns[other][rows] != _column_value(best, other)).astype(int) for other in others)
     nearest = rows[differing == np.min(differing)]
     row = int(nearest[np.argmin(search.step.seconds[nearest])])
@@ -167,7 +166,7 @@ def _judged(search: Search, change: str, other: Simulation) -> Neighbour:
 
 def _difference(best: Plan, other: Plan, name: str) -> str:
     """What else the other plan chooses otherwise."""
-    names = [each for each in (*DEGREES, *OTHERS[:-1]) if each != name and getattr(best, each) != getattr(other, each)]
+    names = [each for each in (*WRITTEN, *OTHERS[:-1]) if each != name and getattr(best, each) != getattr(other, each)]
     words = {each: str(getattr(other, each)).lower() for each in names} | {"recompute": recompute_in_words(other)}
     return ", ".join(f"{each} {words[each]}" for each in names)
 
@@ -189,8 +188,10 @@ def _no_such_plan(search: Search, name: str, value: Any) -> str:
         return f"a batch of {batch} cannot be divided over {value} replicas"
     if name == "pipeline" and value > job.model.layers:
         return f"{job.model.layers} layers cannot fill {value} stages"
-    if name == "tensor" and (job.model.kv_heads % value or job.model.ffn % value):
-        return f"{job.model.kv_heads} heads of keys and values cannot be split over {value}"
+    if name == "tensor" and value not in job.model.tensor_degrees:
+        heads = job.model.kv_heads
+        what = f"{heads} heads of keys and values" if heads % value else "the columns of every layer's MLP"
+        return f"{what} cannot be split over {value}"
     if name == "sequence":
         return f"{job.sequence} tokens cannot be split over tensor = {search.best.plan.tensor}"
     return f"no legal plan on {search.best.plan.world} devices has it"

@@ -26,11 +26,15 @@ def priced(job: Job, cluster: Cluster, counts: list[int], fixed: Fixed) -> tuple
         space = space.take(keep)
     step = closed_form(work_of(job, cluster, space.work_columns()), cluster)
     if "stages" in fixed or isinstance(fixed.get("recompute"), tuple):
-        step = _uneven(step)
+        step = _uneven(step, counts_recompute=len(job.model.shapes) == 1)
     return space, step
 
 
-def _uneven(step: StepCosts) -> StepCosts:
-    """Stages, or words of layers, that are given need not be even: then no rank's share is known, only all of them."""
-    busy = step.breakdown.compute + step.breakdown.recompute + step.breakdown.tensor + step.breakdown.pipeline
+def _uneven(step: StepCosts, counts_recompute: bool) -> StepCosts:
+    """Stages, or words of layers, that are given need not be even: then no rank's share is known, only all of them.
+
+    Where layers differ, it may be the quick ones that recompute: how long that takes is not known then.
+    """
+    busy = step.breakdown.compute + step.breakdown.recompute * counts_recompute
+    busy = busy + step.breakdown.tensor + step.breakdown.pipeline
     return replace(step, at_least=busy, memory_at_least=np.zeros_like(busy), fits=np.ones(len(busy), dtype=bool))

@@ -1,7 +1,7 @@
 """The bytes of a rank's tensors while it takes a step: what lives at any moment, and what each action adds to it.
 
-Seen from below, in PyTorch's dispatcher, so that what autograd keeps, what `fully_shard` gathers and what lives for
-one operation all count. What a kernel takes for itself while it runs does not.
+Seen from below, in PyTorch's dispatcher, so that what autograd keeps, what is gathered and what lives for one
+operation all count. What a kernel takes for itself while it runs does not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
-from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -37,18 +36,22 @@ class Living(TorchDispatchMode):
     ) -> Any:
         self._look_again()  # before anything is made: what shrank since has made room
         made = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves((made, args)) if func.namespace == "fsdp" else tree_leaves(made):
+        for leaf in tree_leaves((made, args)) if func.namespace == "inductor" else tree_leaves(made):
             if isinstance(leaf, Tensor) and leaf.device.type != "meta":
-                self._count(local(leaf).untyped_storage())
+                self._count(leaf.untyped_storage())
         self.most = max(self.most, self.now)
         return made
 
     def _count(self, storage: torch.UntypedStorage) -> None:
         address = storage._cdata
+        if hasattr(storage, "heddle_tier"):  # memory of a tier, not the device's: known at the latest when it is used
+            if address in self.known:
+                self._resize(address, 0)
+            return
         if address not in self.known:
             self.known[address] = 0
             weakref.finalize(storage, self._free, address)
-        elif self.known[address] != storage.nbytes():  # `fully_shard` empties and fills what it gathers into
+        elif self.known[address] != storage.nbytes():  # what is gathered into is emptied and filled
             self.elastic[address] = weakref.ref(storage)
         self._resize(address, storage.nbytes())
 
@@ -118,8 +121,3 @@ class Actions(NoRecorder):
             weakref.finalize(storage, self.seen.discard, storage._cdata)
             self.saved[chunk, microbatch] += storage.nbytes()
         return x.detach()  # an output that its own node keeps would never be freed
-
-
-def local(tensor: Tensor) -> Tensor:
-    """This rank's part of a tensor."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

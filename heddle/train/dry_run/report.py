@@ -12,6 +12,8 @@ from rich.table import Table
 
 from heddle.format import size
 from heddle.simulate.chunks import memory_verdict
+from heddle.spec.plan import AXES
+from heddle.spec.ranks import split_in_words
 from heddle.train.dry_run.dry_run import DryRun, KindOfRank
 from heddle.train.dry_run.observe import Channel, Tally
 
@@ -26,7 +28,7 @@ def show(found: DryRun, as_json: bool, console: Console) -> None:
     job, plan = found.job, found.plan
     console.print(
         f"{job.model.name}: {job.model.parameters:,} parameters on {plan.world:,} ranks "
-        f"(tensor {plan.tensor} × pipeline {plan.pipeline} × data {plan.data}), {job.train.precision}, "
+        f"({split_in_words(plan)}), {job.precision_in_words}, "
         f"{found.microbatches:,} microbatches per step; {_number(len(found.kinds), 'kind')} of rank",
         soft_wrap=True,
         highlight=False,
@@ -80,6 +82,7 @@ def facts(found: DryRun) -> dict[str, Any]:
     return {
         "model": found.job.model.name,
         "model_parameters": found.job.model.parameters,
+        "precision": found.job.precision,
         "world": found.plan.world,
         "microbatches": found.microbatches,
         **_verdict(found),
@@ -136,8 +139,9 @@ def _extremes(stash: Sequence[int]) -> str:
 
 
 def _order(channel: Channel) -> tuple[int, str, str]:
-    """Messages first, then the axes from the innermost out."""
-    axes = ("pipeline", "tensor", "ends", "data", "world")
+    """Messages first, then the axes from the innermost out; that of the pipeline's two ends before the others."""
+    inner = [axis for axis in AXES if axis != "pipeline"]
+    axes = ("pipeline", inner[0], "ends", *inner[1:], "world")
     return axes.index(channel.axis) if channel.axis in axes else len(axes), *channel
 
 

@@ -147,7 +147,7 @@ def gelu(clock: SharedClock, device: torch.device) -> float:
 def launch(clock: SharedClock, device: torch.device) -> float:
     """Microseconds per kernel: a layer so small that starting its kernels is all the work there is."""
     spec = ModelSpec(layers=1, hidden=16, heads=2, vocab=16, sequence=4)
-    layer, batch = Layer(spec, 0).to(device), Microbatch(sequence=4)
+    layer, batch = Layer(spec.layer(0), 0).to(device), Microbatch(sequence=4)
     x = some(device, 4, 16).requires_grad_()
 
     def once() -> None:

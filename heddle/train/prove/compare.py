@@ -133,7 +133,7 @@ def relative(value: float, reference: float) -> float:
 
 
 def largest(values: Iterable[float]) -> float:
-    """The maximum, where what is no number counts as infinite."""
+    """The maximum, where what is not a number counts as infinite."""
     return max((value if value == value else math.inf for value in values), default=0.0)
 
 
@@ -163,7 +163,7 @@ def _forward_cause(plan: Plan, model: ModelSpec) -> str:
     if plan.pipeline > 1:
         suspects.append("a message between stages")
     if plan.data > 1:
-        suspects.append("which samples per replica reads")
+        suspects.append("which samples each replica reads")
     if model.dropout:
         suspects.append("what dropout depends on")
     return f"the loss of step 1 differs: the forward pass ({', '.join(suspects) or 'microbatches'})"

@@ -7,11 +7,12 @@ stages are equal, whether microbatches fill the pipeline. Sizes shrink, relation
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
+from heddle.cost.layers import LayerKind, chunk_layers
 from heddle.spec.job import Job, PlannedJob, Train
-from heddle.spec.model import ModelSpec
-from heddle.spec.plan import Plan, Recompute
+from heddle.spec.layer_memory import LayerMemory
+from heddle.spec.model import LayerSpec, ModelSpec
+from heddle.spec.plan import Plan
 
 PROCESSES = 16  # more than this do not fit one machine that somebody also works on
 CHUNKS = 4  # a rank
@@ -32,12 +33,16 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
     planned = job.planned
     model, plan, train = planned.model, planned.plan, planned.train
     degrees, notes = _fewer_processes(plan, processes)
-    recompute, stages = _stages(plan, degrees)
-    if not isinstance(plan.recompute, str):
-        notes += [f"recompute: no chunk that was tried has {kind!r}." for kind in {*plan.recompute} - {*recompute}]
+    layers, stages = _layers(model, plan, degrees)
+    every = {plan.memory_of(layer) for layer in range(model.layers)} - {kind.memory for kind in layers}
+    notes += [f"No chunk that was tried has a layer with {_in_words(lost)}." for lost in sorted(every)]
+    shapes = tuple(kind.shape for kind in layers)
+    if untried := {*range(len(model.shapes))} - {*shapes}:
+        notes.append(f"layers: {len(untried)} of the model's {len(model.shapes)} shapes were not tried.")
     microbatch, sequence = _tokens(plan, degrees, planned.sequence)
-    small_model = _model(model, plan, degrees, sum(stages), sequence, planned.sequence)
-    small_plan = replace(degrees, microbatch=microbatch, stages=stages, recompute=recompute)
+    small_model = _model(model, plan, degrees, shapes, sequence, planned.sequence)
+    memories = [kind.memory for kind in layers]
+    small_plan = replace(degrees, microbatch=microbatch, stages=stages).with_memory(memories)
     microbatches = _microbatches(plan.microbatches(train.global_batch), plan.pipeline, degrees.pipeline)
     small_train = Train(
         name=train.name,
@@ -45,7 +50,7 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
         global_batch=microbatches * microbatch * degrees.data,
         sequence=sequence,
         seed=train.seed,
-        precision=train.precision,
+        precision=job.precision,
         learning_rate=1e-2,  # a real job's first steps hardly move; differences should get the chance to grow
         schedule=train.schedule,
         final_learning_rate=train.final_learning_rate,
@@ -81,29 +86,28 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
         )
         if before != after
     ]
-    # stages and recomputation are those of the old degrees until the caller has found the new ones
-    changed = replace(plan, tensor=tensor, pipeline=pipeline, data=data, virtual=virtual, stages=(), recompute="none")
-    return changed, notes
+    # stages and what layers do are those of the old degrees until the caller has found the new ones
+    changed = replace(plan, stages=(), recompute="none", offload=plan.ends_offload, layers=())
+    return replace(changed, tensor=tensor, pipeline=pipeline, data=data, virtual=virtual), notes
 
 
-def _stages(plan: Plan, small: Plan) -> tuple[Recompute | tuple[Recompute, ...], tuple[int, ...]]:
-    """Recomputation and layers of each chunk: uneven stages stay uneven, and a chunk's kinds of recomputation stay."""
-    bounds = [0, *accumulate(plan.stages)]
+def _in_words(memory: LayerMemory) -> str:
+    parts = [f"recompute {memory.recompute!r}", f"zero {memory.zero}"]
+    return ", ".join([*parts, *(["offload " + ", ".join(memory.offload)] if memory.offload else [])])
+
+
+def _layers(model: ModelSpec, plan: Plan, small: Plan) -> tuple[list[LayerKind], tuple[int, ...]]:
+    """Kinds of layers, and how many each chunk has: uneven stages stay uneven, and a chunk keeps one of each kind."""
     last = max(1, small.chunks - 1)
     chosen = [round(i * (plan.chunks - 1) / last) for i in range(small.chunks)]  # the first, the last, some between
     sizes = [plan.stages[chunk] for chunk in chosen]
     if len(set(sizes)) == 1 < len(set(plan.stages)):
         sizes[small.chunks // 2] += 1
-    kinds = [
-        list(dict.fromkeys(plan.recompute_of(layer) for layer in range(bounds[chunk], bounds[chunk + 1])))
-        for chunk in chosen
-    ]
+    chunks = chunk_layers(model, plan)
+    kinds = [[kind for kind, _ in chunks[chunk]] for chunk in chosen]
     least = max(2 if small.chunks == 1 else 1, *map(len, kinds))
     stages = tuple(min(size, least + (min(sizes) < size == max(sizes))) for size in sizes)
-    if isinstance(plan.recompute, str):
-        return plan.recompute, stages
-    words = [(kind * layers)[:layers] for kind, layers in zip(kinds, stages, strict=True)]
-    return tuple(word for chunk in words for word in chunk), stages
+    return [kind for own, layers in zip(kinds, stages, strict=True) for kind in (own * layers)[:layers]], stages
 
 
 def _tokens(plan: Plan, small: Plan, sequence: int) -> tuple[int, int]:
@@ -124,7 +128,7 @@ def _microbatches(count: int, stages: int, fewer: int) -> int:
     return min(count // stages, 2) * fewer + (count % stages > 0)
 
 
-def _model(model: ModelSpec, plan: Plan, small: Plan, layers: int, sequence: int, before: int) -> ModelSpec:
+def _model(model: ModelSpec, plan: Plan, small: Plan, shapes: tuple[int, ...], sequence: int, before: int) -> ModelSpec:
     kv_heads = small.tensor * min(2, model.kv_heads // plan.tensor)
     heads = kv_heads * min(model.group, GROUP)
     head_size = max(4, WIDTH // heads)
@@ -133,19 +137,24 @@ def _model(model: ModelSpec, plan: Plan, small: Plan, layers: int, sequence: int
     vocab = -(-VOCAB // small.tensor) * small.tensor
     if model.vocab % plan.tensor and small.tensor > 1:
         vocab += model.vocab % plan.tensor % small.tensor or 1
-    window = model.window
-    if window is not None:
-        window = min(sequence - 1, max(2, window * sequence // before)) if window < before else sequence
+    narrow = small.tensor * -(-2 * hidden // small.tensor)
+    widths = sorted({shape.ffn for shape in model.shapes})
+
+    def window(shape: LayerSpec) -> int:
+        if shape.window is None or shape.window >= before:
+            return sequence if shape.window else 0
+        return min(sequence - 1, max(2, shape.window * sequence // before))
+
     return replace(
         model,
         name=f"{model.name}, shrunk",
-        layers=layers,
+        layers=len(shapes),
         hidden=hidden,
         heads=heads,
         kv_heads=kv_heads,
         head_size=head_size,
-        ffn=small.tensor * -(-2 * hidden // small.tensor),
+        ffn=tuple(narrow + small.tensor * widths.index(model.shapes[shape].ffn) for shape in shapes),
         vocab=vocab,
         sequence=sequence if before == model.sequence else 2 * sequence,
-        window=window,
+        window=tuple(window(model.shapes[shape]) for shape in shapes),
     )

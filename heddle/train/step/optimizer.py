@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from heddle.parallel.shards import Piece
 from heddle.spec.job import Train
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+def turns_of(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """Pieces that are updated together: all whose state is on the device, then layer by layer those elsewhere."""
+    turns: dict[object, list[Piece]] = {}
+    for piece in pieces:
+        layer = piece.name.split(".")[:2] if piece.tier is not None else ()
+        turns.setdefault((id(piece.tier), *layer), []).append(piece)
+    return list(turns.values()) or [[]]
 
 
 class LossScale:
@@ -39,23 +51,31 @@ class Optimizer:
         self.pieces, self.train = pieces, train
         self.updates = 0  # steps that changed the weights
         self.scale = LossScale(train.precision == "fp16")
+        self.turns = turns_of(pieces)
         self.adam = torch.optim.AdamW(
             [
-                {"params": [p.master for p in pieces if p.decay], "weight_decay": train.weight_decay},
-                {"params": [p.master for p in pieces if not p.decay], "weight_decay": 0.0},
+                {"params": [p.master for p in turn if p.decay == decay], "weight_decay": train.weight_decay * decay}
+                for turn in self.turns
+                for decay in (True, False)
             ],
             lr=train.learning_rate,
             betas=(train.beta1, train.beta2),
             eps=train.epsilon,
             fused=True,
         )
+        for piece in pieces:
+            if piece.tier is not None:
+                self.adam.state[piece.master] = {
+                    "step": torch.zeros((), dtype=torch.float32),
+                    **{kind: piece.tier.reserve(piece.master.numel()) for kind in MOMENTS},
+                }
 
     def squared_norm(self) -> Tensor:
         """The square of the norm of the gradients that this rank counts; summed over all ranks it is the whole."""
         gradients = [piece.master.grad for piece in self.pieces if piece.counted and piece.master.grad is not None]
         if not gradients:
             return torch.zeros((), device=self.pieces[0].master.device if self.pieces else None)
-        norms = torch.stack(torch._foreach_norm(gradients))
+        norms = torch.stack([norm.to(gradients[0].device) for norm in torch._foreach_norm(gradients)])
         return (norms.double() ** 2).sum()
 
     @torch.no_grad()
@@ -74,12 +94,27 @@ class Optimizer:
         self.adam.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
         for group in self.adam.param_groups:
             group["lr"] = rate
-        self.adam.step()
-        rounded = [(piece.target, piece.master) for piece in self.pieces if piece.target is not None]
-        if rounded:
-            targets, masters = zip(*rounded, strict=True)
-            torch._foreach_copy_(targets, masters)
+        groups = self.adam.param_groups
+        for number, turn in enumerate(self.turns):
+            for piece, home in self._homes(self.turns[number + 1] if number + 1 < len(self.turns) else ()):
+                piece.tier.expect(home)
+            self.adam.param_groups = groups[2 * number : 2 * number + 2]
+            self.adam.step()
+            rounded = [(piece.target, piece.master) for piece in turn if piece.target is not None]
+            if rounded:
+                targets, masters = zip(*rounded, strict=True)
+                torch._foreach_copy_(targets, masters)
+            for piece, home in self._homes(turn):
+                piece.tier.leave(home)
+        self.adam.param_groups = groups
         return norm
+
+    def _homes(self, turn: Sequence[Piece]) -> Iterator[tuple[Piece, Tensor]]:
+        """What of a turn's state has its home on a tier."""
+        for piece in turn:
+            if piece.tier is not None:
+                yield from ((piece, self.adam.state[piece.master][kind]) for kind in MOMENTS)
+                yield piece, piece.master
 
     def settle(self, norm: float) -> None:
         """Learn what came of a step: under fp16 a norm that is not finite lowers the loss scale; else the caller

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import heddle.parallel.replicas.reducer
@@ -17,8 +17,10 @@ from heddle.models import Transformer, initialize
 from heddle.parallel.apply import Parallel, parallelize
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.replicas.reducer import Reducer
-from heddle.spec import ModelSpec, Plan
+from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.train.prove.collect import assemble, gather_boxes, gradients, local_boxes, weights
+from heddle.train.prove.prove import synthetic_tokens
+from heddle.train.step.trainer import Trainer
 
 pytestmark = pytest.mark.dist
 
@@ -45,12 +47,11 @@ def reduce(mesh: Mesh, zero: int, dtype: torch.dtype, bucket: int) -> tuple[dict
     """Two steps of three microbatches; the gradients of the second, put together, and elements updated here."""
     with patch.object(heddle.parallel.replicas.reducer, "bucket_elements", lambda _: bucket):
         named = parameters(dtype)
-        reducer = Reducer({0: list(named.items())}, mesh, zero)
+        reducer = Reducer({0: list(named.items())}, mesh, lambda _: zero)
     for _ in range(2):
         reducer.clear()
+        reducer.expect(3)
         for microbatch in range(3):
-            if microbatch == 2:
-                reducer.last_backward(0)
             backward(named, mesh.rank, microbatch)
             begun = [part.handle is not None for part in reducer.buckets[0]]
             assert all(begun) if microbatch == 2 else not any(begun), "the sum starts with the last gradient"
@@ -87,10 +88,11 @@ def test_what_a_replica_sends_of_a_bucket_stays_long_enough():
 def share(mesh: Mesh) -> list[list[float]]:
     """Each replica changes only what it is responsible for; afterwards all have everything."""
     named = parameters(torch.float32)
-    reducer = Reducer({0: list(named.items())}, mesh, zero=1)
+    reducer = Reducer({0: list(named.items())}, mesh, lambda _: 1)
     for piece in reducer.pieces:
         piece.master.fill_(mesh.data.rank + 1)
     reducer.share()
+    reducer.wait_for_weights()
     return [parameter.flatten().tolist() for parameter in named.values()]
 
 
@@ -101,10 +103,94 @@ def test_replicas_share_their_updates(world):
     assert values == 13 * [1.0] + 13 * [2.0] + 11 * [3.0]  # 37 elements in shares of 13, the last with two to spare
 
 
+def steps(mesh: Mesh, job: Job, at_once: bool) -> tuple[list[float], dict[str, np.ndarray], bool]:
+    """Losses and weights of three steps, and whether weights were still on their way after one."""
+    tokens = synthetic_tokens(job)
+    with patch.object(heddle.parallel.replicas.reducer, "bucket_elements", lambda _: 1000):
+        trainer = Trainer(job, tokens, mesh)
+    losses, under_way = [], False
+    for _ in range(3):
+        losses.append(trainer.train_step().loss)
+        under_way |= any(bucket.gathering is not None for bucket in trainer.parallel.gradients.first_used_first)
+        if at_once:
+            trainer.wait_for_weights()
+    losses.append(trainer.evaluate(tokens))
+    trainer.wait_for_weights()
+    return losses, assemble(gather_boxes(local_boxes(trainer.optimizer.pieces, weights), mesh)), under_way
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_weights_are_gathered_beside_the_next_forward_with_the_same_bits(world, precision):
+    model = replace(MODEL, tied=True)  # whose two ends use one weight
+    plan = Plan(data=2, zero=1, microbatch=1, recompute="full")
+    train = Train(steps=3, global_batch=4, learning_rate=1e-2, eval_batches=1, precision=precision)
+    job = Job(model=model, data=Data(text="-"), train=train, plan=plan)
+    waited, overlapped = world.run(steps, plan, job, True), world.run(steps, plan, job, False)
+    for (losses, _, _), (others, _, under_way) in zip(waited, overlapped, strict=True):
+        assert others == losses
+        assert under_way
+    for name, values in waited[0][1].items():
+        np.testing.assert_array_equal(overlapped[0][1][name], values)
+
+
+def test_weights_are_gathered_in_the_order_in_which_a_forward_uses_them():
+    named = {0: [("a", parameter(8)), ("b", parameter(8))], 2: [("c", parameter(8)), ("d", parameter(8))]}
+    with patch.object(heddle.parallel.replicas.reducer, "bucket_elements", lambda _: 1):
+        reducer = Reducer(named, Mesh(), lambda _: 1)
+    order = [name for bucket in reducer.first_used_first for name, _ in bucket.parameters]
+    assert order == ["a", "b", "c", "d"]
+
+
+def parameter(elements: int) -> nn.Parameter:
+    return nn.Parameter(torch.zeros(elements, dtype=torch.bfloat16))
+
+
+class Passes(TorchDispatchMode):
+    """Notes kernels that write a tensor of so many elements."""
+
+    def __init__(self, elements: int) -> None:
+        super().__init__()
+        self.elements, self.names = elements, []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        made = isinstance(result, Tensor) and result.numel() == self.elements
+        if made and not func.is_view and "detach" not in str(func):
+            self.names.append(func._schema.name.removeprefix("aten::"))
+        return result
+
+
+def passes(mesh: Mesh, dtype: torch.dtype) -> list[list[str]]:
+    """What each of three microbatches writes in the size of a weight, from the product that makes its gradient on."""
+    weight = nn.Parameter(torch.ones(48, 32, dtype=dtype))
+    reducer = Reducer({0: [("w", weight)]}, mesh, lambda _: 0)
+    counted = []
+    reducer.expect(3)
+    for _ in range(3):
+        loss = nn.functional.linear(torch.ones(8, 32, dtype=dtype), weight).sum()
+        with Passes(weight.numel()) as seen:
+            loss.backward()
+        counted.append([name for name in seen.names if "all" not in name])
+    reducer.finish()
+    return counted
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+def test_a_gradient_is_added_in_one_pass(world, dtype):
+    """Beside the product that makes it: the first is copied into its bucket, later ones are added in place."""
+    for counted in world.run(passes, Plan(data=2), dtype):
+        assert counted == [["mm", "copy_"], ["mm", "add_"], ["mm", "add_"]]
+
+
+def test_a_gradient_that_nobody_else_adds_to_is_handed_over():
+    """In full precision, without replicas: the first is not even copied."""
+    assert passes(Mesh(), torch.float32) == [["mm"], ["mm", "add_"], ["mm", "add_"]]
+
+
 def add_up(mesh: Mesh) -> float:
     """A small gradient, added often to a large one in low precision."""
     parameter = nn.Parameter(torch.zeros(1, dtype=torch.bfloat16))
-    reducer = Reducer({0: [("w", parameter)]}, mesh, zero=0)
+    reducer = Reducer({0: [("w", parameter)]}, mesh, lambda _: 0)
     for value in [256.0] + 64 * [0.5]:
         (parameter * value).sum().backward()
     reducer.finish()
@@ -159,12 +245,7 @@ def test_every_plan_starts_from_the_same_weights(world, plan, tied, dtype):
 
 
 def shapes(mesh: Mesh, plan: Plan) -> dict[str, tuple[int, ...]]:
-    parallel = build(mesh, MODEL, plan)
-    names = {**parallel.names}
-    return {
-        names[parameter]: tuple((parameter.to_local() if isinstance(parameter, DTensor) else parameter).shape)
-        for parameter in parallel.names
-    }
+    return {name: tuple(parameter.shape) for parameter, name in build(mesh, MODEL, plan).names.items()}
 
 
 def test_a_rank_holds_its_own_shard(world):
@@ -192,12 +273,22 @@ def test_a_rank_holds_its_own_shard(world):
     assert "embed.positions.weight" not in held[4]
 
 
-def test_zero_3_holds_a_share_of_every_parameter(world):
-    held = world.run(shapes, plan := Plan(data=4, zero=3), plan)
-    elements = [sum(map(math.prod, rank.values())) for rank in held]
-    assert sum(elements) == MODEL.parameters
-    assert max(elements) < 1.1 * MODEL.parameters / 4
-    assert [rank["embed.tokens.weight"] for rank in held] == [(16, 16), (16, 16), (16, 16), (13, 16)]
+def shares(mesh: Mesh, plan: Plan) -> tuple[int, int]:
+    """Numbers that are updated here, and bytes of the parameters while nothing is computed."""
+    parallel = build(mesh, MODEL, plan)
+    memory = {p.untyped_storage()._cdata: p.untyped_storage().nbytes() for p in parallel.names}
+    return sum(piece.master.numel() for piece in parallel.gradients.pieces), sum(memory.values())
+
+
+@pytest.mark.parametrize(
+    "plan", [Plan(data=4, zero=3), Plan(data=2, pipeline=2, zero=2)], ids=["zero3", "zero2-pipeline"]
+)
+def test_each_replica_holds_a_share_of_every_parameter(world, plan):
+    held = world.run(shares, plan, plan)
+    copy = MODEL.vocab * MODEL.hidden * (plan.pipeline > 1)  # of the tied embedding
+    assert sum(elements for elements, _ in held) == MODEL.parameters + copy
+    # weights are there when they are used; the last norm, which is never sharded, stays
+    assert {size for _, size in held} <= {0, 2 * 4 * MODEL.hidden}
 
 
 class Largest(TorchDispatchMode):

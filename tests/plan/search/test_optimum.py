@@ -35,6 +35,11 @@ def random_job(draw):
         efficiency=Efficiency(overlap=0.0 if host else 0.8, jitter=0.01, slack=0.05),
     )  # fmt: skip
     train = Train(global_batch=int(draw.choice([1, 4, 6, 12])), precision="bf16")
+    if draw.random() < 0.3:
+        wide, far = draw.choice([1, 1, 4], model.layers), draw.choice([0, 16, 64], model.layers)
+        model = replace(
+            model, ffn=tuple(int(512 * kv * each) for each in wide), window=tuple(int(each) for each in far)
+        )
     job = Job(model=model, data=Data(text="x"), cluster=cluster, train=train)
     _, step = priced(job, cluster, [cluster.world], {})
     least, most = (step.memory.min(), step.memory.max()) if len(step.memory) else (1.0, 1.0)

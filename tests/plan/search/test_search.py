@@ -1,8 +1,10 @@
 """The search against simulating everything, against the choices of published runs, and for odd machines."""
 
+import itertools
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 import heddle
 from heddle.errors import HeddleError
 from heddle.plan.search.objective import MARGIN, SearchGoal
-from heddle.plan.search.refine import balanced_stages
+from heddle.plan.search.refine import balanced_runs, balanced_stages
 from heddle.plan.search.search import device_counts
 from heddle.spec import Cluster, Data, Device, Efficiency, Job, Link, ModelSpec, Peak, Plan, Train, even_stages
 from heddle.spec.shorthand import cluster_from_table, model_from_table
@@ -315,3 +317,24 @@ def test_the_rank_of_a_plan_counts_those_that_are_faster():
         found.step.seconds[found.step.fits] < found.step.seconds[order[20]]
     )
     assert found.rank(Plan(tensor=8, data=2)) is None
+
+
+def test_layers_that_differ_are_dealt_out_as_evenly_as_runs_of_them_can_be():
+    draw = np.random.default_rng(0)
+    for _ in range(50):
+        count = int(draw.integers(2, 9))
+        pipeline = int(draw.integers(1, count + 1))
+        layers, (first, last) = draw.choice([1.0, 2.0, 5.0], count).tolist(), draw.choice([0.0, 1.5], 2).tolist()
+
+        def slowest(stages, layers=layers, first=first, last=last):
+            ends = [0, *itertools.accumulate(stages)]
+            loads = [sum(layers[a:b]) for a, b in itertools.pairwise(ends)]
+            loads[0] += first
+            loads[-1] += last
+            return max(loads)
+
+        cuts = itertools.combinations(range(1, count), pipeline - 1)
+        every = [[b - a for a, b in itertools.pairwise((0, *cut, count))] for cut in cuts]
+        found = balanced_runs(layers, pipeline, first, last)
+        assert (len(found), sum(found), min(found) > 0) == (pipeline, count, True)
+        assert slowest(found) == pytest.approx(min(map(slowest, every)))

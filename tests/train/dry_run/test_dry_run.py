@@ -371,7 +371,7 @@ def job_file(tmp_path) -> Path:
         (["--set", "plan.tensor=3"], "4 heads cannot be split over tensor = 3"),
         (["--set", "plan.pipeline=5"], "4 layers cannot fill"),
         (["--set", "plan.data=3"], "global_batch = 8 is not divisible"),
-        (["--set", "plan.zero=3"], "cannot be combined with pipeline = 2"),
+        (["--set", "plan.offload=['input:disk']"], "Only full recomputation keeps nothing but the input"),
         (["--resume"], "--dry-run and --resume exclude each other"),
         (["--trace"], "--dry-run and --trace exclude each other"),
     ],

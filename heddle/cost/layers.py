@@ -1,0 +1,43 @@
+"""Which layers a chunk holds, by kind: the one door to everything that differs from layer to layer.
+
+A kind is the shape that the model gives a layer and what the plan does with it. Layers of one kind cost the same, so a
+chunk costs, for each kind, so many times the price of one; who prices layers asks here, and never for their number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from typing import NamedTuple
+
+from heddle.spec.layer_memory import LayerMemory, Recompute
+from heddle.spec.model import ModelSpec
+from heddle.spec.plan import Plan
+
+
+class LayerKind(NamedTuple):
+    """Layers that cost the same."""
+
+    shape: int  # its place among the model's shapes
+    memory: LayerMemory
+
+    @property
+    def recompute(self) -> Recompute:
+        """What its backward computes again."""
+        return self.memory.recompute
+
+
+Chunk = tuple[tuple[LayerKind, int], ...]  # how many layers of each kind; the kind of its first layer is the first
+
+
+@lru_cache(maxsize=16)  # seconds and bytes of one plan are asked for one after the other
+def chunk_layers(model: ModelSpec, plan: Plan) -> tuple[Chunk, ...]:
+    """The layers of each chunk of a plan whose stages are written out."""
+    if len(model.shapes) == 1 and isinstance(plan.recompute, str) and not plan.layers:
+        return tuple(((LayerKind(0, plan.memory_of(0)), count),) for count in plan.stages)
+    kinds = list(map(LayerKind, model.shape_of, map(plan.memory_of, range(model.layers))))
+    chunks, start = [], 0
+    for count in plan.stages:
+        chunks.append(tuple(Counter(kinds[start : start + count]).items()))
+        start += count
+    return tuple(chunks)

@@ -1,0 +1,141 @@
+"""Offload: what of a layer leaves the device between its uses, applied from outside.
+
+Activations go when the forward pass saves them for the backward, and come back some layers before they are needed. The
+optimizer's state has its home on the tier, and is updated there. Not a bit changes on the way.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+
+from heddle.models.transformer import Microbatch, Transformer
+from heddle.parallel.shards import Piece
+from heddle.spec.plan import Plan
+
+SMALLEST = 4096  # bytes: what is smaller costs more to move than it takes
+
+
+class Tier(Protocol):
+    """Memory beside the device; see heddle.runtime.tiers."""
+
+    def put(self, x: Tensor) -> Any: ...
+    def prefetch(self, slot: Any) -> None: ...
+    def take(self, slot: Any) -> Tensor: ...
+    def reserve(self, elements: int, dtype: torch.dtype = ...) -> Tensor: ...
+    def expect(self, home: Tensor) -> None: ...
+    def leave(self, home: Tensor) -> None: ...
+
+
+Tiers = Callable[[str], Tier]
+
+
+def no_tiers(name: str) -> Tier:
+    """Of a model that is built and not trained."""
+    raise AssertionError(f"nothing leaves for the {name} here")
+
+
+class Kept:
+    """What autograd keeps in place of a tensor that left: where its memory went, and how it lay in it."""
+
+    def __init__(self, slot: Any, x: Tensor) -> None:
+        self.slot, self.dtype = slot, x.dtype
+        self.layout = x.storage_offset(), x.shape, x.stride()
+
+
+class OffloadedLayer:
+    """Lets all that a layer saves for its backward leave the device, its weights apart."""
+
+    def __init__(self, layer: nn.Module, tier: Tier) -> None:
+        self.layer, self.tier = layer, tier
+        self.compute: Callable[..., Tensor] = layer.forward
+        self.staying: set[int] = set()  # memory that other things share
+        self.known: dict[int, tuple[weakref.ref[Any], Any]] = {}  # slots of this pass, by the memory they are for
+
+    def forward(self, x: Tensor, batch: Microbatch) -> Tensor:
+        """Takes the place of the layer's own."""
+        if not torch.is_grad_enabled():
+            return self.compute(x, batch)
+        shared = [*self.layer.parameters(), *(batch.rope or ()), *([] if batch.keys is None else [batch.keys])]
+        if x.is_leaf:
+            shared.append(x)  # what another stage sent is kept until its gradient is sent back
+        self.staying, self.known = {one.untyped_storage()._cdata for one in shared}, {}
+        with saved_tensors_hooks(self._pack, self._unpack):
+            y = self.compute(x, batch)
+        slots = [slot for _, slot in self.known.values()]
+        for slot in slots:
+            slot.wait()
+        y.register_hook(self._before_backward([weakref.ref(slot) for slot in slots]))
+        self.known = {}
+        return y
+
+    def _before_backward(self, slots: Sequence[weakref.ref[Any]]) -> Callable[[Tensor], None]:
+        """Begin to bring everything back at once: the layer goes back from its end, and needs all of it soon."""
+
+        def gradient_arrived(_gradient: Tensor) -> None:
+            for slot in reversed(slots):
+                found = slot()
+                if found is not None:
+                    self.tier.prefetch(found)
+
+        return gradient_arrived
+
+    def _pack(self, x: Tensor) -> Tensor | Kept:
+        storage = x.untyped_storage()
+        if storage.nbytes() < SMALLEST or storage._cdata in self.staying:
+            return x.detach() if x.grad_fn is not None else x
+        before = self.known.get(storage._cdata)
+        if before is None or before[0]() is not storage:  # the address may be that of another, which is gone
+            flat = torch.empty(0, dtype=torch.uint8, device=x.device).set_(storage)
+            self.known[storage._cdata] = before = weakref.ref(storage), self.tier.put(flat)
+        return Kept(before[1], x)
+
+    def _unpack(self, kept: Tensor | Kept) -> Tensor:
+        if isinstance(kept, Tensor):
+            return kept
+        memory = self.tier.take(kept.slot).untyped_storage()
+        return torch.empty(0, dtype=kept.dtype, device=memory.device).set_(memory, *kept.layout)
+
+
+def offload_activations(chunk: Transformer, plan: Plan, tiers: Tiers) -> None:
+    """Let the input, or all that is saved, leave with each layer that the plan says it of."""
+    for index, layer in chunk.layers.items():
+        memory = plan.memory_of(int(index))
+        tier = memory.tier("input") or memory.tier("activations")
+        if tier is not None:
+            layer.forward = OffloadedLayer(layer, tiers(tier)).forward
+
+
+def optimizer_tier(plan: Plan, name: str) -> str | None:
+    """Where the optimizer's state of a parameter lives: as its layer says, at the model's ends as the plan does."""
+    first, _, rest = name.partition(".")
+    if first == "layers":
+        return plan.memory_of(int(rest.partition(".")[0])).tier("optimizer")
+    return next((word.partition(":")[2] for word in plan.offload if word.startswith("optimizer:")), None)
+
+
+def move_optimizer(pieces: Sequence[Piece], plan: Plan, tiers: Tiers) -> list[Piece]:
+    """The same pieces, with a tier for those whose state leaves the device.
+
+    Masters beside low-precision weights go with it. The update runs on the host: beside a GPU all masters do.
+    """
+    moved = []
+    for piece in pieces:
+        name = optimizer_tier(plan, piece.name)
+        if name is None:
+            moved.append(piece)
+            continue
+        tier = tiers(name)
+        if piece.target is not None or piece.master.device.type != "cpu":
+            home = tier.reserve(piece.master.numel())
+            home.copy_(piece.master)
+            target = piece.master if piece.target is None else piece.target
+            piece = replace(piece, master=home, target=target)
+        moved.append(replace(piece, tier=tier))
+    return moved

@@ -1,0 +1,269 @@
+"""ZeRO-2 and ZeRO-3: each replica keeps a share of a layer's weights, and of the gradients as they are made.
+
+Before a layer computes, its weights are gathered from the replicas' shares; ZeRO-2 keeps them until the last backward
+of the step, over all microbatches in flight, ZeRO-3 only while the layer computes, and gathers them again for the
+backward pass. As soon as a backward has given all gradients of a layer, they are summed, and each replica adds its
+share of the sum to that of the microbatches before.
+
+What autograd saved of a weight is its memory, not its values: memory that was given back and is filled again with the
+same values is as if it had stayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from heddle.models.transformer import Transformer
+from heddle.parallel.collectives import Handle, all_reduce, slice_of, start_reduce_scatter_in_place, start_sharing
+from heddle.parallel.mesh import Axis, Mesh
+from heddle.parallel.parameter_layout import place_of
+from heddle.parallel.shards import Piece, make_piece
+
+Named = list[tuple[str, nn.Parameter]]
+
+
+class Home(Protocol):
+    """Memory for what stays from step to step, on the device or on another tier."""
+
+    def reserve(self, elements: int) -> Tensor: ...
+    def expect(self, home: Tensor) -> None: ...
+    def leave(self, home: Tensor) -> None: ...
+
+
+class OnDevice:
+    """The usual home."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def reserve(self, elements: int) -> Tensor:
+        """Zeros."""
+        return torch.zeros(elements, device=self.device)
+
+    def expect(self, home: Tensor) -> None:
+        """It is there."""
+
+    def leave(self, home: Tensor) -> None:
+        """It stays."""
+
+
+class Pending:
+    """The sum of gradients that is under way on this rank: one at a time, so that their buffers do not add up."""
+
+    def __init__(self) -> None:
+        self.collect: Callable[[], None] | None = None
+
+    def put(self, collect: Callable[[], None] | None) -> None:
+        """Finish the one before, and remember this one."""
+        before, self.collect = self.collect, collect
+        if before is not None:
+            before()
+
+
+class ShardedGroup:
+    """Parameters of one layer that need the same sums, in one flat buffer that exists while the layer computes."""
+
+    def __init__(
+        self,
+        parameters: Named,
+        sums: Sequence[Axis],
+        mesh: Mesh,
+        zero: int,
+        memory: tuple[torch.device, torch.dtype, Home],
+        pending: Pending,
+    ) -> None:
+        """`parameters` lie on the meta device; `made` has their successors."""
+        device, dtype, self.home = memory
+        self.sums, self.data, self.kept, self.pending = sums, mesh.data, zero == 2, pending
+        sizes = [parameter.numel() for _, parameter in parameters]
+        self.share = -(-sum(sizes) // mesh.data.size)  # elements of one replica; the last may end in padding
+        self.starts = [sum(sizes[:i]) for i in range(len(sizes))]
+        self.whole = torch.empty(self.share * mesh.data.size, dtype=dtype, device=device)
+        self.made: dict[nn.Parameter, nn.Parameter] = {}
+        for start, (_, parameter) in zip(self.starts, parameters, strict=True):
+            # `.data`: what is written to the buffer must not count as a change of what autograd saved
+            view = self.whole.data[start : start + parameter.numel()].view(parameter.shape)
+            self.made[parameter] = nn.Parameter(view)
+            self.made[parameter].__dict__.update(parameter.__dict__)
+        self.parameters = list(self.made.values())
+        self.resident = True
+        self.arriving: Handle | None = None
+        self.release()
+        self.shard = self.home.reserve(self.share)  # zeros: padding is summed and updated like everything else
+        self.pieces = list(self._make_pieces([name for name, _ in parameters], mesh))
+        self.gradients: Tensor | None = None  # of all replicas' shares, while a backward makes them
+        self.gradient: Tensor | None = None  # of this replica's share
+        self.missing = set(range(len(parameters)))
+        self.awaited = 0  # backwards of the step that are still to come
+        for index, parameter in enumerate(self.parameters):
+            parameter.register_post_accumulate_grad_hook(self._arrival(index))
+
+    def _make_pieces(self, names: Sequence[str], mesh: Mesh) -> Iterator[Piece]:
+        low = self.share * self.data.rank
+        for begin, name, parameter in zip(self.starts, names, self.parameters, strict=True):
+            start, stop = max(low, begin), min(low + self.share, begin + parameter.numel())
+            if start < stop:
+                master = self.shard[start - low : stop - low]
+                yield make_piece(name, parameter, start - begin, stop - begin, mesh, sharded=True, master=master)
+
+    # ------------------------------------------------------------------------------------------------ weights
+
+    def fetch(self) -> None:
+        """Begin to gather the weights, unless they are here or on their way."""
+        if self.resident or self.arriving is not None:
+            return
+        _resize(self.whole, self.whole.numel())
+        slice_of(self.whole, self.data).copy_(self.shard)
+        self.home.leave(self.shard)
+        self.arriving = start_sharing(self.whole, self.data)
+
+    def ready(self) -> None:
+        """Until the weights are here."""
+        self.fetch()
+        if self.arriving is not None:
+            self.arriving.wait()
+            self.arriving, self.resident = None, True
+
+    def release(self) -> None:
+        """Give the memory of the weights back."""
+        if self.resident:
+            _resize(self.whole, 0)
+            self.resident = False
+
+    # ---------------------------------------------------------------------------------------------- gradients
+
+    def _arrival(self, index: int) -> Callable[[Tensor], None]:
+        start, size = self.starts[index], self.parameters[index].numel()
+
+        def gradient_arrived(parameter: Tensor) -> None:
+            assert parameter.grad is not None
+            if self.gradients is None:
+                self.gradients = torch.zeros(self.share * self.data.size, device=parameter.device)
+            self.gradients[start : start + size].copy_(parameter.grad.flatten())
+            parameter.grad = None
+            self.missing.remove(index)
+            if not self.missing:
+                self._sum()
+
+        return gradient_arrived
+
+    def _sum(self) -> None:
+        """All gradients of a backward are here: sum them over the replicas while the backward goes on."""
+        assert self.gradients is not None
+        handle, self.gradients = start_reduce_scatter_in_place(self.gradients, self.data), None
+        self.missing = set(range(len(self.parameters)))
+        self.awaited -= 1
+        if not self.awaited or not self.kept:
+            self.release()
+        self.pending.put(lambda: self._add(handle))
+
+    def _add(self, handle: Handle) -> None:
+        share = handle.wait()
+        if self.gradient is None:
+            self.gradient = share.clone() if self.data.size > 1 else share  # a view would keep the whole
+        else:
+            self.gradient.add_(share)
+
+    def expect(self, microbatches: int) -> None:
+        """A step of so many backwards begins."""
+        self.awaited = microbatches
+
+    def finish(self) -> None:
+        """Let the masters see the gradients, which are whole after the sums over other axes."""
+        self.pending.put(None)
+        if self.gradients is not None:  # the loss does not depend on some of the parameters
+            self._sum()
+            self.pending.put(None)
+        if self.gradient is None:
+            self.gradient = torch.zeros(self.share, device=self.whole.device)
+        for axis in self.sums:
+            all_reduce(self.gradient, axis)
+        at = 0
+        for piece in self.pieces:  # they follow each other without a gap
+            piece.master.grad = self.gradient[at : at + piece.master.numel()].to(piece.master.device)
+            at += piece.master.numel()
+
+    def clear(self) -> None:
+        """Forget the gradients."""
+        self.gradient = None
+        for piece in self.pieces:
+            piece.master.grad = None
+
+
+def _resize(flat: Tensor, elements: int) -> None:
+    # by an operator rather than on the storage, so that whoever counts memory in the dispatcher sees it
+    torch.ops.inductor.resize_storage_bytes_(flat, elements * flat.dtype.itemsize)
+
+
+class Gathering:
+    """Gathers the weights of a chunk's layers when they are needed, some layers ahead."""
+
+    def __init__(self, chunk: Transformer, groups: Mapping[str, Sequence[ShardedGroup]], ahead: int) -> None:
+        """`groups` are those of each layer, by its number, and of "embed" and "head"; with one tied, of "embed"."""
+        order = ["embed", *chunk.layers, "head"]
+        self.units = [groups.get(name, ()) for name in order]
+        self.ahead = ahead
+        for number, name in enumerate(order):
+            if not self.units[number]:
+                continue
+            if name in chunk.layers:
+                chunk.layers[name].register_forward_pre_hook(self._enter(number))
+                chunk.layers[name].register_forward_hook(self._leave(number, backward=True))
+            else:
+                # The head's weight is used by the loss, outside of its module. Neither end needs its weights for the
+                # backward pass: the gradient of a lookup has no weights in it, and the loss has made its own already.
+                assert chunk.embed is not None or chunk.norm is not None
+                first = chunk.embed if name == "embed" else chunk.norm
+                tied = chunk.spec.tied and chunk.embed is not None and chunk.head is not None
+                last = chunk.embed if name == "embed" and not tied else chunk
+                assert first is not None
+                assert last is not None
+                first.register_forward_pre_hook(self._enter(number))
+                last.register_forward_hook(self._leave(number, backward=False))
+
+    def _enter(self, number: int) -> Callable[..., None]:
+        def before_forward(*_: object) -> None:
+            self._ready(number, range(number + 1, number + 1 + self.ahead))
+
+        return before_forward
+
+    def _leave(self, number: int, backward: bool) -> Callable[..., None]:
+        def before_backward(_gradient: Tensor) -> None:
+            self._ready(number, range(number - 1, max(0, number - 1 - self.ahead), -1))
+
+        def after_forward(_module: nn.Module, _inputs: Any, output: Tensor) -> None:
+            for group in self.units[number]:
+                if not (group.kept and torch.is_grad_enabled()):
+                    group.release()
+            if backward and output.requires_grad:
+                output.register_hook(before_backward)
+
+        return after_forward
+
+    def _ready(self, number: int, following: range) -> None:
+        for group in self.units[number]:
+            group.ready()
+        for other in following:
+            for group in self.units[other] if 0 <= other < len(self.units) else ():
+                group.fetch()
+        beyond = following.stop
+        for group in self.units[beyond] if 0 <= beyond < len(self.units) else ():
+            group.home.expect(group.shard)
+
+
+def unit_of(name: str) -> str:
+    """The layer's number, or the first word of a parameter's name: "embed", "norm" or "head"."""
+    first, _, rest = name.partition(".")
+    return rest.partition(".")[0] if first == "layers" else first
+
+
+def sums_of(parameter: nn.Parameter, mesh: Mesh) -> tuple[Axis, ...]:
+    """The axes over which a parameter's gradient needs a sum beside the replicas'."""
+    place = place_of(parameter)
+    sums = [mesh.tensor] if place.partial and mesh.tensor.size > 1 else []
+    sums += [mesh.ends] if place.tied and mesh.ends.size > 1 else []
+    return tuple(sums)

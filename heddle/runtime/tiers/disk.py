@@ -1,0 +1,126 @@
+"""A file on disk, which has no name: the kernel forgets it with the last process that holds it, however that ended.
+
+Activations are written and read by a thread of their own, so that a failing disk is an error that can be told. What
+stays from step to step is mapped into memory: the kernel writes what changed, and reads what is asked for ahead.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+from heddle.errors import HeddleError
+from heddle.runtime.tiers.tier import PAGE, Slot, Tier
+
+
+class Disk(Tier):
+    """One file; regions of it are handed out from its end."""
+
+    name = "disk"
+
+    def __init__(self, folder: Path | str | None = None) -> None:
+        super().__init__()
+        self.folder = Path(folder or tempfile.gettempdir())
+        self.file = -1  # opened when something is put there
+        self.end = 0
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="disk tier")
+        self.maps: dict[int, mmap.mmap] = {}  # by the address of what was reserved
+
+    def _region(self, size: int) -> int:
+        """Where so many bytes of the file start, which are taken at once: a full disk is found out here."""
+        try:
+            if self.file < 0:
+                self.file = _nameless(self.folder)
+            start = self.end
+            os.posix_fallocate(self.file, start, size)
+        except OSError as error:
+            raise self._failed("take what leaves the device", error) from error
+        self.end += size
+        return start
+
+    def _home(self, size: int) -> Tensor:
+        if any(isinstance(mode, FakeTensorMode) for mode in _get_current_dispatch_mode_stack()):
+            return torch.zeros(size, dtype=torch.uint8)
+        room = -(-size // PAGE) * PAGE
+        start = self._region(room)
+        mapped = mmap.mmap(self.file, room, offset=start)
+        home = torch.frombuffer(mapped, dtype=torch.uint8)
+        self.maps[home.data_ptr()] = mapped
+        return home
+
+    def expect(self, home: Tensor) -> None:
+        self._advise(home, mmap.MADV_WILLNEED)
+
+    def leave(self, home: Tensor) -> None:
+        self._advise(home, mmap.MADV_DONTNEED)  # of a shared file: what was changed is written, not forgotten
+
+    def _advise(self, home: Tensor, what: int) -> None:
+        mapped = self.maps.get(home.untyped_storage().data_ptr()) if self.maps else None
+        if mapped is not None:
+            mapped.madvise(what)
+
+    def _write(self, slot: Slot, region: object, x: Tensor) -> None:
+        assert isinstance(region, int)
+        slot.region = region
+        future = self.thread.submit(self._put, region, x)
+        slot.wait = future.result
+
+    def _put(self, start: int, x: Tensor) -> None:
+        left = memoryview(x.cpu().numpy().data)
+        try:
+            while left:
+                done = os.pwrite(self.file, left, start)
+                left, start = left[done:], start + done
+        except OSError as error:
+            raise self._failed("take activations", error) from error
+
+    def prefetch(self, slot: Slot) -> None:
+        if slot.value is None and slot.coming is None and slot.region is not None:
+            value = torch.empty(slot.size, dtype=torch.uint8)
+            slot.coming = self.thread.submit(self._get, slot.region, value)
+
+    def _get(self, start: int, value: Tensor) -> Tensor:
+        left = memoryview(value.numpy().data)
+        try:
+            while left:
+                done = os.preadv(self.file, [left], start)
+                if done == 0:
+                    raise OSError(0, "the file ends too early")
+                left, start = left[done:], start + done
+        except OSError as error:
+            raise self._failed("give activations back", error) from error
+        return value
+
+    def _read(self, slot: Slot) -> Tensor:
+        if slot.region is None:
+            return torch.empty(slot.size, dtype=torch.uint8, device=slot.device)
+        self.prefetch(slot)
+        future, slot.coming = slot.coming, None
+        assert isinstance(future, Future)
+        value: Tensor = future.result()
+        return value.to(slot.device)
+
+    def _failed(self, what: str, error: OSError) -> HeddleError:
+        return HeddleError(
+            f"The file that offload uses in {self.folder} could not {what}.",
+            f"{error.strerror or error}.",
+            "The last checkpoint is untouched. Make room or set train.offload_folder, then go on with --resume.",
+        )
+
+
+def _nameless(folder: Path) -> int:
+    """A new file that has no name, from the beginning where the file system can do that."""
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except (OSError, AttributeError):
+        file, name = tempfile.mkstemp(prefix="heddle-offload-", dir=folder)
+        Path(name).unlink()
+        return file

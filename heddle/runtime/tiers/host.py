@@ -1,0 +1,65 @@
+"""Host memory beside a GPU: page-locked, copied on a stream of its own.
+
+Where the device is the CPU itself this is memory of the same kind, counted apart. It saves nothing there, and lets a
+plan for GPUs be proven on a laptop.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from heddle.runtime.device import Mark, has_gpus, on_gpu
+from heddle.runtime.tiers.tier import Slot, Tier, tag
+
+
+class Host(Tier):
+    """Page-locked memory; copies in both directions run beside the computation."""
+
+    name = "host"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stream = torch.cuda.Stream() if has_gpus() else None
+
+    def _region(self, size: int) -> Tensor:
+        return tag(torch.empty(size, dtype=torch.uint8, pin_memory=self.stream is not None), self)
+
+    def _home(self, size: int) -> Tensor:
+        return torch.zeros(size, dtype=torch.uint8, pin_memory=self.stream is not None)
+
+    def _write(self, slot: Slot, region: object, x: Tensor) -> None:
+        assert isinstance(region, Tensor)
+        slot.region = region[: slot.size]
+        if self.stream is None or not on_gpu(x.device):
+            slot.region.copy_(x)
+            return
+        self.stream.wait_stream(torch.cuda.current_stream(x.device))
+        with torch.cuda.stream(self.stream):
+            slot.region.copy_(x, non_blocking=True)
+            x.record_stream(self.stream)  # its memory is not given to others before it is copied
+            slot.wait = Mark(x.device, timed=False).wait
+
+    def prefetch(self, slot: Slot) -> None:
+        if slot.value is None and slot.coming is None and self.stream is not None and slot.region is not None:
+            value = torch.empty(slot.size, dtype=torch.uint8, device=slot.device)
+            self.stream.wait_stream(torch.cuda.current_stream(slot.device))
+            with torch.cuda.stream(self.stream):
+                value.copy_(slot.region, non_blocking=True)
+                slot.coming = value, Mark(slot.device, timed=False)
+
+    def expect(self, home: Tensor) -> None:
+        """It is there."""
+
+    def leave(self, home: Tensor) -> None:
+        """It stays."""
+
+    def _read(self, slot: Slot) -> Tensor:
+        self.prefetch(slot)
+        if slot.coming is not None:
+            value, mark = slot.coming
+            slot.coming = None
+            torch.cuda.current_stream(slot.device).wait_event(mark.event)
+            return value
+        value = torch.empty(slot.size, dtype=torch.uint8, device=slot.device)
+        return value if slot.region is None else value.copy_(slot.region)

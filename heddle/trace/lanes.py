@@ -1,0 +1,40 @@
+"""What lanes and spans are called, by the simulator that predicts them and the recorder that measures them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Lane(StrEnum):
+    """What of a rank goes on side by side."""
+
+    COMPUTE = "compute"  # forwards, backwards and what they recompute
+    SEND = "send"  # messages to other stages
+    RECEIVE = "receive"  # waiting for theirs
+    TENSOR = "tensor"  # collectives along an axis of the mesh
+    DATA = "data"
+    EMBEDDING = "embedding"  # the gradient of a tied embedding, over the two stages that hold it
+    OPTIMIZER = "optimizer"
+
+
+COLLECTIVES = {"tensor": Lane.TENSOR, "data": Lane.DATA, "ends": Lane.EMBEDDING}  # of each axis of the mesh, its lane
+
+
+class Collective(StrEnum):
+    """The spans of an axis."""
+
+    ALL_REDUCE = "all-reduce"
+    ALL_GATHER = "all-gather"
+    REDUCE_SCATTER = "reduce-scatter"
+
+
+class Phase(StrEnum):
+    """The spans of the optimizer."""
+
+    GRADIENTS = "gradients"  # waiting until they are whole
+    UPDATE = "update"
+
+
+def message_name(lane: Lane, payload: str) -> str:
+    """The span of a message: "send activation"."""
+    return f"{lane} {payload}"

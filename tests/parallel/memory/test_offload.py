@@ -1,0 +1,120 @@
+"""Offload: what leaves the device is gone from it, and everything is as if it had stayed."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from heddle.checkpoint.checkpoint import Saver, newest_good
+from heddle.parallel.mesh import Mesh
+from heddle.runtime.tiers import Disk, Slot
+from heddle.spec import Data, Job, ModelSpec, Plan, Train
+from heddle.spec.layer_memory import LayerRun
+from heddle.train.dry_run.living import Living
+from heddle.train.step.trainer import Trainer
+
+MODEL = ModelSpec(layers=4, hidden=64, heads=4, vocab=61, sequence=64, ffn=256, tied=False)
+TOKENS = np.arange(5000, dtype="<u2") % 61
+ALL = ("activations:disk", "weights:disk", "optimizer:disk")
+
+
+def job(plan: Plan, folder: Path, **train: Any) -> Job:
+    settings = Train(global_batch=4, steps=6, learning_rate=1e-2, offload_folder=str(folder), **train)
+    return Job(model=MODEL, data=Data(text="-"), train=settings, plan=plan)
+
+
+def losses(plan: Plan, folder: Path, steps: int = 4, **train: Any) -> list[float]:
+    trainer = Trainer(job(plan, folder, **train), TOKENS)
+    return [trainer.train_step().loss for _ in range(steps)]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("tier", ["host", "disk"])
+@pytest.mark.parametrize(
+    ("recompute", "kinds"),
+    [
+        ("none", ("optimizer",)),
+        ("none", ("activations",)),
+        ("selective", ("activations",)),
+        ("full", ("input",)),
+        ("none", ("weights", "optimizer")),
+        ("none", ("activations", "weights", "optimizer")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
+)
+def test_not_a_bit_changes(tmp_path, precision, tier, recompute, kinds):
+    plan = Plan(microbatch=2, recompute=recompute)
+    moved = dataclasses.replace(plan, offload=tuple(f"{kind}:{tier}" for kind in kinds))
+    assert losses(moved, tmp_path, precision=precision) == losses(plan, tmp_path, precision=precision)
+
+
+def held(plan: Plan, folder: Path) -> tuple[int, int]:
+    """Bytes of the device that live from step to step, and at the fullest moment of a step."""
+    living = Living()
+    with living:
+        trainer = Trainer(job(plan, folder), TOKENS)
+        trainer.train_step()
+        living.most = living.now
+        trainer.train_step()
+    return living.now, living.most
+
+
+def test_what_leaves_is_gone(tmp_path):
+    always, most = held(Plan(microbatch=4), tmp_path)
+    layers = 4 * MODEL.layer_parameters
+    share = MODEL.layers * layers  # bytes of all layers' weights
+    less, _ = held(Plan(microbatch=4, offload=("optimizer:disk",)), tmp_path)
+    assert always - less == pytest.approx(2 * 4 * MODEL.parameters, rel=0.01)
+    lean, _ = held(Plan(microbatch=4, offload=("weights:disk", "optimizer:disk")), tmp_path)
+    assert less - lean == pytest.approx(share, rel=0.01)
+    _, peak = held(Plan(microbatch=4, offload=("activations:disk",)), tmp_path)
+    assert peak < 0.75 * most
+
+
+def test_memory_that_several_tensors_view_leaves_once(tmp_path, monkeypatch):
+    put: list[int] = []
+    whole = Disk.put
+
+    def noted(self: Disk, x: torch.Tensor) -> Slot:
+        put.append(x.numel())
+        return whole(self, x)
+
+    monkeypatch.setattr(Disk, "put", noted)
+    one = (LayerRun(layers="1", offload=("activations:disk",)),)
+    Trainer(job(Plan(microbatch=4, layers=one), tmp_path), TOKENS).train_step()
+    assert sum(put) / (4 * 64) < 4 * (2 * 2 * 64 + 4 * 64 + 2 * 256 + 64)  # bytes per token that one layer keeps
+
+
+def test_checkpoints_go_from_any_plan_to_any(tmp_path):
+    """Saved and taken up with and without offload: the same losses as if nothing had happened."""
+    straight = losses(Plan(microbatch=2), tmp_path, 6)
+    plans = [Plan(microbatch=2), Plan(microbatch=2, offload=ALL), Plan(microbatch=2, offload=("optimizer:disk",))]
+    for before in plans:
+        for after in plans:
+            if before is after is plans[0]:
+                continue
+            folder = tmp_path / f"{plans.index(before)}{plans.index(after)}"
+            first, saver = Trainer(job(before, tmp_path), TOKENS), Saver(folder, Mesh())
+            for _ in range(3):
+                first.train_step()
+            first.save(saver)
+            first.train_step()  # which must not change what is being saved
+            saver.wait()
+            second = Trainer(job(after, tmp_path), TOKENS)
+            second.load(newest_good(folder, Mesh(), pytest.fail))
+            assert [second.train_step().loss for _ in range(3)] == straight[3:]
+
+
+def test_evaluation_moves_nothing(tmp_path):
+    plain, moved = (
+        Trainer(job(plan, tmp_path), TOKENS) for plan in (Plan(microbatch=2), Plan(microbatch=2, offload=ALL))
+    )
+    for trainer in (plain, moved):
+        trainer.train_step()
+    assert plain.evaluate(TOKENS) == moved.evaluate(TOKENS)
+    assert plain.train_step().loss == moved.train_step().loss
