@@ -17,7 +17,7 @@ from heddle.errors import HeddleError
 from heddle.tiles.engine.pool import MOST, Pool, cores, pool
 from heddle.tiles.lower.facts import draws
 from heddle.tiles.lower.lowering import Weights
-from heddle.tiles.program import TileProgram
+from heddle.tiles.program import TileProgram, enough_memory
 from heddle.tiles.tiling import Tiling
 from heddle.tiles.tune import known_tiling, tuned
 
@@ -91,11 +91,12 @@ class Compiled:
             self.whole = f"The module changes {changed[0]} in place." if changed else f"{chance} draws random numbers."
             return None
         self.whole = None
-        if self.tune:
-            flat, _ = pytree.tree_flatten((tuple(inputs), dict(keywords)))
-            given = [_plain(number, value) for number, value in enumerate(flat)]
-            return tuned(program, self.pool, self.weights, given)
-        return TileProgram(program, known_tiling(program, self.threads) or Tiling(self.threads), self.weights)
+        with enough_memory("packed weights"):
+            if self.tune:
+                flat, _ = pytree.tree_flatten((tuple(inputs), dict(keywords)))
+                given = [_plain(number, value) for number, value in enumerate(flat)]
+                return tuned(program, self.pool, self.weights, given)
+            return TileProgram(program, known_tiling(program, self.threads) or Tiling(self.threads), self.weights)
 
     def _runs(self, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
         """Whether PyTorch itself can run these inputs: then the fault is in capturing, not in what was given."""

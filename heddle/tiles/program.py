@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,9 +124,10 @@ class TileProgram:
         instance = self._take(pool.threads)
         try:
             instance.inputs, instance.failed = inputs, None
-            instance.outputs = [
-                torch.empty_strided(tuple(m.shape), m.stride(), dtype=m.dtype) for m in self.output_metas
-            ]
+            with enough_memory("what the module gives"):
+                instance.outputs = [
+                    torch.empty_strided(tuple(m.shape), m.stride(), dtype=m.dtype) for m in self.output_metas
+                ]
             bases = instance.bases
             bases[ARENA] = instance.arena.data_ptr()
             for place, value in enumerate((*inputs, *instance.outputs), ARENA + 1):
@@ -165,15 +167,9 @@ class TileProgram:
             for number, each in enumerate(self.free):
                 if each.scratch.numel() >= self.scratch_bytes * threads:
                     return self.free.pop(number)
-        try:
+        with enough_memory(f"a call, which needs {self.arena_bytes / 2**20:,.0f} MiB besides its outputs"):
             arena = _aligned(self.arena_bytes)
             scratch = _aligned(self.scratch_bytes * threads)
-        except RuntimeError as error:
-            raise HeddleError(
-                f"There is no memory for a call: it needs {self.arena_bytes / 2**20:,.0f} MiB.",
-                str(error).splitlines()[0],
-                "Use a smaller batch, or fewer calls at once.",
-            ) from None
         count = ARENA + 1 + len(self.program.inputs) + len(self.output_metas)
         instance = Instance(arena, np.zeros_like(self.waits), np.zeros(count, dtype=np.int64), scratch)
         self.running[instance.bases.ctypes.data] = instance
@@ -211,6 +207,21 @@ class TileProgram:
             flat = value if value.is_contiguous() else value.as_strided((value.numel(),), (1,))
             flat = flat.reshape(-1)
         return flat.as_strided(view.shape, view.strides, flat.storage_offset() + view.offset)
+
+
+@contextmanager
+def enough_memory(purpose: str) -> Iterator[None]:
+    """Say in three parts what there was no memory for."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "alloc" not in str(error):
+            raise
+        raise HeddleError(
+            f"There is no memory for {purpose}.",
+            str(error).splitlines()[0] if str(error) else "The system gave none.",
+            "Use a smaller batch, fewer calls at once, or a larger machine.",
+        ) from None
 
 
 def _aligned(size: int) -> Tensor:

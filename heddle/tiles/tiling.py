@@ -8,6 +8,7 @@ from heddle.tiles.kernels.target import Target
 
 RATE = 100e9  # fp32 operations per second of a core, about: only the order of magnitude matters here
 SHORTEST = 15e-6  # seconds of a tile: thousands of times what it takes to find it
+MOST = 4096  # tiles of an operator
 PER_WORKER = 4  # tiles of an operator for each worker, where they do not become shorter than that
 
 
@@ -35,7 +36,7 @@ def product_tile(
     tall = -(-blocks // parts)
     wanted = PER_WORKER * tiling.threads if tiling.threads > 1 else 1
     shortest = max(1, round(SHORTEST * RATE / (2 * tall * block * panel * depth)))
-    wide = max(shortest, -(-panels * parts // wanted))
+    wide = max(shortest, -(-panels * parts // wanted), -(-panels * parts // MOST))
     wide = max(1, min(panels, round(wide * tiling.columns)))
     return tall, -(-panels // -(-panels // wide))
 
@@ -43,7 +44,8 @@ def product_tile(
 def row_tile(tiling: Tiling, rows: int, bytes_of_row: int) -> int:
     """Rows of element-wise work and norms: a part of the second cache, and enough tiles for all workers."""
     fits = max(1, (192 << 10) // max(1, bytes_of_row))
-    return max(1, min(rows, max(fits, 1), -(-rows // (2 * tiling.threads)) if rows >= 2 * tiling.threads else rows))
+    even = -(-rows // (2 * tiling.threads))
+    return max(1, -(-rows // MOST), min(rows, fits, even))
 
 
 def query_tile(tiling: Tiling, heads: int, queries: int, keys: int, head: int, block: int) -> int:

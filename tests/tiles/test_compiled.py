@@ -187,6 +187,18 @@ def test_networks_of_a_group_share_workers():
         group.compile(modules[0], (x,))
 
 
+class Outer(nn.Module):
+    def forward(self, x):
+        return x.view(-1, 1) * x.view(1, -1)
+
+
+def test_too_little_memory_is_told():
+    x = torch.ones(1 << 21)  # 16 TiB of numbers
+    fast = heddle.tiles.compile(Outer(), (x,), threads=1)
+    with pytest.raises(HeddleError, match="no memory for what the module gives"):
+        fast(x)
+
+
 ENDS = """
 import threading, torch, heddle
 module = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(30)], torch.nn.Softplus()).eval()

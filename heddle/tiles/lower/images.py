@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import fx
 
+from heddle.tiles.lower.convolutions import channels_last
 from heddle.tiles.lower.facts import named
 from heddle.tiles.lower.lowering import Lowering
-from heddle.tiles.lower.products import channels_last
 from heddle.tiles.operators.windows import Taps, Window, WindowsOperator
 
 aten = torch.ops.aten

@@ -10,7 +10,8 @@ from torch import Tensor, fx
 from heddle.capture.program import Program
 from heddle.tiles.kernels.recipe import IDENTITY
 from heddle.tiles.kernels.target import Target
-from heddle.tiles.lower import attention, images, products
+from heddle.tiles.lower import attention, convolutions, images, products
+from heddle.tiles.lower.epilogue import attach
 from heddle.tiles.lower.lowering import Lowering, Weights
 from heddle.tiles.operators.rows import RowsOperator
 from heddle.tiles.tiling import Tiling
@@ -25,7 +26,7 @@ def lower_program(program: Program, target: Target, tiling: Tiling, weights: Wei
     _settle_kinds(lower)
     attached: dict[fx.Node, tuple[fx.Node, list[fx.Node]]] = {}
     for group in lower.groups:
-        pair = products.attach(lower, group)
+        pair = attach(lower, group)
         if pair is not None and pair[0] not in {node for node, _ in attached.values()}:
             attached[group.last] = pair
     later = {node for pair in attached.values() for node in (pair[0], *pair[1])}
@@ -40,7 +41,7 @@ def _settle_kinds(lower: Lowering) -> None:
     for node, kind in lower.kinds.items():
         ours = {
             "product": lambda node: products.covers(lower, node),
-            "convolution": lambda node: products.conv_geometry(lower, node) is not None,
+            "convolution": lambda node: convolutions.conv_geometry(lower, node) is not None,
             "attention": attention.covers,
             "pooling": lambda node: images.geometry(node) is not None,
             "mean": lambda node: images.geometry(node) is not None,
@@ -48,13 +49,13 @@ def _settle_kinds(lower: Lowering) -> None:
         if ours is not None and not ours(node):
             lower.kinds[node] = "torch"
     for node in lower.facts.order:
-        if lower.kinds[node] == "torch" and products.padded(lower, node) is not None:
+        if lower.kinds[node] == "torch" and convolutions.padded(lower, node) is not None:
             lower.kinds[node] = "padding"
 
 
 def _node(lower: Lowering, node: fx.Node, attached: dict[fx.Node, tuple[fx.Node, list[fx.Node]]]) -> None:
     kind = lower.kinds[node]
-    make = {"product": products.product, "convolution": products.convolution}
+    make = {"product": products.product, "convolution": convolutions.convolution}
     if kind in ("view", "part", "padding"):
         return  # when somebody asks for it
     if node in lower.of_last:
