@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,4 +35,14 @@ def measured_workload(
     compiled = Compiled(module, cores, workers=pool(1))
     program, _ = compiled.traced(*inputs, **keywords)
     times = [compiled.traced(*inputs, **keywords)[1] for _ in range(max(calls, 1))]
-    return workload(program.graph, [np.array(each) for each in times])
+    return workload(program.graph, [np.array(each) for each in times], core_bandwidth())
+
+
+def core_bandwidth() -> float:
+    """Bytes per second that one core reads from memory: the best of some sums over more than its caches hold."""
+    numbers, best = np.ones(64 << 20, dtype=np.uint8).view(np.uint64), float("inf")
+    for _ in range(5):
+        start = time.perf_counter()
+        numbers.sum()
+        best = min(best, time.perf_counter() - start)
+    return numbers.nbytes / best

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from heddle.errors import HeddleError
 from heddle.tiles.graph import TileGraph
 
-BANDWIDTH = 10e9  # bytes per second that a core of this kind draws alone; a machine has PER_CORE of it for each
-SHARE = 0.5  # of that, for each core of a large machine: memory grows slower than cores
+BANDWIDTH = 10e9  # bytes per second that a core draws alone, where nobody measured it
+SHARE = 0.5  # of what one core draws, for each core of a large machine: memory grows slower than cores
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Machine:
     """Cores by their speed against the one that was measured."""
 
     speeds: tuple[float, ...]
-    bandwidth: float  # bytes per second, all cores together
+    bandwidth: float | None  # bytes per second, all cores together; None: one core's, and SHARE of it for each
 
     @classmethod
     def of(cls, cores: int, slow: str | None = None, bandwidth: float | None = None) -> Machine:
@@ -49,7 +49,7 @@ class Machine:
                     f"--slow {slow}.", f"It says how many of the {cores} cores run at what speed.", "--slow 8x0.45"
                 )
             speeds[cores - number :] = [factor] * number
-        return cls(tuple(speeds), bandwidth or SHARE * BANDWIDTH * cores + BANDWIDTH)
+        return cls(tuple(speeds), bandwidth)
 
 
 @dataclass
@@ -59,6 +59,7 @@ class Workload:
     graph: TileGraph
     seconds: list[float]
     samples: list[list[float]]  # all that was measured, for the spread
+    bandwidth: float = BANDWIDTH  # that one core draws
 
     def drawn(self, seed: int) -> list[float]:
         """One time for each tile, of those that it once took."""
@@ -66,11 +67,11 @@ class Workload:
         return [chance.choice(each) for each in self.samples]
 
 
-def workload(graph: TileGraph, times: Sequence[NDArray[np.int64]]) -> Workload:
+def workload(graph: TileGraph, times: Sequence[NDArray[np.int64]], bandwidth: float = BANDWIDTH) -> Workload:
     """From traced calls on one core: worker, start and end of each tile."""
     taken = np.stack([(each[:, 2] - each[:, 1]) * 1e-9 for each in times])
     taken = np.maximum(taken, 1e-8)
-    return Workload(graph, np.median(taken, 0).tolist(), taken.T.tolist())
+    return Workload(graph, np.median(taken, 0).tolist(), taken.T.tolist(), bandwidth)
 
 
 class _Clock:
@@ -80,13 +81,15 @@ class _Clock:
         self.machine, self.seconds = machine, seconds
         self.rate = [tile.bytes / max(time, 1e-9) for tile, time in zip(work.graph.tiles, seconds, strict=True)]
         self.drawn = 0.0  # bytes per second that running tiles ask for
+        self.most = work.bandwidth  # of one core
+        self.all = machine.bandwidth or self.most * (1 + SHARE * len(machine.speeds))
 
     def begin(self, tile: int, core: int) -> tuple[float, float]:
         """How long a tile takes now, and what it draws meanwhile."""
         speed = self.machine.speeds[core]
-        wanted = min(self.rate[tile - 1], BANDWIDTH) * speed
-        crowd = max(1.0, (self.drawn + wanted) / self.machine.bandwidth)
-        part = min(1.0, wanted / (BANDWIDTH * speed))  # of the tile that waits for memory
+        wanted = min(self.rate[tile - 1], self.most) * speed
+        crowd = max(1.0, (self.drawn + wanted) / self.all)
+        part = min(1.0, wanted / (self.most * speed))  # of the tile that waits for memory
         self.drawn += wanted
         return self.seconds[tile - 1] / speed * (1 + part * (crowd - 1)), wanted
 
@@ -144,7 +147,7 @@ def barriers(work: Workload, machine: Machine, seconds: Sequence[float], fixed: 
         loads = [0.0] * cores
         crowd = min(len(tiles), cores)
         for number, tile in enumerate(tiles):
-            clock.drawn = (crowd - 1) * min(clock.rate[tile - 1], BANDWIDTH)
+            clock.drawn = (crowd - 1) * min(clock.rate[tile - 1], clock.most)
             if fixed:
                 core = number * cores // len(tiles) if len(tiles) >= cores else number
                 loads[core] += clock.begin(tile, core)[0]
