@@ -1,5 +1,6 @@
 """The engine alone: tiles that write down when they ran."""
 
+import ctypes
 import random
 import threading
 import time
@@ -103,6 +104,28 @@ def test_calls_of_many_threads_share_the_workers():
     for each in callers:
         each.join()
     assert not failed
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_a_call_of_a_higher_level_goes_before_what_is_ready(level):
+    """One worker is at a first tile until a second call has come; then it takes that one's tiles first, or last."""
+    workers, first, second = pool(1), Graph([[n] if n else [] for n in range(30)]), Graph([[], [], [1, 2]])
+    second.records[:, HEADER] = first.records[0, HEADER]  # one counter for both
+
+    def wait(record, bases, scratch) -> None:
+        while workers.memory[at.ACTIVE] < 2:
+            time.sleep(0.001)
+
+    callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(wait)
+    first.records[1, at.KERNEL] = ctypes.cast(callback, ctypes.c_void_p).value
+    caller = threading.Thread(target=lambda: workers.run(first.fill, len(first.records), 1))
+    caller.start()
+    while workers.memory[at.ACTIVE] < 1:
+        time.sleep(0.001)
+    workers.run(second.fill, len(second.records), level)
+    caller.join()
+    early, late = (second, first) if level == 0 else (first, second)
+    assert early.stamps.max() < late.stamps[late.stamps >= 0].min()
 
 
 def test_workers_sleep_when_nothing_runs():

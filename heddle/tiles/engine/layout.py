@@ -8,7 +8,7 @@ CAPACITY = 1 << 16  # tiles that a worker's stack holds; all tiles of all calls 
 LINE = 8  # words of a cache line
 
 # A pool
-STOP, SLEEPING, ACTIVE, PENDING, MUTEX, WORK, DONE, WORKERS, STACKS, TABLE = range(10)
+STOP, SLEEPING, ACTIVE, PENDING, MUTEX, WORK, DONE, WORKERS, STACKS, TABLE, SEAT = range(11)  # seat: of worker 0
 AT_LEVEL = 16  # calls under way of each level
 POOL_WORDS = 32
 

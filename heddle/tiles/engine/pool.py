@@ -1,7 +1,7 @@
 """Workers: native threads in compiled code, outside the interpreter's lock, asleep while nothing runs.
 
 The thread that calls a compiled module is worker 0 while it waits; the others are made once per pool. A second thread
-that calls meanwhile hands its call in and sleeps; with one worker it waits for its turn.
+that calls meanwhile hands its call in and sleeps, until it is finished or worker 0 is needed again.
 """
 
 from __future__ import annotations
@@ -24,17 +24,6 @@ MOST = 1024  # workers
 WORDS = 32  # of a mutex and of a condition: more than any system's
 
 
-def functions() -> dict[str, Any]:
-    """The engine's compiled functions."""
-    words = ctypes.c_int64
-    kinds = {"heddle_worker": 3, "heddle_submit": 2, "heddle_wait": 2}
-    found = {}
-    for name, count in kinds.items():
-        address = library().module_function("engine", write, name)
-        found[name] = ctypes.CFUNCTYPE(words, *[words] * count)(address)
-    return found
-
-
 class Pool:
     """Some workers and their stacks."""
 
@@ -44,7 +33,9 @@ class Pool:
                 f"threads = {threads}.", f"Workers are 1 to {MOST}.", f"This machine has {cores()} cores."
             )
         self.threads, self.process = threads, os.getpid()
-        self.library, self.functions = ctypes.CDLL(None), functions()
+        self.library = ctypes.CDLL(None)
+        kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+        self.call = kind(library().module_function("engine", write, "heddle_call"))
         self.memory = np.zeros(at.POOL_WORDS + 3 * WORDS, dtype=np.int64)
         self.stacks = np.zeros(threads * at.LEVELS * at.STACK_WORDS, dtype=np.int64)
         self.calls = np.zeros((at.RUNS, at.RUN_WORDS), dtype=np.int64)
@@ -59,7 +50,6 @@ class Pool:
         }  # fmt: skip
         for place, value in given.items():
             self.memory[place] = value
-        self.caller = threading.Lock()  # who is worker 0
         self.change = threading.Condition()
         self.free, self.tiles = list(range(at.RUNS)), 0
         self.helpers: list[ctypes.c_size_t] = []
@@ -91,7 +81,7 @@ class Pool:
             call[:] = 0
             call[at.LEVEL] = level
             fill(call)
-            self._work(int(self.table[number]))
+            self.call(self.address, int(self.table[number]))
             if not call[at.FINISHED]:
                 raise HeddleError("The workers were stopped.", "Python is ending.", "Wait for calls before you exit.")
         finally:
@@ -99,18 +89,6 @@ class Pool:
                 self.free.append(number)
                 self.tiles -= tiles
                 self.change.notify_all()
-
-    def _work(self, call: int) -> None:
-        helps = self.caller.acquire(blocking=self.threads == 1)
-        try:
-            self.functions["heddle_submit"](self.address, call)
-            if helps:
-                self.functions["heddle_worker"](self.address, 0, call)
-            else:
-                self.functions["heddle_wait"](self.address, call)
-        finally:
-            if helps:
-                self.caller.release()
 
     def _admit(self, tiles: int) -> int:
         """A free place, as soon as the tiles of all calls fit a stack."""

@@ -13,67 +13,35 @@ from llvmlite import ir
 
 from heddle.tiles.engine import layout as at
 from heddle.tiles.engine.machine_code import I32, I64, POINTER, VOID, Function, Value
+from heddle.tiles.engine.sleep import over, rest, write_call, write_finish, write_signal
 from heddle.tiles.engine.stack import NOTHING, pop, push, steal
 
-SPINS = 200  # rounds of looking for work, while a call is under way, before a worker sleeps
-PAUSES = 8  # between two rounds
 TILE_BITS = 32
 CLOCK_MONOTONIC = 1 if platform.system() == "Linux" else 6
 
 
 def write(triple: str) -> str:
-    """The engine: `heddle_submit(pool, call)`, `heddle_worker(pool, worker, call)` and `heddle_wait(pool, call)`.
+    """The engine: `heddle_thread`, which native threads begin with, and `heddle_call(pool, call)`.
 
     A worker with a call runs tiles until that call is finished, whoever's they are; without one, until the pool stops.
     """
     module = ir.Module("heddle_engine")
     module.triple = triple
     pushed, popped, stolen = push(module), pop(module), steal(module)
-    signal = _signal(module)
-    finish = _finish(module)
+    signal = write_signal(module)
+    finish = write_finish(module)
     execute = _execute(module, pushed, signal, finish)
     find = _find(module, popped, stolen)
     has_work = _has_work(module)
-    _submit(module, signal)
     worker = _worker(module, triple, find, execute, has_work)
     _thread(module, worker)
-    _wait(module)
+    write_call(module, worker, signal)
     return str(module)
 
 
 def _stack(code: Function, pool: Value, worker: Value, level: Value | int) -> Value:
     number = code.add(code.mul(worker, at.LEVELS), level)
     return code.add(code.get(pool, at.STACKS), code.mul(number, 8 * at.STACK_WORDS))
-
-
-def _signal(module: ir.Module) -> Function:
-    """Wake one who sleeps, after work was pushed."""
-    code = Function(module, "signal", 1)
-    (pool,) = code.arguments
-    code.fence()
-    with code.when(code.test(code.get_atomic(pool, at.SLEEPING, "monotonic"), ">", 0)):
-        code.outside("pthread_mutex_lock", code.get(pool, at.MUTEX))
-        code.outside("pthread_cond_signal", code.get(pool, at.WORK))
-        code.outside("pthread_mutex_unlock", code.get(pool, at.MUTEX))
-    code.give(0)
-    return code
-
-
-def _finish(module: ir.Module) -> Function:
-    """The last tile of a call is done."""
-    code = Function(module, "finish", 2)
-    pool, call = code.arguments
-    code.add_atomic(pool, at.ACTIVE, -1)
-    level = code.add(code.get(call, at.LEVEL), at.AT_LEVEL)
-    code.add_atomic(pool, level, -1)
-    mutex = code.get(pool, at.MUTEX)
-    code.outside("pthread_mutex_lock", mutex)
-    code.put_atomic(1, call, at.FINISHED)
-    code.outside("pthread_cond_broadcast", code.get(pool, at.DONE))
-    code.outside("pthread_cond_broadcast", code.get(pool, at.WORK))
-    code.outside("pthread_mutex_unlock", mutex)
-    code.give(0)
-    return code
 
 
 def _clock(code: Function) -> Value:
@@ -144,8 +112,22 @@ def _execute(module: ir.Module, push: Function, signal: Function, finish: Functi
     code.each(count, child)
     with code.when(code.test(code.read(pushed), "!=", 0)):
         code.call(signal, pool)
+    with code.when(code.test(code.read(kept), "!=", NOTHING)):
+        _give_way(code, pool, call, stack, code.read(kept), push)
     code.give(code.read(kept))
     return code
+
+
+def _give_way(code: Function, pool: Value, call: Value, stack: Value, kept: Value, push: Function) -> None:
+    """Put the child back where a call of a higher level is under way, and look for that one's tiles first."""
+
+    def higher(level: Value) -> None:
+        active = code.get_atomic(pool, code.add(level, at.AT_LEVEL), "monotonic")
+        with code.when(code.test(active, ">", 0)):
+            code.call(push, stack, kept)
+            code.give(NOTHING)
+
+    code.each(code.get(call, at.LEVEL), higher)
 
 
 def _find(module: ir.Module, pop: Function, steal: Function) -> Function:
@@ -211,34 +193,17 @@ def _has_work(module: ir.Module) -> Function:
     return code
 
 
-def _pause(code: Function, triple: str) -> None:
-    """Tell the core that this is a loop that waits."""
-    x86 = triple.startswith("x86")
-    name, takes = ("llvm.x86.sse2.pause", []) if x86 else ("llvm.aarch64.hint", [I32])
-    pause = ir.Function(code.module, ir.FunctionType(VOID, takes), name)
-    for _ in range(PAUSES):
-        code.build.call(pause, [ir.Constant(kind, 1) for kind in takes])
-
-
-def _over(code: Function, pool: Value, call: Value) -> Value:
-    """Whether a worker has to leave: its call is finished, or the pool stops."""
-    stop = code.variable(0)
-    with code.when(code.test(call, "!=", 0)):
-        code.write(stop, code.get_atomic(call, at.FINISHED))
-    return code.build.or_(code.read(stop), code.get_atomic(pool, at.STOP))
-
-
 def _worker(module: ir.Module, triple: str, find: Function, execute: Function, has_work: Function) -> Function:
-    code = Function(module, "heddle_worker", 3, internal=False)
+    code = Function(module, "worker", 3)
     pool, worker, call = code.arguments
     item, idle = code.variable(NOTHING), code.variable(0)
 
     def turn() -> None:
-        with code.when(code.test(_over(code, pool, call), "!=", 0)):
+        with code.when(code.test(over(code, pool, call), "!=", 0)):
             code.give(0)
         found = code.call(find, pool, worker)
         with code.when(code.test(found, "==", NOTHING)):
-            _rest(code, triple, pool, call, idle, has_work)
+            rest(code, triple, pool, call, idle, has_work)
         with code.when(code.test(found, "!=", NOTHING)):
             code.write(idle, 0)
             code.write(item, found)
@@ -265,50 +230,3 @@ def _chain(code: Function, pool: Value, worker: Value, item: Value, execute: Fun
     code.write(item, following)
     code.build.cbranch(code.test(following, "!=", NOTHING), inside, after)
     code.build.position_at_end(after)
-
-
-def _rest(code: Function, triple: str, pool: Value, call: Value, idle: Value, has_work: Function) -> None:
-    """Nothing to do: look again for a while if a call is under way, then sleep."""
-    code.write(idle, code.add(code.read(idle), 1))
-    _pause(code, triple)
-    tired = code.test(code.read(idle), ">", SPINS)
-    quiet = code.test(code.get_atomic(pool, at.ACTIVE, "monotonic"), "==", 0)
-    with code.when(code.build.or_(tired, quiet)):
-        code.write(idle, 0)
-        code.add_atomic(pool, at.SLEEPING, 1)
-        mutex = code.get(pool, at.MUTEX)
-        code.outside("pthread_mutex_lock", mutex)
-        free = code.build.or_(_over(code, pool, call), code.call(has_work, pool))
-        with code.when(code.test(free, "==", 0)):
-            code.outside("pthread_cond_wait", code.get(pool, at.WORK), mutex)
-        code.outside("pthread_mutex_unlock", mutex)
-        code.add_atomic(pool, at.SLEEPING, -1)
-
-
-def _submit(module: ir.Module, signal: Function) -> None:
-    """Hand a call to whoever finds it first."""
-    code = Function(module, "heddle_submit", 2, internal=False)
-    pool, call = code.arguments
-    code.add_atomic(pool, at.ACTIVE, 1)
-    code.add_atomic(pool, code.add(code.get(call, at.LEVEL), at.AT_LEVEL), 1)
-    code.put_atomic(1, call, at.WAITING)
-    code.add_atomic(pool, at.PENDING, 1)
-    code.call(signal, pool)
-    code.give(0)
-
-
-def _wait(module: ir.Module) -> None:
-    """Sleep until a call is finished, for those who do not work themselves."""
-    code = Function(module, "heddle_wait", 2, internal=False)
-    pool, call = code.arguments
-    mutex = code.get(pool, at.MUTEX)
-
-    def turn() -> None:
-        code.outside("pthread_mutex_lock", mutex)
-        with code.when(code.test(_over(code, pool, call), "!=", 0)):
-            code.outside("pthread_mutex_unlock", mutex)
-            code.give(0)
-        code.outside("pthread_cond_wait", code.get(pool, at.DONE), mutex)
-        code.outside("pthread_mutex_unlock", mutex)
-
-    code.forever(turn)
