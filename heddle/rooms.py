@@ -23,6 +23,7 @@ ROOMS = {
     "checkpoint": "what a run can resume from, under any plan; exchange with Hugging Face",
     "train": "the loop, a step, and what can be known before and beside it: dry run, prove, profile",
     "capture": "any module as a graph of operators, and the stages it is split into, run over processes",
+    "tiles": "a captured network on CPU cores without barriers: kernels as LLVM IR, tiles, the workers that run them",
     "cli": "one file per command",
 }
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from heddle.cli import data, export, import_
+from heddle.cli import data, export, import_, tiles
 from heddle.cli.calibrate import calibrate
 from heddle.cli.compare import compare
 from heddle.cli.demo import demo
@@ -47,7 +47,7 @@ PANELS: dict[str, list[Callable[..., None] | tuple[str, typer.Typer]]] = {
     TRAIN: [train, launch, prove, selftest, generate],
     LOOK: [report, compare, trace, inspect],
     EXCHANGE: [("data", data.app), ("import", import_.app), ("export", export.app)],
-    GRAPHS: [piper, place],
+    GRAPHS: [piper, place, ("tiles", tiles.app)],
     KERNELS: [lanes],
 }
 for panel, commands in PANELS.items():

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from heddle.errors import HeddleError
 from heddle.schedule.delayed import SYNCHRONOUS, update_rule
 from heddle.schedule.registry import rule_of
-
-if TYPE_CHECKING:
-    from heddle.spec.plan import Plan
+from heddle.spec.layer_memory import LayerRun
 
 
-def check_order(plan: Plan) -> None:
+class Choices(Protocol):
+    """What of a plan its order of work depends on."""
+
+    @property
+    def pipeline(self) -> int: ...
+    @property
+    def virtual(self) -> int: ...
+    @property
+    def schedule(self) -> str: ...
+    @property
+    def update(self) -> str: ...
+    @property
+    def zero(self) -> int: ...
+    @property
+    def offload(self) -> tuple[str, ...]: ...
+    @property
+    def layers(self) -> tuple[LayerRun, ...]: ...
+
+
+def check_order(plan: Choices) -> None:
     """Refuse an order of work that the rest of a plan does not allow."""
     _check_split(plan)
     if plan.update != SYNCHRONOUS:
         _check_update(plan)
 
 
-def _check_split(plan: Plan) -> None:
+def _check_split(plan: Choices) -> None:
     """Backwards are taken in two only where weights and gradients stay whole, and here."""
     if rule_of(plan.schedule).splits and plan.pipeline > 1 and (what := _not_whole(plan)):
         raise HeddleError(
@@ -29,7 +46,7 @@ def _check_split(plan: Plan) -> None:
         )
 
 
-def _check_update(plan: Plan) -> None:
+def _check_update(plan: Choices) -> None:
     """Late updates need a pipeline, and weights that are whole and in one place."""
     update_rule(plan.update)
     if plan.pipeline == 1:
@@ -53,7 +70,7 @@ def _check_update(plan: Plan) -> None:
         )
 
 
-def _not_whole(plan: Plan) -> str | None:
+def _not_whole(plan: Choices) -> str | None:
     """What keeps weights from lying whole on the device, if anything."""
     zero = max(plan.zero, *(run.zero or 0 for run in plan.layers), 0)
     offloads = (plan.offload, *(run.offload or () for run in plan.layers))
