@@ -150,7 +150,7 @@ def _variants(cluster: Cluster, work: Work) -> list[Options]:
                 send=message,
                 data=(d,),
                 how=", ".join(["sequence"] * int(work.sequence_parallel) + [f"zero {work.zero}"] * bool(work.zero)),
-                peaks=held.buffers + np.array([0.0, *[moment] * layers, held.loss]),
+                peaks=held.buffers + np.array([held.embedding, *[moment] * layers, held.loss]),
                 start=a_step * start,
                 tie=tie if shared else None,
             )
@@ -165,8 +165,9 @@ class _Held(NamedTuple):
     layer: dict[Recompute, float]
     finishes: float
     saved: dict[Recompute, float]  # for each microbatch in flight
-    moment: dict[Recompute, float]  # for a moment: in a layer, or at the loss
+    moment: dict[Recompute, float]  # for a moment: in a layer, at the loss, or in the embedding's backward
     loss: float
+    embedding: float
     buffers: float  # of messages, in every stage
     shared: float  # of what a stage that has both ends of a tied embedding holds once
 
@@ -181,7 +182,7 @@ def _bytes_held(cluster: Cluster, work: Work, begins: float, own: float, finishe
         "full": float(kept.full),
     }
     waits = float(work.tied * output.table)  # a tied embedding's gradient, where one stage has both ends
-    moment = {word: scale * (float(kept.moment(recomputing(work, word))) + waits) for word in saved}
+    moment = {word: scale * float(kept.moment(recomputing(work, word))) for word in saved}
     # Messages that are awaited, and one that was sent, for two neighbours; the ends of the line have one less each.
     none, one = (float(memory.exchange_buffers(work, neighbours)) for neighbours in (0, 1))
     neighbour = one - none + float(memory.sent_message(work))
@@ -195,6 +196,8 @@ def _bytes_held(cluster: Cluster, work: Work, begins: float, own: float, finishe
     def made(parameters: float) -> float:
         return parameters * float(work.gradient_bytes) * in_turn
 
+    # A stage has a layer at least, and what that left is gone when the embedding goes back.
+    last = memory.embedding_backward(replace(work, pipeline=1), saved["full"])
     return _Held(
         begins=scale * max(0.0, states(begins) - neighbour),
         layer={word: scale * (states(own) - min(saved[word], made(own))) for word in saved},
@@ -204,8 +207,9 @@ def _bytes_held(cluster: Cluster, work: Work, begins: float, own: float, finishe
         # What it left is gone when layers go back, and its stage, the last one, has one microbatch in flight. Its
         # gradients, which are no others', are then still to be made.
         loss=scale * max(0.0, float(output.left + output.briefly) - made(finishes - shared)),
+        embedding=scale * max(0.0, float(last) - made(begins)),
         buffers=scale * (none + 2 * neighbour),
-        shared=scale * states(shared),
+        shared=scale * (states(shared) - waits),
     )
 
 
