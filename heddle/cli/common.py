@@ -87,3 +87,13 @@ def apply_change(document: dict[str, Any], change: str) -> None:
         value = text.strip()  # a bare word is a string: shells eat quotes
     if isinstance(keys := document.setdefault(table, {}), dict):  # what is no table is told of when the job is made
         keys[key] = value
+
+
+def check_page(path: Path) -> None:
+    """A page goes to a file that is called one: nobody's job or cluster is written over by mistake."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise HeddleError(
+            f"-o {path} is not the name of a page.",
+            "What is written is HTML, and would take the place of whatever is there.",
+            f"Name it {path.with_suffix('.html').name}.",
+        )

@@ -29,7 +29,7 @@ def compare(
     ] = None,
 ) -> None:
     """Train two jobs on the same data, and draw their loss against tokens and time, with the spread over seeds."""
-    from heddle.cli.common import load_with_changes, require_torch, write_output
+    from heddle.cli.common import check_page, load_with_changes, require_torch, write_output
 
     require_torch("compare")
     from rich.console import Console
@@ -37,6 +37,7 @@ def compare(
     from heddle.report.losses import losses_page
     from heddle.train import compare as comparing
 
+    check_page(output)
     console = Console(highlight=False, soft_wrap=True, stderr=as_json)
     paths = (first, second)
     names = _names(paths)

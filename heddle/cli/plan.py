@@ -211,8 +211,25 @@ def _write(output: Path, document: dict[str, Any], folder: Path, found: Search, 
     from heddle.spec.job import moved
     from heddle.spec.tables import to_table, to_toml
 
+    _keep_others(output)
     tables = moved(document, folder, output.parent)
     # the plan is for this batch in this precision: a default that changes would make it another job's
     tables["train"] = _assumed(document, found.job) | tables.get("train", {})
     tables |= {"plan": to_table(chosen.plan), "predicted": to_table(chosen.predicted)}
     write_output(output, to_toml(tables))
+
+
+def _keep_others(output: Path) -> None:
+    """A plan takes the place of a job or of nothing: a cluster's file is somebody's measurements."""
+    from heddle.files import parse_toml
+
+    try:
+        found = parse_toml(output.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        found = {"model": {}} if not output.exists() else {}
+    if "model" not in found and "train" not in found:
+        raise HeddleError(
+            f"{output} exists, and is not a job.",
+            "A job with its plan would take its place.",
+            "Choose another file for -o.",
+        )

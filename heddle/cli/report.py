@@ -24,10 +24,11 @@ def report(
     """Write one HTML page about a run or a plan: timeline, time, memory, loss, and the other plans."""
     from rich.console import Console
 
-    from heddle.cli.common import write_output
+    from heddle.cli.common import check_page, write_output
     from heddle.report.page import render
     from heddle.report.subject import read_subject
 
+    check_page(output)
     found = [read_subject(path, step) for path in (subject, other) if path is not None]
     page = render(found)
     write_output(output, page)

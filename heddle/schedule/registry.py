@@ -7,7 +7,6 @@ from heddle.schedule.actions import Schedule
 from heddle.schedule.dualpipev import DUALPIPEV
 from heddle.schedule.gpipe import GPIPE
 from heddle.schedule.interleaved import INTERLEAVED
-from heddle.schedule.messages import TAG_LIMIT
 from heddle.schedule.one_f_one_b import ONE_F_ONE_B
 from heddle.schedule.rule import Rule
 from heddle.schedule.zb_h import ZB_H1, ZB_H2
@@ -15,6 +14,7 @@ from heddle.schedule.zb_v import ZB_V
 
 RULES: dict[str, Rule] = {rule.name: rule for rule in (ONE_F_ONE_B, INTERLEAVED, GPIPE, ZB_H1, ZB_H2, ZB_V, DUALPIPEV)}
 NAMES = tuple(RULES)
+MOST_ACTIONS = 2**22  # of a schedule; far fewer than there are tags for their messages
 IN_WORDS = f"{', '.join(NAMES[:-1])} or {NAMES[-1]}"
 
 
@@ -35,11 +35,12 @@ def build(name: str, pipeline: int, microbatches: int, virtual: int = 1) -> Sche
     for what, value in (("pipeline", pipeline), ("microbatches", microbatches), ("virtual", virtual)):
         if value < 1:
             raise HeddleError(f"{what}={value} is not a schedule.", f"{what} counts from 1.", f"Use {what}=1.")
-    if 2 * pipeline * virtual * microbatches > TAG_LIMIT:
+    if 2 * pipeline * virtual * microbatches > MOST_ACTIONS:
         raise HeddleError(
             f"pipeline={pipeline} × virtual={virtual} × microbatches={microbatches} is too much for one step.",
-            "Each message of a step has a tag of its own, and tags have 31 bits.",
-            f"At most {TAG_LIMIT // (2 * pipeline * virtual)} microbatches are possible here.",
+            f"Every rank's work is laid out action by action, and more than {MOST_ACTIONS:,} of them take minutes.",
+            f"At most {MOST_ACTIONS // (2 * pipeline * virtual):,} microbatches are possible here: use larger ones, or "
+            "a smaller global_batch.",
         )
     rule.check_virtual(virtual)
     rule.check_microbatches(pipeline, microbatches)

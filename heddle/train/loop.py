@@ -164,12 +164,13 @@ def _watched(
         recorder = doctor.stream = StreamMarks(mesh, device)
     trainer = make_trainer(job, data.train, mesh, recorder)
     run = Run(job.run_folder)
+    newest = newest_good(run.checkpoints, mesh, warn) if resume else None  # before anything is written
     with writing_to(run):
         _open_run(job, data, together, existing)
         doctor.opened(run.hang)
     saver = Saver(run.checkpoints, mesh, job.train.keep_last, job.train.keep_every, phases.tick)
-    if resume:
-        trainer.load(newest_good(run.checkpoints, mesh, warn))
+    if newest is not None:
+        trainer.load(newest)
     elif source is not None:
         trainer.start_from(source)
         console.print(f"Starting from the weights of {source.folder}.", highlight=False, soft_wrap=True)

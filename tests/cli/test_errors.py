@@ -205,3 +205,35 @@ def test_training_without_torch_names_what_to_install(without_torch, job, argume
     assert f"`heddle {arguments[0]}` needs torch, safetensors, tokenizers" in what
     assert "work without" in why
     assert "in your checkout of heddle-train, pip install '.[train]'" in hint
+
+
+def test_no_output_takes_the_place_of_an_input(tmp_path, monkeypatch, capsys):
+    """A page is called one, and a plan replaces a job or nothing."""
+    monkeypatch.chdir(tmp_path)
+    job = write_job(tmp_path)
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text('[cluster]\nname = "mine"\n')
+    before = {path: path.read_bytes() for path in (job, cluster)}
+    assert call("report", "job.toml", "-o", "job.toml") == 2
+    assert "-o job.toml is not the name of a page" in capsys.readouterr().err
+    assert call("plan", "job.toml", "-o", "cluster.toml") == 2
+    assert "cluster.toml exists, and is not a job" in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in before}
+
+
+def test_a_failed_resume_leaves_the_run_as_it_is(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_job(tmp_path)
+    assert call("train", "job.toml", "--set", "train.steps=2") == 0
+    shutil.rmtree(tmp_path / "runs/small/checkpoints/step-00000002")
+    before = (tmp_path / "runs/small/job.toml").read_bytes()
+    assert call("train", "job.toml", "--resume", "--set", "train.steps=4") == 2
+    assert "There is no checkpoint in" in capsys.readouterr().err
+    assert (tmp_path / "runs/small/job.toml").read_bytes() == before
+
+
+def test_a_step_of_endless_microbatches_is_refused_at_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_job(tmp_path)
+    assert call("simulate", "job.toml", "--set", "train.global_batch=1000000000") == 2
+    assert "is too much for one step" in capsys.readouterr().err

@@ -140,8 +140,8 @@ def test_sizes_count_from_one(sizes):
         build("interleaved", *sizes)
 
 
-def test_more_messages_than_tags_are_refused():
-    with pytest.raises(HeddleError, match="At most 16384 microbatches"):
+def test_more_actions_than_can_be_laid_out_are_refused():
+    with pytest.raises(HeddleError, match="At most 32 microbatches"):
         build("gpipe", 65536, 16385)
 
 

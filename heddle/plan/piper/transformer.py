@@ -150,7 +150,7 @@ def _variants(cluster: Cluster, model: ModelSpec, work: Work) -> list[Options]:
                 send=message,
                 data=(d,),
                 how=", ".join(["sequence"] * int(work.sequence_parallel) + [f"zero {work.zero}"] * bool(work.zero)),
-                peaks=held.buffers + np.array([0.0, *peaks, held.loss]),
+                peaks=held.buffers + np.array([held.embedding, *peaks, held.loss]),
                 start=a_step * start,
                 tie=tie if shared else None,
             )
@@ -173,13 +173,12 @@ def _of_a_layer(cluster: Cluster, work: Work, seconds: Callable[[float, float, f
     own, forward, backward = float(memory.layer_parameters(work)), float(price.forward), float(price.backward)
     again = (0.0, float(price.again_selective), float(price.again_full))
     saved = [float(kept.none), float(kept.selective), float(kept.full)]
-    waits = float(work.tied * memory.end_activations(work).table)  # its gradient, where one stage has both ends
     scale = 1 + float(memory.slack(cluster, 1.0))
     return _LayerOptions(
         [seconds(forward, backward + more, own) for more in again],
         [scale * size for size in saved],
         [scale * (_states(work, own) - min(size, _made_in_turn(work, own))) for size in saved],
-        [scale * (float(kept.moment(recomputing(work, word))) + waits) for word in WORDS],
+        [scale * float(kept.moment(recomputing(work, word))) for word in WORDS],
     )
 
 
@@ -188,7 +187,8 @@ class _EndsHeld(NamedTuple):
 
     begins: float  # held anyway by the embedding, and by the output layer
     finishes: float
-    loss: float  # for a moment
+    loss: float  # for a moment, as is what the embedding's backward takes
+    embedding: float
     buffers: float  # of messages, in every stage
     shared: float  # of what a stage that has both ends of a tied embedding holds once
 
@@ -200,14 +200,18 @@ def _ends_held(cluster: Cluster, work: Work, begins: float, finishes: float, sha
     # Messages that are awaited, and one that was sent, for two neighbours; the ends of the line have one less each.
     none, one = (float(memory.exchange_buffers(work, neighbours)) for neighbours in (0, 1))
     neighbour = one - none + float(memory.sent_message(work))
+    waits = float(work.tied * output.table)  # a tied embedding's gradient, where one stage has both ends
+    # A stage has a layer at least, and what that left is gone when the embedding goes back.
+    last = memory.embedding_backward(replace(work, pipeline=1), float(memory.layer_activations(work).full))
     return _EndsHeld(
         begins=scale * max(0.0, _states(work, begins) - neighbour),
         finishes=scale * max(0.0, _states(work, finishes) - neighbour),
         # What it left is gone when layers go back, and its stage, the last one, has one microbatch in flight. Its
         # gradients, which are no others', are then still to be made.
         loss=scale * max(0.0, float(output.left + output.briefly) - _made_in_turn(work, finishes - shared)),
+        embedding=scale * max(0.0, float(last) - _made_in_turn(work, begins)),
         buffers=scale * (none + 2 * neighbour),
-        shared=scale * _states(work, shared),
+        shared=scale * (_states(work, shared) - waits),
     )
 
 

@@ -14,6 +14,7 @@ from heddle.cost import compute, memory
 from heddle.cost import step as stage
 from heddle.cost.work import work_of
 from heddle.errors import HeddleError
+from heddle.format import GIB
 from heddle.plan.piper.solve import plan_pipelines
 from heddle.plan.piper.transformer import model_workload
 from heddle.plan.piper.uniform import runtime_plan
@@ -73,6 +74,7 @@ one_microbatch = [
 @example(one_microbatch[0])
 @example(one_microbatch[1])
 @example(one_microbatch[2])
+@example(make(layers=3, devices=4, nodes=1, gib=0.15, batch=4, precision="fp32", heads=1))  # fullest in its embedding
 def test_uniform_pipelines_are_plans_and_cost_what_is_simulated(job):
     found = uniform(job)
     if found is None:
@@ -125,7 +127,8 @@ def test_no_uniform_plan_is_better(job):
         except HeddleError:
             continue
         prediction = simulate(planned)
-        if prediction.fits:
+        # What layers hold each by itself is up to a tenth more than what is held at once: such plans may be left out.
+        if 1.1 * max(float(bill.total) for bill in prediction.memory) <= job.cluster.device.memory_gib * GIB:
             assert answer is not None
             spans = [s for s in prediction.trace.spans if s.lane not in ("data", "optimizer")]
             busy = [sum(s.end - s.start for s in spans if s.rank == rank) for rank in range(pipeline)]
