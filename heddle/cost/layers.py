@@ -26,6 +26,11 @@ class LayerKind(NamedTuple):
         """What its backward computes again."""
         return self.memory.recompute
 
+    @property
+    def leaves(self) -> bool:
+        """Whether what its forward leaves goes to another tier."""
+        return self.memory.tier("input") is not None or self.memory.tier("activations") is not None
+
 
 Chunk = tuple[tuple[LayerKind, int], ...]  # how many layers of each kind; the kind of its first layer is the first
 

@@ -140,6 +140,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices, smallest: Work) -> Step
         optimizer=update,
         bubble=pipe - busy,
         jitter=(late - 1) * (pipe + data + update),
+        moved=0.0 * busy,
     )
     held, least = peak_memory(work, cluster, ranks, prices.held.mean)
     if work.shapes:
