@@ -40,6 +40,9 @@ def plan(
     free: Annotated[
         bool, typer.Option("--free", help="Do not keep to the file's [plan]; say how good it is instead.")
     ] = False,
+    by_layer: Annotated[
+        bool, typer.Option("--by-layer", help="Let every layer recompute, shard and offload on its own.")
+    ] = False,
     model: Annotated[
         str | None, typer.Option(help="Without a job: a preset, or a config.json.", metavar="NAME|CONFIG.json")
     ] = None,
@@ -119,6 +122,7 @@ def plan(
         memory_gib=memory_gib,
         days=days,
         tokens=tokens,
+        by_layer=by_layer,
     )
     given = document.get("train", {}).get("global_batch")
     assumed = {} if given is not None else {"global_batch": found.job.train.global_batch}

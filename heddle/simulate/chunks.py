@@ -85,6 +85,11 @@ def not_compute(chunks: list[ChunkCosts]) -> dict[str, float]:
     }
 
 
+def priced_layer(cluster: Cluster, work: Work) -> LayerCost:
+    """Seconds of one layer that recomputes everything; `work`: as if all layers were of its shape."""
+    return _priced(cluster, of_a_layer(work))[0]
+
+
 @lru_cache(maxsize=1024)
 def _priced(cluster: Cluster, work: Work) -> tuple[LayerCost, tuple[float, float], tuple[float, float]]:
     """A layer that recomputes everything, the embedding, and the head, both ways: plain numbers."""

@@ -71,7 +71,7 @@ def stage_memory(
     layers = chunk_layers(job.model, plan)
     shapes = [bytes_of(of_a_layer(one)) for _, one in work.each_shape]
     alone = plan.data == 1 and work.element == 4  # whose gradients are made by the first backward of a step
-    held = _ChunkBytes.of_each(work, layers, shapes, alone)
+    held = _ChunkBytes.of_each(work, layers, shapes, alone, ordered=plan.by_layer)
     sent = float(memory.sent_message(work))
     largest = max(float(work.padded_vocab * work.hidden), *(shape.parameters for shape in shapes))
     found = []
@@ -150,7 +150,9 @@ class _ChunkBytes(NamedTuple):
     lately: float
 
     @classmethod
-    def of_each(cls, work: Work, chunks: Sequence[Chunk], shapes: list[LayerBytes], alone: bool) -> list[_ChunkBytes]:
+    def of_each(
+        cls, work: Work, chunks: Sequence[Chunk], shapes: list[LayerBytes], alone: bool, ordered: bool
+    ) -> list[_ChunkBytes]:
         """Of each chunk; chunks of the same layers, and there are many of them, are alike."""
         known: dict[Any, _ChunkBytes] = {}
         ends = memory.end_activations(work)
@@ -158,9 +160,22 @@ class _ChunkBytes(NamedTuple):
         for number, layers in enumerate(chunks):
             key = layers, number == 0, number == len(chunks) - 1
             if key not in known:
-                known[key] = cls.of_one(work, shapes, ends, alone, *key)
+                known[key] = cls.of_one(work, shapes, ends, alone, ordered, *key)
             found.append(known[key])
         return found
+
+    @staticmethod
+    def fullest_layer(layers: Chunk, shapes: list[LayerBytes], ordered: bool) -> float:
+        """Bytes on top of what a microbatch left, in the layer where a backward has most of them.
+
+        Where it is `ordered`, layers that the backward has passed have let go of their own; else each layer may be the
+        first, which is what bounds assume.
+        """
+        most, gone = 0.0, 0.0
+        for kind, count in reversed(layers):
+            most = max(most, shapes[kind.shape].back(kind) - gone)
+            gone += count * shapes[kind.shape].left(kind) * ordered
+        return most
 
     @classmethod
     def of_one(
@@ -169,13 +184,14 @@ class _ChunkBytes(NamedTuple):
         shapes: list[LayerBytes],
         ends: memory.Ends,
         alone: bool,
+        ordered: bool,
         layers: Chunk,
         first: bool,
         last: bool,
     ) -> _ChunkBytes:
         """Of one chunk; `alone`: whose gradients are made by the first backward of a step."""
         left = sum(count * shapes[kind.shape].left(kind) for kind, count in layers)
-        moment = max(shapes[kind.shape].back(kind) for kind, _ in layers)
+        moment = cls.fullest_layer(layers, shapes, ordered)
         if not first and layers[0][0].leaves:  # what another stage sent stays until its gradient is sent back
             left += shapes[layers[0][0].shape].saved["full"]
         if first:

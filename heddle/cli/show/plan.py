@@ -40,7 +40,9 @@ def show_choices(console: Console, found: Search, top: int) -> None:
         each = choice.best
         facts, plan = summary(each), each.plan
         words = (
-            plan.recompute
+            "by layer"
+            if plan.layers
+            else plan.recompute
             if isinstance(plan.recompute, str)
             else f"{plan.recompute.count('full')} of {len(plan.recompute)}"
         )
@@ -70,6 +72,7 @@ def show_choices(console: Console, found: Search, top: int) -> None:
         *["tensor 8s: sequence parallel, too"] * any(each.plan.sequence for each in shown),
         *["pipe 4×2: interleaved, 2 chunks per rank"] * any(each.plan.virtual > 1 for each in shown),
         *["recompute 2 of 8: everything in so many layers"] * any(isinstance(p.plan.recompute, tuple) for p in shown),
+        *["by layer: each layer recomputes, shards and offloads on its own"] * any(p.plan.layers for p in shown),
         "GiB: the fullest stage",
         *[f"variants: other plans with these degrees and microbatch, which differ in {differ}"] * bool(differ),
     ]

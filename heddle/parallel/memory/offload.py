@@ -45,7 +45,7 @@ class Kept:
     """What autograd keeps in place of a tensor that left: where its memory went, and how it lay in it."""
 
     def __init__(self, slot: Any, x: Tensor) -> None:
-        self.slot, self.dtype = slot, x.dtype
+        self.slot, self.dtype, self.device = slot, x.dtype, x.device
         self.layout = x.storage_offset(), x.shape, x.stride()
 
 
@@ -100,7 +100,7 @@ class OffloadedLayer:
         if isinstance(kept, Tensor):
             return kept
         memory = self.tier.take(kept.slot).untyped_storage()
-        return torch.empty(0, dtype=kept.dtype, device=memory.device).set_(memory, *kept.layout)
+        return torch.empty(0, dtype=kept.dtype, device=kept.device).set_(memory, *kept.layout)
 
 
 def offload_activations(chunk: Transformer, plan: Plan, tiers: Tiers) -> None:

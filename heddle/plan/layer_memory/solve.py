@@ -1,0 +1,248 @@
+"""The best strategies for every layer of a plan whose split is decided.
+
+Stages do not share memory, and a stage that is quicker never makes a step slower: so each takes, on its own, the
+strategies of least seconds that fit. The microbatches in flight are those of the very schedule. What is not of layers,
+the ends of the model, messages, the loss, is taken from the exact memory of the plan itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from heddle.cost.layers import LayerKind
+from heddle.cost.local_machine import machine_for
+from heddle.cost.memory import MemoryBreakdown
+from heddle.cost.work import Work, work_of
+from heddle.format import GIB
+from heddle.plan.layer_memory.front import Front, Group, front
+from heddle.plan.layer_memory.options import Option, legal, options
+from heddle.schedule import Schedule, build
+from heddle.simulate.simulation import Simulation, simulate_if_fits
+from heddle.simulate.stage_memory import stage_memory
+from heddle.spec.cluster import Cluster
+from heddle.spec.job import Job, PlannedJob
+from heddle.spec.layer_memory import LayerMemory, Zero
+
+ATTEMPTS = 5  # to bring together the exact memory and the sum over layers
+SPARE = 0.01  # of the memory that may stay unused
+PLACES = {("full", False): 0, ("full", True): 1, ("none", True): 2, ("selective", True): 2}
+PLACES |= {("selective", False): 3, ("none", False): 4}
+
+
+Choice = list[list[tuple[LayerMemory, int, int]]]  # of each chunk of a stage: strategy, shape, and how many layers
+
+
+class Stage(NamedTuple):
+    """What one rank has to choose for: how many layers of each shape each of its chunks has, and what it holds."""
+
+    layers: tuple[tuple[tuple[int, int], ...], ...]  # of each chunk: (shape, count)
+    in_flight: tuple[int, ...]  # microbatches of each chunk at the fullest moment
+    room: float  # bytes that layers may take
+
+
+def tiers_of(cluster: Cluster) -> tuple[str, ...]:
+    """Where things may go: beside a GPU to its host, beside a CPU to its disk."""
+    return ("disk",) if cluster.device.host else ("host",)
+
+
+def best_strategies(job: Job, offload: bool = True) -> Simulation | None:
+    """A job's plan with the best strategies of every layer within its devices' memory; None: nothing fits.
+
+    What the plan itself says of layers is where the search starts; `zero` holds for the ends of the model.
+    """
+    job = job.planned
+    plan = replace(job.plan, recompute="none", offload=job.plan.ends_offload, layers=())
+    cluster = machine_for(job.cluster, plan.world)
+    work = work_of(replace(job, plan=plan), cluster)
+    microbatches = plan.microbatches(job.train.global_batch)
+    schedule = _schedule(plan.schedule, plan.pipeline, microbatches, plan.virtual)
+    zeros: tuple[Zero, ...] = (0, 1, 2, 3) if plan.data > 1 else (0,)
+    strategies = list(legal(plan, tiers_of(cluster) if offload else (), zeros))
+    priced = [options(cluster, one, plan, microbatches, strategies) for _, one in work.each_shape]
+    solver = _Solver(replace(job, plan=plan), work, schedule, cluster, priced)
+    return solver.solve()
+
+
+class _Solver:
+    def __init__(
+        self, job: PlannedJob, work: Work, schedule: Schedule, cluster: Cluster, priced: list[list[Option]]
+    ) -> None:
+        self.job, self.plan, self.work, self.schedule, self.cluster = job, job.plan, work, schedule, cluster
+        self.priced = priced
+        # lean, and without what depends on a layer's place in its chunk
+        plain = [[option for option in shape if not LayerKind(0, option.memory).leaves] for shape in priced]
+        self.reference = [min(shape, key=lambda option: option.always + option.left) for shape in plain]
+        self.limit = cluster.device.memory_gib * GIB / (1 + cluster.efficiency.slack)
+        self.counts = _shapes_by_chunk(job)
+        self.flights = [
+            in_flight(order, schedule.chunks, schedule.pipeline, rank) for rank, order in enumerate(schedule.places)
+        ]
+        self.fronts: dict[object, tuple[Front, list[list[Option]]] | None] = {}
+        self.known: dict[Stage, Choice | None] = {}
+
+    def solve(self) -> Simulation | None:
+        """Solve stage by stage; where the exact memory is more than the sum over layers, with that much less room."""
+        quick = self._all([min(shape, key=lambda option: option.seconds) for shape in self.priced])
+        if max(self._exact(bill) for bill in self._memory(quick)) <= self.limit:
+            return simulate_if_fits(self._job(quick))
+        lean = self._all(self.reference)
+        rest = [self._exact(bill) - self._summed(rank) for rank, bill in enumerate(self._memory(lean))]
+        missing, best = [0.0] * self.plan.pipeline, None
+        for _ in range(ATTEMPTS):
+            chosen = self._chosen([self.limit - r - m for r, m in zip(rest, missing, strict=True)])
+            if chosen is None:
+                break
+            over = [self._exact(bill) - self.limit for bill in self._memory(chosen)]
+            if max(over) <= 0:
+                found = simulate_if_fits(self._job(chosen))
+                if found is not None and (best is None or found.step_seconds < best.step_seconds):
+                    best = found
+                if all(more > -SPARE * self.limit for more in over):
+                    break
+            # what is too much must go; what is to spare may be used
+            missing = [m + more * (1.001 if more > 0 else 0.9) for m, more in zip(missing, over, strict=True)]
+        return best
+
+    def _all(self, options: Sequence[Option]) -> list[list[LayerMemory]]:
+        """Every layer does what is said for its shape."""
+        return [[options[shape].memory for shape, count in chunk for _ in range(count)] for chunk in self.counts]
+
+    def _chosen(self, rooms: list[float]) -> list[list[LayerMemory]] | None:
+        """Strategies of the layers of each chunk, stage by stage."""
+        chosen: list[list[LayerMemory]] = [[] for _ in self.counts]
+        for rank, room in enumerate(rooms):
+            own = tuple(self.counts[rank :: self.plan.pipeline])
+            found = self._stage(Stage(own, self.flights[rank], room))
+            if found is None:
+                return None
+            for number, chunk in enumerate(range(rank, self.plan.chunks, self.plan.pipeline)):
+                chosen[chunk] = self._placed(chunk, found[number])
+        return chosen
+
+    def _job(self, chosen: Sequence[Sequence[LayerMemory]]) -> PlannedJob:
+        layers = [memory for chunk in chosen for memory in chunk]
+        return replace(self.job, plan=self.plan.with_memory(layers))
+
+    def _memory(self, chosen: Sequence[Sequence[LayerMemory]]) -> tuple[MemoryBreakdown, ...]:
+        job = self._job(chosen)
+        return stage_memory(job, job.plan, self.work, self.schedule, self.cluster)[0]
+
+    @staticmethod
+    def _exact(bill: MemoryBreakdown) -> float:
+        return float(bill.total - bill.slack)
+
+    def _summed(self, rank: int) -> float:
+        """Bytes of a rank's layers that do as the reference does, as the choice adds them up."""
+        held, brief = [], [0.0]
+        for number, chunk in enumerate(range(rank, self.plan.chunks, self.plan.pipeline)):
+            flight = self.flights[rank][number]
+            own = [(self.reference[shape], count) for shape, count in self.counts[chunk]]
+            held += [count * (option.always + flight * option.left) for option, count in own]
+            brief += [option.moment + option.brief for option, _ in own]
+        return sum(held) + max(brief)
+
+    def _stage(self, stage: Stage) -> Choice | None:
+        """(strategy, shape, count) of each chunk of a stage; None: nothing fits.
+
+        What lives for a moment is that of the option that has most of it, so one after the other each amount is tried
+        as the most that is allowed: the cheapest of all is among these.
+        """
+        if stage in self.known:
+            return self.known[stage]
+        best, result = float("inf"), None
+        shapes = {shape for chunk in stage.layers for shape, _ in chunk}
+        every = [option for shape in shapes for option in self.priced[shape]]
+        limits = [(o.moment, o.brief) for o in every]
+        tries = {(moment, brief) for moment, _ in limits for _, brief in limits}
+        for bound, moment, brief in sorted((self._bound(stage, *most), *most) for most in tries):
+            if bound >= best:
+                break
+            found = self._within(stage, moment, brief)
+            if found is not None and found[0] < best:
+                best, result = found
+        self.known[stage] = result
+        return result
+
+    def _bound(self, stage: Stage, moment: float, brief: float) -> float:
+        """Seconds that no choice within these limits can go below."""
+        total = 0.0
+        for chunk in stage.layers:
+            for shape, count in chunk:
+                allowed = (o.seconds for o in self.priced[shape] if o.moment <= moment and o.brief <= brief)
+                total += count * min(allowed, default=float("inf"))
+        return total
+
+    def _within(self, stage: Stage, moment: float, brief: float) -> tuple[float, Choice] | None:
+        key = stage.layers, stage.in_flight, moment, brief
+        if key not in self.fronts:
+            self.fronts[key] = self._front(stage, moment, brief)
+        made = self.fronts[key]
+        at = None if made is None else made[0].within(stage.room - moment - brief)
+        if made is None or at is None:
+            return None
+        ways, allowed = made
+        chunks: Choice = []
+        groups = zip(allowed, ways.counts, strict=True)
+        for chunk in stage.layers:
+            own = []
+            for shape, _ in chunk:
+                some, counts = next(groups)
+                own += [(o.memory, shape, int(n)) for o, n in zip(some, counts[at], strict=True) if n]
+            chunks.append(own)
+        return float(ways.seconds[at]), chunks
+
+    def _front(self, stage: Stage, moment: float, brief: float) -> tuple[Front, list[list[Option]]] | None:
+        groups, allowed = [], []
+        for chunk, flight in zip(stage.layers, stage.in_flight, strict=True):
+            for shape, count in chunk:
+                some = [option for option in self.priced[shape] if option.moment <= moment and option.brief <= brief]
+                if not some:
+                    return None
+                seconds = np.array([option.seconds for option in some])
+                groups.append(Group(count, seconds, np.array([o.always + flight * o.left for o in some])))
+                allowed.append(some)
+        return front(groups), allowed
+
+    def _placed(self, chunk: int, own: list[tuple[LayerMemory, int, int]]) -> list[LayerMemory]:
+        """A strategy for each layer of a chunk, in the model's order, in as few runs as its shapes allow.
+
+        A layer that recomputes, or fetches what it put away, has its fullest moment when the backward comes to it: it
+        stands before those that keep everything, whose memory is free by then. The first one of all keeps what another
+        stage sent, so one that lets its input go comes after those that recompute.
+        """
+        order = sorted(own, key=lambda each: (PLACES[each[0].recompute, LayerKind(0, each[0]).leaves], each[0]))
+        left = {shape: [memory for memory, s, n in order for _ in range(n) if s == shape] for _, shape, _ in own}
+        start = sum(sum(count for _, count in before) for before in self.counts[:chunk])
+        size = sum(count for _, count in self.counts[chunk])
+        return [left[self.job.model.shape_of[layer]].pop(0) for layer in range(start, start + size)]
+
+
+def _shapes_by_chunk(job: PlannedJob) -> list[tuple[tuple[int, int], ...]]:
+    found, start = [], 0
+    for size in job.plan.stages:
+        own = job.model.shape_of[start : start + size]
+        found.append(tuple((shape, own.count(shape)) for shape in sorted(set(own))))
+        start += size
+    return found
+
+
+@lru_cache(maxsize=64)
+def _schedule(name: str, pipeline: int, microbatches: int, virtual: int) -> Schedule:
+    return build(name, pipeline, microbatches, virtual)
+
+
+def in_flight(order: np.ndarray, chunks: int, pipeline: int, rank: int) -> tuple[int, ...]:
+    """Microbatches that each chunk of a rank holds when it holds most of all together."""
+    own = range(rank, chunks, pipeline)
+    held = np.stack(
+        [
+            np.cumsum((order == c).astype(int) - np.roll(order == chunks + c, 1) * (np.arange(len(order)) > 0))
+            for c in own
+        ]
+    )
+    return tuple(int(each) for each in held[:, int(np.argmax(held.sum(axis=0)))])
