@@ -1,4 +1,4 @@
-"""The best split together with the best strategies of its layers: families of plans in the order of what they promise."""
+"""The best split together with the best strategies of its layers: splits in the order of what they promise."""
 
 from __future__ import annotations
 
@@ -33,6 +33,11 @@ def best_by_layer(
     rows = np.flatnonzero(plain & (step.at_least <= wish.limit(job)))
     bounds = wish.key(step.at_least, np.zeros(len(space)), space.devices)
     began, best = time.process_time(), than
+    if than is not None:  # the split that was found, first of all
+        plan = replace(than.plan, recompute="none")
+        found = best_strategies(replace(job, plan=plan))
+        if found is not None and wish.of(found) < wish.of(than):
+            best = found
     for row in rows[np.lexsort([np.asarray(key)[rows] for key in reversed(bounds)])][:FAMILIES]:
         if best is not None:
             late = time.process_time() - began > SECONDS

@@ -26,6 +26,7 @@ class Option(NamedTuple):
     always: float  # bytes that are there all the time
     left: float  # bytes that each microbatch in flight leaves
     moment: float  # bytes that its backward holds for a moment
+    input: float  # bytes of the input of a layer that lets it go, but for a chunk's first
     brief: float  # bytes of weights and gradients that are gathered while it computes
 
 
@@ -64,6 +65,7 @@ def options(cluster: Cluster, work: Work, plan: Plan, microbatches: int, strateg
                 always=own.weights + own.gradients + own.optimizer + own.kept,
                 left=held.left(kind),
                 moment=held.back(kind),
+                input=held.saved["full"] if kind.leaves else 0.0,
                 brief=brief - kept if own.summed else 0.0,
             )
         )

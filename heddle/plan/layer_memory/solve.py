@@ -28,7 +28,7 @@ from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.layer_memory import LayerMemory, Zero
 
-ATTEMPTS = 5  # to bring together the exact memory and the sum over layers
+ATTEMPTS = 8  # to bring together the exact memory and the sum over layers
 SPARE = 0.01  # of the memory that may stay unused
 PLACES = {("full", False): 0, ("full", True): 1, ("none", True): 2, ("selective", True): 2}
 PLACES |= {("selective", False): 3, ("none", False): 4}
@@ -42,6 +42,7 @@ class Stage(NamedTuple):
 
     layers: tuple[tuple[tuple[int, int], ...], ...]  # of each chunk: (shape, count)
     in_flight: tuple[int, ...]  # microbatches of each chunk at the fullest moment
+    begins: bool  # the model: its first chunk gets no input from another stage
     room: float  # bytes that layers may take
 
 
@@ -68,6 +69,42 @@ def best_strategies(job: Job, offload: bool = True) -> Simulation | None:
     return solver.solve()
 
 
+class StageChoice(NamedTuple):
+    """Seconds of a stage, and what the layers of each of its chunks do."""
+
+    seconds: float
+    layers: list[list[LayerMemory]]
+
+
+class _StageSearch:
+    """Brings the room that a choice is made for and the exact memory of what comes of it together, by halving."""
+
+    def __init__(self, room: float) -> None:
+        self.room, self.done = room, False
+        self.best: StageChoice | None = None
+        self.fits: float | None = None  # the largest room whose choice fits
+        self.too_much: float | None = None  # the smallest whose choice does not
+
+    def learn(self, found: StageChoice | None, over: float, spare: float) -> None:
+        """What came of the room: nothing, or a choice that has so many bytes too many."""
+        if self.done:
+            return
+        if found is None:  # not even the leanest is lean enough
+            self.done = True
+            return
+        if over <= 0:
+            if self.best is None or found.seconds < self.best.seconds:
+                self.best = found
+            self.fits = self.room if self.fits is None else max(self.fits, self.room)
+            self.done = over > -spare
+            self.room -= over * 0.9
+        else:
+            self.too_much = self.room if self.too_much is None else min(self.too_much, self.room)
+            self.room -= over * 1.001
+        if self.fits is not None and self.too_much is not None:
+            self.room = (self.fits + self.too_much) / 2
+
+
 class _Solver:
     def __init__(
         self, job: PlannedJob, work: Work, schedule: Schedule, cluster: Cluster, priced: list[list[Option]]
@@ -83,7 +120,7 @@ class _Solver:
             in_flight(order, schedule.chunks, schedule.pipeline, rank) for rank, order in enumerate(schedule.places)
         ]
         self.fronts: dict[object, tuple[Front, list[list[Option]]] | None] = {}
-        self.known: dict[Stage, Choice | None] = {}
+        self.known: dict[Stage, tuple[float, Choice] | None] = {}
 
     def solve(self) -> Simulation | None:
         """Solve stage by stage; where the exact memory is more than the sum over layers, with that much less room."""
@@ -92,36 +129,43 @@ class _Solver:
             return simulate_if_fits(self._job(quick))
         lean = self._all(self.reference)
         rest = [self._exact(bill) - self._summed(rank) for rank, bill in enumerate(self._memory(lean))]
-        missing, best = [0.0] * self.plan.pipeline, None
+        searches = [_StageSearch(self.limit - each) for each in rest]
         for _ in range(ATTEMPTS):
-            chosen = self._chosen([self.limit - r - m for r, m in zip(rest, missing, strict=True)])
-            if chosen is None:
+            chosen = self._chosen([search.room for search in searches])
+            for rank, bill in enumerate(self._memory(self._filled(chosen))):
+                searches[rank].learn(chosen[rank], self._exact(bill) - self.limit, SPARE * self.limit)
+            if all(search.done for search in searches):
                 break
-            over = [self._exact(bill) - self.limit for bill in self._memory(chosen)]
-            if max(over) <= 0:
-                found = simulate_if_fits(self._job(chosen))
-                if found is not None and (best is None or found.step_seconds < best.step_seconds):
-                    best = found
-                if all(more > -SPARE * self.limit for more in over):
-                    break
-            # what is too much must go; what is to spare may be used
-            missing = [m + more * (1.001 if more > 0 else 0.9) for m, more in zip(missing, over, strict=True)]
-        return best
+        best = [search.best for search in searches]
+        if any(each is None for each in best):
+            return None
+        return simulate_if_fits(self._job(self._filled(best)))
+
+    def _filled(self, stages: Sequence[StageChoice | None]) -> list[list[LayerMemory]]:
+        """Strategies of the layers of each chunk of the model; a stage that has none does as the reference does."""
+        chunks = self._all(self.reference)
+        for rank, stage in enumerate(stages):
+            if stage is not None:
+                for number, chunk in enumerate(range(rank, self.plan.chunks, self.plan.pipeline)):
+                    chunks[chunk] = stage.layers[number]
+        return chunks
 
     def _all(self, options: Sequence[Option]) -> list[list[LayerMemory]]:
         """Every layer does what is said for its shape."""
         return [[options[shape].memory for shape, count in chunk for _ in range(count)] for chunk in self.counts]
 
-    def _chosen(self, rooms: list[float]) -> list[list[LayerMemory]] | None:
-        """Strategies of the layers of each chunk, stage by stage."""
-        chosen: list[list[LayerMemory]] = [[] for _ in self.counts]
+    def _chosen(self, rooms: list[float]) -> list[StageChoice | None]:
+        """The quickest strategies of each stage within its room."""
+        chosen: list[StageChoice | None] = []
         for rank, room in enumerate(rooms):
             own = tuple(self.counts[rank :: self.plan.pipeline])
-            found = self._stage(Stage(own, self.flights[rank], room))
-            if found is None:
-                return None
-            for number, chunk in enumerate(range(rank, self.plan.chunks, self.plan.pipeline)):
-                chosen[chunk] = self._placed(chunk, found[number])
+            found = self._stage(Stage(own, self.flights[rank], rank == 0, room))
+            placed = None
+            if found is not None:
+                chunks = range(rank, self.plan.chunks, self.plan.pipeline)
+                layers = [self._placed(chunk, kinds) for chunk, kinds in zip(chunks, found[1], strict=True)]
+                placed = StageChoice(found[0], layers)
+            chosen.append(placed)
         return chosen
 
     def _job(self, chosen: Sequence[Sequence[LayerMemory]]) -> PlannedJob:
@@ -146,7 +190,7 @@ class _Solver:
             brief += [option.moment + option.brief for option, _ in own]
         return sum(held) + max(brief)
 
-    def _stage(self, stage: Stage) -> Choice | None:
+    def _stage(self, stage: Stage) -> tuple[float, Choice] | None:
         """(strategy, shape, count) of each chunk of a stage; None: nothing fits.
 
         What lives for a moment is that of the option that has most of it, so one after the other each amount is tried
@@ -154,19 +198,19 @@ class _Solver:
         """
         if stage in self.known:
             return self.known[stage]
-        best, result = float("inf"), None
+        best: tuple[float, Choice] | None = None
         shapes = {shape for chunk in stage.layers for shape, _ in chunk}
         every = [option for shape in shapes for option in self.priced[shape]]
         limits = [(o.moment, o.brief) for o in every]
         tries = {(moment, brief) for moment, _ in limits for _, brief in limits}
         for bound, moment, brief in sorted((self._bound(stage, *most), *most) for most in tries):
-            if bound >= best:
+            if best is not None and bound >= best[0]:
                 break
             found = self._within(stage, moment, brief)
-            if found is not None and found[0] < best:
-                best, result = found
-        self.known[stage] = result
-        return result
+            if found is not None and (best is None or found[0] < best[0]):
+                best = found
+        self.known[stage] = best
+        return best
 
     def _bound(self, stage: Stage, moment: float, brief: float) -> float:
         """Seconds that no choice within these limits can go below."""
@@ -178,7 +222,7 @@ class _Solver:
         return total
 
     def _within(self, stage: Stage, moment: float, brief: float) -> tuple[float, Choice] | None:
-        key = stage.layers, stage.in_flight, moment, brief
+        key = *stage[:-1], moment, brief
         if key not in self.fronts:
             self.fronts[key] = self._front(stage, moment, brief)
         made = self.fronts[key]
@@ -198,13 +242,16 @@ class _Solver:
 
     def _front(self, stage: Stage, moment: float, brief: float) -> tuple[Front, list[list[Option]]] | None:
         groups, allowed = [], []
-        for chunk, flight in zip(stage.layers, stage.in_flight, strict=True):
+        for number, (chunk, flight) in enumerate(zip(stage.layers, stage.in_flight, strict=True)):
             for shape, count in chunk:
                 some = [option for option in self.priced[shape] if option.moment <= moment and option.brief <= brief]
                 if not some:
                     return None
                 seconds = np.array([option.seconds for option in some])
-                groups.append(Group(count, seconds, np.array([o.always + flight * o.left for o in some])))
+                # what another stage sent to a chunk of one layer stays, though the layer lets its own go
+                stays = count == sum(n for _, n in chunk) == 1 and not (stage.begins and number == 0)
+                held = [o.always + flight * (o.left + o.input * stays) for o in some]
+                groups.append(Group(count, seconds, np.array(held)))
                 allowed.append(some)
         return front(groups), allowed
 
