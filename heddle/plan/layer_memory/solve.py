@@ -16,11 +16,12 @@ import numpy as np
 
 from heddle.cost.layers import LayerKind
 from heddle.cost.local_machine import machine_for
-from heddle.cost.memory import MemoryBreakdown
+from heddle.cost.memory import MemoryBreakdown, end_activations
 from heddle.cost.work import Work, work_of
 from heddle.format import GIB
-from heddle.plan.layer_memory.front import Front, Group, front
+from heddle.plan.layer_memory.front import Group, front
 from heddle.plan.layer_memory.options import Option, legal, options
+from heddle.plan.layer_memory.stage import StageChoice, StageSearch, Ways, in_flight, moments, place_of
 from heddle.schedule import Schedule, build
 from heddle.simulate.simulation import Simulation, simulate_if_fits
 from heddle.simulate.stage_memory import stage_memory
@@ -30,8 +31,6 @@ from heddle.spec.layer_memory import LayerMemory, Zero
 
 ATTEMPTS = 8  # to bring together the exact memory and the sum over layers
 SPARE = 0.01  # of the memory that may stay unused
-PLACES = {("full", False): 0, ("full", True): 1, ("none", True): 2, ("selective", True): 2}
-PLACES |= {("selective", False): 3, ("none", False): 4}
 
 
 Choice = list[list[tuple[LayerMemory, int, int]]]  # of each chunk of a stage: strategy, shape, and how many layers
@@ -43,6 +42,7 @@ class Stage(NamedTuple):
     layers: tuple[tuple[tuple[int, int], ...], ...]  # of each chunk: (shape, count)
     in_flight: tuple[int, ...]  # microbatches of each chunk at the fullest moment
     begins: bool  # the model: its first chunk gets no input from another stage
+    loss: float  # bytes that the loss holds for a moment beside what layers left; 0 where it is not
     room: float  # bytes that layers may take
 
 
@@ -51,10 +51,11 @@ def tiers_of(cluster: Cluster) -> tuple[str, ...]:
     return ("disk",) if cluster.device.host else ("host",)
 
 
-def best_strategies(job: Job, offload: bool = True) -> Simulation | None:
+def best_strategies(job: Job, among: Sequence[LayerMemory] | None = None) -> Simulation | None:
     """A job's plan with the best strategies of every layer within its devices' memory; None: nothing fits.
 
-    What the plan itself says of layers is where the search starts; `zero` holds for the ends of the model.
+    What the plan itself says of layers is not looked at; its `zero` and `offload` hold for the ends of the model.
+    `among`: the strategies that a layer may have, by default all that are legal.
     """
     job = job.planned
     plan = replace(job.plan, recompute="none", offload=job.plan.ends_offload, layers=())
@@ -63,46 +64,10 @@ def best_strategies(job: Job, offload: bool = True) -> Simulation | None:
     microbatches = plan.microbatches(job.train.global_batch)
     schedule = _schedule(plan.schedule, plan.pipeline, microbatches, plan.virtual)
     zeros: tuple[Zero, ...] = (0, 1, 2, 3) if plan.data > 1 else (0,)
-    strategies = list(legal(plan, tiers_of(cluster) if offload else (), zeros))
+    strategies = list(legal(plan, tiers_of(cluster), zeros) if among is None else among)
     priced = [options(cluster, one, plan, microbatches, strategies) for _, one in work.each_shape]
     solver = _Solver(replace(job, plan=plan), work, schedule, cluster, priced)
     return solver.solve()
-
-
-class StageChoice(NamedTuple):
-    """Seconds of a stage, and what the layers of each of its chunks do."""
-
-    seconds: float
-    layers: list[list[LayerMemory]]
-
-
-class _StageSearch:
-    """Brings the room that a choice is made for and the exact memory of what comes of it together, by halving."""
-
-    def __init__(self, room: float) -> None:
-        self.room, self.done = room, False
-        self.best: StageChoice | None = None
-        self.fits: float | None = None  # the largest room whose choice fits
-        self.too_much: float | None = None  # the smallest whose choice does not
-
-    def learn(self, found: StageChoice | None, over: float, spare: float) -> None:
-        """What came of the room: nothing, or a choice that has so many bytes too many."""
-        if self.done:
-            return
-        if found is None:  # not even the leanest is lean enough
-            self.done = True
-            return
-        if over <= 0:
-            if self.best is None or found.seconds < self.best.seconds:
-                self.best = found
-            self.fits = self.room if self.fits is None else max(self.fits, self.room)
-            self.done = over > -spare
-            self.room -= over * 0.9
-        else:
-            self.too_much = self.room if self.too_much is None else min(self.too_much, self.room)
-            self.room -= over * 1.001
-        if self.fits is not None and self.too_much is not None:
-            self.room = (self.fits + self.too_much) / 2
 
 
 class _Solver:
@@ -114,12 +79,15 @@ class _Solver:
         # lean, and without what depends on a layer's place in its chunk
         plain = [[option for option in shape if not LayerKind(0, option.memory).leaves] for shape in priced]
         self.reference = [min(shape, key=lambda option: option.always + option.left) for shape in plain]
-        self.limit = cluster.device.memory_gib * GIB / (1 + cluster.efficiency.slack)
+        # a hair more: whether a plan fits is for its simulation to say, which adds up in another order
+        self.limit = cluster.device.memory_gib * GIB / (1 + cluster.efficiency.slack) * (1 + 1e-12)
         self.counts = _shapes_by_chunk(job)
         self.flights = [
             in_flight(order, schedule.chunks, schedule.pipeline, rank) for rank, order in enumerate(schedule.places)
         ]
-        self.fronts: dict[object, tuple[Front, list[list[Option]]] | None] = {}
+        ends = end_activations(work)
+        self.losses = [0.0] * (self.plan.pipeline - 1) + [float(ends.left + ends.briefly)]
+        self.fronts: dict[object, Ways | None] = {}
         self.known: dict[Stage, tuple[float, Choice] | None] = {}
 
     def solve(self) -> Simulation | None:
@@ -128,8 +96,13 @@ class _Solver:
         if max(self._exact(bill) for bill in self._memory(quick)) <= self.limit:
             return simulate_if_fits(self._job(quick))
         lean = self._all(self.reference)
-        rest = [self._exact(bill) - self._summed(rank) for rank, bill in enumerate(self._memory(lean))]
-        searches = [_StageSearch(self.limit - each) for each in rest]
+        searches = []
+        for rank, bill in enumerate(self._memory(lean)):
+            needs = self._exact(bill)
+            kinds = [kind for chunk in self.counts[rank :: self.plan.pipeline] for kind in chunk]
+            seconds = sum(count * self.reference[shape].seconds for shape, count in kinds)
+            own = StageChoice(seconds, lean[rank :: self.plan.pipeline]) if needs <= self.limit else None
+            searches.append(StageSearch(self.limit - needs + self._summed(rank), own))
         for _ in range(ATTEMPTS):
             chosen = self._chosen([search.room for search in searches])
             for rank, bill in enumerate(self._memory(self._filled(chosen))):
@@ -159,7 +132,7 @@ class _Solver:
         chosen: list[StageChoice | None] = []
         for rank, room in enumerate(rooms):
             own = tuple(self.counts[rank :: self.plan.pipeline])
-            found = self._stage(Stage(own, self.flights[rank], rank == 0, room))
+            found = self._stage(Stage(own, self.flights[rank], rank == 0, self.losses[rank], room))
             placed = None
             if found is not None:
                 chunks = range(rank, self.plan.chunks, self.plan.pipeline)
@@ -182,7 +155,7 @@ class _Solver:
 
     def _summed(self, rank: int) -> float:
         """Bytes of a rank's layers that do as the reference does, as the choice adds them up."""
-        held, brief = [], [0.0]
+        held, brief = [], [self.losses[rank]]
         for number, chunk in enumerate(range(rank, self.plan.chunks, self.plan.pipeline)):
             flight = self.flights[rank][number]
             own = [(self.reference[shape], count) for shape, count in self.counts[chunk]]
@@ -224,24 +197,26 @@ class _Solver:
     def _within(self, stage: Stage, moment: float, brief: float) -> tuple[float, Choice] | None:
         key = *stage[:-1], moment, brief
         if key not in self.fronts:
-            self.fronts[key] = self._front(stage, moment, brief)
+            self.fronts[key] = self._ways(stage, moment, brief)
         made = self.fronts[key]
-        at = None if made is None else made[0].within(stage.room - moment - brief)
-        if made is None or at is None:
+        if made is None:
             return None
-        ways, allowed = made
+        fitting = np.flatnonzero(made.bytes + brief <= stage.room)
+        if not len(fitting):
+            return None
+        at = fitting[np.argmin(made.ways.seconds[fitting])]
         chunks: Choice = []
-        groups = zip(allowed, ways.counts, strict=True)
+        groups = zip(made.allowed, made.ways.counts, strict=True)
         for chunk in stage.layers:
             own = []
             for shape, _ in chunk:
                 some, counts = next(groups)
                 own += [(o.memory, shape, int(n)) for o, n in zip(some, counts[at], strict=True) if n]
             chunks.append(own)
-        return float(ways.seconds[at]), chunks
+        return float(made.ways.seconds[at]), chunks
 
-    def _front(self, stage: Stage, moment: float, brief: float) -> tuple[Front, list[list[Option]]] | None:
-        groups, allowed = [], []
+    def _ways(self, stage: Stage, moment: float, brief: float) -> Ways | None:
+        groups, allowed, chunks = [], [], []
         for number, (chunk, flight) in enumerate(zip(stage.layers, stage.in_flight, strict=True)):
             for shape, count in chunk:
                 some = [option for option in self.priced[shape] if option.moment <= moment and option.brief <= brief]
@@ -253,7 +228,9 @@ class _Solver:
                 held = [o.always + flight * (o.left + o.input * stays) for o in some]
                 groups.append(Group(count, seconds, np.array(held)))
                 allowed.append(some)
-        return front(groups), allowed
+                chunks.append(number)
+        ways = front(groups)
+        return Ways(ways, ways.bytes + np.maximum(stage.loss, moments(ways, allowed, chunks)), allowed)
 
     def _placed(self, chunk: int, own: list[tuple[LayerMemory, int, int]]) -> list[LayerMemory]:
         """A strategy for each layer of a chunk, in the model's order, in as few runs as its shapes allow.
@@ -262,7 +239,7 @@ class _Solver:
         stands before those that keep everything, whose memory is free by then. The first one of all keeps what another
         stage sent, so one that lets its input go comes after those that recompute.
         """
-        order = sorted(own, key=lambda each: (PLACES[each[0].recompute, LayerKind(0, each[0]).leaves], each[0]))
+        order = sorted(own, key=lambda each: place_of(each[0]))
         left = {shape: [memory for memory, s, n in order for _ in range(n) if s == shape] for _, shape, _ in own}
         start = sum(sum(count for _, count in before) for before in self.counts[:chunk])
         size = sum(count for _, count in self.counts[chunk])
@@ -281,15 +258,3 @@ def _shapes_by_chunk(job: PlannedJob) -> list[tuple[tuple[int, int], ...]]:
 @lru_cache(maxsize=64)
 def _schedule(name: str, pipeline: int, microbatches: int, virtual: int) -> Schedule:
     return build(name, pipeline, microbatches, virtual)
-
-
-def in_flight(order: np.ndarray, chunks: int, pipeline: int, rank: int) -> tuple[int, ...]:
-    """Microbatches that each chunk of a rank holds when it holds most of all together."""
-    own = range(rank, chunks, pipeline)
-    held = np.stack(
-        [
-            np.cumsum((order == c).astype(int) - np.roll(order == chunks + c, 1) * (np.arange(len(order)) > 0))
-            for c in own
-        ]
-    )
-    return tuple(int(each) for each in held[:, int(np.argmax(held.sum(axis=0)))])
