@@ -69,10 +69,10 @@ def options(cluster: Cluster, work: Work, plan: Plan, microbatches: int, strateg
                 brief=brief - kept if own.summed else 0.0,
             )
         )
-    return _useful(found)
+    return found
 
 
-def _useful(every: list[Option]) -> list[Option]:
+def useful(every: list[Option]) -> list[Option]:
     """Without those that another beats, or equals, in everything."""
     kept: list[Option] = []
     for option in sorted(every, key=lambda each: (each[1:], len(each.memory.offload), each.memory)):

@@ -20,7 +20,7 @@ from heddle.cost.memory import MemoryBreakdown, end_activations
 from heddle.cost.work import Work, work_of
 from heddle.format import GIB
 from heddle.plan.layer_memory.front import Group, front
-from heddle.plan.layer_memory.options import Option, legal, options
+from heddle.plan.layer_memory.options import Option, legal, options, useful
 from heddle.plan.layer_memory.stage import StageChoice, StageSearch, Ways, in_flight, moments, place_of
 from heddle.schedule import Schedule, build
 from heddle.simulate.simulation import Simulation, simulate_if_fits
@@ -65,7 +65,7 @@ def best_strategies(job: Job, among: Sequence[LayerMemory] | None = None) -> Sim
     schedule = _schedule(plan.schedule, plan.pipeline, microbatches, plan.virtual)
     zeros: tuple[Zero, ...] = (0, 1, 2, 3) if plan.data > 1 else (0,)
     strategies = list(legal(plan, tiers_of(cluster), zeros) if among is None else among)
-    priced = [options(cluster, one, plan, microbatches, strategies) for _, one in work.each_shape]
+    priced = [useful(options(cluster, one, plan, microbatches, strategies)) for _, one in work.each_shape]
     solver = _Solver(replace(job, plan=plan), work, schedule, cluster, priced)
     return solver.solve()
 
