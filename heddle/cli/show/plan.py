@@ -90,7 +90,7 @@ def show_best(console: Console, found: Search) -> None:
 
     best = found.best
     width = max(20, min(console.width, 100) - 34)
-    time = {name: float(value) for name, value in best.breakdown._asdict().items()}
+    time = {name: float(value) for name, value in best.breakdown._asdict().items() if name != "moved" or value}
     bill = best.memory[best.fullest]
     held = {name: float(value) for name, value in bill._asdict().items()}
     console.print()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
 
 from heddle.cost.work import work_of
 from heddle.format import GIB, seconds_in_words
@@ -28,29 +27,44 @@ def memory_in_words(memory: LayerMemory, replicas: int) -> str:
 
 
 def reasons(found: Simulation) -> Iterator[str]:
-    """A line for each run of layers of a stage that does something: what a layer saves by it, and what that costs."""
+    """A line for all layers of a stage that do the same: what each saves by it, and what that costs."""
     job, plan = found.job, found.plan
     work = work_of(job, found.cluster)
     microbatches = plan.microbatches(job.train.global_batch)
     schedule = build(plan.schedule, plan.pipeline, microbatches, plan.virtual)
-    plain = LayerMemory("none", plan.zero if plan.zero < 2 else 1, ())
-    shapes, start = [one for _, one in work.each_shape], 0
-    for chunk, size in enumerate(plan.stages):
-        rank = chunk % plan.pipeline
+    plain = LayerMemory("none", min(plan.zero, 1), ())
+    shapes = [one for _, one in work.each_shape]
+    for rank in range(plan.pipeline):
         flights = in_flight(schedule.places[rank], plan.chunks, plan.pipeline, rank)
-        flight, layers = flights[chunk // plan.pipeline], range(start, start + size)
-        for (shape, memory), run in groupby(layers, lambda layer: (job.model.shape_of[layer], plan.memory_of(layer))):
-            numbers = list(run)
-            if memory == plain:
-                continue
-            keeps, own = options(found.cluster, shapes[shape], plan, microbatches, [plain, memory])
-            saves = keeps.always - own.always + flight * (keeps.left - own.left)
-            which = f"layers {numbers[0]}–{numbers[-1]}" if len(numbers) > 1 else f"layer {numbers[0]}"
-            yield (
-                f"{which} of stage {rank}: {memory_in_words(memory, plan.data)}; each saves {saves / GIB:.3g} GiB "
-                f"for {seconds_in_words(max(0.0, own.seconds - keeps.seconds))} per step"
-            )
-        start += size
+        alike: dict[LayerMemory, list[tuple[int, float, float]]] = {}
+        for chunk, flight in zip(range(rank, plan.chunks, plan.pipeline), flights, strict=True):
+            for layer in plan.layers_of(chunk, job.model.layers):
+                memory, shape = plan.memory_of(layer), shapes[job.model.shape_of[layer]]
+                keeps, own = options(found.cluster, shape, plan, microbatches, [plain, memory])
+                saves = keeps.always - own.always + flight * (keeps.left - own.left)
+                alike.setdefault(memory, []).append((layer, saves, own.seconds - keeps.seconds))
+        for memory, layers in alike.items():
+            if memory != plain:
+                least, most = (f"{which(saved for _, saved, _ in layers) / GIB:.3g}" for which in (min, max))
+                costs = max(0.0, *(cost for _, _, cost in layers))
+                yield (
+                    f"{_layers([layer for layer, _, _ in layers])} of stage {rank}: "
+                    f"{memory_in_words(memory, plan.data)}; each saves "
+                    f"{least if least == most else f'{least} to {most}'} GiB for {seconds_in_words(costs)} per step"
+                )
+
+
+def _layers(numbers: Sequence[int]) -> str:
+    """As people list them: layers 0–5 and 8."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    words = [str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs]
+    listed = " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    return f"layer{'s' * (len(numbers) > 1)} {listed}"
 
 
 def next_gib(found: Simulation, gib: float = 1.0) -> float | None:
