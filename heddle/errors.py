@@ -34,8 +34,10 @@ def how_to_install(extra: str) -> str:
 def nearest(word: str, known: Iterable[str]) -> str:
     """Name what the user probably meant: "Did you mean 'layers'? Known: …"."""
     options = sorted(known)
-    close = difflib.get_close_matches(word[:100], options, n=1, cutoff=0.6)
-    listed = f"Known: {', '.join(options)}."
+    # What is known may come from a file of any size: ten thousand are compared in half a second, forty fill five lines.
+    close = difflib.get_close_matches(word[:100], options[:10_000], n=1, cutoff=0.6)
+    more = f" and {len(options) - 40:,} more" if len(options) > 40 else ""
+    listed = f"Known: {', '.join(option[:40] for option in options[:40])}{more}."
     return f"Did you mean '{close[0]}'? {listed}" if close else listed
 
 

@@ -42,7 +42,7 @@ from benchmarks.lib.processes import run
 from benchmarks.lib.rounds import alternate, report_cases
 from heddle.parallel.mesh import build_mesh
 from heddle.runtime.recorder import NoRecorder
-from heddle.schedule import Action, Schedule, bubble_fraction, build, producer
+from heddle.schedule import Action, Schedule, build, producer, rule_of
 from heddle.spec import ModelSpec, Plan
 from heddle.trace import COMPUTE, Span, Trace
 from heddle.train.step.trainer import Trainer
@@ -125,7 +125,7 @@ class Bubble:
 
     def case(self) -> dict[str, object]:
         plan, steps = self.plan, self.steps[1:]  # the first one warmed up
-        formula = bubble_fraction(plan.pipeline, self.microbatches, plan.virtual)
+        formula = rule_of(plan.schedule).bubble(plan.pipeline, self.microbatches, plan.virtual)
         measured = statistics.median(step.bubble for step in steps)
         return {
             "hidden": self.hidden,

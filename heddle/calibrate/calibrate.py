@@ -96,6 +96,18 @@ def _with_collectives(cluster: Cluster, rows: list[dict[str, str]]) -> Cluster:
         raise HeddleError(
             f"{len(rows)} collectives cannot carry 3 constants.", "Every constant needs at least two.", "Measure more."
         )
+    for name, values, least, most in (
+        ("n_ranks", ranks, 2, 1e6),
+        ("bytes", count, 1, 1e18),
+        ("time_ns", seconds, 1, 1e18),
+    ):
+        odd = np.flatnonzero(~((values >= least) & (values <= most)))
+        if len(odd):
+            raise HeddleError(
+                f"{name} must be in [{least:g}, {most:g}], got {values[odd[0]]:g}.",
+                f"It is that of measured collective {odd[0] + 1}.",
+                "Mend or remove the row.",
+            )
     start, hop, speed = fit_collectives(count, ranks, seconds * 1e-9)
     inner = cluster.links[0]
     link = replace(

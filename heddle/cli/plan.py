@@ -13,6 +13,7 @@ from heddle.schedule.registry import IN_WORDS
 
 if TYPE_CHECKING:
     from heddle.plan.search.search import Search
+    from heddle.spec.job import Job
 
 FIXED = "Fixed fields of the plan"
 PLACEHOLDER = "corpus/*.txt"  # the text of a job that is given by options alone: planning reads none of it
@@ -52,7 +53,9 @@ def plan(
     nodes: Annotated[int | None, ranged(within="[1, 1e6]", help="How many nodes the cluster has.")] = None,
     global_batch: Annotated[int | None, ranged(within=COUNT, help="Samples per step.")] = None,
     sequence_length: Annotated[int | None, ranged(within=COUNT, help="Tokens per sample.")] = None,
-    precision: Annotated[str | None, typer.Option(help="fp32, bf16 or fp16; without a job bf16 on GPUs.")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="fp32, bf16 or fp16; else what the devices are best at.")
+    ] = None,
     tensor: Annotated[
         int | None, ranged(within="[1, 1e6]", help="Devices that each layer is split over.", rich_help_panel=FIXED)
     ] = None,
@@ -75,7 +78,7 @@ def plan(
     microbatch: Annotated[
         int | None, ranged(within="[1, 1e6]", help="Samples of a microbatch.", rich_help_panel=FIXED)
     ] = None,
-    schedule: Annotated[str | None, typer.Option(help=f"{IN_WORDS}.", rich_help_panel=FIXED)] = None,
+    schedule: Annotated[str | None, typer.Option(help=f"{IN_WORDS}; or all.", rich_help_panel=FIXED)] = None,
     recompute: Annotated[str | None, typer.Option(help="none, selective or full.", rich_help_panel=FIXED)] = None,
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="Change a key: --set train.steps=50.", metavar="TABLE.KEY=VALUE")
@@ -124,8 +127,7 @@ def plan(
         tokens=tokens,
         by_layer=by_layer,
     )
-    given = document.get("train", {}).get("global_batch")
-    assumed = {} if given is not None else {"global_batch": found.job.train.global_batch}
+    assumed = _assumed(document, found.job)
     reasons = None
     if explain:
         from heddle.plan.search.explain import explain as look_around
@@ -177,12 +179,16 @@ def _override(
     if cluster is not None:
         is_file = cluster.endswith(".toml")
         document["cluster"] = {"file" if is_file else "preset": _here(cluster)}
-        if "train" not in document and not is_file and cluster != "this":
-            trained = {"precision": "bf16"} | trained
     if nodes is not None:
         document.setdefault("cluster", {"preset": "this"})["nodes"] = nodes
     if trained:
         document["train"] = document.get("train", {}) | trained
+
+
+def _assumed(document: dict[str, Any], job: Job) -> dict[str, Any]:
+    """What [train] does not say and a plan depends on."""
+    chosen = {"global_batch": job.train.global_batch, "precision": job.precision}
+    return {key: value for key, value in chosen.items() if key not in document.get("train", {})}
 
 
 def _here(name: str) -> str:
@@ -197,7 +203,7 @@ def _write(output: Path, document: dict[str, Any], folder: Path, found: Search) 
     from heddle.spec.tables import to_table, to_toml
 
     tables = moved(document, folder, output.parent)
-    # the plan is for this batch: a default that changes would make it another job's
-    tables["train"] = {"global_batch": found.job.train.global_batch} | tables.get("train", {})
+    # the plan is for this batch in this precision: a default that changes would make it another job's
+    tables["train"] = _assumed(document, found.job) | tables.get("train", {})
     tables |= {"plan": to_table(found.best.plan), "predicted": to_table(found.best.predicted)}
     write_output(output, to_toml(tables))

@@ -61,7 +61,7 @@ def _facts(proof: Proof) -> dict[str, Any]:
     comparison, small = proof.comparison, proof.shrunk.job
     facts = {
         "equal": comparison.equal,
-        "precision": small.train.precision,
+        "precision": small.precision,
         "unequal_start": list(comparison.unequal_start),
         "max_loss_diff": comparison.max_loss_diff,
         "max_gradient_diff": comparison.max_gradient_diff,
@@ -88,7 +88,7 @@ def _show(proof: Proof, job: Job, console: Console) -> None:
 
     comparison, small = proof.comparison, proof.shrunk.job
     count = small.plan.world
-    where = f"on {count} process{'es' if count > 1 else ''} in {small.train.precision}"
+    where = f"on {count} process{'es' if count > 1 else ''} in {job.precision_in_words}"
     console.print(f"{_degrees(small)}, {where}", soft_wrap=True)
     console.print(f"model shrunk for the proof: {_sizes(job, small)}", soft_wrap=True)
     for note in proof.shrunk.notes:

@@ -14,13 +14,24 @@ SEVERAL = [f"{rule.name} {rule.usual_virtual}" for rule in RULES.values() if rul
 
 
 def schedule(
-    name: Annotated[str, typer.Argument(help=IN_WORDS)],
+    name: Annotated[str, typer.Argument(help=f"{IN_WORDS}; or searched")],
     pipeline: Annotated[int, ranged("--pipeline", "-p", within="[1, 1e4]", help="Pipeline ranks.")],
     microbatches: Annotated[int, ranged("--microbatches", "-m", within="[1, 1e5]", help="Microbatches per step.")],
     virtual: Annotated[
         int | None,
         ranged(
             "--virtual", "-v", within="[1, 1e3]", help=f"Chunks of the model per rank; {', '.join(SEVERAL)}, others 1."
+        ),
+    ] = None,
+    parts: Annotated[
+        tuple[float, float, float],
+        typer.Option("--parts", help="Searched: seconds of a chunk's forward, backward input and backward weight."),
+    ] = (1.0, 1.0, 1.0),
+    message: Annotated[float, ranged("--message", within="[0, 1e9]", help="Searched: seconds of a message.")] = 0.0,
+    hold: Annotated[
+        float | None,
+        ranged(
+            "--hold", within="[1, 1e9]", help="Searched: microbatches x chunks that a rank may hold; any if left out."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the schedule as JSON.")] = False,
@@ -40,12 +51,16 @@ def schedule(
     from heddle.simulate.replay import replay
     from heddle.trace.terminal import draw
 
+    if name == "searched":
+        _searched(pipeline, microbatches, virtual or 1, parts, message, hold, as_json, output)
+        return
     rule = rule_of(name)
     virtual = virtual if virtual is not None else rule.usual_virtual
     order = build(name, pipeline, microbatches, virtual)
     verified = verify(order)
     trace = replay(order, forward=1.0, backward=2.0)
     formula = rule.bubble(pipeline, microbatches, virtual)
+    steady = trace.period * (1 + trace.bubble) / trace.duration - 1
     console = Console(highlight=False)
     file = write_trace(output, trace) if output is not None else ""
 
@@ -55,7 +70,7 @@ def schedule(
             "pipeline": pipeline,
             "virtual": virtual,
             "microbatches": microbatches,
-            "bubble": {"replay": trace.bubble, "formula": formula},
+            "bubble": {"replay": trace.bubble, "formula": formula, "without_barrier": steady},
             "peak_stash": verified.peak_stash,
             "actions": verified.actions,
             "messages": verified.messages,
@@ -65,16 +80,89 @@ def schedule(
         return
 
     console.print(draw(trace, console.width), soft_wrap=True)
-    if virtual == 1:
-        unit, written = "microbatches", "(p-1)/m"
-    else:
-        unit = "microbatches x chunks"
-        written = "(p-1)/(v m)" if microbatches >= pipeline else "(v p + m-1)/(v m) - 1"
+    unit = "microbatches" if virtual == 1 else "microbatches x chunks"
     console.print()
+    written = rule.written(pipeline, microbatches, virtual)
     console.print(f"bubble      {trace.bubble:.1%} of the ideal time; formula {written} = {formula:.1%}")
-    console.print("            (every forward takes 1, every backward 2, messages nothing)")
+    if abs(steady - trace.bubble) > 1e-9:
+        console.print(f"            {abs(steady):.1%} where steps follow each other without a barrier")
+    halves = " in halves" * bool(order.split)
+    console.print(f"            (every forward takes 1, every backward 2{halves}, messages nothing)")
     console.print(f"peak stash  {' '.join(map(str, verified.peak_stash))}")
     console.print(f"            (activations that each rank holds at once, in {unit})")
+    console.print(f"verified    {verified.actions} actions, {verified.messages} messages: complete, no deadlock")
+    if file:
+        console.print(f"\n{file}", soft_wrap=True)
+
+
+def _searched(
+    pipeline: int,
+    microbatches: int,
+    virtual: int,
+    parts: tuple[float, float, float],
+    message: float,
+    hold: float | None,
+    as_json: bool,
+    output: Path | None,
+) -> None:
+    """The best order that is found for what chunks take and ranks may hold; two chunks per rank lie in a V."""
+    import json
+
+    from rich.console import Console
+
+    from heddle.cli.common import write_trace
+    from heddle.errors import HeddleError
+    from heddle.plan.order.search import search_order
+    from heddle.plan.order.stages import Stages
+    from heddle.schedule import Placement, verify
+    from heddle.simulate.replay import replay
+    from heddle.trace.terminal import draw
+
+    if virtual > 2:
+        raise HeddleError(
+            f"An order is searched for 1 or 2 chunks per rank, not virtual = {virtual}.",
+            "One chunk per rank is a line, two are a V.",
+            "Use --virtual 2, or the schedule interleaved.",
+        )
+    if not all(part > 0 for part in parts):
+        raise HeddleError(
+            f"--parts {' '.join(f'{part:g}' for part in parts)} has a part that takes no time.",
+            "A forward and both halves of a backward are work.",
+            "Give three numbers above 0, such as --parts 1 1 1.",
+        )
+    chunks, placement = pipeline * virtual, Placement.V if virtual == 2 else Placement.LOOP
+    limits = [] if hold is None else [hold] * pipeline
+    forward, soon, late = ([part] * chunks for part in parts)
+    stages = Stages(pipeline, microbatches, forward, soon, late, message, limits=limits, placement=placement)
+    found = search_order(stages)
+    verified = verify(found.schedule)
+    whole = parts[1] + parts[2]
+    trace = replay(found.schedule, parts[0], whole, message, weight=parts[2])
+    file = write_trace(output, trace) if output is not None else ""
+    console = Console(highlight=False)
+    if as_json:
+        facts = {
+            "name": "searched",
+            "pipeline": pipeline,
+            "virtual": virtual,
+            "microbatches": microbatches,
+            "seconds": found.seconds,
+            "bound": found.bound,
+            "bubble": {"replay": trace.bubble},
+            "peak_stash": verified.peak_stash,
+            "actions": verified.actions,
+            "messages": verified.messages,
+            "ranks": found.schedule.ranks,
+        }
+        console.out(json.dumps(facts))
+        return
+    console.print(draw(trace, console.width), soft_wrap=True)
+    console.print()
+    console.print(
+        f"step        {found.seconds:.6g} s; no order takes less than {found.bound:.6g} s: {found.gap:.1%} above"
+    )
+    console.print(f"bubble      {trace.bubble:.1%} of the ideal time; improved from {found.begins_with}")
+    console.print(f"peak stash  {' '.join(map(str, verified.peak_stash))}")
     console.print(f"verified    {verified.actions} actions, {verified.messages} messages: complete, no deadlock")
     if file:
         console.print(f"\n{file}", soft_wrap=True)

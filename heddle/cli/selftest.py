@@ -60,7 +60,7 @@ def show(verdict: SelftestVerdict, folder: Path, console: Console) -> None:
     count = len(about["devices"])
     console.print(
         f"Heddle {about['heddle']}, PyTorch {about['torch']}, {count} × {', '.join(names)} over {about['backend']}; "
-        f"{degrees}; launched by {about['launcher']}",
+        f"{degrees}; {about['precision']}; launched by {about['launcher']}",
         soft_wrap=True,
     )
     table = Table(box=None, pad_edge=False, show_header=False)

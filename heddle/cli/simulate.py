@@ -83,7 +83,7 @@ def show(console: Console, prediction: Simulation, tokens: float, memory: bool) 
     job, plan, cluster = prediction.job, prediction.plan, prediction.cluster
     console.print(
         f"{job.model.name}: {job.model.parameters:,} parameters on {plan.world:,} × {cluster.device.name} "
-        f"({split_in_words(plan)}), {job.train.precision}",
+        f"({split_in_words(plan)}), {job.precision_in_words}",
         soft_wrap=True,
     )
     seconds = prediction.step_seconds

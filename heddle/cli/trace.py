@@ -64,7 +64,8 @@ def held(run: Path, trace: Trace) -> list[list[tuple[float, float]]] | None:
     always = [float(bill.weights + bill.gradients + bill.optimizer) for bill in bills]
     first = min(span.start for span in trace.spans)
     return [
-        [(max(second, first), size) for second, size in curve] for curve in memory_curves(trace, found.saved, always)
+        [(max(second, first), size) for second, size in curve]
+        for curve in memory_curves(trace, found.left.saved, always, found.left.owed)
     ]
 
 

@@ -39,6 +39,7 @@ class Pass(NamedTuple):
     core: Column  # attention without its linear layers
     half: Column  # every second matrix product and what lies between them
     last: Column  # the last matrix product
+    weight: Column  # of the backward: what makes the linear layers' weight gradients, which nobody waits for
 
 
 def peak_flops(cluster: Cluster, precision: str) -> float:
@@ -204,7 +205,20 @@ def layer(cluster: Cluster, work: Work) -> Pass:
     forward = sum(part[0] for part in parts) + core_forward
     backward = sum(part[1] for part in parts) + core_backward + accumulate
     half = sum(part[0] for part in parts[:-1]) / 2 + parts[-1][0]
-    return Pass(forward, backward, core_forward, half, parts[3][0])
+    return Pass(forward, backward, core_forward, half, parts[3][0], weight_gradients(cluster, work) + accumulate)
+
+
+def weight_gradients(cluster: Cluster, work: Work) -> Column:
+    """Of a layer's backward the products that make the gradients of its linear layers' weights."""
+    tokens, h, ffn = work.tokens, work.hidden, work.ffn / work.tensor
+    query = work.heads * work.head_size / work.tensor
+    outputs = query + 2 * work.kv_heads * work.head_size / work.tensor
+    shapes = [(h, outputs, 1), (query, h, 1), (h, ffn, 1 + work.gated), (ffn, h, 1)]
+    plain = sum(times * matmul(cluster, work.precision, i, tokens, o) for i, o, times in shapes)
+    if not np.any(work.fp8):
+        return plain
+    eight = sum(times * matmul(cluster, "fp8", i, tokens, o) for i, o, times in shapes)
+    return np.where(work.fp8, eight, plain)
 
 
 def launches(cluster: Cluster, work: Work) -> Column:

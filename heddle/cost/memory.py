@@ -138,6 +138,19 @@ def layer_activations(work: Work) -> Saved:
     return Saved(none, none - core, per_op, tokens * work.hidden * e / outside, layer_backward(work))
 
 
+def owed_products(work: Work) -> Column:
+    """Bytes that a layer's linear layers hold where their weight gradients are put off: both factors of each product.
+
+    An input that sequence parallelism slices is gathered again when it is multiplied; the gradient of a row-parallel
+    layer's output was gathered for its input's and stays.
+    """
+    t, h = work.tensor, work.hidden
+    query, pair = work.heads * work.head_size, 2 * work.kv_heads * work.head_size
+    inputs = 2 * h / np.where(work.sequence_parallel, t, 1) + (query + work.ffn) / t
+    gradients = (query + pair + (1 + work.gated) * work.ffn) / t + 2 * h
+    return work.tokens * work.element * (inputs + gradients)
+
+
 def layer_backward(work: Work) -> Column:
     """Bytes that a layer's backward holds for a moment: gradients of activations, and of one weight before it is added.
 

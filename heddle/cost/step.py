@@ -24,6 +24,7 @@ class LayerCost(NamedTuple):
     tensor_forward: Column  # of these, collectives along the tensor axis that nothing hides
     tensor_backward: Column
     tensor_again: Column
+    weight: Column  # of the backward, what makes weight gradients
 
 
 def recompute_seconds(work: Work, cost: LayerCost) -> Column:
@@ -54,6 +55,7 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost:
         tensor_forward=forward_tensor,
         tensor_backward=backward_tensor,
         tensor_again=work.full * tensor_again,
+        weight=cost.weight,
     )
 
 

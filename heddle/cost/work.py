@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from heddle.cost.kernels import HEDDLE_CPU, HEDDLE_GPU
-from heddle.schedule import NAMES
+from heddle.schedule import NAMES, RULES, Placement
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.layer_memory import Recompute
@@ -128,6 +128,17 @@ class Work:
     def gpipe(self) -> Column:
         """Whether all forwards come before all backwards."""
         return self.schedule == NAMES.index("gpipe")
+
+    @cached_property
+    def splits(self) -> Column:
+        """Whether backwards are taken in two."""
+        return np.isin(self.schedule, [number for number, rule in enumerate(RULES.values()) if rule.splits])
+
+    @cached_property
+    def folded(self) -> Column:
+        """Whether chunks lie in a V, so that the first rank has both ends of the model."""
+        folds = [number for number, rule in enumerate(RULES.values()) if rule.placement is Placement.V]
+        return np.isin(self.schedule, folds)
 
     @cached_property
     def world(self) -> Column:
@@ -246,7 +257,7 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
         **model_columns(job.model, job.sequence),
         **plans,
         batch=job.train.global_batch,
-        precision=job.train.precision,
+        precision=job.precision,
         **{**kernels.columns(), "eager": kernels.eager * int(job.model.norm == "rmsnorm")},
         eager_heads=kernels.eager,
     )

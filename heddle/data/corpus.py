@@ -19,6 +19,8 @@ from heddle.errors import HeddleError, nearest
 # A corpus is often one file of many gigabytes; no more than a piece of it is ever in memory.
 PIECE = 1 << 18  # characters
 LOOK_BACK = 1 << 14  # characters searched for a good place to cut
+# Text has lines of any length, read in pieces. A line of JSONL is in memory whole, and again when it is parsed.
+LONGEST_LINE = 1 << 26  # characters, 64 Mi: thirteen times the text of the Bible
 
 STDLIB = "stdlib:"
 NOT_STDLIB = frozenset({"site-packages", "__pycache__"})  # inside its folder, but not part of Python's library
@@ -78,7 +80,7 @@ class Corpus:
                     texts = _jsonl_texts(path, file, self.key) if path.suffix == ".jsonl" else iter([file])
                     for text in texts:
                         before = tally.documents
-                        for part, last in _cut(text):
+                        for part, last in _cut(text, path):
                             tally.read = done + raw.tell()
                             yield _count(part, last, tally)
                         tally.empty += tally.documents == before
@@ -188,10 +190,16 @@ def _decoded(raw: BinaryIO) -> TextIO:
 
 
 def _jsonl_texts(path: Path, file: TextIO, key: str) -> Iterator[TextIO]:
-    for number, line in enumerate(file, 1):
+    for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), ""), 1):
+        where = f"{path}, line {number}"
+        if len(line) > LONGEST_LINE:
+            raise HeddleError(
+                f"{where} has more than {LONGEST_LINE:,} characters.",
+                "A line of a .jsonl file is one document, which is read whole.",
+                "Write each document as a line of its own; a single text of any length goes into a .txt file.",
+            )
         if line.isspace():
             continue
-        where = f"{path}, line {number}"
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:  # a number of thousands of digits is no JSONDecodeError
@@ -220,10 +228,17 @@ def _short(value: object) -> str:
     return words if len(words) <= 40 else f"{words[:40]}…"
 
 
-def _cut(source: TextIO) -> Iterator[tuple[str, bool]]:
+def _cut(source: TextIO, path: Path) -> Iterator[tuple[str, bool]]:
     """The text of one document in pieces, and with each whether it is the last."""
     held = ""
     while chunk := source.read(PIECE):
+        if len(chunk) == PIECE and not chunk.strip("\0"):
+            raise HeddleError(
+                f"{path} is not text all through.",
+                f"It holds {PIECE:,} NUL characters in a row, as a file with a hole in it does: one that was cut short "
+                "while it was copied, or given a size and never written.",
+                "Copy or write it again, or leave it out of data.text.",
+            )
         held += chunk
         while len(held) > PIECE:
             at = _good_cut(held, PIECE)

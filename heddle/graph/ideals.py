@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.graph.dag import Dag, Floats, Ints
+from heddle.graph.deadline import check
 
 Bools = NDArray[np.bool_]
 
@@ -70,11 +71,12 @@ def pack(members: Bools) -> NDArray[np.uint64]:
     return octets.view(np.uint64)
 
 
-def enumerate_ideals(graph: Dag, limit: int = 1_000_000) -> Ideals:
+def enumerate_ideals(graph: Dag, limit: int = 1_000_000, deadline: float = np.inf) -> Ideals:
     """All ideals of an acyclic graph.
 
     Raises:
         TooManyIdeals: there are more than `limit`.
+        OutOfTime: the deadline passed before all were found.
     """
     nodes = graph.nodes
     leads = np.zeros((nodes, nodes), dtype=np.int16)  # leads[u, v]: v waits for u
@@ -87,6 +89,7 @@ def enumerate_ideals(graph: Dag, limit: int = 1_000_000) -> Ideals:
     marked = np.zeros(1, dtype=np.uint64)
     levels, count = [pack(members)], 1
     for _ in range(nodes):
+        check(deadline)
         parent, node = np.nonzero((missing == 0) & ~members)
         marked, first = np.unique(marked[parent] + marks[node], return_index=True)
         parent, node = parent[first], node[first]

@@ -18,8 +18,10 @@ from heddle.parallel.parameter_layout import ParameterLayout, place_of, set_plac
 from heddle.parallel.replicas.reducer import Reducer
 from heddle.parallel.replicas.sharded import Gathering, OnDevice, Pending, ShardedGroup, sums_of, unit_of
 from heddle.parallel.shards import Piece, boxes_of
+from heddle.parallel.tensor.deferred import DeferredGradients
 from heddle.parallel.tensor.linear import ColumnParallelLinear, RowParallelLinear, column_parallel
 from heddle.parallel.tensor.vocabulary import SplitVocabulary, VocabularyParallelEmbedding
+from heddle.schedule import rule_of
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
 
@@ -31,6 +33,7 @@ class Parallel:
     chunks: dict[int, Transformer]
     gradients: Reducer
     names: dict[Tensor, str]  # of the local parameters, in the whole model
+    deferred: DeferredGradients  # where weight gradients wait that a schedule puts off
 
 
 def parallelize(
@@ -48,17 +51,20 @@ def parallelize(
     The order matters. What is split is split on the meta device, where nothing has memory; only then does each
     rank make its own shard real, and nothing else.
     """
-    chunks = build_chunks(spec, plan, mesh)
+    chunks, deferred = build_chunks(spec, plan, mesh), DeferredGradients()
     if mesh.tensor.size > 1:
         for chunk in chunks.values():
             split_over_tensor(chunk, mesh.tensor, plan.sequence)
     for chunk in chunks.values():
+        if plan.pipeline > 1 and rule_of(plan.schedule).splits:
+            defer_weight_gradients(chunk, deferred, compiled)
         if compiled:  # first: what is recomputed is then the compiled layer
             compile_layers(chunk)
         apply_recompute(chunk, plan)
         offload_activations(chunk, plan, tiers)
     for chunk in chunks.values():
         mark_tied(chunk, plan)
+    held: set[nn.Parameter] = set()
     levels, pending = partial(zero_of, plan, mesh), Pending()
     named, sharded = {}, {}
     for number, chunk in chunks.items():
@@ -66,18 +72,22 @@ def parallelize(
         sharded[number] = groups
         own = {parameter for group in groups for parameter in group.parameters}
         materialize(chunk, device, dtype, {old: new for group in groups for old, new in group.made.items()})
+        share_tied(chunk, chunks)
         pairs = [(global_name(spec, name), parameter) for name, parameter in chunk.named_parameters()]
-        named[number] = [(name, parameter) for name, parameter in pairs if parameter not in own]
+        # but for the embedding's, where the first rank has both ends
+        named[number] = [(name, parameter) for name, parameter in pairs if parameter not in own | held]
+        held |= {parameter for _, parameter in named[number]}
         for name, parameter in named[number]:
             place = place_of(parameter)
             initialize_parameter(parameter, name, spec, seed, place.shape, place.offset)
     gradients = Reducer(named, mesh, levels, sharded)
+    gradients.wait_before_use(chunks)
     initialize_masters(gradients.pieces, spec, seed)
     gradients.move(partial(move_optimizer, plan=plan, tiers=tiers))
     names: dict[Tensor, str] = {
         parameter: global_name(spec, name) for chunk in chunks.values() for name, parameter in chunk.named_parameters()
     }
-    return Parallel(chunks, gradients, names)
+    return Parallel(chunks, gradients, names, deferred)
 
 
 def zero_of(plan: Plan, mesh: Mesh, name: str) -> int:
@@ -134,9 +144,9 @@ def initialize_masters(pieces: list[Piece], spec: ModelSpec, seed: int) -> None:
 
 
 def build_chunks(spec: ModelSpec, plan: Plan, mesh: Mesh) -> dict[int, Transformer]:
-    """This pipeline rank's chunks, without memory: chunk c lives on rank c modulo the number of ranks."""
+    """This pipeline rank's chunks, without memory."""
     chunks = {}
-    for number in range(mesh.pipeline.rank, plan.chunks, plan.pipeline):
+    for number in plan.chunks_of(mesh.pipeline.rank):
         with torch.device("meta"):
             chunks[number] = Transformer(
                 spec,
@@ -174,6 +184,20 @@ def split_over_tensor(chunk: Transformer, axis: Axis, sequence: bool) -> None:
     mark_partial(chunk, sequence)
 
 
+def defer_weight_gradients(chunk: Transformer, deferred: DeferredGradients, compiled: bool) -> None:
+    """Let the layers' products of weight gradients be put off; by code that is not compiled, which has side effects."""
+    for module in list(chunk.layers.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.Linear):  # alone on its axis
+                setattr(module, name, child := ColumnParallelLinear(child, Axis(), sequence=False))
+            if isinstance(child, ColumnParallelLinear | RowParallelLinear):
+                child.deferred = deferred
+                if compiled:
+                    child.forward = torch.compiler.disable(child.forward)  # type: ignore[method-assign]
+        if compiled and isinstance(module, GatedMLP) and "widen" in module.__dict__:
+            module.widen = torch.compiler.disable(module.widen)  # type: ignore[method-assign]
+
+
 def mark_partial(chunk: Transformer, sequence: bool) -> None:
     """Note which gradients each tensor-parallel rank has only a part of.
 
@@ -197,7 +221,7 @@ def mark_partial(chunk: Transformer, sequence: bool) -> None:
 
 def mark_tied(chunk: Transformer, plan: Plan) -> None:
     """Note the embedding weight that the first and the last stage share; the last one's is the copy."""
-    if not chunk.spec.tied or plan.pipeline == 1:
+    if not chunk.spec.tied or plan.last_rank == 0:
         return
     weights = []
     if chunk.embed is not None:
@@ -206,6 +230,15 @@ def mark_tied(chunk: Transformer, plan: Plan) -> None:
         weights.append((chunk.head.weight, True))
     for weight, copy in weights:
         set_place(weight, replace(place_of(weight), tied=True, copy=copy))
+
+
+def share_tied(chunk: Transformer, chunks: dict[int, Transformer]) -> None:
+    """Where a rank has both ends of the model in two chunks, a tied output layer is its embedding's weight."""
+    first = chunks.get(0)
+    if chunk.spec.tied and chunk.head is not None and first is not None and first is not chunk:
+        weight = first.embed.tokens.weight  # type: ignore[union-attr]
+        chunk.head.weight = weight
+        set_place(weight, replace(place_of(weight), uses=2))
 
 
 def global_name(spec: ModelSpec, name: str) -> str:

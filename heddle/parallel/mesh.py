@@ -74,7 +74,8 @@ def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
     everyone = list(range(plan.world))
     axes = {name: axis(name, groups(plan, name)) for name in AXES}
     columns = groups(plan, "pipeline")  # each the ranks of a pipeline, by stage
-    ends = axis("ends", [[column[0], column[-1]] for column in columns]) if plan.pipeline > 1 else Axis()
+    last = plan.last_rank  # which a V folds back to the first
+    ends = axis("ends", [[column[0], column[last]] for column in columns]) if last > 0 else Axis()
     channels = {}
     for number, pairs in enumerate(_disjoint_channels(plan.pipeline)):
         neighbours = [[column[stage] for stage in pair] for pair in pairs for column in columns]

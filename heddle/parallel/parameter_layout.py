@@ -17,6 +17,7 @@ class ParameterLayout:
     split: bool = False  # tensor-parallel ranks hold different boxes
     partial: bool = False  # tensor-parallel ranks hold the same numbers, but each only a part of their gradient
     tied: bool = False  # both ends of the pipeline hold it, each with a part of its gradient
+    uses: int = 1  # chunks of this rank that add to its gradient, each once for every microbatch
     copy: bool = False  # the second holder of a tied parameter: trained alike, counted and saved with the first
 
 

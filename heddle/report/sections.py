@@ -267,13 +267,13 @@ def glance(subject: Subject) -> str:
         ("model", f"{model.name}: {model.parameters:,} parameters"),
         ("shape", f"{model.layers} layers, hidden {model.hidden:,}, ffn {ffn}, {model.heads} heads"),
         ("vocabulary", f"{model.vocab:,} tokens"),
-        ("a step", f"{job.train.global_batch:,} samples of {job.sequence:,} tokens, {job.train.precision}"),
+        ("a step", f"{job.train.global_batch:,} samples of {job.sequence:,} tokens, {job.precision_in_words}"),
     ]
     if model.kv_heads != model.heads:
         about[1] = ("shape", f"{about[1][1]}, {model.kv_heads} of keys and values")
     if cluster is not None:
         device = cluster.device
-        peak = device.tflops.flops(job.train.precision)
+        peak = device.tflops.flops(job.precision)
         about += [
             ("cluster", f"{cluster.name}: {_nodes(cluster)}"),
             ("a device", ", ".join(_device(device.memory_gib, device.memory_gbs, peak))),

@@ -132,6 +132,14 @@ def _describe(run: Run, job: Job, data: Prepared) -> None:
     replace_text(run.job_file, dumps_job(job))
 
 
+def as_begun(job: Job) -> Job:
+    """A job that goes on: if it does not say in which precision, in that of the run, whatever is best here."""
+    run = Run(job.run_folder)
+    if job.train.precision is not None or not run.job_file.exists():
+        return job
+    return job.stating(load_job(run.job_file).precision)
+
+
 def check_resumed(job: Job, data: Prepared, allow: bool, warn: Callable[[str], None]) -> None:
     """Refuse to go on with a run as something else: with another model, and unless allowed on other terms."""
     run = open_run(job.run_folder)
@@ -162,6 +170,7 @@ def _changes(before: Job, job: Job) -> list[str]:
     """What is trained otherwise than before. Fewer steps are a change, for the learning rate goes by them."""
     names = [field.name for field in dataclasses.fields(job.train) if field.name not in FREE]
     pairs = {f"train.{name}": (getattr(before.train, name), getattr(job.train, name)) for name in names}
+    pairs["train.precision"] = (before.precision, job.precision)
     pairs["train.sequence"] = (before.sequence, job.sequence)
     if job.train.steps >= before.train.steps:
         del pairs["train.steps"]

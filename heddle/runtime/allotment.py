@@ -22,6 +22,7 @@ from heddle.runtime.device import backend, describe, on_gpu
 from heddle.runtime.recorder import machine
 from heddle.runtime.together import Together
 from heddle.spec.cluster import Cluster
+from heddle.spec.job import PlannedJob
 from heddle.spec.plan import Plan
 
 SHORT = 0.9  # a device that has less than this share of the memory that the cluster's file states is another one
@@ -55,10 +56,11 @@ def _kind(adapter: str) -> str:
     return adapter.rstrip("0123456789").rstrip("_")
 
 
-def check_allotment(plan: Plan, cluster: Cluster | None, together: Together, device: torch.device) -> str:
+def check_allotment(job: PlannedJob, together: Together, device: torch.device) -> str:
     """Refuse a plan that does not fit what all its processes found; else what they found, in one line."""
     found = [Allotted(**words) for words in together.gather("devices", asdict(look(device)))]
-    refuse(plan, cluster, found)
+    refuse(job.plan, job.cluster, found)
+    refuse_mixed(together.gather("precision", job.precision))
     return in_words(found)
 
 
@@ -86,6 +88,17 @@ def refuse(plan: Plan, cluster: Cluster | None, found: Sequence[Allotted]) -> No
                 "A plan that was made for devices with more memory may run out of it in the middle of a run.",
                 f"Plan again with cluster.device.memory_gib = {least.memory / GIB:.0f}, or ask for other nodes.",
             )
+
+
+def refuse_mixed(found: Sequence[str]) -> None:
+    """Tell of ranks that would compute in different precisions, each in what its own node is best at."""
+    other = next((rank for rank, precision in enumerate(found) if precision != found[0]), None)
+    if other is not None:
+        raise HeddleError(
+            f"Rank 0 would train in {found[0]}, rank {other} in {found[other]}.",
+            "[train] precision is left out, so each node chose what its devices are best at.",
+            'State what all of them have, such as precision = "fp32".',
+        )
 
 
 def _refuse_shared(found: Sequence[Allotted]) -> None:

@@ -258,6 +258,11 @@ def multiprocessors(device: torch.device) -> int | None:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else None
 
 
+def capability(device: torch.device) -> float | None:
+    """A GPU's compute capability."""
+    return float("{}.{}".format(*torch.cuda.get_device_capability(device))) if device.type == "cuda" else None
+
+
 def peak_flops(cluster: Cluster | None, precision: Precision, device: torch.device) -> tuple[float, str]:
     """FLOP/s to hold utilisation against, and where that comes from: the cluster's file, or a measurement here."""
     stated = cluster.device.tflops.flops(precision) if cluster else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from heddle.schedule.actions import Action, Kind, Schedule
 from heddle.schedule.messages import Message, Payload, consumer, incoming, outgoing, producer
+from heddle.schedule.placement import Placement
 from heddle.schedule.registry import NAMES, RULES, build, rule_of
 from heddle.schedule.rule import Rule
 from heddle.schedule.verify import ScheduleError, Verified, verify
@@ -15,6 +16,7 @@ __all__ = [
     "Kind",
     "Message",
     "Payload",
+    "Placement",
     "Rule",
     "Schedule",
     "ScheduleError",

@@ -13,3 +13,10 @@ def flush_bubble(pipeline: int, microbatches: int, virtual: int = 1) -> float:
     """
     p, m, v = pipeline, microbatches, virtual
     return (v * max(m, p) + min(m, p) - 1 - v * m) / (v * m)
+
+
+def flush_formula(pipeline: int, microbatches: int, virtual: int = 1) -> str:
+    """The same in letters."""
+    if virtual == 1:
+        return "(p-1)/m"
+    return "(p-1)/(v m)" if microbatches >= pipeline else "(v p + m-1)/(v m) - 1"

@@ -44,25 +44,28 @@ class Message(NamedTuple):
 def producer(schedule: Schedule, action: Action) -> Action | None:
     """The action of the neighbouring chunk that makes this action's input.
 
-    None at the two ends: the first chunk reads the data, the last one starts its backward from its own loss.
+    None at the two ends: the first chunk reads the data, the last one starts its backward from its own loss. None also
+    for what needs nothing from a neighbour.
     """
     kind, chunk, microbatch = action
-    source = chunk - kind.direction
-    return Action(kind, source, microbatch) if 0 <= source < schedule.chunks else None
+    direction = kind.direction
+    source = chunk - direction
+    return schedule.way(direction, source, microbatch) if direction and 0 <= source < schedule.chunks else None
 
 
 def consumer(schedule: Schedule, action: Action) -> Action | None:
     """The action of the neighbouring chunk that takes this action's output; None at the two ends."""
     kind, chunk, microbatch = action
-    target = chunk + kind.direction
-    return Action(kind, target, microbatch) if 0 <= target < schedule.chunks else None
+    direction = kind.direction
+    target = chunk + direction
+    return schedule.way(direction, target, microbatch) if direction and 0 <= target < schedule.chunks else None
 
 
 def incoming(schedule: Schedule, action: Action) -> Message | None:
     """The message that must have arrived before `action` starts.
 
-    None when there is no producer, and when the producer is on the same rank: with pipeline=1 neighbouring
-    chunks hand over in memory.
+    None when there is no producer, and when the producer is on the same rank: with pipeline=1, and at the turn of a V,
+    neighbouring chunks hand over in memory.
     """
     kind, chunk, microbatch = action
     return _message(schedule, kind, chunk - kind.direction, microbatch)
@@ -77,7 +80,7 @@ def _message(schedule: Schedule, kind: Kind, chunk: int, microbatch: int) -> Mes
     """What the action (kind, chunk, microbatch), if there is one, sends to another rank."""
     chunks = schedule.chunks
     target = chunk + kind.direction
-    if not (0 <= chunk < chunks and 0 <= target < chunks):
+    if not kind.direction or not (0 <= chunk < chunks and 0 <= target < chunks):
         return None
     source, destination = schedule.rank_of(chunk), schedule.rank_of(target)
     if source == destination:

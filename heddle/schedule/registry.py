@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from heddle.errors import HeddleError, nearest
 from heddle.schedule.actions import Schedule
+from heddle.schedule.dualpipev import DUALPIPEV
 from heddle.schedule.gpipe import GPIPE
 from heddle.schedule.interleaved import INTERLEAVED
 from heddle.schedule.messages import TAG_LIMIT
 from heddle.schedule.one_f_one_b import ONE_F_ONE_B
 from heddle.schedule.rule import Rule
+from heddle.schedule.zb_h import ZB_H1, ZB_H2
+from heddle.schedule.zb_v import ZB_V
 
-RULES: dict[str, Rule] = {rule.name: rule for rule in (ONE_F_ONE_B, INTERLEAVED, GPIPE)}
+RULES: dict[str, Rule] = {rule.name: rule for rule in (ONE_F_ONE_B, INTERLEAVED, GPIPE, ZB_H1, ZB_H2, ZB_V, DUALPIPEV)}
 NAMES = tuple(RULES)
 IN_WORDS = f"{', '.join(NAMES[:-1])} or {NAMES[-1]}"
 
@@ -39,4 +42,5 @@ def build(name: str, pipeline: int, microbatches: int, virtual: int = 1) -> Sche
             f"At most {TAG_LIMIT // (2 * pipeline * virtual)} microbatches are possible here.",
         )
     rule.check_virtual(virtual)
+    rule.check_microbatches(pipeline, microbatches)
     return rule.build(pipeline, microbatches, virtual)

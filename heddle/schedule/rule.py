@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from heddle.errors import HeddleError
 from heddle.schedule.actions import Schedule
+from heddle.schedule.bubble import flush_formula
+from heddle.schedule.placement import Placement
 
 Column: TypeAlias = Any  # a number, or a NumPy array of numbers: one for each plan
 
@@ -19,6 +22,10 @@ class Bubble(Protocol):
     def __call__(self, pipeline: int, microbatches: int, virtual: int = 1) -> float: ...
 
 
+class Written(Protocol):
+    def __call__(self, pipeline: int, microbatches: int, virtual: int = 1) -> str: ...
+
+
 class InFlight(Protocol):
     def __call__(self, pipeline: Column, microbatches: Column, virtual: Column, rank: Column) -> Column: ...
 
@@ -27,9 +34,10 @@ class InFlight(Protocol):
 class Rule:
     """A schedule, by name.
 
-    `bubble` is idle over ideal time when all chunks cost the same and messages are free. `in_flight` is how many
-    chunks' worth of activations a rank holds at most: it takes whole columns of plans, and for any one plan it is the
-    peak of the very order that `build` makes.
+    `bubble` is idle over ideal time of one step when all chunks cost the same and messages are free, and each half of a
+    backward that is taken in two is as long as a forward. `in_flight` is how many chunks' worth of activations a rank
+    holds something of at most: it takes whole columns of plans, and for any one plan it is the peak of the very order
+    that `build` makes.
     """
 
     name: str
@@ -38,13 +46,37 @@ class Rule:
     in_flight: InFlight
     most_virtual: int | None = None  # chunks per rank that it can run; None: any number
     usual_virtual: int = 1
+    least_virtual: int = 1
+    placement: Placement = Placement.LOOP
+    splits: bool = False  # takes backwards in two
+    started: InFlight | None = None  # forwards of a rank before its first backward, where that is less than `in_flight`
+    least_microbatches: Callable[[Column], Column] = lambda _pipeline: 1
+    written: Written = flush_formula  # the bubble's formula in letters
 
     def check_virtual(self, virtual: int) -> None:
-        """Refuse more chunks per rank than the schedule can run."""
+        """Refuse a number of chunks per rank that the schedule cannot run."""
         if self.most_virtual is not None and virtual > self.most_virtual:
+            several = "'interleaved', which is 1F1B over any number" if self.most_virtual == 1 else "'interleaved'"
             raise HeddleError(
                 f"schedule = '{self.name}' runs {self.most_virtual} chunk{'s' * (self.most_virtual > 1)} per rank, "
                 f"not virtual = {virtual}.",
                 "Its order of work deals no more than that to each rank.",
-                f"Use schedule = 'interleaved', which is 1F1B over any number, or virtual = {self.most_virtual}.",
+                f"Use schedule = {several}, or virtual = {self.most_virtual}.",
+            )
+        if virtual < self.least_virtual:
+            raise HeddleError(
+                f"schedule = '{self.name}' runs {self.least_virtual} chunks per rank, not virtual = {virtual}.",
+                "Every microbatch goes down the ranks through their first chunks and up through their second.",
+                f"Use virtual = {self.least_virtual}, or schedule = '1f1b'.",
+            )
+
+    def check_microbatches(self, pipeline: int, microbatches: int) -> None:
+        """Refuse fewer microbatches than the schedule can run."""
+        least = self.least_microbatches(pipeline)
+        if microbatches < least:
+            raise HeddleError(
+                f"schedule = '{self.name}' over pipeline = {pipeline} needs {least} microbatches per step, "
+                f"there are {microbatches}.",
+                "Its steady state begins when each rank has two microbatches of its own.",
+                f"Use at least {least} (a larger global_batch or a smaller microbatch), or schedule = 'zb-v'.",
             )

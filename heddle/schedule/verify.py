@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heddle.errors import HeddleError
-from heddle.schedule.actions import Action, Kind, Schedule
+from heddle.schedule.actions import SPLIT, WHOLE, Action, Schedule
 from heddle.schedule.messages import Message, incoming, outgoing, producer
 
 _SHOWN = 8  # ranks named in the report of a deadlock; the cycle is visible in a few
@@ -21,8 +21,8 @@ class ScheduleError(HeddleError):
 class Verified:
     """What a schedule that passed is known to need.
 
-    `peak_stash[r]` is the most (chunk, microbatch) activations that rank r holds at once, each counted from
-    its forward to its backward.
+    `peak_stash[r]` is the most (chunk, microbatch) pairs that rank r holds something of at once, each counted from its
+    forward to the end of its backward: where that is taken in two, to the half that makes the weights' gradients.
     """
 
     actions: int
@@ -58,14 +58,14 @@ def _check_rank(schedule: Schedule, rank: int, order: Sequence[Action]) -> None:
     def wrong(action: Action, what: str, why: str, hint: str) -> ScheduleError:
         return ScheduleError(f"Schedule '{schedule.name}', rank {rank}: {action} {what}.", why, hint)
 
-    pipeline, chunks, microbatches = schedule.pipeline, schedule.chunks, schedule.microbatches
+    own, chunks, microbatches = schedule.chunks_of(rank), schedule.chunks, schedule.microbatches
     done: set[tuple[str, int, int]] = set()
     for action in order:
         kind, chunk, microbatch = action
         if not (0 <= chunk < chunks and 0 <= microbatch < microbatches):
             size = f"There are {chunks} chunks and {microbatches} microbatches, counted from 0."
             raise wrong(action, "does not exist", size, "Remove it.")
-        if chunk % pipeline != rank:
+        if chunk not in own:
             home = f"Chunk {chunk} lives on rank {schedule.rank_of(chunk)}."
             raise wrong(action, "is on the wrong rank", home, "Move it there.")
         if action in done:
@@ -73,16 +73,20 @@ def _check_rank(schedule: Schedule, rank: int, order: Sequence[Action]) -> None:
         if kind.after is not None and (kind.after, chunk, microbatch) not in done:
             why = f"A {kind} needs what its {kind.after} left."
             raise wrong(action, f"precedes its {kind.after}", why, f"Move it behind its {kind.after}.")
+        if kind in WHOLE and kind not in SPLIT and (chunk, microbatch) in schedule.split:
+            raise wrong(action, "comes beside its two halves", "Its gradient would count twice.", "Remove it.")
         # Between ranks the message orders producer and consumer; inside one rank only this list does.
-        if pipeline == 1 and (source := producer(schedule, action)) is not None and source not in done:
+        source = producer(schedule, action)
+        if source is not None and source.chunk in own and source not in done:
             raise wrong(action, "precedes its input", f"Its input is made by {source}.", "Swap the two.")
         done.add(action)
-    if len(done) < len(Kind) * schedule.virtual * microbatches:
+    halved = sum(chunk in own for chunk, _ in schedule.split)
+    if len(done) < len(WHOLE) * schedule.virtual * microbatches + (len(SPLIT) - len(WHOLE)) * halved:
         missing = next(
             action
-            for chunk in range(rank, chunks, pipeline)
+            for chunk in own
             for microbatch in range(microbatches)
-            for kind in Kind
+            for kind in (SPLIT if (chunk, microbatch) in schedule.split else WHOLE)
             if (action := Action(kind, chunk, microbatch)) not in done
         )
         why = "Every microbatch goes forward and backward through every chunk once."
@@ -137,6 +141,6 @@ def _deadlock(schedule: Schedule, position: list[int], stuck: list[int]) -> Sche
 def _peak_stash(order: Sequence[Action]) -> int:
     held = peak = 0
     for action in order:
-        held += action.kind.holds
+        held += action.kind.holds + action.kind.owes
         peak = max(peak, held)
     return peak

@@ -15,6 +15,7 @@ from heddle.cost.work import Column, Work
 from heddle.schedule.interleaved import first_group
 from heddle.simulate.even_ranks import Ranks, recomputed
 from heddle.simulate.layer_range import Among
+from heddle.simulate.split_bounds import least_split_seconds
 from heddle.spec.cluster import Cluster
 
 
@@ -34,8 +35,7 @@ def least_seconds(
     `slowest`: of one microbatch in the layers of the slowest rank, where layers differ.
     """
     embedding, head, send = ends
-    p, v, m = work.pipeline, work.virtual, work.microbatches
-    alone = p == 1
+    p, v, m, alone = work.pipeline, work.virtual, work.microbatches, work.pipeline == 1
     layer, count = layers.least, recomputed(work)
 
     def both(each: LayerCost) -> Column:  # ways through a layer, without what only some recompute
@@ -50,7 +50,7 @@ def least_seconds(
     middle = through(ranks.most) + sends
     full = p * np.minimum(count, ranks.small * v) * layer.again_full
     full = np.where(work.full >= 1, work.layers * layers.mean.again_full, full)
-    total = work.layers * both(layers.mean) + full + embedding + head + 2 * send * (p * v - 1)
+    total = work.layers * both(layers.mean) + full + embedding + head + 2 * send * (p * v - 1 - work.folded)
 
     # 1F1B. A path goes once through everything, and stays on a rank for all but the microbatches that the rank starts
     # before its first backward; with its last forward it goes down to the last rank and back once more. On the last
@@ -65,6 +65,8 @@ def least_seconds(
         pipe = np.where(work.gpipe, every, pipe)
     if np.any(v > 1):
         pipe = np.where(v > 1, _interleaved(work, ranks, layers, (first, middle, last, total, embedding, send)), pipe)
+    if np.any(work.splits):
+        pipe = np.where(work.splits, least_split_seconds(work, ranks, layers, ends, total), pipe)
     pipe = np.where(alone, m * total, pipe)
     if work.shapes:  # the rank that has the slower layers works through all of them
         pipe = np.maximum(pipe, np.maximum(m / p * total, m * (slowest + np.where(alone, 0.0, sends))))
@@ -111,7 +113,7 @@ def _tail(
     embedding, head, send = ends
     m, alone = work.microbatches, work.pipeline == 1
     each, once = stage.shard_exchange(cluster, work, parameters), stage.data_exchange(cluster, work, parameters)
-    beside = backward + embedding + np.where(alone, head, 0.0) + send * work.virtual
+    beside = backward + embedding + np.where(alone | work.folded, head, 0.0) + send * work.virtual
     data = m * (each - stage.hidden(cluster, each, pipe / m))
     data = data + once - work.data_overlap * stage.hidden(cluster, once, beside)
     shared = np.where(work.zero >= 1, work.data, 1)
@@ -121,8 +123,8 @@ def _tail(
 def most_parameters(work: Work, smallest: Work, ranks: Ranks) -> Column:
     """Parameters of the rank that holds most; where layers differ, at least."""
     alone, each = work.pipeline == 1, memory.layer_parameters(smallest)
-    first = ranks.first * each + memory.end_parameters(work, True, alone)
-    last = ranks.last * each + memory.end_parameters(work, alone, True)
+    first = ranks.first * each + memory.end_parameters(work, True, alone | work.folded)
+    last = ranks.last * each + memory.end_parameters(work, alone, ~np.asarray(work.folded))
     most = np.maximum(np.maximum(first, last), ranks.most * each)
     if not work.shapes:
         return most

@@ -11,6 +11,7 @@ from heddle.cost.layers import Chunk, LayerKind, chunk_layers
 from heddle.cost.offload import Copies, copies, shard_seconds
 from heddle.cost.step import LayerCost
 from heddle.cost.work import Work
+from heddle.schedule import Kind
 from heddle.simulate.stage_memory import bytes_of, of_a_layer, parameters_of, parts_of
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
@@ -25,6 +26,7 @@ class PassCosts(NamedTuple):
     tensor: float = 0.0  # collectives along the tensor axis
     tensor_again: float = 0.0  # the same, of `again`
     send: float = 0.0  # the message to the next chunk
+    weight: float = 0.0  # weight gradients, which may be made apart
     moved: float = 0.0  # copies to other tiers and back that nothing hides
 
 
@@ -33,6 +35,14 @@ class ChunkCosts(NamedTuple):
 
     forward: PassCosts
     backward: PassCosts
+
+    def of(self, kind: Kind) -> PassCosts:
+        """What an action takes: one way, or one half of the way back."""
+        if kind.owes < 0:
+            return PassCosts(self.backward.weight)
+        if kind.owes > 0:
+            return self.backward._replace(seconds=self.backward.seconds - self.backward.weight)
+        return self.forward if kind.direction > 0 else self.backward
 
 
 def chunk_costs(job: Job, plan: Plan, work: Work, cluster: Cluster) -> list[ChunkCosts]:
@@ -43,9 +53,9 @@ def chunk_costs(job: Job, plan: Plan, work: Work, cluster: Cluster) -> list[Chun
     prices = [_priced(cluster, of_a_layer(one)) for one in shapes]
 
     @cache  # of a hundred chunks most are alike
-    def one(layers: Chunk, first: bool, last: bool) -> ChunkCosts:
+    def one(layers: Chunk, first: bool, last: bool, onward: bool, homeward: bool) -> ChunkCosts:
         ways = []
-        for way, sends in enumerate((not last, not first)):
+        for way, sends in enumerate((onward, homeward)):
             ends = [PassCosts(price[way]) for price, here in zip(prices[0][1:], (first, last), strict=True) if here]
             passes = [(_passes(cluster, shapes[kind.shape], prices[kind.shape][0], kind)[way], n) for kind, n in layers]
             summed = [PassCosts(*(n * value for value in each)) for each, n in passes]
@@ -53,7 +63,17 @@ def chunk_costs(job: Job, plan: Plan, work: Work, cluster: Cluster) -> list[Chun
         return ChunkCosts(*ways)
 
     chunks = chunk_layers(job.model, plan)
-    return [one(layers, chunk == 0, chunk == len(chunks) - 1) for chunk, layers in enumerate(chunks)]
+    return [
+        one(
+            layers, chunk == 0, chunk == len(chunks) - 1, _apart(plan, chunk, chunk + 1), _apart(plan, chunk, chunk - 1)
+        )
+        for chunk, layers in enumerate(chunks)
+    ]
+
+
+def _apart(plan: Plan, chunk: int, other: int) -> bool:
+    """Whether a chunk has that neighbour, on another rank."""
+    return 0 <= other < plan.chunks and (plan.pipeline == 1 or plan.rank_of(chunk) != plan.rank_of(other))
 
 
 def _passes(cluster: Cluster, work: Work, price: LayerCost, kind: LayerKind) -> tuple[PassCosts, PassCosts]:
@@ -62,7 +82,12 @@ def _passes(cluster: Cluster, work: Work, price: LayerCost, kind: LayerKind) -> 
     repeated = price.tensor_again * (kind.recompute == "full")
     moved = layer_copies(cluster, work, kind, (price.forward, price.backward + again))
     return PassCosts(price.forward + moved.forward, tensor=price.tensor_forward, moved=moved.forward), PassCosts(
-        price.backward + again + moved.backward, again, price.tensor_backward, repeated, moved=moved.backward
+        seconds=price.backward + again + moved.backward,
+        again=again,
+        tensor=price.tensor_backward,
+        tensor_again=repeated,
+        weight=price.weight,
+        moved=moved.backward,
     )
 
 
@@ -108,7 +133,7 @@ def step_tail_seconds(
     most = max(parameters_of(job.model, plan, work))
     each = stage.shard_exchange(cluster, work, most)
     once = stage.data_exchange(cluster, work, most)
-    last = sum(backward[chunk] for chunk in range(0, plan.chunks, plan.pipeline))
+    last = sum(backward[chunk] for chunk in plan.chunks_of(0))
     data = microbatches * (each - stage.hidden(cluster, each, pipe / microbatches))
     data = data + once - work.data_overlap * stage.hidden(cluster, once, last)
     shared = plan.data if plan.zero else 1
@@ -129,7 +154,7 @@ def _tail_by_layer(
         # on the host the update goes on beside the copies of other layers
         for number, value in enumerate((each, once, moved if moved else update)):
             parts[rank][number] += value
-    last = sum(backward[chunk] for chunk in range(0, plan.chunks, plan.pipeline))
+    last = sum(backward[chunk] for chunk in plan.chunks_of(0))
     tails = []
     for each, once, update in parts:
         data = microbatches * (each - float(stage.hidden(cluster, each, pipe / microbatches)))

@@ -24,6 +24,7 @@ from heddle.simulate.bounds import least_seconds
 from heddle.simulate.even_ranks import Ranks, even_ranks
 from heddle.simulate.layer_range import Among, among, most_of_a_rank, of_runs
 from heddle.simulate.memory_bounds import HeldBytes, fewest_recomputed, made_by_backwards, peak_memory
+from heddle.simulate.split_bounds import split_seconds
 from heddle.spec.cluster import Cluster
 
 CHUNK = 4096  # plans that are priced at once: their columns stay in the cache
@@ -81,7 +82,7 @@ def recomputing_least(work: Work, cluster: Cluster) -> tuple[Column, Column]:
     prices, which = _distinct_prices(work, cluster)
     spread, smallest = _spread(prices, which, work)
     held = spread.held
-    ranks = even_ranks(work.layers, work.pipeline, work.virtual)
+    ranks = even_ranks(work.layers, work.pipeline, work.virtual, work.folded)
     limit = cluster.device.memory_gib * GIB
     count = fewest_recomputed(smallest, cluster, ranks, held.least, held.most, limit)
     # A plan whose chunks differ holds at most as much as if all of them were as large as the largest. Groups of
@@ -89,16 +90,17 @@ def recomputing_least(work: Work, cluster: Cluster) -> tuple[Column, Column]:
     # replay to say.
     m, p = work.microbatches, work.pipeline
     alike = (m <= p) | (m % np.maximum(np.floor(m / p), 1) == 0)
-    alike = alike & ~made_by_backwards(work)
+    alike = alike & ~made_by_backwards(work) & ~work.splits
     larger = np.where(alike, ranks.large / ranks.small, np.inf)
-    most = peak_memory(work.largest, cluster, ranks, held.most)[1] * np.where(work.virtual > 1, larger, 1.0)
+    factor = np.where((work.virtual > 1) | work.splits, larger, 1.0)
+    most = peak_memory(work.largest, cluster, ranks, held.most)[1] * factor
     return count, (most > limit) & (count < ranks.most)
 
 
 def _price(work: Work, cluster: Cluster, prices: Prices, smallest: Work) -> StepCosts:
     layer, embedding, head = prices.layer.mean, prices.embedding, prices.head
     p, v, m, layers = work.pipeline, work.virtual, work.microbatches, work.layers
-    ranks = even_ranks(layers, p, v)
+    ranks = even_ranks(layers, p, v, work.folded)
     first, last = ranks.most, ranks.last
     alone = p == 1
     again = stage.recompute_seconds(work, layer)
@@ -107,7 +109,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices, smallest: Work) -> Step
     ends = embedding + head
 
     # Seconds of one microbatch on all ranks together, and on the rank that everybody waits for.
-    sends = 2 * send * (p * v - 1)
+    sends = 2 * send * (p * v - 1 - work.folded)
     total = layers * one + ends + sends
     slowest = np.maximum(first * one + np.where(alone, ends, 0.0), last * one + head * (p > 1)) + 2 * send * v
     slowest = np.where(alone, total, slowest)
@@ -117,6 +119,8 @@ def _price(work: Work, cluster: Cluster, prices: Prices, smallest: Work) -> Step
     few = (v > 1) & (m < p)
     laps = np.where(few, (v - 1) / v * p + m / v, m)
     pipe = laps * slowest + (total - slowest) / v
+    if np.any(work.splits):
+        pipe = np.where(work.splits & ~alone, split_seconds(work, ranks, layer, embedding, head, send), pipe)
 
     # Where devices share cores, no core idles while anybody has work, and nobody is faster than with a core of its own.
     pace = stage.pace(cluster, work.world)
@@ -128,8 +132,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices, smallest: Work) -> Step
     per_rank = m / p / pace
     tensor = per_rank * layers * (layer.tensor_forward + layer.tensor_backward + layer.tensor_again)
     recompute = per_rank * layers * (again - layer.tensor_again)
-    busy = per_rank * total
-    pipeline = per_rank * sends
+    busy, pipeline = per_rank * total, per_rank * sends
     pipe = np.maximum(pipe, busy)  # but for rounding it never is shorter
     breakdown = Breakdown(
         compute=busy - tensor - recompute - pipeline,
@@ -217,7 +220,8 @@ def _spread(prices: Prices, which: Any, work: Work) -> tuple[Prices, Work]:
     held = prices.held.map(lambda each: HeldBytes(memory.Saved(*map(one, each.saved)), ends, sent))
     layer = prices.layer.map(lambda each: LayerCost(*map(one, each)))
     found = prices._replace(layer=layer, embedding=one(prices.embedding), head=one(prices.head), held=held)
-    return _with_runs(found, which, work) if work.shapes and np.ndim(which) else (found, work.smallest)
+    several = work.shapes and np.size(which) and np.ndim(which)  # and not a slice of prices in order, or no plan
+    return _with_runs(found, which, work) if several else (found, work.smallest)
 
 
 def _with_runs(prices: Prices, which: np.ndarray, work: Work) -> tuple[Prices, Work]:

@@ -25,8 +25,11 @@ class Ranks(NamedTuple):
         return self.small + (self.extra > 0)
 
 
-def even_ranks(layers: Column, pipeline: Column, virtual: Column) -> Ranks:
-    """`even_stages` gives the extra layers to the chunks in the middle: to as many ranks as there are, then again."""
+def even_ranks(layers: Column, pipeline: Column, virtual: Column, folded: Column = False) -> Ranks:
+    """`even_stages` gives the extra layers to the chunks in the middle: to as many ranks as there are, then again.
+
+    In a V (`folded`) the first rank has the first and the last chunk, and the last one the two in the middle.
+    """
     chunks = pipeline * virtual
     small = np.floor(layers / chunks)
     extra = layers - small * chunks
@@ -35,6 +38,14 @@ def even_ranks(layers: Column, pipeline: Column, virtual: Column) -> Ranks:
     # the first rank's chunks are those at 0, p, 2p, …, the last one's those at p-1, 2p-1, …
     on_first = np.ceil((start + extra) / pipeline) - np.ceil(start / pipeline)
     on_last = np.floor((start + extra) / pipeline) - np.floor(start / pipeline)
+    if np.any(folded):
+
+        def more(chunk: Column) -> Column:
+            return (start <= chunk) & (chunk < start + extra) & np.asarray(folded)
+
+        on_first = np.where(folded, 1.0 * more(0) + more(chunks - 1), on_first)
+        on_last = np.where(folded, 1.0 * more(pipeline - 1) + more(pipeline), on_last)
+        most = np.where(folded, small * virtual + on_last, most)
     return Ranks(small * virtual + on_first, most, small * virtual + on_last, small, extra, start)
 
 

@@ -75,6 +75,9 @@ def peak_memory(work: Work, cluster: Cluster, ranks: Ranks, held: HeldBytes) -> 
             share = full / np.maximum(moment.layers, 1)
             likely = np.maximum(likely, moment.always + moment.likely * (kept - share * gain))
     likely = np.maximum(likely, least)
+    if np.any(work.folded):
+        folded = _in_a_v(work, ranks, held, kept, count * gain)
+        likely, least = np.where(work.folded, folded, likely), np.where(work.folded, folded, least)
     return likely + memory.slack(cluster, likely), least + memory.slack(cluster, least)
 
 
@@ -90,7 +93,25 @@ def fewest_recomputed(
     for moment in _moments(work, ranks, held, Briefly(saved.none - saved.full + saved.backward, saved.backward)):
         over = moment.always + moment.flights * saved.none - limit / (1 + cluster.efficiency.slack)
         most = np.maximum(most, np.ceil(over / (gain * moment.each) - 1e-9))
-    return most
+    return np.where(work.folded, 1.0, most)
+
+
+def _in_a_v(work: Work, ranks: Ranks, held: HeldBytes, kept: Column, less: Column) -> Column:
+    """The first rank of a V at its first backward, which is of its last chunk: at least.
+
+    By then it has taken two microbatches of its first chunk for each rank, less one, and one of its last chunk. `less`:
+    bytes that the rank's recomputing layers do not keep of a microbatch.
+    """
+    layer = memory.layer_parameters(work)
+    parameters = ranks.first * layer + memory.end_parameters(work, True, True)
+    weights, gradients, optimizer, gathered = memory.states(
+        work, parameters, np.maximum(layer, work.padded_vocab * work.hidden)
+    )
+    always = weights + optimizer + gathered + np.where(made_by_backwards(work), 0.0, gradients)
+    started = np.minimum(2 * work.pipeline - 1, work.microbatches) + 1
+    gain = held.saved.none - held.saved.full
+    chunk = ranks.small * kept - np.minimum(less, ranks.small * gain)
+    return always + started * chunk + held.ends.left
 
 
 def made_by_backwards(work: Work) -> Column:
@@ -207,10 +228,11 @@ def _first_moments(of: RankBytes) -> Iterator[Moment]:
 def _moments_of_growth(of: RankBytes) -> Iterator[Moment]:
     """One backward after the first of each chunk's: gradients come while activations go."""
     rank, work, chunks, ends, saved = of.rank, of.work, of.chunks, of.held.ends, of.held.saved
-    v, m, made = work.virtual, work.microbatches, made_by_backwards(work)
+    v, m, made = work.virtual, work.microbatches, made_by_backwards(work) & ~work.splits
     layer = memory.layer_parameters(work)
     some = (work.full > 0) & (work.full < 1)
     one_layer = np.where(some, saved.none + saved.backward, saved.mean(work) + saved.moment(work))
+    whole = 1.0 - work.splits  # where backwards are taken in two, gradients come later than that
     turning = (m * v - chunks.started - 1) / chunks.group
     for lap in (0, np.floor(turning), np.ceil(turning), v - 1):
         done = np.clip(lap, 0, v - 1)
@@ -220,17 +242,17 @@ def _moments_of_growth(of: RankBytes) -> Iterator[Moment]:
         grown = of.present + np.where(done == v - 1, of.grows, grown)
         here = np.where((done == 0) & (m > 1), of.at_end(np.where(work.gpipe, m - 2, 0)), of.briefly.others)
         always = of.base + np.where(made, grown, 0.0) + of.steady + np.where(k <= m * v, here, 0.0)
-        yield of.later(always, chunks.at(k))
+        yield of.later(always * whole, chunks.at(k) * whole)
         # and at the end of that first one
         lately = memory.last_layer(work, one_layer, layer, (done == v - 1) & np.asarray(rank.first))
         always = of.base + np.where(made, grown, 0.0) + of.steady + lately
         always = always + np.where(rank.last & (work.gpipe > 0) & (done == 0), (m - 1) * ends.left, 0.0)
-        yield of.later(always, chunks.at(k - 1) - 1)
+        yield of.later(always * whole, (chunks.at(k - 1) - 1) * whole)
     if rank.first is True:
         stashed = chunks.at((v - 1) * chunks.group + 2) - 1
         always = of.base + of.gradients + of.steady + of.embedding_backward()
         always = always + np.where(rank.last & (work.gpipe > 0), (m - 2) * ends.left, 0.0)
-        yield of.later(np.where(m > 1, always, 0.0), np.maximum(stashed, 0))
+        yield of.later(np.where(m > 1, always, 0.0) * whole, np.maximum(stashed, 0) * whole)
 
 
 class Chunks(NamedTuple):
@@ -257,7 +279,7 @@ def _chunks_of(rank: Rank, work: Work, ranks: Ranks) -> Chunks:
     started: Column = RULES["interleaved"].in_flight(p, m, v, rank.number)
     for number, rule in enumerate(RULES.values()):
         if rule.name not in ("1f1b", "interleaved") and np.any(own := work.schedule == number):
-            started = np.where(own, rule.in_flight(p, m, v, rank.number), started)
+            started = np.where(own, (rule.started or rule.in_flight)(p, m, v, rank.number), started)
     group = np.where(work.gpipe, m, first_group(p, m))
     sends: Column = np.where(rank.last, (v - 1) * group, started - 1)
     each: Column = np.where(work.gpipe, m, np.minimum(started, m))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TypeAlias
 
 from heddle.errors import HeddleError
 from heddle.schedule.actions import Kind, Schedule
+from heddle.schedule.placement import Placement
 from heddle.schedule.verify import verify
 from heddle.trace.trace import COMPUTE, Span, Trace
 
@@ -23,6 +25,7 @@ def replay(
     transfer: Cost = 0.0,
     slowness: Cost = 1.0,
     noise: Noise | None = None,
+    weight: Cost | None = None,
 ) -> Trace:
     """Run the schedule on a clock.
 
@@ -35,8 +38,9 @@ def replay(
             A message delays its receiver only: sends are asynchronous, and messages do not queue on a link.
         slowness: how many times as long a rank takes for everything: one number, or one for each rank.
         noise: how many times as long each action of each rank takes, from `jitter`.
+        weight: seconds of `backward` that make weight gradients, where it is taken in two; half of it if not said.
     """
-    durations, between = _durations(schedule, forward, backward, transfer, slowness, noise)
+    durations, between = _durations(schedule, (forward, backward, weight), transfer, slowness, noise)
     starts = _start_times(schedule, durations, between)
     names = {kind: kind.value for kind in Kind}  # asking an enum member for its value costs as much as a span
     spans: list[Span] = []
@@ -55,9 +59,10 @@ def step_time(
     transfer: Cost = 0.0,
     slowness: Cost = 1.0,
     noise: Noise | None = None,
+    weight: Cost | None = None,
 ) -> float:
     """Just the duration of `replay`, for searches that look at many schedules and draw none of them."""
-    durations, between = _durations(schedule, forward, backward, transfer, slowness, noise)
+    durations, between = _durations(schedule, (forward, backward, weight), transfer, slowness, noise)
     starts = _start_times(schedule, durations, between)
     # A rank's actions follow one another, so its last one ends last.
     return max(began[-1] + seconds[-1] for began, seconds in zip(starts, durations, strict=True))
@@ -75,10 +80,20 @@ def jitter(schedule: Schedule, spread: float, seed: int = 0) -> Noise:
 
 
 def _durations(
-    schedule: Schedule, forward: Cost, backward: Cost, transfer: Cost, slowness: Cost, noise: Noise | None
+    schedule: Schedule,
+    passes: tuple[Cost, Cost, Cost | None],
+    transfer: Cost,
+    slowness: Cost,
+    noise: Noise | None,
 ) -> tuple[list[list[float]], list[float]]:
     """Seconds of each action of each rank, and of each message."""
-    costs, between = _costs(schedule, forward, backward, transfer)
+    chunks = schedule.chunks
+    costs = kind_costs(*passes, chunks)
+    # With one rank, neighbouring chunks hand over in memory: there is no message that could take time.
+    between = _per_chunk("transfer", transfer if schedule.pipeline > 1 else 0.0, chunks - 1)
+    if schedule.placement is not Placement.LOOP:  # nor where two of them are on one rank
+        ranks = [schedule.rank_of(chunk) for chunk in range(chunks)]
+        between = [0.0 if a == b else seconds for seconds, (a, b) in zip(between, pairwise(ranks), strict=True)]
     factors = _per_rank(slowness, schedule.pipeline)
     durations = [
         [costs[kind][chunk] * factors[rank] for kind, chunk, _ in schedule.ranks[rank]]
@@ -133,17 +148,12 @@ def _start_times(schedule: Schedule, durations: list[list[float]], transfer: lis
     return starts
 
 
-def _costs(
-    schedule: Schedule, forward: Cost, backward: Cost, transfer: Cost
-) -> tuple[dict[Kind, list[float]], list[float]]:
-    chunks = schedule.chunks
-    # With one rank, neighbouring chunks hand over in memory: there is no message that could take time.
-    between = transfer if schedule.pipeline > 1 else 0.0
-    costs = {Kind.FORWARD: forward, Kind.BACKWARD: backward}
-    return (
-        {kind: _per_chunk(kind.value, cost, chunks) for kind, cost in costs.items()},
-        _per_chunk("transfer", between, chunks - 1),
-    )
+def kind_costs(forward: Cost, backward: Cost, weight: Cost | None, chunks: int) -> dict[Kind, list[float]]:
+    """Seconds of each kind of action in each chunk: the halves of a backward are as long as the whole."""
+    there, whole = _per_chunk("forward", forward, chunks), _per_chunk("backward", backward, chunks)
+    late = [seconds / 2 for seconds in whole] if weight is None else _per_chunk("weight gradient", weight, chunks)
+    soon = _per_chunk("backward input", [both - one for both, one in zip(whole, late, strict=True)], chunks)
+    return {Kind.FORWARD: there, Kind.BACKWARD: whole, Kind.BACKWARD_INPUT: soon, Kind.BACKWARD_WEIGHT: late}
 
 
 def _per_chunk(what: str, cost: Cost, count: int) -> list[float]:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from heddle.schedule import Action, Kind, Schedule, producer
+from heddle.schedule import Action, Schedule, producer
+from heddle.simulate.replay import kind_costs
 from heddle.trace.trace import COMPUTE, Span, Trace
 
 
 def replay_shared(
-    schedule: Schedule, forward: Sequence[float], backward: Sequence[float], rate: Callable[[int], float]
+    schedule: Schedule,
+    forward: Sequence[float],
+    backward: Sequence[float],
+    rate: Callable[[int], float],
+    weight: Sequence[float] | None = None,
 ) -> Trace:
     """Put a schedule on a clock on which every stage advances at rate(stages at work): processor sharing.
 
     A schedule that does not verify would never end; `build` makes none.
     """
-    costs = {Kind.FORWARD: forward, Kind.BACKWARD: backward}
+    costs = kind_costs(forward, backward, weight, schedule.chunks)
     ends: set[Action] = set()
     trace = Trace(schedule.pipeline)
     places = [0] * schedule.pipeline

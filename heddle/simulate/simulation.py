@@ -23,7 +23,7 @@ from heddle.simulate.chunks import chunk_costs, not_compute, step_tail_seconds
 from heddle.simulate.memory_curve import Curve, memory_curves
 from heddle.simulate.replay import replay, step_time
 from heddle.simulate.shared_cores import replay_shared
-from heddle.simulate.stage_memory import stage_memory
+from heddle.simulate.stage_memory import LeftBytes, stage_memory
 from heddle.simulate.timeline import Sizes, Tail, timeline
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
@@ -45,7 +45,7 @@ class Simulation:
     breakdown: Breakdown  # seconds, as a mean over ranks; they add up to the step
     bubble: float  # idle over ideal time of the pipeline (PTD-P §2.2.1)
     memory: tuple[MemoryBreakdown, ...]  # of one rank of each stage
-    saved: tuple[float, ...]  # bytes that a microbatch leaves in each chunk
+    left: LeftBytes  # that a microbatch leaves in each chunk
     timeline: Callable[[], Trace] = field(repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -97,7 +97,7 @@ class Simulation:
         )
 
     def _utilisation(self, flops: float) -> float:
-        peak = compute.peak_flops(self.cluster, self.job.train.precision)
+        peak = compute.peak_flops(self.cluster, self.job.precision)
         return flops / (self.step_seconds * self.plan.world * peak)
 
     def days(self, tokens: float) -> float:
@@ -133,7 +133,7 @@ class Simulation:
     def memory_curves(self) -> list[Curve]:
         """Bytes of one rank of each stage over the step, temporary ones aside."""
         always = [bill.weights + bill.gradients + bill.optimizer for bill in self.memory]
-        return memory_curves(self.trace, self.saved, always)
+        return memory_curves(self.trace, self.left.saved, always, self.left.owed)
 
     def check_fits(self) -> None:
         """Say by how much, and on which stage, a plan is too large for its cluster."""
@@ -150,6 +150,7 @@ class Simulation:
     def to_json(self) -> dict[str, Any]:
         """Everything as plain data, with the keys that `heddle simulate --json` prints."""
         return {
+            "precision": self.job.precision,
             "step_seconds": self.step_seconds,
             "tokens_per_second": self.tokens_per_second,
             "mfu": self.mfu,
@@ -190,7 +191,7 @@ def fits(job: Job) -> bool:
     return verdict(memory, cluster.device).fits
 
 
-def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBreakdown, ...], tuple[float, ...]]:
+def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBreakdown, ...], LeftBytes]:
     """A job with its plan, the machine, the order of work, what each stage holds, what a microbatch leaves behind."""
     if job.plan is None:
         raise HeddleError(
@@ -217,22 +218,24 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
 
 
 def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
-    job, cluster, work, schedule, memory, saved = _held(job)
+    job, cluster, work, schedule, memory, left = _held(job)
     if only_if_it_fits and not verdict(memory, cluster.device).fits:
         return None
     plan = job.plan
     microbatches = plan.microbatches(job.train.global_batch)
     chunks = chunk_costs(job, plan, work, cluster)
     forward, backward = ([way.seconds for way in ways] for ways in zip(*chunks, strict=True))
+    weight = [chunk.backward.weight for chunk in chunks]
     busy = sum(microbatches * (f + b) for f, b in zip(forward, backward, strict=True)) / plan.pipeline
     scale = microbatches / plan.pipeline
     pace = 1.0
     if cluster.cores is None:
-        pipe = step_time(schedule, forward, backward)
+        pipe = step_time(schedule, forward, backward, weight=weight)
     else:
         each = ranks_per_stage(plan)
         pace = float(stage.pace(cluster, plan.world))
-        trace = replay_shared(schedule, forward, backward, lambda stages: float(stage.pace(cluster, stages * each)))
+        rate: Callable[[int], float] = lambda stages: float(stage.pace(cluster, stages * each))  # noqa: E731
+        trace = replay_shared(schedule, forward, backward, rate, weight)
         shared = sum(span.end - span.start for span in trace.spans) / plan.pipeline
         busy, scale = shared, scale * shared / busy
         pipe = trace.duration
@@ -251,7 +254,7 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
     )
 
     def drawn() -> Trace:
-        actions = replay(schedule, forward, backward) if cluster.cores is None else trace
+        actions = replay(schedule, forward, backward, weight=weight) if cluster.cores is None else trace
         whole = int(work.tokens * work.hidden * work.element)
         sizes = Sizes(message=whole // plan.tensor, activations=whole)
         return timeline(actions, schedule, plan, chunks, Tail(pipe, data, update), sizes, job.model.tied)
@@ -263,7 +266,7 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
         breakdown=breakdown,
         bubble=pipe / busy - 1,
         memory=memory,
-        saved=saved,
+        left=left,
         timeline=drawn,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from heddle.cost.layers import Chunk, LayerKind, chunk_layers
 from heddle.cost.memory import MemoryBreakdown
 from heddle.cost.offload import States, gathered, states
 from heddle.cost.work import Work, recomputing, work_of
-from heddle.schedule import Schedule, build
+from heddle.schedule import Kind, Placement, Schedule, build
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.layer_memory import LayerMemory, Recompute
@@ -34,14 +34,11 @@ def parts_of(model: ModelSpec, plan: Plan, work: Work) -> Iterator[tuple[int, La
     each = [float(memory.layer_parameters(one)) for _, one in work.each_shape]
     for chunk, layers in enumerate(chunk_layers(model, plan)):
         for kind, count in layers:
-            yield from [(chunk % plan.pipeline, kind, each[kind.shape])] * count
+            yield from [(plan.rank_of(chunk), kind, each[kind.shape])] * count
     ends = LayerKind(0, LayerMemory("none", plan.zero, plan.ends_offload))
-    first, last = (float(memory.end_parameters(work, *which)) for which in ((True, False), (False, True)))
-    if plan.pipeline == 1:
-        yield 0, ends, float(memory.end_parameters(work, True, True))
-    else:
-        yield 0, ends, first
-        yield plan.pipeline - 1, ends, last
+    yield 0, ends, float(memory.end_parameters(work, True, plan.last_rank == 0))
+    if plan.last_rank > 0:
+        yield plan.last_rank, ends, float(memory.end_parameters(work, False, True))
 
 
 def parameters_of(model: ModelSpec, plan: Plan, work: Work) -> list[float]:
@@ -49,10 +46,10 @@ def parameters_of(model: ModelSpec, plan: Plan, work: Work) -> list[float]:
     each = [float(memory.layer_parameters(one)) for _, one in work.each_shape]
     held = [0.0] * plan.pipeline
     for chunk, layers in enumerate(chunk_layers(model, plan)):
-        held[chunk % plan.pipeline] += sum(count * each[kind.shape] for kind, count in layers)
-    held[0] += float(memory.end_parameters(work, True, plan.pipeline == 1))
-    if plan.pipeline > 1:
-        held[-1] += float(memory.end_parameters(work, False, True))
+        held[plan.rank_of(chunk)] += sum(count * each[kind.shape] for kind, count in layers)
+    held[0] += float(memory.end_parameters(work, True, plan.last_rank == 0))
+    if plan.last_rank > 0:
+        held[plan.last_rank] += float(memory.end_parameters(work, False, True))
     return held
 
 
@@ -66,7 +63,7 @@ def memory_verdict(job: Job, cluster: Cluster) -> MemoryVerdict:
 
 def stage_memory(
     job: Job, plan: Plan, work: Work, schedule: Schedule, cluster: Cluster
-) -> tuple[tuple[MemoryBreakdown, ...], tuple[float, ...]]:
+) -> tuple[tuple[MemoryBreakdown, ...], LeftBytes]:
     """What one rank of each stage holds at its peak, and what a microbatch leaves in each chunk."""
     layers = chunk_layers(job.model, plan)
     shapes = [bytes_of(of_a_layer(one)) for _, one in work.each_shape]
@@ -74,24 +71,25 @@ def stage_memory(
     held = _ChunkBytes.of_each(work, layers, shapes, alone, ordered=plan.by_layer)
     sent = float(memory.sent_message(work))
     largest = max(float(work.padded_vocab * work.hidden), *(shape.parameters for shape in shapes))
-    found = []
-    by_rank = _states_by_layer(job.model, plan, work) if plan.by_layer else None
     parameters = parameters_of(job.model, plan, work)
+    by_rank = _states_by_layer(job.model, plan, work) if plan.by_layer else None
+    found = []
     for rank, order in enumerate(schedule.places):
         weights, gradients, optimizer, in_use = (
             by_rank[rank] if by_rank else map(float, memory.states(work, parameters[rank], largest))
         )
-        inner = plan.pipeline > 2 and (plan.virtual > 1 or 0 < rank < plan.pipeline - 1)
+        loops = plan.virtual > 1 and schedule.placement is Placement.LOOP
+        inner = plan.pipeline > 2 and (loops or 0 < rank < plan.pipeline - 1)
         neighbours = 0 if plan.pipeline == 1 else 2 if inner else 1
         steady = int(memory.answered_messages(neighbours, plan.virtual > 1, schedule.microbatches))
         peak = _fullest(order, held, sent, steady)
         most, briefly = peak.activations, peak.briefly
-        present = gradients - sum(chunk.made for chunk in held[rank :: plan.pipeline]) + peak.made
+        present = gradients - sum(held[chunk].made for chunk in plan.chunks_of(rank)) + peak.made
         update = gradients + float(memory.update_buffers(work, gradients)) - present - most
         waiting = float(memory.exchange_buffers(work, neighbours))
         bill = MemoryBreakdown(weights, present, optimizer, most, max(briefly, update) + in_use + waiting, 0.0)
         found.append(bill._replace(slack=memory.slack(cluster, bill.total)))
-    return tuple(found), tuple(chunk.saved for chunk in held)
+    return tuple(found), LeftBytes(tuple(chunk.saved for chunk in held), tuple(chunk.owed for chunk in held))
 
 
 def _states_by_layer(model: ModelSpec, plan: Plan, work: Work) -> list[tuple[float, float, float, float]]:
@@ -110,12 +108,20 @@ def _states_by_layer(model: ModelSpec, plan: Plan, work: Work) -> list[tuple[flo
     ]
 
 
+class LeftBytes(NamedTuple):
+    """Bytes that a microbatch leaves in each chunk: for its way back, and where that is taken in two, for the rest."""
+
+    saved: tuple[float, ...]
+    owed: tuple[float, ...]
+
+
 class LayerBytes(NamedTuple):
     """Of the layers of one shape, by what they recompute."""
 
     saved: dict[Recompute, float]  # that a microbatch leaves behind
     moment: dict[Recompute, float]  # that one on its way back holds for a moment
     parameters: float
+    owed: float  # that a microbatch's weight gradients hold where they are put off
 
     def left(self, kind: LayerKind) -> float:
         """What a microbatch leaves on the device."""
@@ -136,7 +142,7 @@ def bytes_of(work: Work) -> LayerBytes:
         "full": float(kept.full),
     }
     moment = {word: float(kept.moment(recomputing(work, word))) for word in saved}
-    return LayerBytes(saved, moment, float(memory.layer_parameters(work)))
+    return LayerBytes(saved, moment, float(memory.layer_parameters(work)), float(memory.owed_products(work)))
 
 
 class _ChunkBytes(NamedTuple):
@@ -148,6 +154,7 @@ class _ChunkBytes(NamedTuple):
     moment: float
     made: float
     lately: float
+    owed: float  # that weight gradients hold where they are put off
 
     @classmethod
     def of_each(
@@ -199,14 +206,15 @@ class _ChunkBytes(NamedTuple):
         if last:
             moment = float(memory.last_moment(work, ends, moment)) - float(ends.left)
             left += float(ends.left)
+        owed = sum(count * shapes[kind.shape].owed for kind, count in layers)
         if not alone:
-            return cls(left, moment, 0.0, 0.0)
+            return cls(left, moment, 0.0, 0.0, owed)
         parameters = sum(count * shapes[kind.shape].parameters for kind, count in layers)
         begins = layers[0][0]  # the layer that its backward ends with
         shape = shapes[begins.shape]
         own = shape.left(begins) + shape.back(begins)
         lately = memory.last_layer(work, own, shape.parameters, first)
-        return cls(left, moment, float(memory.made_gradients(work, parameters, first, last)), float(lately))
+        return cls(left, moment, float(memory.made_gradients(work, parameters, first, last)), float(lately), owed)
 
 
 class _Peak(NamedTuple):
@@ -218,30 +226,38 @@ class _Peak(NamedTuple):
 
 
 def _fullest(order: np.ndarray, held_bytes: Sequence[_ChunkBytes], sent: float, steady: int) -> _Peak:
-    """The fullest moment of a stage; `order`: what it does, as places among all chunks' forwards, then backwards.
+    """The fullest moment of a stage; `order`: what it does, as places among all chunks' actions of each kind.
 
     What was sent to the next stage lives until the first answer from there; from then on `steady` messages do.
     """
-    saved, moments, made, lately = zip(*held_bytes, strict=True)
+    saved, moments, made, lately, owed = map(np.array, zip(*held_bytes, strict=True))
     chunks, place = len(saved), np.arange(len(order))
-    change = np.array([*saved, *(-each for each in saved)])
-    held = np.cumsum(change[order])
-    back = order >= chunks
-    sends = np.cumsum(sent * (order < chunks - 1))
+    nothing = np.zeros(chunks)
+
+    def each(of_kind: Callable[[Kind], np.ndarray]) -> np.ndarray:
+        return np.asarray(np.concatenate([of_kind(kind) for kind in Kind])[order])
+
+    change = each(lambda kind: kind.holds * saved + kind.owes * owed)
+    held = np.cumsum(change)
+    back = each(lambda kind: nothing + (kind.direction < 0)) > 0
+    sends = sent * (order < chunks - 1)
+    reached = np.cumsum(sends)
     answered = np.maximum.accumulate(np.where(back, place, -1))  # the last backward so far
-    before = sends - sent * (order < chunks - 1)
-    sending = np.where(answered < 0, before, before - sends[answered] + steady * sent)
-    # a backward holds most when it begins, or a chunk's first one when it ends, with the gradients it has made
-    briefly = sending + np.array([*np.zeros(chunks), *moments])[order]
-    activations = np.where(back, held - change[order], held)
+    before = reached - sends
+    sending = np.where(answered < 0, before, before - reached[answered] + steady * sent)
+    # A backward holds most when it begins, or where it leaves more than it found, when it ends; a chunk's first one may
+    # when it ends, with the gradients it has made.
+    briefly = sending + each(lambda kind: moments if kind.direction < 0 else nothing)
+    activations = np.maximum(held - change, held)
     if not any(made):
         index = int(np.argmax(activations + briefly))
         return _Peak(float(activations[index]), float(briefly[index]), 0.0)
-    first = np.zeros(len(order))
-    at = np.unique(order, return_index=True)[1]
-    first[at] = np.array([*np.zeros(chunks), *made])[order[at]]
+    first, makes = np.zeros(len(order)), each(lambda kind: made if kind.gradients else nothing)
+    adds = np.flatnonzero(makes)
+    at = adds[np.unique(order[adds] % chunks, return_index=True)[1]]
+    first[at] = makes[at]
     grown = np.cumsum(first)
-    ending = sending + np.array([*np.zeros(chunks), *lately])[order]
+    ending = sending + each(lambda kind: lately if kind.gradients else nothing)
     moment = np.array([activations, briefly, grown - first])
     later = np.where(first > 0, np.array([held, ending, grown]), 0.0)
     totals = np.stack([moment.sum(axis=0), later.sum(axis=0)], axis=1)

@@ -55,7 +55,7 @@ def timeline(
         drawn.spans += _action(span, schedule, plan, chunks[span.chunk], sizes, free[span.rank])
         free[span.rank] = span.end
     for rank in range(actions.ranks):
-        drawn.spans += _tail(rank, plan, tail, tied and rank in (0, plan.pipeline - 1))
+        drawn.spans += _tail(rank, plan, tail, tied and plan.last_rank > 0 and rank in (0, plan.last_rank))
     return drawn
 
 
@@ -63,8 +63,8 @@ def _action(
     span: Span, schedule: Schedule, plan: Plan, of_chunk: ChunkCosts, sizes: Sizes, free: float
 ) -> Iterator[Span]:
     kind = KINDS[span.name]
-    action, there = Action(kind, span.chunk, span.microbatch), kind.direction > 0
-    cost = of_chunk.forward if there else of_chunk.backward
+    action = Action(kind, span.chunk, span.microbatch)
+    cost = of_chunk.of(kind)
     stretch = (span.end - span.start) / cost.seconds
     if message := incoming(schedule, action):
         name = message_name(Lane.RECEIVE, message.kind)

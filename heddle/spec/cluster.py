@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Literal
 
 from heddle.errors import HeddleError
 from heddle.spec.ranges import Amount, Count, Machines, Positive, Share, ShareReached, check_ranges
+
+Precision = Literal["fp32", "bf16", "fp16"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +43,18 @@ class Device:
     host: bool = False  # a CPU: it starts its own kernels, and nothing runs beside them
     host_gbs: Positive | None = None  # to host memory and back, GB/s each way; None: PCIe 4's 25, on a CPU its memory's
     disk_gbs: Positive | None = None  # to the disk or back, GB/s; None: 2
+    capability: Positive | None = None  # CUDA's compute capability; None: not known
 
     def __post_init__(self) -> None:
         check_ranges(self, "cluster.device")
+
+    @property
+    def precision(self) -> Precision:
+        """What it trains best in: bf16 where it has units for that, as GPUs do from compute capability 8 on."""
+        if self.host:
+            return "fp32"  # most CPUs only imitate bf16
+        has_units = self.tflops.bf16 is not None if self.capability is None else self.capability >= 8
+        return "bf16" if has_units else "fp32"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from heddle.errors import HeddleError, nearest
-from heddle.spec.cluster import Cluster
+from heddle.spec.cluster import Cluster, Device
+from heddle.spec.cluster import Precision as Precision
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan, Predicted
 from heddle.spec.ranges import (
@@ -26,8 +28,8 @@ from heddle.spec.ranks import split_in_words
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 from heddle.spec.start import model_in, tokenizer_in
 from heddle.spec.tables import build, read_toml, to_table, to_toml
+from heddle.spec.this_machine import this_machine
 
-Precision = Literal["fp32", "bf16", "fp16"]
 LearningRateSchedule = Literal["cosine", "linear", "wsd", "constant"]
 
 
@@ -66,7 +68,7 @@ class Train:
     global_batch: Count = 8  # samples per step, over all replicas
     sequence: Count | None = None  # tokens per sample; the model's longest if left out
     seed: Seed = 0
-    precision: Precision = "fp32"
+    precision: Precision | None = None  # what the devices are best at if left out: see Job.precision
     optimizer: Literal["adamw"] = "adamw"
     learning_rate: NonNegative = 3e-4
     final_learning_rate: Share = 0.1  # as a share of learning_rate
@@ -130,6 +132,25 @@ class Job:
     def sequence(self) -> int:
         """Tokens per sample."""
         return self.train.sequence or self.model.sequence
+
+    @cached_property
+    def precision(self) -> Precision:
+        """What matrix products are computed in: as the job says, else what its devices are best at."""
+        return self.train.precision or self._device.precision
+
+    @property
+    def precision_in_words(self) -> str:
+        """It, and who chose it if the job does not say."""
+        chosen = self.train.precision is None
+        return f"{self.precision} (chosen for {self._device.name})" if chosen else self.precision
+
+    @property
+    def _device(self) -> Device:
+        return (self.cluster or this_machine()).device
+
+    def stating(self, precision: Precision | None = None) -> Self:
+        """The same job in this precision, or in its own, which then is no longer a choice."""
+        return replace(self, train=replace(self.train, precision=precision or self.precision))
 
     @property
     def planned(self) -> PlannedJob:
@@ -269,5 +290,6 @@ def _started_data(table: dict[str, Any], start: Path | None) -> dict[str, Any]:
 
 
 def dumps_job(job: Job) -> str:
-    """The job as TOML; reading it gives the same job."""
+    """The job as TOML; reading it gives the same job, wherever it is read: a precision that was chosen is stated."""
+    job = job.stating()
     return to_toml({name: to_table(getattr(job, name)) for name in TABLES if getattr(job, name) is not None})

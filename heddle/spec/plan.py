@@ -61,6 +61,7 @@ class Plan:
                 "Use virtual = 1, or pipeline = 2.",
             )
         rule_of(self.schedule).check_virtual(self.virtual)
+        self._check_split()
         if self.sequence and self.tensor == 1:
             raise HeddleError(
                 "sequence = true needs tensor parallelism.",
@@ -78,12 +79,42 @@ class Plan:
         words = {self.recompute} if isinstance(self.recompute, str) else set(self.recompute)
         for word in words:
             check_strategy(LayerMemory(word, self.zero, self.offload), self.data, None)
+        self._check_apart()
         for run in self.layers:
             # with a word for each layer, any of the run's may contradict it; those beyond the list are for `check`
             some = run.numbers[:1] if isinstance(self.recompute, str) else run.numbers[: len(self.recompute)]
             for layer in some:
                 if isinstance(self.recompute, str) or layer < len(self.recompute):
                     check_strategy(self.memory_of(layer), self.data, layer)
+
+    def _check_split(self) -> None:
+        """Backwards are taken in two only where weights and gradients stay whole, and here."""
+        zero = max(self.zero, *(run.zero or 0 for run in self.layers), 0)
+        offloads = (self.offload, *(run.offload or () for run in self.layers))
+        leave = any(word.startswith("weights") for words in offloads for word in words)
+        if rule_of(self.schedule).splits and self.pipeline > 1 and (zero >= 2 or leave):
+            what = f"zero = {zero}" if zero >= 2 else "weights that leave the device"
+            raise HeddleError(
+                f"schedule = '{self.schedule}' cannot be combined with {what}.",
+                "It makes weight gradients later than a layer's backward, when what was gathered for it is gone.",
+                f"Use {'zero = 1' if zero >= 2 else 'no offload of weights'}, or schedule = '1f1b' or 'interleaved'.",
+            )
+
+    def _check_apart(self) -> None:
+        """Sharded layers sum their gradients when a backward has made all of them, so no schedule may put some off."""
+        every = [self.memory_of(run.numbers.start) for run in self.layers if isinstance(self.recompute, str)]
+        levels = [self.zero, *(memory.zero for memory in every)]
+        sharded = self.data > 1 and max(levels) >= 2
+        if self.puts_off and (
+            sharded or any(memory.tier("weights") for memory in every) or "weights" in str(self.offload)
+        ):
+            raise HeddleError(
+                f"schedule = {self.schedule!r} cannot be combined with "
+                + (f"zero = {max(levels)}." if sharded else "weights that are offloaded."),
+                "It makes weight gradients apart from the rest of a backward; layers that are gathered for use sum "
+                "theirs as soon as a backward has made them.",
+                "Use schedule = '1f1b'" + (", or zero = 1." if sharded else ", or leave the weights on the device."),
+            )
 
     @property
     def world(self) -> int:
@@ -99,6 +130,19 @@ class Plan:
     def hash(self) -> str:
         """Twelve hex digits that name this decision."""
         return hashlib.sha256(json.dumps(to_table(self), sort_keys=True).encode()).hexdigest()[:12]
+
+    def rank_of(self, chunk: int) -> int:
+        """The pipeline rank that holds a chunk."""
+        return rule_of(self.schedule).placement.rank_of(chunk, self.pipeline)
+
+    def chunks_of(self, rank: int) -> tuple[int, ...]:
+        """The chunks that a pipeline rank holds."""
+        return rule_of(self.schedule).placement.chunks_of(rank, self.pipeline, self.virtual)
+
+    @property
+    def last_rank(self) -> int:
+        """The pipeline rank that holds the end of the model; its beginning is on rank 0."""
+        return self.rank_of(self.chunks - 1)
 
     def microbatches(self, global_batch: int) -> int:
         """Microbatches each rank works through in one step."""
@@ -132,6 +176,11 @@ class Plan:
         """The same split, with these strategies of the layers, written as runs; the model's ends stay as they are."""
         usual = LayerMemory(mode(layer.recompute for layer in layers), self.zero, self.ends_offload)
         return replace(self, recompute=usual.recompute, offload=usual.offload, layers=runs_of(layers, usual))
+
+    @property
+    def puts_off(self) -> bool:
+        """Whether the schedule makes weight gradients apart from the rest of a backward."""
+        return self.pipeline > 1 and rule_of(self.schedule).splits
 
     @property
     def by_layer(self) -> bool:
@@ -185,6 +234,8 @@ class Plan:
                 "Every replica takes the same whole number of microbatches.",
                 hint + ".",
             )
+        if self.pipeline > 1:
+            rule_of(self.schedule).check_microbatches(self.pipeline, self.microbatches(global_batch))
 
     def _check_layers(self, model: ModelSpec) -> None:
         if model.layers < self.chunks:

@@ -141,7 +141,8 @@ def to_toml(tables: dict[str, Any]) -> str:
     import tomli_w
 
     def joined(match: re.Match[str]) -> str:
-        line = f"{match[1]}[{', '.join(part.strip().removesuffix(',') for part in match[2].splitlines())}]"
+        parts = match[2].removesuffix("\n").split("\n")  # a path may hold what else Python takes for the end of a line
+        line = f"{match[1]}[{', '.join(part.strip().removesuffix(',') for part in parts)}]"
         return line if len(line) <= 120 else match[0]
 
     for name in ("model", "plan"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -22,18 +23,27 @@ def _gpus() -> Cluster | None:
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")  # whoever says so wants the CPU
     if hidden or shutil.which("nvidia-smi") is None:
         return None
-    query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
-    answer = subprocess.run(query, capture_output=True, text=True, check=False)
-    rows = [line.rsplit(",", 1) for line in answer.stdout.splitlines() if "," in line]
-    if answer.returncode or not rows:
+    rows = _nvidia_smi("name", "memory.total", "compute_cap") or _nvidia_smi("name", "memory.total")  # drivers of 2021
+    if not rows:
         return None
-    name, mib = (word.strip() for word in rows[0])
+    name, mib, *capability = rows[0]
     stated = next((known for key, known in known_devices().items() if key in name), None)
     # a GPU that shares the machine's memory reports "[N/A]"
     memory = float(mib) / 1024 if mib.isdecimal() else _memory_gib()
     device = replace(stated or Device(name=name, memory_gib=memory), name=name, memory_gib=memory)
+    if capability and re.fullmatch(r"\d+\.\d+", capability[0]):
+        device = replace(device, capability=float(capability[0]))
     # PCIe 4.0 ×16 is the least that joins GPUs of one machine; `heddle profile` measures the truth
     return Cluster(name="this", devices=len(rows), device=device, links=(Link(name="pcie", gbs=32.0),))
+
+
+def _nvidia_smi(*columns: str) -> list[list[str]]:
+    """What it says of each GPU; nothing where it does not know a column."""
+    query = ["nvidia-smi", f"--query-gpu={','.join(columns)}", "--format=csv,noheader,nounits"]
+    answer = subprocess.run(query, capture_output=True, text=True, check=False)
+    lines = answer.stdout.splitlines() if answer.returncode == 0 else []
+    rows = [[word.strip() for word in line.rsplit(",", len(columns) - 1)] for line in lines]
+    return [row for row in rows if len(row) == len(columns)]
 
 
 def _memory_gib() -> float:

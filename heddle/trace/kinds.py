@@ -10,6 +10,7 @@ from heddle.trace.trace import COMPUTE, Span
 COLOURS = {
     "forward": "#0072b2",
     "backward": "#009e73",
+    "weight-gradient": "#f0e442",  # the half of a backward that nobody waits for
     "recompute": "#e69f00",
     "communication": "#cc79a7",
     "waiting": "#a8a8a8",
@@ -17,6 +18,13 @@ COLOURS = {
     "other": "#56b4e9",
 }
 KINDS = tuple(COLOURS)
+_WORK = {
+    "forward": "forward",
+    "backward": "backward",
+    "backward input": "backward",
+    "backward weight": "weight-gradient",
+    "recompute": "recompute",
+}
 _LANES: dict[str, str] = {Lane.RECEIVE: "waiting", Lane.OPTIMIZER: "optimizer"}
 _TRANSFERS = (Lane.SEND, Lane.TENSOR, Lane.DATA, Lane.EMBEDDING)
 
@@ -24,7 +32,7 @@ _TRANSFERS = (Lane.SEND, Lane.TENSOR, Lane.DATA, Lane.EMBEDDING)
 def kind_of(span: Span) -> str:
     """One of KINDS. Who waits for a message, or for the last sums of gradients, is waiting."""
     if span.lane == COMPUTE:
-        return span.name if span.name in ("forward", "backward", "recompute") else "other"
+        return _WORK.get(span.name, "other")
     if span.lane == Lane.OPTIMIZER and span.name == Phase.GRADIENTS:
         return "waiting"
     return "communication" if span.lane in _TRANSFERS else _LANES.get(span.lane, "other")

@@ -12,13 +12,20 @@ from heddle.errors import HeddleError
 from heddle.trace.kinds import kind_of
 from heddle.trace.trace import COMPUTE, Span, Trace
 
-_IDLE, _OTHER, _MIXED, _RECOMPUTE, _SENT = ".", "#", "*", "%", "~"
+_IDLE, _OTHER, _MIXED, _RECOMPUTE, _SENT, _WEIGHTS = ".", "#", "*", "%", "~", "="
 # forward and backward: the way the work travels, down or up the ranks
-_FILLS = {"forward": ">", "backward": "<", "recompute": _RECOMPUTE, "communication": _SENT}
+_FILLS = {
+    "forward": ">",
+    "backward": "<",
+    "weight-gradient": _WEIGHTS,  # which travels nowhere
+    "recompute": _RECOMPUTE,
+    "communication": _SENT,
+}
 # The paper's colours (PTD-P Figure 4): forwards blue, backwards green, a second shade for every other chunk.
 _STYLES = {
     ">": ("white on blue", "black on bright_cyan"),
     "<": ("white on green", "black on bright_green"),
+    _WEIGHTS: ("black on yellow3", "black on light_goldenrod1"),
     _MIXED: ("white on dark_cyan", "white on dark_cyan"),
     _RECOMPUTE: ("black on yellow", "black on bright_yellow"),
     _SENT: ("white on magenta", "white on magenta"),
@@ -106,7 +113,7 @@ def _cell(span: Span, turns: dict[int, int], digits: int, origin: float) -> _Cel
     start, end, style = span.start - origin, span.end - origin, _STYLES[fill][turn % 2]
     if span.lane != COMPUTE or fill == _RECOMPUTE:
         return _Cell(start, end, "", fill, style, below=span.lane != COMPUTE)
-    if len(turns) > 1 and fill != _OTHER:
+    if len(turns) > 1 and fill not in (_OTHER, _WEIGHTS):
         # A letter says the chunk, its case the direction, so that a cell two columns wide still says it all.
         mark = chr(ord("a") + turn % 26)
         mark = mark if span.name == "forward" else mark.upper()
@@ -169,6 +176,11 @@ def _legend(rows: list[list[_Cell]], scaled_down: bool) -> str:
     found = {cell.fill for cell in cells}
     if len(found) > 2:
         legend = legend.replace("* both", "* mixed")
+    if _WEIGHTS in found:
+        weights = "= its weight gradients" if scaled_down else "0= its weight gradients"
+        legend = legend.replace("of microbatch 0", f"and {weights}, of microbatch 0").replace(
+            "* mixed", f"{weights}, * mixed"
+        )
     legend += "; % recomputing" * (_RECOMPUTE in found) + "; ~ communication" * (_SENT in found)
     others = [cell for cell in cells if cell.fill == _OTHER]
     return legend + (("; # optimizer" if all(cell.below for cell in others) else "; # other") if others else "")

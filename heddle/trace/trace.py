@@ -81,6 +81,21 @@ class Trace:
         elapsed = max(span.end for span in spans) - min(span.start for span in spans)
         return (self.ranks * elapsed - work) / work
 
+    @property
+    def period(self) -> float:
+        """How long a step takes where each rank begins the next one as soon as its own part is done.
+
+        Then a late start costs nothing, for it is that of every step: what counts is the longest time that a rank has
+        work in, from its first to its last.
+        """
+        first: dict[int, float] = {}
+        last: dict[int, float] = {}
+        for span in self.spans:
+            if span.lane == COMPUTE:
+                first[span.rank] = min(span.start, first.get(span.rank, math.inf))
+                last[span.rank] = max(span.end, last.get(span.rank, 0.0))
+        return max((last[rank] - first[rank] for rank in last), default=0.0)
+
     def write(self, path: Path | str) -> None:
         """Write JSON lines: a header, then a span per line, so that a long trace can be read as a stream."""
         with Path(path).open("w", encoding="utf-8") as file:

@@ -161,6 +161,7 @@ def _done(job: Job) -> bool:
     if not begun(job.run_folder):
         return False
     before = load_job(job.run_folder / "job.toml")
+    job = job.stating()
     same = replace(job.train, sequence=before.train.sequence)  # None means the model's own
     if (before.planned.plan, before.train, before.sequence) != (job.planned.plan, same, job.sequence):
         raise HeddleError(

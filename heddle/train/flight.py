@@ -55,6 +55,7 @@ class Flight:
         handed = trainer.start_step(stop)
         bubble = None
         if isinstance(trainer.recorder, Recorder):
+            trainer.wait_for_weights()  # what a step began is in its trace
             bubble = measured_bubble(trainer.recorder.write(self.run.traces, trainer.step), trainer.mesh)
         value = scale.value if scale.enabled else None
         self.begun.append(_Begun(trainer.step, handed, rate, value, bubble))

@@ -20,7 +20,17 @@ from heddle.checkpoint.source import WeightSource, check_model, check_tokenizer,
 from heddle.data import Prepared, check_vocab, prepared_for
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
-from heddle.runs.folder import Run, check_resumed, clear, create_run, open_run, refuse_existing, resume_run, writing_to
+from heddle.runs.folder import (
+    Run,
+    as_begun,
+    check_resumed,
+    clear,
+    create_run,
+    open_run,
+    refuse_existing,
+    resume_run,
+    writing_to,
+)
 from heddle.runs.lock import RunLock, locked
 from heddle.runtime.allotment import check_allotment, settings_in_words
 from heddle.runtime.device import memory_in_use, on_gpu, peak_flops, pick_device, runs_ahead
@@ -68,6 +78,8 @@ class RunOptions:
 def train(job: Job, resume: bool = False, trace: bool = False, allow_changes: bool = False) -> Result | None:
     """Run a job under its plan, on as many processes as that takes; None on all but the first rank of a launcher."""
     orders = RunOptions(resume, trace, allow_changes)
+    if resume or restart_count():
+        job = as_begun(job)
     plan, place = job.planned.plan, launched_place()
     if place is None:  # whether a launcher started all again is known when they have met
         _check_folder(job, orders)
@@ -133,7 +145,7 @@ def _watched(
     together = Together(mesh, phases.tick)
     if mesh.rank == 0:
         _check_folder(job, orders)
-    allotted = check_allotment(job.plan, job.cluster, together, device)
+    allotted = check_allotment(job, together, device)
     check_shared(_shared_folders(job), together)
     data = _prepare(job, together, console)
     warn = partial(_warn, console)
@@ -160,10 +172,10 @@ def _watched(
     elif source is not None:
         trainer.start_from(source)
         console.print(f"Starting from the weights of {source.folder}.", highlight=False, soft_wrap=True)
-    peak, origin = peak_flops(job.cluster, job.train.precision, trainer.device)
+    peak, origin = peak_flops(job.cluster, job.precision, trainer.device)
     console.print(
         f"{job.model.name}: {job.model.parameters:,} parameters on {job.plan.world} × {trainer.device.type}, "
-        f"{job.train.precision}, peak {peak / 1e12:.3g} TFLOP/s each ({origin}); "
+        f"{job.precision_in_words}, peak {peak / 1e12:.3g} TFLOP/s each ({origin}); "
         f"{len(data.train):,} tokens to train on",
         highlight=False,
         soft_wrap=True,

@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from heddle import __version__
 from heddle.checkpoint.checkpoint import checkpoints
 from heddle.errors import HeddleError
@@ -28,7 +30,7 @@ from heddle.runs.durable import replace_text
 from heddle.runs.folder import Run
 from heddle.runs.metrics import read_metrics
 from heddle.runtime.allotment import Allotted, facts, look
-from heddle.runtime.device import has_gpus, pick_device, versions
+from heddle.runtime.device import pick_device, versions
 from heddle.runtime.environment import launched_place, local_place
 from heddle.runtime.error_files import FOLDER as NOTES
 from heddle.runtime.error_files import restart_count
@@ -133,7 +135,6 @@ def selftest_job(folder: Path, world: int, local: int) -> PlannedJob:
                 "steps": STEPS,
                 "global_batch": 8 * data,
                 "schedule": "constant",  # so that a run of half the steps begins as the whole one does
-                "precision": "bf16" if has_gpus() else "fp32",
                 "save_every": SAVE,
                 "log_every": SAVE,
                 "eval_batches": 2,
@@ -155,13 +156,16 @@ def selftest_rank(mesh: Mesh, job: PlannedJob, folder: Path) -> SelftestVerdict 
         "selftest so far", ([part.name for part in before.parts], before.running) if before else ([], None)
     )[0]
     verdict = before or SelftestVerdict(_about(job, found))
-    for name, work in _Parts(mesh, job).in_order.items():
+    said = Console(stderr=True, highlight=False)  # two minutes without a word would look like a hang
+    parts_in_order = _Parts(mesh, job).in_order
+    for number, (name, work) in enumerate(parts_in_order.items(), 1):
         if name in done:
             continue
         again = running == name  # this very part was running when the processes were started again
         if mesh.rank == 0:
             verdict = replace(verdict, running=name)
             verdict.write(folder)
+            said.print(f"{number} of {len(parts_in_order)}: {name}{', again' * again}")
         together.all(f"selftest begins {name} {again}")  # nobody dies before that is written
         part = _tried(name, work, again, folder / LOG, mesh)
         parts = together.gather(f"selftest {name}", asdict(part))
@@ -181,7 +185,12 @@ def _about(job: PlannedJob, found: list[Allotted]) -> dict[str, Any]:
     known = {NOTES: "heddle", "TORCHELASTIC_RUN_ID": "torchrun", "SLURM_STEP_ID": "srun"}
     launcher = next((name for variable, name in known.items() if variable in os.environ), "heddle")
     when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return here | versions() | facts(found) | {"plan": plan, "launcher": launcher, "began": when}
+    return (
+        here
+        | versions()
+        | facts(found)
+        | {"plan": plan, "precision": job.precision, "launcher": launcher, "began": when}
+    )
 
 
 Work = Callable[[bool], tuple[bool, str, dict[str, Any]]]

@@ -1,12 +1,16 @@
 """What a known machine would have measured gives that machine back."""
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from heddle.cost import compute, network
 from heddle.cost.from_timings import Attended, MessageTime, Product, Timings, TrafficTime, blank, cluster_of, typical
 from heddle.spec.cluster import Cluster, Efficiency, Link, Peak
+from tests.fuzz.harness import answer
+from tests.fuzz.seeds import CLUSTER
 
 HALF, START, HOP = 24.0, 90e-6, 20e-6
 COLLECTIVES = {
@@ -104,3 +108,19 @@ def test_on_a_cpu_nothing_overlaps(machine):
 
 def _with_peak(cluster: Cluster) -> Cluster:
     return replace(cluster, device=replace(cluster.device, tflops=Peak(fp32=0.1), memory_gbs=20.0))
+
+
+@pytest.mark.parametrize("row", ["4,0,5", "1,1024,5", "2,1024,0", "2,1024,1e-300"])
+def test_a_collective_that_cannot_be_is_named(tmp_path, row):
+    (tmp_path / "cluster.toml").write_text(CLUSTER)
+    rows = [f"{2 ** (1 + n % 3)},{2 ** (10 + n)},{10_000 + 40 * 2**n}" for n in range(9)]
+    (tmp_path / "c.csv").write_text("\n".join(["n_ranks,bytes,time_ns", *rows, row]))
+    words = ["calibrate", "--cluster", "cluster.toml", "--from", "c.csv", "-o", "made.toml"]
+    before = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        found = answer(words)
+    finally:
+        os.chdir(before)
+    assert found.code == 2, found
+    assert "measured collective 10" in found.err

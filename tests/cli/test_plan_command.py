@@ -99,10 +99,10 @@ def test_a_batch_that_nobody_named_is_told_and_written(tmp_path, monkeypatch, ca
     options = ["plan", "--model", "llama-2-70b", "--cluster", "dgx-a100", "--nodes", "16"]
     shown = said(capsys, *options, "-o", "plan.toml")
     assert "planned for global_batch = 8" in shown
-    assert json.loads(said(capsys, *options, "--json"))["assumed"] == {"global_batch": 8}
+    assert json.loads(said(capsys, *options, "--json"))["assumed"] == {"global_batch": 8, "precision": "bf16"}
     assert "Nothing says how many" not in said(capsys, *options, "--global-batch", "64")
     written = tomllib.loads(Path("plan.toml").read_text())
-    assert written["train"]["global_batch"] == 8
+    assert written["train"] == {"global_batch": 8, "precision": "bf16"}
     # nobody trains 70 billion parameters on Python's own library by accident
     assert written["data"]["text"] == "corpus/*.txt"
     assert "name your own text" in shown

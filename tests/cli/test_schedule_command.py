@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from heddle.cli.schedule import schedule
 from heddle.errors import HeddleError
+from heddle.schedule import NAMES
 
 DOCS = Path(__file__).parents[2] / "docs" / "background/schedules.md"
 SHOWN = re.findall(r"```console\n\$ heddle schedule (.*)\n((?:.*\n)*?)```", DOCS.read_text(encoding="utf-8"))
@@ -34,14 +35,14 @@ def test_the_documentation_shows_the_real_output(arguments, output):
 
 
 def test_the_documentation_shows_every_schedule():
-    assert {arguments.split()[0] for arguments, _ in SHOWN} == {"gpipe", "1f1b", "interleaved"}
+    assert {arguments.split()[0] for arguments, _ in SHOWN} == {*NAMES, "searched"}
 
 
 def test_json_holds_the_whole_schedule():
     printed = run("interleaved --pipeline 2 --microbatches 4 --virtual 2 --json", width=20)
     assert printed.count("\n") == 1  # one line whatever the width, for `jq` and `grep`
     told = json.loads(printed)
-    assert told["bubble"] == {"replay": 0.125, "formula": 0.125}
+    assert told["bubble"] == {"replay": 0.125, "formula": 0.125, "without_barrier": 0.125}
     assert told["peak_stash"] == [5, 3]
     assert (told["actions"], told["messages"]) == (32, 24)
     assert told["ranks"][1][:3] == [["forward", 1, 0], ["forward", 1, 1], ["forward", 3, 0]]
@@ -54,6 +55,16 @@ def test_fewer_microbatches_than_ranks_have_a_formula_too():
 def test_mistakes_are_heddle_errors():
     with pytest.raises(HeddleError, match="interleaved"):
         run("1f1b -p 4 -m 8 -v 2")
+
+
+def test_an_order_is_searched():
+    told = json.loads(run("searched -p 4 -m 8 --parts 1 1.2 0.8 --message 0.1 --hold 6 --json"))
+    assert max(told["peak_stash"]) <= 6
+    assert told["bound"] <= told["seconds"] <= 1.1 * told["bound"]
+    assert "no order takes less than" in run("searched -p 2 -m 5 -v 2")
+    for wrong in ("-v 3", "--parts 1 0 1", "--hold 1 -v 2"):
+        with pytest.raises(HeddleError):
+            run(f"searched -p 2 -m 4 {wrong}")
 
 
 def test_nothing_heavy_is_imported_for_the_help():

@@ -2,6 +2,10 @@
 
 import io
 import json
+import os
+import resource
+import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -102,7 +106,7 @@ def test_what_is_not_utf8_is_replaced_and_counted_apart_from_real_replacement_ch
 def test_pieces_join_to_the_document_and_stay_small(text: str, size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(room, "PIECE", size)
-        parts = list(room._cut(io.StringIO(text, newline="\n")))
+        parts = list(room._cut(io.StringIO(text, newline="\n"), Path("a.txt")))
     assert "".join(part for part, _ in parts) == text
     assert all(0 < len(part) <= size for part, _ in parts)
     assert [last for _, last in parts] == [False] * (len(parts) - 1) + [True]
@@ -162,3 +166,52 @@ def test_bad_jsonl_lines_are_named(tmp_path: Path, line: str, what: str, more: s
     assert what in error.what
     assert "a.jsonl" in error.what
     assert more in str(error)
+
+
+def bounded() -> None:
+    gib = 1 << 30
+    resource.setrlimit(resource.RLIMIT_DATA, (gib, gib))
+    resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "what", "more"),
+    [
+        ("a.jsonl", b'{"text": "fine"}\n', "line 2 has more than 67,108,864 characters", ".txt"),
+        ("a.jsonl", b'{"text": "fine"}\n{"text": "', "line 2 has more than 67,108,864 characters", ".txt"),
+        ("a.txt", b"", "a.txt is not text all through", "262,144 NUL"),
+        ("a.txt", b"fine\n" * 200_000, "a.txt is not text all through", "262,144 NUL"),
+    ],
+)
+def test_an_endless_line_is_refused_in_seconds_and_bounded_memory(
+    tmp_path: Path, name: str, start: bytes, what: str, more: str
+) -> None:
+    (tmp_path / name).write_bytes(start)
+    os.truncate(tmp_path / name, 1 << 40)  # a hole of a terabyte: nothing is written
+    command = [sys.executable, "-m", "heddle", "data", "prepare", name, "-o", "tokens"]
+    ended = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=200, preexec_fn=bounded, check=False
+    )
+    told = " ".join(ended.stderr.split())
+    assert ended.returncode == 2, told
+    assert what in told
+    assert more in told
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_text_of_one_line_may_be_longer_than_any_line_of_jsonl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "LONGEST_LINE", 1000)
+    line = "a long line " * 100
+    write(tmp_path, a_txt=line, b_jsonl=json.dumps({"text": line}), c_jsonl=json.dumps({"text": line[:980]}))
+    assert list(find_corpus("a.txt", tmp_path).documents()) == [line]
+    assert list(find_corpus("c.jsonl", tmp_path).documents()) == [line[:980]]
+    assert "b.jsonl, line 1 has more than 1,000 characters" in refused("b.jsonl", tmp_path).what
+
+
+def test_an_object_of_many_fields_is_told_in_a_line(tmp_path: Path) -> None:
+    write(tmp_path, a_jsonl=json.dumps({f"field-{number}" * 9: number for number in range(30_000)}))
+    error = refused("a.jsonl", tmp_path)
+    assert "has no field 'text'" in error.what
+    assert len(error.hint) < 2000

@@ -23,6 +23,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--start", type=int, default=0, help="the number of the first input: a campaign in pieces")
     parser.add_argument("--only", type=int, help="one input, by its number")
     parser.add_argument("--memory-gib", type=float, default=6.0, help="address space beyond what is used at the start")
     parser.add_argument("--no-torch", action="store_true", help="leave out what reads checkpoints")
@@ -36,9 +37,8 @@ def main() -> int:
         if _forked(lambda: prepare(Path(name), not options.no_torch) and None, 300.0) != 0:
             return 1
         warm_up()
-        every = list(inputs(options.seed, options.count, not options.no_torch))
-        if options.only is not None:
-            every = [every[options.only]]
+        first, count = (options.start, options.count) if options.only is None else (options.only, 1)
+        every = list(inputs(options.seed, first + count, not options.no_torch))[first:]
         log = Path(name) / "log"
         while every:
             log.write_text("")
@@ -66,7 +66,7 @@ def main() -> int:
                 sys.stdout.write(f"input {begun[-1] if begun else '?'}: the process ended with {code}\n\n")
             every = every[max(len(begun), 1) :]
         taken = time.perf_counter() - started
-    sys.stdout.write(f"seed {options.seed}: {options.count} inputs in {taken:.0f} s, {failed} not answered\n")
+    sys.stdout.write(f"seed {options.seed}: {count} inputs from {first} on in {taken:.0f} s, {failed} not answered\n")
     return int(failed > 0)
 
 

@@ -149,7 +149,15 @@ def inputs(seed: int, count: int, torch: bool) -> Iterator[tuple[int, random.Ran
 
 
 def run(pristine: Path, sandbox: Path, number: int, chance: random.Random, case: cases.Case | None) -> Failure | None:
-    """Spoil a file, run a command on it, put everything back."""
+    """Spoil a file, run a command on it, put everything back.
+
+    An input that ends its process leaves what it spoiled, a terabyte of holes maybe: then all files are made anew.
+    """
+    under_way = sandbox.with_name("under-way")
+    if under_way.exists():
+        shutil.rmtree(sandbox)
+        shutil.copytree(pristine, sandbox)
+    under_way.touch()
     if case is None:
         words, done = cases.odd_options(chance), "odd options"
     else:
@@ -167,6 +175,7 @@ def run(pristine: Path, sandbox: Path, number: int, chance: random.Random, case:
     if why and case is not None and os.environ.get("FUZZ_KEEP") and (sandbox / case.file).is_file():
         shutil.copyfile(sandbox / case.file, kept, follow_symlinks=False)
     restore(pristine, sandbox, case)
+    under_way.unlink()
     return Failure(number, shlex.join(words), done, why, found) if why else None
 
 

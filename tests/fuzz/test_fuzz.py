@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import resource
 import subprocess
 import sys
@@ -48,6 +49,26 @@ def test_inputs_differ_and_can_be_made_again(files):
         mutate.remove(sandbox / case.file)
         (sandbox / case.file).write_bytes((pristine / case.file).read_bytes())
     assert made[0] == made[2] != made[1]
+
+
+def test_what_an_ended_process_leaves_does_not_reach_the_next_input(files, tmp_path, monkeypatch):
+    pristine, sandbox = tmp_path / "pristine", tmp_path / "sandbox"
+    for folder in (pristine, sandbox):
+        folder.mkdir()
+        (folder / "layers.json").write_bytes((files[0] / "layers.json").read_bytes())
+    case = cases.Case("layers.json", "json", ("--version",))
+
+    def hole(path: Path, _kind: str, _chance: object) -> str:
+        os.truncate(path, 1 << 40)
+        raise KeyboardInterrupt  # nothing after this is done, as when the process is killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mutate, "spoil", hole)
+        with pytest.raises(KeyboardInterrupt):
+            run(pristine, sandbox, 0, random.Random(0), case)
+    for number in range(20):
+        assert run(pristine, sandbox, number, random.Random(number), case) is None
+    assert (sandbox / "layers.json").read_bytes() == (pristine / "layers.json").read_bytes()
 
 
 @pytest.mark.parametrize(

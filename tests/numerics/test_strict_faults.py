@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import PropertyMock, patch
 
@@ -83,10 +84,15 @@ def replicas_sum_their_buckets_in_another_order() -> Iterator[None]:
 
     with (
         patch.object(heddle.parallel.replicas.reducer, "bucket_elements", lambda replicas: 500),
-        patch.object(reducer, "last_backward", lambda self, chunk: None),  # all start at the end of the step
+        patch.object(reducer, "expect", lambda self, microbatches: None),  # all start at the end of the step
         patch.object(reducer, "finish", wrong),
     ):
         yield
+
+
+def weights_are_used_while_they_are_gathered() -> Any:
+    """The forward pass does not wait for what the other replicas have updated."""
+    return patch.object(heddle.parallel.replicas.reducer.Reducer, "wait_before_use", lambda self, chunks: None)
 
 
 def a_replica_skips_a_sum() -> Any:
@@ -109,6 +115,10 @@ FAULTS: dict[Callable[[], Any], tuple[Plan, list[str]]] = {
     ),
     gradients_are_read_before_they_are_summed: (TENSOR, ["touches what has not arrived by", "on tensor [0, 1]"]),
     replicas_sum_their_buckets_in_another_order: (DATA, ["not alike", "rank 0: all-reduce", "rank 1: all-reduce"]),
+    weights_are_used_while_they_are_gathered: (
+        replace(DATA, zero=1),
+        ["touches what has not arrived by all-gather", "on data [0, 1]", "nobody has waited for it"],
+    ),
     a_replica_skips_a_sum: (DATA, ["never comes", "rank 0", "rank 1, host: is at the end of its program"]),
 }
 

@@ -16,6 +16,7 @@ from heddle.plan.placement.operator_graph import graph_from
 from heddle.plan.placement.place import place
 from heddle.plan.placement.reduce import MOST_GROUPS, coarsened
 
+LIMIT = 2.0  # seconds, of which merging ten thousand operators takes one
 SEVERAL = 12  # times the limit, in seconds of this process: what lies between two looks at the clock
 
 
@@ -80,18 +81,25 @@ def slow(*case):
     ("nodes", "shape", "options"),
     [
         (3000, "random", {}),
+        (3000, "wide", {"objective": "latency"}),
+        (10_000, "random", {"objective": "latency"}),
+        (10_000, "random", {"contiguous": False}),
         slow(10_000, "random", {}),
         slow(10_000, "chain", {}),
         slow(10_000, "wide", {}),
-        slow(10_000, "random", {"objective": "latency"}),
-        slow(10_000, "random", {"contiguous": False}),
+        slow(10_000, "chain", {"objective": "latency"}),
+        slow(10_000, "wide", {"objective": "latency"}),
+        slow(10_000, "chain", {"contiguous": False}),
+        slow(10_000, "wide", {"contiguous": False}),
     ],
 )
-def test_placing_keeps_the_time_limit(nodes, shape, options):
+def test_placing_keeps_the_time_limit(nodes, shape, options, monkeypatch):
     graph = operators(nodes, shape)
+    # The clock of this process: what others do on the machine makes no second longer.
+    monkeypatch.setattr(time, "perf_counter", time.process_time)
     began = time.process_time()
-    found = place(graph, time_limit=1.0, **options)
-    assert time.process_time() - began < SEVERAL * (1 + nodes / 5000)
+    found = place(graph, time_limit=LIMIT, **options)
+    assert time.process_time() - began < 1.2 * LIMIT
     assert sorted(operator for device in found.devices for operator in device.operators) == list(range(nodes))
     assert 0 < found.lower_bound <= found.value
     assert not found.optimal

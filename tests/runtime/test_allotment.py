@@ -6,7 +6,7 @@ import pytest
 
 from heddle.errors import HeddleError
 from heddle.format import GIB
-from heddle.runtime.allotment import Allotted, in_words, refuse
+from heddle.runtime.allotment import Allotted, in_words, refuse, refuse_mixed
 from heddle.spec import Plan
 from heddle.spec.cluster import Cluster, Device, Link
 
@@ -25,6 +25,14 @@ def nodes(*counts):
 
 def cluster(devices=8, memory=80.0):
     return Cluster(devices=devices, nodes=2, device=Device(name="H100", memory_gib=memory), links=LINKS)
+
+
+def test_ranks_that_would_choose_different_precisions_are_refused():
+    refuse_mixed(["bf16", "bf16"])
+    with pytest.raises(HeddleError) as error:
+        refuse_mixed(["bf16", "bf16", "fp32"])
+    assert error.value.what == "Rank 0 would train in bf16, rank 2 in fp32."
+    assert 'precision = "fp32"' in error.value.hint
 
 
 def test_what_fits_is_taken():

@@ -1,5 +1,7 @@
 """The generated orders, against orders written down by hand from PTD-P Figure 4 and against its formulas."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,14 @@ from hypothesis import strategies as st
 from heddle.errors import HeddleError
 from heddle.schedule import NAMES, Schedule, build, rule_of, verify
 from heddle.schedule.interleaved import microbatch_groups
+
+
+def legal(name: str, pipeline: int, microbatches: int, virtual: int) -> tuple[int, int]:
+    """Chunks and microbatches that a schedule can run."""
+    rule = rule_of(name)
+    virtual = max(rule.least_virtual, min(virtual, rule.most_virtual or virtual))
+    return virtual, max(microbatches, rule.least_microbatches(pipeline))
+
 
 pipelines = st.integers(1, 9)
 virtuals = st.integers(1, 4)
@@ -75,10 +85,13 @@ def test_interleaved_with_one_chunk_is_1f1b(pipeline, microbatches):
 
 @given(st.sampled_from(NAMES), pipelines, counts, virtuals)
 def test_every_order_verifies(name, pipeline, microbatches, virtual):
-    virtual = min(virtual, rule_of(name).most_virtual or virtual)
-    verified = verify(build(name, pipeline, microbatches, virtual))
-    assert verified.actions == 2 * pipeline * virtual * microbatches
-    between_ranks = pipeline * virtual - 1 if pipeline > 1 else 0
+    virtual, microbatches = legal(name, pipeline, microbatches, virtual)
+    schedule = build(name, pipeline, microbatches, virtual)
+    verified = verify(schedule)
+    assert verified.actions == 2 * pipeline * virtual * microbatches + len(schedule.split)
+    assert bool(schedule.split) <= rule_of(name).splits
+    homes = [schedule.rank_of(chunk) for chunk in range(schedule.chunks)]
+    between_ranks = sum(one != other for one, other in pairwise(homes))
     assert verified.messages == 2 * between_ranks * microbatches
 
 
@@ -135,6 +148,6 @@ def test_more_messages_than_tags_are_refused():
 @given(st.sampled_from(NAMES), pipelines, counts, virtuals)
 def test_in_flight_is_each_rank_s_own_peak(name, pipeline, microbatches, virtual):
     rule = rule_of(name)
-    virtual = min(virtual, rule.most_virtual or virtual)
+    virtual, microbatches = legal(name, pipeline, microbatches, virtual)
     peaks = verify(build(name, pipeline, microbatches, virtual)).peak_stash
     assert tuple(int(rule.in_flight(pipeline, microbatches, virtual, r)) for r in range(pipeline)) == peaks

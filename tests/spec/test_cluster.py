@@ -130,10 +130,10 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
-    def install(*rows: str, status: int = 0) -> None:
+    def install(*rows: str, status: int = 0, columns: str = "name,memory.total") -> None:
         lines = "\n".join(f"echo '{row}'" for row in rows)
         # It answers only the question that is asked of the real one.
-        asked = '[ "$*" = "--query-gpu=name,memory.total --format=csv,noheader,nounits" ] || exit 2'
+        asked = f'[ "$*" = "--query-gpu={columns} --format=csv,noheader,nounits" ] || exit 2'
         program = tmp_path / "nvidia-smi"
         program.write_text(f"#!/bin/sh\n{asked}\n{lines}\nexit {status}\n")
         program.chmod(0o755)
@@ -171,6 +171,25 @@ def test_this_machine_with_an_unknown_gpu(nvidia_smi: Any) -> None:
     nvidia_smi("NVIDIA GeForce GTX 1050, Mobile, 4096")  # with a comma in its name
     device = this_machine().device
     assert device == Device(name="NVIDIA GeForce GTX 1050, Mobile", memory_gib=4.0)
+
+
+@pytest.mark.parametrize(
+    ("capability", "precision"),
+    [("7.5", "fp32"), ("8.0", "bf16"), ("8.9", "bf16"), ("12.0", "bf16"), ("[N/A]", "fp32")],
+)
+def test_a_gpu_is_best_at_bf16_from_capability_8_on(nvidia_smi: Any, capability: str, precision: str) -> None:
+    nvidia_smi(f"NVIDIA Something, 24576, {capability}", columns="name,memory.total,compute_cap")
+    device = this_machine().device
+    assert device.capability == (float(capability) if capability[0] != "[" else None)
+    assert device.precision == precision
+
+
+def test_devices_of_unknown_capability_are_best_at_what_is_stated() -> None:
+    gpu = Device(name="x", memory_gib=1, tflops=Peak(fp32=1, bf16=2))
+    assert gpu.precision == "bf16"
+    assert replace(gpu, tflops=Peak(fp32=1, fp16=2)).precision == "fp32"
+    assert replace(gpu, host=True).precision == "fp32"  # measured, yes; but most CPUs only imitate it
+    assert replace(gpu, capability=7.5).precision == "fp32"
 
 
 def test_a_gpu_that_shares_the_machines_memory(nvidia_smi: Any) -> None:

@@ -104,7 +104,18 @@ def test_a_job_with_everything(job_file: Any) -> None:
     assert job.cluster is not None
     assert job.cluster.world == 16
     assert job.plan == Plan(tensor=2, pipeline=2, stages=(1, 3), recompute=("none", "selective", "full", "full"))
-    assert load_job(job_file(dumps_job(job), "again.toml")) == job
+    assert load_job(job_file(dumps_job(job), "again.toml")) == job.stating("bf16")
+
+
+def test_a_precision_that_is_not_named_is_what_the_devices_are_best_at(job_file: Any) -> None:
+    job = load_job(job_file(JOB))
+    assert (job.precision, job.precision_in_words) == ("fp32", "fp32 (chosen for cpu core)")
+    job = load_job(job_file(JOB + '[cluster]\npreset = "dgx-h100"\n'))
+    assert (job.precision, job.precision_in_words) == ("bf16", "bf16 (chosen for H100 80GB HBM3)")
+    assert job.planned.precision_in_words == job.precision_in_words
+    assert (job.stating().precision_in_words, job.stating("fp16").precision_in_words) == ("bf16", "fp16")
+    # on a machine that is best at something else, the file means the same
+    assert 'precision = "bf16"' in dumps_job(job)
 
 
 words = st.text(min_size=1, max_size=6)
@@ -209,6 +220,12 @@ def test_reading_what_was_written_gives_the_same_job(job: Job) -> None:
     assert replace(read, data=job.data) == job
     # Reading makes the paths of the inputs absolute; from then on they stay what they are.
     assert job_from_tables(tomllib.loads(dumps_job(read)), Path("/elsewhere")) == read
+
+
+def test_a_path_may_hold_what_is_a_line_break_elsewhere() -> None:
+    text = ("/a\x85b", "/c\u2028d")
+    job = Job(model=ModelSpec(**SMALL), data=Data(text=text))
+    assert job_from_tables(tomllib.loads(dumps_job(job))).data.text == text
 
 
 def test_inputs_lie_relative_to_the_job_file(job_file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ EXAMPLES: list[Any] = [
     RopeScaling(8.0, 1.0, 4.0, 8192),
     Data(text="corpus"),
     Train(sequence=16),
-    Device(name="d", memory_gib=1.0, memory_gbs=1.0, processors=1),
+    Device(name="d", memory_gib=1.0, memory_gbs=1.0, processors=1, capability=9.0),
     Peak(fp32=1.0, tf32=1.0, bf16=1.0, fp16=1.0, fp8=1.0),
     Link(name="wire", gbs=1.0, devices=2),
     Efficiency(),

@@ -32,6 +32,7 @@ def test_it_passes_with_processes_of_its_own(tmp_path):
     assert found["about"]["launcher"] == "heddle"
     assert len(found["about"]["devices"]) == 2
     assert {"heddle", "torch", "python", "system", "backend", "settings", "plan"} <= found["about"].keys()
+    assert found["about"]["precision"] == "fp32"
     assert "All is well. The verdict is in selftest/selftest.json." in said
     again = finish(heddle("selftest", cwd=tmp_path), code=2)
     assert "holds the verdict of an earlier self-test" in again

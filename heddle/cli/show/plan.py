@@ -23,7 +23,7 @@ def show_choices(console: Console, found: Search, top: int) -> None:
     job, cluster = found.job, found.cluster
     console.print(
         f"{job.model.name}: {job.model.parameters:,} parameters on {found.best.plan.world:,} × {cluster.device.name}, "
-        f"batch {job.train.global_batch} × {job.sequence:,} tokens, {job.train.precision}",
+        f"batch {job.train.global_batch} × {job.sequence:,} tokens, {job.precision_in_words}",
         soft_wrap=True,
     )
     console.print(

@@ -32,9 +32,9 @@ class SpanRecorder(Protocol):
 
 
 class Listener(Protocol):
-    """Is told when a chunk is about to give the last gradients of a step."""
+    """Is told how many microbatches will give gradients."""
 
-    def last_backward(self, chunk: int) -> None: ...
+    def expect(self, microbatches: int) -> None: ...
 
 
 @dataclass
@@ -66,12 +66,10 @@ class Executor(ABC):
         self.schedule, self.mesh, self.device, self.recorder = schedule, mesh, device, recorder
         self.rank = mesh.pipeline.rank
         self.last_chunk = schedule.chunks - 1
-        self.actions = schedule.ranks[self.rank]
-        self.order = [{action: i for i, action in enumerate(actions)} for actions in schedule.ranks]
-        self.made_by = arrivals(schedule, self.rank)
-        self.last_backwards = _last_backwards(self.actions)
+        self._follow(schedule)
         self.inboxes: dict[int, Inbox] = {}
         self.sent: deque[tuple[int, int, dist.Work, Tensor]] = deque()
+        self.handed: dict[Action, Tensor] = {}  # what a chunk made for its neighbour on the same rank
         self.warm = False  # whether all kernels have run once
 
     @property
@@ -81,9 +79,20 @@ class Executor(ABC):
         On a device a receive is a kernel that spins until its message comes. CUDA loads a kernel when it first runs,
         and may wait for an idle device then. So nothing spins before every kernel has run once.
         """
-        if all(dist.get_backend(group) == "gloo" for group in self.mesh.channels.values()):
+        if not self._on_device:
             return AHEAD
         return DEVICE_AHEAD if self.warm else 0
+
+    @property
+    def _on_device(self) -> bool:
+        """Whether kernels of the device send and receive."""
+        return any(dist.get_backend(group) != "gloo" for group in self.mesh.channels.values())
+
+    def _follow(self, schedule: Schedule) -> None:
+        """Take up an order of the same actions."""
+        self.actions = schedule.ranks[self.rank]
+        self.order = [{action: i for i, action in enumerate(actions)} for actions in schedule.ranks]
+        self.made_by = arrivals(schedule, self.rank)
 
     @abstractmethod
     def _forward(self, action: Action, step: StepState) -> None:
@@ -92,6 +101,14 @@ class Executor(ABC):
     @abstractmethod
     def _backward(self, action: Action, step: StepState) -> None:
         """The way back, given what the forward kept."""
+
+    def _backward_input(self, action: Action, step: StepState) -> None:
+        """The part of the way back that the chunk before waits for; keeps what the other part needs."""
+        raise NotImplementedError(f"{type(self).__name__} takes backwards whole")
+
+    def _backward_weight(self, action: Action, step: StepState) -> None:
+        """The other part."""
+        raise NotImplementedError(f"{type(self).__name__} takes backwards whole")
 
     @abstractmethod
     def _empty(self, message: Message) -> Tensor:
@@ -106,21 +123,31 @@ class Executor(ABC):
 
         Gradients are those of the mean loss times `scale`. Without backward actions nothing is kept for them.
         """
+        rehearse = self._on_device and not self.warm and bool(self.schedule.split)
+        if rehearse:
+            self._follow(rehearsal(self.schedule))
         self.inboxes = self._open_inboxes()
         step = StepState(works, scale / max(1, len(works)), torch.zeros((), device=self.device))
+        if listener is not None:
+            listener.expect(len(works))
         for action in self.actions:
-            if listener is not None and action in self.last_backwards:
-                listener.last_backward(action.chunk)
             self.perform(action, step)
         for _, _, work, _ in self.sent:
             work.wait()
         self.sent.clear()
         self.warm = True
+        if rehearse:
+            self._follow(self.schedule)
         return step.loss
 
     def perform(self, action: Action, step: StepState) -> None:
         """Do one action, by the method for its kind. The watchdog reads off this frame what a rank is at."""
-        methods = {Kind.FORWARD: self._forward, Kind.BACKWARD: self._backward}
+        methods = {
+            Kind.FORWARD: self._forward,
+            Kind.BACKWARD: self._backward,
+            Kind.BACKWARD_INPUT: self._backward_input,
+            Kind.BACKWARD_WEIGHT: self._backward_weight,
+        }
         methods[action.kind](action, step)
 
     def _open_inboxes(self) -> dict[int, Inbox]:
@@ -140,25 +167,36 @@ class Executor(ABC):
     def _receive(self, action: Action) -> Tensor | None:
         message = incoming(self.schedule, action)
         if message is None:
-            return None
+            return self.handed.pop(action, None)
         size, where = self._size(message), (action.chunk, action.microbatch)
         with self.recorder.span(Lane.RECEIVE, message_name(Lane.RECEIVE, message.kind), *where, size):
             x = self.inboxes[message.source].take(message)
         self._settle(message)
-        return x
+        return self._arrived(x)
 
     def _send(self, action: Action, x: Tensor) -> None:
         message = outgoing(self.schedule, action)
         receiver = consumer(self.schedule, action)
-        if message is None or receiver is None:
+        if receiver is None:
+            return
+        if message is None:
+            self.handed[receiver] = x
             return
         size, where = self._size(message), (action.chunk, action.microbatch)
         with self.recorder.span(Lane.SEND, message_name(Lane.SEND, message.kind), *where, size):
-            x = x.contiguous()
+            x = self._leaving(x).contiguous()
             group = self.mesh.channels[self.rank, message.destination]
             work = dist.isend(x, dst=self.mesh.pipeline.ranks[message.destination], group=group, tag=message.tag)
         assert work is not None
         self.sent.append((message.destination, self.order[message.destination][receiver], work, x))
+
+    def _leaving(self, x: Tensor) -> Tensor:
+        """What travels of a tensor."""
+        return x
+
+    def _arrived(self, x: Tensor) -> Tensor:
+        """The tensor again, of what travelled."""
+        return x
 
     def _settle(self, message: Message) -> None:
         """Let go of what a neighbour has taken.
@@ -178,10 +216,27 @@ class Executor(ABC):
         self.sent = waiting
 
 
-def _last_backwards(actions: Sequence[Action]) -> set[Action]:
-    """The last action of each chunk that adds to its gradients."""
-    last = {action.chunk: action for action in actions if action.kind.gradients}
-    return set(last.values())
+def rehearsal(schedule: Schedule) -> Schedule:
+    """The same actions, those of the first two microbatches one after the other: for a first step on devices.
+
+    There, whoever first runs a kernel waits until the device is idle, also for its messages: for others, who may wait
+    for it in turn. While one microbatch is on its way alone, whoever it goes to has nothing else to do. The second one
+    adds to gradients that the first one made.
+    """
+    alone = 2
+
+    def order(rank: int) -> tuple[Action, ...]:
+        own = schedule.ranks[rank]
+        places = {kind: place for place, kind in enumerate((Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT))}
+
+        def turn(action: Action) -> tuple[int, ...]:
+            kind, chunk, microbatch = action
+            return (microbatch, 0, chunk, 0) if kind.direction > 0 else (microbatch, 1, -chunk, places[kind])
+
+        first = sorted((action for action in own if action.microbatch < alone), key=turn)
+        return (*first, *(action for action in own if action.microbatch >= alone))
+
+    return replace(schedule, ranks=tuple(map(order, range(schedule.pipeline))))
 
 
 def forward_only(schedule: Schedule) -> Schedule:

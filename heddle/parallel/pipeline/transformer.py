@@ -18,6 +18,7 @@ from heddle.models.transformer import Microbatch
 from heddle.parallel.collectives import gather, slice_of
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline.executor import Executor, SpanRecorder, StepState
+from heddle.parallel.tensor.deferred import DeferredGradients, make_gradients
 from heddle.schedule import Action, Message, Schedule
 from heddle.trace.lanes import Lane
 
@@ -54,9 +55,11 @@ class Pipeline(Executor):
         mesh: Mesh,
         shape: Shape,
         recorder: SpanRecorder,
+        deferred: DeferredGradients | None = None,
     ) -> None:
         super().__init__(schedule, mesh, shape.device, recorder)
         self.chunks, self.shape = chunks, shape
+        self.deferred = deferred or DeferredGradients()
         # Sliced activations travel as they are; whole ones are sliced for the journey where that is even.
         self.scatter = not shape.sliced and mesh.tensor.size > 1 and shape.tokens % mesh.tensor.size == 0
 
@@ -67,6 +70,7 @@ class Pipeline(Executor):
         x = self._receive(action)
         if x is not None and torch.is_grad_enabled():
             x.requires_grad_()
+        self.deferred.wanted = torch.is_grad_enabled() and (chunk, microbatch) in self.schedule.split
         with self.recorder.span(Lane.COMPUTE, action.kind, chunk, microbatch):
             batch = replace(work.batch, targets=work.targets, scale=step.scale) if last else work.batch
             y = self.chunks[chunk](work.ids if x is None else x, batch)
@@ -85,17 +89,35 @@ class Pipeline(Executor):
         gradient = self._receive(action)
         with self.recorder.span(Lane.COMPUTE, action.kind, action.chunk, action.microbatch):
             torch.autograd.backward(output, gradient)
+        self._hand_back(action, x)
+
+    def _backward_input(self, action: Action, step: StepState) -> None:
+        kept: tuple[Tensor | None, GradientEdge | Tensor] = step.take(action)
+        x, output = kept
+        gradient = self._receive(action)
+        with self.recorder.span(Lane.COMPUTE, action.kind, action.chunk, action.microbatch):
+            with self.deferred.collecting() as products:
+                torch.autograd.backward(output, gradient)
+            del kept, output  # what was kept for the way back is gone, but for the products' factors
+        step.keep(action, products)
+        self._hand_back(action, x)
+
+    def _backward_weight(self, action: Action, step: StepState) -> None:
+        products = step.take(action)
+        with self.recorder.span(Lane.COMPUTE, action.kind, action.chunk, action.microbatch):
+            make_gradients(products)
+
+    def _hand_back(self, action: Action, x: Tensor | None) -> None:
         if x is not None:
             assert x.grad is not None
             self._send(action, x.grad)
             x.grad = None
 
-    def _receive(self, action: Action) -> Tensor | None:
-        x = super()._receive(action)
-        return gather(x, self.mesh.tensor) if x is not None and self.scatter else x
+    def _arrived(self, x: Tensor) -> Tensor:
+        return gather(x, self.mesh.tensor) if self.scatter else x
 
-    def _send(self, action: Action, x: Tensor) -> None:
-        super()._send(action, slice_of(x, self.mesh.tensor) if self.scatter else x)
+    def _leaving(self, x: Tensor) -> Tensor:
+        return slice_of(x, self.mesh.tensor) if self.scatter else x
 
     def _rows(self) -> int:
         return self.shape.tokens // self.mesh.tensor.size if self.scatter or self.shape.sliced else self.shape.tokens

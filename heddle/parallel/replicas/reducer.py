@@ -2,16 +2,18 @@
 
 A bucket is one flat fp32 buffer; each parameter's gradient is a view into it. When the last microbatch has given
 all gradients of a bucket, its sum over the replicas starts and the backward pass goes on. With ZeRO-1 each replica
-receives only its share of the sum, updates that share of the parameters, and the shares are gathered.
+receives only its share of the sum, updates that share of the parameters, and the shares are gathered, while the next
+forward pass already runs: each part of the model waits for its own parameters, just before it uses them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
 
+from heddle.models.transformer import Transformer
 from heddle.parallel.collectives import (
     Handle,
     all_reduce,
@@ -20,6 +22,7 @@ from heddle.parallel.collectives import (
     start_sharing,
 )
 from heddle.parallel.mesh import Axis, Mesh
+from heddle.parallel.parameter_layout import place_of
 from heddle.parallel.replicas.sharded import ShardedGroup, sums_of
 from heddle.parallel.shards import FreeParameters, Piece, make_piece
 
@@ -51,8 +54,9 @@ class Bucket:
             for start, size, (_, parameter) in zip(self.starts, sizes, parameters, strict=True)
         ]
         self.stale = set(range(len(parameters)))  # whose gradient in the buffer is of an earlier step
-        self.missing: set[int] = set()
-        self.handle: Handle | None = None
+        self.awaited = 0  # gradients of the step that are still to come
+        self.handle: Handle | None = None  # of the sum
+        self.gathering: Handle | None = None  # of the updated parameters
         if zero:
             self._flatten_values(first)
         self.pieces = self._make_pieces(mesh)
@@ -95,16 +99,15 @@ class Bucket:
             elif not full:
                 view.add_(parameter.grad)
                 parameter.grad = None
-            if index in self.missing:
-                self.missing.remove(index)
-                if not self.missing and not self.sums:
-                    self._start()
+            self.awaited -= 1
+            if not self.awaited and not self.sums:
+                self._start()
 
         return gradient_arrived
 
-    def arm(self) -> None:
-        """The next backward is the last one: start the sum as soon as it has given every gradient."""
-        self.missing = set(range(len(self.parameters)))
+    def expect(self, microbatches: int) -> None:
+        """So many will give each gradient once, in whatever order: start the sum as soon as all have."""
+        self.awaited = microbatches * sum(place_of(parameter).uses for _, parameter in self.parameters)
 
     def _start(self) -> None:
         begin = start_reduce_scatter_in_place if self.zero else start_all_reduce
@@ -112,6 +115,7 @@ class Bucket:
 
     def finish(self) -> None:
         """Wait for the sum, and let the masters see it."""
+        self.wait_for_weights()  # of what no forward used; the masters change next
         if self.handle is None:
             for index in self.stale:  # what the loss does not depend on
                 self.views[index].zero_()
@@ -132,11 +136,16 @@ class Bucket:
         for _, parameter in self.parameters:
             parameter.grad = None
 
-    def start_sharing(self) -> Handle | None:
+    def start_sharing(self) -> None:
         """After an update under ZeRO-1: begin to give every replica the shares of the others."""
-        if not self.zero or self.data.size == 1:
-            return None
-        return start_sharing(self.values, self.data)
+        if self.zero and self.data.size > 1:
+            self.gathering = start_sharing(self.values, self.data)
+
+    def wait_for_weights(self, *_: object) -> None:
+        """Wait until the parameters are whole again, if they are still on their way."""
+        if self.gathering is not None:
+            self.gathering.wait()
+            self.gathering = None
 
 
 class Reducer:
@@ -172,6 +181,10 @@ class Reducer:
             *self.groups,
         ]
         self.pieces = [piece for part in self.parts for piece in part.pieces]
+        in_order = [pair for chunk in sorted(chunks) for pair in chunks[chunk]]
+        order = {parameter: number for number, (_, parameter) in enumerate(in_order)}
+        buckets = [bucket for buckets in self.buckets.values() for bucket in buckets]
+        self.first_used_first = sorted(buckets, key=lambda each: min(order[p] for _, p in each.parameters))
 
     def move(self, moved: Callable[[list[Piece]], list[Piece]]) -> None:
         """Let what is updated live elsewhere."""
@@ -179,10 +192,12 @@ class Reducer:
             part.pieces = moved(part.pieces)
         self.pieces = [piece for part in self.parts for piece in part.pieces]
 
-    def last_backward(self, chunk: int) -> None:
-        """The backward of this chunk that comes now is the last of the step."""
-        for part in (*self.buckets[chunk], *self.sharded.get(chunk, ())):
-            part.arm()
+    def expect(self, microbatches: int) -> None:
+        """A step of so many microbatches begins."""
+        for bucket in self.first_used_first:
+            bucket.expect(microbatches)
+        for group in self.groups:
+            group.expect(microbatches)
 
     def finish(self) -> None:
         """All gradients of the step are summed and lie at their masters when this returns."""
@@ -195,13 +210,40 @@ class Reducer:
             part.clear()
 
     def share(self) -> None:
-        """After the update: every replica has all parameters again, but for those that are gathered for use."""
+        """After the update: begin to give every replica all parameters again, those first that are used first.
+
+        Sharded ones are gathered when they are used.
+        """
         for group in self.groups:
             group.release()
-        handles = [bucket.start_sharing() for buckets in self.buckets.values() for bucket in buckets]
-        for handle in handles:
-            if handle is not None:
-                handle.wait()
+        for bucket in self.first_used_first:
+            bucket.start_sharing()
+
+    def wait_for_weights(self) -> None:
+        """Wait until every parameter is whole, for whoever looks at them from outside the model."""
+        for bucket in self.first_used_first:
+            bucket.wait_for_weights()
+
+    def wait_before_use(self, chunks: Mapping[int, Transformer]) -> None:
+        """Let every part of the chunks wait for its own parameters before it computes with them.
+
+        Around layers, never in them: what a layer computes may be compiled, or done once more in the backward pass.
+        """
+        bucket_of = {p: bucket for bucket in self.first_used_first for _, p in bucket.parameters}
+        for chunk in chunks.values():
+            for module, parameters in parts_in_order(chunk):
+                for bucket in dict.fromkeys(bucket_of[p] for p in parameters if p in bucket_of):
+                    module.register_forward_pre_hook(bucket.wait_for_weights)
+
+
+def parts_in_order(chunk: Transformer) -> Iterator[tuple[nn.Module, list[nn.Parameter]]]:
+    """The modules that a chunk calls one after the other, and what each needs."""
+    if chunk.embed is not None:
+        yield chunk.embed, list(chunk.embed.parameters())
+    for layer in chunk.layers.values():
+        yield layer, list(layer.parameters())
+    if chunk.norm is not None and chunk.head is not None:  # the loss uses the head's weight without calling the head
+        yield chunk.norm, [*chunk.norm.parameters(), *chunk.head.parameters()]
 
 
 def _alike(parameters: Named, mesh: Mesh, levels: Callable[[str], int]) -> dict[tuple[tuple[Axis, ...], int], Named]:

@@ -98,7 +98,7 @@ class ShardedGroup:
         self.gradients: Tensor | None = None  # of all replicas' shares, while a backward makes them
         self.gradient: Tensor | None = None  # of this replica's share
         self.missing = set(range(len(parameters)))
-        self.last = False  # whether the backward that comes is the last of the step
+        self.awaited = 0  # backwards of the step that are still to come
         for index, parameter in enumerate(self.parameters):
             parameter.register_post_accumulate_grad_hook(self._arrival(index))
 
@@ -156,9 +156,9 @@ class ShardedGroup:
         assert self.gradients is not None
         handle, self.gradients = start_reduce_scatter_in_place(self.gradients, self.data), None
         self.missing = set(range(len(self.parameters)))
-        if self.last or not self.kept:
+        self.awaited -= 1
+        if not self.awaited or not self.kept:
             self.release()
-            self.last = False
         self.pending.put(lambda: self._add(handle))
 
     def _add(self, handle: Handle) -> None:
@@ -168,9 +168,9 @@ class ShardedGroup:
         else:
             self.gradient.add_(share)
 
-    def arm(self) -> None:
-        """The next backward is the last one of the step."""
-        self.last = True
+    def expect(self, microbatches: int) -> None:
+        """A step of so many backwards begins."""
+        self.awaited = microbatches
 
     def finish(self) -> None:
         """Let the masters see the gradients, which are whole after the sums over other axes."""

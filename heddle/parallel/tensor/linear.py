@@ -24,16 +24,21 @@ from heddle.parallel.collectives import (
 )
 from heddle.parallel.mesh import Axis
 from heddle.parallel.parameter_layout import split_parameter
+from heddle.parallel.tensor.deferred import DeferredGradients, Product
 
 
 class ColumnParallelLinear(nn.Module):
-    """Each rank computes a slice of the outputs from all of the input."""
+    """Each rank computes a slice of the outputs from all of the input; one rank alone computes them all."""
+
+    deferred: DeferredGradients | None = None  # where products of weight gradients may be put off
 
     def __init__(self, linear: nn.Linear, axis: Axis, sequence: bool) -> None:
         super().__init__()
         self.axis, self.sequence = axis, sequence
-        self.weight = split_parameter(linear.weight, 0, axis.rank, axis.size)
-        self.bias = None if linear.bias is None else split_parameter(linear.bias, 0, axis.rank, axis.size)
+        self.weight, self.bias = linear.weight, linear.bias
+        if axis.size > 1:
+            self.weight = split_parameter(linear.weight, 0, axis.rank, axis.size)
+            self.bias = None if linear.bias is None else split_parameter(linear.bias, 0, axis.rank, axis.size)
 
     def forward(self, x: Tensor) -> Tensor:
         return column_parallel((self,), x)[0]
@@ -42,11 +47,18 @@ class ColumnParallelLinear(nn.Module):
 def column_parallel(linears: Sequence[ColumnParallelLinear], x: Tensor) -> tuple[Tensor, ...]:
     """What each of these layers makes of the same input, which travels once for all of them, as does its gradient."""
     parameters = [parameter for linear in linears for parameter in (linear.weight, linear.bias)]
-    return _ColumnParallel.apply(x, linears[0].axis, linears[0].sequence, *parameters)
+    first = linears[0]
+    if first.deferred is not None and first.deferred.wanted:
+        values = [parameter if parameter is None else parameter.detach() for parameter in parameters]
+        later = first.deferred, parameters
+        return _ColumnParallel.apply(x, first.axis, first.sequence, later, *values)
+    return _ColumnParallel.apply(x, first.axis, first.sequence, None, *parameters)
 
 
 class RowParallelLinear(nn.Module):
     """Each rank computes a part of every output from its slice of the input; the parts are summed."""
+
+    deferred: DeferredGradients | None = None
 
     def __init__(self, linear: nn.Linear, axis: Axis, sequence: bool) -> None:
         super().__init__()
@@ -55,15 +67,21 @@ class RowParallelLinear(nn.Module):
         self.bias = linear.bias  # added once, after the sum
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = _RowParallel.apply(x, self.weight, self.axis, self.sequence)
+        if self.deferred is not None and self.deferred.wanted:
+            y: Tensor = _RowParallel.apply(
+                x, self.weight.detach(), self.axis, self.sequence, (self.deferred, self.weight)
+            )
+        else:
+            y = _RowParallel.apply(x, self.weight, self.axis, self.sequence, None)
         return y if self.bias is None else y + self.bias
 
 
 class _ColumnParallel(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, axis: Axis, sequence: bool, *parameters: Any) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, x: Tensor, axis: Axis, sequence: bool, later: Any, *parameters: Any) -> tuple[Tensor, ...]:
         weights, biases = parameters[::2], parameters[1::2]
         ctx.axis, ctx.sequence, ctx.has_bias = axis, sequence, [bias is not None for bias in biases]
+        ctx.later = later  # where to put products off, and the parameters whose gradients they are
         ctx.save_for_backward(x, *weights)  # the slice, not what is gathered from it
         full = gather(x, axis) if sequence else x
         return tuple(F.linear(full, weight, bias) for weight, bias in zip(weights, biases, strict=True))
@@ -71,6 +89,8 @@ class _ColumnParallel(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
         x, *weights = ctx.saved_tensors
+        if ctx.later is not None:
+            return _ColumnParallel._backward_input(ctx, x, weights, gradients)
         # The input is gathered again while its gradient is computed, and the sum of the input's gradient goes on
         # while the weights' are computed: both collectives hide behind products that do not need them.
         gathering = start_gather(x, ctx.axis) if ctx.sequence else None
@@ -81,9 +101,21 @@ class _ColumnParallel(torch.autograd.Function):
         summing = start_sum(grad_x, ctx.axis, ctx.sequence)
         grads: list[Tensor | None] = []
         for number, (gradient, has_bias) in enumerate(zip(gradients, ctx.has_bias, strict=True)):
-            grads.append(gradient.t() @ full if ctx.needs_input_grad[3 + 2 * number] else None)
+            grads.append(gradient.t() @ full if ctx.needs_input_grad[4 + 2 * number] else None)
             grads.append(gradient.sum(0) if has_bias else None)
-        return summing.wait(), None, None, *grads
+        return summing.wait(), None, None, None, *grads
+
+    @staticmethod
+    def _backward_input(ctx: Any, x: Tensor, weights: list[Tensor], gradients: Sequence[Tensor]) -> tuple[Any, ...]:
+        """The input's gradient alone: the weights' are put off, and their input is gathered then."""
+        grad_x = gradients[0] @ weights[0]
+        for gradient, weight in zip(gradients[1:], weights[1:], strict=True):
+            grad_x.addmm_(gradient, weight)
+        summing = start_sum(grad_x, ctx.axis, ctx.sequence)
+        deferred, parameters = ctx.later
+        for parameter, bias, gradient in zip(parameters[::2], parameters[1::2], gradients, strict=True):
+            deferred.add(Product(parameter, bias, x, gradient, ctx.axis if ctx.sequence else None))
+        return summing.wait(), None, None, None, *(None for _ in parameters)
 
 
 def start_sum(x: Tensor, axis: Axis, sequence: bool) -> Handle:
@@ -93,8 +125,8 @@ def start_sum(x: Tensor, axis: Axis, sequence: bool) -> Handle:
 
 class _RowParallel(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, axis: Axis, sequence: bool) -> Tensor:
-        ctx.axis, ctx.sequence = axis, sequence
+    def forward(ctx: Any, x: Tensor, weight: Tensor, axis: Axis, sequence: bool, later: Any) -> Tensor:
+        ctx.axis, ctx.sequence, ctx.later = axis, sequence, later
         ctx.save_for_backward(x, weight)
         y = torch.mm(x, weight.t())
         return reduce_scatter(y, axis) if sequence else all_reduce(y, axis)
@@ -103,5 +135,9 @@ class _RowParallel(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
         x, weight = ctx.saved_tensors
         full = gather(gradient, ctx.axis) if ctx.sequence else gradient
+        if ctx.later is not None:
+            deferred, parameter = ctx.later
+            deferred.add(Product(parameter, None, x, full, None))
+            return full @ weight, None, None, None, None
         grad_weight = full.t() @ x if ctx.needs_input_grad[1] else None
-        return full @ weight, grad_weight, None, None
+        return full @ weight, grad_weight, None, None, None

@@ -35,9 +35,9 @@ def reasons(found: Simulation) -> Iterator[str]:
     plain = LayerMemory("none", min(plan.zero, 1), ())
     shapes = [one for _, one in work.each_shape]
     for rank in range(plan.pipeline):
-        flights = in_flight(schedule.places[rank], plan.chunks, plan.pipeline, rank)
+        flights = in_flight(schedule.places[rank], plan.chunks_of(rank), plan.chunks)
         alike: dict[LayerMemory, list[tuple[int, float, float]]] = {}
-        for chunk, flight in zip(range(rank, plan.chunks, plan.pipeline), flights, strict=True):
+        for chunk, flight in zip(plan.chunks_of(rank), flights, strict=True):
             for layer in plan.layers_of(chunk, job.model.layers):
                 memory, shape = plan.memory_of(layer), shapes[job.model.shape_of[layer]]
                 keeps, own = options(found.cluster, shape, plan, microbatches, [plain, memory])
@@ -97,7 +97,7 @@ def strips(found: Simulation) -> Iterator[str]:
     if order and order[0].offload + ((order[0].recompute,) if order[0].recompute != "none" else ()):
         marks = {memory: MARKS[1 + min(number, len(MARKS) - 2)] for number, memory in enumerate(order)}
     for rank in range(plan.pipeline):
-        chunks = range(rank, plan.chunks, plan.pipeline)
+        chunks = plan.chunks_of(rank)
         yield f"stage {rank:<3} " + " ".join(
             "".join(marks[every[layer]] for layer in plan.layers_of(chunk, layers)) for chunk in chunks
         )

@@ -35,7 +35,7 @@ def legal(plan: Plan, tiers: tuple[str, ...], zeros: tuple[Zero, ...]) -> Iterat
     for recompute, zero in product(get_args(Recompute), zeros):
         kept = "input" if recompute == "full" else "activations"
         for activations, optimizer, weights in product((None, *tiers), repeat=3):
-            if weights is not None and (optimizer is None or (plan.data > 1 and zero != 3)):
+            if weights is not None and (optimizer is None or plan.puts_off or (plan.data > 1 and zero != 3)):
                 continue
             words = ((kept, activations), ("weights", weights), ("optimizer", optimizer))
             yield LayerMemory(recompute, zero, tuple(f"{kind}:{tier}" for kind, tier in words if tier is not None))

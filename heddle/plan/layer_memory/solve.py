@@ -63,7 +63,7 @@ def best_strategies(job: Job, among: Sequence[LayerMemory] | None = None) -> Sim
     work = work_of(replace(job, plan=plan), cluster)
     microbatches = plan.microbatches(job.train.global_batch)
     schedule = _schedule(plan.schedule, plan.pipeline, microbatches, plan.virtual)
-    zeros: tuple[Zero, ...] = (0, 1, 2, 3) if plan.data > 1 else (0,)
+    zeros: tuple[Zero, ...] = (0,) if plan.data == 1 else (0, 1) if plan.puts_off else (0, 1, 2, 3)
     strategies = list(legal(plan, tiers_of(cluster), zeros) if among is None else among)
     priced = [useful(options(cluster, one, plan, microbatches, strategies)) for _, one in work.each_shape]
     solver = _Solver(replace(job, plan=plan), work, schedule, cluster, priced)
@@ -83,10 +83,11 @@ class _Solver:
         self.limit = cluster.device.memory_gib * GIB / (1 + cluster.efficiency.slack) * (1 + 1e-12)
         self.counts = _shapes_by_chunk(job)
         self.flights = [
-            in_flight(order, schedule.chunks, schedule.pipeline, rank) for rank, order in enumerate(schedule.places)
+            in_flight(order, self.plan.chunks_of(rank), schedule.chunks) for rank, order in enumerate(schedule.places)
         ]
         ends = end_activations(work)
-        self.losses = [0.0] * (self.plan.pipeline - 1) + [float(ends.left + ends.briefly)]
+        at_loss = float(ends.left + ends.briefly)
+        self.losses = [at_loss * (rank == self.plan.last_rank) for rank in range(self.plan.pipeline)]
         self.fronts: dict[object, Ways | None] = {}
         self.known: dict[Stage, tuple[float, Choice] | None] = {}
 
@@ -99,9 +100,13 @@ class _Solver:
         searches = []
         for rank, bill in enumerate(self._memory(lean)):
             needs = self._exact(bill)
-            kinds = [kind for chunk in self.counts[rank :: self.plan.pipeline] for kind in chunk]
+            kinds = [kind for chunk in [self.counts[chunk] for chunk in self.plan.chunks_of(rank)] for kind in chunk]
             seconds = sum(count * self.reference[shape].seconds for shape, count in kinds)
-            own = StageChoice(seconds, lean[rank :: self.plan.pipeline]) if needs <= self.limit else None
+            own = (
+                StageChoice(seconds, [lean[chunk] for chunk in self.plan.chunks_of(rank)])
+                if needs <= self.limit
+                else None
+            )
             searches.append(StageSearch(self.limit - needs + self._summed(rank), own))
         for _ in range(ATTEMPTS):
             chosen = self._chosen([search.room for search in searches])
@@ -119,7 +124,7 @@ class _Solver:
         chunks = self._all(self.reference)
         for rank, stage in enumerate(stages):
             if stage is not None:
-                for number, chunk in enumerate(range(rank, self.plan.chunks, self.plan.pipeline)):
+                for number, chunk in enumerate(self.plan.chunks_of(rank)):
                     chunks[chunk] = stage.layers[number]
         return chunks
 
@@ -131,11 +136,11 @@ class _Solver:
         """The quickest strategies of each stage within its room."""
         chosen: list[StageChoice | None] = []
         for rank, room in enumerate(rooms):
-            own = tuple(self.counts[rank :: self.plan.pipeline])
+            own = tuple([self.counts[chunk] for chunk in self.plan.chunks_of(rank)])
             found = self._stage(Stage(own, self.flights[rank], rank == 0, self.losses[rank], room))
             placed = None
             if found is not None:
-                chunks = range(rank, self.plan.chunks, self.plan.pipeline)
+                chunks = self.plan.chunks_of(rank)
                 layers = [self._placed(chunk, kinds) for chunk, kinds in zip(chunks, found[1], strict=True)]
                 placed = StageChoice(found[0], layers)
             chosen.append(placed)
@@ -156,7 +161,7 @@ class _Solver:
     def _summed(self, rank: int) -> float:
         """Bytes of a rank's layers that do as the reference does, as the choice adds them up."""
         held, brief = [], [self.losses[rank]]
-        for number, chunk in enumerate(range(rank, self.plan.chunks, self.plan.pipeline)):
+        for number, chunk in enumerate(self.plan.chunks_of(rank)):
             flight = self.flights[rank][number]
             own = [(self.reference[shape], count) for shape, count in self.counts[chunk]]
             held += [count * (option.always + flight * option.left) for option, count in own]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from heddle.cost.layers import LayerKind
 from heddle.plan.layer_memory.front import Front
 from heddle.plan.layer_memory.options import Option
+from heddle.schedule import Kind
 from heddle.spec.layer_memory import LayerMemory
 
 # Where a layer stands in its chunk, by what it recomputes and whether it lets go of what it keeps.
@@ -77,13 +79,9 @@ class StageSearch:
             self.room = (self.fits + self.too_much) / 2
 
 
-def in_flight(order: np.ndarray, chunks: int, pipeline: int, rank: int) -> tuple[int, ...]:
-    """Microbatches that each chunk of a rank holds when it holds most of all together."""
-    own = range(rank, chunks, pipeline)
-    held = np.stack(
-        [
-            np.cumsum((order == c).astype(int) - np.roll(order == chunks + c, 1) * (np.arange(len(order)) > 0))
-            for c in own
-        ]
-    )
+def in_flight(order: np.ndarray, own: Sequence[int], chunks: int) -> tuple[int, ...]:
+    """Microbatches that each chunk of a rank holds when it holds most of all together; `order`: see Schedule.places."""
+    holds = np.array([kind.holds for kind in Kind])[order // chunks]
+    changes = np.stack([np.where(order % chunks == chunk, holds, 0) for chunk in own])
+    held = np.cumsum(changes, axis=1)
     return tuple(int(each) for each in held[:, int(np.argmax(held.sum(axis=0)))])

@@ -115,17 +115,10 @@ def _variants(cluster: Cluster, model: ModelSpec, work: Work) -> list[Options]:
     t, d, layers = int(work.tensor), int(work.data), int(work.layers)
     ends = [(float(f), float(b)) for f, b in (compute.embedding(cluster, work), compute.head(cluster, work))]
     begins, finishes = (float(memory.end_parameters(work, first, not first)) for first in (True, False))
-    output = memory.end_activations(work)
-    left, briefly = float(output.left), float(output.briefly)
-    scale = 1 + float(memory.slack(cluster, 1.0))
-    # messages that are awaited, and one that was sent to each neighbour
-    buffers = float(memory.exchange_buffers(work, 2)) + 2 * float(memory.sent_message(work))
-    waits = float(work.tied * output.table)  # a tied embedding's gradient, where one stage has both ends
+    shared = begins + finishes - float(memory.end_parameters(work, True, True))  # a tied embedding, once
+    held = _ends_held(cluster, work, begins, finishes, shared)
     a_step = d * float(work.microbatch) / float(work.batch)  # what is done once per step, for each of a stage's d·time
     start = float(stage.data_exchange(cluster, work, 0.0))
-
-    def held(parameters: float) -> float:
-        return scale * float(sum(memory.states(work, parameters, 0.0)))
 
     def once(parameters: float, backward: float) -> float:
         return _once_per_step(cluster, work, parameters, backward, start)
@@ -133,11 +126,10 @@ def _variants(cluster: Cluster, model: ModelSpec, work: Work) -> list[Options]:
     def seconds(forward: float, backward: float, parameters: float) -> float:
         return forward + backward + a_step * once(parameters, backward)
 
-    shared = begins + finishes - float(memory.end_parameters(work, True, True))  # a tied embedding, once
     spared = once(finishes, ends[1][1]) - once(finishes - shared, ends[1][1])
-    tie = Tie((0, layers + 1), a_step * spared, held(shared))
+    tie = Tie((0, layers + 1), a_step * spared, held.shared)
     message = np.full(layers + 1, float(network.between_stages(cluster, work)))
-    shapes = [_of_a_layer(cluster, one, seconds, held) for _, one in work.each_shape]
+    shapes = [_of_a_layer(cluster, one, seconds) for _, one in work.each_shape]
 
     def rows(name: str, first: float, count: int, last: float) -> Floats:  # an option in each column
         each = np.array([getattr(shapes[place], name)[:count] for place in model.shape_of])
@@ -145,20 +137,20 @@ def _variants(cluster: Cluster, model: ModelSpec, work: Work) -> list[Options]:
 
     found = []
     for count in range(1, len(WORDS) + 1):
-        peaks = [max(shapes[place].peak[:count]) + waits for place in model.shape_of]
+        peaks = [max(shapes[place].peak[:count]) for place in model.shape_of]
         found.append(
             Options(
                 tensor=t,
                 names=[["none"], *[[str(word) for word in WORDS[:count]]] * layers, ["none"]],
                 seconds=rows("seconds", seconds(*ends[0], begins), count, seconds(*ends[1], finishes)),
                 parameters=np.zeros((layers + 2, count)),
-                stashed=scale * rows("saved", 0.0, count, left),
-                fixed=rows("fixed", held(begins), count, held(finishes)),
+                stashed=rows("saved", 0.0, count, 0.0),
+                fixed=rows("fixed", held.begins, count, held.finishes),
                 receive=message,
                 send=message,
                 data=(d,),
                 how=", ".join(["sequence"] * int(work.sequence_parallel) + [f"zero {work.zero}"] * bool(work.zero)),
-                peaks=scale * (buffers + np.array([0.0, *peaks, briefly])),
+                peaks=held.buffers + np.array([0.0, *peaks, held.loss]),
                 start=a_step * start,
                 tie=tie if shared else None,
             )
@@ -175,18 +167,64 @@ class _LayerOptions(NamedTuple):
     peak: list[float]
 
 
-def _of_a_layer(
-    cluster: Cluster, work: Work, seconds: Callable[[float, float, float], float], held: Callable[[float], float]
-) -> _LayerOptions:
+def _of_a_layer(cluster: Cluster, work: Work, seconds: Callable[[float, float, float], float]) -> _LayerOptions:
     """Of a layer of one shape."""
     price, kept = stage.layer_cost(cluster, work), memory.layer_activations(work)
     own, forward, backward = float(memory.layer_parameters(work)), float(price.forward), float(price.backward)
     again = (0.0, float(price.again_selective), float(price.again_full))
+    saved = [float(kept.none), float(kept.selective), float(kept.full)]
+    waits = float(work.tied * memory.end_activations(work).table)  # its gradient, where one stage has both ends
+    scale = 1 + float(memory.slack(cluster, 1.0))
     return _LayerOptions(
         [seconds(forward, backward + more, own) for more in again],
-        [float(kept.none), float(kept.selective), float(kept.full)],
-        [held(own)] * len(WORDS),
-        [float(kept.moment(recomputing(work, word))) for word in WORDS],
+        [scale * size for size in saved],
+        [scale * (_states(work, own) - min(size, _made_in_turn(work, own))) for size in saved],
+        [scale * (float(kept.moment(recomputing(work, word))) + waits) for word in WORDS],
+    )
+
+
+class _EndsHeld(NamedTuple):
+    """Bytes of the two ends of the line, and of what every stage holds."""
+
+    begins: float  # held anyway by the embedding, and by the output layer
+    finishes: float
+    loss: float  # for a moment
+    buffers: float  # of messages, in every stage
+    shared: float  # of what a stage that has both ends of a tied embedding holds once
+
+
+def _ends_held(cluster: Cluster, work: Work, begins: float, finishes: float, shared: float) -> _EndsHeld:
+    """What the ends hold, given their parameters."""
+    scale = 1 + float(memory.slack(cluster, 1.0))
+    output = memory.end_activations(work)
+    # Messages that are awaited, and one that was sent, for two neighbours; the ends of the line have one less each.
+    none, one = (float(memory.exchange_buffers(work, neighbours)) for neighbours in (0, 1))
+    neighbour = one - none + float(memory.sent_message(work))
+    return _EndsHeld(
+        begins=scale * max(0.0, _states(work, begins) - neighbour),
+        finishes=scale * max(0.0, _states(work, finishes) - neighbour),
+        # What it left is gone when layers go back, and its stage, the last one, has one microbatch in flight. Its
+        # gradients, which are no others', are then still to be made.
+        loss=scale * max(0.0, float(output.left + output.briefly) - _made_in_turn(work, finishes - shared)),
+        buffers=scale * (none + 2 * neighbour),
+        shared=scale * _states(work, shared),
+    )
+
+
+def _states(work: Work, parameters: float) -> float:
+    """Weights, gradients and optimizer."""
+    return float(sum(memory.states(work, parameters, 0.0)))
+
+
+def _made_in_turn(work: Work, parameters: float) -> float:
+    """Gradients that are made while what was saved is let go of: the larger of the two is what counts.
+
+    One replica in fp32 makes its gradients in a step's first backward; where that is the only one, layer by layer.
+    """
+    return (
+        parameters
+        * float(work.gradient_bytes)
+        * (work.data == 1 and work.element == 4 and work.batch == work.microbatch)
     )
 
 

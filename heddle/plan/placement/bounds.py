@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 
 import numpy as np
 
 from heddle.graph.dag import Floats
+from heddle.graph.deadline import in_seconds, left
 from heddle.plan.placement.operator_graph import Problem
 
 
@@ -42,9 +42,9 @@ def heaviest_device(problem: Problem, above: float, seconds: float) -> float:
     """Some device has a given group: at best the set around it with the least time and moves, a minimum cut."""
     alone = np.where(problem.supported, problem.accelerator, 0.0) + problem.nets.T.astype(np.float64) @ problem.cost
     worth = np.minimum(alone, problem.cpu if problem.cpus else np.inf)
-    until = time.perf_counter() + seconds
+    until = in_seconds(seconds)
     for group in np.argsort(-worth).tolist():
-        if worth[group] <= above or time.perf_counter() > until:
+        if worth[group] <= above or left(until) < 0:
             break
         on_accelerator = minimum_cut(problem, group, until)[0] if problem.supported[group] else np.inf
         above = max(above, min(on_accelerator, problem.cpu[group] if problem.cpus else np.inf))
@@ -85,7 +85,7 @@ def minimum_cut(problem: Problem, source: int, until: float = np.inf) -> tuple[f
                 if capacity > least and after not in came:
                     came[after] = node
                     queue.append(after)
-        if sink not in came or time.perf_counter() > until:
+        if sink not in came or left(until) < 0:
             return flow, [node for node in came if node < groups]
         path = [sink]
         while path[-1] != source:

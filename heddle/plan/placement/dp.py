@@ -32,8 +32,9 @@ FORBIDDEN = 1e15  # no load is as high; small enough to add loads to without los
 class Loads:
     """Loads of differences of ideals, ideals being ordered by their accelerator time."""
 
-    def __init__(self, problem: Problem, ideals: Ideals) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, ideals: Ideals, deadline: float = np.inf) -> None:
+        self.problem, self.deadline = problem, deadline
+        check(deadline)
         order = np.argsort(ideals.total(problem.accelerator), kind="stable")
         self.members = ideals.members[order]
         dense = self.members.astype(np.float64)
@@ -54,7 +55,8 @@ class Loads:
         self._all: Floats | None = None
         if len(self.members) ** 2 <= 1 << 22:
             everything = np.arange(len(self.members))
-            self._all = self._compute(everything, everything)
+            blocks = range(0, len(self.members), ROWS)
+            self._all = np.concatenate([self._compute(everything[row : row + ROWS], everything) for row in blocks])
 
     def __len__(self) -> int:
         return len(self.members)
@@ -64,6 +66,7 @@ class Loads:
         return self._all[np.ix_(inner, outer)] if self._all is not None else self._compute(inner, outer)
 
     def _compute(self, inner: Ints, outer: Ints) -> Floats:
+        check(self.deadline)
         own = self.accelerator + self.unsupported
         load = self._product(inner, outer, len(self.weights), own)
         load += self.problem.cost.sum()
@@ -101,7 +104,7 @@ def best_split(
     problem: Problem, ideals: Ideals, below: float = np.inf, deadline: float = np.inf
 ) -> PlacementSplit | None:
     """The split with the smallest maximum load, if that is below the given one."""
-    return _Table(problem, Loads(problem, ideals), below, deadline).solve()
+    return _Table(problem, Loads(problem, ideals, deadline), below, deadline).solve()
 
 
 class _Table:

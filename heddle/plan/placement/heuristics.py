@@ -5,12 +5,12 @@ An assignment is an array: for each group its device, accelerators first, then C
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
 
 from heddle.graph.dag import Floats, Ints
+from heddle.graph.deadline import left
 from heddle.graph.ideals import linear_extension
 from heddle.plan.placement.bounds import minimum_cut
 from heddle.plan.placement.operator_graph import Problem
@@ -72,7 +72,7 @@ def around_the_heaviest(problem: Problem, start: Ints, groups: int = 3, until: f
         return
     mine = np.flatnonzero(start == fullest)
     for group in mine[np.argsort(-problem.accelerator[mine])][:groups].tolist():
-        if time.perf_counter() > until:
+        if left(until) < 0:
             return
         gathered = start.copy()
         gathered[minimum_cut(problem, group, until)[1]] = fullest
@@ -84,13 +84,15 @@ def local_search(problem: Problem, start: Ints, deadline: float = np.inf) -> Int
     """Move single groups off the fullest device while that lowers the larger of the two loads; memory is respected."""
     devices = problem.accelerators + problem.cpus
     assignment = start.copy()
+    if left(deadline) <= 0:
+        return assignment
     whole = problem.nets.sum(axis=1)
     mine = [np.flatnonzero(problem.nets[:, group]) for group in range(problem.groups)]
     count = np.stack([problem.nets[:, assignment == device].sum(axis=1) for device in range(devices)])
     held = np.bincount(assignment, problem.size, minlength=devices)
     loads = loads_of(problem, assignment)
     is_cpu = np.arange(devices) >= problem.accelerators
-    while time.perf_counter() < deadline:
+    while left(deadline) > 0:
         worst = int(loads.argmax())
         best, move = loads[worst] * (1 - 1e-9), None
         for group in np.flatnonzero(assignment == worst).tolist():
@@ -99,14 +101,14 @@ def local_search(problem: Problem, start: Ints, deadline: float = np.inf) -> Int
             gone = here[worst] - 1
             before = ((here[worst] > 0) & (here[worst] < size)) @ cost
             less = problem.accelerator[group] + before - ((gone > 0) & (gone < size)) @ cost
-            left = loads[worst] - (problem.cpu[group] if is_cpu[worst] else less)
-            if left >= best:
+            stays = loads[worst] - (problem.cpu[group] if is_cpu[worst] else less)
+            if stays >= best:
                 continue
             was = ((here > 0) & (here < size)) @ cost
             now = (here + 1 < size) @ cost
             gain = np.where(is_cpu, problem.cpu[group], problem.accelerator[group] + now - was)
             fits = is_cpu | (problem.supported[group] & (held + problem.size[group] <= problem.memory * (1 + 1e-9)))
-            larger = np.where(fits, np.maximum(loads + gain, left), np.inf)
+            larger = np.where(fits, np.maximum(loads + gain, stays), np.inf)
             larger[worst] = np.inf
             target = int(larger.argmin())
             if larger[target] < best:

@@ -7,6 +7,7 @@ operators one by one, as many at a time as there are.
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,7 +16,7 @@ import numpy as np
 
 from heddle.errors import HeddleError
 from heddle.format import GIB
-from heddle.graph.dag import Dag, Ints
+from heddle.graph.dag import Dag, Floats
 from heddle.graph.deadline import OutOfTime
 from heddle.graph.ideals import chain, linear_extension
 from heddle.plan.placement.dp import Loads, best_split
@@ -95,12 +96,10 @@ def _candidates(problem: Problem, method: str, deadline: float) -> Iterator[Part
     if method == "one":
         yield from _fitting(problem, [(0, list(range(problem.groups)))])
     if method in ("auto", "ip", "dpl", "dp"):
-        for order in _orders(problem.order):
-            if time.perf_counter() > deadline:
-                return
-            yield from _fitting(problem, serial(problem, order))
         split = None
         with suppress(OutOfTime):
+            for order in _orders(problem.order):
+                yield from _fitting(problem, serial(problem, order, deadline))
             split = best_split(problem, chain(problem.groups, linear_extension(problem.order)), np.inf, deadline)
         if split is not None:
             accelerated = [groups for is_cpu, groups in split.parts if not is_cpu and groups]
@@ -142,10 +141,10 @@ def fill(problem: Problem) -> Parts:
     return [part for part in parts if part[1]]
 
 
-def serial(problem: Problem, order: list[int]) -> Parts:
+def serial(problem: Problem, order: list[int], deadline: float = np.inf) -> Parts:
     """The best split of one line into parts and CPU operators, were everything run one after the other."""
     prefixes = chain(problem.groups, order)
-    loads = Loads(problem, prefixes)
+    loads = Loads(problem, prefixes, deadline)
     # Loads orders ideals by time; here they go by size.
     by_size = np.argsort(loads.members.sum(axis=1))
     on_accelerator = loads.on_accelerator(by_size, by_size)
@@ -194,25 +193,25 @@ def latency_of(problem: Problem, parts: Parts) -> float:
         inside[groups] = True
         takes[number] = problem.accelerator_load(inside)
     takes[len(parts) :] = problem.cpu[alone]
-    free = np.zeros(max(problem.accelerators, 1))
-    done = np.zeros(units.nodes)
+    free = [0.0] * max(problem.accelerators, 1)
+    done = [0.0] * units.nodes
     waiting = [len(before) for before in units.predecessors]
-    ready = [node for node in range(units.nodes) if not waiting[node]]
+    ready = [(0.0, node, node) for node in range(units.nodes) if not waiting[node]]  # when it can go; who came first
+    came = units.nodes
     while ready:  # of those that can go, the earliest goes: parts of one accelerator take turns
-        begins = {}
-        for node in ready:
-            start = max((done[before] for before in units.predecessors[node]), default=0.0)
-            begins[node] = max(start, free[parts[node][0]]) if node < len(parts) else start
-        node = min(ready, key=lambda candidate: begins[candidate])
-        ready.remove(node)
-        done[node] = begins[node] + takes[node]
+        begins, turn, node = heapq.heappop(ready)
+        if node < len(parts) and free[parts[node][0]] > begins:  # its accelerator was given to another meanwhile
+            heapq.heappush(ready, (free[parts[node][0]], turn, node))
+            continue
+        done[node] = begins + float(takes[node])
         if node < len(parts):
             free[parts[node][0]] = done[node]
         for after in units.successors[node]:
             waiting[after] -= 1
             if not waiting[after]:
-                ready.append(after)
-    return float(done.max(initial=0.0))
+                heapq.heappush(ready, (max(done[before] for before in units.predecessors[after]), came, after))
+                came += 1
+    return max(done, default=0.0)
 
 
 def lower_bound(problem: Problem) -> float:
@@ -227,15 +226,18 @@ def lower_bound(problem: Problem) -> float:
     saves = np.maximum(cpu - own, 0)[np.isfinite(cpu - own) & (problem.size > 0)]
     sized = problem.size[np.isfinite(cpu - own) & (problem.size > 0)]
     prices = [0.0, *np.quantile(saves / sized, np.linspace(0, 1, 33)).tolist()] if len(saves) else [0.0]
-    return max(_longest(problem.order, np.minimum(cpu, own + price * problem.size)) - price * total for price in prices)
+    price = np.array(prices)
+    takes = np.minimum(cpu[:, None], own[:, None] + problem.size[:, None] * price)
+    return float((_longest(problem.order, takes) - price * total).max())
 
 
-def _longest(graph: Dag, takes: Ints) -> float:
-    done = takes.astype(np.float64).copy()
+def _longest(graph: Dag, takes: Floats) -> Floats:
+    """The longest path for each column of times: (nodes, columns)."""
+    done = takes.copy()
     for node in graph.order:
         if before := graph.predecessors[node]:
-            done[node] += max(done[earlier] for earlier in before)
-    return float(done.max(initial=0.0))
+            done[node] += done[before].max(axis=0)
+    return np.asarray(done.max(axis=0, initial=0.0))
 
 
 def _devices(graph: OperatorGraph, problem: Problem, parts: Parts) -> list[PlacedDevice]:

@@ -177,7 +177,7 @@ class _Search:
         """The exact programme over all ideals, given what the line found; True where it went through."""
         try:
             smaller, group = reduced(self.problem, self.value * (1 - 1e-9), contiguous=True)
-            ideals = enumerate_ideals(smaller.order, self.ideals)
+            ideals = enumerate_ideals(smaller.order, self.ideals, self.deadline)
             found = best_split(smaller, ideals, self.value * (1 - 1e-9), self.deadline)
         except TooManyIdeals:
             self.notes.append(

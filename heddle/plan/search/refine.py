@@ -10,6 +10,7 @@ from heddle.cost import step as stage
 from heddle.cost.work import work_of
 from heddle.plan.search.objective import SearchGoal
 from heddle.plan.search.space import recompute_first
+from heddle.schedule import Placement, rule_of
 from heddle.simulate.simulation import Simulation, simulate_if_fits
 from heddle.spec.plan import even_stages
 
@@ -31,10 +32,10 @@ def balanced(found: Simulation, wish: SearchGoal) -> Simulation | None:
 def _fewest(found: Simulation, stages: tuple[int, ...]) -> Simulation | None:
     """Recompute in no more layers of each rank than memory asks for: the fewest are found by halving."""
     plan, best = found.plan, None
-    fewest, most = 0, max(sum(stages[rank :: plan.pipeline]) for rank in range(plan.pipeline))
+    fewest, most = 0, max(sum(stages[chunk] for chunk in plan.chunks_of(r)) for r in range(plan.pipeline))
     while most - fewest > 1:
         middle = (fewest + most) // 2
-        words = recompute_first(stages, plan.pipeline, middle)
+        words = recompute_first(stages, plan.pipeline, middle, rule_of(plan.schedule).placement)
         other = simulate_if_fits(replace(found.job, plan=replace(plan, stages=stages, recompute=words)))
         fewest, most, best = (middle, most, best) if other is None else (fewest, middle, other)
     return best
@@ -49,10 +50,11 @@ def _balanced(found: Simulation) -> tuple[int, ...]:
         prices.append(float(price.forward + price.backward + stage.recompute_seconds(one, price)))
     layers = [prices[shape] for shape in job.model.shape_of]
     ends = [float(sum(cost)) for cost in (compute.embedding(cluster, work), compute.head(cluster, work))]
+    placement = rule_of(plan.schedule).placement
     if len(prices) > 1 and plan.virtual == 1:
         return balanced_runs(layers, plan.pipeline, *ends)
     mean = sum(layers) / len(layers)
-    return balanced_stages(len(layers), plan.pipeline, plan.virtual, mean, *ends)
+    return balanced_stages(len(layers), plan.pipeline, plan.virtual, mean, ends[0], ends[1], placement)
 
 
 def balanced_runs(layers: Sequence[float], pipeline: int, first: float, last: float) -> tuple[int, ...]:
@@ -85,7 +87,13 @@ def balanced_runs(layers: Sequence[float], pipeline: int, first: float, last: fl
 
 
 def balanced_stages(
-    layers: int, pipeline: int, virtual: int, layer: float, first: float, last: float
+    layers: int,
+    pipeline: int,
+    virtual: int,
+    layer: float,
+    first: float,
+    last: float,
+    placement: Placement = Placement.LOOP,
 ) -> tuple[int, ...]:
     """Layers of each chunk, so that the slowest rank is as fast as can be.
 
@@ -96,18 +104,22 @@ def balanced_stages(
     """
     load = [virtual * layer] * pipeline
     load[0] += first
-    load[-1] += last
+    load[placement.rank_of(pipeline * virtual - 1, pipeline)] += last
     held = [virtual] * pipeline
     middle = sorted(range(pipeline), key=lambda rank: abs(rank - (pipeline - 1) / 2))
     for _ in range(layers - pipeline * virtual):
         rank = min(middle, key=load.__getitem__)
         held[rank] += 1
         load[rank] += layer
-    if held == [sum(even_stages(layers, pipeline * virtual)[rank::pipeline]) for rank in range(pipeline)]:
-        return even_stages(layers, pipeline * virtual)
+    even, own = (
+        even_stages(layers, pipeline * virtual),
+        [placement.chunks_of(r, pipeline, virtual) for r in range(pipeline)],
+    )
+    if held == [sum(even[chunk] for chunk in chunks) for chunks in own]:
+        return even
     stages = [0] * (pipeline * virtual)
     for rank, count in enumerate(held):
         small, extra = divmod(count, virtual)
-        for lap in range(virtual):
-            stages[lap * pipeline + rank] = small + (lap < extra)
+        for lap, chunk in enumerate(own[rank]):
+            stages[chunk] = small + (lap < extra)
     return tuple(stages)

@@ -210,7 +210,7 @@ def groups(job: Job, cluster: Cluster, wish: SearchGoal, counts: list[int]) -> I
     if wish.objective != "fewest":
         yield counts
         return
-    alone = job.model.flops(job.train.global_batch, job.sequence) / peak_flops(cluster, job.train.precision)
+    alone = job.model.flops(job.train.global_batch, job.sequence) / peak_flops(cluster, job.precision)
     within_reach = [count for count in counts if alone / count <= wish.limit(job)] or counts[-1:]
     yield from (within_reach[start : start + TOGETHER] for start in range(0, len(within_reach), TOGETHER))
 

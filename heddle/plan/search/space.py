@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from heddle.errors import HeddleError, divisors, listing, nearest, nearest_number
-from heddle.schedule import NAMES, RULES
+from heddle.schedule import NAMES, RULES, Placement
 from heddle.spec.layer_memory import Recompute
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import AXES, WRITTEN, Plan, even_stages
 
 SEARCHED = ("1f1b", "interleaved")  # for one chunk per rank and for several; others where they are asked for
+ALL = "all"  # every schedule but GPipe, in place of a name
 RECOMPUTE = ("none", "selective", "full")
 SOME = len(RECOMPUTE)  # in the column: as many of a rank's layers as need to recompute everything, nothing in the rest
 CHOSEN = (*WRITTEN, "virtual", "sequence", "zero", "microbatch", "recompute")
@@ -67,7 +68,8 @@ class Space:
         fields["stages"] = tuple(self.fixed.get("stages", ()))
         if fields["recompute"] == SOME:
             stages = fields["stages"] or even_stages(self.layers, fields["pipeline"] * fields["virtual"])
-            fields["recompute"] = recompute_first(stages, fields["pipeline"], count)
+            placement = RULES[fields["schedule"]].placement
+            fields["recompute"] = recompute_first(stages, fields["pipeline"], count, placement)
         else:
             fields["recompute"] = self.fixed.get("recompute", RECOMPUTE[fields["recompute"]])
         return Plan(
@@ -111,13 +113,31 @@ def legal_space(model: ModelSpec, sequence: int, batch: int, counts: Iterable[in
     blocks = [np.stack([axis.ravel() for axis in np.meshgrid(*row, indexing="ij")]) for row in rows if all(row)]
     joined = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(CHOSEN), 0), dtype=np.int64)
     columns = dict(zip(CHOSEN, joined, strict=True))
-    names = (fixed["schedule"], fixed["schedule"]) if "schedule" in fixed else SEARCHED
-    one, several = (NAMES.index(name) for name in names)
-    columns |= {
-        "schedule": np.where(columns["virtual"] > 1, several, one),
-        "recomputed": np.zeros_like(columns["tensor"]),
-    }
+    columns = _with_schedules(columns, batch, _schedules(fixed))
+    columns["recomputed"] = np.zeros_like(columns["tensor"])
     return Space(model.layers, columns, fixed)
+
+
+def _schedules(fixed: Fixed) -> tuple[str, ...]:
+    """The schedules that plans may have."""
+    name = fixed.get("schedule")
+    return SEARCHED if name is None else tuple(other for other in NAMES if other != "gpipe") if name == ALL else (name,)
+
+
+def _with_schedules(columns: dict[str, np.ndarray], batch: int, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Every plan with each of these schedules that can run it; a pipeline of one stage with the first."""
+    pipeline, virtual = columns["pipeline"], columns["virtual"]
+    microbatches = batch // np.maximum(columns["data"] * columns["microbatch"], 1)
+    rows, schedules = [], []
+    for name in names:
+        rule = RULES[name]
+        legal = (virtual >= rule.usual_virtual) & (virtual <= (rule.most_virtual or np.inf))
+        legal &= np.where(pipeline > 1, microbatches >= rule.least_microbatches(pipeline), name == names[0])
+        rows.append(np.flatnonzero(legal))
+        schedules.append(np.full(len(rows[-1]), NAMES.index(name)))
+    taken, schedule = np.concatenate(rows), np.concatenate(schedules)
+    order = np.argsort(taken, kind="stable")
+    return {name: column[taken[order]] for name, column in columns.items()} | {"schedule": schedule[order]}
 
 
 def _degrees(model: ModelSpec, batch: int, counts: Iterable[int], fixed: Fixed) -> Iterator[tuple[int, int, int]]:
@@ -138,7 +158,7 @@ def _choices(
     """What each column may be for given degrees; an empty list where a fixed field forbids them."""
     tensor, pipeline, data = degrees
     virtuals = [1] if pipeline == 1 else list(range(1, model.layers // pipeline + 1))
-    if "schedule" in fixed:
+    if fixed.get("schedule", ALL) != ALL:
         rule = RULES[fixed["schedule"]]
         virtuals = [virtual for virtual in virtuals if rule.usual_virtual <= virtual <= (rule.most_virtual or virtual)]
     if "stages" in fixed:
@@ -174,12 +194,15 @@ def recompute_number(plan: Plan) -> int:
     return RECOMPUTE.index(plan.recompute) if isinstance(plan.recompute, str) else SOME
 
 
-def recompute_first(stages: Sequence[int], pipeline: int, count: int) -> tuple[Recompute, ...]:
+def recompute_first(
+    stages: Sequence[int], pipeline: int, count: int, placement: Placement = Placement.LOOP
+) -> tuple[Recompute, ...]:
     """A word for each layer: each rank recomputes everything in that many of its first layers, nothing in the rest."""
     left, words = [count] * pipeline, list[Recompute]()
     for chunk, layers in enumerate(stages):
-        again = min(layers, left[chunk % pipeline])
-        left[chunk % pipeline] -= again
+        rank = placement.rank_of(chunk, pipeline)
+        again = min(layers, left[rank])
+        left[rank] -= again
         words.extend("full" if place < again else "none" for place in range(layers))
     return tuple(words)
 
@@ -262,5 +285,9 @@ def read_fixed(table: Mapping[str, Any]) -> dict[str, Any]:
     fixed = {}
     for name, value in table.items():
         # each by itself: what contradicts what is told of when all are known
-        fixed[name] = getattr(build(Plan, {name: value} | COMPANY.get(name, {}), "plan"), name)
+        company = COMPANY.get(name, {})
+        if name == "schedule" and value in RULES:
+            company = {"pipeline": 2, "virtual": RULES[value].least_virtual}
+        everything = name == "schedule" and value == ALL
+        fixed[name] = ALL if everything else getattr(build(Plan, {name: value} | company, "plan"), name)
     return fixed

@@ -36,7 +36,7 @@ from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.parallel.pipeline.inbox import AHEAD
 from heddle.runtime.device import DTYPES, backend, has_gpus
-from heddle.schedule import Kind, Schedule, consumer, incoming, outgoing, producer, verify
+from heddle.schedule import Kind, Schedule, consumer, incoming, outgoing, producer, rule_of, verify
 from heddle.schedule import build as build_schedule
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.model import ModelSpec
@@ -111,7 +111,7 @@ def dry_run(job: Job) -> DryRun:
                 peak_stash=tuple(verified.peak_stash[stage] for stage in stages),
                 peak_saved=max(saved for saved, _ in peaks),
                 bytes=max(size for _, size in peaks),
-                traffic=_extended(one.traffic, two.traffic, microbatches),
+                traffic=_extended(one.traffic, two.traffic, microbatches - _fewest(plan)),
             )
         )
     return DryRun(job, microbatches, verified.messages, tuple(kinds))
@@ -141,7 +141,7 @@ def _chunks(model: ModelSpec, plan: Plan, stage: int) -> list[tuple[bool, bool, 
             chunk == plan.chunks - 1,
             tuple(plan.recompute_of(layer) for layer in plan.layers_of(chunk, model.layers)),
         )
-        for chunk in range(stage, plan.chunks, plan.pipeline)
+        for chunk in plan.chunks_of(stage)
     ]
 
 
@@ -162,8 +162,14 @@ def _observe(job: PlannedJob, tensor: int, stage: int) -> tuple[Observation, Obs
             return observe_step(replace(job, train=train), tokens, mesh)
 
     rank = rank_of(plan, Coordinates(tensor=tensor, pipeline=stage))
+    fewest = _fewest(plan)
     with _fake_mesh(plan, rank, backend(on_gpu)) as mesh, _refusing(mesh):
-        return step(1), step(2)
+        return step(fewest), step(fewest + 1)
+
+
+def _fewest(plan: Plan) -> int:
+    """Microbatches of the shorter of the two steps: one, unless the schedule asks for more."""
+    return rule_of(plan.schedule).least_microbatches(plan.pipeline)
 
 
 @contextmanager
@@ -217,9 +223,8 @@ def _refusing(mesh: Mesh) -> Iterator[None]:
         ) from error
 
 
-def _extended(one: Tallies, two: Tallies, microbatches: int) -> Tallies:
-    """Traffic of a step of many microbatches, from the steps of one and of two."""
-    further = microbatches - 1
+def _extended(one: Tallies, two: Tallies, further: int) -> Tallies:
+    """Traffic of a step of so many further microbatches, from a step and one with a microbatch more."""
     return {
         channel: Tally(
             one[channel].number + further * (two[channel].number - one[channel].number),
@@ -237,7 +242,7 @@ def _peak(schedule: Schedule, stage: int, job: PlannedJob, seen: Observation) ->
     """
     plan = job.plan
     tokens = plan.microbatch * job.sequence
-    whole = tokens * job.model.hidden * DTYPES[job.train.precision].itemsize
+    whole = tokens * job.model.hidden * DTYPES[job.precision].itemsize
     message = whole // plan.tensor if plan.sequence else whole  # what is received is gathered from slices
     inputs = 2 * 8 * tokens * schedule.microbatches
     arrivals = (incoming(schedule, action) for action in schedule.ranks[stage])
@@ -263,7 +268,7 @@ def _peak(schedule: Schedule, stage: int, job: PlannedJob, seen: Observation) ->
         first = (kind, chunk) not in begun
         begun.add((kind, chunk))
         peak = max(peak, level + saved + beside + (brief.first if first else brief.later))
-        saved += kind.holds * seen.saved[mine]
+        saved += kind.holds * seen.saved[mine] + kind.owes * seen.owed[mine]
         peak_saved = max(peak_saved, saved)
         level += brief.made if first else 0
         user, leaving = consumer(schedule, action), outgoing(schedule, action)

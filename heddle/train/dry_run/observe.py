@@ -22,7 +22,7 @@ from heddle.parallel.replicas.reducer import Bucket
 from heddle.schedule import Kind
 from heddle.spec.job import Job
 from heddle.spec.ranks import AXES
-from heddle.train.dry_run.living import Actions, Living
+from heddle.train.dry_run.living import Actions, Around, Living
 from heddle.train.step.trainer import Tokens, Trainer
 
 _NAMES = {
@@ -115,6 +115,7 @@ class Observation:
 
     held: HeldTensors
     saved: tuple[int, ...]  # bytes that the second microbatch left for its backward in each chunk of the rank
+    owed: tuple[int, ...]  # bytes that the first half of its backward left for the second, where it is taken in two
     brief: tuple[dict[Kind, Brief], ...]  # of each chunk
     resident: int  # bytes that live from step to step
     update: int  # bytes beside these at the fullest moment between the last backward and the step's end
@@ -133,8 +134,10 @@ def observe_step(job: Job, tokens: Tokens, mesh: Mesh) -> Observation:
     with living:
         trainer = Trainer(job, tokens, mesh, actions)
         trainer.optimizer.adam.register_step_pre_hook(before_update)
+        trainer.pipeline.warm = True  # there are no kernels to load
         with traffic:
             trainer.start_step()  # nobody reads what it tells: a dry run's tensors have no numbers
+        trainer.wait_for_weights()
     groups = trainer.parallel.gradients.groups
     sharded = {parameter for group in groups for parameter in group.parameters}
     whole = [parameter for parameter in trainer.parallel.names if parameter not in sharded]
@@ -151,7 +154,10 @@ def observe_step(job: Job, tokens: Tokens, mesh: Mesh) -> Observation:
     return Observation(
         held=held,
         saved=tuple(actions.saved[chunk, 1] for chunk in chunks),
-        brief=tuple({kind: _brief(actions, kind, chunk) for kind in Kind} for chunk in chunks),
+        owed=tuple(_owed(actions, chunk) for chunk in chunks),
+        brief=tuple(
+            {kind: _brief(actions, kind, chunk) for kind in Kind if _seen(actions, kind, chunk)} for chunk in chunks
+        ),
         resident=living.now,
         update=max(around[kind, -1, -1].most for kind in ("gradients", "update")) - living.now,
         traffic=dict(traffic.tallies),
@@ -160,12 +166,22 @@ def observe_step(job: Job, tokens: Tokens, mesh: Mesh) -> Observation:
 
 def _brief(actions: Actions, kind: Kind, chunk: int) -> Brief:
     """Of the last microbatch that a chunk saw, and of the first where that made gradients."""
-    around, last = actions.around, max(microbatch for _, of, microbatch in actions.around if of == chunk)
-    later = around[kind, chunk, last]
-    first = around[kind, chunk, 0] if kind.gradients else later
+    seen = _seen(actions, kind, chunk)
+    first, later = seen[0] if kind.direction <= 0 else seen[-1], seen[-1]
     # What the first one freed less than the later one is what it made.
     made = (first.end - first.start) - (later.end - later.start)
     return Brief(first.most - first.start, later.most - later.start, max(0, made))
+
+
+def _owed(actions: Actions, chunk: int) -> int:
+    """What the last microbatch's backward put off: the bytes that are free once it is done."""
+    late = [seen[-1] for kind in Kind if kind.owes < 0 and (seen := _seen(actions, kind, chunk))]
+    return sum(seen.start - seen.end for seen in late)
+
+
+def _seen(actions: Actions, kind: Kind, chunk: int) -> list[Around]:
+    """A chunk's actions of one kind, by microbatch."""
+    return [seen for (name, of, _), seen in sorted(actions.around.items()) if (name, of) == (kind, chunk)]
 
 
 def gradient_bytes(trainer: Trainer) -> int:

@@ -28,7 +28,7 @@ def show(found: DryRun, as_json: bool, console: Console) -> None:
     job, plan = found.job, found.plan
     console.print(
         f"{job.model.name}: {job.model.parameters:,} parameters on {plan.world:,} ranks "
-        f"({split_in_words(plan)}), {job.train.precision}, "
+        f"({split_in_words(plan)}), {job.precision_in_words}, "
         f"{found.microbatches:,} microbatches per step; {_number(len(found.kinds), 'kind')} of rank",
         soft_wrap=True,
         highlight=False,
@@ -82,6 +82,7 @@ def facts(found: DryRun) -> dict[str, Any]:
     return {
         "model": found.job.model.name,
         "model_parameters": found.job.model.parameters,
+        "precision": found.job.precision,
         "world": found.plan.world,
         "microbatches": found.microbatches,
         **_verdict(found),

@@ -6,10 +6,12 @@ cores, clock) is in the numbers. Every process counts what it gets done in the s
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from heddle.cost.from_timings import Timings, blank, cluster_of, typical
 from heddle.format import GIB
 from heddle.parallel.mesh import Mesh
-from heddle.runtime.device import describe, has_gpus, multiprocessors, pick_device
+from heddle.runtime.device import capability, describe, has_gpus, multiprocessors, pick_device
 from heddle.runtime.launch import run_processes
 from heddle.spec.cluster import Cluster
 from heddle.spec.plan import Plan
@@ -45,7 +47,8 @@ def machine(processes: int) -> Cluster:
     if has_gpus():
         device = pick_device()
         about = describe(device)
-        return blank(about.name, about.memory / GIB, multiprocessors(device), False, processes, None)
+        found = blank(about.name, about.memory / GIB, multiprocessors(device), False, processes, None)
+        return replace(found, device=replace(found.device, capability=capability(device)))
     whole = this_machine()
     cores = whole.devices
     memory = whole.device.memory_gib * cores / processes

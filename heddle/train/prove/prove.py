@@ -76,7 +76,7 @@ def conclude(shrunk: Shrunk, parallel: Observed, began: float) -> Proof:
     """Hold what a plan showed against one device, here; `began` is when the proof did."""
     small, plan = shrunk.job, shrunk.job.plan
     serial = observe_serial(small)
-    full = small.train.precision == "fp32"
+    full = small.precision == "fp32"
     again = observe_serial(small, microbatch=1) if full else observe_serial(in_full_precision(small))
     loss_rounding = largest(map(relative, again.losses, serial.losses))
     rounding = gradient_rounding(small, serial)
@@ -135,7 +135,7 @@ def observe_serial(job: Job, microbatch: int | None = None) -> Observed:
 
 def in_full_precision(job: Job) -> Job:
     """The same job in fp32, from the same initial weights."""
-    return replace(job, train=replace(job.train, precision="fp32"))
+    return job.stating("fp32")
 
 
 def gradient_rounding(job: Job, serial: Observed) -> float:
@@ -151,7 +151,7 @@ def exact_gradients(job: Job) -> dict[str, Array]:
     """
     model, train = Transformer(job.model), job.train
     initialize(model, train.seed)
-    model.to(DTYPES[train.precision]).double().tie()
+    model.to(DTYPES[job.precision]).double().tie()
     samples = Samples(synthetic_tokens(job), job.sequence, train.seed).batch(0, train.global_batch)
     ids, targets = (torch.from_numpy(part).flatten() for part in samples)
     keys = token_keys(train.seed, torch.arange(train.global_batch), job.sequence) if job.model.dropout else None

@@ -50,7 +50,7 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
         global_batch=microbatches * microbatch * degrees.data,
         sequence=sequence,
         seed=train.seed,
-        precision=train.precision,
+        precision=job.precision,
         learning_rate=1e-2,  # a real job's first steps hardly move; differences should get the chance to grow
         schedule=train.schedule,
         final_learning_rate=train.final_learning_rate,

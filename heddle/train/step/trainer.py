@@ -80,7 +80,7 @@ class Trainer:
         self.mesh = self.recorder.watched(mesh or Mesh())
         train, model = job.train, job.model
         self.plan = plan = job.plan
-        dtype = DTYPES[train.precision]
+        dtype = DTYPES[job.precision]
         tiers = Tiers(train.offload_folder)
         self.parallel = parallelize(model, plan, self.mesh, self.device, dtype, train.seed, train.compile, tiers)
         self.optimizer = Optimizer(self.parallel.gradients.pieces, train)
@@ -88,7 +88,7 @@ class Trainer:
         verify(schedule)
         shape = Shape(plan.microbatch * job.sequence, model.hidden, dtype, self.device, sliced=plan.sequence)
         chunks = self.parallel.chunks
-        self.pipeline = Pipeline(schedule, chunks, self.mesh, shape, self.recorder)
+        self.pipeline = Pipeline(schedule, chunks, self.mesh, shape, self.recorder, self.parallel.deferred)
         self.evaluation = Pipeline(forward_only(schedule), chunks, self.mesh, shape, NoRecorder())
         self.samples = Samples(tokens, job.sequence, train.seed)
         # reading goes on beside the GPU's work; on the CPU it would only take cores from it
@@ -149,8 +149,13 @@ class Trainer:
             tick()
         return float(self._sum_over_ranks(torch.stack(losses).mean())[0])
 
+    def wait_for_weights(self) -> None:
+        """Wait until this replica has all weights of the last step: only the model itself waits without being asked."""
+        self.parallel.gradients.wait_for_weights()
+
     def save(self, saver: Saver) -> None:
         """Begin to write a checkpoint of the present step."""
+        self.wait_for_weights()
         scale = self.optimizer.scale
         progress = Progress(self.step, self.position, self.optimizer.updates, scale.value, scale.quiet)
         saver.save(state_of(self.optimizer.pieces, self.optimizer.adam, owned=True), progress, self.job)
@@ -158,6 +163,7 @@ class Trainer:
 
     def load(self, checkpoint: Path) -> None:
         """Take up a checkpoint, written under this plan or any other."""
+        self.wait_for_weights()
         progress = load_pieces(checkpoint, self.optimizer.pieces, self.optimizer.adam, self.mesh)
         self.parallel.gradients.share()
         self.step, self.position, self.optimizer.updates = progress.step, progress.samples, progress.updates
@@ -200,7 +206,7 @@ class Trainer:
 
     def _sum_over_ranks(self, loss: Tensor, *others: Tensor | bool) -> Tensor:
         """The mean loss over replicas, and sums of other numbers: all in one message."""
-        counted = self.mesh.tensor.rank == 0 and self.mesh.pipeline.rank == self.mesh.pipeline.size - 1
+        counted = self.mesh.tensor.rank == 0 and self.mesh.pipeline.rank == self.plan.last_rank
         own = loss.double() / self.mesh.data.size if counted else torch.zeros_like(loss, dtype=torch.float64)
         numbers = torch.stack([own, *(_number(other, own) for other in others)])
         return all_reduce(numbers, self.mesh.world)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -16,8 +17,10 @@ from heddle.models import Transformer, initialize
 from heddle.parallel.apply import Parallel, parallelize
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.replicas.reducer import Reducer
-from heddle.spec import ModelSpec, Plan
+from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.train.prove.collect import assemble, gather_boxes, gradients, local_boxes, weights
+from heddle.train.prove.prove import synthetic_tokens
+from heddle.train.step.trainer import Trainer
 
 pytestmark = pytest.mark.dist
 
@@ -47,9 +50,8 @@ def reduce(mesh: Mesh, zero: int, dtype: torch.dtype, bucket: int) -> tuple[dict
         reducer = Reducer({0: list(named.items())}, mesh, lambda _: zero)
     for _ in range(2):
         reducer.clear()
+        reducer.expect(3)
         for microbatch in range(3):
-            if microbatch == 2:
-                reducer.last_backward(0)
             backward(named, mesh.rank, microbatch)
             begun = [part.handle is not None for part in reducer.buckets[0]]
             assert all(begun) if microbatch == 2 else not any(begun), "the sum starts with the last gradient"
@@ -90,6 +92,7 @@ def share(mesh: Mesh) -> list[list[float]]:
     for piece in reducer.pieces:
         piece.master.fill_(mesh.data.rank + 1)
     reducer.share()
+    reducer.wait_for_weights()
     return [parameter.flatten().tolist() for parameter in named.values()]
 
 
@@ -98,6 +101,90 @@ def test_replicas_share_their_updates(world):
     assert all(other == first for other in others)
     values = sorted(value for parameter in first for value in parameter)
     assert values == 13 * [1.0] + 13 * [2.0] + 11 * [3.0]  # 37 elements in shares of 13, the last with two to spare
+
+
+def steps(mesh: Mesh, job: Job, at_once: bool) -> tuple[list[float], dict[str, np.ndarray], bool]:
+    """Losses and weights of three steps, and whether weights were still on their way after one."""
+    tokens = synthetic_tokens(job)
+    with patch.object(heddle.parallel.replicas.reducer, "bucket_elements", lambda _: 1000):
+        trainer = Trainer(job, tokens, mesh)
+    losses, under_way = [], False
+    for _ in range(3):
+        losses.append(trainer.train_step().loss)
+        under_way |= any(bucket.gathering is not None for bucket in trainer.parallel.gradients.first_used_first)
+        if at_once:
+            trainer.wait_for_weights()
+    losses.append(trainer.evaluate(tokens))
+    trainer.wait_for_weights()
+    return losses, assemble(gather_boxes(local_boxes(trainer.optimizer.pieces, weights), mesh)), under_way
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_weights_are_gathered_beside_the_next_forward_with_the_same_bits(world, precision):
+    model = replace(MODEL, tied=True)  # whose two ends use one weight
+    plan = Plan(data=2, zero=1, microbatch=1, recompute="full")
+    train = Train(steps=3, global_batch=4, learning_rate=1e-2, eval_batches=1, precision=precision)
+    job = Job(model=model, data=Data(text="-"), train=train, plan=plan)
+    waited, overlapped = world.run(steps, plan, job, True), world.run(steps, plan, job, False)
+    for (losses, _, _), (others, _, under_way) in zip(waited, overlapped, strict=True):
+        assert others == losses
+        assert under_way
+    for name, values in waited[0][1].items():
+        np.testing.assert_array_equal(overlapped[0][1][name], values)
+
+
+def test_weights_are_gathered_in_the_order_in_which_a_forward_uses_them():
+    named = {0: [("a", parameter(8)), ("b", parameter(8))], 2: [("c", parameter(8)), ("d", parameter(8))]}
+    with patch.object(heddle.parallel.replicas.reducer, "bucket_elements", lambda _: 1):
+        reducer = Reducer(named, Mesh(), lambda _: 1)
+    order = [name for bucket in reducer.first_used_first for name, _ in bucket.parameters]
+    assert order == ["a", "b", "c", "d"]
+
+
+def parameter(elements: int) -> nn.Parameter:
+    return nn.Parameter(torch.zeros(elements, dtype=torch.bfloat16))
+
+
+class Passes(TorchDispatchMode):
+    """Notes kernels that write a tensor of so many elements."""
+
+    def __init__(self, elements: int) -> None:
+        super().__init__()
+        self.elements, self.names = elements, []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        made = isinstance(result, Tensor) and result.numel() == self.elements
+        if made and not func.is_view and "detach" not in str(func):
+            self.names.append(func._schema.name.removeprefix("aten::"))
+        return result
+
+
+def passes(mesh: Mesh, dtype: torch.dtype) -> list[list[str]]:
+    """What each of three microbatches writes in the size of a weight, from the product that makes its gradient on."""
+    weight = nn.Parameter(torch.ones(48, 32, dtype=dtype))
+    reducer = Reducer({0: [("w", weight)]}, mesh, lambda _: 0)
+    counted = []
+    reducer.expect(3)
+    for _ in range(3):
+        loss = nn.functional.linear(torch.ones(8, 32, dtype=dtype), weight).sum()
+        with Passes(weight.numel()) as seen:
+            loss.backward()
+        counted.append([name for name in seen.names if "all" not in name])
+    reducer.finish()
+    return counted
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+def test_a_gradient_is_added_in_one_pass(world, dtype):
+    """Beside the product that makes it: the first is copied into its bucket, later ones are added in place."""
+    for counted in world.run(passes, Plan(data=2), dtype):
+        assert counted == [["mm", "copy_"], ["mm", "add_"], ["mm", "add_"]]
+
+
+def test_a_gradient_that_nobody_else_adds_to_is_handed_over():
+    """In full precision, without replicas: the first is not even copied."""
+    assert passes(Mesh(), torch.float32) == [["mm"], ["mm", "add_"], ["mm", "add_"]]
 
 
 def add_up(mesh: Mesh) -> float:

@@ -24,7 +24,7 @@ def parameters(dtype=torch.float32) -> dict[str, nn.Parameter]:
 
 def setup(named: dict[str, nn.Parameter], train: Train) -> tuple[Optimizer, Callable[[float], float]]:
     """An optimizer of these parameters on one device, and its whole step, given a rate."""
-    reducer = Reducer({0: list(named.items())}, Mesh(), zero=0)
+    reducer = Reducer({0: list(named.items())}, Mesh(), lambda _: 0)
     optimizer = Optimizer(reducer.pieces, train)
 
     def step(rate: float) -> float:
@@ -90,7 +90,7 @@ def test_masters_remember_updates_too_small_for_bfloat16():
 
 def test_low_precision_gradients_are_added_up_in_full_precision():
     named = {"weight": nn.Parameter(torch.zeros(1, 1, dtype=torch.bfloat16))}
-    reducer = Reducer({0: list(named.items())}, Mesh(), zero=0)
+    reducer = Reducer({0: list(named.items())}, Mesh(), lambda _: 0)
     for _ in range(1000):
         (named["weight"] * 1.0).sum().backward()  # in bfloat16, 256 + 1 == 256
     assert named["weight"].grad is None

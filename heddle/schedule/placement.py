@@ -1,0 +1,23 @@
+"""Which pipeline rank holds which chunk of the model: the one place that says it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Placement(StrEnum):
+    """How chunks, in model order, are dealt to the ranks of a pipeline."""
+
+    LOOP = "loop"  # 0 … p-1, 0 … p-1: like cards, each rank gets early and late ones (PTD-P §2.2.2)
+    V = "v"  # 0 … p-1, p-1 … 0: the first rank has both ends of the model, the last its middle (arXiv 2401.10241 §6)
+
+    def rank_of(self, chunk: int, pipeline: int) -> int:
+        """The rank that holds a chunk."""
+        lap, place = divmod(chunk, pipeline)
+        return pipeline - 1 - place if self is Placement.V and lap % 2 else place
+
+    def chunks_of(self, rank: int, pipeline: int, virtual: int) -> tuple[int, ...]:
+        """The chunks that a rank holds, in model order: one of each lap."""
+        if self is Placement.LOOP:
+            return tuple(range(rank, pipeline * virtual, pipeline))
+        return tuple(lap * pipeline + (pipeline - 1 - rank if lap % 2 else rank) for lap in range(virtual))
