@@ -59,19 +59,16 @@ def states(work: Work, parameters: float, memory: LayerMemory) -> States:
     return States(parameters * work.element, parameters * float(work.gradient_bytes), optimizer)
 
 
-def gathered(work: Work, units: list[States], ahead: int) -> float:
+def gathered(units: list[States], ahead: int) -> float:
     """Bytes of weights and gradients of a rank's sharded layers that are there for a moment, or for a step.
 
-    The weights of the largest and of those fetched ahead; the gradients of one layer while those of the one before are
-    still being summed, which over gloo takes the shares of all others once more.
+    The weights of the largest and of those fetched ahead, and the gradients of one layer on their way into shards.
     """
     sharded = [unit for unit in units if unit.summed]
     if not sharded:
         return 0.0
     fetched = sorted((unit.unit for unit in sharded), reverse=True)[: 1 + ahead]
-    sums = sorted((unit.summed for unit in sharded), reverse=True)
-    others = float(work.gloo) * (float(work.data) - 1) / float(work.data)
-    return sum(unit.kept for unit in sharded) + sum(fetched) + sum(sums[:2]) + others * sums[0]
+    return sum(unit.kept for unit in sharded) + sum(fetched) + max(unit.summed for unit in sharded)
 
 
 class Copies(NamedTuple):

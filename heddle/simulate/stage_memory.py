@@ -102,7 +102,7 @@ def _states_by_layer(model: ModelSpec, plan: Plan, work: Work) -> list[tuple[flo
             sum(unit.weights for unit in own),
             sum(unit.gradients for unit in own),
             sum(unit.optimizer for unit in own),
-            gathered(work, own, plan.prefetch),
+            gathered(own, plan.prefetch),
         )
         for own in units
     ]

@@ -185,7 +185,7 @@ class Plan:
     @property
     def by_layer(self) -> bool:
         """Whether layers shard or offload on their own: more than one word for all says."""
-        return bool(self.layers or self.offload) or (self.zero >= 2 and self.data > 1)
+        return bool(self.layers or self.offload) or (self.zero >= 2 and self.data > 1 and self.pipeline > 1)
 
     @property
     def ends_offload(self) -> tuple[str, ...]:
