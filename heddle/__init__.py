@@ -55,6 +55,7 @@ __all__ = [
     "prove",
     "report",
     "simulate",
+    "tiles",
     "train",
 ]
 __version__ = "0.1.0"
@@ -74,6 +75,8 @@ _CLASSES = {
 
 def __getattr__(name: str) -> Any:
     """A class is imported when it is asked for: `import heddle` stays light."""
+    if name in ("lanes", "tiles"):
+        return _import_module(f"heddle.{name}")
     if name in _CLASSES:
         return getattr(_import_module(_CLASSES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
-from heddle.cli import data, export, import_
+from heddle.cli import data, export, import_, tiles
 from heddle.cli.calibrate import calibrate
 from heddle.cli.compare import compare
 from heddle.cli.demo import demo
 from heddle.cli.generate import generate
-from heddle.cli.help import DECIDE, EXCHANGE, GRAPHS, LOOK, START, TRAIN, Command, Group
+from heddle.cli.help import DECIDE, EXCHANGE, GRAPHS, KERNELS, LOOK, START, TRAIN, Command, Group
 from heddle.cli.inspect import inspect
+from heddle.cli.lanes import lanes
 from heddle.cli.launch import launch
 from heddle.cli.piper import piper
 from heddle.cli.place import place
@@ -46,7 +47,8 @@ PANELS: dict[str, list[Callable[..., None] | tuple[str, typer.Typer]]] = {
     TRAIN: [train, launch, prove, selftest, generate],
     LOOK: [report, compare, trace, inspect],
     EXCHANGE: [("data", data.app), ("import", import_.app), ("export", export.app)],
-    GRAPHS: [piper, place],
+    GRAPHS: [piper, place, ("tiles", tiles.app)],
+    KERNELS: [lanes],
 }
 for panel, commands in PANELS.items():
     for command in commands:

@@ -13,6 +13,7 @@ from heddle.schedule.registry import IN_WORDS
 
 if TYPE_CHECKING:
     from heddle.plan.search.search import Search
+    from heddle.simulate.simulation import Simulation
     from heddle.spec.job import Job
 
 FIXED = "Fixed fields of the plan"
@@ -43,6 +44,9 @@ def plan(
     ] = False,
     by_layer: Annotated[
         bool, typer.Option("--by-layer", help="Let every layer recompute, shard and offload on its own.")
+    ] = False,
+    allow_delay: Annotated[
+        bool, typer.Option("--allow-delay", help="Also look at updates that come late; the loss may differ.")
     ] = False,
     model: Annotated[
         str | None, typer.Option(help="Without a job: a preset, or a config.json.", metavar="NAME|CONFIG.json")
@@ -133,11 +137,17 @@ def plan(
         from heddle.plan.search.explain import explain as look_around
 
         reasons = look_around(found)
+    late = []
+    if allow_delay:
+        from heddle.plan.search.late import late_in_words, late_plans
+
+        late = late_plans(found.plans)
     if output is not None:
-        _write(output, document, folder, found)
+        _write(output, document, folder, found, late[0] if late else found.best)
     console = Console(highlight=False)
     if as_json:
         facts = found.to_json() | {"assumed": assumed} | ({"explanation": reasons.to_json()} if reasons else {})
+        facts |= {"late": [one.to_json() for one in late]} if allow_delay else {}
         console.out(json.dumps(facts))
         return
     show_choices(console, found, top)
@@ -149,6 +159,9 @@ def plan(
             soft_wrap=True,
         )
     show_best(console, found)
+    if allow_delay:
+        words = late_in_words(late[0], found.best) if late else "No plan with late updates would be faster."
+        console.print(words, soft_wrap=True)
     if free and in_file:
         show_rank(console, found, in_file)
     if reasons is not None:
@@ -196,7 +209,7 @@ def _here(name: str) -> str:
     return str(Path(name).absolute()) if Path(name).suffix in (".json", ".toml") else name
 
 
-def _write(output: Path, document: dict[str, Any], folder: Path, found: Search) -> None:
+def _write(output: Path, document: dict[str, Any], folder: Path, found: Search, chosen: Simulation) -> None:
     """The job as it was written, with the plan and what is predicted of it."""
     from heddle.cli.common import write_output
     from heddle.spec.job import moved
@@ -205,5 +218,5 @@ def _write(output: Path, document: dict[str, Any], folder: Path, found: Search) 
     tables = moved(document, folder, output.parent)
     # the plan is for this batch in this precision: a default that changes would make it another job's
     tables["train"] = _assumed(document, found.job) | tables.get("train", {})
-    tables |= {"plan": to_table(found.best.plan), "predicted": to_table(found.best.predicted)}
+    tables |= {"plan": to_table(chosen.plan), "predicted": to_table(chosen.predicted)}
     write_output(output, to_toml(tables))

@@ -1,0 +1,155 @@
+"""Milliseconds per call of several engines: each in a process of its own, in rounds whose order changes.
+
+Engines whose threads spin after a call disturb whoever runs next in their process; in processes of their own, with a
+pause between turns, they only disturb themselves. The second eager one is the noise of the machine.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from heddle.errors import HeddleError
+from heddle.tiles.peers import ENGINES
+
+PAUSE = 0.15  # seconds between two turns
+AT_LEAST = 0.2  # seconds of calls in a turn
+PATIENCE = 900.0  # seconds until an engine has to be ready
+
+Make = Callable[[], tuple[Any, Sequence[Any], dict[str, Any]]]  # module, inputs, keywords
+
+
+def bench(make: Make, threads: int, engines: Sequence[str], rounds: int = 7) -> dict[str, Any]:
+    """One case: medians and minima of all engines at so many threads."""
+    context = multiprocessing.get_context("spawn")
+    arms: dict[str, tuple[Any, Connection]] = {}
+    facts: dict[str, dict[str, Any]] = {}
+    missing: dict[str, str] = {}
+    try:
+        for name in engines:
+            here, there = context.Pipe()
+            process = context.Process(target=_engine, args=(name, make, threads, there), daemon=True)
+            process.start()
+            there.close()
+            found = _answer(here, name, PATIENCE)
+            if "failed" in found:
+                missing[name] = found["failed"]
+                process.join()
+            else:
+                facts[name], arms[name] = found, (process, here)
+        seconds = _rounds({name: pipe for name, (_, pipe) in arms.items()}, rounds)
+    finally:
+        for process, pipe in arms.values():
+            with suppress(OSError):
+                pipe.send(None)
+            process.join(10)
+            if process.is_alive():
+                process.kill()
+                process.join()
+    if "heddle" not in facts:
+        raise HeddleError(
+            "The module was not compiled.", missing.get("heddle", "It was not asked for."), "Read on above."
+        )
+    ours = facts["heddle"]
+    return {
+        "threads": threads,
+        "milliseconds": {name: 1e3 * statistics.median(each) for name, each in seconds.items()},
+        "minimum": {name: 1e3 * min(each) for name, each in seconds.items()},
+        "max_error": ours["error"],
+        "tiles": ours["tiles"],
+        "fallback_operators": ours["fallback_operators"],
+        "errors": {name: each["error"] for name, each in facts.items()},
+        "missing": missing,
+    }
+
+
+def _rounds(pipes: dict[str, Connection], rounds: int) -> dict[str, list[float]]:
+    chance = random.Random(0)
+    seconds: dict[str, list[float]] = {name: [] for name in pipes}
+    names = list(pipes)
+    for number in range(rounds + 1):
+        chance.shuffle(names)
+        for name in names:
+            time.sleep(PAUSE)
+            pipes[name].send("go")
+            found = _answer(pipes[name], name, PATIENCE)
+            if number:
+                seconds[name] += found["seconds"]
+    return seconds
+
+
+def _answer(pipe: Connection, name: str, patience: float) -> dict[str, Any]:
+    try:
+        if pipe.poll(patience):
+            return pipe.recv()
+        return {"failed": f"{name} was not ready after {patience:.0f} s"}
+    except EOFError:
+        return {"failed": f"{name} ended without a word"}
+
+
+def _engine(name: str, make: Make, threads: int, pipe: Connection) -> None:
+    """An engine's process: make the module, compile, then time calls when told to."""
+    try:
+        torch.manual_seed(0)
+        module, inputs, keywords = make()
+        torch.set_num_threads(threads)
+        with torch.no_grad():
+            wanted = _tensors(module(*inputs, **keywords))
+            run = ENGINES[name](module, inputs, keywords, threads)
+            error = _error(wanted, _tensors(run()))
+            pipe.send({"error": error, **_facts(run)})
+            while pipe.recv() is not None:
+                pipe.send({"seconds": _turn(run)})
+    except EOFError:
+        return
+    except Exception as error:
+        with suppress(OSError):
+            pipe.send({"failed": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]})
+
+
+def _turn(run: Any) -> list[float]:
+    """Some calls, each timed; the first only wakes threads and caches."""
+    run()
+    found: list[float] = []
+    while sum(found) < AT_LEAST or len(found) < 3:
+        start = time.perf_counter()
+        run()
+        found.append(time.perf_counter() - start)
+    return found
+
+
+def _facts(run: Any) -> dict[str, Any]:
+    compiled = getattr(run, "compiled", None)
+    if compiled is None:
+        return {}
+    program = next(iter(compiled.programs.values()))
+    return {
+        "tiles": 0 if program is None else len(program.graph.tiles),
+        "fallback_operators": compiled.fallback_operators,
+    }
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [each.clone() for each in pytree.tree_leaves(value) if isinstance(each, torch.Tensor)]
+
+
+def _error(wanted: list[torch.Tensor], found: list[torch.Tensor]) -> float:
+    """The largest difference, relative to the largest number of each output."""
+    pairs = zip(wanted, found, strict=False)
+    return max(
+        (
+            float((a.double() - b.double()).abs().max() / a.double().abs().max().clamp_min(1e-30))
+            for a, b in pairs
+            if a.numel()
+        ),
+        default=0.0,
+    )

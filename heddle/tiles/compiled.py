@@ -1,0 +1,180 @@
+"""`heddle.tiles.compile`: a module as a callable that runs on CPU cores tile by tile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from heddle.capture.export import export
+from heddle.errors import HeddleError
+from heddle.tiles.engine.pool import MOST, Pool, cores, pool
+from heddle.tiles.lower.facts import draws
+from heddle.tiles.lower.lowering import Weights
+from heddle.tiles.program import TileProgram, enough_memory
+from heddle.tiles.tiling import Tiling
+from heddle.tiles.tune import known_tiling, tuned
+
+SIGNATURES = 8  # shapes that are kept compiled; the one that was used longest ago goes first
+
+
+class Compiled:
+    """A module that runs tile by tile. Weights are those it had when it was compiled."""
+
+    def __init__(
+        self, module: nn.Module, threads: int, workers: Pool | None = None, level: int = 1, tune: bool = False
+    ) -> None:
+        self.module, self.threads, self.level, self.tune = module, threads, level, tune
+        self.workers = workers
+        self.weights: Weights = {}
+        self.programs: dict[Any, TileProgram | None] = {}  # None: PyTorch runs this signature
+        self.whole: str | None = None  # why PyTorch runs all of it, if it does
+        self.lock = threading.Lock()
+
+    def __call__(self, *inputs: Any, **keywords: Any) -> Any:
+        """What the module would give, without gradients."""
+        program, flat = self.program(inputs, keywords)
+        if program is None:
+            with torch.no_grad():
+                return self.module(*inputs, **keywords)
+        return program.program.restore(program.run(flat, self.pool, self.level))
+
+    @property
+    def pool(self) -> Pool:
+        """The workers that run it."""
+        return self.workers or pool(self.threads)
+
+    def traced(self, *inputs: Any, **keywords: Any) -> tuple[TileProgram, NDArray[np.int64]]:
+        """Run once, and give for each tile its worker, start and end in nanoseconds."""
+        program, flat = self.program(inputs, keywords)
+        if program is None:
+            raise HeddleError(
+                "There are no tiles to trace.",
+                self.whole or "PyTorch runs this module.",
+                "Capture the parts around it.",
+            )
+        times = np.zeros((len(program.graph.tiles) + 1, 3), dtype=np.int64)
+        program.run(flat, self.pool, self.level, times)
+        return program, times[1:]
+
+    def program(self, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[TileProgram | None, list[Any]]:
+        """The tiles for inputs of these shapes, compiled where they are new, and the inputs, flat."""
+        flat, form = pytree.tree_flatten((tuple(inputs), dict(keywords)))
+        flat = [_plain(number, value) for number, value in enumerate(flat)]
+        key = (str(form), tuple(_signature(value) for value in flat))
+        with self.lock:
+            if key not in self.programs:
+                while len(self.programs) >= SIGNATURES:
+                    self.programs.pop(next(iter(self.programs)))
+                self.programs[key] = self._compile(inputs, keywords)
+            self.programs[key] = self.programs.pop(key)
+            return self.programs[key], flat
+
+    def _compile(self, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> TileProgram | None:
+        try:
+            program = export(self.module, inputs, keywords, training=False, loss=None)
+        except HeddleError as error:
+            if not self._runs(inputs, keywords):
+                raise
+            self.whole = f"{error.what} {error.why}"
+            return None
+        specs = program.exported.graph_signature
+        changed = [*specs.buffers_to_mutate.values(), *specs.user_inputs_to_mutate.values()]
+        chance = next((program.where(node) for node in program.calls if draws(node)), None)
+        if changed or chance:
+            self.whole = f"The module changes {changed[0]} in place." if changed else f"{chance} draws random numbers."
+            return None
+        self.whole = None
+        with enough_memory("packed weights"):
+            if self.tune:
+                flat, _ = pytree.tree_flatten((tuple(inputs), dict(keywords)))
+                given = [_plain(number, value) for number, value in enumerate(flat)]
+                return tuned(program, self.pool, self.weights, given)
+            return TileProgram(program, known_tiling(program, self.threads) or Tiling(self.threads), self.weights)
+
+    def _runs(self, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
+        """Whether PyTorch itself can run these inputs: then the fault is in capturing, not in what was given."""
+        try:
+            with torch.no_grad():
+                self.module(*inputs, **keywords)
+        except Exception:
+            return False
+        return True
+
+    @property
+    def fallback_operators(self) -> list[str]:
+        """What PyTorch runs instead of tiles, of the signature used last."""
+        last = next(reversed(self.programs.values()), None)
+        return [f"the whole module: {self.whole}"] if last is None else last.fallback_operators
+
+    def summary(self) -> str:
+        """What was compiled, in words."""
+        last = next(reversed(self.programs.values()), None)
+        if last is None:
+            return f"PyTorch runs the whole module. {self.whole}"
+        tiles, operators = len(last.graph.tiles), len(last.graph.operators)
+        lines = [f"{tiles:,} tiles of {operators:,} operators, arena {last.arena_bytes / 2**20:,.1f} MiB"]
+        lines += [f"PyTorch runs {', '.join(last.fallback_operators)}"] if last.fallbacks else []
+        return "\n".join(lines)
+
+
+def _plain(number: int, value: Any) -> Any:
+    """An input as tiles read it: dense, in memory of this machine."""
+    if not isinstance(value, Tensor):
+        return value
+    if value.device.type != "cpu" or value.layout is not torch.strided:
+        raise HeddleError(
+            f"Input {number} is on {value.device} with the layout {value.layout}.",
+            "Tiles run on CPU cores, over dense tensors.",
+            "Give x.cpu(), or x.to_dense().",
+        )
+    return value.detach().contiguous()
+
+
+def _signature(value: Any) -> Any:
+    return (tuple(value.shape), value.dtype) if isinstance(value, Tensor) else repr(value)
+
+
+def compile(  # noqa: A001 - as torch.compile
+    module: nn.Module,
+    example_inputs: Sequence[Any] = (),
+    *,
+    threads: int | None = None,
+    keywords: Mapping[str, Any] | None = None,
+    tune: bool = False,
+) -> Compiled:
+    """A module as a callable that runs on CPU cores tile by tile, without gradients.
+
+    Each tile runs as soon as its own inputs are there, whatever operator it belongs to. Weights are taken as they are
+    now. Inputs of another shape or type are compiled for when they first come.
+
+    Args:
+        module: what to run; put it in evaluation mode before.
+        example_inputs: what it is called with.
+        threads: workers; all cores that this process may use by default.
+        keywords: named inputs.
+        tune: try some tile sizes by running them; what is best is remembered for this machine and this graph.
+    """
+    if (
+        isinstance(threads, bool)
+        or not isinstance(threads, int | None)
+        or (threads is not None and not 1 <= threads <= MOST)
+    ):
+        raise HeddleError(
+            f"threads = {threads!r}.", f"Workers are 1 to {MOST}.", f"This process may use {cores()} cores."
+        )
+    if not isinstance(module, nn.Module):
+        raise HeddleError(
+            f"A {type(module).__name__} is not a torch.nn.Module.",
+            "Only modules can be compiled.",
+            "Give the module itself.",
+        )
+    compiled = Compiled(module, threads or cores(), tune=tune)
+    compiled.program(tuple(example_inputs), dict(keywords or {}))
+    return compiled

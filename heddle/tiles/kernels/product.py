@@ -1,0 +1,142 @@
+"""A product of a matrix with packed weights, and convolution as one: what follows is done while sums are in registers.
+
+For each panel of the tile's columns, for each block of its rows: a register tile over the whole depth, then the
+epilogue, then the store. The next panel is fetched meanwhile, its lines spread over the blocks of rows. In a
+convolution a row is a pixel of the output, and a table says where each tap of its window begins in the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from heddle.tiles.kernels.emit import Code, Value
+from heddle.tiles.kernels.recipe import Recipe, evaluate, loads
+from heddle.tiles.kernels.register_tile import LINE, UNROLL, Ahead, multiply, scattered, strided, zeros
+from heddle.tiles.kernels.target import Target
+from heddle.tiles.kernels.windows import tap_begin
+
+
+@dataclass(frozen=True)
+class Product:
+    """rows × depth times depth × columns. A record: left, panels, output, table of taps, padding, operands of the
+    epilogue, blocks of rows, whether the odd rows follow, panels, whether the odd columns follow.
+    """
+
+    depth: int  # of one tap
+    columns: int  # of the whole product: which are left over behind the last whole panel
+    vectors: int  # of a panel
+    rows: int  # of a register tile
+    odd_rows: int
+    left_stride: int
+    output_stride: int
+    epilogue: Recipe
+    operands: tuple[tuple[int, int], ...]  # strides over rows and columns of the epilogue's operands 1, 2, …
+    lines: int  # fetched ahead at each unrolled step
+    taps: int = 0  # of a convolution's window; 0: rows are `left_stride` apart
+
+    def write(self, name: str, target: Target) -> str:
+        return _Writer(self, Code(name, target)).write()
+
+
+class _Writer:
+    def __init__(self, kernel: Product, code: Code) -> None:
+        self.kernel, self.code = kernel, code
+        self.left, self.panels, self.output, self.table, self.padding = (code.pointer() for _ in range(5))
+        self.operands = [code.pointer() for _ in kernel.operands]
+        self.blocks, self.has_odd_rows, self.count, self.has_odd_columns = (code.number() for _ in range(4))
+
+    def write(self) -> str:
+        kernel, code = self.kernel, self.code
+        across = kernel.vectors * code.lanes
+        odd = kernel.columns % across
+        size = max(kernel.taps, 1) * kernel.depth * across
+
+        def panel(index: Value, _: list[Value]) -> list[Value]:
+            begin = code.at(self.panels, code.mul(index, size))
+            self.panel(begin, code.mul(index, across), kernel.vectors, code.lanes, code.at(begin, size))
+            return []
+
+        code.loop(self.count, panel)
+        if odd:
+            vectors = -(-odd // code.lanes)
+            begin = code.at(self.panels, code.mul(self.count, size))
+            self.when(
+                self.has_odd_columns,
+                lambda: self.panel(
+                    begin, code.mul(self.count, across), vectors, odd - (vectors - 1) * code.lanes, begin
+                ),
+            )
+        return code.finish()
+
+    def when(self, flag: Value, body: Callable[[], None]) -> None:
+        self.code.when(self.code.block.icmp_signed("!=", flag, self.code.add(0, 0)), body)
+
+    def panel(self, panel: Value, column: Value, vectors: int, last: int, following: Value) -> None:
+        """All rows of the tile for one panel."""
+        kernel, code = self.kernel, self.code
+        per_block = max(kernel.taps, 1) * (kernel.depth // UNROLL) * kernel.lines * LINE
+
+        def block(index: Value, _: list[Value]) -> list[Value]:
+            ahead = Ahead(code.at(following, code.mul(index, per_block), 1), kernel.lines) if kernel.lines else None
+            self.tile(code.mul(index, kernel.rows), kernel.rows, panel, column, vectors, last, ahead)
+            return []
+
+        code.loop(self.blocks, block)
+        if kernel.odd_rows:
+            row = code.mul(self.blocks, kernel.rows)
+            self.when(self.has_odd_rows, lambda: self.tile(row, kernel.odd_rows, panel, column, vectors, last, None))
+
+    def tile(
+        self, row: Value, rows: int, panel: Value, column: Value, vectors: int, last: int, ahead: Ahead | None
+    ) -> None:
+        kernel, code = self.kernel, self.code
+        sums = zeros(code, rows, vectors)
+        if kernel.taps:
+            sums = self.taps(row, rows, panel, vectors, sums, ahead)
+        else:
+            left = strided(code, code.at(self.left, code.mul(row, kernel.left_stride)), kernel.left_stride)
+            sums = multiply(code, sums, left, panel, kernel.depth, vectors, ahead)
+        used = loads(kernel.epilogue)
+        for r in range(rows):
+            for v in range(vectors):
+                mask = code.first(last) if v == vectors - 1 else None
+
+                def load(number: int, r: int = r, v: int = v, mask: Value | None = mask) -> Value:
+                    if number == 0:
+                        return sums[r * vectors + v]
+                    assert number in used
+                    return self.operand(number, row, r, column, v, mask)
+
+                value = evaluate(code, kernel.epilogue, load)
+                place = code.add(code.mul(row, kernel.output_stride), column)
+                code.store_vector(
+                    value, code.at(code.at(self.output, place), r * kernel.output_stride + v * code.lanes), mask
+                )
+
+    def taps(
+        self, row: Value, rows: int, panel: Value, vectors: int, sums: list[Value], ahead: Ahead | None
+    ) -> list[Value]:
+        """Of a convolution: the sums over all taps of the window."""
+        kernel, code = self.kernel, self.code
+        first = code.at(self.table, code.mul(row, kernel.taps))
+        fetched = (kernel.depth // UNROLL) * kernel.lines * LINE
+
+        def tap(index: Value, sums: list[Value]) -> list[Value]:
+            entry = code.at(first, index)
+            begins = [tap_begin(code, self.left, self.padding, code.at(entry, r * kernel.taps)) for r in range(rows)]
+            weights = code.at(panel, code.mul(index, kernel.depth * vectors * code.lanes))
+            next_ = None if ahead is None else Ahead(code.at(ahead.pointer, code.mul(index, fetched), 1), ahead.lines)
+            return multiply(code, sums, scattered(code, begins), weights, kernel.depth, vectors, next_)
+
+        return code.loop(kernel.taps, tap, sums)
+
+    def operand(self, number: int, row: Value, r: int, column: Value, v: int, mask: Value | None) -> Value:
+        """An operand of the epilogue, where this vector of the output is."""
+        code = self.code
+        by_row, by_column = self.kernel.operands[number - 1]
+        place = code.add(code.mul(row, by_row), code.mul(column, by_column))
+        pointer = code.at(code.at(self.operands[number - 1], place), r * by_row + v * code.lanes * by_column)
+        if by_column == 0:
+            return code.splat(code.load(code.vector.element, pointer))
+        return code.load_vector(pointer, mask) if by_column == 1 else code.gather(pointer, by_column, mask)

@@ -1,0 +1,73 @@
+"""Pooling: windows over images, and means over whole ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import fx
+
+from heddle.tiles.lower.convolutions import channels_last
+from heddle.tiles.lower.facts import named
+from heddle.tiles.lower.lowering import Lowering
+from heddle.tiles.operators.windows import Taps, Window, WindowsOperator
+
+aten = torch.ops.aten
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    values = [value] if isinstance(value, int) else list(value)
+    return (values[0], values[-1])
+
+
+def geometry(node: fx.Node) -> tuple[str, Window, bool] | None:
+    """Kind, window, and whether what lies outside counts for the mean; None for what is not ours."""
+    image, value = node.args[0].meta["val"], node.meta["val"]  # type: ignore[union-attr]
+    if image.dim() != 4:
+        return None
+    height, width = image.shape[2:]
+    if node.target is aten.mean.dim:
+        return "mean", Window((height, width), (1, 1), (0, 0), (1, 1)), False
+    if node.target is aten.adaptive_avg_pool2d.default:
+        rows, columns = value.shape[2:]
+        if height % rows or width % columns:
+            return None
+        size = (height // rows, width // columns)
+        return "mean", Window(size, size, (0, 0), (1, 1)), False
+    names = ["self", "kernel_size", "stride", "padding"]
+    names += ["dilation", "ceil_mode"] if node.target is aten.max_pool2d.default else [
+        "ceil_mode", "count_include_pad", "divisor_override"
+    ]  # fmt: skip
+    given = named(node, *names)
+    if given.get("ceil_mode") or given.get("divisor_override"):
+        return None
+    size = _pair(given["kernel_size"])
+    window = Window(
+        size, _pair(given.get("stride") or size), _pair(given.get("padding", 0)), _pair(given.get("dilation", 1))
+    )
+    return ("max" if node.target is aten.max_pool2d.default else "mean"), window, given.get("count_include_pad", True)
+
+
+def pooling(lower: Lowering, node: fx.Node) -> None:
+    """Lower a pooling."""
+    found = geometry(node)
+    assert found is not None
+    kind, window, counts = found
+    name = lower.name(node)
+    image = channels_last(lower, name, lower.view(node.args[0]))
+    batch, channels = image.shape[:2]
+    value = node.meta["val"]
+    height, width = value.shape[2:] if value.dim() == 4 else (1, 1)
+    taps = Taps.of(image, window, height, width, float("-inf") if kind == "max" else 0.0)
+    shares = np.full(len(taps.offsets), 1 / taps.count, dtype=np.float32) if counts else taps.shares()
+    like = torch.empty((batch, channels, height, width), device="meta").to(memory_format=torch.channels_last)
+    if value.dim() == 4:
+        output = lower.allocate(node, like)
+        matrix = output.then(lambda meta: meta.permute(0, 2, 3, 1).view(-1, channels))
+    else:
+        output = lower.allocate(node, lower.meta(node))
+        matrix = output
+    lower.views[node] = output
+    shared = lower.constant(torch.from_numpy(shares))
+    lower.operators.append(WindowsOperator(name, lower.tiling, kind, image, taps, shared, matrix))

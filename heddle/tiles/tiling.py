@@ -1,0 +1,56 @@
+"""How large tiles are: what one core runs in tens of microseconds, enough of them for all cores, at home in a cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from heddle.tiles.kernels.target import Target
+
+RATE = 100e9  # fp32 operations per second of a core, about: only the order of magnitude matters here
+SHORTEST = 15e-6  # seconds of a tile: thousands of times what it takes to find it
+MOST = 4096  # tiles of an operator
+PER_WORKER = 4  # tiles of an operator for each worker, where they do not become shorter than that
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """What may be tuned. Sizes are multiplied by these; 1 is the model's own choice."""
+
+    threads: int
+    rows: float = 1.0  # of a product's tile
+    columns: float = 1.0
+    queries: float = 1.0  # of attention's
+
+
+def product_tile(
+    tiling: Tiling, target: Target, rows: int, columns: int, depth: int, block: int, panel: int
+) -> tuple[int, int]:
+    """Blocks of rows and panels of columns of a product's tile.
+
+    Weights come from far away, rows of activations from the second cache: so a tile keeps as many rows as half of that
+    cache holds, and reads each panel of weights once for all of them. Columns then give the tiles their number.
+    """
+    blocks, panels = -(-rows // block), -(-columns // panel)
+    held = max(1, int(tiling.rows * target.l2 // 2 // (4 * depth * block)))
+    parts = -(-blocks // max(1, min(held, int(tiling.rows * 256) // block or 1)))
+    tall = -(-blocks // parts)
+    wanted = PER_WORKER * tiling.threads if tiling.threads > 1 else 1
+    shortest = max(1, round(SHORTEST * RATE / (2 * tall * block * panel * depth)))
+    wide = max(shortest, -(-panels * parts // wanted), -(-panels * parts // MOST))
+    wide = max(1, min(panels, round(wide * tiling.columns)))
+    return tall, -(-panels // -(-panels // wide))
+
+
+def row_tile(tiling: Tiling, rows: int, bytes_of_row: int) -> int:
+    """Rows of element-wise work and norms: a part of the second cache, and enough tiles for all workers."""
+    fits = max(1, (192 << 10) // max(1, bytes_of_row))
+    even = -(-rows // (2 * tiling.threads))
+    return max(1, -(-rows // MOST), min(rows, fits, even))
+
+
+def query_tile(tiling: Tiling, heads: int, queries: int, keys: int, head: int, block: int) -> int:
+    """Blocks of queries of attention's tile."""
+    blocks = -(-queries // block)
+    wanted = max(1, PER_WORKER * tiling.threads // max(1, heads))
+    shortest = max(1, round(SHORTEST * RATE / (4 * block * keys * head)))
+    return max(1, min(blocks, round(max(shortest, -(-blocks // max(wanted, -(-blocks // 8)))) * tiling.queries)))
