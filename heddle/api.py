@@ -55,6 +55,7 @@ def plan(
     memory_gib: float | None = None,
     days: float | None = None,
     tokens: float | None = None,
+    by_layer: bool = False,
 ) -> Search:
     """Find the best plan for a job's model and batch on its cluster; the job's own plan is not looked at.
 
@@ -68,6 +69,7 @@ def plan(
         memory_gib: use at most this much of a device's memory.
         days: the deadline.
         tokens: what is learned from until then; the job's steps if left out.
+        by_layer: let every layer recompute, shard and offload on its own, where that is faster or alone fits.
 
     >>> import heddle
     >>> found = heddle.plan("examples/plans/gpt3-175b.toml")
@@ -87,6 +89,7 @@ def plan(
         memory_gib=memory_gib,
         days=days,
         tokens=tokens,
+        by_layer=by_layer,
     )
 
 

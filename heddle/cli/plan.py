@@ -42,6 +42,9 @@ def plan(
     free: Annotated[
         bool, typer.Option("--free", help="Do not keep to the file's [plan]; say how good it is instead.")
     ] = False,
+    by_layer: Annotated[
+        bool, typer.Option("--by-layer", help="Let every layer recompute, shard and offload on its own.")
+    ] = False,
     allow_delay: Annotated[
         bool, typer.Option("--allow-delay", help="Also look at updates that come late; the loss may differ.")
     ] = False,
@@ -126,6 +129,7 @@ def plan(
         memory_gib=memory_gib,
         days=days,
         tokens=tokens,
+        by_layer=by_layer,
     )
     assumed = _assumed(document, found.job)
     reasons = None

@@ -96,6 +96,8 @@ def show(console: Console, prediction: Simulation, tokens: float, memory: bool) 
     parts = {name: float(value) for name, value in prediction.breakdown._asdict().items()}
     console.print(bar(parts, min(console.width, MOST)), soft_wrap=True)
     for name, value in parts.items():
+        if name == "moved" and not value:
+            continue  # most plans offload nothing
         console.print(f"{name:<11} {value:>9.4f} s {value / seconds:>7.1%}")
     console.print()
     if 1 < plan.pipeline <= (plan.pipeline if memory else TALL):
@@ -137,5 +139,11 @@ def show_memory(console: Console, prediction: Simulation, every: bool) -> None:
     elif scale < limit:
         ends = f"the bar ends at {scale / size:.3g} {unit}, a device has {limit / GIB:.4g} GiB"
     console.print(f"{legend(needs[prediction.fullest])}; {ends}", style="dim", soft_wrap=True)
+    if every and prediction.plan.by_layer:
+        from heddle.plan.layer_memory.explain import strips
+
+        console.print()
+        for line in strips(prediction):
+            console.print(line, markup=False, soft_wrap=True)
     if not every and len(bills) > 1:
         console.print(f"(the fullest of {len(bills)} stages; --memory shows all)")

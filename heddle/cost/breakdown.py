@@ -35,6 +35,7 @@ class Breakdown(NamedTuple):
     optimizer: Column
     bubble: Column
     jitter: Column
+    moved: Column = 0.0  # what is not hidden of copies to other tiers, and back
 
 
 STEP = {
@@ -46,6 +47,7 @@ STEP = {
     "optimizer": Item("optimizer", "white on red", "#d55e00"),
     "bubble": Item("bubble", "black on white", "#b4b8bc", "idle, or waiting for a neighbour"),
     "jitter": Item("waiting for the slowest node", "white on bright_black", "#70767c"),
+    "moved": Item("offload", "black on bright_green", "#009e73", "copies to host memory or disk that nothing hides"),
 }
 # of a measured step only: what happens between two of them
 MEASURED = {"outside": Item("around the step", "black on bright_yellow", "#c9b458", "data, metrics, checkpoints")}

@@ -6,8 +6,8 @@ chunk costs, for each kind, so many times the price of one; who prices layers as
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import lru_cache
+from itertools import groupby
 from typing import NamedTuple
 
 from heddle.spec.layer_memory import LayerMemory, Recompute
@@ -26,8 +26,13 @@ class LayerKind(NamedTuple):
         """What its backward computes again."""
         return self.memory.recompute
 
+    @property
+    def leaves(self) -> bool:
+        """Whether what its forward leaves goes to another tier."""
+        return self.memory.tier("input") is not None or self.memory.tier("activations") is not None
 
-Chunk = tuple[tuple[LayerKind, int], ...]  # how many layers of each kind; the kind of its first layer is the first
+
+Chunk = tuple[tuple[LayerKind, int], ...]  # its runs of layers of one kind, in the order of the model
 
 
 @lru_cache(maxsize=16)  # seconds and bytes of one plan are asked for one after the other
@@ -38,6 +43,7 @@ def chunk_layers(model: ModelSpec, plan: Plan) -> tuple[Chunk, ...]:
     kinds = list(map(LayerKind, model.shape_of, map(plan.memory_of, range(model.layers))))
     chunks, start = [], 0
     for count in plan.stages:
-        chunks.append(tuple(Counter(kinds[start : start + count]).items()))
+        runs = groupby(kinds[start : start + count])
+        chunks.append(tuple((kind, len(list(run))) for kind, run in runs))
         start += count
     return tuple(chunks)

@@ -132,8 +132,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices, smallest: Work) -> Step
     per_rank = m / p / pace
     tensor = per_rank * layers * (layer.tensor_forward + layer.tensor_backward + layer.tensor_again)
     recompute = per_rank * layers * (again - layer.tensor_again)
-    busy = per_rank * total
-    pipeline = per_rank * sends
+    busy, pipeline = per_rank * total, per_rank * sends
     pipe = np.maximum(pipe, busy)  # but for rounding it never is shorter
     breakdown = Breakdown(
         compute=busy - tensor - recompute - pipeline,
@@ -144,6 +143,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices, smallest: Work) -> Step
         optimizer=update,
         bubble=pipe - busy,
         jitter=(late - 1) * (pipe + data + update),
+        moved=0.0 * busy,
     )
     held, least = peak_memory(work, cluster, ranks, prices.held.mean)
     if work.shapes:

@@ -19,11 +19,12 @@ from heddle.cost.work import Work, work_of
 from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.schedule import Schedule, build
-from heddle.simulate.chunks import LeftBytes, chunk_costs, not_compute, stage_memory, step_tail_seconds
+from heddle.simulate.chunks import chunk_costs, not_compute, step_tail_seconds
 from heddle.simulate.late import delayed_schedule, enough_steps, steady_seconds, with_replays, with_versions
 from heddle.simulate.memory_curve import Curve, memory_curves
 from heddle.simulate.replay import replay, step_time
 from heddle.simulate.shared_cores import replay_shared
+from heddle.simulate.stage_memory import LeftBytes, stage_memory
 from heddle.simulate.timeline import Sizes, Tail, timeline
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob

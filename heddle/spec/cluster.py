@@ -41,6 +41,8 @@ class Device:
     tflops: Peak = field(default_factory=Peak)
     processors: Count | None = None  # multiprocessors that share the tiles of a matrix product; None: not known
     host: bool = False  # a CPU: it starts its own kernels, and nothing runs beside them
+    host_gbs: Positive | None = None  # to host memory and back, GB/s each way; None: PCIe 4's 25, on a CPU its memory's
+    disk_gbs: Positive | None = None  # to the disk or back, GB/s; None: 2
     capability: Positive | None = None  # CUDA's compute capability; None: not known
 
     def __post_init__(self) -> None:

@@ -171,6 +171,16 @@ class Plan:
         return replace(self, recompute=usual.recompute, offload=usual.offload, layers=runs_of(layers, usual))
 
     @property
+    def puts_off(self) -> bool:
+        """Whether the schedule makes weight gradients apart from the rest of a backward."""
+        return self.pipeline > 1 and rule_of(self.schedule).splits
+
+    @property
+    def by_layer(self) -> bool:
+        """Whether layers shard or offload on their own: more than one word for all says."""
+        return bool(self.layers or self.offload) or (self.zero >= 2 and self.data > 1 and self.pipeline > 1)
+
+    @property
     def ends_offload(self) -> tuple[str, ...]:
         """What leaves the device of the embedding and the output layer: the optimizer's state, or nothing."""
         return tuple(word for word in self.offload if word.startswith("optimizer:"))

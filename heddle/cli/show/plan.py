@@ -50,7 +50,9 @@ def show_choices(console: Console, found: Search, top: int) -> None:
         each = choice.best
         facts, plan = summary(each), each.plan
         words = (
-            plan.recompute
+            "by layer"
+            if plan.layers
+            else plan.recompute
             if isinstance(plan.recompute, str)
             else f"{plan.recompute.count('full')} of {len(plan.recompute)}"
         )
@@ -81,6 +83,7 @@ def show_choices(console: Console, found: Search, top: int) -> None:
         *["pipe 4×2: interleaved, 2 chunks per rank"]
         * any(each.plan.virtual > 1 and each.plan.schedule in USUAL for each in shown),
         *["recompute 2 of 8: everything in so many layers"] * any(isinstance(p.plan.recompute, tuple) for p in shown),
+        *["by layer: each layer recomputes, shards and offloads on its own"] * any(p.plan.layers for p in shown),
         "GiB: the fullest stage",
         *[f"variants: other plans with these degrees and microbatch, which differ in {differ}"] * bool(differ),
     ]
@@ -98,7 +101,7 @@ def show_best(console: Console, found: Search) -> None:
 
     best = found.best
     width = max(20, min(console.width, 100) - 34)
-    time = {name: float(value) for name, value in best.breakdown._asdict().items()}
+    time = {name: float(value) for name, value in best.breakdown._asdict().items() if name != "moved" or value}
     bill = best.memory[best.fullest]
     held = {name: float(value) for name, value in bill._asdict().items()}
     console.print()

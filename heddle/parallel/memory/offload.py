@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from heddle.models.transformer import Microbatch, Transformer
@@ -25,7 +26,7 @@ SMALLEST = 4096  # bytes: what is smaller costs more to move than it takes
 class Tier(Protocol):
     """Memory beside the device; see heddle.runtime.tiers."""
 
-    def put(self, x: Tensor) -> Any: ...
+    def put(self, x: Tensor, size: int | None = None) -> Any: ...
     def prefetch(self, slot: Any) -> None: ...
     def take(self, slot: Any) -> Tensor: ...
     def reserve(self, elements: int, dtype: torch.dtype = ...) -> Tensor: ...
@@ -46,7 +47,14 @@ class Kept:
 
     def __init__(self, slot: Any, x: Tensor) -> None:
         self.slot, self.dtype = slot, x.dtype
-        self.layout = x.storage_offset(), x.shape, x.stride()
+        self.layout = x.shape, x.stride(), x.storage_offset()
+
+
+def whole_of(x: Tensor) -> Tensor:
+    """All of the memory behind a tensor, as bytes; a dry run's has none, and what views it would never be let go."""
+    if isinstance(x, FakeTensor):
+        return x
+    return torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage())
 
 
 class OffloadedLayer:
@@ -92,15 +100,13 @@ class OffloadedLayer:
             return x.detach() if x.grad_fn is not None else x
         before = self.known.get(storage._cdata)
         if before is None or before[0]() is not storage:  # the address may be that of another, which is gone
-            flat = torch.empty(0, dtype=torch.uint8, device=x.device).set_(storage)
-            self.known[storage._cdata] = before = weakref.ref(storage), self.tier.put(flat)
+            self.known[storage._cdata] = before = weakref.ref(storage), self.tier.put(whole_of(x), storage.nbytes())
         return Kept(before[1], x)
 
     def _unpack(self, kept: Tensor | Kept) -> Tensor:
         if isinstance(kept, Tensor):
             return kept
-        memory = self.tier.take(kept.slot).untyped_storage()
-        return torch.empty(0, dtype=kept.dtype, device=memory.device).set_(memory, *kept.layout)
+        return self.tier.take(kept.slot).view(kept.dtype).as_strided(*kept.layout)
 
 
 def offload_activations(chunk: Transformer, plan: Plan, tiers: Tiers) -> None:

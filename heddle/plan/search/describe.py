@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from heddle.simulate.simulation import Simulation
+from heddle.spec.layer_memory import LayerRun
 from heddle.spec.plan import Plan
 from heddle.spec.ranks import split_in_words
+
+RUNS = 3  # of layers that are named
 
 
 def in_words(plan: Plan) -> str:
@@ -18,7 +21,21 @@ def in_words(plan: Plan) -> str:
         parts.append(f"zero {plan.zero}")
     parts.append(f"microbatch {plan.microbatch}")
     parts.append(f"recompute {recompute_in_words(plan)}")
+    if plan.offload:
+        parts.append(f"offload {', '.join(plan.offload)}")
+    parts += [f"layers {run.layers}: {run_in_words(run)}" for run in plan.layers[:RUNS]]
+    if len(plan.layers) > RUNS:
+        parts.append(f"{len(plan.layers) - RUNS} more runs of layers")
     return ", ".join(parts)
+
+
+def run_in_words(run: LayerRun) -> str:
+    """What a run of layers does otherwise than the plan says for all."""
+    parts = [] if run.recompute is None else [f"recompute {run.recompute}"]
+    parts += [] if run.zero is None else [f"zero {run.zero}"]
+    if run.offload is not None:
+        parts.append(f"offload {' and '.join(run.offload)}" if run.offload else "no offload")
+    return " and ".join(parts) or "as all"
 
 
 def recompute_in_words(plan: Plan) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from heddle.cost.breakdown import STEP
-from heddle.format import GIB, memory_unit, signed_seconds
+from heddle.format import GIB, memory_unit, seconds_in_words, signed_seconds
+from heddle.plan.layer_memory.explain import next_gib, reasons, smallest_budget
 from heddle.plan.search.candidates import Candidates
 from heddle.plan.search.describe import in_words, overfull, recompute_in_words
 from heddle.plan.search.objective import MARGIN, SearchGoal
@@ -25,6 +26,9 @@ from heddle.spec.job import Job
 from heddle.spec.plan import WRITTEN, Plan
 
 OTHERS = ("virtual", "sequence", "zero", "microbatch", "recompute", "schedule")
+
+
+LINES = 12  # on layers
 
 
 @dataclass(frozen=True)
@@ -84,8 +88,22 @@ def described(best: Simulation) -> Iterator[str]:
     parts = ", ".join(f"{name} {float(value) / size:.3g}" for name, value in bill.items() if value >= 0.005 * size)
     needs = f"{best.worst / size:.4g}" + f" {unit}" * (unit != "GiB")
     yield f"Stage {best.fullest} is the fullest: {needs} of {best.limit / GIB:.4g} GiB" + f" ({parts})" * bool(parts)
+    if plan.by_layer:
+        yield from _layers(best)
     if len(set(plan.stages)) > 1:
         yield f"Stages are uneven, {min(plan.stages)} to {max(plan.stages)} layers: the ends hold embedding and head."
+
+
+def _layers(best: Simulation) -> Iterator[str]:
+    """What layers do that choose for themselves, and what memory is worth to them."""
+    lines = list(reasons(best))
+    yield from lines[:LINES]
+    if len(lines) > LINES:
+        yield f"… and {len(lines) - LINES} more runs of layers"
+    gain = next_gib(best)
+    if gain is not None:
+        yield f"One GiB more per device would save {seconds_in_words(gain)} per step with the same split."
+    yield f"The least that this split can do with is {smallest_budget(best):.3g} GiB per device."
 
 
 def _neighbours(search: Search) -> Iterator[Neighbour]:

@@ -18,6 +18,7 @@ from heddle.cost.compute import peak_flops
 from heddle.cost.local_machine import measured_machine
 from heddle.errors import HeddleError
 from heddle.format import GIB
+from heddle.plan.layer_memory.families import best_by_layer
 from heddle.plan.search.candidates import Candidates, Choice
 from heddle.plan.search.describe import in_words
 from heddle.plan.search.late import without_update
@@ -138,6 +139,7 @@ def search(
     memory_gib: float | None = None,
     days: float | None = None,
     tokens: float | None = None,
+    by_layer: bool = False,
 ) -> Search:
     """What `heddle.plan` does, for a job that is loaded; the arguments are described there (`heddle.api.plan`)."""
     began = time.perf_counter()
@@ -152,19 +154,24 @@ def search(
         considered += len(space)
         candidates = Candidates(job, space, step, wish)
         # what fits in closed form by a hair may not when it is looked at exactly
-        if choices := candidates.choices(top):
+        choices = candidates.choices(top)
+        own = best_by_layer(job, space, step, wish, choices[0].best if choices else None) if by_layer else None
+        if own is not None:
+            choices = [Choice(own, 1, ()), *choices]
+        if choices:
             break
     else:
         if (fits := Candidates(job, space, step, SearchGoal("fastest", wish.fixed)).best()) is not None:
             raise too_slow(job, wish, fits)
         raise nothing_fits(job, cluster, wish, counts)
     step = replace(step, fits=step.fits & (step.at_least <= wish.limit(job)))
+    plain = [candidates.fastest] if candidates.best() is not None else []
     return Search(
         job=choices[0].best.job,
         cluster=cluster,
         wish=wish,
         choices=tuple(choices),
-        fastest=min(candidates.fastest, *(choice.best for choice in choices), key=wish.of),
+        fastest=min([*plain, *(choice.best for choice in choices)], key=wish.of),
         considered=considered,
         feasible=int(step.fits.sum()),
         seconds=time.perf_counter() - began,
@@ -212,6 +219,8 @@ def groups(job: Job, cluster: Cluster, wish: SearchGoal, counts: list[int]) -> I
 def _front(space: Space, step: StepCosts) -> tuple[Point, ...]:
     """Plans that no other beats in both time and memory, the fastest first."""
     chosen = np.flatnonzero(step.fits)
+    if not len(chosen):
+        return ()
     order = chosen[np.lexsort((step.memory[chosen], step.seconds[chosen]))]
     least = np.minimum.accumulate(step.memory[order])
     new = np.concatenate([[True], least[1:] < least[:-1]])

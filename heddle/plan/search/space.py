@@ -72,7 +72,9 @@ class Space:
             fields["recompute"] = recompute_first(stages, fields["pipeline"], count, placement)
         else:
             fields["recompute"] = self.fixed.get("recompute", RECOMPUTE[fields["recompute"]])
-        return Plan(**fields)
+        return Plan(
+            **fields, **{name: self.fixed[name] for name in ("offload", "prefetch", "layers") if name in self.fixed}
+        )
 
     def where(self, plan: Plan) -> int | None:
         """The place of a plan, its stages and the layers that it recomputes aside; None where it is not among them."""

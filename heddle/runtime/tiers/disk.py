@@ -70,11 +70,12 @@ class Disk(Tier):
     def _write(self, slot: Slot, region: object, x: Tensor) -> None:
         assert isinstance(region, int)
         slot.region = region
-        future = self.thread.submit(self._put, region, x)
+        future = self.thread.submit(self._put, region, [x])
         slot.wait = future.result
 
-    def _put(self, start: int, x: Tensor) -> None:
-        left = memoryview(x.cpu().numpy().data)
+    def _put(self, start: int, only: list[Tensor]) -> None:
+        # out of the list: what the thread was given would live until it is given something else
+        left = memoryview(only.pop().cpu().numpy().data)
         try:
             while left:
                 done = os.pwrite(self.file, left, start)

@@ -40,9 +40,12 @@ class Tier(ABC):
     def __init__(self) -> None:
         self.spare: defaultdict[int, list[object]] = defaultdict(list)  # regions by their bytes
 
-    def put(self, x: Tensor) -> Slot:
-        """Begin to copy the bytes of a flat tensor, which must not change any more; `Slot.wait` ends it."""
-        slot = Slot(x.numel() * x.itemsize, x.device)
+    def put(self, x: Tensor, size: int | None = None) -> Slot:
+        """Begin to copy the bytes of a flat tensor, which must not change any more; `Slot.wait` ends it.
+
+        A dry run says how many there are.
+        """
+        slot = Slot(x.numel() * x.itemsize if size is None else size, x.device)
         if not isinstance(x, FakeTensor):
             room = -(-slot.size // PAGE) * PAGE
             region = self.spare[room].pop() if self.spare[room] else self._region(room)

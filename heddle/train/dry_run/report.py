@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from heddle.format import size
-from heddle.simulate.chunks import memory_verdict
+from heddle.simulate.stage_memory import memory_verdict
 from heddle.spec.plan import AXES
 from heddle.spec.ranks import split_in_words
 from heddle.train.dry_run.dry_run import DryRun, KindOfRank

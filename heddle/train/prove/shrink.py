@@ -105,7 +105,7 @@ def _layers(model: ModelSpec, plan: Plan, small: Plan) -> tuple[list[LayerKind],
     if len(set(sizes)) == 1 < len(set(plan.stages)):
         sizes[small.chunks // 2] += 1
     chunks = chunk_layers(model, plan)
-    kinds = [[kind for kind, _ in chunks[chunk]] for chunk in chosen]
+    kinds = [list(dict.fromkeys(kind for kind, _ in chunks[chunk])) for chunk in chosen]
     least = max(2 if small.chunks == 1 else 1, *map(len, kinds))
     stages = tuple(min(size, least + (min(sizes) < size == max(sizes))) for size in sizes)
     return [kind for own, layers in zip(kinds, stages, strict=True) for kind in (own * layers)[:layers]], stages

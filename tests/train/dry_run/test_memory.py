@@ -15,9 +15,9 @@ import torch.multiprocessing
 
 from heddle.cost.work import work_of
 from heddle.parallel.mesh import build_mesh
-from heddle.simulate.chunks import memory_verdict
 from heddle.simulate.closed_form import closed_form
 from heddle.simulate.simulation import simulate
+from heddle.simulate.stage_memory import memory_verdict
 from heddle.spec import Cluster, Data, Job, ModelSpec, Plan, Train
 from heddle.spec.cluster import Device, Link, Peak
 from heddle.spec.shorthand import cluster_from_table

@@ -1,0 +1,126 @@
+"""What layers take and hold that shard or offload on their own: bytes on the device, copies on their own lanes.
+
+Copies run beside the computation on lanes of their own, out and in; what is longer than the pass beside it is waited
+for. A CPU copies by itself, so there all of it is.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from heddle.cost import network
+from heddle.cost import step as stage
+from heddle.cost.memory import MASTER, MOMENTS
+from heddle.cost.work import Work
+from heddle.spec.cluster import Cluster
+from heddle.spec.layer_memory import LayerMemory
+
+HOST_GBS = 25.0  # each way over PCIe 4 x16, as measured on A100 hosts
+DISK_GBS = 2.0  # what a common NVMe drive sustains while it is read and written
+
+
+def tier_speed(cluster: Cluster, tier: str) -> float:
+    """Bytes per second to a tier, or back."""
+    device = cluster.device
+    if tier == "disk":
+        return (device.disk_gbs or DISK_GBS) * 1e9
+    memory = device.memory_gbs / 2 if device.host and device.memory_gbs else HOST_GBS  # read here, written there
+    return (device.host_gbs or memory) * 1e9
+
+
+class States(NamedTuple):
+    """Bytes that the parameters of one layer, or one end of the model, take on the device."""
+
+    weights: float
+    gradients: float
+    optimizer: float
+    kept: float = 0.0  # gathered weights that stay over the microbatches of a step (ZeRO-2)
+    unit: float = 0.0  # gathered weights of one use (ZeRO-3)
+    summed: float = 0.0  # gradients of a layer on their way into shards
+
+
+def states(work: Work, parameters: float, memory: LayerMemory) -> States:
+    """Of so many parameters; weights that are offloaded are fetched like ZeRO-3's, by a lone replica too."""
+    fetched = memory.tier("weights") is not None
+    data = float(work.data)
+    if (memory.zero >= 2 and data > 1) or fetched:
+        shard = parameters / data
+        return States(
+            weights=0.0 if fetched else shard * MASTER,
+            gradients=shard * 4,
+            optimizer=0.0 if memory.tier("optimizer") else shard * MOMENTS,
+            kept=parameters * work.element if memory.zero == 2 and not fetched else 0.0,
+            unit=0.0 if memory.zero == 2 and not fetched else parameters * work.element,
+            summed=parameters * 4,
+        )
+    shared = data if memory.zero >= 1 else 1.0
+    each = MOMENTS + (MASTER if work.element < 4 else 0)
+    optimizer = 0.0 if memory.tier("optimizer") else parameters / shared * each
+    return States(parameters * work.element, parameters * float(work.gradient_bytes), optimizer)
+
+
+def gathered(units: list[States], ahead: int) -> float:
+    """Bytes of weights and gradients of a rank's sharded layers that are there for a moment, or for a step.
+
+    The weights of the largest and of those fetched ahead, and the gradients of one layer on their way into shards.
+    """
+    sharded = [unit for unit in units if unit.summed]
+    if not sharded:
+        return 0.0
+    fetched = sorted((unit.unit for unit in sharded), reverse=True)[: 1 + ahead]
+    return sum(unit.kept for unit in sharded) + sum(fetched) + max(unit.summed for unit in sharded)
+
+
+class Copies(NamedTuple):
+    """Seconds that copies of one layer add to the forward and the backward of a microbatch, and to a step."""
+
+    forward: float = 0.0
+    backward: float = 0.0
+    step: float = 0.0
+
+
+def copies(
+    cluster: Cluster, work: Work, memory: LayerMemory, leaves: float, parameters: float, passes: tuple[float, float]
+) -> Copies:
+    """Of one layer that puts `leaves` bytes away per microbatch; `passes`: seconds of its forward and backward."""
+    if not memory.offload:
+        return Copies()
+    lanes: dict[str, list[float]] = {"out": [0.0, 0.0], "in": [0.0, 0.0]}  # seconds in the forward and the backward
+    if tier := memory.tier("input") or memory.tier("activations"):
+        seconds = leaves / tier_speed(cluster, tier)
+        lanes["out"][0] += seconds
+        lanes["in"][1] += seconds
+    if tier := memory.tier("weights"):
+        seconds = parameters / float(work.data) * MASTER / tier_speed(cluster, tier)
+        lanes["in"][0] += seconds
+        lanes["in"][1] += seconds
+    exposed = []
+    for way, beside in enumerate(passes):
+        if cluster.device.host:
+            exposed.append(lanes["out"][way] + lanes["in"][way])
+        else:
+            longest = max(lanes["out"][way], lanes["in"][way])
+            exposed.append(longest - float(stage.hidden(cluster, longest, beside)))
+    step = 0.0
+    if tier := memory.tier("optimizer"):
+        shared = parameters / (float(work.data) if memory.zero >= 1 else 1.0)
+        masters = MASTER if work.element < 4 or not cluster.device.host else 0
+        # read and written; beside a GPU gradients come down first, and weights go up again
+        moved = 2 * (MOMENTS + masters) + (0 if cluster.device.host else 4 + work.element)
+        step = shared * moved / tier_speed(cluster, tier)
+    return Copies(exposed[0], exposed[1], step)
+
+
+def shard_seconds(cluster: Cluster, work: Work, parameters: float, memory: LayerMemory) -> tuple[float, float]:
+    """What replicas exchange for one layer: for every microbatch, and once per step."""
+    data, stride, element = float(work.data), float(work.tensor), work.element
+    reduce = float(work.reduce_bytes)
+    if data == 1:
+        return 0.0, 0.0
+    if memory.zero == 3:
+        return float(network.rings(cluster, parameters * (2 * element + reduce), 3, data, stride, in_pass=True)), 0.0
+    if memory.zero == 2:
+        gather = float(network.rings(cluster, parameters * element, 1, data, stride, in_pass=True))
+        return float(network.rings(cluster, parameters * reduce, 1, data, stride, in_pass=True)), gather
+    count = parameters * (reduce + (reduce if memory.zero == 0 else element))
+    return 0.0, float(network.rings(cluster, count, 2 / max(1.0, float(work.layers)), data, stride))

@@ -1,0 +1,81 @@
+"""The options of a layer, and what each costs on its stage: seconds per step, bytes all along, bytes for a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import NamedTuple, get_args
+
+from heddle.cost import compute
+from heddle.cost import step as stage
+from heddle.cost.layers import LayerKind
+from heddle.cost.offload import copies, gathered, shard_seconds, states
+from heddle.cost.work import Work
+from heddle.simulate.chunks import priced_layer
+from heddle.simulate.stage_memory import bytes_of, of_a_layer
+from heddle.spec.cluster import Cluster
+from heddle.spec.layer_memory import LayerMemory, Recompute, Zero
+from heddle.spec.plan import Plan
+
+
+class Option(NamedTuple):
+    """One strategy of one layer."""
+
+    memory: LayerMemory
+    seconds: float  # that a step takes longer on its stage
+    always: float  # bytes that are there all the time
+    left: float  # bytes that each microbatch in flight leaves
+    moment: float  # bytes that its backward holds for a moment
+    input: float  # bytes of the input of a layer that lets it go, but for a chunk's first
+    brief: float  # bytes of weights and gradients that are gathered while it computes
+
+
+def legal(plan: Plan, tiers: tuple[str, ...], zeros: tuple[Zero, ...]) -> Iterator[LayerMemory]:
+    """Every strategy that a layer of a plan may have."""
+    for recompute, zero in product(get_args(Recompute), zeros):
+        kept = "input" if recompute == "full" else "activations"
+        for activations, optimizer, weights in product((None, *tiers), repeat=3):
+            if weights is not None and (optimizer is None or plan.puts_off or (plan.data > 1 and zero != 3)):
+                continue
+            words = ((kept, activations), ("weights", weights), ("optimizer", optimizer))
+            yield LayerMemory(recompute, zero, tuple(f"{kind}:{tier}" for kind, tier in words if tier is not None))
+
+
+def options(cluster: Cluster, work: Work, plan: Plan, microbatches: int, strategies: list[LayerMemory]) -> list[Option]:
+    """What each strategy costs a layer of this shape; `work`: as if all layers were of it."""
+    price, held = priced_layer(cluster, work), bytes_of(of_a_layer(work))
+    found = []
+    for memory in strategies:
+        kind = LayerKind(0, memory)
+        again = {"none": 0.0, "selective": price.again_selective, "full": price.again_full}[memory.recompute]
+        passes = price.forward, price.backward + again
+        moved = copies(cluster, work, memory, held.saved[memory.recompute], held.parameters, passes)
+        each, once = shard_seconds(cluster, work, held.parameters, memory)
+        each -= float(stage.hidden(cluster, each, sum(passes)))
+        once -= float(work.data_overlap * stage.hidden(cluster, once, passes[1]))
+        shared = plan.data if memory.zero else 1
+        update = moved.step or float(compute.optimizer(cluster, held.parameters / shared, work.element))
+        own = states(work, held.parameters, memory)
+        brief = gathered([own] * (2 + plan.prefetch), plan.prefetch) if own.summed else 0.0
+        kept = own.kept * (2 + plan.prefetch)  # which is there all the time, and not only for a moment
+        found.append(
+            Option(
+                memory,
+                seconds=microbatches * (again + moved.forward + moved.backward + each) + once + update,
+                always=own.weights + own.gradients + own.optimizer + own.kept,
+                left=held.left(kind),
+                moment=held.back(kind),
+                input=held.saved["full"] if kind.leaves else 0.0,
+                brief=brief - kept if own.summed else 0.0,
+            )
+        )
+    return found
+
+
+def useful(every: list[Option]) -> list[Option]:
+    """Without those that another beats, or equals, in everything."""
+    kept: list[Option] = []
+    for option in sorted(every, key=lambda each: (each[1:], len(each.memory.offload), each.memory)):
+        if not any(all(a <= b for a, b in zip(other[1:], option[1:], strict=True)) for other in kept):
+            kept.append(option)
+    return kept

@@ -1,0 +1,265 @@
+"""What one rank of each stage of one plan holds at its fullest moment: stages may be uneven, and layers differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from heddle.cost import memory
+from heddle.cost.fits import MemoryVerdict, verdict
+from heddle.cost.layers import Chunk, LayerKind, chunk_layers
+from heddle.cost.memory import MemoryBreakdown
+from heddle.cost.offload import States, gathered, states
+from heddle.cost.work import Work, recomputing, work_of
+from heddle.schedule import Kind, Placement, Schedule
+from heddle.spec.cluster import Cluster
+from heddle.spec.job import Job
+from heddle.spec.layer_memory import LayerMemory, Recompute
+from heddle.spec.model import ModelSpec
+from heddle.spec.plan import Plan
+
+
+def of_a_layer(work: Work) -> Work:
+    """The same for all works whose layers cost the same: a search looks at many of them."""
+    batch = work.microbatch * min(2, work.microbatches)  # gradients are added up from the second microbatch on
+    return recomputing(replace(work, batch=batch, pipeline=1, virtual=1, data=1, zero=0, schedule=0), "full")
+
+
+def parts_of(model: ModelSpec, plan: Plan, work: Work) -> Iterator[tuple[int, LayerKind, float]]:
+    """The parameters of every layer and of both ends, with the stage that holds them and what it does with them."""
+    each = [float(memory.layer_parameters(one)) for _, one in work.each_shape]
+    for chunk, layers in enumerate(chunk_layers(model, plan)):
+        for kind, count in layers:
+            yield from [(plan.rank_of(chunk), kind, each[kind.shape])] * count
+    ends = LayerKind(0, LayerMemory("none", plan.zero, plan.ends_offload))
+    yield 0, ends, float(memory.end_parameters(work, True, plan.last_rank == 0))
+    if plan.last_rank > 0:
+        yield plan.last_rank, ends, float(memory.end_parameters(work, False, True))
+
+
+def parameters_of(model: ModelSpec, plan: Plan, work: Work) -> list[float]:
+    """Parameters of one rank of each stage."""
+    each = [float(memory.layer_parameters(one)) for _, one in work.each_shape]
+    held = [0.0] * plan.pipeline
+    for chunk, layers in enumerate(chunk_layers(model, plan)):
+        held[plan.rank_of(chunk)] += sum(count * each[kind.shape] for kind, count in layers)
+    held[0] += float(memory.end_parameters(work, True, plan.last_rank == 0))
+    if plan.last_rank > 0:
+        held[plan.last_rank] += float(memory.end_parameters(work, False, True))
+    return held
+
+
+def memory_verdict(job: Job, cluster: Cluster) -> MemoryVerdict:
+    """Whether a job's plan fits, for which nothing needs to be known of how fast the cluster is."""
+    job = job.planned
+    plan = job.plan
+    schedule = plan.order_of_work(job.train.global_batch)
+    return verdict(stage_memory(job, plan, work_of(job, cluster), schedule, cluster)[0], cluster.device)
+
+
+def stage_memory(
+    job: Job, plan: Plan, work: Work, schedule: Schedule, cluster: Cluster
+) -> tuple[tuple[MemoryBreakdown, ...], LeftBytes]:
+    """What one rank of each stage holds at its peak, and what a microbatch leaves in each chunk."""
+    layers = chunk_layers(job.model, plan)
+    shapes = [bytes_of(of_a_layer(one)) for _, one in work.each_shape]
+    alone = plan.data == 1 and work.element == 4  # whose gradients are made by the first backward of a step
+    held = _ChunkBytes.of_each(work, layers, shapes, alone, ordered=plan.by_layer)
+    sent = float(memory.sent_message(work))
+    largest = max(float(work.padded_vocab * work.hidden), *(shape.parameters for shape in shapes))
+    parameters = parameters_of(job.model, plan, work)
+    by_rank = _states_by_layer(job.model, plan, work) if plan.by_layer else None
+    found = []
+    for rank, order in enumerate(schedule.places):
+        weights, gradients, optimizer, in_use = (
+            by_rank[rank] if by_rank else map(float, memory.states(work, parameters[rank], largest))
+        )
+        loops = plan.virtual > 1 and schedule.placement is Placement.LOOP
+        inner = plan.pipeline > 2 and (loops or 0 < rank < plan.pipeline - 1)
+        neighbours = 0 if plan.pipeline == 1 else 2 if inner else 1
+        steady = int(memory.answered_messages(neighbours, plan.virtual > 1, schedule.microbatches))
+        peak = _fullest(order, held, sent, steady)
+        most, briefly = peak.activations, peak.briefly
+        present = gradients - sum(held[chunk].made for chunk in plan.chunks_of(rank)) + peak.made
+        update = gradients + float(memory.update_buffers(work, gradients)) - present - most
+        waiting = float(memory.exchange_buffers(work, neighbours))
+        bill = MemoryBreakdown(weights, present, optimizer, most, max(briefly, update) + in_use + waiting, 0.0)
+        found.append(bill._replace(slack=memory.slack(cluster, bill.total)))
+    return tuple(found), LeftBytes(tuple(chunk.saved for chunk in held), tuple(chunk.owed for chunk in held))
+
+
+def _states_by_layer(model: ModelSpec, plan: Plan, work: Work) -> list[tuple[float, float, float, float]]:
+    """Weights, gradients, optimizer and what is gathered, of one rank of each stage."""
+    units: list[list[States]] = [[] for _ in range(plan.pipeline)]
+    for rank, kind, parameters in parts_of(model, plan, work):
+        units[rank].append(states(work, parameters, kind.memory))
+    return [
+        (
+            sum(unit.weights for unit in own),
+            sum(unit.gradients for unit in own),
+            sum(unit.optimizer for unit in own),
+            gathered(own, plan.prefetch),
+        )
+        for own in units
+    ]
+
+
+class LeftBytes(NamedTuple):
+    """Bytes that a microbatch leaves in each chunk: for its way back, and where that is taken in two, for the rest."""
+
+    saved: tuple[float, ...]
+    owed: tuple[float, ...]
+
+
+class LayerBytes(NamedTuple):
+    """Of the layers of one shape, by what they recompute."""
+
+    saved: dict[Recompute, float]  # that a microbatch leaves behind
+    moment: dict[Recompute, float]  # that one on its way back holds for a moment
+    parameters: float
+    owed: float  # that a microbatch's weight gradients hold where they are put off
+
+    def left(self, kind: LayerKind) -> float:
+        """What a microbatch leaves on the device."""
+        return 0.0 if kind.leaves else self.saved[kind.recompute]
+
+    def back(self, kind: LayerKind) -> float:
+        """What the way back holds for a moment; what had left is there again."""
+        return self.moment[kind.recompute] + (self.saved[kind.recompute] if kind.leaves else 0.0)
+
+
+@lru_cache(maxsize=1024)
+def bytes_of(work: Work) -> LayerBytes:
+    """Plain numbers; `work` is that `of_a_layer`."""
+    kept = memory.layer_activations(work)
+    saved: dict[Recompute, float] = {
+        "none": float(kept.none),
+        "selective": float(kept.selective),
+        "full": float(kept.full),
+    }
+    moment = {word: float(kept.moment(recomputing(work, word))) for word in saved}
+    return LayerBytes(saved, moment, float(memory.layer_parameters(work)), float(memory.owed_products(work)))
+
+
+class _ChunkBytes(NamedTuple):
+    """Bytes of a chunk: what a microbatch leaves, what a backward holds for a moment, gradients that its first one
+    makes, and what that one holds in its last layer.
+    """
+
+    saved: float
+    moment: float
+    made: float
+    lately: float
+    owed: float  # that weight gradients hold where they are put off
+
+    @classmethod
+    def of_each(
+        cls, work: Work, chunks: Sequence[Chunk], shapes: list[LayerBytes], alone: bool, ordered: bool
+    ) -> list[_ChunkBytes]:
+        """Of each chunk; chunks of the same layers, and there are many of them, are alike."""
+        known: dict[Any, _ChunkBytes] = {}
+        ends = memory.end_activations(work)
+        found = []
+        for number, layers in enumerate(chunks):
+            key = layers, number == 0, number == len(chunks) - 1
+            if key not in known:
+                known[key] = cls.of_one(work, shapes, ends, alone, ordered, *key)
+            found.append(known[key])
+        return found
+
+    @staticmethod
+    def fullest_layer(layers: Chunk, shapes: list[LayerBytes], ordered: bool) -> float:
+        """Bytes on top of what a microbatch left, in the layer where a backward has most of them.
+
+        Where it is `ordered`, layers that the backward has passed have let go of their own; else each layer may be the
+        first, which is what bounds assume.
+        """
+        most, gone = 0.0, 0.0
+        for kind, count in reversed(layers):
+            most = max(most, shapes[kind.shape].back(kind) - gone)
+            gone += count * shapes[kind.shape].left(kind) * ordered
+        return most
+
+    @classmethod
+    def of_one(
+        cls,
+        work: Work,
+        shapes: list[LayerBytes],
+        ends: memory.Ends,
+        alone: bool,
+        ordered: bool,
+        layers: Chunk,
+        first: bool,
+        last: bool,
+    ) -> _ChunkBytes:
+        """Of one chunk; `alone`: whose gradients are made by the first backward of a step."""
+        left = sum(count * shapes[kind.shape].left(kind) for kind, count in layers)
+        moment = cls.fullest_layer(layers, shapes, ordered)
+        if not first and layers[0][0].leaves:  # what another stage sent stays until its gradient is sent back
+            left += shapes[layers[0][0].shape].saved["full"]
+        if first:
+            moment = max(moment, float(memory.embedding_backward(work, left)))
+        if last:
+            moment = float(memory.last_moment(work, ends, moment)) - float(ends.left)
+            left += float(ends.left)
+        owed = sum(count * shapes[kind.shape].owed for kind, count in layers)
+        if not alone:
+            return cls(left, moment, 0.0, 0.0, owed)
+        parameters = sum(count * shapes[kind.shape].parameters for kind, count in layers)
+        begins = layers[0][0]  # the layer that its backward ends with
+        shape = shapes[begins.shape]
+        own = shape.left(begins) + shape.back(begins)
+        lately = memory.last_layer(work, own, shape.parameters, first)
+        return cls(left, moment, float(memory.made_gradients(work, parameters, first, last)), float(lately), owed)
+
+
+class _Peak(NamedTuple):
+    """What a stage holds at its fullest moment, and of gradients what backwards have made by then."""
+
+    activations: float
+    briefly: float
+    made: float
+
+
+def _fullest(order: np.ndarray, held_bytes: Sequence[_ChunkBytes], sent: float, steady: int) -> _Peak:
+    """The fullest moment of a stage; `order`: what it does, as places among all chunks' actions of each kind.
+
+    What was sent to the next stage lives until the first answer from there; from then on `steady` messages do.
+    """
+    saved, moments, made, lately, owed = map(np.array, zip(*held_bytes, strict=True))
+    chunks, place = len(saved), np.arange(len(order))
+    nothing = np.zeros(chunks)
+
+    def each(of_kind: Callable[[Kind], np.ndarray]) -> np.ndarray:
+        return np.asarray(np.concatenate([of_kind(kind) for kind in Kind])[order])
+
+    change = each(lambda kind: kind.holds * saved + kind.owes * owed)
+    held = np.cumsum(change)
+    back = each(lambda kind: nothing + (kind.direction < 0)) > 0
+    sends = sent * (order < chunks - 1)
+    reached = np.cumsum(sends)
+    answered = np.maximum.accumulate(np.where(back, place, -1))  # the last backward so far
+    before = reached - sends
+    sending = np.where(answered < 0, before, before - reached[answered] + steady * sent)
+    # A backward holds most when it begins, or where it leaves more than it found, when it ends; a chunk's first one may
+    # when it ends, with the gradients it has made.
+    briefly = sending + each(lambda kind: moments if kind.direction < 0 else nothing)
+    activations = np.maximum(held - change, held)
+    if not any(made):
+        index = int(np.argmax(activations + briefly))
+        return _Peak(float(activations[index]), float(briefly[index]), 0.0)
+    first, makes = np.zeros(len(order)), each(lambda kind: made if kind.gradients else nothing)
+    adds = np.flatnonzero(makes)
+    at = adds[np.unique(order[adds] % chunks, return_index=True)[1]]
+    first[at] = makes[at]
+    grown = np.cumsum(first)
+    ending = sending + each(lambda kind: lately if kind.gradients else nothing)
+    moment = np.array([activations, briefly, grown - first])
+    later = np.where(first > 0, np.array([held, ending, grown]), 0.0)
+    totals = np.stack([moment.sum(axis=0), later.sum(axis=0)], axis=1)
+    index, which = divmod(int(np.argmax(totals)), 2)
+    return _Peak(*map(float, (moment, later)[which][:, index]))
