@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heddle.lanes.packs import Graph
-from heddle.lanes.schedule import Cycle, Packing, arrange
+from heddle.lanes.schedule import Packing
 
 
 @dataclass
@@ -53,36 +53,6 @@ def used(graph: Graph, chosen: list[int]) -> list[int]:
 
 def cost_of(graph: Graph, chosen: list[int]) -> int:
     return sum(graph.productions[n].cost for n in chosen)
-
-
-def polished(graph: Graph, chosen: list[int]) -> list[int]:
-    """The same with single productions exchanged where what the others need is there anyway and it becomes cheaper."""
-    best, price = chosen, cost_of(graph, chosen)
-    improved = True
-    while improved:
-        improved = False
-        for n in best:
-            if n not in best or graph.productions[n].gives < 0:
-                continue
-            for m in graph.makers[graph.productions[n].gives]:
-                if m == n:
-                    continue
-                has = {*best, m} - {n}
-                if not all(has.intersection(graph.makes(need)) for need in graph.productions[m].needs):
-                    continue
-                other = used(graph, sorted(has))
-                if cost_of(graph, other) < price and _ordered(graph, other):
-                    best, price, improved = other, cost_of(graph, other), True
-                    break
-    return best
-
-
-def _ordered(graph: Graph, chosen: list[int]) -> bool:
-    try:
-        arrange(graph, chosen)
-    except (Cycle, StopIteration):
-        return False
-    return True
 
 
 def greedy(graph: Graph) -> list[int]:

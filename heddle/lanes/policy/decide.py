@@ -12,6 +12,7 @@ import numpy as np
 from heddle.lanes import choice
 from heddle.lanes.packs import Graph
 from heddle.lanes.policy.network import Arrays, Features, features, read_weights, scores
+from heddle.lanes.policy.polish import polished
 from heddle.lanes.policy.rollout import Demands, State, roll
 from heddle.lanes.schedule import Cycle, arrange
 
@@ -53,7 +54,7 @@ def decide(graph: Graph, w: dict[str, Any] | None = None, tries: int | None = No
         banned: frozenset[int] = frozenset()
         for _ in range(REPAIRS):
             state, _ = roll(demands, f, score, banned, noise, first)
-            chosen = choice.polished(graph, choice.used(graph, state.chosen))
+            chosen = polished(demands, choice.used(graph, state.chosen))
             if choice.cost_of(graph, chosen) >= choice.cost_of(graph, best):
                 break
             try:
