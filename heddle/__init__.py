@@ -75,8 +75,8 @@ _CLASSES = {
 
 def __getattr__(name: str) -> Any:
     """A class is imported when it is asked for: `import heddle` stays light."""
-    if name == "tiles":
-        return _import_module("heddle.tiles")
+    if name in ("lanes", "tiles"):
+        return _import_module(f"heddle.{name}")
     if name in _CLASSES:
         return getattr(_import_module(_CLASSES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

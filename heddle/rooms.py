@@ -16,6 +16,7 @@ ROOMS = {
     "data": "text to tokens to samples",
     "runs": "a run's folder, its metrics, and files that survive a power cut",
     "report": "the HTML page about a plan or a run",
+    "lanes": "straight-line code packed into the lanes of vectors: an exact programme, a learned policy, beside LLVM",
     "models": "the transformer, written once, for one device; GPT-2's style and Llama's",
     "parallel": "how that model is spread over devices, applied from outside: tensor, pipeline, replicas, memory",
     "runtime": "processes and devices: launching, joining, recording, stopping",
@@ -26,5 +27,5 @@ ROOMS = {
     "cli": "one file per command",
 }
 
-# Everything above this room works on a machine that has no PyTorch.
-FIRST_WITH_TORCH = "models"
+# Everything above this room works on a machine that has no PyTorch; in it, only the training of the policy needs it.
+FIRST_WITH_TORCH = "lanes"

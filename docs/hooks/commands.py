@@ -40,6 +40,7 @@ MANUAL = {
     "piper": "decide/piper.md",
     "place": "decide/placement.md",
     "tiles": "train/tiles.md",
+    "lanes": "decide/lanes.md",
     "profile": "decide/profile.md",
     "inspect": "train/huggingface.md",
     "data": "train/data.md",

@@ -74,7 +74,9 @@ class Saver:
         # a group of its own: the background thread must not mix with the messages of training
         # with no limit of its own: how long a rank may take to write is for the doctor to say
         world = list(mesh.world.ranks)
-        self.group = dist.new_group(world, backend="gloo", timeout=EVER) if mesh.world.size > 1 else None
+        self.group = None
+        if mesh.world.size > 1:
+            self.group = dist.new_group(world, backend="gloo", timeout=EVER, use_local_synchronization=True)
         self.staged: dict[str, list[Tensor]] = {}
         self.side = SideStream()
         self.thread: threading.Thread | None = None

@@ -13,8 +13,9 @@ from heddle.cli.calibrate import calibrate
 from heddle.cli.compare import compare
 from heddle.cli.demo import demo
 from heddle.cli.generate import generate
-from heddle.cli.help import DECIDE, EXCHANGE, GRAPHS, LOOK, START, TRAIN, Command, Group
+from heddle.cli.help import DECIDE, EXCHANGE, GRAPHS, KERNELS, LOOK, START, TRAIN, Command, Group
 from heddle.cli.inspect import inspect
+from heddle.cli.lanes import lanes
 from heddle.cli.launch import launch
 from heddle.cli.piper import piper
 from heddle.cli.place import place
@@ -47,6 +48,7 @@ PANELS: dict[str, list[Callable[..., None] | tuple[str, typer.Typer]]] = {
     LOOK: [report, compare, trace, inspect],
     EXCHANGE: [("data", data.app), ("import", import_.app), ("export", export.app)],
     GRAPHS: [piper, place, ("tiles", tiles.app)],
+    KERNELS: [lanes],
 }
 for panel, commands in PANELS.items():
     for command in commands:

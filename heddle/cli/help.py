@@ -14,6 +14,7 @@ TRAIN = "Train, and use what was trained"
 LOOK = "Look: what happened, and was the prediction right?"
 EXCHANGE = "Exchange: text, tokens and weights"
 GRAPHS = "Graphs: pipelines and placements of any network"
+KERNELS = "Kernels: code for one core"
 
 
 class _Literal:

@@ -13,6 +13,7 @@ from heddle.schedule.registry import IN_WORDS
 
 if TYPE_CHECKING:
     from heddle.plan.search.search import Search
+    from heddle.simulate.simulation import Simulation
     from heddle.spec.job import Job
 
 FIXED = "Fixed fields of the plan"
@@ -40,6 +41,9 @@ def plan(
     devices: Annotated[int | None, ranged(within=COUNT, help="Use this many of the cluster's devices.")] = None,
     free: Annotated[
         bool, typer.Option("--free", help="Do not keep to the file's [plan]; say how good it is instead.")
+    ] = False,
+    allow_delay: Annotated[
+        bool, typer.Option("--allow-delay", help="Also look at updates that come late; the loss may differ.")
     ] = False,
     model: Annotated[
         str | None, typer.Option(help="Without a job: a preset, or a config.json.", metavar="NAME|CONFIG.json")
@@ -129,11 +133,17 @@ def plan(
         from heddle.plan.search.explain import explain as look_around
 
         reasons = look_around(found)
+    late = []
+    if allow_delay:
+        from heddle.plan.search.late import late_in_words, late_plans
+
+        late = late_plans(found.plans)
     if output is not None:
-        _write(output, document, folder, found)
+        _write(output, document, folder, found, late[0] if late else found.best)
     console = Console(highlight=False)
     if as_json:
         facts = found.to_json() | {"assumed": assumed} | ({"explanation": reasons.to_json()} if reasons else {})
+        facts |= {"late": [one.to_json() for one in late]} if allow_delay else {}
         console.out(json.dumps(facts))
         return
     show_choices(console, found, top)
@@ -145,6 +155,9 @@ def plan(
             soft_wrap=True,
         )
     show_best(console, found)
+    if allow_delay:
+        words = late_in_words(late[0], found.best) if late else "No plan with late updates would be faster."
+        console.print(words, soft_wrap=True)
     if free and in_file:
         show_rank(console, found, in_file)
     if reasons is not None:
@@ -192,7 +205,7 @@ def _here(name: str) -> str:
     return str(Path(name).absolute()) if Path(name).suffix in (".json", ".toml") else name
 
 
-def _write(output: Path, document: dict[str, Any], folder: Path, found: Search) -> None:
+def _write(output: Path, document: dict[str, Any], folder: Path, found: Search, chosen: Simulation) -> None:
     """The job as it was written, with the plan and what is predicted of it."""
     from heddle.cli.common import write_output
     from heddle.spec.job import moved
@@ -201,5 +214,5 @@ def _write(output: Path, document: dict[str, Any], folder: Path, found: Search) 
     tables = moved(document, folder, output.parent)
     # the plan is for this batch in this precision: a default that changes would make it another job's
     tables["train"] = _assumed(document, found.job) | tables.get("train", {})
-    tables |= {"plan": to_table(found.best.plan), "predicted": to_table(found.best.predicted)}
+    tables |= {"plan": to_table(chosen.plan), "predicted": to_table(chosen.predicted)}
     write_output(output, to_toml(tables))

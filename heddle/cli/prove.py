@@ -115,7 +115,8 @@ def _show(proof: Proof, job: Job, console: Console) -> None:
     console.print(f"worst gradient: {comparison.worst}")
     console.print()
     if comparison.equal:
-        console.print(f"[green]equal[/]: this plan trains like one device. ({proof.seconds:.0f} s)")
+        like = "like one device" if proof.shrunk.job.plan.delayed is None else "as the method's recurrence says"
+        console.print(f"[green]equal[/]: this plan trains {like}. ({proof.seconds:.0f} s)")
         return
     console.print(f"[red]different[/]: {proof.cause}.", soft_wrap=True)
     if comparison.wrong:

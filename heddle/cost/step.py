@@ -46,16 +46,17 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost:
     floor = compute.launches(cluster, work)
     # a device that starts its own kernels cannot do so while it computes
     at_least = np.add if cluster.device.host else np.maximum
+    backward = at_least(cost.backward + backward_tensor, 2 * floor)
     return LayerCost(
         forward=at_least(cost.forward + forward_tensor, floor),
-        backward=at_least(cost.backward + backward_tensor, 2 * floor),
+        backward=backward,
         again_full=at_least(cost.forward - work.stops_early * cost.last + tensor_again, floor),
         again_selective=cost.core,
         again_per_op=cost.half,
         tensor_forward=forward_tensor,
         tensor_backward=backward_tensor,
         tensor_again=work.full * tensor_again,
-        weight=cost.weight,
+        weight=cost.weight * backward / (cost.backward + backward_tensor),  # starting its kernels takes its share
     )
 
 

@@ -14,6 +14,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from heddle.models import fused
+
 LEVELS = 1 << 16  # quantiles of the normal table: weights are drawn from this many values
 BLOCK = 1 << 16  # elements hashed at once; keeps the integer temporaries in the cache
 
@@ -53,9 +55,11 @@ def site(name: str) -> int:
 def dropout(x: Tensor, p: float, site: Tensor | int, tokens: Tensor) -> Tensor:
     """Drop features of each token with probability p; `site` is which of the model's dropouts this is."""
     feature = torch.arange(x.shape[-1], dtype=torch.int32, device=x.device)
-    bits = _mix32(tokens[:, None] + _mix32(feature + site))
-    keep = bits >= int(p * 2**32) - 2**31
-    return torch.where(keep, x * (1 / (1 - p)), 0.0)
+    hashed, threshold, scale = _mix32(feature + site), int(p * 2**32) - 2**31, 1 / (1 - p)
+    if x.is_contiguous() and tokens.is_contiguous() and tokens.dtype == torch.int32 and fused.usable(x):
+        return fused.Drop.apply(x, tokens, hashed, threshold, scale)
+    keep = _mix32(tokens[:, None] + hashed) >= threshold
+    return torch.where(keep, x * scale, 0.0)
 
 
 @cache

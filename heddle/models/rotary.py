@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from heddle.models import fused
 from heddle.spec.model import ModelSpec, RopeScaling
 
 
@@ -46,5 +47,7 @@ def _stretched(plain: Tensor, scaling: RopeScaling) -> Tensor:
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn [batch, heads, sequence, head size] by its positions; pairs are (i, i + size/2), as in Llama."""
+    if cos.dtype == torch.float32 and x.dim() == 4 and cos.stride() == sin.stride() and fused.usable(x):
+        return fused.Rotate.apply(x, cos, sin)
     left, right = x.chunk(2, dim=-1)
     return (x * cos + torch.cat((-right, left), dim=-1) * sin).to(x.dtype)

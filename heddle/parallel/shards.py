@@ -38,7 +38,8 @@ def make_piece(
     Where a master is given, the parameter is made from it rather than updated with it.
     """
     place = place_of(parameter)
-    local = parameter.detach().view(-1)[start:stop] if master is None else master
+    # `.data`: what the optimizer writes is none of autograd's business
+    local = parameter.data.view(-1)[start:stop] if master is None else master
     full = local.dtype == torch.float32
     return Piece(
         name=name,

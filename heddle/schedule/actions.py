@@ -92,7 +92,7 @@ class Schedule:
 
     @property
     def chunks(self) -> int:
-        return self.pipeline * self.virtual
+        return self.placement.chunks(self.pipeline, self.virtual)
 
     @cached_property
     def places(self) -> tuple[np.ndarray, ...]:

@@ -11,6 +11,12 @@ class Placement(StrEnum):
     LOOP = "loop"  # 0 … p-1, 0 … p-1: like cards, each rank gets early and late ones (PTD-P §2.2.2)
     V = "v"  # 0 … p-1, p-1 … 0: the first rank has both ends of the model, the last its middle (arXiv 2401.10241 §6)
 
+    RING = "ring"  # 0 … p-1, 0: one chunk more than ranks, and both ends of the model on the first (arXiv 1909.06695)
+
+    def chunks(self, pipeline: int, virtual: int) -> int:
+        """How many chunks there are."""
+        return pipeline * virtual + (self is Placement.RING)
+
     def rank_of(self, chunk: int, pipeline: int) -> int:
         """The rank that holds a chunk."""
         lap, place = divmod(chunk, pipeline)
@@ -18,6 +24,6 @@ class Placement(StrEnum):
 
     def chunks_of(self, rank: int, pipeline: int, virtual: int) -> tuple[int, ...]:
         """The chunks that a rank holds, in model order: one of each lap."""
-        if self is Placement.LOOP:
-            return tuple(range(rank, pipeline * virtual, pipeline))
+        if self is not Placement.V:
+            return tuple(range(rank, self.chunks(pipeline, virtual), pipeline))
         return tuple(lap * pipeline + (pipeline - 1 - rank if lap % 2 else rank) for lap in range(virtual))

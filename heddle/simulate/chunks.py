@@ -16,7 +16,7 @@ from heddle.cost.layers import Chunk, chunk_layers
 from heddle.cost.memory import MemoryBreakdown
 from heddle.cost.step import LayerCost
 from heddle.cost.work import Work, recomputing, work_of
-from heddle.schedule import Kind, Placement, Schedule, build
+from heddle.schedule import Kind, Placement, Schedule
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.layer_memory import Recompute
@@ -144,7 +144,7 @@ def memory_verdict(job: Job, cluster: Cluster) -> MemoryVerdict:
     """Whether a job's plan fits, for which nothing needs to be known of how fast the cluster is."""
     job = job.planned
     plan = job.plan
-    schedule = build(plan.schedule, plan.pipeline, plan.microbatches(job.train.global_batch), plan.virtual)
+    schedule = plan.order_of_work(job.train.global_batch)
     return verdict(stage_memory(job, plan, work_of(job, cluster), schedule, cluster)[0], cluster.device)
 
 

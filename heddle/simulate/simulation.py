@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -20,6 +20,7 @@ from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.schedule import Schedule, build
 from heddle.simulate.chunks import LeftBytes, chunk_costs, not_compute, stage_memory, step_tail_seconds
+from heddle.simulate.late import delayed_schedule, enough_steps, steady_seconds, with_replays, with_versions
 from heddle.simulate.memory_curve import Curve, memory_curves
 from heddle.simulate.replay import replay, step_time
 from heddle.simulate.shared_cores import replay_shared
@@ -212,8 +213,14 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
         )
     work = work_of(job, cluster)
     microbatches = plan.microbatches(job.train.global_batch)
-    schedule = _schedule(plan.schedule, plan.pipeline, microbatches, plan.virtual)
-    return job, cluster, work, schedule, *stage_memory(job, plan, work, schedule, cluster)
+    delayed = delayed_schedule(job)
+    if delayed is None:
+        schedule = _schedule(plan.schedule, plan.pipeline, microbatches, plan.virtual)
+        return job, cluster, work, schedule, *stage_memory(job, plan, work, schedule, cluster)
+    schedule = delayed.unrolled(enough_steps(delayed))
+    kept = replace(plan, recompute="full", layers=()) if delayed.rule.replays else plan  # inputs only
+    held, left = stage_memory(replace(job, plan=kept), kept, work, schedule, cluster)
+    return job, cluster, work, schedule, with_versions(held, delayed, job.model, plan), left
 
 
 def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
@@ -225,19 +232,26 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
     chunks = chunk_costs(job, plan, work, cluster)
     forward, backward = ([way.seconds for way in ways] for ways in zip(*chunks, strict=True))
     weight = [chunk.backward.weight for chunk in chunks]
+    if plan.delayed is not None:
+        backward = with_replays(plan.delayed, forward, backward)
     busy = sum(microbatches * (f + b) for f, b in zip(forward, backward, strict=True)) / plan.pipeline
     scale = microbatches / plan.pipeline
     pace = 1.0
     if cluster.cores is None:
-        pipe = step_time(schedule, forward, backward, weight=weight)
+        once: Callable[[Schedule], float] = lambda each: step_time(each, forward, backward, weight=weight)  # noqa: E731
+        delayed = delayed_schedule(job)
+        pipe = once(schedule) if delayed is None else steady_seconds(delayed, once)
     else:
         each = ranks_per_stage(plan)
         pace = float(stage.pace(cluster, plan.world))
         rate: Callable[[int], float] = lambda stages: float(stage.pace(cluster, stages * each))  # noqa: E731
         trace = replay_shared(schedule, forward, backward, rate, weight)
-        shared = sum(span.end - span.start for span in trace.spans) / plan.pipeline
+        steps = schedule.microbatches / microbatches  # several where updates come late
+        shared = sum(span.end - span.start for span in trace.spans) / plan.pipeline / steps
         busy, scale = shared, scale * shared / busy
         pipe = trace.duration
+        if (delayed := delayed_schedule(job)) is not None:
+            pipe = steady_seconds(delayed, lambda each: replay_shared(each, forward, backward, rate, weight).duration)
     pipe = max(pipe, busy)  # but for rounding it never is shorter
     data, update = step_tail_seconds(job, work, cluster, pipe, microbatches, backward)
     data, update = data / pace, update / pace
@@ -256,7 +270,7 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
         actions = replay(schedule, forward, backward, weight=weight) if cluster.cores is None else trace
         whole = int(work.tokens * work.hidden * work.element)
         sizes = Sizes(message=whole // plan.tensor, activations=whole)
-        return timeline(actions, schedule, plan, chunks, Tail(pipe, data, update), sizes, job.model.tied)
+        return timeline(actions, schedule, plan, chunks, Tail(actions.duration, data, update), sizes, job.model.tied)
 
     return Simulation(
         job=job,

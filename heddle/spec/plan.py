@@ -12,7 +12,10 @@ from math import prod
 from statistics import mode
 
 from heddle.errors import HeddleError, divisors, listing, nearest_number
-from heddle.schedule.registry import rule_of
+from heddle.schedule.actions import Schedule
+from heddle.schedule.delayed import SYNCHRONOUS, DelayedSchedule, UpdateRule, update_rule
+from heddle.schedule.placement import Placement
+from heddle.schedule.registry import build, rule_of
 from heddle.spec.layer_memory import (
     LayerMemory,
     LayerRun,
@@ -24,6 +27,7 @@ from heddle.spec.layer_memory import (
     runs_of,
 )
 from heddle.spec.model import ModelSpec
+from heddle.spec.order_rules import check_order
 from heddle.spec.ranges import Count, Degree, Depth, NonNegative, check_ranges
 from heddle.spec.tables import WHERE_SAID, to_table
 
@@ -51,6 +55,8 @@ class Plan:
     offload: tuple[str, ...] = field(default=(), metadata=WHERE_SAID)
     prefetch: Depth = field(default=1, metadata=WHERE_SAID)  # layers whose weights or activations are fetched ahead
     layers: tuple[LayerRun, ...] = field(default=(), metadata=WHERE_SAID)  # those that do otherwise
+    # when updates are applied: "synchronous", or late, by one of heddle.schedule.delayed.UPDATES
+    update: str = field(default=SYNCHRONOUS, metadata=WHERE_SAID)
 
     def __post_init__(self) -> None:
         check_ranges(self, "plan")
@@ -61,7 +67,7 @@ class Plan:
                 "Use virtual = 1, or pipeline = 2.",
             )
         rule_of(self.schedule).check_virtual(self.virtual)
-        self._check_split()
+        check_order(self)
         if self.sequence and self.tensor == 1:
             raise HeddleError(
                 "sequence = true needs tensor parallelism.",
@@ -86,18 +92,10 @@ class Plan:
                 if isinstance(self.recompute, str) or layer < len(self.recompute):
                     check_strategy(self.memory_of(layer), self.data, layer)
 
-    def _check_split(self) -> None:
-        """Backwards are taken in two only where weights and gradients stay whole, and here."""
-        zero = max(self.zero, *(run.zero or 0 for run in self.layers), 0)
-        offloads = (self.offload, *(run.offload or () for run in self.layers))
-        leave = any(word.startswith("weights") for words in offloads for word in words)
-        if rule_of(self.schedule).splits and self.pipeline > 1 and (zero >= 2 or leave):
-            what = f"zero = {zero}" if zero >= 2 else "weights that leave the device"
-            raise HeddleError(
-                f"schedule = '{self.schedule}' cannot be combined with {what}.",
-                "It makes weight gradients later than a layer's backward, when what was gathered for it is gone.",
-                f"Use {'zero = 1' if zero >= 2 else 'no offload of weights'}, or schedule = '1f1b' or 'interleaved'.",
-            )
+    @property
+    def delayed(self) -> UpdateRule | None:
+        """The method by which updates come late; None where they do not."""
+        return None if self.update == SYNCHRONOUS else update_rule(self.update)
 
     @property
     def world(self) -> int:
@@ -107,7 +105,12 @@ class Plan:
     @property
     def chunks(self) -> int:
         """Pieces the layers are cut into."""
-        return self.pipeline * self.virtual
+        return self.placement.chunks(self.pipeline, self.virtual)
+
+    @property
+    def placement(self) -> Placement:
+        """Which pipeline rank holds which chunk."""
+        return rule_of(self.schedule).placement if self.delayed is None else self.delayed.placement
 
     @property
     def hash(self) -> str:
@@ -116,11 +119,11 @@ class Plan:
 
     def rank_of(self, chunk: int) -> int:
         """The pipeline rank that holds a chunk."""
-        return rule_of(self.schedule).placement.rank_of(chunk, self.pipeline)
+        return self.placement.rank_of(chunk, self.pipeline)
 
     def chunks_of(self, rank: int) -> tuple[int, ...]:
         """The chunks that a pipeline rank holds."""
-        return rule_of(self.schedule).placement.chunks_of(rank, self.pipeline, self.virtual)
+        return self.placement.chunks_of(rank, self.pipeline, self.virtual)
 
     @property
     def last_rank(self) -> int:
@@ -130,6 +133,13 @@ class Plan:
     def microbatches(self, global_batch: int) -> int:
         """Microbatches each rank works through in one step."""
         return global_batch // (self.data * self.microbatch)
+
+    def order_of_work(self, global_batch: int) -> Schedule:
+        """What each pipeline rank does in a step; where updates come late, in a step after which all have come."""
+        microbatches = self.microbatches(global_batch)
+        if self.delayed is not None:
+            return DelayedSchedule(self.delayed, self.pipeline, microbatches).unrolled(1)
+        return build(self.schedule, self.pipeline, microbatches, self.virtual)
 
     def layers_of(self, chunk: int, layers: int) -> range:
         """The layers that chunk holds, counted over the whole model."""
@@ -172,6 +182,12 @@ class Plan:
     def check(self, model: ModelSpec, global_batch: int, sequence: int) -> None:
         """Refuse a plan that does not carry every layer, head, vocabulary row and sample exactly once."""
         self._check_layers(model)
+        if self.delayed is not None and model.tied and self.last_rank != 0:
+            raise HeddleError(
+                f"update = '{self.update}' cannot be combined with a tied output layer.",
+                "The first stage and the last would have to agree on its weight after every step, and so wait.",
+                "Use update = 'ouroboros', which has both on one device, or model.tied = false.",
+            )
         degrees = listing(model.tensor_degrees)
         for name, heads in (("heads", model.heads), ("kv_heads", model.kv_heads)):
             if heads % self.tensor:

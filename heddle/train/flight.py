@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from heddle.errors import HeddleError
 from heddle.runs.folder import Run
 from heddle.runs.metrics import StepMetrics
-from heddle.runtime.device import memory_gib, runs_ahead
+from heddle.runtime.device import memory_gib
 from heddle.runtime.recorder import Recorder, measured_bubble
 from heddle.runtime.stop_request import StopRequest
 from heddle.train.metrics import Metrics
@@ -41,7 +41,7 @@ class Flight:
         self, trainer: Trainer, run: Run, peak: float, metrics: Metrics | None, landed: Callable[[int], None]
     ) -> None:
         self.trainer, self.run, self.peak, self.metrics, self.landed = trainer, run, peak, metrics, landed
-        self.depth = int(runs_ahead(trainer.device))
+        self.depth = trainer.in_flight
         self.begun: deque[_Begun] = deque()
         self.loss = math.nan  # of the last step that was read
         self.times: list[float] = []

@@ -47,6 +47,7 @@ from heddle.train.dry_run.out_of_memory import out_of_memory, ran_out, short_of_
 from heddle.train.flight import Flight
 from heddle.train.metrics import Metrics
 from heddle.train.phases import Phase, Phases
+from heddle.train.step.delayed import make_trainer
 from heddle.train.step.trainer import Trainer
 from heddle.train.watchdog import Doctor, forget
 
@@ -161,7 +162,7 @@ def _watched(
     recorder = Recorder(mesh, device) if orders.trace else NoRecorder()
     if not orders.trace and runs_ahead(device) and mesh.world.size > 1:
         recorder = doctor.stream = StreamMarks(mesh, device)
-    trainer = Trainer(job, data.train, mesh, recorder)
+    trainer = make_trainer(job, data.train, mesh, recorder)
     run = Run(job.run_folder)
     with writing_to(run):
         _open_run(job, data, together, existing)

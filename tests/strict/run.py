@@ -18,7 +18,7 @@ import heddle.parallel.mesh
 from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.spec import Job, Plan
 from heddle.train.prove.prove import synthetic_tokens
-from heddle.train.step.trainer import Trainer
+from heddle.train.step.delayed import make_trainer
 from tests.strict.program import Event, Synchronize
 from tests.strict.replay import Replay, StrictError
 from tests.strict.transport import Exchange, Stalled, StrictGroup, Watch
@@ -53,7 +53,7 @@ def record(job: Job, steps: int = 2, evaluate: bool = True) -> Run:
 
     def work(mesh: Mesh) -> list[float]:
         tokens = synthetic_tokens(job)
-        trainer = Trainer(job, tokens, mesh)
+        trainer = make_trainer(job, tokens, mesh)
         losses = [trainer.train_step().loss for _ in range(steps)]
         return [*losses, trainer.evaluate(tokens)] if evaluate else losses
 

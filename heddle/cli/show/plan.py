@@ -11,6 +11,16 @@ if TYPE_CHECKING:
 
     from heddle.plan.search.explain import Explanation
     from heddle.plan.search.search import Search
+    from heddle.spec.plan import Plan
+
+
+USUAL = ("1f1b", "interleaved")  # schedules that a table does not name
+
+
+def _pipeline(plan: Plan) -> str:
+    """Stages, chunks per rank where there are several, and a schedule that is out of the ordinary."""
+    several, unusual = plan.virtual > 1, plan.pipeline > 1 and plan.schedule not in USUAL
+    return f"{plan.pipeline}" + f"×{plan.virtual}" * several + f" {plan.schedule}" * unusual
 
 
 def show_choices(console: Console, found: Search, top: int) -> None:
@@ -48,7 +58,7 @@ def show_choices(console: Console, found: Search, top: int) -> None:
             str(place),
             *[str(plan.world)] * varying,
             f"{plan.tensor}{'s' * plan.sequence}",
-            str(plan.pipeline) + (f"×{plan.virtual}" if plan.virtual > 1 else ""),
+            _pipeline(plan),
             str(plan.data),
             str(plan.zero),
             str(plan.microbatch),
@@ -68,7 +78,8 @@ def show_choices(console: Console, found: Search, top: int) -> None:
     differ = " or ".join(", ".join(names).rsplit(", ", 1))
     legend = [
         *["tensor 8s: sequence parallel, too"] * any(each.plan.sequence for each in shown),
-        *["pipe 4×2: interleaved, 2 chunks per rank"] * any(each.plan.virtual > 1 for each in shown),
+        *["pipe 4×2: interleaved, 2 chunks per rank"]
+        * any(each.plan.virtual > 1 and each.plan.schedule in USUAL for each in shown),
         *["recompute 2 of 8: everything in so many layers"] * any(isinstance(p.plan.recompute, tuple) for p in shown),
         "GiB: the fullest stage",
         *[f"variants: other plans with these degrees and microbatch, which differ in {differ}"] * bool(differ),

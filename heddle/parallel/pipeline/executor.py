@@ -188,6 +188,10 @@ class Executor(ABC):
             group = self.mesh.channels[self.rank, message.destination]
             work = dist.isend(x, dst=self.mesh.pipeline.ranks[message.destination], group=group, tag=message.tag)
         assert work is not None
+        self._sent(action, message, receiver, work, x)
+
+    def _sent(self, action: Action, message: Message, receiver: Action, work: dist.Work, x: Tensor) -> None:  # noqa: ARG002
+        """Hold on to what is under way."""
         self.sent.append((message.destination, self.order[message.destination][receiver], work, x))
 
     def _leaving(self, x: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from heddle.plan.search.objective import MARGIN, SearchGoal
+from heddle.schedule import rule_of
 from heddle.simulate.simulation import Simulation
 from heddle.spec.plan import Plan
 
@@ -42,6 +43,7 @@ def parts(plan: Plan, held: float) -> list[str]:
         "sequence parallel": plan.sequence,
         "pipeline": plan.pipeline > 1,
         "several chunks per rank": plan.virtual > 1,
+        "backwards in two": plan.pipeline > 1 and rule_of(plan.schedule).splits,
         "sharded optimizer": plan.zero > 0,
         "sharded gradients": plan.zero > 1,
         "sharded parameters": plan.zero > 2,

@@ -20,6 +20,7 @@ from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.plan.search.candidates import Candidates, Choice
 from heddle.plan.search.describe import in_words
+from heddle.plan.search.late import without_update
 from heddle.plan.search.nothing_fits import nothing_fits
 from heddle.plan.search.objective import Objective, SearchGoal
 from heddle.plan.search.pricing import priced
@@ -142,7 +143,7 @@ def search(
     began = time.perf_counter()
     cluster = within(measured_machine(job.cluster), memory_gib)
     job = replace(job, cluster=cluster, plan=None)
-    wish = SearchGoal(objective, read_fixed(fixed or {}), days, tokens)
+    wish = SearchGoal(objective, read_fixed(without_update(fixed or {})), days, tokens)
     counts = device_counts(cluster, wish, devices)
     check_fixed(job.model, job.sequence, job.train.global_batch, counts, wish.fixed)
     considered = 0

@@ -37,7 +37,6 @@ from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.parallel.pipeline.inbox import AHEAD
 from heddle.runtime.device import DTYPES, backend, has_gpus
 from heddle.schedule import Kind, Schedule, consumer, incoming, outgoing, producer, rule_of, verify
-from heddle.schedule import build as build_schedule
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
@@ -95,7 +94,7 @@ def dry_run(job: Job) -> DryRun:
     job = replace(job.planned, train=replace(job.train, compile=False))
     plan = job.plan
     microbatches = plan.microbatches(job.train.global_batch)
-    schedule = build_schedule(plan.schedule, plan.pipeline, microbatches, plan.virtual)
+    schedule = plan.order_of_work(job.train.global_batch)
     verified = verify(schedule)
     kinds = []
     for tensor, stages in _alike(job.model, plan):

@@ -9,6 +9,7 @@ those in full precision. A proof computes in the precision of its job.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,13 +28,15 @@ from heddle.parallel.shards import Piece
 from heddle.runtime.device import DTYPES
 from heddle.runtime.environment import launched_place
 from heddle.runtime.launch import join, leave, run_processes
-from heddle.spec.job import Job, Train
+from heddle.schedule.delayed import DelayedSchedule, UpdateRule
+from heddle.spec.job import Job, PlannedJob, Train
 from heddle.spec.plan import Plan
-from heddle.train.prove.collect import Array, ShardBox, gather_boxes, gradients, local_boxes, weights
+from heddle.train.prove.collect import Array, ShardBox, assemble, gather_boxes, gradients, local_boxes, weights
 from heddle.train.prove.compare import Comparison, Observed, compare, compare_boxes, largest, likely_cause, relative
+from heddle.train.prove.recurrence import Recurrence
 from heddle.train.prove.shrink import PROCESSES, Shrunk, shrink
+from heddle.train.step.delayed import make_trainer
 from heddle.train.step.optimizer import Optimizer
-from heddle.train.step.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,13 @@ def prove(job: Job, steps: int = 20) -> Proof | None:
 def conclude(shrunk: Shrunk, parallel: Observed, began: float) -> Proof:
     """Hold what a plan showed against one device, here; `began` is when the proof did."""
     small, plan = shrunk.job, shrunk.job.plan
-    serial = observe_serial(small)
+    serial = observe_serial(small) if plan.delayed is None else observe_recurrence(small, plan.delayed)
     full = small.precision == "fp32"
+    # rounding is what it is on one device, whenever updates come
+    plain = serial if plan.delayed is None else observe_serial(small)
     again = observe_serial(small, microbatch=1) if full else observe_serial(in_full_precision(small))
-    loss_rounding = largest(map(relative, again.losses, serial.losses))
-    rounding = gradient_rounding(small, serial)
+    loss_rounding = largest(map(relative, again.losses, plain.losses))
+    rounding = gradient_rounding(small, plain)
     comparison = compare(parallel, serial, rounding, None if full else loss_rounding)
     return Proof(
         shrunk=shrunk,
@@ -97,15 +102,17 @@ class _WatchedOptimizer(Optimizer):
     # another takes would look like a mistake, so a proof begins with a scale at which none overflows.
     SCALE = 2.0**7
 
-    def __init__(self, pieces: list[Piece], train: Train) -> None:
-        super().__init__(pieces, train)
+    def __init__(self, pieces: list[Piece], train: Train, *delays: Any) -> None:
+        super().__init__(pieces, train, *delays)
         self.scale.value = min(self.scale.value, self.SCALE)
-        self.first: list[ShardBox] | None = None
+        self.first: list[ShardBox] = []
+        self.seen: set[str] = set()  # parameters that have had a gradient; where updates are late, some have it later
 
     def step(self, rate: float, squared_norm: Tensor) -> Tensor:
         """Update, as ever."""
-        if self.first is None:
-            self.first = list(local_boxes(self.pieces, self._unscaled))
+        new = [piece for piece in self.pieces if piece.name not in self.seen and piece.master.grad is not None]
+        self.first += local_boxes(new, self._unscaled)
+        self.seen |= {piece.name for piece in new}
         return super().step(rate, squared_norm)
 
     def _unscaled(self, piece: Piece) -> Tensor | None:
@@ -115,22 +122,44 @@ class _WatchedOptimizer(Optimizer):
 
 def observe(mesh: Mesh, job: Job) -> Observed | None:
     """Train a job on this rank and the others of its mesh; what it showed, on the first rank."""
-    trainer = Trainer(job, synthetic_tokens(job), mesh)
+    trainer = make_trainer(job, synthetic_tokens(job), mesh)
     torch.set_float32_matmul_precision("highest")  # TF32 would hide in its rounding what a proof is to find
-    watched = _WatchedOptimizer(trainer.parallel.gradients.pieces, job.train)
-    trainer.optimizer = watched
+    watched = trainer.optimizer = trainer.made_optimizer(_WatchedOptimizer)
     start = gather_boxes(local_boxes(watched.pieces, weights), mesh)
     results = [trainer.train_step() for _ in range(job.train.steps)]
-    boxes = gather_boxes(watched.first or (), mesh)
-    return Observed([r.loss for r in results], [r.norm for r in results], boxes, start) if mesh.rank == 0 else None
+    trainer.drain()
+    boxes = gather_boxes(watched.first, mesh)
+    norms = [r.norm for r in results] if trainer.plan.delayed is None else [norm_of(boxes)]
+    return Observed([r.loss for r in results], norms, boxes, start) if mesh.rank == 0 else None
 
 
 def observe_serial(job: Job, microbatch: int | None = None) -> Observed:
     """Train a job on one device, by default with each step's samples all at once."""
     plan = Plan(microbatch=microbatch or job.train.global_batch)
-    observed = observe(Mesh(), replace(job, plan=plan))
+    train = replace(job.train, delay_correction="none")
+    observed = observe(Mesh(), replace(job, plan=plan, train=train))
     assert observed is not None
     return observed
+
+
+def observe_recurrence(job: PlannedJob, rule: UpdateRule) -> Observed:
+    """Train a job whose updates come late on one device, as the papers write it."""
+    delayed = DelayedSchedule(rule, job.plan.pipeline, job.plan.microbatches(job.train.global_batch))
+    recurrence = Recurrence(job, delayed)
+    start = whole_boxes(recurrence.weights())
+    found = recurrence.run(synthetic_tokens(job))
+    boxes = whole_boxes(found.first)
+    return Observed(found.losses, [norm_of(boxes)], boxes, start)
+
+
+def whole_boxes(tensors: Mapping[str, Tensor]) -> list[ShardBox]:
+    """Whole tensors as the boxes of one rank."""
+    return [ShardBox(name, tuple(x.shape), (0,) * x.dim(), x.detach().numpy().copy()) for name, x in tensors.items()]
+
+
+def norm_of(boxes: Iterable[ShardBox]) -> float:
+    """Of everything that boxes hold, each number once."""
+    return float(sum((values.astype(np.float64) ** 2).sum() for values in assemble(boxes).values()) ** 0.5)
 
 
 def in_full_precision(job: Job) -> Job:

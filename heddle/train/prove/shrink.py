@@ -61,6 +61,7 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
         epsilon=train.epsilon,
         weight_decay=train.weight_decay,
         clip=min(train.clip, 0.1),  # small enough to clip, where the job clips at all
+        delay_correction=train.delay_correction,
     )
     return Shrunk(PlannedJob(model=small_model, data=job.data, train=small_train, plan=small_plan), tuple(notes))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -14,12 +14,12 @@ from heddle.spec.job import Train
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-def turns_of(pieces: Sequence[Piece]) -> list[list[Piece]]:
+def turns_of(pieces: Sequence[Piece], delay_of: Callable[[Piece], int]) -> list[list[Piece]]:
     """Pieces that are updated together: all whose state is on the device, then layer by layer those elsewhere."""
     turns: dict[object, list[Piece]] = {}
     for piece in pieces:
         layer = piece.name.split(".")[:2] if piece.tier is not None else ()
-        turns.setdefault((id(piece.tier), *layer), []).append(piece)
+        turns.setdefault((id(piece.tier), *layer, delay_of(piece)), []).append(piece)
     return list(turns.values()) or [[]]
 
 
@@ -47,14 +47,20 @@ class LossScale:
 class Optimizer:
     """AdamW in full precision, fused."""
 
-    def __init__(self, pieces: list[Piece], train: Train) -> None:
+    def __init__(self, pieces: list[Piece], train: Train, delay_of: Callable[[Piece], int] = lambda _piece: 0) -> None:
+        """`delay_of` says how many steps late a piece's gradients come."""
         self.pieces, self.train = pieces, train
         self.updates = 0  # steps that changed the weights
         self.scale = LossScale(train.precision == "fp16")
-        self.turns = turns_of(pieces)
+        self.turns = turns_of(pieces, delay_of)
         self.adam = torch.optim.AdamW(
             [
-                {"params": [p.master for p in turn if p.decay == decay], "weight_decay": train.weight_decay * decay}
+                {
+                    "params": [p.master for p in turn if p.decay == decay],
+                    "weight_decay": train.weight_decay * decay,
+                    "share": 1.0,  # of the learning rate
+                    "delay": delay_of(turn[0]) if turn else 0,
+                }
                 for turn in self.turns
                 for decay in (True, False)
             ],
@@ -93,7 +99,7 @@ class Optimizer:
         self.adam.grad_scale = divisor.float()  # type: ignore[attr-defined]
         self.adam.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
         for group in self.adam.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["share"]
         groups = self.adam.param_groups
         for number, turn in enumerate(self.turns):
             for piece, home in self._homes(self.turns[number + 1] if number + 1 < len(self.turns) else ()):

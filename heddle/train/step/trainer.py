@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from heddle.data import Samples
 from heddle.models import Microbatch
 from heddle.models.random import token_keys
 from heddle.parallel.apply import parallelize
-from heddle.parallel.collectives import all_reduce, slice_of
+from heddle.parallel.collectives import Handle, slice_of, start_all_reduce
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline.executor import forward_only
 from heddle.parallel.pipeline.transformer import MicrobatchInput, Pipeline, Shape
@@ -27,7 +27,6 @@ from heddle.runtime.device import DTYPES, HostCopy, Mark, on_gpu, pick_device, r
 from heddle.runtime.recorder import NoRecorder, Recorder
 from heddle.runtime.stop_request import StopRequest
 from heddle.runtime.tiers import Tiers
-from heddle.schedule import build as build_schedule
 from heddle.schedule import verify
 from heddle.spec.job import Job
 from heddle.trace.lanes import Lane, Phase
@@ -36,6 +35,7 @@ from heddle.train.step.optimizer import Optimizer
 
 Tokens = NDArray[Any]
 Stop = bool | StopRequest
+Kind = TypeVar("Kind", bound=Optimizer)
 
 
 class StepInFlight:
@@ -83,10 +83,12 @@ class Trainer:
         dtype = DTYPES[job.precision]
         tiers = Tiers(train.offload_folder)
         self.parallel = parallelize(model, plan, self.mesh, self.device, dtype, train.seed, train.compile, tiers)
-        self.optimizer = Optimizer(self.parallel.gradients.pieces, train)
-        schedule = build_schedule(plan.schedule, plan.pipeline, plan.microbatches(train.global_batch), plan.virtual)
+        self.optimizer = self.made_optimizer(Optimizer)
+        schedule = plan.order_of_work(train.global_batch)
         verify(schedule)
-        shape = Shape(plan.microbatch * job.sequence, model.hidden, dtype, self.device, sliced=plan.sequence)
+        self.shape = shape = Shape(
+            plan.microbatch * job.sequence, model.hidden, dtype, self.device, sliced=plan.sequence
+        )
         chunks = self.parallel.chunks
         self.pipeline = Pipeline(schedule, chunks, self.mesh, shape, self.recorder, self.parallel.deferred)
         self.evaluation = Pipeline(forward_only(schedule), chunks, self.mesh, shape, NoRecorder())
@@ -96,6 +98,18 @@ class Trainer:
         self.saver: Saver | None = None  # that last got the state
         self.step = 0
         self.position = 0  # the number of the next sample
+
+    @property
+    def in_flight(self) -> int:
+        """How many steps may be handed out before one is read."""
+        return int(runs_ahead(self.device))
+
+    def made_optimizer(self, kind: Callable[..., Kind]) -> Kind:
+        """One for what this rank updates."""
+        return kind(self.parallel.gradients.pieces, self.job.train)
+
+    def drain(self) -> None:
+        """Wait for what is under way: nothing, unless updates come late."""
 
     def train_step(self, stop: Stop = False) -> StepResult:
         """One optimizer step over one global batch. `stop` is looked at when the step is almost over."""
@@ -117,7 +131,8 @@ class Trainer:
         with self.recorder.span(Lane.OPTIMIZER, Phase.GRADIENTS):
             gradients.finish()
         with self.recorder.span(Lane.OPTIMIZER, Phase.UPDATE):
-            total, squared_norm, stops = self._sum_over_ranks(loss, self.optimizer.squared_norm(), bool(stop)).unbind()
+            sums = self._sum_over_ranks(loss, self.optimizer.squared_norm(), bool(stop))
+            total, squared_norm, stops = sums.wait().unbind()
             if self.saver is not None:
                 self.saver.copied()  # from here on the state changes
             norm = self.optimizer.step(rate, squared_norm)
@@ -147,7 +162,7 @@ class Trainer:
             losses.append(self.evaluation.run(self._works(self._read(samples, start), start, training=False)))
             synchronize(self.device)  # no batch is handed out while another waits: their activations would add up
             tick()
-        return float(self._sum_over_ranks(torch.stack(losses).mean())[0])
+        return float(self._sum_over_ranks(torch.stack(losses).mean()).wait()[0])
 
     def wait_for_weights(self) -> None:
         """Wait until this replica has all weights of the last step: only the model itself waits without being asked."""
@@ -204,12 +219,12 @@ class Trainer:
         keys = token_keys(self.job.train.seed, numbers, self.job.sequence)
         return slice_of(keys, self.mesh.tensor) if self.plan.sequence else keys
 
-    def _sum_over_ranks(self, loss: Tensor, *others: Tensor | bool) -> Tensor:
-        """The mean loss over replicas, and sums of other numbers: all in one message."""
+    def _sum_over_ranks(self, loss: Tensor, *others: Tensor | bool) -> Handle:
+        """Begin to add up the mean loss over replicas, and other numbers: all in one message."""
         counted = self.mesh.tensor.rank == 0 and self.mesh.pipeline.rank == self.plan.last_rank
         own = loss.double() / self.mesh.data.size if counted else torch.zeros_like(loss, dtype=torch.float64)
         numbers = torch.stack([own, *(_number(other, own) for other in others)])
-        return all_reduce(numbers, self.mesh.world)
+        return start_all_reduce(numbers, self.mesh.world)
 
 
 def _number(value: Tensor | bool, like: Tensor) -> Tensor:

@@ -35,10 +35,12 @@ def gpt(layers, hidden, heads):
 SMALL = ModelSpec(layers=6, hidden=1024, heads=8, vocab=5000, sequence=512)
 
 
-def test_the_best_plan_is_the_best_of_all():
+@pytest.mark.parametrize("fixed", [{}, {"schedule": "all"}], ids=["usual", "all-schedules"])
+def test_the_best_plan_is_the_best_of_all(fixed):
     """On a small space: no plan that fits is faster when each is simulated exactly."""
     job = job_of(SMALL, 4, 8)
-    found = heddle.plan(job, top=1)
+    found = heddle.plan(job, top=1, fixed=fixed)
+    assert {found.space.plan(index).schedule for index in range(len(found.space))} >= {"1f1b", "interleaved"}
     every = [heddle.simulate(replace(job, plan=found.space.plan(index))) for index in range(len(found.space))]
     assert found.considered == len(every)
     assert found.feasible == sum(each.fits for each in every)

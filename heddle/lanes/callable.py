@@ -1,0 +1,129 @@
+"""`heddle.lanes.compile`: IR or a Numba function in, a checked callable out."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from heddle.errors import HeddleError
+from heddle.lanes import ir
+from heddle.lanes.numba_functions import Marshal, native_part
+from heddle.lanes.portfolio import Options, improve
+from heddle.lanes.reports import FunctionReport
+
+_C_TYPES: dict[str, Any] = {
+    "void": None, "i1": ctypes.c_bool, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32,
+    "i64": ctypes.c_int64, "float": ctypes.c_float, "double": ctypes.c_double, "ptr": ctypes.c_void_p,
+}  # fmt: skip
+
+
+class Loaded:
+    """Functions of a module in machine code, as it is. For pointers go in arrays, or whatever has `.ctypes`."""
+
+    def __init__(self, text: str) -> None:
+        llvm = ir.binding()
+        self.text = text
+        parsed = ir.parse_llvm(text)
+        for declared in parsed.functions:
+            missing = declared.is_declaration and not declared.name.startswith("llvm.")
+            if missing and llvm.address_of_symbol(declared.name) is None:
+                raise HeddleError(
+                    f"'{declared.name}' is called, and nobody here defines it.",
+                    "A module that is to run must find every function it calls.",
+                    "Put its body into the same file, or only write the IR: heddle lanes FILE -o kernel.ll.",
+                )
+        self._machine = ir.machine()
+        self._engine = llvm.create_mcjit_compiler(parsed, self._machine)
+        self._engine.finalize_object()
+
+    def function(self, name: str, result: str, arguments: Iterable[str]) -> Callable[..., Any]:
+        """One of them, by its name and LLVM types."""
+        signature = ctypes.CFUNCTYPE(_C_TYPES[result], *(_C_TYPES[a] for a in arguments))
+        return signature(self._engine.get_function_address(name))
+
+    @property
+    def assembly(self) -> str:
+        return str(self._machine.emit_assembly(ir.parse_llvm(self.text)))
+
+
+class Compiled(Loaded):
+    """A function that was packed and checked, in machine code."""
+
+    def __init__(
+        self, text: str, function: ir.Function, report: FunctionReport, result: str, marshal: Marshal | None = None
+    ) -> None:
+        super().__init__(text)
+        self.report, self._marshal = report, marshal
+        self._call = self.function(function.name, result, [function.types[a] for a in function.arguments])
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self._marshal is not None:
+            return self._marshal(self._call, *arguments)
+        return self._call(*(_pointer(a) for a in arguments))
+
+
+def _pointer(value: Any) -> Any:
+    return value.ctypes.data if hasattr(value, "ctypes") else value
+
+
+def compile(  # noqa: A001
+    source: str | Callable[..., Any],
+    function: str | None = None,
+    *,
+    method: str = "auto",
+    seconds: float = 10.0,
+    family: str | None = None,
+) -> Compiled:
+    """Pack a function and compile it for this machine.
+
+    Args:
+        source: LLVM IR as text, or a function that Numba has compiled.
+        function: which one, if the IR has several.
+        method: "auto", "llvm", "ilp" or "policy".
+        seconds: for the programme, for each region.
+        family: whose costs; those nearest to this machine if not given.
+
+    >>> import numpy as np, heddle
+    >>> add = heddle.lanes.compile('''define void @add(ptr noalias %o, ptr %a) {
+    ...   %x = load float, ptr %a, align 4
+    ...   %q = getelementptr i8, ptr %a, i64 4
+    ...   %y = load float, ptr %q, align 4
+    ...   %u = fadd float %x, 1.0
+    ...   %v = fadd float %y, 1.0
+    ...   store float %u, ptr %o, align 4
+    ...   %p = getelementptr i8, ptr %o, i64 4
+    ...   store float %v, ptr %p, align 4
+    ...   ret void
+    ... }''')
+    >>> a, o = np.array([1, 2], np.float32), np.zeros(2, np.float32)
+    >>> add(o, a)
+    >>> o.tolist()
+    [2.0, 3.0]
+    """
+    marshal = None
+    if isinstance(source, str):
+        text = source
+    else:
+        text, function, signature = native_part(source)
+        marshal = Marshal(getattr(source, "__name__", function), signature)
+    module = ir.take_apart(ir.named(ir.parse_llvm(text)))
+    chosen = ir.choose_functions(module, function)
+    if len(chosen) > 1:
+        raise HeddleError(
+            f"The IR has {len(chosen)} functions.",
+            "One of them becomes the callable.",
+            f"Name it: {', '.join(f.name for f in chosen[:5])}.",
+        )
+    (wanted,) = chosen
+    result = re.search(r"((?:<[^>]*>|\{[^}]*\}|[\w]+)) @", wanted.head)
+    kinds = [result[1] if result else "?", *(wanted.types[a] for a in wanted.arguments)]
+    if not all(k in _C_TYPES for k in kinds):
+        raise HeddleError(
+            f"'{wanted.name}' takes or gives {next(k for k in kinds if k not in _C_TYPES)}, which Python cannot pass.",
+            "Numbers and pointers go through; vectors and structures do not.",
+            "Pass a pointer to it.",
+        )
+    made = improve(text, Options(method=method, seconds=seconds, family=family), wanted.name)
+    return Compiled(made.text, wanted, made.reports[0], kinds[0], marshal)

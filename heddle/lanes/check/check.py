@@ -1,0 +1,182 @@
+"""Every packed region runs beside the code it came from, on random and edge inputs: bit-equal, or it is rejected.
+
+Both become functions of their live-in values and of memory, compiled for this machine into one module, and are called
+in a child process, where a crash tells nothing worse than that this input does not fit. Buffers overlap wherever the
+region may not assume that they do not. Flags that promise something about the values (nsw, nnan, disjoint, …) are taken
+out of both, so that no input breaks a promise. A NaN equals a NaN: LLVM leaves its sign and payload open.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from heddle.lanes.check.made_up import SLOT, Shape, buffer_of, fill, is_pointer_load, memory_for, same, shape_of
+from heddle.lanes.dependence import Addresses, Region
+from heddle.lanes.emit import Emitted
+from heddle.lanes.ir import BITS, Module, binding, machine, parse_llvm
+
+PROMISES = re.compile(
+    r"\b(?:nuw|nsw|exact|disjoint|nneg|samesign|fast|nnan|ninf|nsz|arcp|contract|afn|reassoc|nusw|inbounds) "
+)
+EQUAL, DIFFERENT = b"e", b"d"
+
+
+@dataclass
+class Verdict:
+    """Whether the packed code did the same; `why` says what kept it from being shown."""
+
+    equal: bool
+    runs: int = 0
+    why: str = ""
+
+
+def check(region: Region, emitted: Emitted, module: Module, trials: int = 8, seed: int = 0) -> Verdict:
+    """Run a packed region beside the scalar one."""
+    addresses = Addresses(region.function, module)
+    shape = shape_of(region, addresses)
+    if shape is None:
+        return Verdict(False, why="a value that goes in has a type that cannot be made up")
+    scalar = [s.text for s in region.statements]
+    text = _module(shape, module, region, scalar, emitted)
+    llvm = binding()
+    parsed = parse_llvm(text, "The packed code")
+    with llvm.create_mcjit_compiler(parsed, machine()) as engine:
+        engine.finalize_object()
+        signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+        first, second = (signature(engine.get_function_address(n)) for n in ("scalar", "packed"))
+        done = b""
+        while len(done) < trials:  # a child that crashes has answered for the trials before; another goes on behind it
+            left = range(len(done), trials)
+            done += in_child(partial(_trials, shape, addresses, first, second, engine, left, seed))
+            if DIFFERENT in done:
+                return Verdict(False, done.count(EQUAL), "the packed code gave another result")
+            if len(done) < trials:
+                done += b"?"
+        runs = done.count(EQUAL)
+        if runs < trials // 2:
+            return Verdict(False, runs, "the code does not run on made-up memory")
+    return Verdict(True, runs)
+
+
+def in_child(work: Callable[[], Iterable[bytes]], seconds: int = 20) -> bytes:
+    """What `work` says in a process of its own, as far as it gets before it crashes or takes too long."""
+    if not hasattr(os, "fork"):
+        return b"".join(work())
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads hold nothing that the child touches
+        child = os.fork()
+    if child == 0:
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(seconds)
+            os.close(read)
+            for said in work():
+                os.write(write, said)
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        answer = pipe.read()
+    os.waitpid(child, 0)
+    return answer
+
+
+def _module(shape: Shape, module: Module, region: Region, scalar: list[str], emitted: Emitted) -> str:
+    body = [
+        *_function("scalar", shape, scalar),
+        *_function("packed", shape, emitted.lines),
+    ]
+    text = "\n".join(body)
+    globals_used = sorted(set(re.findall(r'@(?:[-a-zA-Z$._0-9]+|"[^"]*")', text)))
+    before = []
+    for base, reach in shape.buffers.items():
+        if base.startswith("@"):  # points into the middle, so that negative offsets stay inside
+            before.append(f"{buffer_of(base)} = global [{2 * reach} x i8] zeroinitializer, align 64")
+            before.append(f"{base} = alias i8, getelementptr (i8, ptr {buffer_of(base)}, i64 {reach})")
+    known = {f"@{d.split('@')[1].split('(')[0]}": d for d in emitted.declarations}
+    for piece in module.pieces:
+        if isinstance(piece, str):
+            for line in piece.splitlines():
+                if m := re.match(r"declare .*?(@[-a-zA-Z$._0-9]+)\(", line):
+                    known.setdefault(m[1], re.sub(r" #\d+.*$", "", line))
+    before += [known[g] for g in globals_used if g in known]
+    rest = [g for g in globals_used if g not in known and g not in shape.buffers and g not in ("@scalar", "@packed")]
+    before += [f"{g} = internal global [64 x i8] zeroinitializer" for g in rest]
+    structs = [
+        line for p in module.pieces if isinstance(p, str) for line in p.splitlines() if re.match(r"^%.* = type ", line)
+    ]
+    del region
+    return "\n".join([*structs, *before, text])
+
+
+def _function(name: str, shape: Shape, lines: list[str]) -> list[str]:
+    out = [f"define void @{name}(ptr noalias %in.slots, ptr noalias %out.slots) {{"]
+    for k, (value, kind) in enumerate(shape.inputs.items()):
+        out.append(f"  %in.{k} = getelementptr i8, ptr %in.slots, i64 {k * SLOT}")
+        out.append(f"  {value} = load {kind}, ptr %in.{k}, align 1")
+    for line in lines:
+        if not is_pointer_load(line):
+            stripped = re.sub(r", ![a-zA-Z.]+ ![0-9]+", "", line)
+            out.append("  " + re.sub(r" #\d+$", "", PROMISES.sub("", stripped)))
+    for k, (value, kind) in enumerate(shape.outputs.items()):
+        out.append(f"  %out.{k} = getelementptr i8, ptr %out.slots, i64 {k * SLOT}")
+        out.append(f"  store {kind} {value}, ptr %out.{k}, align 1")
+    return [*out, "  ret void", "}"]
+
+
+def _trials(
+    shape: Shape, addresses: Addresses, first: Any, second: Any, engine: Any, trials: range, seed: int
+) -> Iterable[bytes]:
+    return (_trial(shape, addresses, first, second, engine, trial, seed) for trial in trials)
+
+
+def _trial(shape: Shape, addresses: Addresses, first: Any, second: Any, engine: Any, trial: int, seed: int) -> bytes:
+    random = np.random.default_rng([seed, trial])
+    edge = (0.0, 0.0, 0.3, 1.0)[trial % 4]
+    memory, where, _keep = memory_for(shape, addresses, engine, trial, random)
+    terms: dict[str, int] = {}
+
+    def term(name: str) -> int:
+        bare = name.removeprefix("s:").removeprefix("z:")
+        # A multiple of 8, which `or disjoint` may count on.
+        return terms.setdefault(bare, 8 * int(random.integers(0, 2)))
+
+    slots = np.zeros(SLOT * (len(shape.inputs) + 1), dtype=np.uint8)
+    for k, (value, kind) in enumerate(shape.inputs.items()):
+        slot = slots[k * SLOT : (k + 1) * SLOT]
+        if kind == "ptr":
+            address = addresses.address(value)
+            number = where[address.base] + address.offset + sum(c * term(t) for t, c in address.terms)
+            slot[:8] = np.frombuffer(np.int64(number).tobytes(), dtype=np.uint8)
+        elif value in shape.indices and kind in BITS and kind[0] == "i" and kind != "i1":
+            # As the addresses see it: what is one more than another value is one more here, too.
+            parts, constant = addresses.integer(value, kind)
+            number = constant + sum(c * term(t) for t, c in parts.items())
+            slot[:8] = np.frombuffer(np.int64(number).tobytes(), dtype=np.uint8)
+        else:
+            fill(slot, kind, random, edge, small=value in shape.indices or shape.tame)
+    start = []
+    for at, size, kind in memory:
+        held = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(at))
+        fill(held, kind, random, edge, small=shape.tame or shape.indexed_memory)
+        start.append((held, held.copy()))
+    results = []
+    for function in (first, second):
+        out = np.zeros(SLOT * (len(shape.outputs) + 1), dtype=np.uint8)
+        for held, was in start:
+            held[:] = was
+        function(slots.ctypes.data, out.ctypes.data)
+        results.append([out, *(held.copy() for held, _ in start)])
+    equal = all(same(a, b) for a, b in zip(*results, strict=True))
+    return EQUAL if equal else DIFFERENT

@@ -1,0 +1,174 @@
+"""Productions that are chosen: what is used of them, what they cost, a greedy start, and how to polish one."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+from heddle.lanes.packs import Graph
+from heddle.lanes.schedule import Cycle, Packing, arrange
+
+
+@dataclass
+class Solution:
+    """What was chosen, and how good that is known to be."""
+
+    packing: Packing
+    cost: int
+    bound: float
+    seconds: float
+    method: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def gap(self) -> float:
+        return 0.0 if self.cost <= 0 else max(0.0, (self.cost - self.bound) / self.cost)
+
+
+def scalar_choice(graph: Graph) -> list[int]:
+    """Every statement as it is: what is needed of them."""
+    every = {p.members[0]: n for n, p in enumerate(graph.productions) if p.kind == "scalar"}
+    return sorted(every.values())
+
+
+def used(graph: Graph, chosen: list[int]) -> list[int]:
+    """The chosen productions that something asks for, from the stores upwards."""
+    has = set(chosen)
+    keep: set[int] = set()
+    stack = [n for n in chosen if graph.productions[n].gives < 0]
+    for item in graph.required:
+        stack += [p for p in graph.makers[item] if p in has][:1]
+    while stack:
+        n = stack.pop()
+        if n in keep:
+            continue
+        keep.add(n)
+        for need in graph.productions[n].needs:
+            made = [p for p in graph.makes(need) if p in has]
+            if not any(p in keep for p in made):
+                stack += made[:1]
+    return sorted(keep)
+
+
+def cost_of(graph: Graph, chosen: list[int]) -> int:
+    return sum(graph.productions[n].cost for n in chosen)
+
+
+def polished(graph: Graph, chosen: list[int]) -> list[int]:
+    """The same with single productions exchanged where what the others need is there anyway and it becomes cheaper."""
+    best, price = chosen, cost_of(graph, chosen)
+    improved = True
+    while improved:
+        improved = False
+        for n in best:
+            if n not in best or graph.productions[n].gives < 0:
+                continue
+            for m in graph.makers[graph.productions[n].gives]:
+                if m == n:
+                    continue
+                has = {*best, m} - {n}
+                if not all(has.intersection(graph.makes(need)) for need in graph.productions[m].needs):
+                    continue
+                other = used(graph, sorted(has))
+                if cost_of(graph, other) < price and _ordered(graph, other):
+                    best, price, improved = other, cost_of(graph, other), True
+                    break
+    return best
+
+
+def _ordered(graph: Graph, chosen: list[int]) -> bool:
+    try:
+        arrange(graph, chosen)
+    except (Cycle, StopIteration):
+        return False
+    return True
+
+
+def greedy(graph: Graph) -> list[int]:
+    """A start: the widest stores first, each as vectors where that is cheaper than as scalars, given what is there."""
+    have: dict[int, int] = {}  # item → production
+    native: set[int] = set()
+    chosen: list[int] = []
+
+    estimate = estimates(graph)
+
+    def cheapest(item: int) -> int:
+        return min(graph.makers[item], key=lambda n: (estimate[n], n))
+
+    def take(n: int) -> None:
+        chosen.append(n)
+        p = graph.productions[n]
+        if p.gives >= 0:
+            have[p.gives] = n
+            if p.native:
+                native.add(p.gives)
+        for need in p.needs:
+            if any(i in have and (not need.native or i in native) for i in need.items):
+                continue
+            if need.native:
+                item = min(
+                    need.items,
+                    key=lambda i: min(
+                        (estimate[m] for m in graph.makers[i] if graph.productions[m].native), default=1e9
+                    ),
+                )
+                take(min((m for m in graph.makers[item] if graph.productions[m].native), key=lambda m: estimate[m]))
+            else:
+                take(cheapest(need.items[0]))
+
+    done: set[int] = set()
+    scalar_of = {p.members[0]: n for n, p in enumerate(graph.productions) if p.kind == "scalar" and p.gives < 0}
+    windows = sorted(
+        {n for ways in graph.stores.values() for n in ways if graph.productions[n].kind == "store"},
+        key=lambda n: (-len(graph.productions[n].members), n),
+    )
+    for n in windows:
+        members = graph.productions[n].members
+        if any(m in done for m in members):
+            continue
+        if estimate[n] < sum(estimate[scalar_of[m]] for m in members):
+            take(n)
+            done.update(members)
+    for m, n in scalar_of.items():
+        if m not in done:
+            take(n)
+    for item in graph.required:
+        if item not in have:
+            take(cheapest(item))
+    return used(graph, chosen)
+
+
+def estimates(graph: Graph) -> list[float]:
+    """What each production costs with all it needs, where what several read is shared between them."""
+    readers = [0] * len(graph.items)
+    for p in graph.productions:
+        if p.kind in ("scalar", "pack", "store", "load"):
+            for need in p.needs:
+                for item in need.items:
+                    readers[item] += 1
+    known: dict[int, float] = {}
+    busy: set[int] = set()
+
+    def item_cost(item: int, only_native: bool) -> float:
+        makers = [n for n in graph.makers[item] if not only_native or graph.productions[n].native]
+        return min((production(n) for n in makers), default=1e9) / max(1, min(readers[item], 3) * 0.75)
+
+    def production(n: int) -> float:
+        if n in known:
+            return known[n]
+        if n in busy:
+            return 1e9
+        busy.add(n)
+        p = graph.productions[n]
+        total = p.cost + sum(min(item_cost(i, need.native) for i in need.items) for need in p.needs)
+        busy.discard(n)
+        known[n] = total
+        return total
+
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, 20000))
+    try:
+        return [production(n) for n in range(len(graph.productions))]
+    finally:
+        sys.setrecursionlimit(limit)

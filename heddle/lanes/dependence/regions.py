@@ -1,0 +1,129 @@
+"""What may be packed together: regions without side effects, and who waits for whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from heddle.lanes.dependence.addresses import Address, Addresses
+from heddle.lanes.dependence.loops import loops
+from heddle.lanes.ir import Block, Function, Module, Statement
+
+LARGEST = 320  # statements that are looked at together; longer stretches are cut, after a store where there is one
+
+
+@dataclass
+class Region:
+    """A stretch of a block in which only plain loads and stores touch memory, and nothing can end the program."""
+
+    function: Function
+    block: Block
+    start: int
+    statements: list[Statement]
+    addresses: dict[int, Address]  # of loads and stores, by position in the region
+    before: list[int]  # for each statement, as bits, those that must come earlier: directly
+    outside: frozenset[str]  # values that are read beyond the region
+    steady: frozenset[str] = frozenset()  # values from before the loop around it: their vectors are made there
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        return {s.name: i for i, s in enumerate(self.statements) if s.name}
+
+    @cached_property
+    def closure(self) -> list[int]:
+        """For each statement, as bits, all those that must come earlier."""
+        every: list[int] = []
+        for direct in self.before:
+            reach, left = direct, direct
+            while left:
+                bit = left & -left
+                reach |= every[bit.bit_length() - 1]
+                left ^= bit
+            every.append(reach)
+        return every
+
+    def independent(self, members: list[int]) -> bool:
+        bits = 0
+        for m in members:
+            bits |= 1 << m
+        return all(not self.closure[m] & bits for m in members)
+
+    @cached_property
+    def users(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for i, s in enumerate(self.statements):
+            for used in s.uses:
+                found.setdefault(used, []).append(i)
+        return found
+
+
+def regions(function: Function, module: Module, smallest: int = 4) -> list[Region]:
+    """All stretches worth looking at: at least two statements could be packed."""
+    addresses = Addresses(function, module)
+    readers: dict[str, set[tuple[str, int]]] = {}
+    for block in function.blocks:
+        for s in block.statements:
+            for used in s.uses:
+                readers.setdefault(used, set()).add((block.label, s.index))
+    found = []
+    around = loops(function)
+    home = {s.name: b.label for b in function.blocks for s in b.statements if s.name}
+    for block in function.blocks:
+        inside = around.innermost.get(block.label)
+        for start, stretch in _stretches(block):
+            if sum(s.packable for s in stretch) < smallest:
+                continue
+            last = start + len(stretch)
+            outside = frozenset(
+                s.name
+                for s in stretch
+                if s.name and any(label != block.label or not start <= i < last for label, i in readers.get(s.name, ()))
+            )
+            made = _region(function, block, start, stretch, addresses, outside)
+            if inside is not None:
+                read_here = {used for s in stretch for used in s.uses}
+                made.steady = frozenset(v for v in read_here if home.get(v) not in inside)
+            found.append(made)
+    return found
+
+
+def _stretches(block: Block) -> list[tuple[int, list[Statement]]]:
+    found: list[tuple[int, list[Statement]]] = []
+    current: list[Statement] = []
+    start = 0
+    for i, s in enumerate([*block.statements[:-1], None]):
+        if s is not None and (s.pure or s.memory):
+            if not current:
+                start = i
+            current.append(s)
+            if len(current) < LARGEST and not (len(current) >= LARGEST * 3 // 4 and s.op == "store"):
+                continue
+        if current:
+            found.append((start, current))
+            current = []
+    return found
+
+
+def _region(
+    function: Function,
+    block: Block,
+    start: int,
+    stretch: list[Statement],
+    addresses: Addresses,
+    outside: frozenset[str],
+) -> Region:
+    position = {s.name: i for i, s in enumerate(stretch) if s.name}
+    before, memory, where = [], list[int](), {}
+    for i, s in enumerate(stretch):
+        bits = 0
+        for used in s.uses:
+            if used in position:
+                bits |= 1 << position[used]
+        if s.memory:
+            where[i] = addresses.address(s.pointer)
+            for j in memory:
+                if "store" in (s.op, stretch[j].op) and addresses.may_alias(stretch[j], s):
+                    bits |= 1 << j
+            memory.append(i)
+        before.append(bits)
+    return Region(function, block, start, stretch, where, before, outside)

@@ -1,0 +1,235 @@
+"""Vector IR for a packing: the region's statements again, in their new order."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from heddle.lanes.cost import is_constant, parts, vector
+from heddle.lanes.dependence import Region
+from heddle.lanes.ir import CASTS, COMPARES, INTRINSICS, Function, Statement
+from heddle.lanes.packs import Graph, Production
+from heddle.lanes.packs.reductions import REDUCTIONS
+from heddle.lanes.schedule import Packing
+
+
+@dataclass
+class Emitted:
+    lines: list[str]
+    declarations: set[str] = field(default_factory=set)
+
+
+class Emitter:
+    """Writes one region. Scalars keep their names, so that what reads them beyond the region need not change."""
+
+    def __init__(self, graph: Graph, packing: Packing, prefix: str) -> None:
+        self.g, self.packing, self.prefix = graph, packing, prefix
+        self.s = graph.region.statements
+        self.out = Emitted([])
+        self.values: dict[int, str] = {}  # production → the vector it made
+        self.count = 0
+
+    def emit(self) -> Emitted:
+        for n in self.packing.order:
+            p = self.g.productions[n]
+            getattr(self, f"_{p.kind}")(n, p)
+        return self.out
+
+    def _new(self, text: str) -> str:
+        name = f"%{self.prefix}{self.count}"
+        self.count += 1
+        self.out.lines.append(f"{name} = {text}")
+        return name
+
+    def _source(self, n: int, item: int, native: bool = False) -> str:
+        """The vector that production `n` reads for an item."""
+        for k, need in enumerate(self.g.productions[n].needs):
+            if item in need.items and need.native == native:
+                source = self.packing.sources[n, k]
+                if self.g.productions[source].gives == item:
+                    return self.values[source]
+        raise AssertionError(f"{n} does not need {item}")
+
+    def _type(self, item: int) -> str:
+        it = self.g.items[item]
+        return vector(it.type, len(it.lanes))
+
+    def _scalar(self, _n: int, p: Production) -> None:
+        self.out.lines.append(self.s[p.members[0]].text)
+
+    def _constant(self, n: int, p: Production) -> None:
+        it = self.g.items[p.gives]
+        self.values[n] = "<" + ", ".join(f"{it.type} {v}" for v in it.lanes) + ">"
+
+    def _extract(self, n: int, p: Production) -> None:
+        source = self.g.productions[self.packing.sources[n, 0]].gives
+        name = self.g.items[p.gives].lanes[0]
+        it = self.g.items[source]
+        # Of several lanes that hold it, the cheapest.
+        lane = min(
+            (k for k, v in enumerate(it.lanes) if v == name),
+            key=lambda k: self.g.table.get(f"extract {self._type(source)} {k}"),
+        )
+        made = self.values[self.packing.sources[n, 0]]
+        self.out.lines.append(f"{name} = extractelement {self._type(source)} {made}, i64 {lane}")
+
+    def _build(self, n: int, p: Production) -> None:
+        it, t = self.g.items[p.gives], self._type(p.gives)
+        start = [v if is_constant(v) else "poison" for v in it.lanes]
+        value = "poison"
+        if any(is_constant(v) for v in it.lanes):
+            value = "<" + ", ".join(f"{it.type} {v}" for v in start) + ">"
+        for k, v in enumerate(it.lanes):
+            if not is_constant(v):
+                value = self._new(f"insertelement {t} {value}, {it.type} {v}, i64 {k}")
+        self.values[n] = value
+
+    def _broadcast(self, n: int, p: Production) -> None:
+        it, t = self.g.items[p.gives], self._type(p.gives)
+        one = self._new(f"insertelement {t} poison, {it.type} {it.lanes[0]}, i64 0")
+        self.values[n] = self._shuffled(t, one, "poison", [0] * len(it.lanes))
+
+    def _shuffled(self, t: str, a: str, b: str, mask: list[int] | tuple[int, ...]) -> str:
+        lanes = ", ".join("i32 poison" if i < 0 else f"i32 {i}" for i in mask)
+        return self._new(f"shufflevector {t} {a}, {t} {b}, <{len(mask)} x i32> <{lanes}>")
+
+    def _concat(self, n: int, p: Production) -> None:
+        low, high = p.operands
+        t, half = self._type(low), len(self.g.items[low].lanes)
+        a = self._source(n, low)
+        if low == high:
+            padded = self._padded(t, a, half, 2 * half)
+            self.values[n] = self._shuffled(self._type(p.gives), padded, "poison", [k % half for k in range(2 * half)])
+            return
+        b = self._source(n, high)
+        self.values[n] = self._shuffled(t, a, b, list(range(2 * half)))
+
+    def _padded(self, t: str, value: str, width: int, wanted: int) -> str:
+        return self._shuffled(t, value, "poison", [k if k < width else -1 for k in range(wanted)])
+
+    def _shuffle(self, n: int, p: Production) -> None:
+        source = self.g.productions[self.packing.sources[n, 0]].gives
+        mask = p.masks[p.needs[0].items.index(source)]
+        value, t = self.values[self.packing.sources[n, 0]], self._type(source)
+        width, wanted = len(self.g.items[source].lanes), len(mask)
+        if width < wanted:  # LLVM has no good words for growing and moving at once
+            value, t = self._padded(t, value, width, wanted), self._type(p.gives)
+        self.values[n] = self._shuffled(t, value, "poison", mask)
+
+    def _shuffle2(self, n: int, p: Production) -> None:
+        a, b = (self._source(n, o, native=True) for o in p.operands)
+        self.values[n] = self._shuffled(self._type(p.operands[0]), a, b, p.masks[0])
+
+    _alternate = _shuffle2
+
+    def _patch(self, n: int, p: Production) -> None:
+        it, t = self.g.items[p.gives], self._type(p.gives)
+        value = self._source(n, p.operands[0], native=True)
+        for k in p.masks[0]:
+            value = self._new(f"insertelement {t} {value}, {it.type} {it.lanes[k]}, i64 {k}")
+        self.values[n] = value
+
+    def _load(self, n: int, p: Production) -> None:
+        first = self.s[p.members[0]]
+        if p.masks:
+            t, width = self._type(p.gives), len(p.masks[0])
+            name = f"llvm.masked.load.v{width}{suffix(first.type)}.p0"
+            mask = ", ".join(f"i1 {'true' if on else 'false'}" for on in p.masks[0])
+            self.out.declarations.add(f"declare {t} @{name}(ptr, <{width} x i1>, {t})")
+            given = f"ptr align {first.align} {first.pointer}, <{width} x i1> <{mask}>, {t} poison"
+            self.values[n] = self._new(f"call {t} @{name}({given})")
+            return
+        self.values[n] = self._new(
+            f"load {self._type(p.gives)}, ptr {first.pointer}, align {first.align}{self._tag(p.members)}"
+        )
+
+    def _store(self, n: int, p: Production) -> None:
+        first = self.s[p.members[0]]
+        value = self._source(n, p.operands[0])
+        self.out.lines.append(
+            f"store {self._type(p.operands[0])} {value}, ptr {first.pointer}, align {first.align}{self._tag(p.members)}"
+        )
+
+    def _tag(self, members: tuple[int, ...]) -> str:
+        tags = {self.s[m].metadata for m in members}
+        tag = tags.pop()
+        return f", !tbaa {tag}" if tag and not tags else ""
+
+    def _pack(self, n: int, p: Production) -> None:
+        self.values[n] = self._operation(n, p, self.s[p.members[0]], [self.s[m] for m in p.members])
+
+    def _operation(self, n: int, p: Production, model: Statement, statements: list[Statement]) -> str:
+        width = len(self.g.items[p.gives].lanes)
+        # Only what holds in every lane may be said of all.
+        flags = "".join(f"{f} " for f in sorted(frozenset.intersection(*(s.flags for s in statements))))
+        values = [self._source(n, o) for o in p.operands]
+        kinds = [self._type(o) for o in p.operands]
+        if model.op in CASTS:
+            return self._new(f"{model.op} {flags}{kinds[0]} {values[0]} to {vector(model.type, width)}")
+        if model.op in COMPARES:
+            return self._new(f"{model.op} {flags}{model.predicate} {kinds[0]} {values[0]}, {values[1]}")
+        if model.op == "select":
+            each = ", ".join(f"{k} {v}" for k, v in zip(kinds, values, strict=True))
+            return self._new(f"select {flags}{each}")
+        if model.op in INTRINSICS:
+            t = vector(model.type, width)
+            name = f"{model.op}.v{width}{suffix(model.type)}"
+            each = ", ".join(f"{k} {v}" for k, v in zip(kinds, values, strict=True))
+            extra = [part.split()[0] for part in model.rest.split(", ")[1:]]
+            self.out.declarations.add(f"declare {t} @{name}({', '.join([*kinds, *extra])})")
+            return self._new(f"call {flags}{t} @{name}({each}{model.rest})")
+        return self._new(f"{model.op} {flags}{kinds[0]} {', '.join(values)}")
+
+    def _reduce(self, n: int, p: Production) -> None:
+        root = self.s[p.members[0]]
+        t, kind = self._type(p.operands[0]), root.type
+        width, _ = parts(t)
+        name = f"llvm.vector.reduce.{REDUCTIONS[root.op]}.v{width}{suffix(kind)}"
+        self.out.declarations.add(f"declare {kind} @{name}({t})")
+        call = f"call {kind} @{name}({t} {self._source(n, p.operands[0])})"
+        rest = list(p.scalars)
+        if not rest:
+            self.out.lines.append(f"{root.name} = {call}")
+            return
+        value = self._new(call)
+        for k, v in enumerate(rest):
+            if root.op in INTRINSICS:
+                made = f"call {kind} @{root.op}.{suffix(kind)}({kind} {value}, {kind} {v})"
+            else:
+                made = f"{root.op} {kind} {value}, {v}"
+            if k == len(rest) - 1:
+                self.out.lines.append(f"{root.name} = {made}")
+            else:
+                value = self._new(made)
+
+
+def suffix(kind: str) -> str:
+    return {"float": "f32", "double": "f64"}.get(kind, kind)
+
+
+def emit(graph: Graph, packing: Packing, prefix: str) -> Emitted:
+    """The lines of a region."""
+    return Emitter(graph, packing, prefix).emit()
+
+
+def replace_regions(function: Function, made: list[tuple[Region, Emitted]]) -> str:
+    """The function's text with other lines for some of its regions."""
+    lines = [function.head]
+    for block in function.blocks:
+        lines.append(f"{block.label}:")
+        texts: list[str | None] = [s.text for s in block.statements]
+        for region, emitted in made:
+            if region.block is block:
+                texts[region.start] = "\n  ".join(emitted.lines)
+                for i in range(region.start + 1, region.start + len(region.statements)):
+                    texts[i] = None
+        lines += [f"  {text}" for text in texts if text]
+    return "\n".join([*lines, "}"])
+
+
+def fresh_prefix(text: str) -> str:
+    """A start of names that the module does not use."""
+    prefix = "lane"
+    while re.search(rf"%{prefix}\d", text):
+        prefix += "_"
+    return prefix

@@ -1,0 +1,49 @@
+"""LLVM IR as statements: read, brought to one form, taken apart line by line, and put together again."""
+
+from heddle.lanes.ir.llvm import binding, machine, named, optimise, parse_llvm
+from heddle.lanes.ir.module import Block, Function, Module, choose_functions, take_apart
+from heddle.lanes.ir.source import read_source
+from heddle.lanes.ir.statement import (
+    BINARY,
+    BITS,
+    CASTS,
+    COMMUTATIVE,
+    COMMUTATIVE_INTRINSICS,
+    COMPARES,
+    INTRINSICS,
+    MEMORY_BYTES,
+    NAME,
+    PURE,
+    Statement,
+    parse_statement,
+    split_commas,
+    typed,
+)
+
+__all__ = [
+    "BINARY",
+    "BITS",
+    "CASTS",
+    "COMMUTATIVE",
+    "COMMUTATIVE_INTRINSICS",
+    "COMPARES",
+    "INTRINSICS",
+    "MEMORY_BYTES",
+    "NAME",
+    "PURE",
+    "Block",
+    "Function",
+    "Module",
+    "Statement",
+    "binding",
+    "choose_functions",
+    "machine",
+    "named",
+    "optimise",
+    "parse_llvm",
+    "parse_statement",
+    "read_source",
+    "split_commas",
+    "take_apart",
+    "typed",
+]

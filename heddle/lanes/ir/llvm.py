@@ -1,0 +1,72 @@
+"""LLVM itself, by llvmlite: parsing, verifying, passes, and the machine to compile for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heddle.errors import HeddleError, how_to_install
+
+
+def binding() -> Any:
+    """Llvmlite's binding, made ready; a user without it is told how to get it."""
+    try:
+        import llvmlite.binding as llvm
+    except ImportError as error:
+        raise HeddleError(
+            "Lanes need llvmlite, which is not installed.",
+            "It reads and compiles LLVM IR.",
+            f"To get it: {how_to_install('lanes')}.",
+        ) from error
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+def parse_llvm(text: str, source: str = "The IR") -> Any:
+    """A verified llvmlite module."""
+    llvm = binding()
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        version = ".".join(map(str, llvm.llvm_version_info))
+        first = " ".join(str(error).replace("LLVM IR parsing error", "").split())[:200]
+        raise HeddleError(
+            f"{source} is not IR that LLVM {version} reads: {first}",
+            "Lanes read the textual IR of that version; older and newer versions print some of it differently.",
+            f"Make it with clang {llvm.llvm_version_info[0]}: clang -O1 -S -emit-llvm kernel.c, or give the C file.",
+        ) from error
+    return module
+
+
+def machine(cpu: str | None = None) -> Any:
+    """The machine to compile for: this one, or another CPU of its kind."""
+    llvm = binding()
+    target = llvm.Target.from_default_triple()
+    if cpu is None:
+        features = llvm.get_host_cpu_features().flatten()
+        return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=3, jit=True)
+    return target.create_target_machine(cpu=cpu, opt=3, jit=True)
+
+
+def optimise(module: Any, *, slp: bool, target: Any = None, level: int = 3) -> None:
+    """LLVM's own -O3 without its loop vectoriser and unroller, with or without its superword pass."""
+    llvm = binding()
+    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+    tuning.loop_vectorization = False
+    tuning.loop_interleaving = False
+    tuning.loop_unrolling = False
+    tuning.slp_vectorization = slp
+    tuning.inlining_threshold = -1000  # functions stay what they are, so that each can be compared with itself
+    builder = llvm.create_pass_builder(target or machine(), tuning)
+    builder.getModulePassManager().run(module, builder)
+
+
+def named(module: Any, target: Any = None) -> str:
+    """The module's text with a name for every value and block."""
+    llvm = binding()
+    builder = llvm.create_pass_builder(target or machine(), llvm.create_pipeline_tuning_options())
+    manager = llvm.create_new_module_pass_manager()
+    manager.add_instruction_namer_pass()
+    manager.run(module, builder)
+    return str(module)

@@ -1,0 +1,141 @@
+"""A module taken apart into functions, blocks and statements, and put together again.
+
+llvmlite parses and verifies; what it does not tell about an instruction (flags, predicates, alignment) is read from the
+canonical text that LLVM prints, one instruction a line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from heddle.errors import HeddleError, nearest
+from heddle.lanes.ir.llvm import parse_llvm
+from heddle.lanes.ir.statement import Statement, parse_statement
+
+
+@dataclass
+class Block:
+    label: str
+    statements: list[Statement]  # with the terminator
+
+
+@dataclass
+class Function:
+    name: str
+    head: str  # the `define` line
+    blocks: list[Block]
+    types: dict[str, str] = field(default_factory=dict)  # of every named value
+    noalias: frozenset[str] = frozenset()
+    arguments: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        lines = [self.head]
+        for block in self.blocks:
+            lines.append(f"{block.label}:")
+            lines += [f"  {s.text}" for s in block.statements]
+        return "\n".join([*lines, "}"])
+
+
+@dataclass
+class Module:
+    """A module, its functions taken apart; `rest` is everything between them, as printed."""
+
+    pieces: list[str | Function]
+
+    @property
+    def functions(self) -> list[Function]:
+        return [p for p in self.pieces if isinstance(p, Function)]
+
+    def text(self, changed: dict[str, str] | None = None, declarations: str = "") -> str:
+        """The module again, with other text for some functions."""
+        made = [p if isinstance(p, str) else (changed or {}).get(p.name, p.text()) for p in self.pieces]
+        return "\n".join(made) + "\n" + declarations
+
+    def metadata(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for piece in self.pieces:
+            if isinstance(piece, str):
+                found.update(re.findall(r"^(![0-9]+) = (?:distinct )?(.*)$", piece, re.M))
+        return found
+
+    def globals(self) -> frozenset[str]:
+        """Variables that are objects of their own, not aliases."""
+        text = "\n".join(p for p in self.pieces if isinstance(p, str))
+        return frozenset(re.findall(r'^(@(?:[-a-zA-Z$._0-9]+|"[^"]*")) = (?!.*\b(?:alias|ifunc)\b)', text, re.M))
+
+
+def take_apart(text: str) -> Module:
+    """A module's printed text as functions and what lies between; values have names already (`named`)."""
+    parsed = parse_llvm(text)
+    pieces: list[str | Function] = []
+    between: list[str] = []
+    lines = iter(text.splitlines())
+    for line in lines:
+        if not line.startswith("define "):
+            between.append(line)
+            continue
+        pieces.append("\n".join(between))
+        between = []
+        pieces.append(_function(line, lines, parsed))
+    pieces.append("\n".join(between))
+    return Module(pieces)
+
+
+def _function(head: str, lines: Iterator[str], parsed: Any) -> Function:
+    name = re.search(r'@([-a-zA-Z$._0-9]+|"[^"]*")\(', head)
+    assert name is not None, head
+    bare = name[1].strip('"')
+    blocks: list[Block] = []
+    for line in lines:
+        if line == "}":
+            break
+        if not line.strip() or line.lstrip().startswith(("#dbg_", ";")):
+            continue
+        if not line.startswith(" "):
+            blocks.append(Block(re.sub(r":(\s*;.*)?$", "", line), []))
+        elif blocks[-1].statements and (line.startswith("    ") or line.strip() == "]"):
+            last = blocks[-1].statements[-1]  # a switch, or what follows an invoke: one statement of several lines
+            blocks[-1].statements[-1] = parse_statement(f"{last.text}\n{line}", last.index)
+        else:
+            block = blocks[-1]
+            block.statements.append(parse_statement(line, len(block.statements)))
+    llvm_function = parsed.get_function(bare)
+    types, arguments, noalias = {}, [], set()
+    for argument in llvm_function.arguments:
+        key = _key(argument.name)
+        types[key] = str(argument.type)
+        arguments.append(key)
+        if any(b"noalias" in a for a in argument.attributes):
+            noalias.add(key)
+    for b in llvm_function.blocks:
+        for i in b.instructions:
+            if i.name:
+                types[_key(i.name)] = str(i.type)
+    return Function(bare, head, blocks, types, frozenset(noalias), tuple(arguments))
+
+
+def _key(name: str) -> str:
+    return f"%{name}" if re.fullmatch(r"[-a-zA-Z$._][-a-zA-Z$._0-9]*", name) else f'%"{name}"'
+
+
+def choose_functions(module: Module, wanted: str | None) -> list[Function]:
+    """The functions asked for; all that have a body if none was named."""
+    if not module.functions:
+        raise HeddleError(
+            "There is no function with a body in this IR.",
+            "Lanes pack the instructions of functions that are defined, not declared.",
+            "static functions that nothing calls are dropped by clang: make them visible.",
+        )
+    if wanted is None:
+        return module.functions
+    found = [f for f in module.functions if f.name == wanted]
+    if not found:
+        raise HeddleError(
+            f"There is no function '{wanted}' with a body here.",
+            "A function is named as in the IR.",
+            nearest(wanted, [f.name for f in module.functions]),
+        )
+    return found

@@ -1,0 +1,78 @@
+"""Functions that Numba compiled: their IR, and how their arguments go in and results come out."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from heddle.errors import HeddleError
+from heddle.lanes import ir
+
+
+def native_part(function: Callable[..., Any]) -> tuple[str, str, Any]:
+    """The IR of the first signature a function was compiled for, the name of its native code, and the signature."""
+    if not hasattr(function, "inspect_llvm"):
+        raise HeddleError(
+            f"{function!r} is neither LLVM IR nor a function that Numba compiled.",
+            "Lanes pack LLVM IR.",
+            "Give the IR as text, or decorate the function with @numba.njit.",
+        )
+    made = list(function.inspect_llvm().items())
+    if not made:
+        raise HeddleError(
+            f"{function!r} has not been compiled yet.",
+            "A Numba function has IR once it was called, or was given its signature.",
+            "Call it once, or write @njit('void(float32[::1])').",
+        )
+    arguments, text = made[0]
+    compiled = function.overloads[arguments]  # type: ignore[attr-defined]
+    name = str(compiled.fndesc.llvm_func_name)
+    module = ir.parse_llvm(str(text), f"The IR of {function.__name__}")
+    for other in module.functions:
+        if not other.is_declaration and other.name != name:
+            other.linkage = "internal"  # wrappers for Python, which need its symbols: nobody calls them here
+    return str(module), name, compiled.signature
+
+
+class Marshal:
+    """Numba's calling convention: a place for the result, one for an exception, then arrays in parts, and numbers."""
+
+    def __init__(self, name: str, signature: Any) -> None:
+        self.name, self.signature = name, signature
+        self.result = None if str(signature.return_type) == "none" else np.dtype(str(signature.return_type))
+
+    def __call__(self, call: Callable[..., int], *arguments: Any) -> Any:
+        if len(arguments) != len(self.signature.args):
+            raise HeddleError(
+                f"{self.name} takes {len(self.signature.args)} arguments, got {len(arguments)}.",
+                f"It was compiled as {self.signature}.",
+                "Call it as the function it was made from.",
+            )
+        given: list[Any] = []
+        for value, kind in zip(arguments, self.signature.args, strict=True):
+            given += self._array(value, kind) if hasattr(kind, "ndim") else [value]
+        place, exception = ctypes.create_string_buffer(16), ctypes.c_void_p()
+        status = call(ctypes.addressof(place), ctypes.addressof(exception), *given)
+        if status not in (0, -2):  # -2 is None
+            raise HeddleError(
+                f"{self.name} raised an exception.",
+                "Packed code does not carry Python's exceptions.",
+                "Call the Numba function itself with the same arguments to see which.",
+            )
+        return None if self.result is None else np.frombuffer(place.raw, self.result, 1)[0].item()
+
+    def _array(self, value: Any, kind: Any) -> list[int]:
+        if not isinstance(value, np.ndarray) or value.ndim != kind.ndim or value.dtype != np.dtype(str(kind.dtype)):
+            raise HeddleError(
+                f"{self.name} was given {type(value).__name__} {getattr(value, 'dtype', '')} for {kind}.",
+                "Packed code is for the types its function was compiled for.",
+                f"It was compiled as {self.signature}.",
+            )
+        if kind.layout == "C" and not value.flags.c_contiguous:
+            raise HeddleError(
+                f"{self.name} was given an array with gaps.", f"It takes {kind}.", "Pass np.ascontiguousarray(array)."
+            )
+        return [0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides]

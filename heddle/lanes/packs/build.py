@@ -1,0 +1,149 @@
+"""Thinks of vectors from the stores upwards and from the loads downwards."""
+
+from __future__ import annotations
+
+from heddle.lanes.cost import Table, definitions, is_constant, statement_cost, vector
+from heddle.lanes.dependence import Region
+from heddle.lanes.packs.graph import Graph, Item, Need, Production
+from heddle.lanes.packs.memory import cover, store, windows
+from heddle.lanes.packs.operations import loaded, pack, signature
+from heddle.lanes.packs.reductions import reductions
+from heddle.lanes.packs.shuffles import extracts, shuffles
+from heddle.lanes.packs.workshop import Workshop
+
+FORWARD = 3  # steps from loads towards their users, where no store leads to them
+
+
+def build(region: Region, table: Table) -> Graph:
+    """Everything that could be made in a region, and what must be."""
+    w = Workshop(region, table)
+    scalars(w)
+    for window in windows(w, "store"):
+        store(w, window)
+    drain(w)
+    for window in windows(w, "load"):
+        w.vector([w.statements[i].name or "" for i in window], w.statements[window[0]].type)
+    drain(w)
+    forward(w)
+    reductions(w)
+    drain(w)
+    shuffles(w)
+    extracts(w)
+    return w.graph
+
+
+def scalars(w: Workshop) -> None:
+    defs = definitions(w.region.function)
+    for i, s in enumerate(w.statements):
+        cost = statement_cost(w.table, s, defs)
+        if s.op == "store":
+            n = w.add(Production("scalar", -1, cost, w.needs(s.uses), (i,)))
+            w.graph.stores[i] = [n]
+        elif s.name:
+            (item,) = w.scalar(s.name)
+            w.add(Production("scalar", item, cost, w.needs(s.uses), (i,)))
+            if s.name in w.region.outside:
+                w.graph.required.append(item)
+
+
+def drain(w: Workshop) -> None:
+    while w.queue:
+        think(w, w.queue.pop(0))
+
+
+def think(w: Workshop, n: int) -> None:
+    item = w.graph.items[n]
+    lanes, width, kind = item.lanes, len(item.lanes), item.type
+    if all(is_constant(v) for v in lanes):
+        w.add(Production("constant", n, 0))
+        return
+    t = vector(kind, width)
+    if len(set(lanes)) == 1:
+        cost = w.table.get(f"first {t} 0", 0) + w.table.get(f"broadcast {t}")
+        cost = 0 if lanes[0] in w.region.steady else cost
+        w.add(Production("broadcast", n, cost, w.needs(lanes)))
+        return
+    put_together(w, n, item)
+    members = [w.region.position.get(v) for v in lanes]
+    if all(m is not None for m in members):
+        known = [m for m in members if m is not None]
+        if len(set(known)) == width and w.region.independent(known):
+            pack(w, n, item, known)
+    from_distinct(w, item)
+
+
+def put_together(w: Workshop, n: int, item: Item) -> None:
+    lanes, width, kind = item.lanes, len(item.lanes), item.type
+    t = vector(kind, width)
+    moving = [k for k, v in enumerate(lanes) if not is_constant(v)]
+    fresh = len(moving) == width
+    cost = sum(w.table.get(f"{'first' if fresh and k == moving[0] else 'insert'} {t} {k}") for k in moving)
+    cost = 0 if w.region.steady.issuperset(lanes[k] for k in moving) else cost
+    w.add(Production("build", n, cost, w.needs(lanes)))
+    if width >= 4:
+        low, high = w.vector(lanes[: width // 2], kind), w.vector(lanes[width // 2 :], kind)
+        if low is not None and high is not None:
+            half = vector(kind, width // 2)
+            cost = 0 if low == high else w.table.get(f"concat {half}")
+            if low == high:
+                mask = tuple(k % (width // 2) for k in range(width))
+                cost = w.table.shuffle(kind, width, mask)
+            w.add(
+                Production(
+                    "concat", n, cost, tuple(Need((i,)) for i in dict.fromkeys((low, high))), operands=(low, high)
+                )
+            )
+
+
+def from_distinct(w: Workshop, item: Item) -> None:
+    """Lanes that repeat, or loads in another order: think of the vector without repetition, in memory's order."""
+    inside = [v for v in dict.fromkeys(item.lanes) if v in w.region.position]
+    loads = [w.region.position[v] for v in inside if w.statements[w.region.position[v]].op == "load"]
+    if len(inside) == len({*item.lanes}) and 2 <= len(inside) < len(item.lanes):
+        w.vector(inside, item.type)
+    if len(loads) < 2 or len(loads) != len(inside):
+        return
+    by_line: dict[object, list[int]] = {}
+    for i in loads:
+        by_line.setdefault(w.region.addresses[i].line, []).append(i)
+    for members in by_line.values():
+        cover(w, members, item.type)
+
+
+def forward(w: Workshop) -> None:
+    """From windows of loads to what is done with them alike, where no store asked for it."""
+    level = [i for i, it in enumerate(w.graph.items) if len(it.lanes) > 1 and loaded(w, list(it.lanes))]
+    for _ in range(FORWARD):
+        following = []
+        for n in level:
+            lanes = w.graph.items[n].lanes
+            for group in alike_users(w, lanes):
+                before = len(w.graph.items)
+                made = w.vector([w.statements[i].name or "" for i in group], w.statements[group[0]].type.split(" ")[0])
+                if made is not None and made >= before:
+                    following.append(made)
+        drain(w)
+        level = following
+
+
+def alike_users(w: Workshop, lanes: tuple[str, ...]) -> list[list[int]]:
+    users = [
+        [
+            i
+            for i in w.region.users.get(v, ())
+            if w.statements[i].packable and w.statements[i].op not in ("store", "load")
+        ]
+        for v in lanes
+    ]
+    found = []
+    for u in users[0][:3]:
+        want = signature(w.statements[u])
+        group = [u]
+        for others in users[1:]:
+            match = next((o for o in others if o not in group and signature(w.statements[o]) == want), None)
+            if match is None:
+                break
+            group.append(match)
+        if len(group) == len(lanes) and w.region.independent(group):
+            found.append(group)
+    return found

@@ -1,0 +1,111 @@
+"""Loads and stores of neighbours: windows of what is there, loads that cover others, and loads with gaps."""
+
+from __future__ import annotations
+
+from heddle.lanes.cost import vector
+from heddle.lanes.ir import BITS, MEMORY_BYTES
+from heddle.lanes.packs.graph import Item, Need, Production
+from heddle.lanes.packs.workshop import MOST_ITEMS, Workshop
+
+
+def neighbours(groups: dict[object, dict[int, int]], size: int) -> list[list[int]]:
+    runs = []
+    for offsets in groups.values():
+        current: list[int] = []
+        last = None
+        for offset in sorted(offsets):
+            if last is not None and offset != last + size:
+                runs.append(current)
+                current = []
+            current.append(offsets[offset])
+            last = offset
+        runs.append(current)
+    return [run for run in runs if len(run) > 1]
+
+
+def windows(w: Workshop, op: str) -> list[list[int]]:
+    by_kind: dict[str, dict[object, dict[int, int]]] = {}
+    for i, a in w.region.addresses.items():
+        s = w.statements[i]
+        if s.op == op and s.type in MEMORY_BYTES and s.type in BITS:
+            layer, groups = 0, by_kind.setdefault(s.type, {})
+            while a.offset in groups.setdefault((a.line, layer), {}):
+                layer += 1  # the same place again: a later value
+            groups[a.line, layer][a.offset] = i
+    found: dict[tuple[int, ...], None] = {}
+    for kind, groups in by_kind.items():
+        for run in neighbours(groups, MEMORY_BYTES[kind]):
+            width = 2
+            while width <= len(run) and width * BITS[kind] <= w.table.register:
+                starts = {*range(0, len(run) - width + 1, width), *range(len(run) - width, -1, -width)}
+                for start in sorted(starts):
+                    window = run[start : start + width]
+                    if w.region.independent(window):
+                        found[tuple(window)] = None
+                width *= 2
+    return [list(w) for w in found]
+
+
+def store(w: Workshop, window: list[int]) -> None:
+    first = w.statements[window[0]]
+    value = w.vector([w.statements[i].lanes[0] for i in window], first.type)
+    if value is None:
+        return
+    cost = w.table.get(f"store {vector(first.type, len(window))}")
+    needs = (Need((value,)), *w.needs([first.pointer]))
+    n = w.add(Production("store", -1, cost, needs, tuple(window), operands=(value,)))
+    for i in window:
+        w.graph.stores[i].append(n)
+
+
+def load(w: Workshop, n: int, item: Item, members: list[int]) -> None:
+    size = MEMORY_BYTES.get(item.type)
+    if size is None or any(w.statements[m].op != "load" for m in members):
+        return
+    first = w.region.addresses[members[0]]
+    for k, m in enumerate(members):
+        a = w.region.addresses[m]
+        if a.line != first.line or a.offset != first.offset + k * size:
+            return
+    cost = w.table.get(f"load {vector(item.type, len(members))}")
+    w.add(Production("load", n, cost, w.needs([w.statements[members[0]].pointer]), tuple(members)))
+
+
+def cover(w: Workshop, members: list[int], kind: str) -> None:
+    """Windows of neighbouring loads that hold all of these, where every element between is loaded as well."""
+    size = MEMORY_BYTES.get(kind)
+    if size is None:
+        return
+    at = {w.region.addresses[i].offset: i for i in members}
+    offsets = w.loads.get((w.region.addresses[members[0]].line, kind), {})
+    low, high = min(at), max(at)
+    width = 2
+    while width * size < high - low + size:
+        width *= 2
+    if width * BITS[kind] <= w.table.register and high - low + size == len(at) * size:
+        pass  # no gaps: windows as they are
+    elif width * BITS[kind] <= w.table.register and not all(low + k * size in offsets for k in range(width)):
+        with_gaps(w, [at.get(low + k * size) for k in range(width)], kind)
+    for start in (low, high - (width - 1) * size):
+        window = [start + k * size for k in range(width)]
+        if width * BITS[kind] <= w.table.register and all(o in offsets for o in window):
+            chosen = [at.get(o, offsets[o][0]) for o in window]
+            if w.region.independent(chosen):
+                w.vector([w.statements[i].name or "" for i in chosen], kind)
+                return
+
+
+def with_gaps(w: Workshop, members: list[int | None], kind: str) -> None:
+    """A load that touches only what the region loads: the lanes between are masked."""
+    t = vector(kind, len(members))
+    known = [m for m in members if m is not None]
+    if members[0] is None or not w.table.knows(f"masked {t}") or not w.region.independent(known):
+        return
+    names = tuple(f"%!gap {k}" if m is None else w.statements[m].name or "" for k, m in enumerate(members))
+    item = Item(kind, names)
+    if item in w.index or len(w.graph.items) >= MOST_ITEMS:
+        return
+    mask = tuple(int(m is not None) for m in members)
+    needs = w.needs([w.statements[members[0]].pointer])
+    cost = w.table.get(f"masked {t}")
+    w.add(Production("load", w.item(item), cost, needs, tuple(known), masks=(mask,)))

@@ -1,0 +1,189 @@
+"""Vector instructions: the same in every lane, two in turn, or with what leaves a lane as it is."""
+
+from __future__ import annotations
+
+from heddle.lanes.cost import is_constant
+from heddle.lanes.ir import BITS, COMMUTATIVE, COMMUTATIVE_INTRINSICS, MEMORY_BYTES, Statement
+from heddle.lanes.packs.graph import Item, Need, Production
+from heddle.lanes.packs.memory import load
+from heddle.lanes.packs.workshop import ALTERNATING, Workshop
+
+IDENTITIES = {"add": "0", "sub": "0", "mul": "1", "and": "-1", "or": "0", "xor": "0", "shl": "0", "lshr": "0",
+              "ashr": "0"}  # fmt: skip
+
+
+def pack(w: Workshop, n: int, item: Item, members: list[int]) -> None:
+    statements = [w.statements[m] for m in members]
+    first, width = statements[0], len(members)
+    if not all(s.packable for s in statements):
+        return
+    if all(s.op == "load" for s in statements):
+        load(w, n, item, members)
+        return
+    signatures = {signature(s) for s in statements}
+    if len(signatures) == 1:
+        for columns in arrangements(w, statements):
+            cost = w.table.operation(first, width, columns[-1], loaded(w, columns[0]))
+            if cost is not None:
+                operation(w, "pack", n, members, columns, first, cost)
+    elif len(signatures) == 2 and len({s.type for s in statements}) == 1:
+        alternating(w, n, item, statements)
+    if len(signatures) > 1:
+        with_identities(w, n, item, statements)
+
+
+def with_identities(w: Workshop, n: int, item: Item, statements: list[Statement]) -> None:
+    """Integers of which most are one operation: the others are that operation with what leaves them as they are."""
+    ops = [s.op for s in statements]
+    op = max(dict.fromkeys(ops), key=ops.count)
+    neutral = IDENTITIES.get(op)
+    model = next(s for s in statements if s.op == op)
+    if neutral is None or 2 * ops.count(op) < len(ops) or item.type == "i1" or item.type not in BITS:
+        return
+    left = [s.lanes[0] if s.op == op else s.name or "" for s in statements]
+    right = [s.lanes[1] if s.op == op else neutral for s in statements]
+    cost = w.table.operation(model, len(ops), right)
+    members = [w.region.position[s.name or ""] for s in statements if s.op == op]
+    if cost is not None and loose(w, members, [s.name or "" for s in statements if s.op != op]):
+        operation(w, "pack", n, members, [left, right], model, cost)
+
+
+def loose(w: Workshop, members: list[int], values: list[str]) -> bool:
+    """Whether values that go in are not made of what comes out."""
+    bits = sum(1 << m for m in members)
+    return all(not w.region.closure[w.region.position[v]] & bits for v in values)
+
+
+def alternating(w: Workshop, n: int, item: Item, statements: list[Statement]) -> None:
+    """Two opcodes in turn: both in every lane, then the right one of each. Neither is lost: others may want it."""
+    ops = list(dict.fromkeys(s.op for s in statements))
+    if len(ops) != 2 or not ALTERNATING.issuperset(ops):
+        return
+    width = len(statements)
+    mask = tuple(k if s.op == ops[0] else k + width for k, s in enumerate(statements))
+    for columns in arrangements(w, statements):
+        halves = [everywhere(w, op, columns, statements) for op in ops]
+        joint = list(dict.fromkeys([*columns[0], *columns[1]]))
+        if len(joint) == width and len(joint) < len(columns[0]) + len(columns[1]):
+            w.vector(joint, item.type)  # a butterfly: both sides are shuffles of one vector
+        if halves[0] is not None and halves[1] is not None:
+            needs = tuple(Need((h,), native=True) for h in halves if h is not None)
+            cost = w.table.shuffle(item.type, width, mask)
+            made = Production("alternate", n, cost, needs, masks=(mask,), operands=(halves[0], halves[1]))
+            if not any(w.graph.productions[p].operands == made.operands for p in w.graph.makers[n]):
+                w.add(made)
+
+
+def everywhere(w: Workshop, op: str, columns: list[list[str]], statements: list[Statement]) -> int | None:
+    """One of two opcodes in all lanes. Where the region does the same somewhere, that lane is its value."""
+    lanes, members = [], []
+    model = next(s for s in statements if s.op == op)
+    for k, (a, b) in enumerate(zip(*columns, strict=True)):
+        name = statements[k].name if statements[k].op == op else w.done.get((op, a, b))
+        if name is None:
+            lanes.append(f"%!{op} {' '.join(sorted((a, b)) if op in COMMUTATIVE else (a, b))}")
+        else:
+            lanes.append(name)
+            members.append(w.region.position[name])
+    members = list(dict.fromkeys(members))
+    if not w.region.independent(members):
+        return None
+    item = Item(model.type, tuple(lanes))
+    cost = w.table.operation(model, len(lanes), columns[-1])
+    if cost is None:
+        return None
+    n = w.item(item)
+    operation(w, "pack", n, members, columns, model, cost)
+    return n if w.graph.makers[n] else None
+
+
+def operation(
+    w: Workshop, kind: str, n: int, members: list[int], columns: list[list[str]], first: Statement, cost: int
+) -> None:
+    operands = []
+    for k, column in enumerate(columns):
+        element = first.operand_type
+        if first.op == "select":
+            element = "i1" if k == 0 else first.type
+        operand = w.vector(column, element)
+        if operand is None:
+            return
+        operands.append(operand)
+    needs = tuple(Need((o,)) for o in dict.fromkeys(operands))
+    made = Production(kind, n, cost, needs, tuple(members), operands=tuple(operands))
+    if not any(
+        w.graph.productions[p].operands == made.operands
+        for p in w.graph.makers[n]
+        if w.graph.productions[p].kind == kind
+    ):
+        w.add(made)
+
+
+def loaded(w: Workshop, column: list[str]) -> bool:
+    return all(v in w.region.position and w.statements[w.region.position[v]].op == "load" for v in column)
+
+
+def arrangements(w: Workshop, statements: list[Statement]) -> list[list[list[str]]]:
+    """Operands by position; for operations that commute, several ways to lay their operands side by side."""
+    plain = [list(column) for column in zip(*(s.lanes for s in statements), strict=True)]
+    ways = [plain]
+    if any(commutes(s) for s in statements):
+        for splat in (False, True):
+            for swapped in (False, True):
+                left: list[str] = []
+                right: list[str] = []
+                for s in statements:
+                    a, b = s.lanes
+                    if not left:
+                        a, b = (b, a) if swapped and commutes(s) else (a, b)
+                    elif commutes(s):
+                        straight = likeness(w, left[-1], a, splat) + likeness(w, right[-1], b, splat)
+                        crossed = likeness(w, left[-1], b, splat) + likeness(w, right[-1], a, splat)
+                        a, b = (b, a) if crossed > straight else (a, b)
+                    left.append(a)
+                    right.append(b)
+                ways.append([left, right])
+    unique: dict[tuple[tuple[str, ...], ...], list[list[str]]] = {}
+    for way in ways:
+        key = tuple(tuple(c) for c in way)
+        if all(commutes(s) for s in statements):
+            key = tuple(sorted(key))
+        unique.setdefault(key, way)
+    return list(unique.values())
+
+
+def likeness(w: Workshop, a: str, b: str, splat: bool, depth: int = 2) -> int:
+    """How well two values go into neighbouring lanes."""
+    if is_constant(a) or is_constant(b):
+        return 3 if is_constant(a) and is_constant(b) else 0
+    if a == b:
+        return 9 if splat else 2
+    i, j = w.region.position.get(a), w.region.position.get(b)
+    if i is None or j is None:
+        return 1 if i is None and j is None else 0
+    x, y = w.statements[i], w.statements[j]
+    if x.op == "load" and y.op == "load" and x.type == y.type:
+        p, q = w.region.addresses[i], w.region.addresses[j]
+        if p.line != q.line:
+            return 1
+        distance = (q.offset - p.offset) // MEMORY_BYTES.get(x.type, 1)
+        return 8 if distance == 1 else 5 if distance == -1 else 4 if abs(distance) < 8 else 2
+    if x.op != y.op or x.type != y.type or not x.lanes:
+        return 0
+    if depth == 0 or len(x.lanes) != len(y.lanes):
+        return 2
+    straight = sum(likeness(w, u, v, splat, depth - 1) for u, v in zip(x.lanes, y.lanes, strict=True))
+    if commutes(x):
+        straight = max(
+            straight,
+            sum(likeness(w, u, v, splat, depth - 1) for u, v in zip(x.lanes, y.lanes[::-1], strict=True)),
+        )
+    return 2 + straight // 2
+
+
+def signature(s: Statement) -> tuple[str, ...]:
+    return s.op, s.type, s.operand_type, s.predicate, s.rest
+
+
+def commutes(s: Statement) -> bool:
+    return s.op in COMMUTATIVE or s.op in COMMUTATIVE_INTRINSICS

@@ -1,0 +1,90 @@
+"""Vectors out of vectors that exist, and scalars out of them."""
+
+from __future__ import annotations
+
+from heddle.lanes.cost import is_constant, vector
+from heddle.lanes.packs.graph import Item, Need, Production
+from heddle.lanes.packs.workshop import Workshop
+
+
+def shuffles(w: Workshop) -> None:
+    graph = w.graph
+    native = [n for n in range(len(graph.items)) if any(graph.productions[p].native for p in graph.makers[n])]
+    holders: dict[tuple[str, str], list[int]] = {}
+    for n in native:
+        for lane in dict.fromkeys(graph.items[n].lanes):
+            holders.setdefault((graph.items[n].type, lane), []).append(n)
+    for n in range(len(graph.items)):
+        item = graph.items[n]
+        if len(item.lanes) > 1 and not any(is_constant(v) or v.startswith("%!") for v in item.lanes):
+            shuffles_to(w, n, item, holders)
+
+
+def shuffles_to(w: Workshop, n: int, item: Item, holders: dict[tuple[str, str], list[int]]) -> None:
+    graph, wanted, width = w.graph, dict.fromkeys(item.lanes), len(item.lanes)
+    near: dict[int, int] = {}
+    for lane in wanted:
+        for u in holders.get((item.type, lane), ()):
+            if u != n:
+                near[u] = near.get(u, 0) + 1
+    whole: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
+    for u, count in near.items():
+        if count == len(wanted):
+            source = graph.items[u].lanes
+            mask = tuple(source.index(v) for v in item.lanes)
+            cost = w.table.shuffle(item.type, max(len(source), width), mask)
+            whole.setdefault(cost, []).append((u, mask))
+    for cost, ways in whole.items():
+        needs = (Need(tuple(u for u, _ in ways), native=True),)
+        w.add(Production("shuffle", n, cost, needs, masks=tuple(m for _, m in ways)))
+    same = [u for u, count in near.items() if len(graph.items[u].lanes) == width and count < len(wanted)]
+    same.sort(key=lambda u: -near[u])
+    pairs = 0
+    for i, a in enumerate(same[:8]):
+        for b in same[i + 1 : 12]:
+            one, two = graph.items[a].lanes, graph.items[b].lanes
+            if pairs < 4 and wanted.keys() <= {*one, *two}:
+                mask = tuple(
+                    k
+                    if one[k] == v
+                    else k + width
+                    if two[k] == v
+                    else one.index(v)
+                    if v in one
+                    else width + two.index(v)
+                    for k, v in enumerate(item.lanes)
+                )
+                both = (Need((a,), native=True), Need((b,), native=True))
+                cost = w.table.shuffle(item.type, width, mask)
+                w.add(Production("shuffle2", n, cost, both, masks=(mask,), operands=(a, b)))
+                pairs += 1
+    patches(w, n, item, same)
+
+
+def patches(w: Workshop, n: int, item: Item, same: list[int]) -> None:
+    """Most lanes lie in place in another vector: insert the others into it."""
+    t, width = vector(item.type, len(item.lanes)), len(item.lanes)
+    found = []
+    for u in same[:12]:
+        other = [k for k, v in enumerate(w.graph.items[u].lanes) if v != item.lanes[k]]
+        if len(other) <= width // 2 and width > 2:
+            found.append((sum(w.table.get(f"insert {t} {k}") for k in other), u, tuple(other)))
+    for cost, u, missing in sorted(found)[:2]:
+        needs = (Need((u,), native=True), *w.needs(item.lanes[k] for k in missing))
+        w.add(Production("patch", n, cost, needs, masks=(missing,), operands=(u,)))
+
+
+def extracts(w: Workshop) -> None:
+    """A scalar out of any vector that an instruction or a load makes; grouped by what the lane costs."""
+    found: dict[str, dict[int, list[int]]] = {}
+    for n, item in enumerate(w.graph.items):
+        if len(item.lanes) > 1 and any(w.graph.productions[p].native for p in w.graph.makers[n]):
+            for k, lane in enumerate(item.lanes):
+                if lane in w.region.position:
+                    cost = w.table.get(f"extract {vector(item.type, len(item.lanes))} {k}")
+                    at = found.setdefault(lane, {}).setdefault(cost, [])
+                    if n not in at:
+                        at.append(n)
+    for name, by_cost in found.items():
+        for cost, where in by_cost.items():
+            w.add(Production("extract", w.scalar(name)[0], cost, (Need(tuple(where), native=True),)))

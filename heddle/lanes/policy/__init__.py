@@ -1,0 +1,1 @@
+"""The learned policy. Nothing here needs torch but `train`."""

@@ -1,0 +1,68 @@
+"""What the policy chooses: deterministic, legal, and the best of a few attempts."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from heddle.lanes import choice
+from heddle.lanes.packs import Graph
+from heddle.lanes.policy.network import Arrays, Features, features, read_weights, scores
+from heddle.lanes.policy.rollout import Demands, State, roll
+from heddle.lanes.schedule import Cycle, arrange
+
+WEIGHTS = Path(__file__).parent / "weights.safetensors"
+WORK = 16_000  # productions that all attempts may look at together: large graphs get fewer attempts
+MOST, FEWEST = 8, 2  # attempts: the greedy one, and with noise; the cheapest is kept
+REPAIRS = 6  # of decisions that wait for each other
+
+
+def shipped() -> Path | None:
+    """The weights that come with Heddle."""
+    return WEIGHTS if WEIGHTS.exists() else None
+
+
+@cache
+def weights(path: Path | None = None) -> dict[str, Any]:
+    """The weights of a file, or those that come with Heddle."""
+    return read_weights(path or WEIGHTS)
+
+
+def attempts(graph: Graph) -> int:
+    return max(FEWEST, min(MOST, WORK // max(1, len(graph.productions))))
+
+
+def decide(graph: Graph, w: dict[str, Any] | None = None, tries: int | None = None) -> choice.Solution:
+    """What the policy chooses: the same every time."""
+    began = time.perf_counter()
+    w = weights() if w is None else w
+    xp, f, demands = Arrays(), features(graph), Demands(graph)
+
+    def score(seen: Features) -> Any:
+        return scores(w, seen, xp)
+
+    best = choice.used(graph, choice.scalar_choice(graph))
+    packing = arrange(graph, best)
+    first = score(State.first(demands).marked(f))
+    for attempt in range(attempts(graph) if tries is None else tries):
+        noise = np.random.default_rng(attempt) if attempt else None
+        banned: frozenset[int] = frozenset()
+        for _ in range(REPAIRS):
+            state, _ = roll(demands, f, score, banned, noise, first)
+            chosen = choice.polished(graph, choice.used(graph, state.chosen))
+            if choice.cost_of(graph, chosen) >= choice.cost_of(graph, best):
+                break
+            try:
+                packing = arrange(graph, chosen)
+            except Cycle as cycle:
+                wide = [n for n in cycle.productions if len(graph.productions[n].members) > 1]
+                banned |= frozenset(wide or cycle.productions)
+                continue
+            best = chosen
+            break
+    cost = choice.cost_of(graph, best)
+    return choice.Solution(packing, cost, 0.0, time.perf_counter() - began, "policy")

@@ -1,0 +1,196 @@
+"""Trains the policy to imitate the programme, by DAgger. This file alone needs torch.
+
+The programme's answers are the first lessons. Then the student decides on its own, the programme says at the states it
+came to what would be best from there with all that is decided kept, and the student learns from that as well. Programs
+are held out whole: no block of theirs is learned from.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.numpy import save_file
+
+from heddle.errors import HeddleError
+from heddle.lanes import choice, cost, programme
+from heddle.lanes.policy.decide import decide
+from heddle.lanes.policy.network import SHAPES, Arrays, Features, scores
+from heddle.lanes.policy.rollout import roll
+from heddle.lanes.policy.subjects import SOLVE, Lesson, Subject, lesson, subjects, taught
+
+MADE_UP = 600  # kernels from the generator, …
+FIRST = 10_000  # … from this seed on
+EPOCHS = 8
+DAGGER = 3  # times the student goes first
+RATE = 3e-3
+BATCH = 8
+
+
+class Torch:
+    """What `network.Arrays` does, with gradients."""
+
+    def add_at(self, values: torch.Tensor, index: torch.Tensor, size: int) -> torch.Tensor:
+        return torch.zeros(size, values.shape[1]).index_add(0, index, values)
+
+    def sigmoid(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sigmoid(x)
+
+    def tanh(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x)
+
+    def relu(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x)
+
+    def join(self, parts: list[torch.Tensor]) -> torch.Tensor:
+        return torch.cat(parts, dim=1)
+
+
+def train(folder: Path | None, family: str, output: Path, made_up: int = MADE_UP) -> Iterator[str]:
+    """Learn from the C and IR files of a folder and from kernels made at random; say how it goes."""
+    began = time.perf_counter()
+    found = list(subjects(folder, cost.table(family), range(FIRST, FIRST + made_up)))
+    learned, tested = split(found)
+    if not learned or not tested:
+        raise HeddleError(
+            f"{folder} has too little to learn from: {len(found)} stretches of code.",
+            "A fifth of the programs is held out, and the others must have something to pack.",
+            "Give a folder with more kernels.",
+        )
+    taken = time.perf_counter() - began
+    yield f"{len(learned)} stretches to learn from, {len(tested)} of other programs held out; {taken:.0f} s"
+    for line in learn(learned, tested, output):
+        yield f"{line}; {time.perf_counter() - began:.0f} s"
+    yield f"written {output}"
+
+
+def split(found: list[Subject]) -> tuple[list[Subject], list[Subject]]:
+    """By program: a fifth is held out."""
+    programs = sorted({s.program for s in found})
+    random.Random(0).shuffle(programs)
+    held_out = set(programs[: max(1, len(programs) // 5)])
+    return [s for s in found if s.program not in held_out], [s for s in found if s.program in held_out]
+
+
+def learn(learned: list[Subject], tested: list[Subject], output: Path) -> Iterator[str]:
+    """Turns of learning and of going first; the weights that did best on programs held out are written."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    for s in learned:
+        s.lessons = list(taught(s))
+    w = start_weights()
+    optimizer = torch.optim.Adam(list(w.values()), lr=RATE)
+    best = 0.0
+    for turn in range(DAGGER + 1):
+        if turn:
+            plain = _plain(w)
+            for s in learned:
+                s.lessons += list(_corrected(s, plain, turn))
+        for group in optimizer.param_groups:
+            group["lr"] = RATE * 0.5**turn
+        loss = _epochs(learned, w, optimizer, EPOCHS if turn else 2 * EPOCHS, turn)
+        plain = _plain(w)
+        reached = share(tested, plain)
+        if reached > best:
+            best = reached
+            save_file(plain, output)
+        lessons = sum(len(s.lessons) for s in learned)
+        yield f"turn {turn}: {lessons} lessons, loss {loss:.3f}, {reached:.1%} of the programme's reduction held out"
+
+
+def _plain(w: dict[str, torch.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
+    return {k: np.ascontiguousarray(v.detach().numpy()).copy() for k, v in w.items()}
+
+
+def start_weights() -> dict[str, torch.Tensor]:
+    """At random, but that all begin with the greedy choice: what looks cheapest."""
+    w = {}
+    for name, shape in SHAPES.items():
+        made = torch.randn(shape) / (shape[0] ** 0.5) if len(shape) > 1 else torch.zeros(shape)
+        w[name] = (made * 0.1 if name == "score.out" else made).requires_grad_()
+    w["score.price"] = torch.full(SHAPES["score.price"], -10.0).requires_grad_()
+    return w
+
+
+def _corrected(s: Subject, w: dict[str, Any], turn: int) -> Iterator[Lesson]:
+    """The student decides; at a state it came to by itself, the programme goes on from there."""
+    xp = Arrays()
+    state, seen = roll(s.demands, s.features, lambda f: scores(w, f, xp))
+    chosen = choice.used(s.graph, state.chosen)
+    if choice.cost_of(s.graph, chosen) <= s.best or len(seen) < 2:
+        return
+    at = seen[random.Random(turn).randrange(1, len(seen))]
+    found = programme.solve(s.graph, SOLVE, None, at.chosen)
+    if found.facts["status"] == "optimal":
+        yield lesson(s, at, [*found.packing.order, *at.chosen])
+
+
+def _epochs(
+    learned: list[Subject], w: dict[str, torch.Tensor], optimizer: torch.optim.Optimizer, epochs: int, turn: int
+) -> float:
+    lessons = [one for s in learned for one in s.lessons if one.groups]
+    order = random.Random(turn)
+    loss_now = 0.0
+    for _ in range(epochs):
+        order.shuffle(lessons)
+        total = 0.0
+        for k in range(0, len(lessons), BATCH):
+            optimizer.zero_grad()
+            loss = loss_of(lessons[k : k + BATCH], w)
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(list(w.values()), 1.0)
+            optimizer.step()
+            total += float(loss.detach())
+        loss_now = total / max(1, -(-len(lessons) // BATCH))
+    return loss_now
+
+
+def loss_of(lessons: list[Lesson], w: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Mean cross-entropy over the open decisions of some lessons, as one graph of several parts."""
+    seen = _tensors(joined([one.features for one in lessons]))
+    value = scores(w, seen, Torch())
+    members, group, right = [], [], []
+    before = groups = 0
+    for one in lessons:
+        for ways, k in one.groups:
+            members += [before + n for n in ways]
+            group += [groups] * len(ways)
+            right.append(before + ways[k])
+            groups += 1
+        before += len(one.features.productions)
+    at, of = torch.tensor(members), torch.tensor(group)
+    highest = torch.full((groups,), -torch.inf).scatter_reduce(0, of, value[at].detach(), "amax")
+    total = torch.zeros(groups).index_add(0, of, (value[at] - highest[of]).exp())
+    return torch.mean(total.log() + highest - value[torch.tensor(right)])
+
+
+def joined(parts: list[Features]) -> Features:
+    """Several graphs side by side, with no edge between them."""
+    items = np.cumsum([0, *(len(f.items) for f in parts)])
+    productions = np.cumsum([0, *(len(f.productions) for f in parts)])
+    each = list(zip(parts, items, productions, strict=False))
+    return Features(
+        np.concatenate([f.items for f in parts]),
+        np.concatenate([f.productions for f in parts]),
+        np.concatenate([f.gives + i for f, i, _ in each]),
+        np.concatenate([f.need_of + p for f, _, p in each]),
+        np.concatenate([f.need_item + i for f, i, _ in each]),
+        *(np.concatenate([getattr(f, name) for f in parts]) for name in ("made_by", "read_by", "asks")),
+    )
+
+
+def _tensors(f: Features) -> Any:
+    parts = (f.items, f.productions, f.gives, f.need_of, f.need_item, f.made_by, f.read_by, f.asks)
+    return Features(*(torch.from_numpy(p) for p in parts))  # type: ignore[arg-type]
+
+
+def share(tested: list[Subject], w: dict[str, Any]) -> float:
+    """How much of the programme's reduction the policy reaches: of the mean reduction, not a mean of shares."""
+    ours = [1 - decide(s.graph, w).cost / s.scalar for s in tested]
+    theirs = [1 - s.best / s.scalar for s in tested]
+    return float(sum(ours) / max(1e-9, sum(theirs)))

@@ -1,0 +1,291 @@
+"""LLVM's own packing, the programme's and the policy's beside each other: the cheapest that was shown to be equal.
+
+Candidates of a function:
+  scalar   as it was read, optimised but not packed
+  llvm     the same through LLVM's superword pass
+  ilp      what the programme chose, as emitted
+  policy   what the learned policy chose, as emitted
+  ilp+llvm, policy+llvm   the same through LLVM's passes, which clean up and pack what was left
+  mixed    each block by whoever was cheapest there, through LLVM's passes
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from heddle.errors import HeddleError, nearest
+from heddle.lanes import cost as costs
+from heddle.lanes import ir
+from heddle.lanes.dependence import loops, regions
+from heddle.lanes.emit import fresh_prefix, replace_regions
+from heddle.lanes.pack import Effort, pack_region
+from heddle.lanes.policy.decide import shipped
+from heddle.lanes.reports import BlockReport, FunctionReport, Packed, Result
+
+METHODS = ("auto", "llvm", "ilp", "policy")
+# In case of a tie, what leaves most to LLVM.
+PREFERENCE = ("llvm", "ilp+llvm", "policy+llvm", "mixed", "ilp", "policy", "scalar")
+MOST_STATEMENTS = 6000  # of a block; beyond, LLVM's answer stands
+MOST_SECONDS = 120.0  # that all regions of a function may take the programme together
+
+Made = dict[str, dict[str, list[Packed]]]  # by method, by function
+BlockCosts = dict[str, dict[str, dict[str, int]]]  # by candidate, by function, by block
+
+
+@dataclass
+class Options:
+    """What to try, and what it may take."""
+
+    method: str = "auto"
+    family: str | None = None
+    seconds: float = 10.0  # for each region
+    trials: int = 8
+    time: bool = False  # the fastest on this machine, not the cheapest by the table
+    weights: Path | None = None  # of the policy; those that ship if none
+    progress: Callable[[str], None] | None = None
+
+    def checked(self) -> Options:
+        if self.method not in METHODS:
+            raise HeddleError(
+                f"There is no method '{self.method}'.",
+                "A packing is LLVM's, the programme's (ilp), the policy's, or the best of them (auto).",
+                nearest(self.method, METHODS),
+            )
+        return replace(self, family=self.family or costs.family_here())
+
+    @property
+    def methods(self) -> list[str]:
+        """Ours, of those asked for."""
+        found = [m for m in ("ilp", "policy") if self.method in (m, "auto")]
+        if "policy" in found and self.weights is None and shipped() is None:
+            if self.method == "policy":
+                raise HeddleError(
+                    "There are no weights of a policy here.",
+                    "The policy is trained on the programme's answers.",
+                    "Train it with: heddle lanes train FOLDER. Or use --method ilp.",
+                )
+            found.remove("policy")
+        return found
+
+
+def read(text: str, source: str = "The IR", *, cpu: str | None = None) -> str:
+    """The scalar module that all candidates start from: optimised by LLVM, not vectorised, every value named."""
+    text = re.sub(r"\boptnone\b", "", text)  # what clang -O0 writes, which would keep every pass away
+    module = ir.parse_llvm(text, source)
+    target = ir.machine(cpu)
+    ir.optimise(module, slp=False, target=target)
+    return ir.named(module, target)
+
+
+def improve(text: str, options: Options, function: str | None = None, source: str = "The IR") -> Result:
+    """Pack the functions of a module.
+
+    Args:
+        text: LLVM IR.
+        options: method, family of CPUs, time limit.
+        function: only this one.
+        source: what to call the IR in errors.
+    """
+    options = options.checked()
+    assert options.family is not None
+    table = costs.table(options.family)
+    methods = options.methods
+    scalar_text = read(text, source)
+    scalar = ir.take_apart(scalar_text)
+    wanted = ir.choose_functions(scalar, function)
+    target = ir.machine()
+    began = time.process_time()
+    llvm_text = _through_llvm(scalar_text, target)
+    llvm_seconds = (time.process_time() - began) / max(1, len(scalar.functions))
+    prefix = fresh_prefix(scalar_text)
+    made: Made = {m: {f.name: _pack(f, scalar, table, m, options, prefix) for f in wanted} for m in methods}
+    modules = {"scalar": scalar_text, "llvm": llvm_text}
+    for method, by_function in made.items():
+        packed = _with(scalar, by_function)
+        modules[method] = packed
+        modules[f"{method}+llvm"] = _through_llvm(packed, target)
+    by_candidate: BlockCosts = {name: _costs(module, table) for name, module in modules.items()}
+    winners = {f.name: _winners(f, by_candidate, made) for f in wanted}
+    if any(len(set(by_block.values())) > 1 for by_block in winners.values()):
+        made["mixed"] = {f.name: _mixed(f, winners[f.name], made) for f in wanted}
+        modules["mixed"] = _through_llvm(_with(scalar, made["mixed"]), target)
+        by_candidate["mixed"] = _costs(modules["mixed"], table)
+    reports = [_report(f, by_candidate, made, winners[f.name], llvm_seconds) for f in wanted]
+    if options.time:
+        for f, report in zip(wanted, reports, strict=True):
+            _by_time(f, report, modules)
+    chosen = {r.function: r.chosen for r in reports}
+    return Result(combine(scalar, made, chosen, target), reports, modules, options.family)
+
+
+def _pack(
+    function: ir.Function, module: ir.Module, table: costs.Table, method: str, options: Options, prefix: str
+) -> list[Packed]:
+    """All regions of a function; nothing where a block is too long to think about."""
+    if too_long(function):
+        return []
+    found = []
+    left = MOST_SECONDS
+    for k, region in enumerate(regions(function, module)):
+        if left <= 0:
+            break
+        began = time.perf_counter()
+        effort = Effort(min(options.seconds, left), options.trials, options.weights)
+        packed = pack_region(region, module, table, method, effort, f"{prefix}{k}_")
+        left -= time.perf_counter() - began
+        found.append(packed)
+        if options.progress is not None:
+            options.progress(f"{function.name} {region.block.label}: {packed.scalar} → {packed.cost}")
+    return found
+
+
+def too_long(function: ir.Function) -> str:
+    """Why a function is left to LLVM, if it is."""
+    longest = max((len(b.statements) for b in function.blocks), default=0)
+    if longest <= MOST_STATEMENTS:
+        return ""
+    return f"a block of {longest} instructions is left to LLVM; up to {MOST_STATEMENTS} are packed"
+
+
+def _winners(function: ir.Function, by_candidate: BlockCosts, made: Made) -> dict[str, str]:
+    """Who is cheapest in each block: LLVM, or one of ours with LLVM's passes behind it."""
+    name = function.name
+    found = {}
+    for block in function.blocks:
+        prices = {"llvm": by_candidate["llvm"].get(name, {}).get(block.label)}
+        for method in made:
+            if any(p.region.block is block and p.emitted is not None for p in made[method][name]):
+                prices[method] = by_candidate[f"{method}+llvm"].get(name, {}).get(block.label)
+        known = {m: c for m, c in prices.items() if c is not None}
+        if known:
+            found[block.label] = min(known, key=lambda m: (known[m], PREFERENCE.index(m)))
+    return found
+
+
+def _mixed(function: ir.Function, winners: dict[str, str], made: Made) -> list[Packed]:
+    """The regions of each block as the block's winner packed them; LLVM's blocks stay scalar for its passes."""
+    return [
+        p
+        for method in made
+        if method != "mixed"
+        for p in made[method][function.name]
+        if winners.get(p.region.block.label) == method
+    ]
+
+
+def _report(
+    function: ir.Function, by_candidate: BlockCosts, made: Made, winners: dict[str, str], llvm_seconds: float
+) -> FunctionReport:
+    name = function.name
+    total = {c: sum(of[name].values()) for c, of in by_candidate.items() if name in of}
+    # Never dearer than LLVM's code; among those, what costs least where loops run often.
+    around = loops(function)
+    likely = {c: sum(v * around.weight(b) for b, v in of[name].items()) for c, of in by_candidate.items() if name in of}
+    chosen = min(
+        (c for c in total if total[c] <= total["llvm"]), key=lambda c: (likely[c], total[c], PREFERENCE.index(c))
+    )
+    ours = {m: by[name] for m, by in made.items() if m != "mixed"}
+    blocks = []
+    for block in function.blocks:
+        mine = {m: [p for p in ps if p.region.block is block] for m, ps in ours.items()}
+        if not any(mine.values()):
+            continue
+        blocks.append(
+            BlockReport(
+                block.label,
+                len(block.statements),
+                {c: of[name].get(block.label) for c, of in by_candidate.items() if name in of},
+                winners.get(block.label, "llvm") if chosen == "mixed" else chosen,
+                max((p.gap for p in mine.get("ilp", [])), default=None),
+                {"llvm": llvm_seconds} | {m: sum(p.seconds for p in ps) for m, ps in mine.items()},
+                {m: [line for p in ps for line in p.packs] for m, ps in mine.items()},
+            )
+        )
+    every = [p for ps in ours.values() for p in ps]
+    left = too_long(function)
+    return FunctionReport(
+        name,
+        blocks,
+        total,
+        chosen,
+        sum(p.emitted is not None for p in every),
+        [p.why for p in every if p.why],
+        [left] if left else [],
+    )
+
+
+def _by_time(function: ir.Function, report: FunctionReport, modules: dict[str, str]) -> None:
+    """The fastest; what cost chose if nothing is faster by more than the same code differs from itself."""
+    from heddle.lanes.timing import AGAIN, time_function
+
+    report.nanoseconds = taken = time_function(modules, function)
+    if not taken:
+        report.notes.append("not timed: it does not run on made-up arguments")
+        return
+    noise = max(0.02, abs(taken[AGAIN] / taken["llvm"] - 1))
+    fastest = min((c for c in taken if c != AGAIN), key=lambda c: taken[c])
+    kept = report.chosen if taken[report.chosen] <= taken["llvm"] * (1 + noise) else "llvm"
+    before = report.chosen
+    report.chosen = fastest if taken[fastest] < taken[kept] * (1 - noise) else kept
+    if report.chosen != before:
+        for block in report.blocks:
+            block.method = report.chosen
+
+
+def combine(scalar: ir.Module, made: Made, chosen: dict[str, str], target: Any) -> str:
+    """One module with the chosen candidate of every function, some of them out of reach of LLVM's passes."""
+    texts: dict[str, str] = {}
+    declarations: set[str] = set()
+    alone = False
+    for function in scalar.functions:
+        choice = chosen.get(function.name, "llvm")
+        method, _, behind = choice.partition("+")
+        text = function.text()
+        if method in made:
+            text = _function_with(function, made[method][function.name], declarations)
+        if choice == "scalar" or (choice != "mixed" and method in made and not behind):
+            head, _, body = text.partition("\n")
+            keep = "optnone" if " noinline" in head else "noinline optnone"
+            text = f"{head.removesuffix('{')} {keep} {{\n{body}"
+            alone = True
+        texts[function.name] = text
+    found = _through_llvm(scalar.text(texts, _declared(scalar, declarations)), target)
+    if alone:
+        found = re.sub(r"^attributes #\d+ = \{.*\boptnone\b.*$", _without_marks, found, flags=re.M)
+    return str(ir.parse_llvm(found))
+
+
+def _without_marks(line: re.Match[str]) -> str:
+    return re.sub(r"\b(?:optnone|noinline) ?", "", line[0])
+
+
+def _through_llvm(text: str, target: Any) -> str:
+    module = ir.parse_llvm(text)
+    ir.optimise(module, slp=True, target=target)
+    return ir.named(module, target)
+
+
+def _declared(module: ir.Module, declarations: Iterable[str]) -> str:
+    known = set(re.findall(r"^declare .*?@([-a-zA-Z$._0-9]+)\(", module.text(), re.M))
+    return "\n".join(sorted(d for d in declarations if d.split("@")[1].split("(")[0] not in known)) + "\n"
+
+
+def _function_with(function: ir.Function, packed: list[Packed], declarations: set[str]) -> str:
+    kept = [(p.region, p.emitted) for p in packed if p.emitted is not None]
+    declarations |= {d for _, e in kept for d in e.declarations}
+    return replace_regions(function, kept) if kept else function.text()
+
+
+def _with(module: ir.Module, by_function: dict[str, list[Packed]]) -> str:
+    declarations: set[str] = set()
+    texts = {f.name: _function_with(f, by_function.get(f.name, []), declarations) for f in module.functions}
+    return ir.named(ir.parse_llvm(module.text(texts, _declared(module, declarations)), "The packed code"))
+
+
+def _costs(text: str, table: costs.Table) -> dict[str, dict[str, int]]:
+    return {f.name: costs.costs_of_blocks(table, f) for f in ir.take_apart(text).functions}

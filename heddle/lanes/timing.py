@@ -1,0 +1,104 @@
+"""Candidates timed on this machine, in a child process, in turn, with one of them twice to see the noise."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import re
+import statistics
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from heddle.lanes import ir
+from heddle.lanes.check import in_child
+
+ROUNDS = 15
+SLICE = 2e-4  # seconds of one measurement
+MEMORY = 1 << 20  # bytes behind each pointer
+COUNT = 64  # for integers, which are mostly lengths
+AGAIN = "llvm again"
+
+
+def time_function(modules: dict[str, str], function: ir.Function, seconds: int = 60) -> dict[str, float]:
+    """Median nanoseconds of a call in each module; nothing if it cannot be called with made-up arguments."""
+    kinds = [function.types[a] for a in function.arguments]
+    if not all(k in ir.BITS or k == "ptr" for k in kinds):
+        return {}
+    said = in_child(lambda: _measure(modules, function, kinds), seconds)
+    return dict(json.loads(said)) if said else {}
+
+
+def _measure(modules: dict[str, str], function: ir.Function, kinds: list[str]) -> Iterable[bytes]:
+    llvm = ir.binding()
+    random = np.random.default_rng(0)
+    # A stretch of values near one, so that nothing is denormal and what is read as a small index stays inside.
+    holds_double = " double" in function.text()
+    memory = [_values(random, holds_double) for _ in kinds]
+    slots = np.zeros(8 * max(1, len(kinds)), dtype=np.uint8)
+    for k, kind in enumerate(kinds):
+        slots[8 * k : 8 * k + 8] = np.frombuffer(_argument(kind, memory[k]), dtype=np.uint8)
+    calls, engines = {}, []
+    for name, text in [*modules.items(), (AGAIN, modules["llvm"])]:
+        parsed = ir.parse_llvm(text + _driver(text, function, kinds))
+        engine = llvm.create_mcjit_compiler(parsed, ir.machine())
+        engine.finalize_object()
+        engines.append(engine)
+        address = engine.get_function_address("heddle.drive")
+        calls[name] = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(address)
+    where = slots.ctypes.data
+    start = [m.copy() for m in memory]
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    count = 1
+    while True:  # how many calls fill a slice
+        began = time.perf_counter()
+        calls["llvm"](count, where)
+        if time.perf_counter() - began > SLICE or count > 1 << 22:
+            break
+        count *= 2
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            for held, was in zip(memory, start, strict=True):
+                held[:] = was  # what a call writes may be what the next reads
+            call(max(1, count // 8), where)
+            began = time.perf_counter()
+            call(count, where)
+            found[name].append((time.perf_counter() - began) / count * 1e9)
+    yield json.dumps({name: round(statistics.median(taken), 3) for name, taken in found.items()}).encode()
+
+
+def _values(random: np.random.Generator, double: bool) -> np.ndarray[Any, Any]:
+    kind = np.float64 if double else np.float32
+    return (0.5 + random.random(MEMORY // kind().itemsize)).astype(kind)
+
+
+def _argument(kind: str, memory: np.ndarray[Any, Any]) -> bytes:
+    if kind == "ptr":
+        return np.int64(memory.ctypes.data).tobytes()
+    if kind == "float":
+        return np.array([1.25, 0], dtype=np.float32).tobytes()
+    return np.float64(1.25).tobytes() if kind == "double" else np.int64(1 if kind == "i1" else COUNT).tobytes()
+
+
+def _driver(text: str, function: ir.Function, kinds: list[str]) -> str:
+    """A loop around calls, so that Python's own call is not what is measured."""
+    name = f"@{function.name}" if re.fullmatch(r"[-a-zA-Z$._0-9]+", function.name) else f'@"{function.name}"'
+    head = next(line for line in text.splitlines() if line.startswith("define ") and f"{name}(" in line)
+    result = re.search(rf"((?:<[^>]*>|\{{[^}}]*\}}|[\w]+)) {re.escape(name)}\(", head)
+    assert result is not None, head
+    loads = [
+        f"  %s{k} = getelementptr i8, ptr %slots, i64 {8 * k}\n  %a{k} = load {kind}, ptr %s{k}"
+        for k, kind in enumerate(kinds)
+    ]
+    arguments = ", ".join(f"{kind} %a{k}" for k, kind in enumerate(kinds))
+    made = "" if result[1] == "void" else "%r = "
+    return "\n".join(
+        [
+            "\ndefine void @heddle.drive(i64 %n, ptr %slots) noinline {", "entry:", *loads, "  br label %loop", "loop:",
+            "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]", f"  {made}call {result[1]} {name}({arguments})",
+            "  %next = add i64 %i, 1", "  %more = icmp slt i64 %next, %n",
+            "  br i1 %more, label %loop, label %done", "done:", "  ret void", "}", "",
+        ]
+    )  # fmt: skip

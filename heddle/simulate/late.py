@@ -1,0 +1,64 @@
+"""Pipelines whose updates come late and which do not drain: what a step takes in the long run, and holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from heddle.cost.memory import MemoryBreakdown
+from heddle.schedule import Schedule
+from heddle.schedule.delayed import DelayedSchedule, UpdateRule
+from heddle.spec.job import PlannedJob
+from heddle.spec.model import ModelSpec
+from heddle.spec.plan import Plan
+
+
+def delayed_schedule(job: PlannedJob) -> DelayedSchedule | None:
+    """The endless order of a plan's work; None where every step ends with its update."""
+    plan = job.plan
+    if plan.delayed is None:
+        return None
+    return DelayedSchedule(plan.delayed, plan.pipeline, plan.microbatches(job.train.global_batch))
+
+
+def enough_steps(delayed: DelayedSchedule) -> int:
+    """Steps after which every one is like the one before."""
+    return 2 * max(delayed.delays) + 2
+
+
+def steady_seconds(delayed: DelayedSchedule, duration: Callable[[Schedule], float]) -> float:
+    """What one more step takes, once the pipeline is full."""
+    steps = enough_steps(delayed)
+    once, twice = (duration(delayed.unrolled(count)) for count in (steps, 2 * steps))
+    return (twice - once) / steps
+
+
+def with_replays(rule: UpdateRule, forward: Sequence[float], backward: Sequence[float]) -> list[float]:
+    """Seconds of each chunk's backward, the forward that it repeats included."""
+    again = [rule.replays and rule.delay(chunk, len(forward)) > 0 for chunk in range(len(forward))]
+    return [back + on * repeats for on, back, repeats in zip(forward, backward, again, strict=True)]
+
+
+def weight_versions(delayed: DelayedSchedule, chunk: int) -> int:
+    """Copies of a chunk's weights beside those that updates are written to: one for each step that meets its own."""
+    delay = delayed.delays[chunk]
+    return 0 if delayed.rule.replays or not delay else delay + 1
+
+
+def with_versions(
+    bills: Sequence[MemoryBreakdown], delayed: DelayedSchedule, model: ModelSpec, plan: Plan
+) -> tuple[MemoryBreakdown, ...]:
+    """What each stage holds, its old weights included."""
+    found = []
+    for rank, bill in enumerate(bills):
+        own = {chunk: _parameters(model, plan, chunk) for chunk in plan.chunks_of(rank)}
+        copies = sum(weight_versions(delayed, chunk) * size for chunk, size in own.items()) / sum(own.values())
+        more = copies * bill.weights
+        found.append(bill._replace(weights=bill.weights + more, slack=bill.slack * (bill.total + more) / bill.total))
+    return tuple(found)
+
+
+def _parameters(model: ModelSpec, plan: Plan, chunk: int) -> int:
+    """Of a chunk; only how chunks of one rank relate matters."""
+    layers = sum(model.layer(layer).parameters for layer in plan.layers_of(chunk, model.layers))
+    ends = (chunk == 0) + (chunk == plan.chunks - 1 and not model.tied)
+    return layers + ends * model.vocab * model.hidden

@@ -1,0 +1,175 @@
+"""Delayed updates as their papers write them, on one device: what a distributed run of such a plan is held against.
+
+With d(k) the delay of chunk k of K, in iteration t
+
+    w_k(t+1) = w_k(t) - rate(t) · ∇_k f(w(t - d(k)); x(t - d(k)))          nothing while t < d(k)
+
+Gradients are those of the whole model at the weights of an earlier iteration; each chunk applies the one that is due.
+With replay a chunk instead goes through its old input at its newest weights, and hands the gradient of that input to
+the chunk before, which uses it one iteration later. Nothing here knows of pipelines, messages or versions in memory.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from heddle.data import Samples
+from heddle.models import Microbatch, Transformer, initialize
+from heddle.models.random import token_keys
+from heddle.schedule.delayed import DelayedSchedule
+from heddle.spec.job import PlannedJob
+from heddle.train.step.correction import corrected
+from heddle.train.step.learning_rate import learning_rate
+
+Gradients = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class RecurrenceResult:
+    """What came of it."""
+
+    losses: list[float]
+    norms: list[float]  # of the gradients that each iteration applied
+    weights: dict[str, Tensor]
+    first: Gradients  # what each parameter's first update saw
+
+
+class Recurrence:
+    """A model in chunks, the old gradients that wait, and an optimizer for each chunk."""
+
+    def __init__(self, job: PlannedJob, delayed: DelayedSchedule) -> None:
+        self.job, self.delayed = job, delayed
+        model, plan = job.model, job.plan
+        last = delayed.chunks - 1
+        self.chunks = [
+            Transformer(model, plan.layers_of(k, model.layers), first=k == 0, last=k == last)
+            for k in range(delayed.chunks)
+        ]
+        for chunk in self.chunks:
+            initialize(chunk, job.train.seed)
+        self.tied = model.tied
+        if self.tied and last > 0:  # the output's part of the gradient and the input's are not of the same age
+            head = self.chunks[-1].head
+            assert head is not None
+            embed = self.chunks[0].embed
+            assert embed is not None
+            head.weight.data.copy_(embed.tokens.weight.data)
+        self.optimizers = [self._optimizer(k) for k in range(delayed.chunks)]
+        self.waiting: dict[int, dict[int, Gradients]] = defaultdict(dict)  # by chunk and step
+        self.inputs: dict[tuple[int, int], Tensor] = {}
+        self.deltas: dict[tuple[int, int], Tensor] = {}
+
+    def _optimizer(self, chunk: int) -> torch.optim.AdamW:
+        train = self.job.train
+        named = self._named(chunk)
+        decay = [p for _, p in named if p.dim() > 1]
+        others = [p for _, p in named if p.dim() == 1]
+        groups = [{"params": decay, "weight_decay": train.weight_decay}, {"params": others, "weight_decay": 0.0}]
+        return torch.optim.AdamW(groups, lr=train.learning_rate, eps=train.epsilon, fused=True)
+
+    def _named(self, chunk: int) -> list[tuple[str, nn.Parameter]]:
+        """A chunk's parameters; a tied output layer is updated with the embedding."""
+        copy = "head.weight" if self.tied and len(self.chunks) > 1 and chunk == len(self.chunks) - 1 else None
+        return [(name, p) for name, p in self.chunks[chunk].named_parameters() if name != copy]
+
+    def run(self, tokens: NDArray[Any]) -> RecurrenceResult:
+        """All iterations of the job."""
+        losses, norms = [], []
+        first: Gradients = {}
+        for t in range(self.job.train.steps):
+            ids, targets, batch = self._batch(tokens, t)
+            late = t >= max(1, self.job.train.delay_warmup)  # the first step is never late
+            replays = late and self.delayed.rule.replays
+            losses.append(self._forward(t, ids, targets, batch, replays))
+            if replays:
+                for k in reversed(range(len(self.chunks))):
+                    self._replay(k, t - self.delayed.delays[k], tokens)
+            norms.append(self._apply(t, late, first))
+        return RecurrenceResult(losses, norms, self.weights(), first)
+
+    def weights(self) -> dict[str, Tensor]:
+        """As they are now."""
+        return {name: p.detach().clone() for k in range(len(self.chunks)) for name, p in self._named(k)}
+
+    def _batch(self, tokens: NDArray[Any], step: int) -> tuple[Tensor, Tensor, Microbatch]:
+        job, count = self.job, self.job.train.global_batch
+        samples = Samples(tokens, job.sequence, job.train.seed).batch(step * count, count)
+        ids, targets = (torch.from_numpy(part).flatten() for part in samples)
+        numbers = torch.arange(step * count, (step + 1) * count)
+        keys = token_keys(job.train.seed, numbers, job.sequence) if job.model.dropout else None
+        return ids, targets, Microbatch(sequence=job.sequence, keys=keys)
+
+    def _forward(self, t: int, ids: Tensor, targets: Tensor, batch: Microbatch, replays: bool) -> float:
+        """Through all chunks at their newest weights; without replay, back again at the same."""
+        x = ids
+        for k, chunk in enumerate(self.chunks):
+            self.inputs[k, t] = x.detach()
+            x = chunk(x, replace(batch, targets=targets) if k == len(self.chunks) - 1 else batch)
+        if not replays:
+            x.backward()
+            for k in range(len(self.chunks)):
+                self.waiting[k][t] = self._taken(k)
+                del self.inputs[k, t]
+        return float(x.detach())
+
+    def _taken(self, chunk: int) -> Gradients:
+        """A chunk's gradients, taken off its parameters."""
+        found = {name: p.grad for name, p in self.chunks[chunk].named_parameters() if p.grad is not None}
+        for p in self.chunks[chunk].parameters():
+            p.grad = None
+        return found
+
+    def _replay(self, k: int, step: int, tokens: NDArray[Any]) -> None:
+        """An old input at the newest weights."""
+        if step < 0:
+            return
+        _, targets, batch = self._batch(tokens, step)
+        if (k, step) not in self.inputs:  # of the warm-up, and gone back long ago
+            return
+        x = self.inputs.pop((k, step))
+        if k:
+            x.requires_grad_()
+        last = k == len(self.chunks) - 1
+        y = self.chunks[k](x, replace(batch, targets=targets) if last else batch)
+        y.backward(None if last else self.deltas.pop((k + 1, step)))
+        if k:
+            assert x.grad is not None
+            self.deltas[k, step] = x.grad
+        self.waiting[k][step] = self._taken(k)
+
+    def _apply(self, t: int, late: bool, first: Gradients) -> float:
+        """Every chunk's due gradient, clipped by the norm of what its rank applies; of all, where none are late."""
+        train, last = self.job.train, len(self.chunks) - 1
+        delays = self.delayed.delays if late else (0,) * len(self.chunks)
+        due = [self.waiting[k].pop(t - d, {}) for k, d in enumerate(delays)]
+        if self.tied and last > 0 and "head.weight" in due[last]:
+            embedding = due[0].setdefault("embed.tokens.weight", torch.zeros_like(due[last]["head.weight"]))
+            embedding += due[last].pop("head.weight")
+        total = 0.0
+        everything = tuple(range(len(self.chunks)))
+        for own in [self.delayed.chunks_of(rank) for rank in range(self.delayed.pipeline)] if late else [everything]:
+            squared = sum(float(g.double().square().sum()) for k in own for g in due[k].values())
+            total += squared
+            divisor = max(1.0, squared**0.5 / train.clip) if train.clip else 1.0
+            for k in own:
+                named = dict(self._named(k))
+                for name, gradient in due[k].items():
+                    first.setdefault(name, gradient.clone())
+                    named[name].grad = gradient / divisor
+                for group in self.optimizers[k].param_groups:
+                    correction = corrected(train, delays[k])
+                    group["lr"], group["betas"] = (
+                        learning_rate(train, t) * correction.rate,
+                        (correction.beta1, train.beta2),
+                    )
+                self.optimizers[k].step()
+                self.optimizers[k].zero_grad()
+        if self.tied and last > 0:
+            self.chunks[-1].head.weight.data.copy_(self.chunks[0].embed.tokens.weight.data)  # type: ignore[union-attr]
+        return float(total**0.5)

@@ -1,0 +1,199 @@
+"""The programme: optimal on what can be enumerated, and what it knows of memory and cost."""
+
+import itertools
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import heddle
+from heddle.lanes import check, choice, cost, emit, ir, packs, programme
+from heddle.lanes.dependence import Addresses, regions
+from heddle.lanes.schedule import Cycle, arrange
+
+HEAD = "define void @f(ptr noalias %o, ptr noalias %a, ptr %b, i64 %i, i32 %j) {\n"
+
+
+def module(body, head=HEAD):
+    return ir.take_apart(ir.named(ir.parse_llvm(f"{head}{body}\n  ret void\n}}\n")))
+
+
+def graph_of(body, family="znver3"):
+    made = module(body)
+    (region,) = regions(made.functions[0], made, smallest=1)
+    return made, packs.build(region, cost.table(family))
+
+
+PAIR = """
+  %x = load float, ptr %a, align 4
+  %q = getelementptr inbounds i8, ptr %a, i64 4
+  %y = load float, ptr %q, align 4
+  %u = fadd float %x, 1.0
+  %v = fsub float %y, 2.0
+  store float %u, ptr %o, align 4
+  %p = getelementptr inbounds i8, ptr %o, i64 4
+  store float %v, ptr %p, align 4"""
+
+
+def cheapest_by_enumeration(graph):
+    """Every set of productions, cheapest first to be feasible; only for small graphs."""
+    worth = [n for n, p in enumerate(graph.productions) if p.cost]
+    free = [n for n, p in enumerate(graph.productions) if not p.cost]
+    best = None
+    for size in range(len(worth) + 1):
+        for chosen in itertools.combinations(worth, size):
+            total = choice.cost_of(graph, list(chosen))
+            if best is not None and total >= best:
+                continue
+            if feasible(graph, {*chosen, *free}):
+                best = total
+    return best
+
+
+def feasible(graph, has):
+    while True:  # drop what lacks something, until nothing does
+        lacking = {n for n in has if not all(has & set(graph.makes(need)) for need in graph.productions[n].needs)}
+        if not lacking:
+            break
+        has = has - lacking
+    return all(has & set(ways) for ways in graph.stores.values())
+
+
+def test_optimal_on_a_pair_of_unlike_operations():
+    _, graph = graph_of(PAIR)
+    assert len(graph.productions) < 40
+    found = programme.solve(graph, 10)
+    assert found.facts["status"] == "optimal"
+    # load, add, subtract, blend, store: an enumeration agrees that nothing is cheaper.
+    assert found.cost == cheapest_by_enumeration(graph) == 5
+
+
+def test_a_start_is_kept_when_there_is_no_time():
+    _, graph = graph_of(PAIR)
+    start = choice.used(graph, choice.scalar_choice(graph))
+    found = programme.solve(graph, 0.01, start)
+    assert found.cost == choice.cost_of(graph, start)
+    assert found.gap > 0
+
+
+def test_wrong_lanes_are_rejected():
+    """The check fails where the emitted code is wrong."""
+    made, graph = graph_of(PAIR)
+    found = programme.solve(graph, 10)
+    right = emit.emit(graph, found.packing, "lane")
+    assert check.check(graph.region, right, made).equal
+    wrong = emit.Emitted([line.replace("i32 0, i32 3", "i32 2, i32 1") for line in right.lines], right.declarations)
+    assert wrong.lines != right.lines
+    assert "another result" in check.check(graph.region, wrong, made).why
+
+
+def test_packs_that_wait_for_each_other_are_a_cycle():
+    """Two store pairs, each of which must come before the other."""
+    body = """
+  %b4 = getelementptr inbounds i8, ptr %b, i64 4
+  %o4 = getelementptr inbounds i8, ptr %o, i64 4
+  store float 1.0, ptr %b, align 4
+  %x = load float, ptr %b, align 4
+  store float %x, ptr %o, align 4
+  store float 2.0, ptr %o4, align 4
+  %y = load float, ptr %o4, align 4
+  store float %y, ptr %b4, align 4"""
+    _, graph = graph_of(body)
+    windows = [n for n, p in enumerate(graph.productions) if p.kind == "store"]
+    assert len(windows) == 2
+    both = [
+        *windows,
+        *(n for n, p in enumerate(graph.productions) if p.kind in ("scalar", "constant", "build") and p.gives >= 0),
+    ]
+    with pytest.raises(Cycle):
+        arrange(graph, choice.used(graph, both))
+    found = programme.solve(graph, 10)  # which leaves at least one of them
+    assert sum(n in found.packing.order for n in windows) <= 1
+
+
+def addresses(body, head=HEAD):
+    made = module(body, head)
+    return Addresses(made.functions[0], made), {s.name: s for s in made.functions[0].blocks[0].statements}
+
+
+def test_addresses_are_sums():
+    found, _ = addresses("""
+  %k = add i64 %i, 3
+  %p = getelementptr inbounds float, ptr %a, i64 %k
+  %k2 = or disjoint i64 %i, 1
+  %p2 = getelementptr inbounds float, ptr %a, i64 %k2
+  %n = add nsw i32 %j, 2
+  %e = sext i32 %n to i64
+  %p3 = getelementptr inbounds [8 x double], ptr %b, i64 %i, i64 %e
+  %w = add i32 %j, 2
+  %z = sext i32 %w to i64
+  %p4 = getelementptr inbounds double, ptr %b, i64 %z""")
+    assert found.address("%p") == found.address("%p2").__class__("%a", (("%i", 4),), 12)
+    assert found.address("%p2").offset == 4
+    assert found.address("%p3").terms == (("%i", 64), ("s:%j", 8))
+    assert found.address("%p3").offset == 16
+    assert found.address("%p4").terms == (("s:%w", 8),)  # the sum may wrap: its constant stays inside
+
+
+def test_who_may_alias_whom():
+    found, at = addresses("""
+  %p = getelementptr inbounds i8, ptr %b, i64 4
+  %q = getelementptr inbounds i8, ptr %b, i64 %i
+  %l0 = load float, ptr %b, align 4
+  %l1 = load float, ptr %p, align 4
+  %l2 = load float, ptr %q, align 4
+  %l3 = load double, ptr %b, align 8
+  %l4 = load float, ptr %a, align 4
+  %l5 = load float, ptr %o, align 4""")
+    alias = lambda x, y: found.may_alias(at[x], at[y])  # noqa: E731
+    assert not alias("%l0", "%l1")  # four bytes each, four apart
+    assert alias("%l1", "%l3")  # eight bytes reach into it
+    assert alias("%l0", "%l2")  # who knows where
+    assert not alias("%l4", "%l5")  # noalias
+    assert not alias("%l0", "%l4")
+
+
+@pytest.mark.skipif(shutil.which("opt-22") is None, reason="compares with LLVM's own tool")
+def test_costs_are_those_of_opt():
+    text = """define void @f(ptr %p, <4 x float> %v, <8 x i32> %z, double %s) {
+  %l = load <4 x float>, ptr %p, align 4
+  %a = fadd <4 x float> %l, %v
+  %d = fdiv <4 x float> %l, %v
+  %h = shufflevector <4 x float> %v, <4 x float> %a, <4 x i32> <i32 0, i32 5, i32 2, i32 7>
+  %r = shufflevector <4 x float> %v, <4 x float> poison, <4 x i32> <i32 2, i32 0, i32 3, i32 1>
+  %e = extractelement <4 x float> %r, i64 3
+  %m = mul <8 x i32> %z, %z
+  %k = shl <8 x i32> %m, splat (i32 3)
+  %c = sitofp <8 x i32> %k to <8 x float>
+  %g = fcmp olt <8 x float> %c, zeroinitializer
+  %w = select <8 x i1> %g, <8 x i32> %k, <8 x i32> %m
+  %q = call double @llvm.sqrt.f64(double %s)
+  ret void
+}
+declare double @llvm.sqrt.f64(double)
+"""
+    function = ir.take_apart(ir.named(ir.parse_llvm(text))).functions[0]
+    for family in ("znver3", "skylake", "icelake-server", "x86-64-v3"):
+        command = ["opt-22", f"-mcpu={family}", "-mtriple=x86_64-linux-gnu", "-cost-kind=throughput"]
+        command += ["-passes=print<cost-model>", "-disable-output", "-"]
+        said = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stderr
+        theirs = [int(line.split("cost of ")[1].split()[0]) for line in said.splitlines() if "cost of" in line]
+        table, defs = cost.table(family), cost.definitions(function)
+        ours = [cost.statement_cost(table, s, defs) for s in function.blocks[0].statements]
+        assert ours == theirs, family
+
+
+def test_compile_gives_a_callable():
+    add = heddle.lanes.compile(
+        f"{HEAD}{PAIR}\n  ret void\n}}".replace(", i64 %i, i32 %j", "").replace("ptr %b", "double %b"), seconds=2
+    )
+    a, o = np.array([1, 2], np.float32), np.zeros(2, np.float32)
+    assert add(o, a, 0.0) is None
+    assert o.tolist() == [2.0, 0.0]
+    assert add.report.equal
+    assert "f:" in add.assembly
+    with pytest.raises(heddle.errors.HeddleError, match="nobody here defines it"):
+        heddle.lanes.compile("declare void @elsewhere()\ndefine void @g() {\n  call void @elsewhere()\n  ret void\n}")

@@ -1,0 +1,98 @@
+"""Orders of work without a flush: no deadlock, the utilisation that papers claim, weights that are never too new."""
+
+import dataclasses
+
+import pytest
+
+from heddle.errors import HeddleError
+from heddle.schedule import Kind, build, verify
+from heddle.schedule.delayed import UPDATES, DelayedSchedule, Update, update_rule
+from heddle.simulate.replay import step_time
+from heddle.spec import ModelSpec, Plan
+
+SIZES = [(2, 1), (2, 4), (3, 2), (5, 1), (5, 8), (8, 3)]
+
+
+@pytest.mark.parametrize("name", UPDATES)
+@pytest.mark.parametrize(("pipeline", "microbatches"), SIZES)
+def test_many_steps_are_a_schedule(name, pipeline, microbatches):
+    delayed = DelayedSchedule(UPDATES[name], pipeline, microbatches)
+    schedule = delayed.unrolled(7)
+    verified = verify(schedule)
+    assert verified.actions == 2 * 7 * microbatches * delayed.chunks
+    assert sum(verified.peak_stash) <= sum(lead + 1 for lead in delayed.leads) + 1
+
+
+@pytest.mark.parametrize("name", UPDATES)
+@pytest.mark.parametrize(("pipeline", "microbatches"), SIZES)
+def test_no_forward_needs_an_update_that_has_not_come(name, pipeline, microbatches):
+    """And every step's gradients are applied once in each chunk, in their order."""
+    delayed = DelayedSchedule(UPDATES[name], pipeline, microbatches)
+    steps = 9
+    for rank in range(pipeline):
+        order = [each for number in range(steps) for each in delayed.step(rank, number)]
+        order += delayed.drain(rank, steps)
+        applied = dict.fromkeys(delayed.chunks_of(rank), 0)
+        back = dict.fromkeys(delayed.chunks_of(rank), 0)
+        for each in order:
+            if isinstance(each, Update):
+                for chunk in each.chunks:
+                    late = delayed.delays[chunk] if len(each.chunks) > 1 else 0
+                    if each.step - late >= 0:
+                        assert each.step - late == applied[chunk]
+                        applied[chunk] += 1
+                        assert back[chunk] == applied[chunk] * microbatches
+            elif each.kind is Kind.FORWARD:
+                assert applied[each.chunk] >= each.microbatch // microbatches - delayed.delays[each.chunk]
+            else:
+                back[each.chunk] += 1
+        assert set(applied.values()) == {steps}
+
+
+def utilisation(delayed: DelayedSchedule, latency: float) -> float:
+    """Of a steady state, where a forward takes 1 and a backward 2."""
+    once, twice = (step_time(delayed.unrolled(steps), 1.0, 2.0, latency) for steps in (30, 60))
+    work = 3 * delayed.microbatches * delayed.chunks / delayed.pipeline
+    return 30 * work / (twice - once)
+
+
+def test_utilisation_is_that_of_the_event_simulation():
+    """Five stages, without latency and with one of a forward's length per hop."""
+    for name, microbatches in (("pipedream", 1), ("2bw", 5), ("2bw", 20)):
+        delayed = DelayedSchedule(UPDATES[name], 5, microbatches)
+        assert [utilisation(delayed, latency) for latency in (0.0, 1.0)] == pytest.approx((1.0, 0.65), abs=0.005)
+    for microbatches, expected in ((5, (0.56, 0.37)), (20, (0.83, 0.55))):  # with a flush
+        flushed = [3 * microbatches / step_time(build("1f1b", 5, microbatches), 1.0, 2.0, each) for each in (0.0, 1.0)]
+        assert flushed == pytest.approx(expected, abs=0.005)
+
+
+def test_twice_in_flight_hides_latency():
+    """2BW with twice 1F1B's lead; the delay allows for it where a step has as many microbatches."""
+    rule = dataclasses.replace(UPDATES["2bw"], lead=lambda k, chunks, count: min(2 * (chunks - 1 - k), count))
+    assert utilisation(DelayedSchedule(rule, 5, 20), 1.0) == pytest.approx(1.0, abs=0.005)
+
+
+def test_ouroboros_has_one_module_more_than_devices():
+    delayed = DelayedSchedule(UPDATES["ouroboros"], 2, 1)
+    assert delayed.chunks_of(0) == (0, 2)
+    assert delayed.delays == (2, 1, 0)
+    # three modules on two devices: the one that has two is always at work, the other half of the time
+    assert utilisation(delayed, 0.0) == pytest.approx(0.75)
+
+
+def test_what_cannot_be_is_refused():
+    wrong = {
+        "There is no update 'ourobouros'": lambda: update_rule("ourobouros"),
+        "needs a pipeline": lambda: Plan(update="2bw"),
+        "cannot be combined with virtual = 2": lambda: Plan(
+            update="2bw", pipeline=2, virtual=2, schedule="interleaved"
+        ),
+        "cannot be combined with schedule = 'gpipe'": lambda: Plan(update="pipedream", pipeline=2, schedule="gpipe"),
+        "cannot be combined with zero = 3": lambda: Plan(update="pipedream", pipeline=2, data=2, zero=3),
+        "with a tied output layer": lambda: Plan(update="2bw", pipeline=2).check(
+            ModelSpec(layers=2, hidden=16, heads=2, vocab=64, sequence=8, tied=True), 4, 8
+        ),
+    }
+    for words, attempt in wrong.items():
+        with pytest.raises(HeddleError, match=words):
+            attempt()
