@@ -39,6 +39,7 @@ MANUAL = {
     "calibrate": "decide/calibration.md",
     "piper": "decide/piper.md",
     "place": "decide/placement.md",
+    "tiles": "train/tiles.md",
     "lanes": "decide/lanes.md",
     "profile": "decide/profile.md",
     "inspect": "train/huggingface.md",

@@ -20,6 +20,11 @@ SOURCE = Annotated[
 ]
 
 
+@app.callback()
+def _tiles() -> None:
+    """What the manual's page on the group begins with."""
+
+
 class _Source:
     """What a user's function makes, in whatever process asks."""
 

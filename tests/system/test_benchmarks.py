@@ -143,6 +143,16 @@ def test_capture():
     assert all(case["loss_difference"] < 1e-5 for case in result["cases"])
 
 
+@pytest.mark.slow
+def test_tiles():
+    pytest.importorskip("llvmlite")
+    pytest.importorskip("transformers")
+    result = run("tiles", "--networks", "small", "--threads", "1", "--peers", "eager", "--rounds", "1")
+    (case,) = result["cases"]
+    assert positive(case, "ratio", "ratio_minimum", "over_eager", "a_a", "tiles")
+    assert case["max_error"] < 1e-5
+
+
 def test_the_table_has_a_row_for_every_case_and_says_what_failed():
     found = {"benchmark": "b", "peer": "p", "cases": [{"zero": 1, "ratio": 1.25, "a_a": 1.0}, {"zero": 3}]}
     assert rows(found) == [("b", "zero 1", "1.250", "1.000"), ("b", "zero 3", "–", "–")]
