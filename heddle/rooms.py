@@ -12,7 +12,7 @@ ROOMS = {
     "trace": "what happened or would happen when: on the terminal, as SVG or PNG, or for Perfetto",
     "simulate": "a schedule on a clock: exactly for one plan, in closed form for many",
     "calibrate": "a cluster's constants fitted to measured runs, and predictions held against them",
-    "plan": "the search for the best plan and its reasons; Piper; the placement of operators",
+    "plan": "the search for the best plan and its reasons; Piper; placements; layouts over unequal links",
     "data": "text to tokens to samples",
     "runs": "a run's folder, its metrics, and files that survive a power cut",
     "report": "the HTML page about a plan or a run",

@@ -42,6 +42,8 @@ MANUAL = {
     "tiles": "train/tiles.md",
     "lanes": "decide/lanes.md",
     "profile": "decide/profile.md",
+    "probe": "decide/networks.md",
+    "regions": "decide/networks.md",
     "inspect": "train/huggingface.md",
     "data": "train/data.md",
     "import": "train/huggingface.md",

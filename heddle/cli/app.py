@@ -20,8 +20,10 @@ from heddle.cli.launch import launch
 from heddle.cli.piper import piper
 from heddle.cli.place import place
 from heddle.cli.plan import plan
+from heddle.cli.probe import probe
 from heddle.cli.profile import profile
 from heddle.cli.prove import prove
+from heddle.cli.regions import regions
 from heddle.cli.report import report
 from heddle.cli.schedule import schedule
 from heddle.cli.selftest import selftest
@@ -43,11 +45,11 @@ app = typer.Typer(
 # In the order of --help: first what most people need first.
 PANELS: dict[str, list[Callable[..., None] | tuple[str, typer.Typer]]] = {
     START: [demo],
-    DECIDE: [plan, simulate, schedule, profile, calibrate, validate],
+    DECIDE: [plan, simulate, schedule, profile, probe, calibrate, validate],
     TRAIN: [train, launch, prove, selftest, generate],
     LOOK: [report, compare, trace, inspect],
     EXCHANGE: [("data", data.app), ("import", import_.app), ("export", export.app)],
-    GRAPHS: [piper, place, ("tiles", tiles.app)],
+    GRAPHS: [piper, place, regions, ("tiles", tiles.app)],
     KERNELS: [lanes],
 }
 for panel, commands in PANELS.items():

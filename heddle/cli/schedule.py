@@ -23,6 +23,14 @@ def schedule(
             "--virtual", "-v", within="[1, 1e3]", help=f"Chunks of the model per rank; {', '.join(SEVERAL)}, others 1."
         ),
     ] = None,
+    extra_warmup: Annotated[
+        int | None,
+        ranged(
+            "--extra-warmup",
+            within="[0, 1e5]",
+            help="Of deep-1f1b: microbatches more that a rank starts for each rank behind; 1.",
+        ),
+    ] = None,
     parts: Annotated[
         tuple[float, float, float],
         typer.Option("--parts", help="Searched: seconds of a chunk's forward, backward input and backward weight."),
@@ -54,9 +62,9 @@ def schedule(
     if name == "searched":
         _searched(pipeline, microbatches, virtual or 1, parts, message, hold, as_json, output)
         return
-    rule = rule_of(name)
+    rule = rule_of(name, extra_warmup)
     virtual = virtual if virtual is not None else rule.usual_virtual
-    order = build(name, pipeline, microbatches, virtual)
+    order = build(name, pipeline, microbatches, virtual, extra_warmup)
     verified = verify(order)
     trace = replay(order, forward=1.0, backward=2.0)
     formula = rule.bubble(pipeline, microbatches, virtual)

@@ -56,21 +56,29 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
     Mixed precision keeps 2 + 4 + 4 + 8 = 18 bytes per parameter, fp32 4 + 4 + 8 = 16 (arXiv 1910.02054 §3.1, with
     gradients in fp32). Replicas share the optimizer's part from ZeRO-1 on; from ZeRO-2 on they share all three, and a
     shard of weights is its own fp32 master. What is used is gathered: by ZeRO-3 one layer and the next, by ZeRO-2 all.
+    Gradients that travel in codes keep what these could not say: of their own, and without ZeRO of the sums they own.
     `largest`: parameters of the largest layer.
     """
     shard = parameters / work.data
     weights = parameters * work.element
     gradients = (parameters + np.where(work.zero == 1, work.summed_apart * shard, 0.0)) * work.gradient_bytes
     optimizer = np.where(work.zero >= 1, shard, parameters) * (MOMENTS + (MASTER if work.element < 4 else 0))
+    if np.any(work.local_steps):  # the weights that replicas left from, their momentum, and how far they have come
+        gradients = gradients + np.where(work.local_steps > 0, 12 * parameters, 0.0)
+    codes: Column = 0.0
+    if np.any(work.feedback):  # on one replica nothing is sent
+        coded = work.feedback * (work.data > 1)
+        gradients = gradients + coded * 4 * (parameters + np.where(work.zero == 0, shard, 0.0))
+        codes = coded * 2 * parameters * work.reduce_bytes  # what is sent and what is received
     if not np.any(work.zero >= 2):
-        return weights, gradients, optimizer, 0.0
+        return weights, gradients, optimizer, codes
     sharded = work.zero >= 2
     in_use = np.where(work.zero == 3, 2 * largest, parameters) * work.element + largest * work.reduce_bytes
     return (
         np.where(sharded, shard * MASTER, weights),
         np.where(sharded, shard * work.gradient_bytes, gradients),
         np.where(sharded, shard * MOMENTS, optimizer),
-        np.where(sharded, in_use, 0.0),
+        np.where(sharded, in_use, codes),
     )
 
 
@@ -242,13 +250,18 @@ def last_moment(work: Work, ends: Ends, moment: Column) -> Column:
 
 def exchange_buffers(work: Work, neighbours: Column) -> Column:
     """Bytes of a step's tokens and what should follow them, and of messages that are awaited from so many stages."""
-    awaited = neighbours * np.minimum(work.posted, work.microbatches) / work.tensor
-    return 16 * work.microbatches * work.tokens + awaited * work.tokens * work.hidden * work.element
+    # as heddle.parallel.pipeline.inbox expects them: of GPipe more, which sends all forwards before it waits
+    further = np.where(work.gpipe & (work.virtual == 1), np.clip(work.microbatches - work.pipeline, 0, 14), 0.0)
+    awaited = neighbours * np.minimum(work.posted + work.gloo * further, work.microbatches) / work.tensor
+    return 16 * work.microbatches * work.tokens + awaited * work.tokens * work.hidden * work.message_bytes
 
 
 def sent_message(work: Work) -> Column:
     """Bytes of the activations that a stage sends on, which live until the next stage shows that it has used them."""
-    return work.sent * work.tokens * work.hidden * work.element / np.where(work.sequence_parallel, work.tensor, 1)
+    slices = np.where(
+        np.logical_or(work.sequence_parallel, work.code_bytes), work.tensor, 1
+    )  # a code is of a slice alone
+    return work.sent * work.tokens * work.hidden * work.message_bytes / slices
 
 
 def answered_messages(neighbours: Column, several: Column, microbatches: Column) -> Column:

@@ -58,11 +58,12 @@ def between_stages(cluster: Cluster, work: Work) -> Column:
     leave, as Megatron-LM's does; so a message costs both ends its time.
     """
     whole = work.tokens * work.hidden * work.element
+    sent = work.tokens * work.hidden * work.message_bytes
     span = work.world
     slices = np.where(work.scatter, work.tensor, 1)
     gathers = (slices > 1) & np.equal(work.sequence_parallel, 0)
     gather = np.where(gathers, all_gather(cluster, whole, work.tensor, in_pass=True), 0.0)
-    return np.where(work.pipeline > 1, point_to_point(cluster, whole / slices, span) + gather, 0.0)
+    return np.where(work.pipeline > 1, point_to_point(cluster, sent / slices, span) + gather, 0.0)
 
 
 def nodes(cluster: Cluster, work: Work) -> Column:

@@ -90,11 +90,14 @@ def shard_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
 
 
 def data_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
-    """What replicas communicate once per step: gradients summed, with ZeRO-1 into shards, then parameters gathered."""
+    """What replicas communicate once per step: gradients summed, with ZeRO-1 into shards, then parameters gathered.
+
+    Of replicas that meet after several steps, each step's part of what they then exchange.
+    """
     # an all-reduce is a reduce-scatter and an all-gather of what it reduces
     count = parameters * (work.reduce_bytes + np.where(work.zero == 0, work.reduce_bytes, work.element))
     seconds = network.rings(cluster, count, 2, work.data, work.tensor)
-    return np.where(work.zero <= 1, seconds, 0.0)
+    return np.where(work.zero <= 1, seconds / np.maximum(work.local_steps, 1), 0.0)
 
 
 def hidden(cluster: Cluster, communication: Column, beside: Column) -> Column:

@@ -20,6 +20,7 @@ from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.layer_memory import Recompute
 from heddle.spec.model import ModelSpec
+from heddle.spec.network.compression import bytes_per_number
 from heddle.spec.plan import AXES, Plan
 
 Column: TypeAlias = Any  # a number, or a NumPy array of numbers: one for each plan
@@ -71,6 +72,9 @@ class Work:
     gradient_bytes: Column = 4  # of a gradient that is kept over microbatches
     summed_apart: Column = 0  # 1: under ZeRO-1 the sum goes into a shard of its own; our trainer sums in place
     reduce_bytes: Column = 4  # of a gradient that is sent
+    feedback: Column = 0  # 1: gradients are sent in codes, and what these could not say is kept
+    local_steps: Column = 0  # steps between two meetings of replicas; 0: they meet in every step
+    code_bytes: Column = 0  # of a number that is sent between stages in codes; 0: as it is computed with
     # the kernels, explained in heddle.cost.kernels
     fused: Column = HEDDLE_GPU.fused
     attention_speed: Column = 1.0  # of fused attention, relative to FlashAttention-2
@@ -113,6 +117,11 @@ class Work:
     def element(self) -> int:
         """Bytes of a number that is computed with."""
         return ELEMENT[self.precision]
+
+    @cached_property
+    def message_bytes(self) -> Column:
+        """Bytes of a number between stages."""
+        return np.where(self.code_bytes, self.code_bytes, self.element)
 
     @cached_property
     def tokens(self) -> Column:
@@ -241,6 +250,18 @@ def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
         "schedule": NAMES.index(plan.schedule),
         "full": words.count("full") / layers,
         "selective": words.count("selective") / layers,
+        **exchange_columns(plan.compress_gradients, plan.compress_activations, plan.local_steps),
+    }
+
+
+def exchange_columns(gradients: str, activations: str, local_steps: int) -> dict[str, Any]:
+    """The columns that follow from how a plan sends less: in codes, and seldom."""
+    return {
+        "local_steps": local_steps,
+        "reduce_bytes": bytes_per_number(gradients, 4),
+        "feedback": int(gradients != "none"),
+        "code_bytes": bytes_per_number(activations, 0),
+        **({"data_overlap": 0} if local_steps else {}),  # nothing runs beside a meeting
     }
 
 

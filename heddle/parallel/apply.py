@@ -13,7 +13,7 @@ from heddle.models.transformer import Attention, Dropout, GatedMLP, Layer, Micro
 from heddle.parallel.collectives import take_slice
 from heddle.parallel.memory.offload import Tiers, move_optimizer, no_tiers, offload_activations
 from heddle.parallel.memory.recompute import apply_recompute
-from heddle.parallel.mesh import Axis, Mesh
+from heddle.parallel.mesh import Axis, Mesh, by_itself
 from heddle.parallel.parameter_layout import ParameterLayout, place_of, set_place
 from heddle.parallel.replicas.reducer import Reducer
 from heddle.parallel.replicas.sharded import Gathering, OnDevice, Pending, ShardedGroup, sums_of, unit_of
@@ -80,7 +80,9 @@ def parallelize(
         for name, parameter in named[number]:
             place = place_of(parameter)
             initialize_parameter(parameter, name, spec, seed, place.shape, place.offset)
-    gradients = Reducer(named, mesh, levels, sharded)
+    # replicas that learn by themselves sum nothing; what they exchange instead is heddle.train.outer's to say
+    summed = by_itself(mesh) if plan.local_steps else mesh
+    gradients = Reducer(named, summed, levels, sharded, plan.compress_gradients)
     gradients.wait_before_use(chunks)
     initialize_masters(gradients.pieces, spec, seed)
     gradients.move(partial(move_optimizer, plan=plan, tiers=tiers))

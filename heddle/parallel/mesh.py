@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from heddle.errors import HeddleError
 from heddle.spec.plan import Plan
-from heddle.spec.ranks import AXES, Coordinates, groups, stage_of, world_in_words
+from heddle.spec.ranks import AXES, Coordinates, groups, replicas, stage_of, world_in_words
 
 HOST_BACKENDS = ("gloo", "fake")  # whose groups carry what lies in host memory
 
@@ -46,6 +46,7 @@ class Mesh:
     pipeline: Axis = field(default_factory=Axis)
     world: Axis = field(default_factory=Axis)
     ends: Axis = field(default_factory=Axis)  # first and last stage, which share a tied embedding
+    replica: Axis = field(default_factory=Axis)  # one whole model, where replicas learn by themselves
     host: Axis = field(default_factory=Axis)  # the world again, for objects in host memory, which NCCL cannot carry
     # one group for each direction between two neighbouring stages, so that no message waits behind one going back
     channels: dict[tuple[int, int], dist.ProcessGroup] = field(default_factory=dict)
@@ -76,6 +77,7 @@ def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
     columns = groups(plan, "pipeline")  # each the ranks of a pipeline, by stage
     last = plan.last_rank  # which a V folds back to the first
     ends = axis("ends", [[column[0], column[last]] for column in columns]) if last > 0 else Axis()
+    replica = axis("replica", replicas(plan)) if plan.local_steps else Axis()
     channels = {}
     for number, pairs in enumerate(_disjoint_channels(plan.pipeline)):
         neighbours = [[column[stage] for stage in pair] for pair in pairs for column in columns]
@@ -89,9 +91,14 @@ def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
         host = replace(whole, group=dist.new_group(everyone, backend="gloo", group_desc="host"))
     if rank >= plan.world:
         return None
-    mesh = Mesh(rank=rank, **axes, world=whole, ends=ends, host=host, channels=channels)
+    mesh = Mesh(rank=rank, **axes, world=whole, ends=ends, replica=replica, host=host, channels=channels)
     _connect(mesh)
     return mesh
+
+
+def by_itself(mesh: Mesh) -> Mesh:
+    """The same mesh as a replica sees it that has no others."""
+    return replace(mesh, data=Axis(ranks=(mesh.rank,)))
 
 
 def _disjoint_channels(stages: int) -> list[list[tuple[int, int]]]:
@@ -143,7 +150,7 @@ def _connect(mesh: Mesh) -> None:
     stage first met the neighbour it receives from, none would ever come to its sends.
     """
     word = torch.zeros(1, device=_device() or "cpu")
-    for axis in (mesh.world, *(getattr(mesh, name) for name in AXES), mesh.ends):
+    for axis in (mesh.world, *(getattr(mesh, name) for name in AXES), mesh.ends, mesh.replica):
         if axis.group is not None:
             dist.all_reduce(word, group=axis.group)
     for (source, destination), group in mesh.channels.items():

@@ -54,6 +54,16 @@ def make_piece(
     )
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What a run keeps of a parameter from one step to the next, beside its master and Adam's moments."""
+
+    piece: Piece  # whose master it is
+    kind: str  # what a checkpoint calls it
+    apart: bool = False  # each replica has its own
+    summed: bool = False  # of these, the sum over replicas counts
+
+
 def boxes_of(piece: Piece, values: Tensor) -> Iterator[tuple[tuple[int, ...], Tensor]]:
     """A flat range of a row-major box, as at most three boxes of the global tensor: (offset, values) pairs.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from heddle.errors import HeddleError, nearest
 from heddle.schedule.actions import Schedule
+from heddle.schedule.deep_one_f_one_b import DEEP_ONE_F_ONE_B
 from heddle.schedule.dualpipev import DUALPIPEV
 from heddle.schedule.gpipe import GPIPE
 from heddle.schedule.interleaved import INTERLEAVED
@@ -12,26 +13,38 @@ from heddle.schedule.rule import Rule
 from heddle.schedule.zb_h import ZB_H1, ZB_H2
 from heddle.schedule.zb_v import ZB_V
 
-RULES: dict[str, Rule] = {rule.name: rule for rule in (ONE_F_ONE_B, INTERLEAVED, GPIPE, ZB_H1, ZB_H2, ZB_V, DUALPIPEV)}
+RULES: dict[str, Rule] = {
+    rule.name: rule for rule in (ONE_F_ONE_B, INTERLEAVED, GPIPE, ZB_H1, ZB_H2, ZB_V, DUALPIPEV, DEEP_ONE_F_ONE_B)
+}
 NAMES = tuple(RULES)
 MOST_ACTIONS = 2**22  # of a schedule; far fewer than there are tags for their messages
 IN_WORDS = f"{', '.join(NAMES[:-1])} or {NAMES[-1]}"
 
 
-def rule_of(name: str) -> Rule:
-    """The schedule that a plan file calls by this name."""
+def rule_of(name: str, extra_warmup: int | None = None) -> Rule:
+    """The schedule that a plan file calls by this name; None: with its usual warm-up."""
     if name not in RULES:
         raise HeddleError(
             f"There is no schedule '{name}'.",
             "A plan names the order of work it wants.",
             nearest(name, NAMES),
         )
-    return RULES[name]
+    rule = RULES[name]
+    if extra_warmup is None:
+        return rule
+    if rule.deepened is None:
+        deep = [each.name for each in RULES.values() if each.deepened is not None]
+        raise HeddleError(
+            f"schedule = '{name}' has no extra_warmup, and {extra_warmup} is given.",
+            "Its order says how many microbatches each rank starts ahead.",
+            f"Use schedule = '{deep[0]}', or leave extra_warmup out.",
+        )
+    return rule.deepened(extra_warmup)
 
 
-def build(name: str, pipeline: int, microbatches: int, virtual: int = 1) -> Schedule:
+def build(name: str, pipeline: int, microbatches: int, virtual: int = 1, extra_warmup: int | None = None) -> Schedule:
     """Build a schedule by the name it has in a plan file."""
-    rule = rule_of(name)
+    rule = rule_of(name, extra_warmup)
     for what, value in (("pipeline", pipeline), ("microbatches", microbatches), ("virtual", virtual)):
         if value < 1:
             raise HeddleError(f"{what}={value} is not a schedule.", f"{what} counts from 1.", f"Use {what}=1.")

@@ -52,6 +52,7 @@ class Rule:
     started: InFlight | None = None  # forwards of a rank before its first backward, where that is less than `in_flight`
     least_microbatches: Callable[[Column], Column] = lambda _pipeline: 1
     written: Written = flush_formula  # the bubble's formula in letters
+    deepened: Callable[[int], Rule] | None = None  # the same with another extra_warmup, where it has one
 
     def check_virtual(self, virtual: int) -> None:
         """Refuse a number of chunks per rank that the schedule cannot run."""

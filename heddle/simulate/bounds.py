@@ -13,7 +13,7 @@ from heddle.cost import step as stage
 from heddle.cost.step import LayerCost
 from heddle.cost.work import Column, Work
 from heddle.schedule.interleaved import first_group
-from heddle.simulate.even_ranks import Ranks, recomputed
+from heddle.simulate.even_ranks import Ranks, in_flight, recomputed
 from heddle.simulate.layer_range import Among
 from heddle.simulate.split_bounds import least_split_seconds
 from heddle.spec.cluster import Cluster
@@ -56,13 +56,13 @@ def least_seconds(
     # before its first backward; with its last forward it goes down to the last rank and back once more. On the last
     # rank, and where all are alike, that is (m + p - 1)·(f + b) of PTD-P §2.2.1.
     at = np.maximum(ranks.start + ranks.extra - 1, 0)  # the last of those that got a layer more
+    ahead, ahead_at = in_flight(work, 0, usual=p), in_flight(work, at, usual=p - at)
     below = (p - 1 - at) * (through(ranks.small) + 2 * send) + head - send
     pipe = total + (m - 1) * last
-    pipe = np.maximum(pipe, np.where(m > p, 2 * total + (m - p - 1) * first, 0.0))
-    pipe = np.maximum(pipe, np.where(m > p - at, total + (m - p + at) * middle + below, 0.0))
+    pipe = np.maximum(pipe, np.where(m > ahead, 2 * total + (m - ahead - 1) * first, 0.0))
+    pipe = np.maximum(pipe, np.where(m > ahead_at, total + (m - ahead_at) * middle + below, 0.0))
     if np.any(work.gpipe):  # all forwards go before all backwards, so the slowest rank delays both
-        every = total + (m - 1) * np.maximum(np.maximum(first, last), middle)
-        pipe = np.where(work.gpipe, every, pipe)
+        pipe = np.where(work.gpipe, total + (m - 1) * np.maximum(np.maximum(first, last), middle), pipe)
     if np.any(v > 1):
         pipe = np.where(v > 1, _interleaved(work, ranks, layers, (first, middle, last, total, embedding, send)), pipe)
     if np.any(work.splits):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from heddle.cost.work import Column, Work
+from heddle.schedule import RULES
 
 
 class Ranks(NamedTuple):
@@ -52,3 +53,13 @@ def even_ranks(layers: Column, pipeline: Column, virtual: Column, folded: Column
 def recomputed(work: Work) -> Column:
     """Layers of each rank that recompute everything, where a share of all does: each rank its first ones."""
     return np.where(work.full >= 1, np.inf, np.floor(work.full * work.layers / work.pipeline + 1e-9))
+
+
+def in_flight(work: Work, rank: Column, usual: Column) -> Column:
+    """Chunks × microbatches that a rank starts before its first backward ends; `usual`: 1F1B's, interleaved or not."""
+    p, m, v = work.pipeline, work.microbatches, work.virtual
+    started = usual
+    for number, rule in enumerate(RULES.values()):
+        if rule.name not in ("1f1b", "interleaved") and np.any(own := work.schedule == number):
+            started = np.where(own, (rule.started or rule.in_flight)(p, m, v, rank), started)
+    return started

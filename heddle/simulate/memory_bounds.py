@@ -17,7 +17,7 @@ from heddle.cost import memory
 from heddle.cost.work import Column, Work
 from heddle.schedule import RULES
 from heddle.schedule.interleaved import first_group
-from heddle.simulate.even_ranks import Ranks, recomputed
+from heddle.simulate.even_ranks import Ranks, in_flight, recomputed
 from heddle.spec.cluster import Cluster
 
 
@@ -276,10 +276,7 @@ class Chunks(NamedTuple):
 def _chunks_of(rank: Rank, work: Work, ranks: Ranks) -> Chunks:
     p, v, m = work.pipeline, work.virtual, work.microbatches
     # with one chunk per rank this is 1F1B's, too
-    started: Column = RULES["interleaved"].in_flight(p, m, v, rank.number)
-    for number, rule in enumerate(RULES.values()):
-        if rule.name not in ("1f1b", "interleaved") and np.any(own := work.schedule == number):
-            started = np.where(own, (rule.started or rule.in_flight)(p, m, v, rank.number), started)
+    started = in_flight(work, rank.number, usual=RULES["interleaved"].in_flight(p, m, v, rank.number))
     group = np.where(work.gpipe, m, first_group(p, m))
     sends: Column = np.where(rank.last, (v - 1) * group, started - 1)
     each: Column = np.where(work.gpipe, m, np.minimum(started, m))

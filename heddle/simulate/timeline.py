@@ -105,6 +105,8 @@ def _tail(rank: int, plan: Plan, tail: Tail, tied: bool) -> Iterator[Span]:
         yield Span(rank, Lane.EMBEDDING, Collective.ALL_REDUCE, start, start)
     if plan.data > 1:
         sums = {0: [Collective.ALL_REDUCE], 1: [Collective.REDUCE_SCATTER]}
+        if plan.compress_gradients != "none":
+            sums = {0: [Collective.ALL_TO_ALL, Collective.ALL_GATHER], 1: [Collective.ALL_TO_ALL]}
         before = sums.get(plan.zero, [Collective.ALL_GATHER, Collective.REDUCE_SCATTER])
         each = (summed - start) / len(before)
         for place, name in enumerate(before):

@@ -80,6 +80,8 @@ class Train:
     beta2: ShareBelowOne = 0.95
     epsilon: Positive = 1e-8
     weight_decay: Amount = 0.1
+    outer_learning_rate: NonNegative = 0.7  # of the step that replicas take together after plan.local_steps
+    outer_momentum: ShareBelowOne = 0.9  # of the same, Nesterov's
     clip: NonNegative = 1.0  # largest gradient norm; 0 leaves gradients alone
     log_every: Count = 10
     eval_every: CountOrZero = 0  # steps; 0: only at the end
@@ -130,6 +132,24 @@ class Job:
             )
         if self.plan is not None:
             self.plan.check(self.model, self.train.global_batch, self.sequence)
+            self._check_meetings(self.plan.local_steps)
+            if self.train.precision == "fp16" and self.plan.compress_gradients != "none":
+                raise HeddleError(
+                    f"compress_gradients = '{self.plan.compress_gradients}' does not go with precision = 'fp16'.",
+                    "What codes could not say is kept for the next step, and fp16 may have another loss scale then.",
+                    "Use train.precision = 'bf16', or compress_gradients = 'none'.",
+                )
+
+    def _check_meetings(self, every: int) -> None:
+        """Replicas that learn by themselves are saved, and evaluated, when they have met."""
+        for name in ("save_every", "eval_every"):
+            value = getattr(self.train, name)
+            if every and value % every:
+                raise HeddleError(
+                    f"train.{name} = {value} is not a multiple of plan.local_steps = {every}.",
+                    "Between two meetings every replica has weights of its own.",
+                    f"Use {name} = {max(1, round(value / every)) * every}.",
+                )
 
     @property
     def sequence(self) -> int:

@@ -27,8 +27,10 @@ from heddle.spec.layer_memory import (
     runs_of,
 )
 from heddle.spec.model import ModelSpec
+from heddle.spec.network.compression import ActivationCode, GradientCode
+from heddle.spec.network.exchange_rules import check_exchange
 from heddle.spec.order_rules import check_order
-from heddle.spec.ranges import Count, Degree, Depth, NonNegative, check_ranges
+from heddle.spec.ranges import Count, CountOrZero, Degree, Depth, NonNegative, check_ranges
 from heddle.spec.tables import WHERE_SAID, to_table
 
 # The axes that ranks stand on (`heddle.spec.ranks`), each a field of a plan. Innermost first: neighbours on the tensor
@@ -49,6 +51,8 @@ class Plan:
     zero: Zero = 0  # what replicas shard: 1 optimizer, 2 +gradients, 3 +parameters
     microbatch: Degree = 1  # samples a rank works on at once
     schedule: str = "1f1b"  # one of heddle.schedule.NAMES
+    # of deep-1f1b: microbatches more that a rank starts for each rank behind; None: 1
+    extra_warmup: CountOrZero | None = field(default=None, metadata=WHERE_SAID)
     stages: tuple[Count, ...] = ()  # layers of each chunk in model order; empty: as even as can be
     recompute: Recompute | tuple[Recompute, ...] = "none"  # one word, or one per layer
     # what leaves the device, and where to: "optimizer:disk"; see heddle.spec.layer_memory
@@ -57,6 +61,11 @@ class Plan:
     layers: tuple[LayerRun, ...] = field(default=(), metadata=WHERE_SAID)  # those that do otherwise
     # when updates are applied: "synchronous", or late, by one of heddle.schedule.delayed.UPDATES
     update: str = field(default=SYNCHRONOUS, metadata=WHERE_SAID)
+    # how replicas send gradients to each other, and stages activations, both ways; see heddle.spec.network.compression
+    compress_gradients: GradientCode = field(default="none", metadata=WHERE_SAID)
+    compress_activations: ActivationCode = field(default="none", metadata=WHERE_SAID)
+    # steps of replicas between two meetings; 0: they sum gradients in every step
+    local_steps: CountOrZero = field(default=0, metadata=WHERE_SAID)
 
     def __post_init__(self) -> None:
         check_ranges(self, "plan")
@@ -66,7 +75,8 @@ class Plan:
                 "Virtual chunks shorten the bubble of a pipeline; one stage has none.",
                 "Use virtual = 1, or pipeline = 2.",
             )
-        rule_of(self.schedule).check_virtual(self.virtual)
+        rule_of(self.schedule, self.extra_warmup).check_virtual(self.virtual)
+        check_exchange(self)
         check_order(self)
         if self.sequence and self.tensor == 1:
             raise HeddleError(
@@ -139,7 +149,7 @@ class Plan:
         microbatches = self.microbatches(global_batch)
         if self.delayed is not None:
             return DelayedSchedule(self.delayed, self.pipeline, microbatches).unrolled(1)
-        return build(self.schedule, self.pipeline, microbatches, self.virtual)
+        return build(self.schedule, self.pipeline, microbatches, self.virtual, self.extra_warmup)
 
     def layers_of(self, chunk: int, layers: int) -> range:
         """The layers that chunk holds, counted over the whole model."""

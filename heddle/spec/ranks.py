@@ -76,6 +76,12 @@ def groups(plan: Plan, axis: str) -> list[list[int]]:
     ]
 
 
+def replicas(plan: Plan) -> list[list[int]]:
+    """The ranks of each replica of the whole model: those that differ in anything but the data axis."""
+    every = list(places(plan))
+    return [[rank for rank, place in enumerate(every) if place.data == number] for number in range(plan.data)]
+
+
 def stage_of(plan: Plan, rank: int) -> int:
     """The pipeline stage of a rank."""
     return coordinates(plan, rank).pipeline

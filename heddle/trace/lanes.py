@@ -26,6 +26,7 @@ class Collective(StrEnum):
     ALL_REDUCE = "all-reduce"
     ALL_GATHER = "all-gather"
     REDUCE_SCATTER = "reduce-scatter"
+    ALL_TO_ALL = "all-to-all"
 
 
 class Phase(StrEnum):
@@ -33,6 +34,7 @@ class Phase(StrEnum):
 
     GRADIENTS = "gradients"  # waiting until they are whole
     UPDATE = "update"
+    MEETING = "meeting"  # of replicas that learn by themselves, on the lane of their axis
 
 
 def message_name(lane: Lane, payload: str) -> str:

@@ -51,6 +51,12 @@ CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
     "pipeline4-uneven": (gpt(layers=6), Plan(pipeline=4, microbatch=1, stages=(1, 3, 1, 1)), 4),
     "pipeline4-few-microbatches": (llama(layers=4, tied=True), Plan(pipeline=4, microbatch=1), 2),
     "pipeline3-gpipe-one-microbatch": (gpt(layers=3), Plan(pipeline=3, microbatch=2, schedule="gpipe"), 2),
+    "pipeline3-deep": (gpt(layers=3), Plan(pipeline=3, microbatch=1, schedule="deep-1f1b"), 6),
+    "pipeline2-deep-data2-odd": (
+        llama(dropout=0.1),
+        Plan(pipeline=2, data=2, zero=1, microbatch=1, schedule="deep-1f1b", extra_warmup=3),
+        10,
+    ),
     "pipeline2-virtual2": (gpt(layers=4), Plan(pipeline=2, virtual=2, microbatch=1, schedule="interleaved"), 4),
     "pipeline2-virtual2-odd": (llama(layers=4), Plan(pipeline=2, virtual=2, microbatch=1, schedule="interleaved"), 5),
     "pipeline2-virtual3-uneven": (

@@ -17,6 +17,7 @@ from heddle.train.prove.prove import observe_serial, synthetic_tokens
 from heddle.train.step.trainer import Trainer
 from tests.helpers.small_models import gpt
 from tests.numerics.test_equality_grid import CELLS, LOW_PRECISION, job
+from tests.parallel.replicas.test_compressed import CELLS as COMPRESSED
 from tests.strict import Run, strict_ranks, strict_run
 
 STEPS = 2  # the first, in which all is new, and one like all others
@@ -46,6 +47,14 @@ def test_low_precision_runs_by_the_rules_of_nccl(name):
     model, plan, batch = LOW_PRECISION[name]
     run = strict_run(short(model, plan, batch, "bf16"), STEPS)
     assert all(math.isfinite(loss) for losses in run.results for loss in losses)
+
+
+@pytest.mark.parametrize("name", COMPRESSED)
+def test_compressed_exchanges_run_by_the_rules_of_nccl(name):
+    model, plan, _ = COMPRESSED[name]
+    run = strict_run(short(model, plan, 4), STEPS)
+    assert all(losses == run.results[0] for losses in run.results)
+    assert run.results[0][:STEPS] == pytest.approx(serial(model, 4), rel=0.01)
 
 
 ALL = Plan(tensor=2, sequence=True, pipeline=2, virtual=2, data=2, zero=1, microbatch=1, schedule="interleaved")

@@ -264,6 +264,16 @@ class StrictGroup(dist.ProcessGroup):
         assert x.numel() == size * count
         return self._launch("reduce-scatter", [x], [output], share)
 
+    def all_to_all_single(self, output: Tensor, x: Tensor, out_sizes: Any, in_sizes: Any, opts: Any) -> StrictWork:
+        size = self.size()
+        assert not out_sizes
+        assert not in_sizes
+
+        def mine(parts: list[Delivery], number: int) -> list[Tensor]:
+            return [torch.cat([part.inputs[0].flatten().chunk(size)[number] for part in parts])]
+
+        return self._launch("all-to-all", [x], [output], mine)
+
     def barrier(self, opts: Any = None) -> StrictWork:
         """As NCCL's: a sum of one number, for which the host waits."""
         work = self.allreduce([torch.zeros(1)], dist.AllreduceOptions())

@@ -115,6 +115,12 @@ def test_placement():
     assert all(positive(case, "ratio", "value", "peer_value") for case in result["cases"])
 
 
+def test_regions():
+    result = run("regions", "--candidates", "120", "--cases", "drawn-4")
+    assert positive(result["cases"][0], "ratio", "a_a", "cost", "bound", "cpu_seconds")
+    assert result["cases"][0]["ratio"] >= 1
+
+
 @pytest.mark.slow
 @pytest.mark.dist
 def test_prediction():

@@ -64,6 +64,8 @@ COMMANDS = {
     "heddle piper": PIPER,
     "heddle piper --uniform": ["piper", "one.toml", "--uniform", "--devices", 2],
     "heddle place": ["place", EXAMPLES / "operators.json"],
+    "heddle regions": ["regions", EXAMPLES / "regions.json", "--case", "spot"],
+    "heddle probe": ["probe", "-o", "network.toml", "--processes", 1],
     "heddle validate": ["validate", "rows.csv"],
     "heddle calibrate": ["calibrate", "--cluster", "dgx-a100", "--from", "rows.csv", "-o", "c.toml", "--fit", "matmul"],
 }

@@ -47,6 +47,7 @@ def test_every_command_works_in_order(clone):
         "simulate",
         "piper",
         "place",
+        "regions",
     }
     assert {command.split()[1] for command in ran} == shown
 

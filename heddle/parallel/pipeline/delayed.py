@@ -100,7 +100,8 @@ class DelayedPipeline(Pipeline):
         channels, ranks = self.mesh.channels, self.mesh.pipeline.ranks
         sources = {source for source, destination in channels if destination == self.rank}
         self.inboxes = {
-            source: Inbox((), channels[source, self.rank], ranks[source], self._empty, self.ahead) for source in sources
+            source: Inbox((), channels[source, self.rank], ranks[source], self._empty, self._ahead(source))
+            for source in sources
         }
 
     def _expect(self, order: Callable[[int], Iterable[Action | Update]]) -> None:

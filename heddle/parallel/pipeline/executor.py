@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from heddle.parallel.mesh import Mesh
-from heddle.parallel.pipeline.inbox import AHEAD, DEVICE_AHEAD, Inbox, arrivals
+from heddle.parallel.pipeline.inbox import DEVICE_AHEAD, Inbox, arrivals, receives_ahead
 from heddle.schedule import Action, Kind, Message, Schedule, consumer, incoming, outgoing
 from heddle.trace.lanes import Lane, message_name
 
@@ -72,15 +72,14 @@ class Executor(ABC):
         self.handed: dict[Action, Tensor] = {}  # what a chunk made for its neighbour on the same rank
         self.warm = False  # whether all kernels have run once
 
-    @property
-    def ahead(self) -> int:
-        """Receives that may be posted before they are needed, on each channel.
+    def _ahead(self, source: int) -> int:
+        """Receives that may be posted before they are needed, on the channel from a rank.
 
         On a device a receive is a kernel that spins until its message comes. CUDA loads a kernel when it first runs,
         and may wait for an idle device then. So nothing spins before every kernel has run once.
         """
         if not self._on_device:
-            return AHEAD
+            return receives_ahead(self.schedule, source, self.rank)
         return DEVICE_AHEAD if self.warm else 0
 
     @property
@@ -157,7 +156,7 @@ class Executor(ABC):
             expected.setdefault(message.source, []).append(message)
         channels, ranks = self.mesh.channels, self.mesh.pipeline.ranks
         inboxes = {
-            source: Inbox(messages, channels[source, self.rank], ranks[source], self._empty, self.ahead)
+            source: Inbox(messages, channels[source, self.rank], ranks[source], self._empty, self._ahead(source))
             for source, messages in expected.items()
         }
         for inbox in inboxes.values():

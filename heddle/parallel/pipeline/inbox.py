@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 import torch.distributed as dist
 from torch import Tensor
 
-from heddle.schedule import Action, Message, Schedule, outgoing
+from heddle.schedule import Action, Message, Schedule, incoming, outgoing, producer
 
 AHEAD = 2  # receives posted beyond the one that is needed next, on each channel, where the host receives
+MOST_AHEAD = 16  # the same where a sender may run further ahead than under 1F1B: for links on which messages last
 DEVICE_AHEAD = 1  # where a kernel does, which occupies the device until its message comes
 
 
@@ -26,6 +27,42 @@ def arrivals(schedule: Schedule, rank: int) -> dict[Message, Action]:
         for action in actions
         if (message := outgoing(schedule, action)) is not None and message.destination == rank
     }
+
+
+def most_under_way(schedule: Schedule, source: int, target: int) -> int:
+    """Messages that a rank can send another before it has to wait for that one: its warm-up, or all of GPipe's."""
+    sent_to = [outgoing(schedule, action) for action in schedule.ranks[source]]
+    done: set[Action] = set()
+    most, at, taken, sent = 0, 0, 0, 0
+    for action in schedule.ranks[target]:
+        needed = incoming(schedule, action)
+        if needed is not None and needed.source == source:
+            # the sender goes on until it needs something that this rank has not made yet
+            while at < len(sent_to):
+                step = schedule.ranks[source][at]
+                maker = producer(schedule, step)
+                if maker is not None and schedule.rank_of(maker.chunk) == target and maker not in done:
+                    break
+                message = sent_to[at]
+                sent += message is not None and message.destination == target
+                at += 1
+            most = max(most, sent - taken)
+            taken += 1
+        done.add(action)
+    return most
+
+
+def receives_ahead(schedule: Schedule, source: int, target: int) -> int:
+    """Receives to post ahead where the host receives.
+
+    gloo sends a message once its receiver expects it. What is expected too late takes its way there and back, which
+    undoes on a slow link what a longer warm-up is for. So the more a sender may run ahead than under 1F1B, the more is
+    expected.
+    """
+    if schedule.virtual > 1:
+        return AHEAD
+    further = most_under_way(schedule, source, target) - (schedule.pipeline - min(source, target))
+    return min(MOST_AHEAD, AHEAD + max(0, further))
 
 
 class Inbox:

@@ -1,7 +1,7 @@
 """The pipeline over chunks of the transformer, which hand over one tensor.
 
 Between stages each tensor-parallel rank sends only its slice of the tokens, and the receiver gathers them over its
-faster links (the scatter/gather optimisation, PTD-P §4.1).
+faster links (the scatter/gather optimisation, PTD-P §4.1). Over slow links it may send the slice in fewer bits.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from heddle.models.transformer import Microbatch
+from heddle.parallel.codecs import CODECS, Codec
 from heddle.parallel.collectives import gather, slice_of
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline.executor import Executor, SpanRecorder, StepState
@@ -56,9 +57,11 @@ class Pipeline(Executor):
         shape: Shape,
         recorder: SpanRecorder,
         deferred: DeferredGradients | None = None,
+        code: str = "none",
     ) -> None:
         super().__init__(schedule, mesh, shape.device, recorder)
         self.chunks, self.shape = chunks, shape
+        self.codec: Codec | None = CODECS.get(code)
         self.deferred = deferred or DeferredGradients()
         # Sliced activations travel as they are; whole ones are sliced for the journey where that is even.
         self.scatter = not shape.sliced and mesh.tensor.size > 1 and shape.tokens % mesh.tensor.size == 0
@@ -114,16 +117,23 @@ class Pipeline(Executor):
             x.grad = None
 
     def _arrived(self, x: Tensor) -> Tensor:
+        if self.codec is not None:
+            values = self.codec.decode(x, self._rows() * self.shape.hidden)
+            x = values.view(self._rows(), self.shape.hidden).to(self.shape.dtype)
         return gather(x, self.mesh.tensor) if self.scatter else x
 
     def _leaving(self, x: Tensor) -> Tensor:
-        return slice_of(x, self.mesh.tensor) if self.scatter else x
+        x = slice_of(x, self.mesh.tensor) if self.scatter else x
+        return x if self.codec is None else self.codec.encode(x.flatten())
 
     def _rows(self) -> int:
         return self.shape.tokens // self.mesh.tensor.size if self.scatter or self.shape.sliced else self.shape.tokens
 
-    def _empty(self, _message: Message) -> Tensor:
+    def _empty(self, message: Message) -> Tensor:
+        if self.codec is not None:
+            return torch.empty(self._size(message), dtype=torch.uint8, device=self.shape.device)
         return torch.empty(self._rows(), self.shape.hidden, dtype=self.shape.dtype, device=self.shape.device)
 
     def _size(self, _message: Message) -> int:
-        return self._rows() * self.shape.hidden * self.shape.dtype.itemsize
+        numbers = self._rows() * self.shape.hidden
+        return numbers * self.shape.dtype.itemsize if self.codec is None else self.codec.size(numbers)

@@ -3,7 +3,8 @@
 A bucket is one flat fp32 buffer; each parameter's gradient is a view into it. When the last microbatch has given
 all gradients of a bucket, its sum over the replicas starts and the backward pass goes on. With ZeRO-1 each replica
 receives only its share of the sum, updates that share of the parameters, and the shares are gathered, while the next
-forward pass already runs: each part of the model waits for its own parameters, just before it uses them.
+forward pass already runs: each part of the model waits for its own parameters, just before it uses them. Over slow
+links the sum travels in fewer bits (`compressed.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from heddle.models.transformer import Transformer
+from heddle.parallel.codecs import CODECS
 from heddle.parallel.collectives import (
     Handle,
     all_reduce,
@@ -23,8 +25,9 @@ from heddle.parallel.collectives import (
 )
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.parameter_layout import place_of
+from heddle.parallel.replicas.compressed import CompressedSum
 from heddle.parallel.replicas.sharded import ShardedGroup, sums_of
-from heddle.parallel.shards import FreeParameters, Piece, make_piece
+from heddle.parallel.shards import FreeParameters, Kept, Piece, make_piece
 
 # A bucket of 32 MiB of fp32 is long enough to use a link well and short enough to overlap. But each of d replicas sends
 # and receives pieces of 1/d of it, and those have to be long enough, too: 4 MiB each, so that bandwidth and not latency
@@ -42,7 +45,7 @@ class Bucket:
     has only a part of them, the two ends of the pipeline where both hold a tied embedding.
     """
 
-    def __init__(self, parameters: Named, sums: list[Axis], mesh: Mesh, zero: int) -> None:
+    def __init__(self, parameters: Named, sums: list[Axis], mesh: Mesh, zero: int, code: str = "none") -> None:
         self.parameters, self.sums, self.data, self.zero = parameters, sums, mesh.data, zero
         sizes = [parameter.numel() for _, parameter in parameters]
         self.share = -(-sum(sizes) // mesh.data.size)  # elements of one replica; the last may end in padding
@@ -57,9 +60,13 @@ class Bucket:
         self.awaited = 0  # gradients of the step that are still to come
         self.handle: Handle | None = None  # of the sum
         self.gathering: Handle | None = None  # of the updated parameters
+        self.compressed: CompressedSum | None = None
+        if code != "none" and mesh.data.size > 1:
+            self.compressed = CompressedSum(self.gradients, mesh.data, CODECS[code], shared=not zero)
         if zero:
             self._flatten_values(first)
-        self.pieces = self._make_pieces(mesh)
+        self.pieces = self._make_pieces(mesh, *self._range(), sharded=bool(zero))
+        self.kept = self._make_kept(mesh)
         for index, (_, parameter) in enumerate(parameters):
             parameter.register_post_accumulate_grad_hook(self._arrival(index))
 
@@ -71,14 +78,30 @@ class Bucket:
             values.copy_(parameter.detach().flatten())
             parameter.data = values.view_as(parameter)
 
-    def _make_pieces(self, mesh: Mesh) -> list[Piece]:
-        low, high = self._range()
+    def _make_pieces(self, mesh: Mesh, low: int, high: int, sharded: bool, values: Tensor | None = None) -> list[Piece]:
+        """What lies between two places of the flat buffer, or other `values` that belong there."""
         pieces = []
         for begin, (name, parameter) in zip(self.starts, self.parameters, strict=True):
             start, stop = max(low, begin), min(high, begin + parameter.numel())
             if start < stop:
-                pieces.append(make_piece(name, parameter, start - begin, stop - begin, mesh, bool(self.zero)))
+                part = None if values is None else values[start - low : stop - low]
+                pieces.append(make_piece(name, parameter, start - begin, stop - begin, mesh, sharded, part))
         return pieces
+
+    def _make_kept(self, mesh: Mesh) -> list[Kept]:
+        """What codes could not say yet, which a run that is resumed still has to say."""
+        if self.compressed is None:
+            return []
+        parts = self.compressed.parts.residual.view(-1)
+        kept = [
+            Kept(piece, "residual", apart=True, summed=True)
+            for piece in self._make_pieces(mesh, 0, len(parts), True, parts)
+        ]
+        if self.compressed.sums is not None:
+            low, high = mesh.data.rank * self.share, (mesh.data.rank + 1) * self.share
+            sums = self._make_pieces(mesh, low, high, True, self.compressed.sums.residual)
+            kept += [Kept(piece, "sum_residual") for piece in sums]
+        return kept
 
     def _range(self) -> tuple[int, int]:
         """What this replica updates of the flat buffer."""
@@ -110,12 +133,14 @@ class Bucket:
         self.awaited = microbatches * sum(place_of(parameter).uses for _, parameter in self.parameters)
 
     def _start(self) -> None:
+        if self.compressed is not None:
+            self.handle = self.compressed.start()
+            return
         begin = start_reduce_scatter_in_place if self.zero else start_all_reduce
         self.handle = begin(self.gradients, self.data)
 
-    def finish(self) -> None:
-        """Wait for the sum, and let the masters see it."""
-        self.wait_for_weights()  # of what no forward used; the masters change next
+    def advance(self) -> None:
+        """All gradients are there: begin with the sum if nothing has, and with the second half of one in two."""
         if self.handle is None:
             for index in self.stale:  # what the loss does not depend on
                 self.views[index].zero_()
@@ -123,8 +148,18 @@ class Bucket:
                 all_reduce(self.gradients, axis)
             self._start()
         assert self.handle is not None
+        if self.compressed is not None and not self.zero:
+            self.handle.wait()
+            self.handle = self.compressed.share()
+
+    def finish(self) -> None:
+        """Wait for the sum, and let the masters see it."""
+        self.wait_for_weights()  # of what no forward used; the masters change next
+        assert self.handle is not None
         result = self.handle.wait()
         self.handle = None
+        if self.compressed is not None and not self.zero:
+            result = self.compressed.read(result)
         at = 0
         for piece in self.pieces:  # they follow each other without a gap
             piece.master.grad = result[at : at + piece.master.numel()].to(piece.master.device)
@@ -157,23 +192,25 @@ class Reducer:
         mesh: Mesh,
         levels: Callable[[str], int],
         sharded: dict[int, list[ShardedGroup]] | None = None,
+        code: str = "none",
     ) -> None:
         """`chunks` names the parameters of each chunk that replicas hold whole, in the order of the model.
 
-        `levels` says how much of each they shard, `sharded` has those of which each holds a share.
+        `levels` says how much of each they shard, `sharded` has those of which each holds a share. `code` is how sums
+        of gradients are sent.
         """
         self.sharded = sharded or {}
         self.buckets: dict[int, list[Bucket]] = {}
         self.free: list[FreeParameters] = []
         for chunk, parameters in chunks.items():
             self.buckets[chunk] = []
-            for (sums, zero), named in _alike(parameters, mesh, levels).items():
+            for (sums, zero, _), named in _alike(parameters, mesh, levels, apart=code != "none").items():
                 if mesh.data.size == 1 and not sums and named[0][1].dtype == torch.float32:
                     self.free.append(FreeParameters(named, mesh))
                     continue
                 # backward goes through the model from its end: buckets fill one after the other
                 for group in _grouped(named[::-1], bucket_elements(mesh.data.size)):
-                    self.buckets[chunk].append(Bucket(group, list(sums), mesh, zero))
+                    self.buckets[chunk].append(Bucket(group, list(sums), mesh, zero, code))
         self.groups = [group for groups in self.sharded.values() for group in groups]
         self.parts: list[FreeParameters | Bucket | ShardedGroup] = [
             *self.free,
@@ -181,6 +218,7 @@ class Reducer:
             *self.groups,
         ]
         self.pieces = [piece for part in self.parts for piece in part.pieces]
+        self.kept = [kept for buckets in self.buckets.values() for bucket in buckets for kept in bucket.kept]
         in_order = [pair for chunk in sorted(chunks) for pair in chunks[chunk]]
         order = {parameter: number for number, (_, parameter) in enumerate(in_order)}
         buckets = [bucket for buckets in self.buckets.values() for bucket in buckets]
@@ -201,6 +239,9 @@ class Reducer:
 
     def finish(self) -> None:
         """All gradients of the step are summed and lie at their masters when this returns."""
+        for buckets in self.buckets.values():
+            for bucket in buckets:
+                bucket.advance()
         for part in self.parts:
             part.finish()
 
@@ -246,11 +287,18 @@ def parts_in_order(chunk: Transformer) -> Iterator[tuple[nn.Module, list[nn.Para
         yield chunk.norm, [*chunk.norm.parameters(), *chunk.head.parameters()]
 
 
-def _alike(parameters: Named, mesh: Mesh, levels: Callable[[str], int]) -> dict[tuple[tuple[Axis, ...], int], Named]:
-    """Parameters by the axes over which their gradients need a sum before the replicas', and by what these shard."""
-    groups: dict[tuple[tuple[Axis, ...], int], Named] = {}
+def _alike(
+    parameters: Named, mesh: Mesh, levels: Callable[[str], int], apart: bool
+) -> dict[tuple[tuple[Axis, ...], int, bool], Named]:
+    """Parameters by the axes over which their gradients need a sum before the replicas', and by what these shard.
+
+    With `apart`, those that all tensor ranks hold alike are by themselves: a code depends on its neighbours, and beside
+    parameters that differ by rank they would come out differently on each.
+    """
+    groups: dict[tuple[tuple[Axis, ...], int, bool], Named] = {}
     for name, parameter in parameters:
-        groups.setdefault((sums_of(parameter, mesh), levels(name)), []).append((name, parameter))
+        key = sums_of(parameter, mesh), levels(name), apart and place_of(parameter).split
+        groups.setdefault(key, []).append((name, parameter))
     return groups
 
 

@@ -17,6 +17,8 @@ def in_words(plan: Plan) -> str:
         parts.append("sequence parallel")
     if plan.pipeline > 1:
         parts.append(plan.schedule + (f" with {plan.virtual} chunks per rank" if plan.virtual > 1 else ""))
+        if plan.extra_warmup is not None:
+            parts.append(f"extra warm-up {plan.extra_warmup}")
     if plan.data > 1:
         parts.append(f"zero {plan.zero}")
     parts.append(f"microbatch {plan.microbatch}")

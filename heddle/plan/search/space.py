@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from heddle.cost.work import exchange_columns
 from heddle.errors import HeddleError, divisors, listing, nearest, nearest_number
 from heddle.schedule import NAMES, RULES, Placement
 from heddle.spec.layer_memory import Recompute
@@ -27,10 +28,16 @@ ALL = "all"  # every schedule but GPipe, in place of a name
 RECOMPUTE = ("none", "selective", "full")
 SOME = len(RECOMPUTE)  # in the column: as many of a rank's layers as need to recompute everything, nothing in the rest
 CHOSEN = (*WRITTEN, "virtual", "sequence", "zero", "microbatch", "recompute")
-FIELDS = (*CHOSEN, "schedule", "stages")
+GIVEN = {
+    "compress_gradients": "none",
+    "compress_activations": "none",
+    "local_steps": 0,
+}  # what no search chooses: its plans have it as it was given
+FIELDS = (*CHOSEN, "schedule", "stages", *GIVEN)
 
 Fixed = Mapping[str, Any]
 COMPANY: dict[str, dict[str, Any]] = {  # what a field needs beside it to be legal at all
+    "local_steps": {"data": 2},
     "virtual": {"pipeline": 2, "schedule": "interleaved"},
     "sequence": {"tensor": 2},
 }
@@ -66,6 +73,7 @@ class Space:
         fields["sequence"] = bool(fields["sequence"])
         fields["schedule"] = NAMES[fields["schedule"]]
         fields["stages"] = tuple(self.fixed.get("stages", ()))
+        fields |= {name: self.fixed[name] for name in GIVEN if name in self.fixed}
         if fields["recompute"] == SOME:
             stages = fields["stages"] or even_stages(self.layers, fields["pipeline"] * fields["virtual"])
             placement = RULES[fields["schedule"]].placement
@@ -78,6 +86,9 @@ class Space:
 
     def where(self, plan: Plan) -> int | None:
         """The place of a plan, its stages and the layers that it recomputes aside; None where it is not among them."""
+        given = [getattr(plan, name) == self.fixed.get(name, value) for name, value in GIVEN.items()]
+        if plan.extra_warmup is not None or not all(given):
+            return None
         wanted: dict[str, Any] = {name: getattr(plan, name) for name in CHOSEN if name != "recompute"}
         one_chunk = plan.schedule == "interleaved" and plan.virtual == 1
         wanted["schedule"] = NAMES.index("1f1b" if one_chunk else plan.schedule)
@@ -104,6 +115,7 @@ class Space:
             "sequence_parallel": self.columns["sequence"],
             "schedule": self.columns["schedule"],
             **shares,
+            **exchange_columns(*(self.fixed.get(name, value) for name, value in GIVEN.items())),
         }
 
 
@@ -166,7 +178,11 @@ def _choices(
     slices = [0, 1] if tensor > 1 and sequence % tensor == 0 else [0]
     # a level that is asked for holds for one replica, too, though there is nothing to share
     levels = [0, 1, 2, 3] if pipeline == 1 else [0, 1]
+    if fixed.get("compress_gradients", "none") != "none":
+        levels = levels[:2]
     zeros = _given(fixed, "zero", levels if data > 1 or "zero" in fixed else [0])
+    if fixed.get("local_steps"):  # for replicas, which then share nothing
+        zeros = [zero for zero in zeros if zero == 0 and data > 1]
     microbatches = _given(fixed, "microbatch", divisors(batch // data))
     word = fixed.get("recompute")  # one for each layer fills no column: all plans have them
     recompute = [RECOMPUTE.index(word) if word in RECOMPUTE else 0] if word is not None else list(range(len(RECOMPUTE)))
@@ -239,6 +255,8 @@ def check_fixed(model: ModelSpec, sequence: int, batch: int, counts: Iterable[in
 
 
 def _legal_values(space: Space, name: str) -> str:
+    if name in GIVEN:
+        return _written(GIVEN[name])
     if name == "stages":
         return "a list of the layers of each of the pipeline × virtual chunks"
     values = sorted({int(value) for value in space.columns[name]})
@@ -277,6 +295,12 @@ def read_fixed(table: Mapping[str, Any]) -> dict[str, Any]:
     """Check that what is to be fixed are fields of a plan with values of the right kind."""
     from heddle.spec.tables import build
 
+    if "extra_warmup" in table:
+        raise HeddleError(
+            "The planner does not fix extra_warmup.",
+            "It plans deep-1f1b with one microbatch more for each rank behind.",
+            "Write extra_warmup into the [plan] of a job, and see with `heddle simulate` what it is worth.",
+        )
     unknown = [name for name in table if name not in FIELDS]
     if unknown:
         raise HeddleError(

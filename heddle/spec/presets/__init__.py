@@ -1,4 +1,4 @@
-"""Models and clusters that go by a name; the TOML files beside this one hold their numbers and sources."""
+"""Models, clusters and networks that go by a name; the TOML files beside this one hold their numbers and sources."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ def model_presets() -> dict[str, dict[str, Any]]:
 def cluster_presets() -> dict[str, dict[str, Any]]:
     """Tables of `[cluster]` by name, without `this`, which is found by looking."""
     return read_toml(FOLDER / "clusters.toml")
+
+
+@cache
+def network_presets() -> dict[str, dict[str, Any]]:
+    """Published links between regions, by the name of who has the regions."""
+    return read_toml(FOLDER / "networks.toml")
 
 
 def preset(kind: str, name: str, known: dict[str, dict[str, Any]]) -> dict[str, Any]:

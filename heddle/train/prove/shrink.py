@@ -33,6 +33,8 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
     planned = job.planned
     model, plan, train = planned.model, planned.plan, planned.train
     degrees, notes = _fewer_processes(plan, processes)
+    degrees, inexact = _exact(degrees)
+    notes += inexact
     layers, stages = _layers(model, plan, degrees)
     every = {plan.memory_of(layer) for layer in range(model.layers)} - {kind.memory for kind in layers}
     notes += [f"No chunk that was tried has a layer with {_in_words(lost)}." for lost in sorted(every)]
@@ -90,6 +92,19 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
     # stages and what layers do are those of the old degrees until the caller has found the new ones
     changed = replace(plan, stages=(), recompute="none", offload=plan.ends_offload, layers=())
     return replace(changed, tensor=tensor, pipeline=pipeline, data=data, virtual=virtual), notes
+
+
+def _exact(plan: Plan) -> tuple[Plan, list[str]]:
+    """The plan without what is not meant to be equal to one device."""
+    codes = {"compress_gradients": plan.compress_gradients, "compress_activations": plan.compress_activations}
+    notes = [
+        f"{name} {code} → none: codes round, so what was tried sends the numbers as they are."
+        for name, code in codes.items()
+        if code != "none"
+    ]
+    if plan.local_steps:
+        notes.append(f"local_steps {plan.local_steps} → 0: what was tried sums gradients in every step.")
+    return replace(plan, compress_gradients="none", compress_activations="none", local_steps=0), notes
 
 
 def _in_words(memory: LayerMemory) -> str:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heddle.checkpoint.checkpoint import Saver, load_pieces, state_of
+from heddle.checkpoint.kept import kept_state, load_kept
 from heddle.checkpoint.manifest import Progress
 from heddle.checkpoint.source import WeightSource, load_weights
 from heddle.checkpoint.staging import Prefetch
@@ -19,10 +20,11 @@ from heddle.data import Samples
 from heddle.models import Microbatch
 from heddle.models.random import token_keys
 from heddle.parallel.apply import parallelize
-from heddle.parallel.collectives import Handle, slice_of, start_all_reduce
+from heddle.parallel.collectives import Handle, slice_of, start_sum_numbers
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline.executor import forward_only
 from heddle.parallel.pipeline.transformer import MicrobatchInput, Pipeline, Shape
+from heddle.parallel.shards import Kept
 from heddle.runtime.device import DTYPES, HostCopy, Mark, on_gpu, pick_device, runs_ahead, synchronize
 from heddle.runtime.recorder import NoRecorder, Recorder
 from heddle.runtime.stop_request import StopRequest
@@ -30,6 +32,7 @@ from heddle.runtime.tiers import Tiers
 from heddle.schedule import verify
 from heddle.spec.job import Job
 from heddle.trace.lanes import Lane, Phase
+from heddle.train.outer.outer_step import OuterStep
 from heddle.train.step.learning_rate import learning_rate
 from heddle.train.step.optimizer import Optimizer
 
@@ -84,13 +87,17 @@ class Trainer:
         tiers = Tiers(train.offload_folder)
         self.parallel = parallelize(model, plan, self.mesh, self.device, dtype, train.seed, train.compile, tiers)
         self.optimizer = self.made_optimizer(Optimizer)
+        self.outer = OuterStep(self.optimizer.pieces, self.mesh, job) if plan.local_steps else None
+        self.asked = torch.zeros((), dtype=torch.float64, device=self.device)  # to stop, since replicas last met
         schedule = plan.order_of_work(train.global_batch)
         verify(schedule)
         self.shape = shape = Shape(
             plan.microbatch * job.sequence, model.hidden, dtype, self.device, sliced=plan.sequence
         )
         chunks = self.parallel.chunks
-        self.pipeline = Pipeline(schedule, chunks, self.mesh, shape, self.recorder, self.parallel.deferred)
+        self.pipeline = Pipeline(
+            schedule, chunks, self.mesh, shape, self.recorder, self.parallel.deferred, plan.compress_activations
+        )
         self.evaluation = Pipeline(forward_only(schedule), chunks, self.mesh, shape, NoRecorder())
         self.samples = Samples(tokens, job.sequence, train.seed)
         # reading goes on beside the GPU's work; on the CPU it would only take cores from it
@@ -126,7 +133,7 @@ class Trainer:
         works = self._works(self.batches.take(self.position, following), self.position, training=True)
         gradients = self.parallel.gradients
         # Replicas add their gradients up; each contributes its share of the mean.
-        scale = self.optimizer.scale.value / self.mesh.data.size
+        scale = self.optimizer.scale.value / (1 if self.outer else self.mesh.data.size)
         loss = self.pipeline.run(works, scale, gradients)
         with self.recorder.span(Lane.OPTIMIZER, Phase.GRADIENTS):
             gradients.finish()
@@ -139,6 +146,8 @@ class Trainer:
             gradients.share()
             gradients.clear()
         self.step += 1
+        if self.outer is not None:
+            total, stops = self._meet(self.outer, total, stops)
         self.position += self.job.train.global_batch
         handed = StepInFlight(torch.stack([total, norm, stops]), began, self.optimizer.settle)
         if self.optimizer.scale.enabled:
@@ -173,21 +182,47 @@ class Trainer:
         self.wait_for_weights()
         scale = self.optimizer.scale
         progress = Progress(self.step, self.position, self.optimizer.updates, scale.value, scale.quiet)
-        saver.save(state_of(self.optimizer.pieces, self.optimizer.adam, owned=True), progress, self.job)
+        state = state_of(self.optimizer.pieces, self.optimizer.adam, owned=True)
+        if self.outer is not None and self.mesh.data.rank > 0:  # the first replica's are everybody's
+            state = {}
+        saver.save(state | kept_state(self._kept(), self.mesh.data.rank), progress, self.job)
         self.saver = saver
 
     def load(self, checkpoint: Path) -> None:
         """Take up a checkpoint, written under this plan or any other."""
         self.wait_for_weights()
         progress = load_pieces(checkpoint, self.optimizer.pieces, self.optimizer.adam, self.mesh)
-        self.parallel.gradients.share()
+        load_kept(checkpoint, self._kept(), self.mesh)
+        self._begin()
         self.step, self.position, self.optimizer.updates = progress.step, progress.samples, progress.updates
         self.optimizer.scale.value, self.optimizer.scale.quiet = progress.loss_scale, progress.quiet_steps
 
     def start_from(self, source: WeightSource) -> None:
         """Take weights from elsewhere in place of new ones; nothing has been learned here yet."""
         load_weights(source, self.optimizer.pieces, self.mesh)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Go on from masters that were just filled."""
         self.parallel.gradients.share()
+        if self.outer is not None:
+            self.outer.begin()
+
+    def _kept(self) -> list[Kept]:
+        """What a checkpoint holds beside masters and moments."""
+        return self.parallel.gradients.kept + (self.outer.kept(self.optimizer) if self.outer is not None else [])
+
+    def _meet(self, outer: OuterStep, loss: Tensor, stops: Tensor) -> tuple[Tensor, Tensor]:
+        """Replicas that learn by themselves meet when it is time; only then do they learn that one is to stop."""
+        self.asked += stops
+        if not outer.due(self.step):
+            return loss, torch.zeros_like(stops)
+        with self.recorder.span(Lane.DATA, Phase.MEETING):
+            outer.meet()
+            shared = torch.stack([loss / self.mesh.data.size, self.asked])
+            numbers = start_sum_numbers(shared, self.mesh.data).wait()
+        self.asked.zero_()
+        return numbers[0], numbers[1]
 
     def _first_sample(self, position: int) -> int:
         """Of this replica, in the global batch that starts with sample number `position`."""
@@ -220,11 +255,16 @@ class Trainer:
         return slice_of(keys, self.mesh.tensor) if self.plan.sequence else keys
 
     def _sum_over_ranks(self, loss: Tensor, *others: Tensor | bool) -> Handle:
-        """Begin to add up the mean loss over replicas, and other numbers: all in one message."""
+        """Begin to add up the mean loss over replicas, and other numbers: all in one message.
+
+        Replicas that learn by themselves each have their own.
+        """
+        apart = self.outer is not None and torch.is_grad_enabled()
         counted = self.mesh.tensor.rank == 0 and self.mesh.pipeline.rank == self.plan.last_rank
-        own = loss.double() / self.mesh.data.size if counted else torch.zeros_like(loss, dtype=torch.float64)
+        own = loss.double() / (1 if apart else self.mesh.data.size)
+        own = own if counted else torch.zeros_like(own)
         numbers = torch.stack([own, *(_number(other, own) for other in others)])
-        return start_all_reduce(numbers, self.mesh.world)
+        return start_sum_numbers(numbers, self.mesh.replica if apart else self.mesh.world)
 
 
 def _number(value: Tensor | bool, like: Tensor) -> Tensor:

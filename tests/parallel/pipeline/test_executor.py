@@ -139,6 +139,7 @@ def run(mesh: Mesh, name: str, microbatches: int, virtual: int, slow: int | None
         ("gpipe", 2, 3),
         ("1f1b", 2, 1),
         ("1f1b", 4, 1),
+        ("deep-1f1b", 3, 1),
         ("interleaved", 2, 2),
         ("interleaved", 2, 3),
         ("interleaved", 3, 2),

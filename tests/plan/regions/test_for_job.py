@@ -1,0 +1,122 @@
+"""A job's plans over a network, by the predicted step: against brute force over devices, degrees and schedules."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from heddle.errors import HeddleError
+from heddle.plan.regions.for_job import SCHEDULES, plans_over
+from heddle.simulate.over_network import step_over_network
+from heddle.spec import Plan
+from heddle.spec.job import job_from_tables
+from heddle.spec.network import Group, GroupLink, Network
+from heddle.spec.network.network_file import dumps_network
+from tests.helpers.commands import call
+
+TABLES = {
+    "model": {"layers": 4, "hidden": 96, "heads": 4, "vocab": 64, "sequence": 64, "ffn": 128},
+    "data": {"text": "-"},
+    "train": {"steps": 20, "global_batch": 8},
+    "cluster": {
+        "nodes": 1,
+        "devices": 8,
+        "links": [{"name": "any", "gbs": 1.0}],
+        "device": {"name": "cpu", "memory_gib": 4, "memory_gbs": 10.0, "host": True, "tflops": {"fp32": 0.05}},
+    },
+}
+JOB = job_from_tables(TABLES)
+
+
+def network(seed: int, count: int) -> Network:
+    """Machines in two places, some pairs much nearer than others, both ways by themselves."""
+    draws = np.random.default_rng(seed)
+    place = draws.permutation(np.arange(count) % 2)
+    names = [f"m{number}" for number in range(count)]
+    links = tuple(
+        GroupLink(
+            source=a,
+            target=b,
+            latency_ms=float(draws.uniform(0.2, 3) if place[i] == place[j] else draws.uniform(20, 80)),
+            gbps=float(draws.uniform(0.1, 1) if place[i] == place[j] else draws.uniform(0.004, 0.03)),
+        )
+        for i, a in enumerate(names)
+        for j, b in enumerate(names)
+        if i != j
+    )
+    return Network(groups=tuple(Group(name=name) for name in names), links=links)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_four_devices_get_the_best_of_all_layouts_degrees_and_schedules(seed):
+    some = network(seed, 4)
+    best = plans_over(JOB, some)[0]
+    least = np.inf
+    for stages in (1, 2, 4):
+        share = 8 // (4 // stages)
+        for microbatch in (each for each in (1, 2, 4, 8) if share % each == 0):
+            for schedule, extra in SCHEDULES if stages > 1 else SCHEDULES[:1]:
+                plan = Plan(
+                    pipeline=stages, data=4 // stages, microbatch=microbatch, schedule=schedule, extra_warmup=extra
+                )
+                job = replace(JOB, plan=plan)
+                least = min(
+                    least, *(step_over_network(job, some, devices).seconds for devices in permutations(range(4)))
+                )
+    assert best.step.seconds == pytest.approx(least)
+    assert best.step == step_over_network(replace(JOB, plan=best.plan), some, best.devices)
+
+
+def test_the_best_come_first_and_random_layouts_are_no_better():
+    some = network(9, 8)
+    found = plans_over(JOB, some, time_limit=6.0)
+    seconds = [each.step.seconds for each in found]
+    assert seconds == sorted(seconds)
+    assert len({(each.plan.pipeline, each.plan.data) for each in found}) == len(found)
+    draws = np.random.default_rng(0)
+    for each in found:
+        job = replace(JOB, plan=each.plan)
+        for _ in range(20):
+            assert step_over_network(job, some, draws.permutation(8)).seconds >= each.step.seconds * (1 - 1e-9)
+
+
+def test_what_the_plan_says_of_codes_holds_and_what_cannot_be_is_told():
+    given = replace(JOB, plan=Plan(data=2, compress_gradients="int8", local_steps=50))
+    for each in plans_over(given, network(1, 4), time_limit=2.0):
+        assert each.plan.compress_gradients == "int8"
+        assert each.plan.local_steps == (50 if each.plan.data > 1 else 0)
+    odd = replace(JOB, train=replace(JOB.train, global_batch=1))
+    with pytest.raises(HeddleError, match="No plan for the 7 devices"):
+        plans_over(odd, network(2, 7))
+
+
+def test_the_command(tmp_path, capsys):
+    (tmp_path / "network.toml").write_text(dumps_network(network(0, 4)))
+    (tmp_path / "job.toml").write_text(
+        """
+        [model]
+        layers = 4
+        hidden = 96
+        heads = 4
+        vocab = 64
+        sequence = 64
+        [data]
+        text = "-"
+        [train]
+        global_batch = 8
+        [cluster]
+        preset = "dgx-a100"
+        """
+    )
+    arguments = ["regions", tmp_path / "network.toml", "--job", tmp_path / "job.toml"]
+    assert call(*arguments) == 0
+    shown = capsys.readouterr().out
+    assert "Start the ranks in this order: m" in shown
+    assert call(*arguments, "--json") == 0
+    plans = json.loads(capsys.readouterr().out)["plans"]
+    assert set(plans[0]) == {"plan", "devices", "seconds", "pipeline", "exchange", "agreement"}
+    assert sorted(plans[0]["devices"]) == [0, 1, 2, 3]
