@@ -158,18 +158,25 @@ def run(pristine: Path, sandbox: Path, number: int, chance: random.Random, case:
         shutil.rmtree(sandbox)
         shutil.copytree(pristine, sandbox)
     under_way.touch()
+    environment: dict[str, str] = {}
     if case is None:
-        words, done = options.odd_options(chance, (pristine / "checkpoint").exists()), "odd options"
+        words = options.odd_options(chance, (pristine / "checkpoint").exists())
+        environment = options.odd_environment(chance)
+        done = f"odd options {environment or ''}"[:300]
     else:
         words = shlex.split(chance.choice(case.commands))
         path = sandbox / case.file
         done = mutate.spoil(path, case.kind, chance)
     before = Path.cwd()
     os.chdir(sandbox)
+    usual = dict(os.environ)
+    os.environ.update(environment)
     try:
         found = answer(words)
         why = judge(found, words)
     finally:
+        os.environ.clear()
+        os.environ.update(usual)
         os.chdir(before)
     kept = sandbox.parent / f"input-{number}"
     if why and case is not None and os.environ.get("FUZZ_KEEP") and (sandbox / case.file).is_file():

@@ -68,6 +68,24 @@ def odd_options(chance: random.Random, torch: bool) -> list[str]:
     return words
 
 
+def odd_environment(chance: random.Random) -> dict[str, str]:
+    """What a launcher, a shell or a batch system may have left behind: mostly nothing."""
+    if chance.random() < 0.6:
+        return {}
+    made = {}
+    for name in chance.sample(sorted(LEFT), chance.randint(1, 4)):
+        value = chance.choice(NUMBERS + WORDS) if LEFT[name] is None else chance.choice(LEFT[name])
+        made[name] = (value.text if isinstance(value, Raw) else str(value)[:6000]).replace("\0", "")
+    return made
+
+
+# None: any word. What names folders is kept to those where nothing can be harmed.
+FOLDERS = ("made", "corpus/1.txt", "/dev/zero", "", "x" * 300)
+LEFT: dict[str, tuple[str, ...] | None] = {
+    **dict.fromkeys(("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT", "SLURM_PROCID")),
+    **dict.fromkeys(("SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "COLUMNS", "LINES", "TERM")),
+    **dict.fromkeys(("XDG_CACHE_HOME", "HEDDLE_TILES_CACHE", "TMPDIR", "HOME"), FOLDERS),
+}
 OUTPUTS = (
     "made.toml",
     "made.json",
