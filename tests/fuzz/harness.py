@@ -106,7 +106,7 @@ def judge(found: Answer, words: Sequence[str]) -> str:
     if found.code != 2:
         return f"exit code {found.code}"
     lines = found.err.splitlines()
-    if any("─ Error ─" in line for line in lines):  # how Typer tells of an option
+    if any(line.startswith("╭─") for line in lines):  # how Typer tells of an option, in a frame
         return ""
     told = [line for line in lines if line.startswith("error: ")]
     if len(told) != 1:
