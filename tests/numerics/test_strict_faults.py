@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
-from unittest.mock import PropertyMock, patch
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -44,7 +44,7 @@ TENSOR = Plan(tensor=2, sequence=True, microbatch=2)
 
 
 def receives_spin_while_kernels_load() -> Any:
-    return patch.object(Executor, "ahead", PropertyMock(return_value=1))
+    return patch.object(Executor, "_ahead", lambda self, source: 1)
 
 
 def both_ways_on_one_channel() -> Any:
@@ -79,8 +79,10 @@ def replicas_sum_their_buckets_in_another_order() -> Iterator[None]:
     reducer = heddle.parallel.replicas.reducer.Reducer
 
     def wrong(self):
-        for part in self.parts[::-1] if self.parts[0].data.rank else self.parts:
-            part.finish()
+        for bucket in self.parts[::-1] if self.parts[0].data.rank else self.parts:
+            bucket.advance()
+        for bucket in self.parts:
+            bucket.finish()
 
     with (
         patch.object(heddle.parallel.replicas.reducer, "bucket_elements", lambda replicas: 500),
@@ -97,12 +99,12 @@ def weights_are_used_while_they_are_gathered() -> Any:
 
 def a_replica_skips_a_sum() -> Any:
     """One rank thinks it has nothing to say, and goes on."""
-    reduce = heddle.train.step.trainer.all_reduce
+    start = heddle.train.step.trainer.start_sum_numbers
 
     def wrong(x, axis):
-        return x if axis.rank == 1 else reduce(x, axis)
+        return Handle([], x) if axis.rank == 1 else start(x, axis)
 
-    return patch.object(heddle.train.step.trainer, "all_reduce", wrong)
+    return patch.object(heddle.train.step.trainer, "start_sum_numbers", wrong)
 
 
 # the fault: under which plan, and what must be named

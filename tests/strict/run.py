@@ -74,7 +74,7 @@ def strict_ranks(work: Callable[[Mesh], Any], plan: Plan) -> Run:
             dist.init_process_group(
                 "strict", store=store, rank=rank, world_size=plan.world, timeout=timedelta(seconds=PATIENCE)
             )
-            with Watch(exchange.recordings[rank]):
+            with Watch(exchange, rank):
                 mesh = build_mesh(plan, rank, plan.world)
                 assert mesh is not None
                 results[rank] = work(mesh)
