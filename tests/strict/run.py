@@ -16,6 +16,7 @@ from torch.testing._internal.distributed.multi_threaded_pg import ThreadLocalWor
 
 import heddle.parallel.mesh
 from heddle.parallel.mesh import Mesh, build_mesh
+from heddle.runtime.cuda import STREAMS
 from heddle.spec import Job, Plan
 from heddle.train.prove.prove import synthetic_tokens
 from heddle.train.step.delayed import make_trainer
@@ -39,12 +40,17 @@ class Run:
 
 
 def strict_run(job: Job, steps: int = 2, evaluate: bool = True) -> Run:
-    """Take steps of a job, evaluate, and replay it all on devices with many queues; with one where that is allowed."""
+    """Take steps of a job, evaluate, and replay it all on devices with many queues and with as few as Heddle allows; its host
+    waits for its device once per step, and for nothing else.
+    """
     run = record(job, steps, evaluate)
     run.replay()
     assert job.plan is not None
-    if job.plan.pipeline == 1:  # with several stages Heddle asks for more queues
-        run.replay(queues=1)
+    run.replay(queues=1 if job.plan.pipeline == 1 else STREAMS)  # as few as Heddle allows
+    for rank, program in run.programs.items():
+        waits = [event for event in program if isinstance(event, Synchronize)]
+        if len(waits) > steps + evaluate:  # a step is read once, when it is done, and so is an evaluation
+            raise StrictError(f"rank {rank}: its host waits for its device {len(waits)} times in {steps} steps: {waits}")
     return run
 
 
