@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from heddle.runtime.cuda import STREAMS
 from heddle.spec import Job, Plan
 from heddle.train.prove.prove import synthetic_tokens
 from heddle.train.step.delayed import make_trainer
+from heddle.train.step.trainer import StepInFlight
 from tests.strict.program import Event, Synchronize
 from tests.strict.replay import Replay, StrictError
 from tests.strict.transport import Exchange, Stalled, StrictGroup, Watch
@@ -60,7 +62,11 @@ def record(job: Job, steps: int = 2, evaluate: bool = True) -> Run:
     def work(mesh: Mesh) -> list[float]:
         tokens = synthetic_tokens(job)
         trainer = make_trainer(job, tokens, mesh)
-        losses = [trainer.train_step().loss for _ in range(steps)]
+        losses, handed = [], deque[StepInFlight]()
+        for number in range(steps):  # as the training loop does on devices that run ahead of their host
+            handed.append(trainer.start_step())
+            while len(handed) > (1 + trainer.in_flight if number < steps - 1 else 0):
+                losses.append(handed.popleft().read().loss)
         return [*losses, trainer.evaluate(tokens)] if evaluate else losses
 
     assert job.plan is not None
