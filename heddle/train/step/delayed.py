@@ -139,6 +139,7 @@ class DelayedTrainer(Trainer):
             return
         self.endless.drain(self._apply)
         self.applied.zero_()
+        self.optimizer.mending.forget()
         self.parallel.gradients.clear()
         for piece in self.optimizer.pieces:  # a tied weight had its two parts one by one
             self.optimizer.adam.state[piece.master]["step"].fill_(self.step)
@@ -173,5 +174,6 @@ def _chunk_of(piece: Piece, job: PlannedJob) -> int:
 def _correct(optimizer: Optimizer, train: Train, late: bool) -> None:
     """Updates that are not late need no correction."""
     for group in optimizer.adam.param_groups:
-        correction = corrected(train, group["delay"] if late else 0)
+        group["late"] = group["delay"] if late else 0
+        correction = corrected(train, group["late"])
         group["share"], group["betas"] = correction.rate, (correction.beta1, train.beta2)

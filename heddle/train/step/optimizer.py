@@ -10,6 +10,7 @@ from torch import Tensor
 
 from heddle.parallel.shards import Piece
 from heddle.spec.job import Train
+from heddle.train.step.correction import Mending
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -53,6 +54,7 @@ class Optimizer:
         self.updates = 0  # steps that changed the weights
         self.scale = LossScale(train.precision == "fp16")
         self.turns = turns_of(pieces, delay_of)
+        self.mending = Mending(train)
         self.adam = torch.optim.AdamW(
             [
                 {
@@ -60,6 +62,7 @@ class Optimizer:
                     "weight_decay": train.weight_decay * decay,
                     "share": 1.0,  # of the learning rate
                     "delay": delay_of(turn[0]) if turn else 0,
+                    "late": 0,  # the same while updates are late
                 }
                 for turn in self.turns
                 for decay in (True, False)
@@ -105,7 +108,7 @@ class Optimizer:
             for piece, home in self._homes(self.turns[number + 1] if number + 1 < len(self.turns) else ()):
                 piece.tier.expect(home)
             self.adam.param_groups = groups[2 * number : 2 * number + 2]
-            self.adam.step()
+            self.mending.step(self.adam)
             rounded = [(piece.target, piece.master) for piece in turn if piece.target is not None]
             if rounded:
                 targets, masters = zip(*rounded, strict=True)
