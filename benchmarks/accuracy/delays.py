@@ -5,8 +5,8 @@
 A byte-level GPT of five blocks on the Python library, cut into five chunks. Delays are those of a pipeline of five,
 applied on one device by the recurrence that `heddle prove` holds distributed runs against, so that nothing depends on a
 clock. The first seed chooses the learning rate, the others are trained at that one.
-The loss is the mean over the last tenth of the steps, and over the seeds; the gap is to synchronous updates. Time to the
-target is that of the event replay on four devices, for so many microbatches per step.
+The loss is the mean over the last tenth of the steps, and over the seeds; the gap is to synchronous updates. Time to
+the target is that of the event replay on four devices, for so many microbatches per step.
 """
 
 from __future__ import annotations

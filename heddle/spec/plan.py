@@ -29,7 +29,7 @@ from heddle.spec.layer_memory import (
 from heddle.spec.model import ModelSpec
 from heddle.spec.network.compression import ActivationCode, GradientCode
 from heddle.spec.network.exchange_rules import check_exchange
-from heddle.spec.order_rules import check_order
+from heddle.spec.order_rules import CheckStep, check_order
 from heddle.spec.ranges import Count, CountOrZero, Degree, Depth, NonNegative, check_ranges
 from heddle.spec.tables import WHERE_SAID, to_table
 
@@ -61,6 +61,8 @@ class Plan:
     layers: tuple[LayerRun, ...] = field(default=(), metadata=WHERE_SAID)  # those that do otherwise
     # when updates are applied: "synchronous", or late, by one of heddle.schedule.delayed.UPDATES
     update: str = field(default=SYNCHRONOUS, metadata=WHERE_SAID)
+    # when the norm of all gradients is looked at: before an update, or after it, which is undone where it must be
+    check_step: CheckStep = field(default="before", metadata=WHERE_SAID)
     # how replicas send gradients to each other, and stages activations, both ways; see heddle.spec.network.compression
     compress_gradients: GradientCode = field(default="none", metadata=WHERE_SAID)
     compress_activations: ActivationCode = field(default="none", metadata=WHERE_SAID)

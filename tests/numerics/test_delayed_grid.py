@@ -16,7 +16,7 @@ from heddle.spec import Job, ModelSpec, Plan
 from heddle.train.prove.compare import LOSS_LIMIT, compare
 from heddle.train.prove.prove import observe, observe_recurrence, observe_serial, synthetic_tokens
 from heddle.train.prove.recurrence import Recurrence
-from heddle.train.step.delayed import make_trainer
+from heddle.train.step.choose import make_trainer
 from tests.helpers.small_models import gpt, llama
 from tests.numerics.test_equality_grid import job, rounding
 from tests.strict import strict_run

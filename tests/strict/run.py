@@ -18,7 +18,7 @@ import heddle.parallel.mesh
 from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.spec import Job, Plan
 from heddle.train.prove.prove import synthetic_tokens
-from heddle.train.step.delayed import make_trainer
+from heddle.train.step.choose import make_trainer
 from tests.strict.program import Event, Synchronize
 from tests.strict.replay import Replay, StrictError
 from tests.strict.transport import Exchange, Stalled, StrictGroup, Watch
