@@ -216,7 +216,12 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
     microbatches = plan.microbatches(job.train.global_batch)
     delayed = delayed_schedule(job)
     if delayed is None:
-        schedule = _schedule(plan.schedule, plan.pipeline, microbatches, plan.virtual, plan.extra_warmup)
+        shape = (plan.pipeline, microbatches, plan.virtual)
+        schedule = (
+            plan.order_of_work(job.train.global_batch)
+            if plan.order
+            else _schedule(plan.named.schedule, *shape, plan.extra_warmup)
+        )
         return job, cluster, work, schedule, *stage_memory(job, plan, work, schedule, cluster)
     schedule = delayed.unrolled(enough_steps(delayed))
     kept = replace(plan, recompute="full", layers=()) if delayed.rule.replays else plan  # inputs only

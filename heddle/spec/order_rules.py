@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 from heddle.errors import HeddleError
 from heddle.schedule.delayed import SYNCHRONOUS, update_rule
 from heddle.schedule.registry import rule_of
+from heddle.schedule.written import SEARCHED
 from heddle.spec.layer_memory import LayerRun
 
 CheckStep = Literal["before", "after"]
@@ -24,6 +25,8 @@ class Choices(Protocol):
     @property
     def update(self) -> str: ...
     @property
+    def order(self) -> tuple[str, ...]: ...
+    @property
     def check_step(self) -> CheckStep: ...
     @property
     def local_steps(self) -> int: ...
@@ -38,6 +41,12 @@ class Choices(Protocol):
 def check_order(plan: Choices) -> None:
     """Refuse an order of work that the rest of a plan does not allow."""
     _check_split(plan)
+    if plan.order and (plan.schedule != SEARCHED or plan.pipeline == 1):
+        raise HeddleError(
+            f"plan.order is written out, and schedule = '{plan.schedule}' over pipeline = {plan.pipeline}.",
+            "Schedules with a rule bring their own order, and one stage needs none.",
+            f"Use schedule = '{SEARCHED}' with a pipeline, or leave order out.",
+        )
     if plan.update != SYNCHRONOUS:
         _check_update(plan)
     if plan.check_step == "after":

@@ -16,6 +16,8 @@ from heddle.schedule.actions import Schedule
 from heddle.schedule.delayed import SYNCHRONOUS, DelayedSchedule, UpdateRule, update_rule
 from heddle.schedule.placement import Placement
 from heddle.schedule.registry import build, rule_of
+from heddle.schedule.verify import verify
+from heddle.schedule.written import SEARCHED, placed, read_order
 from heddle.spec.layer_memory import (
     LayerMemory,
     LayerRun,
@@ -53,6 +55,8 @@ class Plan:
     schedule: str = "1f1b"  # one of heddle.schedule.NAMES
     # of deep-1f1b: microbatches more that a rank starts for each rank behind; None: 1
     extra_warmup: CountOrZero | None = field(default=None, metadata=WHERE_SAID)
+    # of a searched schedule: what each pipeline rank does, as heddle.schedule.written writes it
+    order: tuple[str, ...] = field(default=(), metadata=WHERE_SAID)
     stages: tuple[Count, ...] = ()  # layers of each chunk in model order; empty: as even as can be
     recompute: Recompute | tuple[Recompute, ...] = "none"  # one word, or one per layer
     # what leaves the device, and where to: "optimizer:disk"; see heddle.spec.layer_memory
@@ -122,7 +126,9 @@ class Plan:
     @property
     def placement(self) -> Placement:
         """Which pipeline rank holds which chunk."""
-        return rule_of(self.schedule).placement if self.delayed is None else self.delayed.placement
+        if self.delayed is not None:
+            return self.delayed.placement
+        return placed(self.virtual) if self.schedule == SEARCHED else rule_of(self.schedule).placement
 
     @property
     def hash(self) -> str:
@@ -151,7 +157,26 @@ class Plan:
         microbatches = self.microbatches(global_batch)
         if self.delayed is not None:
             return DelayedSchedule(self.delayed, self.pipeline, microbatches).unrolled(1)
-        return build(self.schedule, self.pipeline, microbatches, self.virtual, self.extra_warmup)
+        if self.schedule == SEARCHED and self.pipeline > 1:
+            return self._written_order(microbatches)
+        return build(self.named.schedule, self.pipeline, microbatches, self.virtual, self.extra_warmup)
+
+    def _written_order(self, microbatches: int) -> Schedule:
+        schedule = read_order(self.order, self.pipeline, self.virtual)
+        if schedule.microbatches != microbatches:
+            raise HeddleError(
+                f"plan.order is of {schedule.microbatches} microbatches per step, there are {microbatches}.",
+                "A searched schedule is found for one number of them.",
+                f"Search again, or use global_batch = {schedule.microbatches * self.data * self.microbatch}.",
+            )
+        return schedule
+
+    @property
+    def named(self) -> Plan:
+        """The same with a schedule of the same kind that has a rule for any number of microbatches."""
+        if self.schedule != SEARCHED:
+            return self
+        return replace(self, schedule="zb-v" if self.virtual > 1 else "zb-h1", order=())
 
     def layers_of(self, chunk: int, layers: int) -> range:
         """The layers that chunk holds, counted over the whole model."""
@@ -247,6 +272,8 @@ class Plan:
             )
         if self.pipeline > 1:
             rule_of(self.schedule).check_microbatches(self.pipeline, self.microbatches(global_batch))
+            if self.schedule == SEARCHED:
+                verify(self.order_of_work(global_batch))
 
     def _check_layers(self, model: ModelSpec) -> None:
         if model.layers < self.chunks:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from torch import Tensor
@@ -31,8 +30,8 @@ class LateStep(StepInFlight):
     def read(self) -> StepResult:
         """What it tells, once all ranks have come so far."""
         if self.result is None:
-            loss, squared, stops = self.sums.tolist()
-            norm = math.sqrt(squared)
+            loss, _, stops = self.sums.tolist()
+            norm = float(self.sums[1].sqrt())  # as the optimizer takes it: others round it differently
             self.settle(norm)
             self.result = StepResult(loss, norm, stops > 0)
         return self.result
