@@ -13,6 +13,7 @@ from heddle.errors import HeddleError
 from heddle.schedule.actions import Action, Kind, Schedule
 from heddle.schedule.placement import Placement
 from heddle.schedule.rule import Column, Rule
+from heddle.schedule.verify import verify
 
 SEARCHED = "searched"  # what a plan calls a schedule that it writes out
 KINDS = {kind.letter: kind for kind in Kind}
@@ -27,7 +28,6 @@ def write_order(schedule: Schedule) -> tuple[str, ...]:
     return tuple(lines)
 
 
-@lru_cache(maxsize=64)
 def read_order(lines: Sequence[str], pipeline: int, virtual: int) -> Schedule:
     """The schedule that these lines are."""
     if len(lines) != pipeline:
@@ -40,6 +40,20 @@ def read_order(lines: Sequence[str], pipeline: int, virtual: int) -> Schedule:
     ranks = tuple(tuple(_actions(rank, line, placement, pipeline, virtual)) for rank, line in enumerate(lines))
     microbatches = 1 + max((action.microbatch for order in ranks for action in order), default=0)
     return Schedule(SEARCHED, pipeline, virtual, microbatches, ranks, placement)
+
+
+@lru_cache(maxsize=64)
+def order_for(lines: Sequence[str], pipeline: int, virtual: int, microbatches: int) -> Schedule:
+    """The same, checked: nothing is lost, repeated or waited for forever, and it is of so many microbatches."""
+    schedule = read_order(lines, pipeline, virtual)
+    if schedule.microbatches != microbatches:
+        raise HeddleError(
+            f"plan.order is of {schedule.microbatches} microbatches per step, there are {microbatches}.",
+            "A searched schedule is found for one number of them.",
+            f"Search again, or let a step have {schedule.microbatches}, by [train] global_batch.",
+        )
+    verify(schedule)
+    return schedule
 
 
 def placed(virtual: int) -> Placement:

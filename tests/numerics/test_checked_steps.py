@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
 
 from heddle.checkpoint.checkpoint import Saver, newest_good
 from heddle.errors import HeddleError
@@ -25,7 +24,7 @@ from tests.strict import strict_run
 
 pytestmark = pytest.mark.dist
 
-STEPS = 12
+STEPS = 8
 CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
     "zb-h2": (llama(layers=3), Plan(pipeline=3, schedule="zb-h2"), 6),
     "zb-v-tied-data2-zero1": (gpt(layers=4), Plan(pipeline=2, virtual=2, data=2, zero=1, schedule="zb-v"), 8),
@@ -52,7 +51,7 @@ def trained(mesh: Mesh, a_job: Job) -> tuple[list[tuple[float, float]], list[byt
     return [(result.loss, result.norm) for result in results], bits, getattr(trainer, "undone", 0)
 
 
-@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("name", ["zb-h2", *(pytest.param(name, marks=pytest.mark.slow) for name in list(CELLS)[1:])])
 def test_every_bit_is_that_of_a_run_that_waits(world, name):
     plan = CELLS[name][1]
     never_clipped = world.run(trained, plan, job_of(name, 1e6))[0]
@@ -71,24 +70,22 @@ def trained_in_parts(mesh: Mesh, a_job: Job, folder: Path, stop: int, resume: bo
     handed = []
     while trainer.step < stop:
         handed.append(trainer.start_step())
-        if trainer.step == 6:
+        if trainer.step == 4:
             for step in handed:
                 step.read()
             trainer.save(saver)
     trainer.drain()
     saver.wait()
-    if saver.group is not None:
-        dist.destroy_process_group(saver.group)
     return [step.read().loss for step in handed]
 
 
 def test_a_checkpoint_waits_for_the_check(world, tmp_path):
     name = "zb-v-tied-data2-zero1"
-    a_job, plan = job_of(name, 0.5, check_step="after"), CELLS[name][1]
+    a_job, plan = job_of(name, 1.0, check_step="after"), CELLS[name][1]
     whole = world.run(trained_in_parts, plan, a_job, tmp_path / "whole", STEPS, False)
-    world.run(trained_in_parts, plan, a_job, tmp_path / "parts", 6, False)
+    world.run(trained_in_parts, plan, a_job, tmp_path / "parts", 4, False)
     rest = world.run(trained_in_parts, plan, a_job, tmp_path / "parts", STEPS, True)
-    assert [losses[6:] for losses in whole] == rest
+    assert [losses[4:] for losses in whole] == rest
 
 
 def broken(mesh: Mesh, a_job: Job) -> tuple[float, bool, bool]:
@@ -118,7 +115,7 @@ def test_an_update_by_what_is_not_finite_is_undone_everywhere(world):
 
 @pytest.mark.parametrize("name", CELLS)
 def test_a_run_goes_by_the_rules_of_nccl(name):
-    run = strict_run(job_of(name, 0.5, check_step="after"), 5)
+    run = strict_run(job_of(name, 1.0, check_step="after"), 5)
     for losses in run.results:
         assert losses == run.results[0]
 

@@ -19,21 +19,18 @@ import numpy as np
 from heddle.cost.work import exchange_columns
 from heddle.errors import HeddleError, divisors, listing, nearest, nearest_number
 from heddle.schedule import NAMES, RULES, Placement
+from heddle.spec.even import even_stages
 from heddle.spec.layer_memory import Recompute
 from heddle.spec.model import ModelSpec
-from heddle.spec.plan import AXES, WRITTEN, Plan, even_stages
+from heddle.spec.plan import AXES, WRITTEN, Plan
 
 SEARCHED = ("1f1b", "interleaved")  # for one chunk per rank and for several; others where they are asked for
 ALL = "all"  # every schedule but GPipe, in place of a name
 RECOMPUTE = ("none", "selective", "full")
 SOME = len(RECOMPUTE)  # in the column: as many of a rank's layers as need to recompute everything, nothing in the rest
 CHOSEN = (*WRITTEN, "virtual", "sequence", "zero", "microbatch", "recompute")
-EXCHANGED = {
-    "compress_gradients": "none",
-    "compress_activations": "none",
-    "local_steps": 0,
-}
-GIVEN = EXCHANGED | {"check_step": "before"}  # what no search chooses: its plans have it as it was given
+EXCHANGED = {"compress_gradients": "none", "compress_activations": "none", "local_steps": 0}
+GIVEN = EXCHANGED | {"check_step": "before"}  # no search chooses it: its plans have it as it was given
 FIELDS = (*CHOSEN, "schedule", "stages", *GIVEN)
 
 Fixed = Mapping[str, Any]
@@ -171,7 +168,7 @@ def _choices(
 ) -> list[list[int]]:
     """What each column may be for given degrees; an empty list where a fixed field forbids them."""
     tensor, pipeline, data = degrees
-    if pipeline == 1 and fixed.get("check_step", "before") != "before":  # it is for stages that would wait
+    if pipeline == 1 and fixed.get("check_step") == "after":  # it is for stages that would wait
         return [[]]
     virtuals = [1] if pipeline == 1 else list(range(1, model.layers // pipeline + 1))
     if fixed.get("schedule", ALL) != ALL:
