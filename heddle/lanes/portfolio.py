@@ -76,7 +76,7 @@ class Options:
 def read(text: str, source: str = "The IR", *, cpu: str | None = None) -> str:
     """The scalar module that all candidates start from: optimised by LLVM, not vectorised, every value named."""
     text = re.sub(r"\boptnone\b", "", text)  # what clang -O0 writes, which would keep every pass away
-    module = ir.parse_llvm(text, source)
+    module = ir.parse_llvm(ir.fitted(text, source), source)
     target = ir.machine(cpu)
     ir.optimise(module, slp=False, target=target)
     return ir.named(module, target)
@@ -103,7 +103,8 @@ def improve(text: str, options: Options, function: str | None = None, source: st
     llvm_text = _through_llvm(scalar_text, target)
     llvm_seconds = (time.process_time() - began) / max(1, len(scalar.functions))
     prefix = fresh_prefix(scalar_text)
-    made: Made = {m: {f.name: _pack(f, scalar, table, m, options, prefix) for f in wanted} for m in methods}
+    packed_functions = {f.name: _pack(f, scalar, table, options, prefix) for f in wanted}
+    made: Made = {m: {name: by_method[m] for name, by_method in packed_functions.items()} for m in methods}
     modules = {"scalar": scalar_text, "llvm": llvm_text}
     for method, by_function in made.items():
         packed = _with(scalar, by_function)
@@ -124,23 +125,25 @@ def improve(text: str, options: Options, function: str | None = None, source: st
 
 
 def _pack(
-    function: ir.Function, module: ir.Module, table: costs.Table, method: str, options: Options, prefix: str
-) -> list[Packed]:
-    """All regions of a function; nothing where a block is too long to think about."""
-    if too_long(function):
-        return []
-    found = []
+    function: ir.Function, module: ir.Module, table: costs.Table, options: Options, prefix: str
+) -> dict[str, list[Packed]]:
+    """All regions of a function by each method; nothing where a block is too long to think about."""
+    found: dict[str, list[Packed]] = {m: [] for m in options.methods}
+    if too_long(function) or not found:
+        return found
     left = MOST_SECONDS
     for k, region in enumerate(regions(function, module)):
         if left <= 0:
             break
-        began = time.perf_counter()
+        began = time.process_time()
         effort = Effort(min(options.seconds, left), options.trials, options.weights)
-        packed = pack_region(region, module, table, method, effort, f"{prefix}{k}_")
-        left -= time.perf_counter() - began
-        found.append(packed)
+        packed = pack_region(region, module, table, list(found), effort, f"{prefix}{k}_")
+        left -= time.process_time() - began
+        for method, one in packed.items():
+            found[method].append(one)
         if options.progress is not None:
-            options.progress(f"{function.name} {region.block.label}: {packed.scalar} → {packed.cost}")
+            one = min(packed.values(), key=lambda p: p.cost)
+            options.progress(f"{function.name} {region.block.label}: {one.scalar} → {one.cost}")
     return found
 
 

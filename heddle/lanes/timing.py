@@ -42,7 +42,7 @@ def _measure(modules: dict[str, str], function: ir.Function, kinds: list[str]) -
         slots[8 * k : 8 * k + 8] = np.frombuffer(_argument(kind, memory[k]), dtype=np.uint8)
     calls, engines = {}, []
     for name, text in [*modules.items(), (AGAIN, modules["llvm"])]:
-        parsed = ir.parse_llvm(text + _driver(text, function, kinds))
+        parsed = ir.parse_llvm(ir.for_this_machine(text) + _driver(text, function, kinds))
         engine = llvm.create_mcjit_compiler(parsed, ir.machine())
         engine.finalize_object()
         engines.append(engine)

@@ -19,6 +19,7 @@ from heddle.lanes.ir.statement import (
     split_commas,
     typed,
 )
+from heddle.lanes.ir.target import fitted, for_this_machine
 
 __all__ = [
     "BINARY",
@@ -37,6 +38,8 @@ __all__ = [
     "Statement",
     "binding",
     "choose_functions",
+    "fitted",
+    "for_this_machine",
     "machine",
     "named",
     "optimise",
