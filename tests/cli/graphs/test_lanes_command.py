@@ -146,3 +146,35 @@ def test_ten_thousand_instructions_fall_back_in_seconds(tmp_path):
     facts = json.loads(heddle(path, "--json").stdout)
     assert facts["functions"][0]["chosen"] in ("llvm", "scalar")
     assert time.process_time() - began < 60  # seconds on an idle machine; LLVM's own passes are most of it
+
+
+STRUCTURES = """%struct.Point = type { double, double }
+define void @shift(ptr noalias %o, ptr %a, i64 %i) {
+  %p = getelementptr inbounds %struct.Point, ptr %a, i64 %i
+  %q = getelementptr inbounds i8, ptr %p, i64 8
+  %x = load double, ptr %p, align 8
+  %y = load double, ptr %q, align 8
+  %u = fadd double %x, 1.0
+  %v = fadd double %y, 1.0
+  %r = getelementptr inbounds %struct.Point, ptr %o, i64 %i
+  %s = getelementptr inbounds i8, ptr %r, i64 8
+  store double %u, ptr %r, align 8
+  store double %v, ptr %s, align 8
+  ret void
+}
+"""
+
+
+def test_the_name_of_a_structure_is_no_value():
+    found = improve(STRUCTURES, Options(method="ilp", seconds=2))
+    assert found.reports[0].rejected == []
+    assert "store <2 x double>" in found.modules["ilp"]
+
+
+def test_ir_for_machines_that_llvm_does_not_know():
+    attributes = 'attributes #0 = { "target-cpu"="of-tomorrow" "target-features"="+thoughts,-avx512er" }\n'
+    marked = KERNEL.replace(") {", ") #0 {", 1) + attributes
+    assert "store <2 x double>" in improve(marked, Options(method="ilp", seconds=2)).text
+    elsewhere = 'target triple = "sparcv9-sun-solaris"\n' + KERNEL
+    with pytest.raises(HeddleError, match="is IR for sparcv9, and this machine is"):
+        improve(elsewhere, Options(method="llvm"))
