@@ -131,7 +131,7 @@ class RandomImages(nn.Module):
 def shaken(module: nn.Module) -> nn.Module:
     """In evaluation mode, with statistics of norms that are not 0 and 1."""
     for part in module.modules():
-        if isinstance(part, nn.BatchNorm2d):
+        if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d):
             nn.init.uniform_(part.running_mean, -0.5, 0.5)
             nn.init.uniform_(part.running_var, 0.5, 2)
             nn.init.uniform_(part.weight, 0.5, 1.5)

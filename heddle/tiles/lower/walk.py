@@ -45,6 +45,7 @@ def _settle_kinds(lower: Lowering) -> None:
             "attention": attention.covers,
             "pooling": lambda node: images.geometry(node) is not None,
             "mean": lambda node: images.geometry(node) is not None,
+            "upsampling": lambda node: images.repeats(node) is not None,
         }.get(kind)
         if ours is not None and not ours(node):
             lower.kinds[node] = "torch"
@@ -76,6 +77,8 @@ def _node(lower: Lowering, node: fx.Node, attached: dict[fx.Node, tuple[fx.Node,
         attention.attention(lower, node)
     elif kind in ("pooling", "mean"):
         images.pooling(lower, node)
+    elif kind == "upsampling":
+        images.upsampling(lower, node)
     elif kind == "cat":
         lower.cat(node)
     else:
