@@ -62,7 +62,7 @@ def _products(
     """One product over windows for each group of channels."""
     depth, channels = image.shape[1] // groups, weight.shape[0] // groups
     rows = epilogue.output.shape[0]
-    vectors = lower.target.panel_vectors(channels, depth * weight[0, 0].numel())
+    vectors = lower.target.panel_vectors(channels)
     plain = window == Window((1, 1), (1, 1), (0, 0), (1, 1))
     original = lower.facts.argument(node.args[1])
     height, width = node.meta["val"].shape[2:] if node.meta["val"].dim() == 4 else (1, node.meta["val"].shape[2])
