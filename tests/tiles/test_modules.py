@@ -60,6 +60,22 @@ class Masked(nn.Module):
         return torch.softmax(50 * torch.tanh(x / 50) + mask, -1), x.amax(-1), torch.softmax(x * 1e37, -1)
 
 
+class Parts(nn.Module):
+    """Gives pieces of what it computed, which lie scattered in its memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide = nn.Linear(12, 36)
+
+    def forward(self, x):
+        wide = self.wide(x)
+        return (
+            *(part.unflatten(-1, (3, 4)).transpose(1, 2) for part in wide.split(12, -1)),
+            wide[:, ::2, 1:],
+            x[1:, :, 3],
+        )
+
+
 def _grouped():
     return nn.Sequential(
         nn.Conv2d(24, 36, 3, 2, 1, groups=3), nn.BatchNorm2d(36), nn.ReLU(), nn.Conv2d(36, 36, 1, groups=2)
@@ -75,6 +91,7 @@ CASES = {
     "dense": (Dense, (2, 6, 9, 7)),
     "grouped": (_grouped, (2, 24, 9, 11)),
     "signal": (_signal, (3, 5, 41)),
+    "parts": (Parts, (2, 5, 12)),
     "masked": (Masked, (1, 2, 45, 45)),
     "recurrent": (Recurrent, None),
 }
