@@ -173,7 +173,7 @@ def stack(works: Iterable[Work]) -> Work:
     every = list(works)
     first = every[0]
     assert all(work.precision == first.precision for work in every)
-    names = [field.name for field in fields(Work) if field.name != "precision"]
+    names = [field.name for field in fields(Work) if field.name not in ("precision", "shapes", "shape_of")]
     columns: dict[str, Any] = {name: np.array([getattr(work, name) for work in every]) for name in names}
     return replace(first, **columns)
 

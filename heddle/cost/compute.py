@@ -15,8 +15,11 @@ from heddle.spec.model import ModelSpec
 # Output tiles of cuBLAS and how fast each is for its size: a small tile reads its operands more often. NVIDIA,
 # "Matrix Multiplication Background User's Guide", §§ "Tile Quantization" and "Wave Quantization".
 TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.95), (256, 64, 0.9), (128, 64, 0.85), (64, 64, 0.65))
-# Tensor cores load 16 bytes at once (same guide, § "Performance"); narrower rows load narrower.
-ALIGNMENT = ((16, 1.0), (8, 0.75), (4, 0.6), (1, 0.45))
+# Tensor cores load 16 bytes at once (same guide, § "Performance"). For narrower rows cuBLAS has no kernels that copy
+# ahead into shared memory, only those of the generations before: on A100 these reach what a V100 or T4 does, about a
+# third, and less the narrower they load (arXiv 2401.14489 §§ V, VI: head sizes by the power of two that divides them).
+ALIGNMENT = ((16, 1.0), (8, 0.3), (4, 0.2), (1, 0.12))
+SLAB = 64  # bytes along the summed dim that a tile takes at once: the last slab is filled up
 
 # Blocks on the diagonal are half wasted, and short rows fill few processors: at this length fused attention reaches
 # half of what it does at a long one (FlashAttention-2, Figures 4 to 6).
@@ -87,10 +90,11 @@ def matmul(cluster: Cluster, precision: str, m: Column, k: Column, n: Column, ba
         seconds = 2.0 * batch * m * k * n / speed
     else:
         seconds = np.inf
+        summed = np.ceil(k * element / SLAB) * (SLAB / element)
         for rows, columns, share in TILES:
             tiles = batch * np.ceil(m / rows) * np.ceil(n / columns)
             waves = np.ceil(tiles / processors)
-            flops = 2.0 * waves * processors * rows * columns * k
+            flops = 2.0 * waves * processors * rows * columns * summed
             seconds = np.minimum(seconds, flops / (speed * share))
     # A tile first fills its pipeline and at the end writes its output; narrow operands are read more often.
     least = np.minimum(np.minimum(m, n), k)
@@ -112,19 +116,21 @@ def linear(cluster: Cluster, work: Work, rows: Column, inputs: Column, outputs: 
     plain = products(work.precision)
     if not np.any(work.fp8):
         return plain
-    # Both operands of each product are cast, and their largest value found first: read twice, written once, and for
-    # the products of the backward written again, transposed (arXiv 2209.05433 §3; NVIDIA Transformer Engine).
-    operands = rows * (inputs + outputs) + inputs * outputs
-    cast = operands * (2 * work.element + 2) / memory_speed(cluster)
+    # Operands are cast: read once, written as they are and transposed for the products of the backward; the largest
+    # value is found on the way, for the next step (delayed scaling, arXiv 2209.05433 §3; NVIDIA Transformer Engine). Some
+    # activations are written in 8 bits by the norm before; weights may stay as they are for all microbatches of a step.
+    byte = (work.element + 2) / memory_speed(cluster)
+    weights = inputs * outputs / np.where(work.casts_per_step, work.microbatches, 1)
+    casts = (rows * inputs * (1 - work.fused_casts) + weights) * byte, rows * outputs * byte
     eight = products("fp8")
-    return tuple(np.where(work.fp8, e + share * cast, p) for e, p, share in zip(eight, plain, (0.5, 0.5), strict=True))
+    return tuple(np.where(work.fp8, e + cast, p) for e, p, cast in zip(eight, plain, casts, strict=True))
 
 
 def attention(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     """The attention core of one layer, from query, key and value to its output: forward and backward."""
     heads = work.microbatch * work.heads / work.tensor
     s, size, e = work.sequence, work.head_size, work.element
-    rows = s
+    rows = s / work.context  # of each sample's queries, the share of a rank, chosen so that all have as much to do
     # Fused: one kernel that skips what the causal mask hides. Its backward has 5 products to the forward's 2, at a
     # somewhat lower rate (FlashAttention-2, arXiv 2307.08691 §3.1.2, §4.1: 230 TFLOP/s forward, 196 backward).
     speed = peak_flops(cluster, work.precision) * cluster.efficiency.attention * work.attention_speed

@@ -8,6 +8,7 @@ from typing import Literal
 
 from heddle.errors import HeddleError
 from heddle.spec.ranges import Amount, Count, Machines, Positive, Share, ShareReached, check_ranges
+from heddle.spec.software import Software
 
 Precision = Literal["fp32", "bf16", "fp16"]
 
@@ -108,6 +109,7 @@ class Cluster:
     device: Device
     links: tuple[Link, ...] = ()
     efficiency: Efficiency = field(default_factory=Efficiency)
+    software: Software | None = None  # what trains on it, where that is not Heddle
 
     def __post_init__(self) -> None:
         check_ranges(self, "cluster")
