@@ -10,7 +10,8 @@ import numpy as np
 
 from heddle.calibrate.fit import Fit, Floats, Predict, check_rows, fit, fit_collectives
 from heddle.calibrate.row_words import CannotModelError, cluster_of, count_of, number_of
-from heddle.calibrate.runs_csv import Row, read_csv, read_rows, stack
+from heddle.calibrate.row_header import read_csv
+from heddle.calibrate.runs_csv import Row, read_rows, stack
 from heddle.cost import step as stage
 from heddle.cost.work import Work, model_columns
 from heddle.errors import HeddleError

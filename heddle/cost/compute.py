@@ -134,7 +134,8 @@ def attention(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     # Fused: one kernel that skips what the causal mask hides. Its backward has 5 products to the forward's 2, at a
     # somewhat lower rate (FlashAttention-2, arXiv 2307.08691 §3.1.2, §4.1: 230 TFLOP/s forward, 196 backward).
     speed = peak_flops(cluster, work.precision) * cluster.efficiency.attention * work.attention_speed
-    speed = speed * alignment(size, e)
+    padded = size if cluster.device.host else np.ceil(size / 32) * 32  # its kernels are made for multiples of 32
+    speed = speed * size / padded
     short = SHORT_HOST if cluster.device.host else SHORT
     pairs = rows * np.minimum(work.window, s) * np.where(work.window < s, 1.0, 0.5)
     fused = 4.0 * heads * pairs * size / speed * (1 + short / np.minimum(work.window, s))
