@@ -32,6 +32,7 @@ EAGER, EAGER_HOST = 7, 2.5
 
 # Kernels that a layer starts, forward; backward starts twice as many. Counted in Megatron-LM's layer.
 KERNELS, KERNELS_UNFUSED = 14, 20
+PEER_US = 10.0  # that one more host delays a collective by; of 1, 2, 4 and 8 on one node (Megatron-DeepSpeed on A100)
 
 
 class Pass(NamedTuple):
@@ -229,8 +230,13 @@ def weight_gradients(cluster: Cluster, work: Work) -> Column:
 
 
 def launches(cluster: Cluster, work: Work) -> Column:
-    """Seconds that the host needs to start one layer's forward; a device that is faster than that waits for it."""
-    return np.where(work.fused, KERNELS, KERNELS_UNFUSED) * cluster.efficiency.launch_us * 1e-6
+    """Seconds that the host needs to start one layer's forward; a device that is faster than that waits for it.
+
+    Devices that run dry begin a collective when the host of the last of them has started it: two in every pass along
+    the tensor axis, later the more hosts take part.
+    """
+    kernels = np.where(work.fused, KERNELS, KERNELS_UNFUSED) * cluster.efficiency.launch_us
+    return (kernels + (0 if cluster.device.host else 2 * PEER_US) * (work.tensor - 1)) * 1e-6
 
 
 def embedding(cluster: Cluster, work: Work) -> tuple[Column, Column]:
