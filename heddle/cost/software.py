@@ -37,6 +37,7 @@ def software_columns(facts: Profile) -> dict[str, Any]:
         "piece_bytes": 4 * PIECE_ELEMENTS if facts.bucket_grows else 0.0,
         "casts_per_step": int(facts.fp8_casts == "step"),
         "fused_casts": facts.fused_casts,
+        "cast_reads": facts.cast_reads,
     }
 
 

@@ -43,7 +43,8 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost:
     movable = tensor * np.where(work.sequence_parallel, 0.5, 1.0)
     backward_tensor = tensor - (1 - work.waits_backward) * hidden(cluster, movable, cost.backward / 2)
     if np.any(work.tensor_overlap):  # in pieces, the rest runs beside the products that make the inputs' gradients
-        backward_tensor = backward_tensor - work.tensor_overlap * hidden(cluster, backward_tensor, cost.backward / 2)
+        in_pieces = np.where(work.waits_backward > 0, 0.0, work.tensor_overlap)
+        backward_tensor = backward_tensor - in_pieces * hidden(cluster, backward_tensor, cost.backward / 2)
     tensor_again = forward_tensor * (1 - work.stops_early / 2)
     if np.any(work.context > 1):
         there, back = context_exchange(cluster, work, cost.core)

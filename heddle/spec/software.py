@@ -78,6 +78,7 @@ class Profile:
     regather: bool = False  # ZeRO-3 gathers once more for the recomputed forward
     reduces: int = 4  # bytes of a gradient that is sent, where training is in bf16
     hopper_attention: float = 1.0  # its fused attention on Hopper and later, relative to FlashAttention-2
+    cast_reads: int = 1  # passes over what becomes 8 bits: one with delayed scaling, two with dynamic
     fused_casts: float = 0.0  # share of activations whose norm writes them in 8 bits at once
 
 
@@ -161,6 +162,7 @@ PROFILES: dict[str, Profile] = {
         bucket_mb=ALL_AT_ONCE,  # of a stage, when there is a pipeline
         fused_accumulation=False,
         kernels="torchtitan",
+        cast_reads=2,
         waits_backward=1.0,
         stops_early=True,
     ),
