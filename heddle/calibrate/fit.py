@@ -31,7 +31,10 @@ PRIORS: dict[str, tuple[float, float]] = {
 }
 # The most that each constant was ever seen at, and which effect a fit beyond it may stand for.
 PLAUSIBLE = {
-    "matmul": (0.9, "overlap or skip work that is priced: name their software, or fp8 products and fewer recomputed layers"),
+    "matmul": (
+        0.9,
+        "overlap or skip work that is priced: name their software, or fp8 products and fewer recomputed layers",
+    ),
     "attention": (0.85, "use a faster attention kernel than they state (column attn), or a window"),
     "memory": (0.95, "fuse more kernels than is priced (fused_kernels), or have no dropout"),
     "gather": (0.9, "overlap gathers, or have a faster network than they state (column interconnect)"),
@@ -135,7 +138,8 @@ def fit(
         constants=dict(zip(names, np.exp(theta).tolist(), strict=True)),
         errors=100 * np.expm1(NOISE * misses),
         left_out=100 * np.expm1(NOISE * unseen),
-        before=100 * np.expm1(NOISE * residuals(np.log([getattr(cluster.efficiency, name) + 1e-300 for name in names]))),
+        before=100
+        * np.expm1(NOISE * residuals(np.log([getattr(cluster.efficiency, name) + 1e-300 for name in names]))),
     )
 
 

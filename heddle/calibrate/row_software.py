@@ -19,6 +19,7 @@ from heddle.spec.software import FACTS, PROFILES, Software
 CORE = "megatron-core 0.8+"
 WORDS = (  # of a framework, with the profile that each stands for; the first that is found counts
     ("torchtitan|fsdp2", "torch FSDP2"),
+    (r"\bmeta\b|llama.?3", "llama 3"),
     ("nanotron|picotron", "nanotron"),
     ("megatron.?core|mcore|nemo|bridge|dgxc|dgx cloud|transformer.?engine", CORE),
     ("deepspeed|zero", "megatron-deepspeed 2022"),
@@ -66,6 +67,8 @@ def _guessed(text: Mapping[str, str]) -> str:
     for words, name in WORDS:
         if re.search(words, framework):
             return name
+    if "2407.21783" in text.get("source", ""):
+        return "llama 3"
     hopper = re.search(r"h100|h200|h800|gh200|b200|b300", text.get("gpu", "").lower()) is not None
     if "megatron" in framework or "megascale" in framework:
         if hopper or (year >= 2024 and year < np.inf and "megascale" in framework):

@@ -107,7 +107,9 @@ def read_row(
     for precision in (numbers["precision"], *(["fp8"] if numbers["fp8"] else [])):
         peak_flops(machine, precision)  # refuses a precision that the device lacks
     work = _work(text, software, model, plan, numbers, machine)
-    return Row(name, _group(text, plan), work, machine, seconds, _held(text), tuple(assumed), software, network_of(text))
+    return Row(
+        name, _group(text, plan), work, machine, seconds, _held(text), tuple(assumed), software, network_of(text)
+    )
 
 
 def _work(
@@ -148,7 +150,9 @@ def _refuse_experts(text: Mapping[str, str]) -> None:
     """A mixture of experts is never priced as if it were dense."""
     for name, words in (("ep", "expert parallelism"), ("experts", "a mixture of experts"), ("moe", "a mixture")):
         value = text.get(name, "").lower()
-        count = float(value in ("true", "yes")) * 2 if name == "moe" and not value.isdigit() else number_of(text, name, 0)
+        count = (
+            float(value in ("true", "yes")) * 2 if name == "moe" and not value.isdigit() else number_of(text, name, 0)
+        )
         if count > (0 if name == "moe" else 1):
             raise CannotModelError(f"{words} ({name} = {value}) is not modelled")
     named = f"{text.get('model', '')} {text.get('dataset', '')}".lower()
@@ -256,8 +260,8 @@ def _plan(text: Mapping[str, str], software: Software, assumed: list[str]) -> di
     plan["per_op"] = float(per_op)
     plan["selective"] = float("selective" in recompute and not per_op)
     sequence = text.get("seq_par", "").lower() in ("1", "1.0", "true", "yes", "on")
-    if not text.get("seq_par") and software.facts.tensor_overlap and software.profile.startswith("megatron"):
-        sequence = True  # without it tensor exchange is not overlapped
+    if not text.get("seq_par") and software.facts.sequence:
+        sequence = True
         assumed.extend(["seq_par = 1"] * (plan["tensor"] > 1))
     plan["sequence_parallel"] = int(sequence and plan["tensor"] > 1)
     return plan

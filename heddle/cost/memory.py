@@ -62,6 +62,8 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
     shard = parameters / work.replicas
     weights = parameters * work.element
     gradients = (parameters + np.where(work.zero == 1, work.summed_apart * shard, 0.0)) * work.gradient_bytes
+    if np.any(work.sharded_gradients):
+        gradients = np.where(work.sharded_gradients, shard * work.gradient_bytes, gradients)
     optimizer = np.where(work.zero >= 1, shard, parameters) * (MOMENTS + (MASTER if work.element < 4 else 0))
     if np.any(work.local_steps):  # the weights that replicas left from, their momentum, and how far they have come
         gradients = gradients + np.where(work.local_steps > 0, 12 * parameters, 0.0)

@@ -119,7 +119,10 @@ def _ring(cluster: Cluster, size: Column, stride: Column, in_pass: bool = False)
     """
     speed: Column = np.inf
     hops: Column = 0.0
-    inner, groups = 1, size  # devices that the links so far join, and of the ring's ranks how many such groups there are
+    inner, groups = (
+        1,
+        size,
+    )  # devices that the links so far join, and of the ring's ranks how many such groups there are
     span = size * stride
     for link in cluster.links:
         together = 1.0 if inner == 1 else np.minimum(np.maximum(np.floor(inner / stride), 1), size)

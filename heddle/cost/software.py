@@ -5,11 +5,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from heddle.cost.kernels import HEDDLE_CPU, HEDDLE_GPU, MEGATRON, MEGATRON_2021, TORCHTITAN, Kernels
+from heddle.cost.kernels import HEDDLE_CPU, HEDDLE_GPU, LLAMA_3, MEGATRON, MEGATRON_2021, TORCHTITAN, Kernels
 from heddle.spec.cluster import Device
 from heddle.spec.software import HOPPER, Profile
 
-KERNELS = {"heddle": HEDDLE_GPU, "megatron": MEGATRON, "megatron 2021": MEGATRON_2021, "torchtitan": TORCHTITAN}
+KERNELS = {
+    "heddle": HEDDLE_GPU,
+    "megatron": MEGATRON,
+    "megatron 2021": MEGATRON_2021,
+    "torchtitan": TORCHTITAN,
+    "llama 3": LLAMA_3,
+}
 TRITON = 0.5  # "around 2× speedup" of FlashAttention-2 over what came before it (arXiv 2307.08691, abstract)
 PIECE_ELEMENTS = 1e6  # of a bucket that grows, for each replica
 
@@ -38,6 +44,7 @@ def software_columns(facts: Profile) -> dict[str, Any]:
         "casts_per_step": int(facts.fp8_casts == "step"),
         "fused_casts": facts.fused_casts,
         "cast_reads": facts.cast_reads,
+        "sharded_gradients": int(facts.sharded_gradients),
     }
 
 

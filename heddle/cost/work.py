@@ -119,6 +119,7 @@ class Work:
     bucket_bytes: Column = 33.6e6  # of gradients that travel together; 0: every parameter by itself
     piece_bytes: Column = 4e6  # of a bucket, what each replica has at least
     casts_per_step: Column = 0  # 1: weights become 8 bits once per step, not for every microbatch
+    sharded_gradients: Column = 0  # 1: replicas keep their share of gradients only, as from ZeRO-2 on
     cast_reads: Column = 1  # passes over what becomes 8 bits: 2 where its largest value must be known before
     fused_casts: Column = 0.0  # share of activations that are made in 8 bits at once
     context: Column = 1  # ranks that share the tokens of each sample
@@ -291,7 +292,9 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
         plans = plan_columns(plan, job.model.layers)
     software = cluster.software or HEDDLE
     kernels = kernels_of(software.facts, cluster.device.host)
-    columns = software_columns(software.facts) | plans  # replicas that meet seldom overlap nothing, whatever the software
+    columns = (
+        software_columns(software.facts) | plans
+    )  # replicas that meet seldom overlap nothing, whatever the software
     columns["tensor_overlap"] = columns["tensor_overlap"] * columns["sequence_parallel"]
     return Work(
         **model_columns(job.model, job.sequence),

@@ -78,6 +78,8 @@ class Profile:
     regather: bool = False  # ZeRO-3 gathers once more for the recomputed forward
     reduces: int = 4  # bytes of a gradient that is sent, where training is in bf16
     hopper_attention: float = 1.0  # its fused attention on Hopper and later, relative to FlashAttention-2
+    sequence: bool = False  # its runs split sequences between tensor-parallel regions, unless they say otherwise
+    sharded_gradients: bool = False  # with a pipeline, too, each replica keeps its share of them only
     cast_reads: int = 1  # passes over what becomes 8 bits: one with delayed scaling, two with dynamic
     fused_casts: float = 0.0  # share of activations whose norm writes them in 8 bits at once
 
@@ -116,6 +118,7 @@ PROFILES: dict[str, Profile] = {
         fp8_casts="step",
         hopper_attention=HOPPER,
         fused_casts=0.5,
+        sequence=True,
         reduces=2,
     ),
     "megatron-lm 2021": Profile(
@@ -174,6 +177,21 @@ PROFILES: dict[str, Profile] = {
         tensor_overlap=0.0,
         bucket_mb=25.0,
         fused_accumulation=False,
+    ),
+    # Messages are asynchronous; tensor exchange is not; optimizer and gradients are sharded, parameters stay gathered;
+    # what no backward needs is let go of.
+    "llama 3": Profile(
+        source="The Llama 3 Herd of Models, arXiv 2407.21783 §3.3.2",
+        data_overlap=1.0,
+        gather_overlap=1.0,
+        pipeline_overlap=1.0,
+        tensor_overlap=0.0,
+        bucket_mb=1600.0,  # a layer, split eightfold, in fp32
+        fused_accumulation=False,
+        kernels="llama 3",
+        sequence=True,
+        sharded_gradients=True,
+        waits_backward=1.0,
     ),
     # gradients in the buckets of DistributedDataParallel; after the update one gather for each parameter
     "nanotron": Profile(
