@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from heddle.calibrate.fit import Fit, Floats, Predict, check_rows, fit, fit_collectives
-from heddle.calibrate.row_words import CannotModelError, cluster_of, count_of, number_of
 from heddle.calibrate.row_header import read_csv
+from heddle.calibrate.row_words import CannotModelError, cluster_of, count_of, number_of
 from heddle.calibrate.runs_csv import Row, read_rows, stack
 from heddle.cost import step as stage
 from heddle.cost.work import Work, model_columns
@@ -146,7 +146,7 @@ def _measured(path: Path, cluster: Cluster) -> MeasuredFile:
 
 
 def _hardware(row: Row, cluster: Cluster) -> Cluster:
-    """The cluster being calibrated, with the network that the row states; or what it ran on if that is other devices."""
+    """The cluster being calibrated, with the network that the row states; or what it ran on, if other devices."""
     if row.cluster.device.name != cluster.device.name:
         return replace(row.cluster, nodes=1)  # costs look at the plan's devices, not at the cluster's
     links = cluster.links

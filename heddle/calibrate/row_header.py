@@ -14,7 +14,7 @@ LARGEST = 64 << 20  # bytes of a file
 
 # other spellings of columns, once lower-cased, with "_" for what lies between words
 ALIASES = {
-    "step_s": "step_time step_time_s step_seconds iteration_time iteration_time_s iter_s time_s seconds seconds_per_step",
+    "step_s": "step_time step_time_s step_seconds iteration_time iteration_time_s iter_s time_s seconds",
     "layers": "num_layers n_layers n_layer nlayers",
     "hidden": "hidden_size d_model dim hidden_dim",
     "heads": "num_heads n_heads num_attention_heads attention_heads n_head",

@@ -73,7 +73,7 @@ def cluster_of(text: Mapping[str, str], fallback: Cluster | None = None) -> Clus
 
 
 def adapted(cluster: Cluster, text: Mapping[str, str]) -> Cluster:
-    """A cluster as a row says that it was: its network, its memory's bandwidth, a cap on its power, devices per node."""
+    """A cluster as a row says that it was: its network, its memory's bandwidth, a cap on its power."""
     device = cluster.device
     chip = re.search(r"[abh]\d00", device.name.lower())
     if chip is None or chip[0] not in text.get("gpu", "").lower().replace("800", "100"):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from heddle.calibrate.row_header import read_csv
-from heddle.calibrate.row_software import published, row_kernels, software_of, with_notes
+from heddle.calibrate.row_software import row_kernels, software_of, with_notes
 from heddle.calibrate.row_words import CannotModelError, adapted, cluster_of, count_of, network_of, number_of
 from heddle.cost.compute import peak_flops
 from heddle.cost.software import attention_speed, software_columns
@@ -26,7 +26,7 @@ from heddle.format import GIB
 from heddle.spec.cluster import Cluster
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import AXES
-from heddle.spec.software import Software
+from heddle.spec.software import HEDDLE, Software
 
 NEEDED = ("step_s", "layers", "hidden", "heads", "vocab", "seq", "gbs", "tp", "pp", "dp", "gpu", "n_gpus")
 # models whose layers have experts, by the names of families and by sizes such as 8x7B or 30B-A3B
@@ -48,7 +48,7 @@ class Row:
     seconds: float
     memory_gib: float | None
     assumed: tuple[str, ...] = ()  # what the source does not say
-    software: Software = Software()  # what trained it
+    software: Software = HEDDLE  # what trained it
     network: float | None = None  # GB/s of a device to other nodes, where the row states it
 
 

@@ -75,7 +75,7 @@ def between_stages(cluster: Cluster, work: Work) -> Column:
 def around_context(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     """Seconds that the keys and values of one layer take to all ranks that share its samples: forward, backward.
 
-    In a ring each rank passes on what it got, keys and values, and on the way back their gradients, too (Ring Attention,
+    In a ring each rank passes on what it got, keys and values, and on the way back their gradients (Ring Attention,
     arXiv 2310.01889 §3). By all-to-all, query, key, value and output change from slices of tokens to slices of heads
     (DeepSpeed-Ulysses, arXiv 2309.14509 §3).
     """
