@@ -119,8 +119,8 @@ def linear(cluster: Cluster, work: Work, rows: Column, inputs: Column, outputs: 
         return plain
     # Operands are cast: read, written as they are and transposed for the products of the backward. The largest value is
     # found on the way, for the next step (delayed scaling, arXiv 2209.05433 §3; NVIDIA Transformer Engine), or by
-    # reading all once more before (dynamic scaling, torchao). Some activations are written in 8 bits by the norm before;
-    # weights may stay as they are for all microbatches of a step.
+    # reading all once more before (dynamic scaling, torchao). Some activations are written in 8 bits by the norm
+    # before; weights may stay as they are for all microbatches of a step.
     byte = (work.cast_reads * work.element + 2) / memory_speed(cluster)
     weights = inputs * outputs / np.where(work.casts_per_step, work.microbatches, 1)
     casts = (rows * inputs * (1 - work.fused_casts) + weights) * byte, rows * outputs * byte

@@ -69,7 +69,8 @@ def between_stages(cluster: Cluster, work: Work) -> Column:
     slices = np.where(work.scatter, work.tensor, 1)
     gathers = (slices > 1) & np.equal(work.sequence_parallel, 0)
     gather = np.where(gathers, all_gather(cluster, whole, work.tensor, in_pass=True), 0.0)
-    return np.where(work.pipeline > 1, point_to_point(cluster, sent / slices, span) + gather, 0.0)
+    wakes = cluster.efficiency.message_us * 1e-6
+    return np.where(work.pipeline > 1, wakes + point_to_point(cluster, sent / slices, span) + gather, 0.0)
 
 
 def around_context(cluster: Cluster, work: Work) -> tuple[Column, Column]:

@@ -59,6 +59,7 @@ def chunk_costs(job: Job, plan: Plan, work: Work, cluster: Cluster) -> list[Chun
         ways = []
         for way, sends in enumerate((onward, homeward)):
             ends = [PassCosts(price[way]) for price, here in zip(prices[0][1:], (first, last), strict=True) if here]
+            ends.append(PassCosts(cluster.efficiency.microbatch_us * 1e-6 / 2))
             passes = [(_passes(cluster, shapes[kind.shape], prices[kind.shape][0], kind)[way], n) for kind, n in layers]
             summed = [PassCosts(*(n * value for value in each)) for each, n in passes]
             ways.append(PassCosts(*map(sum, zip(*summed, *ends, *[message] * sends, strict=True))))
@@ -138,7 +139,8 @@ def step_tail_seconds(
     data = microbatches * (each - stage.hidden(cluster, each, pipe / microbatches))
     data = data + stage.exposed_exchange(cluster, work, most, last)
     shared = plan.data if plan.zero else 1
-    return float(data), float(compute.optimizer(cluster, most / shared, work.element))
+    aside = cluster.efficiency.step_us * 1e-6
+    return float(data), float(compute.optimizer(cluster, most / shared, work.element)) + aside
 
 
 def _tail_by_layer(
@@ -160,4 +162,4 @@ def _tail_by_layer(
     for each, once, update in parts:
         data = microbatches * (each - float(stage.hidden(cluster, each, pipe / microbatches)))
         tails.append((data + once - float(work.data_overlap * stage.hidden(cluster, once, last)), update))
-    return max(data for data, _ in tails), max(update for _, update in tails)
+    return max(data for data, _ in tails), max(update for _, update in tails) + cluster.efficiency.step_us * 1e-6

@@ -110,8 +110,9 @@ def _price(work: Work, cluster: Cluster, prices: Prices, smallest: Work) -> Step
 
     # Seconds of one microbatch on all ranks together, and on the rank that everybody waits for.
     sends = 2 * send * (p * v - 1 - work.folded)
-    total = layers * one + ends + sends
-    slowest = np.maximum(first * one + np.where(alone, ends, 0.0), last * one + head * (p > 1)) + 2 * send * v
+    aside = cluster.efficiency.microbatch_us * 1e-6 * v  # of a rank
+    total = layers * one + ends + sends + aside * p
+    slowest = np.maximum(first * one + np.where(alone, ends, 0.0), last * one + head * (p > 1)) + 2 * send * v + aside
     slowest = np.where(alone, total, slowest)
     # (m-1) times the slowest rank, and once through all: Piper (NeurIPS 2021) §3, (m + p - 1)·(f + b) of PTD-P §2.2.1
     # where all are equal. With v chunks a rank fills and drains v times as fast (§2.2.2); with fewer microbatches than
@@ -167,7 +168,8 @@ def _tail(work: Work, cluster: Cluster, ranks: Ranks, slowest: Column, backward:
     data = work.microbatches * (per_microbatch - stage.hidden(cluster, per_microbatch, slowest))
     data = data + stage.exposed_exchange(cluster, work, parameters, ranks.most * backward)
     shared = np.where(work.zero >= 1, work.replicas, 1)
-    return data, compute.optimizer(cluster, parameters / shared, work.element)
+    aside = cluster.efficiency.step_us * 1e-6
+    return data, compute.optimizer(cluster, parameters / shared, work.element) + aside
 
 
 class Prices(NamedTuple):

@@ -1,8 +1,8 @@
 """What the software of a run does: what it overlaps, what it fuses, how it cuts what it sends.
 
 Named profiles say it for known trainers, each with its source. A cluster file (or the cluster of a job) may name a
-profile other than Heddle's own, or change single facts of one: `[cluster.software]`; measured rows have columns of the same
-names.
+profile other than Heddle's own, or change single facts of one: `[cluster.software]`; measured rows have columns of the
+same names.
 """
 
 from __future__ import annotations
