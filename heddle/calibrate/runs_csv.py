@@ -18,7 +18,6 @@ import numpy as np
 from heddle.calibrate.row_header import read_csv
 from heddle.calibrate.row_software import row_kernels, software_of, with_notes
 from heddle.calibrate.row_words import CannotModelError, adapted, cluster_of, count_of, network_of, number_of
-from heddle.cost.compute import peak_flops
 from heddle.cost.software import attention_speed, software_columns
 from heddle.cost.work import Work, model_columns
 from heddle.errors import HeddleError
@@ -105,7 +104,8 @@ def read_row(
         assumed.append("precision = bf16")
     numbers = _numbers(text.get("precision") or "bf16", software, text)
     for precision in (numbers["precision"], *(["fp8"] if numbers["fp8"] else [])):
-        peak_flops(machine, precision)  # refuses a precision that the device lacks
+        if machine.device.tflops.flops(precision) is None:
+            raise CannotModelError(f"{machine.device.name} is not known to multiply in {precision}")
     work = _work(text, software, model, plan, numbers, machine)
     return Row(
         name, _group(text, plan), work, machine, seconds, _held(text), tuple(assumed), software, network_of(text)
