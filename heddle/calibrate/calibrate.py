@@ -1,4 +1,4 @@
-"""MeasuredFile files to a calibrated cluster: training runs, layer times and collectives, each known by its header."""
+"""Measured files to a calibrated cluster: training runs, layer times and collectives, each known by its header."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from heddle.calibrate.fit import Fit, Floats, Predict, check_rows, fit, fit_collectives
+from heddle.calibrate.row_header import read_csv
 from heddle.calibrate.row_words import CannotModelError, cluster_of, count_of, number_of
-from heddle.calibrate.runs_csv import Row, read_csv, read_rows, stack
+from heddle.calibrate.runs_csv import Row, read_rows, stack
 from heddle.cost import step as stage
 from heddle.cost.work import Work, model_columns
 from heddle.errors import HeddleError
@@ -43,6 +44,7 @@ class Calibration:
     fit: Fit | None  # None: only collectives were given
     files: tuple[MeasuredFile, ...]
     collectives: int  # measured ones
+    kept: bool = False  # the constants given predict rows that a fit has not seen better than the fit: they stay
 
 
 def calibrate(cluster: Cluster, paths: Sequence[Path], names: Sequence[str] = CONSTANTS) -> Calibration:
@@ -73,6 +75,8 @@ def calibrate(cluster: Cluster, paths: Sequence[Path], names: Sequence[str] = CO
     )
     if collectives:
         source += f"; links to {len(collectives)} all-reduces"
+    if not found.helps:
+        return Calibration(cluster, found, files, len(collectives), kept=True)
     efficiency = {
         name: float(f"{value:.3g}") for name, value in found.constants.items()
     }  # more digits than rows can tell would only look exact
@@ -142,9 +146,13 @@ def _measured(path: Path, cluster: Cluster) -> MeasuredFile:
 
 
 def _hardware(row: Row, cluster: Cluster) -> Cluster:
-    """The cluster being calibrated, or what the row ran on where that is a different device."""
-    same = row.cluster.device.name == cluster.device.name
-    return replace(cluster if same else row.cluster, nodes=1)  # costs look at the plan's devices, not at the cluster's
+    """The cluster being calibrated, with the network that the row states; or what it ran on, if other devices."""
+    if row.cluster.device.name != cluster.device.name:
+        return replace(row.cluster, nodes=1)  # costs look at the plan's devices, not at the cluster's
+    links = cluster.links
+    if row.network is not None and len(links) > 1:
+        links = (*links[:-1], replace(links[-1], gbs=row.network))
+    return replace(cluster, device=row.cluster.device, links=links, nodes=1)
 
 
 def calibrated_like(cluster: Cluster, other: Cluster) -> Cluster:

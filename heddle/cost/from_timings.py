@@ -51,6 +51,14 @@ class MessageTime(NamedTuple):
     seconds: float
 
 
+class StepTime(NamedTuple):
+    """A step of a model so small that its kernels hardly count, with all processes as replicas, or as stages."""
+
+    kind: str  # replicas, stages
+    microbatches: int
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Timings:
     """What was timed on one machine, with all its processes at work at the same time."""
@@ -62,6 +70,7 @@ class Timings:
     gelu_ns: float
     launch_us: float
     messages: tuple[MessageTime, ...] = ()
+    steps: tuple[StepTime, ...] = ()
 
 
 def typical(passes: Sequence[Timings]) -> Timings:

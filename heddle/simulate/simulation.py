@@ -31,6 +31,7 @@ from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.plan import Plan, Predicted
 from heddle.spec.ranks import ranks_per_stage, split_in_words, world_in_words
+from heddle.spec.software import HEDDLE
 from heddle.trace.trace import Trace
 
 
@@ -153,6 +154,7 @@ class Simulation:
         """Everything as plain data, with the keys that `heddle simulate --json` prints."""
         return {
             "precision": self.job.precision,
+            "software": str(self.cluster.software or HEDDLE),
             "step_seconds": self.step_seconds,
             "tokens_per_second": self.tokens_per_second,
             "mfu": self.mfu,
