@@ -44,8 +44,13 @@ def plan(
         bool, typer.Option("--free", help="Do not keep to the file's [plan]; say how good it is instead.")
     ] = False,
     by_layer: Annotated[
-        bool, typer.Option("--by-layer", help="Let every layer recompute, shard and offload on its own.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--by-layer/--no-by-layer",
+            help="Let every layer recompute, shard and offload on its own; else where it is worth it.",
+            show_default=False,
+        ),
+    ] = None,
     allow_delay: Annotated[
         bool, typer.Option("--allow-delay", help="Also look at updates that come late; the loss may differ.")
     ] = False,
