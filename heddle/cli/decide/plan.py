@@ -243,12 +243,14 @@ def _write(output: Path, document: dict[str, Any], folder: Path, found: Search, 
 
 def _keep_others(output: Path) -> None:
     """A plan takes the place of a job or of nothing: a cluster's file is somebody's measurements."""
-    from heddle.files import parse_toml
+    from heddle.spec.tables import read_toml
 
+    if not output.is_file():  # a pipe or a device holds nothing that could be lost
+        return
     try:
-        found = parse_toml(output.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        found = {"model": {}} if not output.exists() else {}
+        found = read_toml(output, "a job")
+    except HeddleError:
+        found = {}
     if "model" not in found and "train" not in found:
         raise HeddleError(
             f"{output} exists, and is not a job.",

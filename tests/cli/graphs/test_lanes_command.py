@@ -1,6 +1,7 @@
 """`heddle lanes`: what it prints and writes, and what it says to bad input."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -97,7 +98,7 @@ def test_bad_input_is_told_in_three_parts(kernel, tmp_path):
     assert "Did you mean 'pairs'" in refused(kernel, "--function", "pair")
     assert "There is no method 'lp'" in refused(kernel, "--method", "lp")
     assert "no table of costs for 'z80'" in refused(kernel, "--cpu", "z80")
-    assert "cannot be read" in refused(tmp_path / "no.ll")
+    assert "There is no file" in refused(tmp_path / "no.ll")
     assert "takes one file" in refused(kernel, kernel)
     assert "takes one folder" in refused("bench")
     assert "has no .c or .ll file" in refused("bench", tmp_path / "empty")
@@ -106,7 +107,12 @@ def test_bad_input_is_told_in_three_parts(kernel, tmp_path):
     assert "is not IR that LLVM" in refused(old)
     bits = tmp_path / "bits.ll"
     bits.write_bytes(b"BC\xc0\xde\xff\xfe")
-    assert "it is not text" in refused(bits)
+    assert "bits.ll is not text" in refused(bits)
+    os.mkfifo(tmp_path / "pipe.ll")
+    assert "pipe.ll is a pipe" in refused(tmp_path / "pipe.ll")
+    assert "/dev/zero is a device" in refused(kernel, "--method", "policy", "--weights", "/dev/zero")
+    bits.write_bytes((2).to_bytes(8, "little") + b"[]")
+    assert "has no weights of a policy" in refused(kernel, "--method", "policy", "--weights", bits)
     empty = tmp_path / "declared.ll"
     empty.write_text("declare void @f()\n")
     assert "no function with a body" in refused(empty)
