@@ -212,7 +212,7 @@ def _here(name: str) -> str:
 def _write(output: Path, document: dict[str, Any], folder: Path, found: Search, chosen: Simulation) -> None:
     """The job as it was written, with the plan and what is predicted of it."""
     from heddle.cli.common import write_output
-    from heddle.spec.job import moved
+    from heddle.spec.job_paths import moved
     from heddle.spec.tables import to_table, to_toml
 
     _keep_others(output)

@@ -158,7 +158,7 @@ def _observe(job: PlannedJob, tensor: int, stage: int) -> tuple[Observation, Obs
             _Shortcuts(),
             gpu_kernels() if on_gpu and not has_gpus() else nullcontext(),
         ):
-            return observe_step(replace(job, train=train), tokens, mesh)
+            return observe_step(replace(job, train=train, plan=replace(plan, shares=())), tokens, mesh)
 
     rank = rank_of(plan, Coordinates(tensor=tensor, pipeline=stage))
     fewest = _fewest(plan)

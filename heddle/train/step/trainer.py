@@ -89,7 +89,8 @@ class Trainer:
         self.optimizer = self.made_optimizer(Optimizer)
         self.outer = OuterStep(self.optimizer.pieces, self.mesh, job) if plan.local_steps else None
         self.asked = torch.zeros((), dtype=torch.float64, device=self.device)  # to stop, since replicas last met
-        schedule = plan.order_of_work(train.global_batch)
+        self.own = plan.samples(train.global_batch, self.mesh.data.rank)  # of a global batch
+        schedule = plan.order_of_work(train.global_batch, self.mesh.data.rank)
         verify(schedule)
         self.shape = shape = Shape(
             plan.microbatch * job.sequence, model.hidden, dtype, self.device, sliced=plan.sequence
@@ -133,7 +134,7 @@ class Trainer:
         works = self._works(self.batches.take(self.position, following), self.position, training=True)
         gradients = self.parallel.gradients
         # Replicas add their gradients up; each contributes its share of the mean.
-        scale = self.optimizer.scale.value / (1 if self.outer else self.mesh.data.size)
+        scale = self.optimizer.scale.value * (1 if self.outer else self._weight)
         loss = self.pipeline.run(works, scale, gradients)
         with self.recorder.span(Lane.OPTIMIZER, Phase.GRADIENTS):
             gradients.finish()
@@ -226,11 +227,16 @@ class Trainer:
 
     def _first_sample(self, position: int) -> int:
         """Of this replica, in the global batch that starts with sample number `position`."""
-        return position + self.mesh.data.rank * (self.job.train.global_batch // self.mesh.data.size)
+        return position + self.own.start
+
+    @property
+    def _weight(self) -> float:
+        """What this replica's mean counts in that of a global batch."""
+        return len(self.own) / self.job.train.global_batch
 
     def _read(self, samples: Samples, position: int) -> list[tuple[Tensor, Tensor]]:
         """Inputs and targets of this replica's microbatches of a global batch, in host memory that a GPU can copy."""
-        size, share = self.plan.microbatch, self.job.train.global_batch // self.mesh.data.size
+        size, share = self.plan.microbatch, len(self.own)
         first = self._first_sample(position)
         batches = []
         for start in range(first, first + share, size):
@@ -261,7 +267,7 @@ class Trainer:
         """
         apart = self.outer is not None and torch.is_grad_enabled()
         counted = self.mesh.tensor.rank == 0 and self.mesh.pipeline.rank == self.plan.last_rank
-        own = loss.double() / (1 if apart else self.mesh.data.size)
+        own = loss.double() * (1 if apart else self._weight)
         own = own if counted else torch.zeros_like(own)
         numbers = torch.stack([own, *(_number(other, own) for other in others)])
         return start_sum_numbers(numbers, self.mesh.replica if apart else self.mesh.world)
