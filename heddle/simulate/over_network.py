@@ -1,34 +1,40 @@
-"""A step over links that differ: the schedule on a clock, message by message, over the very links that it uses.
+"""A step over links and devices that differ: who waits for whom, over the very links that a layout uses.
 
-Each pipeline has its own links between stages, and each stage its own between replicas. A link carries one message at a
-time each way; a message arrives its delay after the last of it was sent, and delays nobody but its receiver.
+Each pipeline has its own links between stages, and each stage its own between replicas. Compute is that of the device
+that a rank runs on; a sum, and a pipeline, waits for the slowest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from heddle.cost import compute
+from heddle.cost.fits import MemoryVerdict
 from heddle.cost.local_machine import machine_for
-from heddle.cost.work import Work, work_of
+from heddle.cost.memory import MemoryBreakdown
+from heddle.cost.work import work_of
 from heddle.errors import HeddleError
-from heddle.schedule import Schedule
-from heddle.schedule.messages import outgoing, producer
-from heddle.simulate.chunks import chunk_costs
-from heddle.simulate.stage_memory import parameters_of
-from heddle.spec.cluster import Link
-from heddle.spec.job import Job
+from heddle.schedule import Schedule, build
+from heddle.simulate.chunks import ChunkCosts, chunk_costs
+from heddle.simulate.link_clock import Clocked, Hops, clocked
+from heddle.simulate.replica_links import exchange_messages, exchange_seconds
+from heddle.simulate.stage_memory import parameters_of, stage_memory
+from heddle.spec.cluster import Cluster, Device, Link
+from heddle.spec.job import Job, PlannedJob
 from heddle.spec.network import Network
+from heddle.spec.network.as_cluster import device_of
 from heddle.spec.plan import Plan
 from heddle.spec.ranks import Coordinates, rank_of
 
 Floats = npt.NDArray[np.float64]
-Hops = Mapping[tuple[int, int], tuple[float, float]]  # by sender and receiver: seconds of delay, and of sending
-
+Ints = npt.NDArray[np.int64]
 
 FREE = Link(name="free", gbs=1e9, efficiency=1.0)
 
@@ -43,122 +49,251 @@ class NetworkStep:
     agreement: float  # on loss and gradient norm
 
 
+class LinkUse(NamedTuple):
+    """What goes from one group to another in a step: bytes, seconds that its links are busy, and waiting for them."""
+
+    source: str
+    target: str
+    stages: float  # bytes of activations and their gradients
+    replicas: float  # bytes of gradients between replicas
+    busy: float  # seconds of the busiest link
+    waiting: float  # seconds that receivers wait, over all of them
+
+
 def step_over_network(job: Job, network: Network, devices: Sequence[int] | None = None) -> NetworkStep:
-    """Predict a job's step when rank r runs on device `devices[r]` of a network; on device r if left out."""
-    job = job.planned
-    plan = job.plan
-    devices = list(range(plan.world)) if devices is None else list(devices)
-    if len(devices) != plan.world or max(devices) >= network.devices:
-        raise HeddleError(
-            f"The plan has {plan.world} ranks, and {len(devices)} of {network.devices} devices are given.",
-            "Every rank has a device of the network.",
-            "Change the degrees, or the network.",
+    """Predict a job's step when rank r runs on device `devices[r]` of a network; by the plan's list if left out."""
+    return OverNetwork(job, network, devices).step
+
+
+class OverNetwork:
+    """One plan of a job over a network: prices, made once, and what follows from them."""
+
+    def __init__(self, job: Job, network: Network, devices: Sequence[int] | None = None) -> None:
+        self.job: PlannedJob = job.planned
+        self.plan, self.network = self.job.plan, network
+        plan = self.plan
+        self.devices = list(devices or plan.devices or range(plan.world))
+        if len(self.devices) != plan.world or max(self.devices) >= network.devices:
+            raise HeddleError(
+                f"The plan has {plan.world} ranks, and {len(self.devices)} of {network.devices} devices are given.",
+                "Every rank has a device of the network.",
+                "Change the degrees, or the network.",
+            )
+        ranks = _ranks(plan)
+        self.places = np.array(self.devices)[ranks]  # device by tensor rank, replica and stage
+        self.group = np.repeat(np.arange(len(network.groups)), [group.devices for group in network.groups])
+        self.delay, self.speed = _tables(network)
+        self.cluster = replace(machine_for(job.cluster, plan.world), links=(self._inside(),), cores=None)
+        self.work = work_of(self.job, self.cluster)
+        self.held = parameters_of(self.job.model, plan, self.work)
+        self.message = float(self.work.tokens * self.work.hidden * self.work.message_bytes) / plan.tensor
+
+    def _inside(self) -> Link:
+        """What tensor ranks talk over: the slowest link between those of any one place of the mesh."""
+        if self.plan.tensor == 1:
+            return FREE
+        speeds, delays = [], []
+        for column in self.places.reshape(self.plan.tensor, -1).T:
+            pairs = np.ix_(column, column)
+            speeds.append(float(self.speed[pairs].min()))
+            delays.append(float(self.delay[pairs].max()))
+        return Link(name="inside", gbs=min(speeds) / 1e9, latency_us=max(delays) * 1e6, efficiency=1.0)
+
+    def device(self, device: int) -> Device:
+        """What a device of the network is."""
+        return _known_device(self.network, int(self.group[device]), self.cluster)
+
+    @cached_property
+    def chunks(self) -> list[list[ChunkCosts]]:
+        """Of each replica: what a microbatch takes in each chunk, on the device that holds it."""
+        plan, found = self.plan, []
+        by_device: dict[Device, list[ChunkCosts]] = {}
+
+        def priced(device: Device) -> list[ChunkCosts]:
+            if device not in by_device:
+                silent = replace(self.cluster, device=device, links=(FREE,) if plan.tensor == 1 else self.cluster.links)
+                costs = chunk_costs(self.job, plan, work_of(self.job, silent), silent)
+                by_device[device] = [_without_messages(each) for each in costs]
+            return by_device[device]
+
+        for replica in range(plan.data):
+            here = [self.device(int(device)) for device in self.places[0, replica]]
+            found.append([priced(here[plan.rank_of(chunk)])[chunk] for chunk in range(plan.chunks)])
+        return found
+
+    def hops(self, replica: int, tensor: int = 0, free: bool = False) -> Hops:
+        """The links of a pipeline, by sender and receiver: delay, and seconds of a message."""
+        column, plan = self.places[tensor, replica], self.plan
+        ranks = [plan.rank_of(chunk) for chunk in range(plan.chunks)]
+        ways = {(a, b) for one, two in pairwise(ranks) for a, b in ((one, two), (two, one))}
+        if free:
+            return {(a, b): (0.0, 0.0) for a, b in ways if a != b}
+        return {
+            (a, b): (
+                float(self.delay[column[a], column[b]]),
+                self.message / float(self.speed[column[a], column[b]]),
+            )
+            for a, b in sorted(ways)
+            if a != b
+        }
+
+    def schedule(self, replica: int) -> Schedule:
+        """The order of work of a replica; shares of the batch may differ."""
+        plan = self.plan
+        count = plan.microbatches(self.job.train.global_batch, replica)
+        return _schedule(plan.schedule, plan.pipeline, count, plan.virtual, plan.extra_warmup)
+
+    def clocked(self, replica: int, tensor: int = 0, free: bool = False, draw: bool = False) -> Clocked:
+        """A replica's pipeline on a clock; `free`: as if messages took no time."""
+        costs = self.chunks[replica]
+        forward, backward = (tuple(way.seconds for way in passes) for passes in zip(*costs, strict=True))
+        ways = forward, backward, tuple(chunk.backward.weight for chunk in costs)
+        hops = self.hops(replica, tensor, free)
+        if draw:
+            return clocked(self.schedule(replica), ways[0], ways[1], hops, ways[2], draw=True)
+        plan, count = self.plan, self.plan.microbatches(self.job.train.global_batch, replica)
+        key = plan.schedule, plan.pipeline, count, plan.virtual, plan.extra_warmup
+        return Clocked([], [], list(_ends(key, ways, tuple(hops.items()))))
+
+    @cached_property
+    def ends(self) -> Floats:
+        """(replicas, stages): when each rank's pipeline is done."""
+        plan = self.plan
+        return np.array(
+            [
+                np.max([self.clocked(replica, tensor).ends for tensor in range(plan.tensor)], axis=0)
+                for replica in range(plan.data)
+            ]
         )
-    cluster = replace(machine_for(job.cluster, plan.world), links=(FREE,))  # what travels is priced here
-    work = work_of(job, cluster)
-    schedule = plan.order_of_work(job.train.global_batch)
-    costs = chunk_costs(job, plan, work, cluster)
-    forward, backward = ([way.seconds for way in ways] for ways in zip(*costs, strict=True))
-    held = parameters_of(job.model, plan, work)
-    delay, speed = network.tables()
-    places = np.array(devices)[_ranks(plan)]  # device by tensor rank, replica and stage
-    message = float(work.tokens * work.hidden * work.message_bytes) / plan.tensor
-    ends = np.zeros((plan.data, plan.pipeline))
-    for replica in range(plan.data):
-        for tensor in range(plan.tensor):
-            hops = {
-                (a, b): (float(delay[x, y]), message / float(speed[x, y]))
-                for a, x in enumerate(places[tensor, replica])
-                for b, y in enumerate(places[tensor, replica])
-                if a != b
-            }
-            ends[replica] = np.maximum(ends[replica], end_times(schedule, forward, backward, hops))
-    exchanged = [
-        float(ends[:, stage].max())
-        + max(
-            exchange_seconds(delay, speed, places[tensor, :, stage], held[stage], work) for tensor in range(plan.tensor)
+
+    @cached_property
+    def exchanges(self) -> list[float]:
+        """Of each stage: seconds of the sum over its replicas."""
+        plan = self.plan
+        return [
+            max(
+                exchange_seconds(self.delay, self.speed, self.places[tensor, :, stage], self.held[stage], self.work)
+                for tensor in range(plan.tensor)
+            )
+            for stage in range(plan.pipeline)
+        ]
+
+    @cached_property
+    def update(self) -> float:
+        """Seconds of the slowest optimizer."""
+        shared = self.plan.data if self.plan.zero else 1
+        return max(
+            float(
+                compute.optimizer(replace(self.cluster, device=self.device(int(d))), held / shared, self.work.element)
+            )
+            for stage, held in enumerate(self.held)
+            for d in {int(each) for each in self.places[0, :, stage]}
         )
-        for stage in range(plan.pipeline)
-    ]
-    used = np.ix_(devices, devices)
-    agreement = 2 * float(delay[used].max()) if plan.world > 1 and not plan.local_steps else 0.0
-    update = max(float(compute.optimizer(cluster, parameters, work.element)) for parameters in held)
-    pipeline, whole = float(ends.max()), max(exchanged)
-    return NetworkStep(whole + agreement + update, pipeline, whole - pipeline, agreement)
+
+    @cached_property
+    def step(self) -> NetworkStep:
+        """The whole step."""
+        plan = self.plan
+        pipeline = float(self.ends.max())
+        whole = max(float(self.ends[:, s].max()) + seconds for s, seconds in enumerate(self.exchanges))
+        used = np.ix_(self.devices, self.devices)
+        agreement = 2 * float(self.delay[used].max()) if plan.world > 1 and not plan.local_steps else 0.0
+        return NetworkStep(whole + agreement + self.update, pipeline, whole - pipeline, agreement)
+
+    @property
+    def slowest(self) -> int:
+        """The replica whose pipeline is done last."""
+        return int(self.ends.max(axis=1).argmax())
+
+    def memory(self) -> tuple[MemoryBreakdown, ...]:
+        """What one rank of each stage holds."""
+        return stage_memory(self.job, self.plan, self.work, self.schedule(self._most()), self.cluster)[0]
+
+    def _most(self) -> int:
+        shares = self.plan.shares
+        return shares.index(max(shares)) if shares else 0
+
+    def verdict(self, memory: Sequence[MemoryBreakdown]) -> MemoryVerdict:
+        """Of the stage that fills the smallest of its devices most."""
+        devices = [
+            min((self.device(int(d)) for d in self.places[:, :, stage].ravel()), key=lambda device: device.memory_gib)
+            for stage in range(self.plan.pipeline)
+        ]
+        needs = [float(bill.total) for bill in memory]
+        stage = max(range(len(needs)), key=lambda s: needs[s] / devices[s].memory_gib)
+        return MemoryVerdict(stage, needs[stage], devices[stage])
+
+    def uses(self) -> list[LinkUse]:
+        """What goes from each group to each other in a step, the busiest first."""
+        plan, names = self.plan, [group.name for group in self.network.groups]
+        found: dict[tuple[int, int], list[float]] = {}
+
+        def add(a: int, b: int, stages: float, replicas: float, busy: float, waiting: float) -> None:
+            use = found.setdefault((int(self.group[a]), int(self.group[b])), [0.0] * 4)
+            use[0], use[1], use[2], use[3] = (
+                use[0] + stages,
+                use[1] + replicas,
+                max(use[2], busy),
+                use[3] + waiting,
+            )
+
+        for replica in range(plan.data):
+            for tensor in range(plan.tensor):
+                column, hops = self.places[tensor, replica], self.hops(replica, tensor)
+                run = self.clocked(replica, tensor, draw=True)
+                for (a, b), (_, occupied) in hops.items():
+                    sent = [each for each in run.messages if (each.source, each.target) == (a, b)]
+                    late = sum(each.arrived - each.ready for each in sent)
+                    add(column[a], column[b], len(sent) * self.message, 0.0, len(sent) * occupied, late)
+        every = max(1, plan.local_steps)
+        for stage in range(plan.pipeline):
+            for tensor in range(plan.tensor):
+                members = self.places[tensor, :, stage]
+                for a, b, sent in exchange_messages(members, self.held[stage], self.work):
+                    seconds = sent / float(self.speed[a, b]) / every
+                    add(a, b, 0.0, sent / every, seconds, self.exchanges[stage] / len(members))
+        uses = [LinkUse(names[a], names[b], *use) for (a, b), use in found.items()]
+        return sorted(uses, key=lambda use: (-use.busy, use.source, use.target))
 
 
-def end_times(schedule: Schedule, forward: Sequence[float], backward: Sequence[float], hops: Hops) -> list[float]:
-    """When each rank is done: an action starts when its rank is free and its message has come.
-
-    Args:
-        schedule: the order of work of each rank.
-        forward: seconds of one microbatch through each chunk.
-        backward: the same for the way back.
-        hops: of each sender and receiver, seconds of delay and seconds that a message occupies the link.
-    """
-    arrived: dict[object, float] = {}
-    free = dict.fromkeys(hops, 0.0)
-    clocks, at = [0.0] * schedule.pipeline, [0] * schedule.pipeline
-    moved = True
-    while moved:
-        moved = False
-        for rank, order in enumerate(schedule.ranks):
-            while at[rank] < len(order):
-                action = order[at[rank]]
-                maker = producer(schedule, action)
-                if maker is not None and maker not in arrived:
-                    break
-                seconds = (forward if action.kind.direction > 0 else backward)[action.chunk]
-                clock = max(clocks[rank], arrived[maker] if maker is not None else 0.0) + seconds
-                clocks[rank] = arrived[action] = clock
-                message = outgoing(schedule, action)
-                if message is not None:
-                    delay, occupied = hops[message.source, message.destination]
-                    free[message.source, message.destination] = sent = (
-                        max(clock, free[message.source, message.destination]) + occupied
-                    )
-                    arrived[action] = sent + delay
-                at[rank] += 1
-                moved = True
-    assert all(place == len(order) for place, order in zip(at, schedule.ranks, strict=True)), "a deadlock"
-    return clocks
+def _without_messages(costs: ChunkCosts) -> ChunkCosts:
+    """What is sent is priced by the links."""
+    forward, backward = (way._replace(seconds=way.seconds - way.send, send=0.0) for way in costs)
+    return ChunkCosts(forward, backward)
 
 
-def exchange_seconds(
-    delay: Floats, speed: Floats, members: npt.NDArray[np.int64], parameters: float, work: Work
-) -> float:
-    """What the replicas of a stage take to sum their gradients, over their own links; of local steps each step's part.
-
-    Exact sums go round a ring twice, as gloo's do. Codes, and sums for ZeRO-1, go straight to the owner of each share,
-    all at once; codes go straight to everybody then, and parameters round a ring. A message is sent when its receiver
-    has said that it expects it, so it takes the delay twice.
-    """
-    d = len(members)
-    if d == 1:
-        return 0.0
-    share = parameters / d
-    ring = [(a, b) for a, b in zip(members, np.roll(members, -1), strict=True)]
-    pairs = [(a, b) for a in members for b in members if a != b]
-
-    def around(turns: int, count: float) -> float:
-        return turns * max(float(2 * delay[a, b] + count / speed[a, b]) for a, b in ring)
-
-    def straight(count: float) -> float:
-        return max(float(2 * delay[a, b] + count / speed[a, b]) for a, b in pairs)
-
-    first = share * float(work.reduce_bytes)
-    if work.zero == 1:
-        seconds = straight(first) + around(d - 1, share * work.element)
-    elif work.feedback:
-        seconds = 2 * straight(first)
-    else:
-        seconds = around(2 * (d - 1), first)
-    return seconds / max(1, int(work.local_steps))
+_schedule = lru_cache(maxsize=64)(build)
 
 
-def _ranks(plan: Plan) -> npt.NDArray[np.int64]:
-    """(tensor, data, pipeline): the rank at each place."""
-    ranks = np.empty((plan.tensor, plan.data, plan.pipeline), dtype=np.int64)
-    for tensor, data, stage in np.ndindex(ranks.shape):
-        ranks[tensor, data, stage] = rank_of(plan, Coordinates(tensor=tensor, data=data, pipeline=stage))
+@lru_cache(maxsize=4096)
+def _ends(
+    key: tuple[str, int, int, int, int | None],
+    ways: tuple[tuple[float, ...], ...],
+    hops: tuple[tuple[tuple[int, int], tuple[float, float]], ...],
+) -> tuple[float, ...]:
+    """When each rank is done. Pipelines over like links are many, and alike."""
+    return tuple(clocked(_schedule(*key), ways[0], ways[1], dict(hops), ways[2]).ends)
+
+
+@lru_cache(maxsize=16)
+def _tables(network: Network) -> tuple[Floats, Floats]:
+    return network.tables()
+
+
+@lru_cache(maxsize=256)
+def _known_device(network: Network, group: int, cluster: Cluster) -> Device:
+    return device_of(network, group, cluster)
+
+
+@lru_cache(maxsize=64)
+def _ranks_of(tensor: int, data: int, pipeline: int) -> Ints:
+    plan = Plan(tensor=tensor, data=data, pipeline=pipeline)
+    ranks = np.empty((tensor, data, pipeline), dtype=np.int64)
+    for t, d, stage in np.ndindex(ranks.shape):
+        ranks[t, d, stage] = rank_of(plan, Coordinates(tensor=t, data=d, pipeline=stage))
     return ranks
+
+
+def _ranks(plan: Plan) -> Ints:
+    """(tensor, data, pipeline): the rank at each place."""
+    return _ranks_of(plan.tensor, plan.data, plan.pipeline)

@@ -1,17 +1,17 @@
 """A network where a job is read: from its own table or a file, and as the equal cluster that the rest of a job expects.
 
-What differs by link and by device is priced by `heddle.simulate.over_network`. Whatever else asks for a cluster, such as
-the check of memory, sees as many devices as the network has, each as its smallest.
+What differs by link and by device is priced by `heddle.simulate.over_network`. Whatever else asks for a cluster sees as
+many devices as the network has, each with the memory of the smallest.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from heddle.errors import HeddleError
-from heddle.spec.cluster import Cluster, Device, Link
+from heddle.spec.cluster import Cluster, Device, Link, Peak
 from heddle.spec.network.network import Network, Speed
 from heddle.spec.network.network_file import load_network, network_from_table
 from heddle.spec.this_machine import this_machine
@@ -35,12 +35,19 @@ def device_of(network: Network, group: int, cluster: Cluster) -> Device:
     own, usual = network.groups[group].device, cluster.device
     if own is None:
         return usual
-    if own.memory_gbs is None:  # a probe measures products, not memory: both are as fast as their products are
-        fp32, other = own.tflops.fp32, usual.tflops.fp32
-        if usual.memory_gbs is not None and own.host == usual.host:
-            scale = fp32 / other if fp32 and other else 1.0
-            own = replace(own, memory_gbs=usual.memory_gbs * scale)
-    return own
+    if own.host != usual.host:
+        return own
+    # a probe measures products in fp32: what else the cluster states is as much faster, or slower
+    fp32, other = own.tflops.fp32, usual.tflops.fp32
+    scale = fp32 / other if fp32 and other else 1.0
+
+    def scaled(value: float | None) -> float | None:
+        return None if value is None else value * scale
+
+    stated = {each.name: getattr(own.tflops, each.name) for each in fields(Peak)}
+    usually = {name: scaled(getattr(usual.tflops, name)) for name in stated}
+    peak = Peak(**{name: usually[name] if value is None else value for name, value in stated.items()})
+    return replace(own, tflops=peak, memory_gbs=own.memory_gbs or scaled(usual.memory_gbs))
 
 
 def cluster_over(network: Network, given: Cluster | None) -> Cluster:

@@ -83,6 +83,12 @@ def check_places(plan: Choices) -> None:
             "Every rank runs on a device of its own.",
             "Let `heddle plan` write the list, or leave it out: rank r then runs on device r.",
         )
+    if plan.devices and max(plan.devices) >= plan.world:
+        raise HeddleError(
+            f"plan.devices names device {max(plan.devices)}; the plan has {plan.world} ranks.",
+            "Processes are numbered as the devices of the network are, and all of them are used.",
+            "Describe a network of those devices alone.",
+        )
     zero = max(plan.zero, *(run.zero or 0 for run in plan.layers), 0)
     if plan.shares and zero >= 2:
         raise HeddleError(
