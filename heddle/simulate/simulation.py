@@ -22,8 +22,8 @@ from heddle.schedule import Schedule, build
 from heddle.simulate.chunks import chunk_costs, not_compute, step_tail_seconds
 from heddle.simulate.late import delayed_schedule, enough_steps, steady_seconds, with_replays, with_versions
 from heddle.simulate.memory_curve import Curve, memory_curves
-from heddle.simulate.network_parts import network_breakdown, network_timeline
-from heddle.simulate.over_network import OverNetwork
+from heddle.simulate.network.over_network import OverNetwork
+from heddle.simulate.network.parts import network_breakdown, network_timeline
 from heddle.simulate.replay import replay, step_time
 from heddle.simulate.shared_cores import replay_shared
 from heddle.simulate.stage_memory import LeftBytes, stage_memory
@@ -232,8 +232,7 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
 def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
     job, cluster, work, schedule, memory, left = _held(job)
     if job.network is not None and job.plan.world > 1:
-        found = _over_network(job, cluster, memory, left)
-        return found if found.fits or not only_if_it_fits else None
+        return _over_network(job, cluster, memory, left)
     if only_if_it_fits and not verdict(memory, cluster.device).fits:
         return None
     plan = job.plan
@@ -241,8 +240,7 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
     chunks = chunk_costs(job, plan, work, cluster)
     forward, backward = ([way.seconds for way in ways] for ways in zip(*chunks, strict=True))
     weight = [chunk.backward.weight for chunk in chunks]
-    if plan.delayed is not None:
-        backward = with_replays(plan.delayed, forward, backward)
+    backward = backward if plan.delayed is None else with_replays(plan.delayed, forward, backward)
     busy = sum(microbatches * (f + b) for f, b in zip(forward, backward, strict=True)) / plan.pipeline
     scale = microbatches / plan.pipeline
     pace = 1.0

@@ -26,13 +26,13 @@ from heddle.spec.layer_memory import (
     check_strategy,
     runs_of,
 )
-from heddle.spec.layer_rules import check_layers
-from heddle.spec.layer_rules import even_stages as even_stages
 from heddle.spec.model import ModelSpec
 from heddle.spec.network.compression import ActivationCode, GradientCode
 from heddle.spec.network.exchange_rules import check_exchange, check_places, check_shares
-from heddle.spec.order_rules import check_order
 from heddle.spec.ranges import Count, CountOrZero, Degree, Depth, NonNegative, check_ranges
+from heddle.spec.rules.layers import check_layers
+from heddle.spec.rules.layers import even_stages as even_stages
+from heddle.spec.rules.order import check_order
 from heddle.spec.tables import WHERE_SAID, to_table
 
 # The axes that ranks stand on (`heddle.spec.ranks`), each a field of a plan. Innermost first: neighbours on the tensor

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from heddle.errors import HeddleError
 from heddle.schedule import NAMES, build, rule_of
-from heddle.simulate.link_clock import end_times
-from heddle.simulate.over_network import step_over_network
+from heddle.simulate.network.clock import end_times
+from heddle.simulate.network.over_network import step_over_network
 from heddle.simulate.replay import step_time
 from heddle.simulate.simulation import simulate
 from heddle.spec.job import job_from_tables

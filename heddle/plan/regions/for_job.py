@@ -21,7 +21,7 @@ from heddle.plan.regions.problem import Ints, Problem, problem_from
 from heddle.plan.regions.solve import solve
 from heddle.plan.regions.starts import pipelines_inside, stages_inside
 from heddle.plan.regions.uneven import shared_out
-from heddle.simulate.over_network import NetworkStep, OverNetwork
+from heddle.simulate.network.over_network import NetworkStep, OverNetwork
 from heddle.spec.job import Job
 from heddle.spec.network import Network
 from heddle.spec.plan import Plan
@@ -71,8 +71,9 @@ def plans_over(
         share = max(0.05, (end - time.process_time()) / 2 / (len(shapes) - place))
         layouts = list(_layouts(job, network, tensor, stages, replicas, share))
         for plan in _plans(job, tensor, stages, replicas, fixed):
+            priced = OverNetwork(replace(job, plan=plan, network=None), network, range(network.devices))
             for layout in layouts:
-                found = _tried(job, plan, network, layout)
+                found = _measured(priced, _devices(plan, layout))
                 key = tensor, stages, replicas
                 if found is not None and (key not in best or found.step.seconds < best[key].step.seconds):
                     best[key] = found
@@ -159,32 +160,34 @@ def _layouts(job: Job, network: Network, tensor: int, stages: int, replicas: int
     yield firsts[solve(problem, seconds).layout.devices]
 
 
-def _tried(job: Job, plan: Plan, network: Network, layout: Ints) -> NetworkPlan | None:
-    """A plan on a layout, with layers and samples by the speed of its devices; None if it does not fit."""
+def _devices(plan: Plan, layout: Ints) -> tuple[int, ...]:
+    """The device of each rank."""
     devices = np.empty(plan.world, dtype=np.int64)
     for stage, replica in np.ndindex(layout.shape):
         for tensor in range(plan.tensor):
             at = rank_of(plan, Coordinates(tensor=tensor, data=replica, pipeline=stage))
             devices[at] = layout[stage, replica] + tensor
-    return _measured(job, plan, network, tuple(devices.tolist()))
+    return tuple(devices.tolist())
 
 
-def _measured(job: Job, plan: Plan, network: Network, devices: tuple[int, ...]) -> NetworkPlan | None:
-    priced = OverNetwork(replace(job, plan=plan, network=None), network, devices)
-    if len({priced.device(device) for device in devices}) > 1:  # equal devices want equal parts
-        uneven = shared_out(priced)
-        if uneven != plan:
-            other = OverNetwork(replace(job, plan=uneven, network=None), network, devices)
-            if other.step.seconds < priced.step.seconds and other.verdict(other.memory()).fits:
+def _measured(priced: OverNetwork, devices: tuple[int, ...]) -> NetworkPlan | None:
+    """A plan on some devices, with layers and samples by their speed; None if it does not fit."""
+    here = priced.on(devices)
+    if len({here.device(device) for device in devices}) > 1:  # equal devices want equal parts
+        uneven = shared_out(here)
+        if uneven != here.plan:
+            other = OverNetwork(replace(here.job, plan=uneven), here.network, devices)
+            if other.step.seconds < here.step.seconds and other.verdict().fits:
                 return NetworkPlan(uneven, devices, other.step)
-    if not priced.verdict(priced.memory()).fits:
+    if not here.verdict().fits:
         return None
-    return NetworkPlan(plan, devices, priced.step)
+    return NetworkPlan(here.plan, devices, here.step)
 
 
 def _improved(job: Job, network: Network, found: NetworkPlan, end: float) -> NetworkPlan:
     """The same with places exchanged, two tensor groups at a time, as long as that helps and time is left."""
-    plan, tensor = found.plan, found.plan.tensor
+    tensor, even = found.plan.tensor, replace(found.plan, stages=(), shares=())
+    priced = OverNetwork(replace(job, plan=even, network=None), network, found.devices)
     better = True
     while better:
         better = False
@@ -194,7 +197,7 @@ def _improved(job: Job, network: Network, found: NetworkPlan, end: float) -> Net
             devices = list(found.devices)
             one, two = slice(a * tensor, (a + 1) * tensor), slice(b * tensor, (b + 1) * tensor)
             devices[one], devices[two] = devices[two], devices[one]
-            tried = _measured(job, replace(plan, stages=(), shares=()), network, tuple(devices))
+            tried = _measured(priced, tuple(devices))
             if tried is not None and tried.step.seconds < found.step.seconds * (1 - 1e-9):
                 found, better = tried, True
     return found

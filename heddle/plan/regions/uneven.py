@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from heddle.schedule.placement import Placement
-from heddle.simulate.over_network import OverNetwork
+from heddle.simulate.network.over_network import OverNetwork
 from heddle.spec.plan import Plan
 
 

@@ -7,6 +7,7 @@ that a rank runs on; a sum, and a pipeline, waits for the slowest.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -23,8 +24,8 @@ from heddle.cost.work import work_of
 from heddle.errors import HeddleError
 from heddle.schedule import Schedule, build
 from heddle.simulate.chunks import ChunkCosts, chunk_costs
-from heddle.simulate.link_clock import Clocked, Hops, clocked
-from heddle.simulate.replica_links import exchange_messages, exchange_seconds
+from heddle.simulate.network.clock import Clocked, Hops, clocked
+from heddle.simulate.network.replicas import exchange_messages, exchange_seconds
 from heddle.simulate.stage_memory import parameters_of, stage_memory
 from heddle.spec.cluster import Cluster, Device, Link
 from heddle.spec.job import Job, PlannedJob
@@ -72,21 +73,35 @@ class OverNetwork:
         self.job: PlannedJob = job.planned
         self.plan, self.network = self.job.plan, network
         plan = self.plan
-        self.devices = list(devices or plan.devices or range(plan.world))
-        if len(self.devices) != plan.world or max(self.devices) >= network.devices:
-            raise HeddleError(
-                f"The plan has {plan.world} ranks, and {len(self.devices)} of {network.devices} devices are given.",
-                "Every rank has a device of the network.",
-                "Change the degrees, or the network.",
-            )
-        ranks = _ranks(plan)
-        self.places = np.array(self.devices)[ranks]  # device by tensor rank, replica and stage
+        self._place(devices if devices is not None else plan.devices or range(plan.world))
         self.group = np.repeat(np.arange(len(network.groups)), [group.devices for group in network.groups])
         self.delay, self.speed = _tables(network)
         self.cluster = replace(machine_for(job.cluster, plan.world), links=(self._inside(),), cores=None)
         self.work = work_of(self.job, self.cluster)
         self.held = parameters_of(self.job.model, plan, self.work)
+        self._priced: dict[Device, list[ChunkCosts]] = {}
         self.message = float(self.work.tokens * self.work.hidden * self.work.message_bytes) / plan.tensor
+
+    def _place(self, devices: Sequence[int]) -> None:
+        self.devices = list(devices)
+        if len(self.devices) != self.plan.world or max(self.devices) >= self.network.devices:
+            raise HeddleError(
+                f"The plan has {self.plan.world} ranks, and {len(self.devices)} of {self.network.devices} devices are "
+                "given.",
+                "Every rank has a device of the network.",
+                "Change the degrees, or the network.",
+            )
+        self.places = np.array(self.devices)[_ranks(self.plan)]  # device by tensor rank, replica and stage
+
+    def on(self, devices: Sequence[int]) -> OverNetwork:
+        """The same plan on other devices; prices that do not depend on them are not made again."""
+        if self.plan.tensor > 1:  # whose collectives go over other links
+            return OverNetwork(self.job, self.network, devices)
+        other = copy(self)
+        for name in ("chunks", "ends", "exchanges", "update", "step"):
+            other.__dict__.pop(name, None)
+        other._place(devices)
+        return other
 
     def _inside(self) -> Link:
         """What tensor ranks talk over: the slowest link between those of any one place of the mesh."""
@@ -107,14 +122,13 @@ class OverNetwork:
     def chunks(self) -> list[list[ChunkCosts]]:
         """Of each replica: what a microbatch takes in each chunk, on the device that holds it."""
         plan, found = self.plan, []
-        by_device: dict[Device, list[ChunkCosts]] = {}
 
         def priced(device: Device) -> list[ChunkCosts]:
-            if device not in by_device:
+            if device not in self._priced:
                 silent = replace(self.cluster, device=device, links=(FREE,) if plan.tensor == 1 else self.cluster.links)
                 costs = chunk_costs(self.job, plan, work_of(self.job, silent), silent)
-                by_device[device] = [_without_messages(each) for each in costs]
-            return by_device[device]
+                self._priced[device] = [_without_messages(each) for each in costs]
+            return self._priced[device]
 
         for replica in range(plan.data):
             here = [self.device(int(device)) for device in self.places[0, replica]]
@@ -205,6 +219,7 @@ class OverNetwork:
         """The replica whose pipeline is done last."""
         return int(self.ends.max(axis=1).argmax())
 
+    @cached_property
     def memory(self) -> tuple[MemoryBreakdown, ...]:
         """What one rank of each stage holds."""
         return stage_memory(self.job, self.plan, self.work, self.schedule(self._most()), self.cluster)[0]
@@ -213,13 +228,13 @@ class OverNetwork:
         shares = self.plan.shares
         return shares.index(max(shares)) if shares else 0
 
-    def verdict(self, memory: Sequence[MemoryBreakdown]) -> MemoryVerdict:
+    def verdict(self, memory: Sequence[MemoryBreakdown] | None = None) -> MemoryVerdict:
         """Of the stage that fills the smallest of its devices most."""
         devices = [
             min((self.device(int(d)) for d in self.places[:, :, stage].ravel()), key=lambda device: device.memory_gib)
             for stage in range(self.plan.pipeline)
         ]
-        needs = [float(bill.total) for bill in memory]
+        needs = [float(bill.total) for bill in (self.memory if memory is None else memory)]
         stage = max(range(len(needs)), key=lambda s: needs[s] / devices[s].memory_gib)
         return MemoryVerdict(stage, needs[stage], devices[stage])
 

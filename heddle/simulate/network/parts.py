@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heddle.cost.breakdown import Breakdown
 from heddle.simulate.chunks import not_compute
-from heddle.simulate.over_network import OverNetwork
+from heddle.simulate.network.over_network import OverNetwork
 from heddle.simulate.timeline import Sizes, Tail, timeline
 from heddle.trace.lanes import Lane
 from heddle.trace.trace import Trace

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from heddle.errors import HeddleError
+from heddle.spec.layer_memory import LayerRun, Recompute
 from heddle.spec.model import ModelSpec
 
-if TYPE_CHECKING:
-    from heddle.spec.plan import Plan
+
+class Split(Protocol):
+    """What of a plan decides over its layers."""
+
+    @property
+    def pipeline(self) -> int: ...
+    @property
+    def virtual(self) -> int: ...
+    @property
+    def chunks(self) -> int: ...
+    @property
+    def stages(self) -> tuple[int, ...]: ...
+    @property
+    def layers(self) -> tuple[LayerRun, ...]: ...
+    @property
+    def recompute(self) -> Recompute | tuple[Recompute, ...]: ...
 
 
 def even_stages(layers: int, chunks: int) -> tuple[int, ...]:
@@ -22,7 +37,7 @@ def even_stages(layers: int, chunks: int) -> tuple[int, ...]:
     return tuple(small + (first <= chunk < first + extra) for chunk in range(chunks))
 
 
-def check_layers(plan: Plan, model: ModelSpec) -> None:
+def check_layers(plan: Split, model: ModelSpec) -> None:
     """Refuse a plan that loses a layer, or has a chunk without one."""
     if model.layers < plan.chunks:
         raise HeddleError(
@@ -58,7 +73,7 @@ def check_layers(plan: Plan, model: ModelSpec) -> None:
         )
 
 
-def _fewer_chunks(plan: Plan, layers: int) -> str:
+def _fewer_chunks(plan: Split, layers: int) -> str:
     """The ways to have no more chunks than layers; several chunks per rank still need a pipeline."""
     ways = []
     if plan.virtual > 1 and layers >= plan.pipeline:
