@@ -17,6 +17,7 @@ from heddle.cli.help import DECIDE, EXCHANGE, GRAPHS, KERNELS, LOOK, START, TRAI
 from heddle.cli.inspect import inspect
 from heddle.cli.lanes import lanes
 from heddle.cli.launch import launch
+from heddle.cli.meeting import meeting
 from heddle.cli.piper import piper
 from heddle.cli.place import place
 from heddle.cli.plan import plan
@@ -46,7 +47,7 @@ app = typer.Typer(
 PANELS: dict[str, list[Callable[..., None] | tuple[str, typer.Typer]]] = {
     START: [demo],
     DECIDE: [plan, simulate, schedule, profile, probe, calibrate, validate],
-    TRAIN: [train, launch, prove, selftest, generate],
+    TRAIN: [train, launch, meeting, prove, selftest, generate],
     LOOK: [report, compare, trace, inspect],
     EXCHANGE: [("data", data.app), ("import", import_.app), ("export", export.app)],
     GRAPHS: [piper, place, regions, ("tiles", tiles.app)],

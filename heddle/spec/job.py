@@ -83,6 +83,10 @@ class Train:
     weight_decay: Amount = 0.1
     outer_learning_rate: NonNegative = 0.7  # of the step that replicas take together after plan.local_steps
     outer_momentum: ShareBelowOne = 0.9  # of the same, Nesterov's
+    # where sites that come and go meet, HOST:PORT of `heddle meeting`; after how many steps; what this one is called
+    meeting: str | None = None
+    meet_every: Count = 100
+    site: str = "site"
     clip: NonNegative = 1.0  # largest gradient norm; 0 leaves gradients alone
     log_every: Count = 10
     eval_every: CountOrZero = 0  # steps; 0: only at the end
@@ -134,7 +138,7 @@ class Job:
             )
         if self.plan is not None:
             self.plan.check(self.model, self.train.global_batch, self.sequence)
-            self._check_meetings(self.plan.local_steps)
+            self._check_meetings(self.train.meet_every if self.train.meeting else self.plan.local_steps)
             if self.train.precision == "fp16" and self.plan.compress_gradients != "none":
                 raise HeddleError(
                     f"compress_gradients = '{self.plan.compress_gradients}' does not go with precision = 'fp16'.",
@@ -148,7 +152,8 @@ class Job:
             value = getattr(self.train, name)
             if every and value % every:
                 raise HeddleError(
-                    f"train.{name} = {value} is not a multiple of plan.local_steps = {every}.",
+                    f"train.{name} = {value} is not a multiple of "
+                    f"{'train.meet_every' if self.train.meeting else 'plan.local_steps'} = {every}.",
                     "Between two meetings every replica has weights of its own.",
                     f"Use {name} = {max(1, round(value / every)) * every}.",
                 )
