@@ -52,7 +52,9 @@ def strict_run(job: Job, steps: int = 2, evaluate: bool = True) -> Run:
     for rank, program in run.programs.items():
         waits = [event for event in program if isinstance(event, Synchronize)]
         if len(waits) > steps + evaluate:  # a step is read once, when it is done, and so is an evaluation
-            raise StrictError(f"rank {rank}: its host waits for its device {len(waits)} times in {steps} steps: {waits}")
+            raise StrictError(
+                f"rank {rank}: its host waits for its device {len(waits)} times in {steps} steps: {waits}"
+            )
     return run
 
 
