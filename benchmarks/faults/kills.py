@@ -166,7 +166,8 @@ class Victim:
         found = [f"process {pid}" for pid in processes if pid in session_processes(session)]
         found += [str(path) for path in shared if path.exists()]
         kept = sorted((self.folder / "tmp").glob(f"{PREFIX}*"))
-        found += [str(path) for path in (self.folder / "tmp").iterdir() if path not in kept]
+        others = [path for path in (self.folder / "tmp").iterdir() if path not in kept]
+        found += [str(path) for path in others if not path.name.startswith("torchinductor_")]  # a user's one cache
         return (*found, *map(str, kept[: max(0, len(kept) - folders)]))
 
     def end(self) -> None:
