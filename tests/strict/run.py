@@ -42,8 +42,9 @@ class Run:
 
 
 def strict_run(job: Job, steps: int = 2, evaluate: bool = True) -> Run:
-    """Take steps of a job, evaluate, and replay it all on devices with many queues and with as few as Heddle allows; its host
-    waits for its device once per step, and for nothing else.
+    """Take steps of a job, evaluate, and replay it all on devices with many queues and with as few as Heddle allows.
+
+    Its host waits for its device once per step, and for nothing else.
     """
     run = record(job, steps, evaluate)
     run.replay()
