@@ -24,7 +24,8 @@ from heddle.train.step.delayed import make_trainer
 from heddle.train.step.trainer import StepInFlight
 from tests.strict.program import Event, Synchronize
 from tests.strict.replay import Replay, StrictError
-from tests.strict.transport import Exchange, Stalled, StrictGroup, Watch
+from tests.strict.transport import Exchange, Stalled, StrictGroup
+from tests.strict.watch import Watch
 
 PATIENCE = 60  # seconds; only gloo can hang here, and nothing takes as long
 
@@ -42,8 +43,9 @@ class Run:
 
 
 def strict_run(job: Job, steps: int = 2, evaluate: bool = True) -> Run:
-    """Take steps of a job, evaluate, and replay it all on devices with many queues and with as few as Heddle allows; its host
-    waits for its device once per step, and for nothing else.
+    """Take steps of a job, evaluate, and replay it all on devices with many queues and with as few as Heddle allows.
+
+    Its host may wait for its device once per step, and for nothing else.
     """
     run = record(job, steps, evaluate)
     run.replay()
@@ -52,7 +54,9 @@ def strict_run(job: Job, steps: int = 2, evaluate: bool = True) -> Run:
     for rank, program in run.programs.items():
         waits = [event for event in program if isinstance(event, Synchronize)]
         if len(waits) > steps + evaluate:  # a step is read once, when it is done, and so is an evaluation
-            raise StrictError(f"rank {rank}: its host waits for its device {len(waits)} times in {steps} steps: {waits}")
+            raise StrictError(
+                f"rank {rank}: its host waits for its device {len(waits)} times in {steps} steps: {waits}"
+            )
     return run
 
 

@@ -26,7 +26,9 @@ def job(**train: object) -> Job:
     return Job(model=MODEL, data=Data(text="-"), train=Train(global_batch=4, **train), plan=Plan(microbatch=2))
 
 
-@pytest.mark.parametrize(("local", "started_by_heddle", "verifies"), [(0, False, True), (3, False, False), (0, True, False)])
+@pytest.mark.parametrize(
+    ("local", "started_by_heddle", "verifies"), [(0, False, True), (3, False, False), (0, True, False)]
+)
 def test_tokens_are_checked_by_one_rank_of_a_node(monkeypatch, local, started_by_heddle, verifies):
     """All would read all of a file of terabytes; who started its processes by itself has read it before."""
     asked = []
