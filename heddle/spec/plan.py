@@ -16,6 +16,8 @@ from heddle.schedule.actions import Schedule
 from heddle.schedule.delayed import SYNCHRONOUS, DelayedSchedule, UpdateRule, update_rule
 from heddle.schedule.placement import Placement
 from heddle.schedule.registry import build, rule_of
+from heddle.schedule.written import SEARCHED, order_for, placed
+from heddle.spec.even import even_stages
 from heddle.spec.layer_memory import (
     LayerMemory,
     LayerRun,
@@ -29,7 +31,7 @@ from heddle.spec.layer_memory import (
 from heddle.spec.model import ModelSpec
 from heddle.spec.network.compression import ActivationCode, GradientCode
 from heddle.spec.network.exchange_rules import check_exchange
-from heddle.spec.order_rules import check_order
+from heddle.spec.order_rules import CheckStep, check_order
 from heddle.spec.ranges import Count, CountOrZero, Degree, Depth, NonNegative, check_ranges
 from heddle.spec.tables import WHERE_SAID, to_table
 
@@ -53,6 +55,7 @@ class Plan:
     schedule: str = "1f1b"  # one of heddle.schedule.NAMES
     # of deep-1f1b: microbatches more that a rank starts for each rank behind; None: 1
     extra_warmup: CountOrZero | None = field(default=None, metadata=WHERE_SAID)
+    order: tuple[str, ...] = field(default=(), metadata=WHERE_SAID)  # of a searched schedule: heddle.schedule.written
     stages: tuple[Count, ...] = ()  # layers of each chunk in model order; empty: as even as can be
     recompute: Recompute | tuple[Recompute, ...] = "none"  # one word, or one per layer
     # what leaves the device, and where to: "optimizer:disk"; see heddle.spec.layer_memory
@@ -61,6 +64,7 @@ class Plan:
     layers: tuple[LayerRun, ...] = field(default=(), metadata=WHERE_SAID)  # those that do otherwise
     # when updates are applied: "synchronous", or late, by one of heddle.schedule.delayed.UPDATES
     update: str = field(default=SYNCHRONOUS, metadata=WHERE_SAID)
+    check_step: CheckStep = field(default="before", metadata=WHERE_SAID)  # when an update is checked by all gradients
     # how replicas send gradients to each other, and stages activations, both ways; see heddle.spec.network.compression
     compress_gradients: GradientCode = field(default="none", metadata=WHERE_SAID)
     compress_activations: ActivationCode = field(default="none", metadata=WHERE_SAID)
@@ -120,7 +124,9 @@ class Plan:
     @property
     def placement(self) -> Placement:
         """Which pipeline rank holds which chunk."""
-        return rule_of(self.schedule).placement if self.delayed is None else self.delayed.placement
+        if self.delayed is not None:
+            return self.delayed.placement
+        return placed(self.virtual) if self.schedule == SEARCHED else rule_of(self.schedule).placement
 
     @property
     def hash(self) -> str:
@@ -149,7 +155,15 @@ class Plan:
         microbatches = self.microbatches(global_batch)
         if self.delayed is not None:
             return DelayedSchedule(self.delayed, self.pipeline, microbatches).unrolled(1)
+        if self.order:
+            return order_for(self.order, self.pipeline, self.virtual, microbatches)
         return build(self.schedule, self.pipeline, microbatches, self.virtual, self.extra_warmup)
+
+    @property
+    def named(self) -> Plan:
+        """The same with a schedule of the same kind that has a rule for any number of microbatches."""
+        like = "zb-v" if self.virtual > 1 else "zb-h1"
+        return replace(self, schedule=like, order=()) if self.schedule == SEARCHED else self
 
     def layers_of(self, chunk: int, layers: int) -> range:
         """The layers that chunk holds, counted over the whole model."""
@@ -245,6 +259,8 @@ class Plan:
             )
         if self.pipeline > 1:
             rule_of(self.schedule).check_microbatches(self.pipeline, self.microbatches(global_batch))
+        if self.schedule == SEARCHED:
+            self.order_of_work(global_batch)
 
     def _check_layers(self, model: ModelSpec) -> None:
         if model.layers < self.chunks:
@@ -302,14 +318,3 @@ class Predicted:
 
     def __post_init__(self) -> None:
         check_ranges(self, "predicted")
-
-
-def even_stages(layers: int, chunks: int) -> tuple[int, ...]:
-    """Layers of each chunk, as even as can be.
-
-    The chunks that get one more sit before the last, which also holds the output layer, and where there is a choice
-    after the first, which holds the embedding.
-    """
-    small, extra = divmod(layers, chunks)
-    first = (chunks - extra) // 2
-    return tuple(small + (first <= chunk < first + extra) for chunk in range(chunks))

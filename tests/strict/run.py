@@ -20,7 +20,7 @@ from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.runtime.cuda import STREAMS
 from heddle.spec import Job, Plan
 from heddle.train.prove.prove import synthetic_tokens
-from heddle.train.step.delayed import make_trainer
+from heddle.train.step.choose import make_trainer
 from heddle.train.step.trainer import StepInFlight
 from tests.strict.program import Event, Synchronize
 from tests.strict.replay import Replay, StrictError
