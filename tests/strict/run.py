@@ -21,7 +21,7 @@ from heddle.runtime.cuda import STREAMS
 from heddle.spec import Job, Plan
 from heddle.train.prove.prove import synthetic_tokens
 from heddle.train.step.choose import make_trainer
-from heddle.train.step.trainer import StepInFlight
+from heddle.train.step.trainer import StepInFlight, Trainer
 from tests.strict.program import Event, Synchronize
 from tests.strict.replay import Replay, StrictError
 from tests.strict.transport import Exchange, Stalled, StrictGroup
@@ -69,7 +69,7 @@ def record(job: Job, steps: int = 2, evaluate: bool = True) -> Run:
         losses, handed = [], deque[StepInFlight]()
         for number in range(steps):  # as the training loop does on devices that run ahead of their host
             handed.append(trainer.start_step())
-            while len(handed) > (1 + trainer.in_flight if number < steps - 1 else 0):
+            while len(handed) > (trainer.in_flight if number < steps - 1 else 0):
                 losses.append(handed.popleft().read().loss)
         return [*losses, trainer.evaluate(tokens)] if evaluate else losses
 
@@ -170,6 +170,7 @@ def _ranks_are_threads(exchange: Exchange) -> Iterator[None]:
             patch.object(dist.distributed_c10d, "_world", _RankWorld()),
             patch.object(heddle.parallel.mesh, "_device", lambda: torch.device("cpu")),  # bound, as a GPU would be
             patch.object(dist, "split_group", split),
+            patch.object(Trainer, "in_flight", property(lambda self: 1)),  # as on a device that runs ahead
             patch.object(threading.Thread, "__init__", begin_thread),
             patch.object(torch.Tensor, "tolist", read),
         ):
