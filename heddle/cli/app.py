@@ -30,6 +30,7 @@ from heddle.cli.look.trace import trace
 from heddle.cli.streams import finish, show, speak_plainly
 from heddle.cli.train.generate import generate
 from heddle.cli.train.launch import launch
+from heddle.cli.train.meeting import meeting
 from heddle.cli.train.prove import prove
 from heddle.cli.train.selftest import selftest
 from heddle.cli.train.train import train
@@ -47,7 +48,7 @@ app = typer.Typer(
 PANELS: dict[str, list[Callable[..., None] | tuple[str, typer.Typer]]] = {
     START: [demo],
     DECIDE: [plan, simulate, schedule, profile, probe, calibrate, validate],
-    TRAIN: [train, launch, prove, selftest, generate],
+    TRAIN: [train, launch, meeting, prove, selftest, generate],
     LOOK: [report, compare, trace, inspect],
     EXCHANGE: [("data", data.app), ("import", import_.app), ("export", export.app)],
     GRAPHS: [piper, place, regions, ("tiles", tiles.app)],

@@ -13,7 +13,6 @@ from heddle.schedule.registry import IN_WORDS
 from heddle.schedule.written import SEARCHED
 
 if TYPE_CHECKING:
-    from heddle.plan.search.search import Search
     from heddle.simulate.simulation import Simulation
     from heddle.spec.job import Job
 
@@ -129,8 +128,24 @@ def plan(
     }
     fixed = ({} if free else in_file) | {name: value for name, value in chosen.items() if value is not None}
     folder = job.parent if job is not None else Path()
+    loaded = job_from_tables(document, folder)
+    if loaded.network is not None:
+        from heddle.cli.show.network import show_over_network
+
+        refused = {"--objective": objective != "fastest", "--devices": devices, "--days": days, "--by-layer": by_layer}
+        refused |= {"--memory-gib": memory_gib, "--allow-delay": allow_delay}
+        show_over_network(
+            loaded,
+            fixed,
+            top,
+            as_json,
+            explain,
+            [name for name, given in refused.items() if given],
+            None if output is None else lambda best: _write(output, document, folder, best.job, best),
+        )
+        return
     found = search(
-        job_from_tables(document, folder),
+        loaded,
         objective=objective,  # type: ignore[arg-type]
         fixed=fixed,
         top=top,
@@ -157,7 +172,7 @@ def plan(
 
         late = late_plans(found.plans)
     if output is not None:
-        _write(output, document, folder, found, (late or searched or [found.best])[0])
+        _write(output, document, folder, found.job, (late or searched or [found.best])[0])
     console = Console(highlight=False)
     if as_json:
         facts = found.to_json() | {"assumed": assumed} | ({"explanation": reasons.to_json()} if reasons else {})
@@ -227,16 +242,16 @@ def _here(name: str) -> str:
     return str(Path(name).absolute()) if Path(name).suffix in (".json", ".toml") else name
 
 
-def _write(output: Path, document: dict[str, Any], folder: Path, found: Search, chosen: Simulation) -> None:
+def _write(output: Path, document: dict[str, Any], folder: Path, job: Job, chosen: Simulation) -> None:
     """The job as it was written, with the plan and what is predicted of it."""
     from heddle.cli.common import write_output
-    from heddle.spec.job import moved
+    from heddle.spec.job_paths import moved
     from heddle.spec.tables import to_table, to_toml
 
     _keep_others(output)
     tables = moved(document, folder, output.parent)
     # the plan is for this batch in this precision: a default that changes would make it another job's
-    tables["train"] = _assumed(document, found.job) | tables.get("train", {})
+    tables["train"] = _assumed(document, job) | tables.get("train", {})
     tables |= {"plan": to_table(chosen.plan), "predicted": to_table(chosen.predicted)}
     write_output(output, to_toml(tables))
 

@@ -43,6 +43,10 @@ def simulate(
 
     loaded = load_with_changes(plan, changes or [])
     found = None
+    if loaded.plan is None and loaded.network is not None:
+        from heddle.plan.regions.network_search import search_network
+
+        loaded = search_network(loaded).job
     if loaded.plan is None:
         from heddle.plan.search.search import search
 
