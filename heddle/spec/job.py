@@ -12,6 +12,7 @@ from heddle.errors import HeddleError, nearest
 from heddle.spec.cluster import Cluster, Device
 from heddle.spec.cluster import Precision as Precision
 from heddle.spec.model import ModelSpec
+from heddle.spec.order_rules import check_late
 from heddle.spec.plan import Plan, Predicted
 from heddle.spec.ranges import (
     Amount,
@@ -133,6 +134,7 @@ class Job:
         if self.plan is not None:
             self.plan.check(self.model, self.train.global_batch, self.sequence)
             self._check_meetings(self.plan.local_steps)
+            check_late(self.plan, self.train)
             if self.train.precision == "fp16" and self.plan.compress_gradients != "none":
                 raise HeddleError(
                     f"compress_gradients = '{self.plan.compress_gradients}' does not go with precision = 'fp16'.",
