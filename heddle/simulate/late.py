@@ -1,15 +1,18 @@
-"""Pipelines whose updates come late and which do not drain: what a step takes in the long run, and holds."""
+"""Pipelines that do not drain, for their updates come late or are checked late: what a step takes in the long run, and
+holds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from heddle.cost.memory import MemoryBreakdown
+from heddle.cost.memory import MASTER, MOMENTS, MemoryBreakdown
 from heddle.schedule import Schedule
 from heddle.schedule.delayed import DelayedSchedule, UpdateRule
 from heddle.spec.job import PlannedJob
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
+from heddle.trace.trace import Trace
 
 
 def delayed_schedule(job: PlannedJob) -> DelayedSchedule | None:
@@ -62,3 +65,24 @@ def _parameters(model: ModelSpec, plan: Plan, chunk: int) -> int:
     layers = sum(model.layer(layer).parameters for layer in plan.layers_of(chunk, model.layers))
     ends = (chunk == 0) + (chunk == plan.chunks - 1 and not model.tied)
     return layers + ends * model.vocab * model.hidden
+
+
+def step_seconds(plan: Plan, trace: Trace) -> float:
+    """Of a pipeline's step that is followed by others: all of it, or the longest that a stage has work in.
+
+    Where steps follow each other without a barrier, a late start is that of every step, and costs nothing.
+    """
+    return trace.period if plan.check_step == "after" else trace.duration
+
+
+def with_undo(bills: Sequence[MemoryBreakdown], plan: Plan, element: int) -> tuple[MemoryBreakdown, ...]:
+    """What each stage holds, with what its update can be undone from: masters and moments once more."""
+    if plan.check_step != "after":
+        return tuple(bills)
+    share = (MASTER + MOMENTS) / (MOMENTS + (MASTER if element < 4 else 0))  # of what the optimizer has
+    found = []
+    for bill in bills:
+        more = share * bill.optimizer
+        slack = bill.slack * (bill.total + more) / bill.total
+        found.append(bill._replace(optimizer=bill.optimizer + more, slack=slack))
+    return tuple(found)

@@ -20,13 +20,20 @@ from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.schedule import Schedule, build
 from heddle.simulate.chunks import chunk_costs, not_compute, step_tail_seconds
-from heddle.simulate.late import delayed_schedule, enough_steps, steady_seconds, with_replays, with_versions
+from heddle.simulate.late import (
+    delayed_schedule,
+    enough_steps,
+    steady_seconds,
+    step_seconds,
+    with_replays,
+    with_undo,
+    with_versions,
+)
 from heddle.simulate.memory_curve import Curve, memory_curves
 from heddle.simulate.replay import replay, step_time
 from heddle.simulate.shared_cores import replay_shared
 from heddle.simulate.stage_memory import LeftBytes, stage_memory
 from heddle.simulate.timeline import Sizes, Tail, timeline
-from heddle.simulate.unfenced import step_seconds, with_undo
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.plan import Plan, Predicted
@@ -246,14 +253,7 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
     scale = microbatches / plan.pipeline
     pace = 1.0
     if cluster.cores is None:
-        once: Callable[[Schedule], float] = lambda each: step_time(each, forward, backward, weight=weight)  # noqa: E731
-        delayed = delayed_schedule(job)
-        if delayed is not None:
-            pipe = steady_seconds(delayed, once)
-        elif plan.check_step == "after":
-            pipe = step_seconds(plan, replay(schedule, forward, backward, weight=weight))
-        else:
-            pipe = once(schedule)
+        pipe = _alone(job, schedule, forward, backward, weight)
     else:
         each = ranks_per_stage(plan)
         pace = float(stage.pace(cluster, plan.world))
@@ -295,6 +295,18 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
         left=left,
         timeline=drawn,
     )
+
+
+def _alone(
+    job: PlannedJob, schedule: Schedule, forward: list[float], backward: list[float], weight: list[float]
+) -> float:
+    """Seconds of a pipeline whose ranks each have a device for themselves, in the long run."""
+    delayed = delayed_schedule(job)
+    if delayed is not None:
+        return steady_seconds(delayed, lambda each: step_time(each, forward, backward, weight=weight))
+    if job.plan.check_step == "after":
+        return step_seconds(job.plan, replay(schedule, forward, backward, weight=weight))
+    return step_time(schedule, forward, backward, weight=weight)
 
 
 _schedule = lru_cache(maxsize=8)(build)  # plans that are compared often share theirs

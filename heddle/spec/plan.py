@@ -14,10 +14,9 @@ from statistics import mode
 from heddle.errors import HeddleError, divisors, listing, nearest_number
 from heddle.schedule.actions import Schedule
 from heddle.schedule.delayed import SYNCHRONOUS, DelayedSchedule, UpdateRule, update_rule
-from heddle.schedule.placement import Placement
+from heddle.schedule.placement import Placement, even_stages
 from heddle.schedule.registry import build, rule_of
 from heddle.schedule.written import SEARCHED, order_for, placed
-from heddle.spec.even import even_stages
 from heddle.spec.layer_memory import (
     LayerMemory,
     LayerRun,

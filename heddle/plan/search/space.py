@@ -19,7 +19,7 @@ import numpy as np
 from heddle.cost.work import exchange_columns
 from heddle.errors import HeddleError, divisors, listing, nearest, nearest_number
 from heddle.schedule import NAMES, RULES, Placement
-from heddle.spec.even import even_stages
+from heddle.schedule.placement import even_stages
 from heddle.spec.layer_memory import Recompute
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import AXES, WRITTEN, Plan
