@@ -1,4 +1,4 @@
-"""Which layers are in which chunk of the model, and which pipeline rank holds it: the one place that says it."""
+"""Which pipeline rank holds which chunk of the model: the one place that says it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,3 @@ class Placement(StrEnum):
         if self is not Placement.V:
             return tuple(range(rank, self.chunks(pipeline, virtual), pipeline))
         return tuple(lap * pipeline + (pipeline - 1 - rank if lap % 2 else rank) for lap in range(virtual))
-
-
-def even_stages(layers: int, chunks: int) -> tuple[int, ...]:
-    """Layers of each chunk, as even as can be.
-
-    The chunks that get one more sit before the last, which also holds the output layer, and where there is a choice
-    after the first, which holds the embedding.
-    """
-    small, extra = divmod(layers, chunks)
-    first = (chunks - extra) // 2
-    return tuple(small + (first <= chunk < first + extra) for chunk in range(chunks))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from heddle.cost.memory import MASTER, MOMENTS, MemoryBreakdown
 from heddle.schedule import Schedule
 from heddle.schedule.delayed import DelayedSchedule, UpdateRule
+from heddle.simulate.replay import replay, step_time
 from heddle.spec.job import PlannedJob
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
@@ -33,6 +34,18 @@ def steady_seconds(delayed: DelayedSchedule, duration: Callable[[Schedule], floa
     steps = enough_steps(delayed)
     once, twice = (duration(delayed.unrolled(count)) for count in (steps, 2 * steps))
     return (twice - once) / steps
+
+
+def pipeline_seconds(
+    job: PlannedJob, schedule: Schedule, forward: list[float], backward: list[float], weight: list[float]
+) -> float:
+    """Seconds of a pipeline whose ranks each have a device for themselves, in the long run."""
+    delayed = delayed_schedule(job)
+    if delayed is not None:
+        return steady_seconds(delayed, lambda each: step_time(each, forward, backward, weight=weight))
+    if job.plan.check_step == "after":
+        return step_seconds(job.plan, replay(schedule, forward, backward, weight=weight))
+    return step_time(schedule, forward, backward, weight=weight)
 
 
 def with_replays(rule: UpdateRule, forward: Sequence[float], backward: Sequence[float]) -> list[float]:

@@ -58,7 +58,7 @@ class Flight:
             bubble = measured_bubble(trainer.recorder.write(self.run.traces, trainer.step), trainer.mesh)
         value = scale.value if scale.enabled else None
         self.begun.append(_Begun(trainer.step, handed, rate, value, bubble))
-        self.land(trainer.in_flight)
+        self.land(trainer.in_flight)  # which grows once updates come late
 
     def land(self, left: int = 0) -> None:
         """Read steps until so many are left in flight: all of them before anything is saved, or evaluated."""

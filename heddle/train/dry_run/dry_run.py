@@ -153,7 +153,7 @@ def _observe(job: PlannedJob, tensor: int, stage: int) -> tuple[Observation, Obs
 
     def step(microbatches: int) -> Observation:
         train = replace(job.train, global_batch=plan.data * plan.microbatch * microbatches)
-        alike = replace(job, train=train, plan=plan.named)  # what one more microbatch does is the same in any order
+        alike = replace(job, train=train, plan=replace(plan.named, shares=()))
         with (
             FakeTensorMode(allow_non_fake_inputs=True),
             _Shortcuts(),

@@ -69,7 +69,7 @@ class DelayedTrainer(Trainer):
         gradients = self.parallel.gradients
         if self.endless.steps == 0:
             self.origin = self.step
-            gradients.wait_for_weights()  # of the step before: they are copied when they are first used
+            gradients.wait_for_weights()  # of the step before, which are copied before a forward would wait for them
             gradients.expect(self.delayed.microbatches)
         following = self.position + self.job.train.global_batch
         works = self._works(self.batches.take(self.position, following), self.position, training=True)
