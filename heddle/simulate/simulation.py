@@ -229,7 +229,6 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
             else f"Set cluster.nodes = {nodes}.",
         )
     work = work_of(job, cluster)
-    microbatches = plan.microbatches(job.train.global_batch)
     delayed = delayed_schedule(job)
     if delayed is None:
         schedule = plan.order_of_work(job.train.global_batch)
