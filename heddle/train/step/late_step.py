@@ -30,8 +30,9 @@ class LateStep(StepInFlight):
     def read(self) -> StepResult:
         """What it tells, once all ranks have come so far."""
         if self.result is None:
-            loss, _, stops = self.sums.tolist()
-            norm = float(self.sums[1].sqrt())  # as the optimizer takes it: others round it differently
+            numbers = self.sums.clone()
+            numbers[1].sqrt_()  # as the optimizer takes it: others round it differently
+            loss, norm, stops = numbers.tolist()
             self.settle(norm)
             self.result = StepResult(loss, norm, stops > 0)
         return self.result
