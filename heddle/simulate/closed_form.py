@@ -116,7 +116,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices, smallest: Work) -> Step
     slowest = np.where(alone, total, slowest)
     # (m-1) times the slowest rank, and once through all: Piper (NeurIPS 2021) §3, (m + p - 1)·(f + b) of PTD-P §2.2.1
     # where all are equal. With v chunks a rank fills and drains v times as fast (§2.2.2); with fewer microbatches than
-    # ranks each lap still waits for the first of them to come round (heddle.schedule.bubble).
+    # ranks each lap still waits for the first of them to come round (flush_bubble of heddle.schedule.rule).
     few = (v > 1) & (m < p)
     laps = np.where(few, (v - 1) / v * p + m / v, m)
     pipe = laps * slowest + (total - slowest) / v

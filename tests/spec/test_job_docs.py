@@ -114,7 +114,7 @@ def test_types_defaults_and_ranges_are_true(heading: str, field: dataclasses.Fie
     (row,) = [row for row in rows(heading) if row.key == f"`{key_of(field)}`"]
     names = heading == "[plan]" and field.name == "schedule"  # whatever the registry holds
     hint = typing.get_type_hints(SECTIONS[heading])[field.name]
-    assert row.type == (", ".join(f'`"{name}"`' for name in NAMES) if names else described(hint))
+    assert row.type == (", ".join(f'`"{name}"`' for name in (*NAMES, "searched")) if names else described(hint))
     allowed = ranges_of(SECTIONS[heading]).get(field.name)
     assert row.range == ("" if allowed is None else f"`{allowed.text}`")
     true = default(field)

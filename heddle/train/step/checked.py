@@ -95,7 +95,7 @@ class CheckedTrainer(Trainer):
                 self._update(rate, torch.zeros_like(squared))
             else:
                 self._update(rate, step.sums[1])
-                self._settled(self.optimizer.leaves_alone(step.sums[1]))
+                self._settled()
         self.step += 1
         self.position = following
         step.end(Mark(self.device))
@@ -120,14 +120,13 @@ class CheckedTrainer(Trainer):
         """Whether the last update was right, as all ranks know; if not, it is by now."""
         assert self.unchecked is not None
         step, rate = self.unchecked
-        squared = step.sums[1]
-        right = self.optimizer.leaves_alone(squared)
+        right = self.optimizer.leaves_alone(step.read().norm)
         if not right:
             self.wait_for_weights()
             self.undo.restore(self.optimizer)
-            self._update(rate, squared)
+            self._update(rate, step.sums[1])
             self.undone += 1
-        self._settled(right)
+        self._settled()
         return right
 
     def _update(self, rate: float, squared_norm: Tensor) -> None:
@@ -136,8 +135,9 @@ class CheckedTrainer(Trainer):
         self.optimizer.step(rate, squared_norm)
         self.parallel.gradients.share()
 
-    def _settled(self, left_alone: bool) -> None:
-        """The last update stands, which left its gradients as they were or did not; they are no longer needed."""
-        self.trusting = left_alone
+    def _settled(self) -> None:
+        """The last update stands; its gradients are no longer needed."""
+        assert self.unchecked is not None
+        self.trusting = self.optimizer.leaves_alone(self.unchecked.step.read().norm)
         self.unchecked = None
         self.parallel.gradients.clear()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from heddle.parallel.collectives import Handle
@@ -31,8 +30,9 @@ class LateStep(StepInFlight):
     def read(self) -> StepResult:
         """What it tells, once all ranks have come so far."""
         if self.result is None:
-            root = self.sums[1:2].sqrt()  # as the optimizer takes it: others round it differently
-            loss, _, stops, norm = torch.cat((self.sums, root)).tolist()
+            numbers = self.sums.clone()
+            numbers[1].sqrt_()  # as the optimizer takes it: others round it differently
+            loss, norm, stops = numbers.tolist()
             self.settle(norm)
             self.result = StepResult(loss, norm, stops > 0)
         return self.result
