@@ -8,25 +8,18 @@ import tempfile
 from pathlib import Path
 
 from heddle.errors import HeddleError
+from heddle.files import read_text
 from heddle.lanes.ir.llvm import binding
 
 COMPILED = (".c", ".cc", ".cpp", ".cxx", ".C")  # what clang reads
 SLOWEST = 300  # seconds that clang may take
+LARGEST = 16 << 20  # bytes of a file: LLVM takes a minute for them
 
 
 def read_source(path: Path, cpu: str | None = None, cflags: tuple[str, ...] = ()) -> str:
     """The IR of a file: C and C++ through clang, anything else as it is."""
-    try:
-        if path.suffix in COMPILED:
-            path.open("rb").close()  # may it be read? What is in it, clang will say.
-            return from_c(path, cpu, cflags)
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise HeddleError(
-            f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}.",
-            "Lanes read C (.c) and textual LLVM IR (.ll).",
-            "Bitcode becomes text with llvm-dis.",
-        ) from error
+    text = read_text(path, "C (.c), or LLVM IR as llvm-dis prints it (.ll)", LARGEST)
+    return from_c(path, cpu, cflags) if path.suffix in COMPILED else text
 
 
 def includes(folder: Path) -> tuple[str, ...]:

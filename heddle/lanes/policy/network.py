@@ -5,7 +5,6 @@ Written once, for NumPy and torch alike: `Arrays` is what differs. Users need no
 
 from __future__ import annotations
 
-import json
 import math
 import struct
 from dataclasses import dataclass, replace
@@ -15,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from heddle.errors import HeddleError
+from heddle.files import parse_json, read_bytes, shown
 from heddle.lanes.choice import estimates
 from heddle.lanes.cost import is_constant
 from heddle.lanes.ir import BITS
 from heddle.lanes.packs import Graph
 
+LARGEST = 16 << 20  # bytes of a file of weights; those that ship have a hundredth of it
 HIDDEN = 32
 LAYERS = 12  # terms of a short sum
 ROUNDS = 4
@@ -171,17 +172,19 @@ def _gated(old: Any, both: Any, xp: Any) -> Any:
 
 def read_weights(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """A safetensors file of float32, read without its library."""
+    raw = read_bytes(path, "weights of a policy, as `heddle lanes train` writes them", LARGEST)
     try:
-        raw = path.read_bytes()
         (length,) = struct.unpack("<Q", raw[:8])
-        header = json.loads(raw[8 : 8 + length])
+        header = parse_json(raw[8 : 8 + length].decode())
         found = {}
         for name, shape in SHAPES.items():
             start, end = header[name]["data_offsets"]
             found[name] = np.frombuffer(raw[8 + length + start : 8 + length + end], dtype="<f4").reshape(shape)
-    except (OSError, KeyError, ValueError, struct.error) as error:
+            if not np.isfinite(found[name]).all():
+                raise ValueError(name)
+    except (KeyError, TypeError, ValueError, struct.error) as error:
         raise HeddleError(
-            f"{path} has no weights of a policy: {getattr(error, 'strerror', None) or 'another shape or format'}.",
+            f"{shown(path)} has no weights of a policy: another shape or format.",
             "They are a safetensors file as `heddle lanes train` writes it.",
             "Leave --weights out for those that come with Heddle.",
         ) from error
