@@ -20,6 +20,7 @@ from heddle.lanes.schedule import Cycle, arrange
 WEIGHTS = Path(__file__).parent / "weights.safetensors"
 WORK = 160_000  # productions that all attempts may look at together: large graphs get fewer attempts
 MOST, FEWEST = 16, 8  # attempts: the greedy one, and with noise; the cheapest is kept
+HOPELESS = 1.3  # times the cost of the best: no polish makes good for that
 REPAIRS = 6  # of decisions that wait for each other
 
 
@@ -59,7 +60,10 @@ def decide(graph: Graph, w: dict[str, Any] | None = None, tries: int | None = No
         banned: frozenset[int] = frozenset()
         for _ in range(REPAIRS):
             state, _ = roll(demands, f, score, banned, noise, first, NOISE[attempt % len(NOISE)], looks=1)
-            chosen = polished(demands, choice.used(graph, state.chosen))
+            rough = choice.used(graph, state.chosen)
+            if choice.cost_of(graph, rough) > HOPELESS * choice.cost_of(graph, best):
+                break
+            chosen = polished(demands, rough)
             if choice.cost_of(graph, chosen) >= choice.cost_of(graph, best):
                 break
             try:
