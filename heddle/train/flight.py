@@ -8,6 +8,7 @@ that all of them learn at the same step that the run is to stop.
 from __future__ import annotations
 
 import math
+import statistics
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,6 +60,11 @@ class Flight:
         value = scale.value if scale.enabled else None
         self.begun.append(_Begun(trainer.step, handed, rate, value, bubble))
         self.land(trainer.in_flight)  # which grows once updates come late
+
+    @property
+    def step_seconds(self) -> float | None:
+        """The median of all steps but the first; None if there was no other."""
+        return statistics.median(self.times[1:]) if len(self.times) > 1 else None
 
     def land(self, left: int = 0) -> None:
         """Read steps until so many are left in flight: all of them before anything is saved, or evaluated."""

@@ -59,4 +59,4 @@ def from_c(path: Path, cpu: str | None, cflags: tuple[str, ...]) -> str:
                 "Lanes start from what clang makes of a C file.",
                 "Pass what it needs after --cflags, such as --cflags=-Iinclude.",
             )
-        return made.read_text()
+        return read_text(made, "LLVM IR", LARGEST)

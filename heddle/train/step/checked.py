@@ -95,7 +95,7 @@ class CheckedTrainer(Trainer):
                 self._update(rate, torch.zeros_like(squared))
             else:
                 self._update(rate, step.sums[1])
-                self._settled()
+                self._settled(self.optimizer.leaves_alone(step.sums[1]))
         self.step += 1
         self.position = following
         step.end(Mark(self.device))
@@ -127,7 +127,7 @@ class CheckedTrainer(Trainer):
             self.undo.restore(self.optimizer)
             self._update(rate, squared)
             self.undone += 1
-        self._settled()
+        self._settled(right)
         return right
 
     def _update(self, rate: float, squared_norm: Tensor) -> None:
@@ -136,9 +136,8 @@ class CheckedTrainer(Trainer):
         self.optimizer.step(rate, squared_norm)
         self.parallel.gradients.share()
 
-    def _settled(self) -> None:
-        """The last update stands; its gradients are no longer needed."""
-        assert self.unchecked is not None
-        self.trusting = self.optimizer.leaves_alone(self.unchecked.step.sums[1])
+    def _settled(self, left_alone: bool) -> None:
+        """The last update stands, which left its gradients as they were or did not; they are no longer needed."""
+        self.trusting = left_alone
         self.unchecked = None
         self.parallel.gradients.clear()

@@ -126,7 +126,7 @@ class Optimizer:
     def leaves_alone(self, squared_norm: Tensor) -> bool:
         """Whether a step with that norm updates as one with a norm of nothing would: finite, and nothing is clipped."""
         norm = squared_norm.double().sqrt() / self.scale.value
-        return bool(norm.isfinite()) and bool(self._divisor(norm) == self.scale.value)
+        return bool(norm.isfinite() & (self._divisor(norm) == self.scale.value))  # one wait for the device, not two
 
     def _homes(self, turn: Sequence[Piece]) -> Iterator[tuple[Piece, Tensor]]:
         """What of a turn's state has its home on a tier."""
