@@ -19,7 +19,7 @@ from heddle.errors import HeddleError
 from heddle.models.generate import KeyValueCache, newest_logits
 from heddle.models.transformer import Microbatch, Transformer
 from heddle.tiles.compiled import Compiled
-from heddle.tiles.engine.pool import cores
+from heddle.tiles.engine.pool import worker_count
 
 SMALLEST = 128  # places of a cache; each larger one has twice as many
 TRIALS = 3  # tokens that both engines compute before one is chosen
@@ -78,7 +78,7 @@ class TileEngine:
                 "Generate without --tiles.",
             )
         self.model = model
-        self.compiled = Compiled(_Body(model), threads or cores())
+        self.compiled = Compiled(_Body(model), worker_count(threads))
         self.faster: dict[int, bool] = {}  # by the size of a cache: whether tiles were faster than PyTorch
         self.seconds: dict[int, dict[str, list[float]]] = {}
 
