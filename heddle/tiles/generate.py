@@ -11,13 +11,14 @@ import math
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from heddle.errors import HeddleError
 from heddle.models.generate import KeyValueCache, newest_logits
-from heddle.models.transformer import Microbatch, Transformer
+from heddle.models.transformer import Attention, Layer, Microbatch, Transformer
 from heddle.tiles.compiled import Compiled
 from heddle.tiles.engine.pool import worker_count
 
@@ -61,9 +62,9 @@ class _Body(nn.Module):
         return [self.model.head(self.model.norm(x[-1:]))[0], *cache.new]
 
 
-def attentions(model: Transformer) -> list[nn.Module]:
+def attentions(model: Transformer) -> list[Attention]:
     """Who keeps keys and values."""
-    return [layer.attention for layer in model.layers.values()]
+    return [cast(Layer, layer).attention for layer in model.layers.values()]
 
 
 class TileEngine:
