@@ -53,16 +53,19 @@ def case(name: str, threads: int, engines: list[str], rounds: int, at_once: int)
         "best_peer": best,
         "ratio": found["milliseconds"][best] / ours,
         "ratio_minimum": min(found["minimum"][engine] for engine in peers) / found["minimum"]["heddle"],
+        "ratio_cpu": min(found["cpu_minimum"][engine] for engine in peers) / found["cpu_minimum"]["heddle"],
+        "over_eager_cpu": found["cpu_minimum"]["eager"] / found["cpu_minimum"]["heddle"],
         "over_eager": found["milliseconds"]["eager"] / ours,
         "a_a": found["milliseconds"]["eager"] / found["milliseconds"]["eager again"],
         **{
             key: found[key]
-            for key in ("milliseconds", "minimum", "max_error", "tiles", "fallback_operators", "missing")
+            for key in ("milliseconds", "minimum", "cpu_minimum", "max_error", "tiles", "fallback_operators", "missing")
         },
     }
     each = ", ".join(f"{engine} {value:.1f}" for engine, value in found["milliseconds"].items())
     print(
         f"{name} × {threads}: {each} ms; {result['ratio']:.2f} of {best}, {result['over_eager']:.2f} of eager",
+        "; CPU " + ", ".join(f"{engine} {value:.1f}" for engine, value in found["cpu_minimum"].items()),
         file=sys.stderr,
         flush=True,
     )
@@ -92,7 +95,7 @@ def main() -> None:
         ]
     mean = {
         f"mean_{key}": math.exp(sum(math.log(each[key]) for each in cases) / len(cases))
-        for key in ("ratio", "over_eager")
+        for key in ("ratio", "over_eager", "ratio_cpu", "over_eager_cpu")
     }
     losers = [f"{each['network']} × {each['threads']}" for each in cases if each["ratio"] < 1]
     report_cases(
