@@ -181,7 +181,7 @@ def _held(text: Mapping[str, str]) -> float | None:
 
 def _group(text: Mapping[str, str], plan: dict[str, Any]) -> str:
     group, framework = text.get("dataset") or text.get("framework") or "all", text.get("framework", "").lower()
-    sharded = plan["zero"] == 3 and any(word in framework for word in ("megatron", "deepspeed"))
+    sharded: bool = plan["zero"] == 3 and any(word in framework for word in ("megatron", "deepspeed"))
     return group + " ZeRO-3" * ("zero" in framework or sharded) + " context" * (plan["context"] > 1)
 
 
