@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from heddle.plan.piper.workload import Workload
     from heddle.plan.placement.operator_graph import OperatorGraph
     from heddle.plan.placement.result import Placement
+    from heddle.plan.regions.network_search import NetworkSearch
     from heddle.plan.search.search import Search
     from heddle.simulate.simulation import Simulation
     from heddle.spec.cluster import Cluster
@@ -55,8 +56,8 @@ def plan(
     memory_gib: float | None = None,
     days: float | None = None,
     tokens: float | None = None,
-    by_layer: bool = False,
-) -> Search:
+    by_layer: bool | None = None,
+) -> Search | NetworkSearch:
     """Find the best plan for a job's model and batch on its cluster; the job's own plan is not looked at.
 
     Args:
@@ -69,7 +70,8 @@ def plan(
         memory_gib: use at most this much of a device's memory.
         days: the deadline.
         tokens: what is learned from until then; the job's steps if left out.
-        by_layer: let every layer recompute, shard and offload on its own, where that is faster or alone fits.
+        by_layer: let every layer recompute, shard and offload on its own: True, wherever that is faster; False, never;
+            left out, where nothing else fits or it is faster by more than a prediction is off.
 
     >>> import heddle
     >>> found = heddle.plan("examples/plans/gpt3-175b.toml")
@@ -80,8 +82,13 @@ def plan(
     """
     from heddle.plan.search.search import search
 
+    given = _job(job)
+    if given.network is not None:
+        from heddle.plan.regions.network_search import search_network
+
+        return search_network(given, fixed, top)
     return search(
-        _job(job),
+        given,
         objective=objective,
         fixed=fixed,
         top=top,

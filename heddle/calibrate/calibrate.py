@@ -110,7 +110,7 @@ def _with_collectives(cluster: Cluster, rows: list[dict[str, str]]) -> Cluster:
             raise HeddleError(
                 f"{name} must be in [{least:g}, {most:g}], got {values[odd[0]]:g}.",
                 f"It is that of measured collective {odd[0] + 1}.",
-                "Mend or remove the row.",
+                "Fix or remove the row.",
             )
     start, hop, speed = fit_collectives(count, ranks, seconds * 1e-9)
     inner = cluster.links[0]
@@ -196,7 +196,7 @@ def _layer_times(path: Path, tables: list[dict[str, str]], cluster: Cluster) -> 
         )
         seconds.append(taken)
     if not works:
-        raise HeddleError(f"No row of {path} can be modelled.", f"{skipped[0][0]}: {skipped[0][1]}.", "Mend its rows.")
+        raise HeddleError(f"No row of {path} can be modelled.", f"{skipped[0][0]}: {skipped[0][1]}.", "Fix its rows.")
     try:
         hardware = replace(calibrated_like(cluster_of(tables[0]), cluster), nodes=1)
     except CannotModelError as error:

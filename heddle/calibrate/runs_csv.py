@@ -190,6 +190,7 @@ def stack(works: Iterable[Work]) -> Work:
     every = list(works)
     first = every[0]
     assert all(work.precision == first.precision for work in every)
+    assert not any(work.shapes for work in every), "a row's layers are all alike"
     names = [field.name for field in fields(Work) if field.name not in ("precision", "shapes", "shape_of")]
     columns: dict[str, Any] = {name: np.array([getattr(work, name) for work in every]) for name in names}
     return replace(first, **columns)

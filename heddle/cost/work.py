@@ -264,7 +264,7 @@ def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
         "data": plan.data,
         "zero": plan.zero,
         "microbatch": plan.microbatch,
-        "schedule": NAMES.index(plan.schedule),
+        "schedule": NAMES.index(plan.named.schedule),
         "full": words.count("full") / layers,
         "selective": words.count("selective") / layers,
         **exchange_columns(plan.compress_gradients, plan.compress_activations, plan.local_steps),

@@ -43,7 +43,9 @@ class Device:
     processors: Count | None = None  # multiprocessors that share the tiles of a matrix product; None: not known
     host: bool = False  # a CPU: it starts its own kernels, and nothing runs beside them
     host_gbs: Positive | None = None  # to host memory and back, GB/s each way; None: PCIe 4's 25, on a CPU its memory's
-    disk_gbs: Positive | None = None  # to the disk or back, GB/s; None: 2
+    host_sharing: Count = 1  # devices that share one way to the host, and so its speed
+    host_gib: Positive | None = None  # host memory that a device may fill; None: not known, and not looked at
+    disk_gbs: Positive | None = None  # to the disk or back, both at once sharing it, GB/s; None: 2
     capability: Positive | None = None  # CUDA's compute capability; None: not known
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Measuring the machine: matrix products, memory, attention, starting kernels, messages; by all processes at once.
+"""Measuring the machine: matrix products, memory, attention, starting kernels, messages, tiers; by all processes at once.
 
 Processes compute at the same time, as they do in training, so that what they take from each other (memory bandwidth,
 cores, clock) is in the numbers. Every process counts what it gets done in the same stretch of time.
@@ -20,6 +20,7 @@ from heddle.train.profile import kernels
 from heddle.train.profile.clock import SharedClock
 from heddle.train.profile.messages import messages
 from heddle.train.profile.steps import steps, with_steps
+from heddle.train.profile.tiers import tiers
 
 WINDOW = 0.05  # seconds of one timing: long beside the turns that processes take on a shared core
 QUICK = 0.02
@@ -75,4 +76,5 @@ def measure_once(mesh: Mesh, quick: bool = False) -> Timings:
         launch_us=kernels.launch(clock, device),
         messages=tuple(messages(clock, mesh, device, quick)),
         steps=tuple(steps(mesh, quick)),
+        tiers=tuple(tiers(clock, device)),
     )
