@@ -73,8 +73,12 @@ class Fit:
 
     @property
     def helps(self) -> bool:
-        """Whether a row that the fit has not seen is predicted better than with the constants that were given."""
-        return self.leave_one_out < self.unfitted
+        """Whether rows that the fit has not seen are predicted better than with the constants that were given.
+
+        By more than chance: the mean gain is above its own standard error.
+        """
+        gains = np.abs(self.before) - np.abs(self.left_out)
+        return float(gains.mean()) > float(gains.std()) / max(1.0, len(gains) - 1.0) ** 0.5
 
     @property
     def implausible(self) -> tuple[str, ...]:

@@ -14,14 +14,14 @@ HEADER = "id,step_s,layers,hidden,heads,vocab,seq,gbs,mbs,tp,pp,dp,gpu,n_gpus,pr
 GIVEN = cluster_from_table({"preset": "dgx-a100-80gb"})
 
 
-def measured(tmp_path, cluster, noise=0.0, network="", devices=8):
+def measured(tmp_path, cluster, noise=0.0, link="", devices=8):
     """Runs of FSDP's kind as they are predicted on a cluster, with some noise."""
     path, draw = tmp_path / "rows.csv", np.random.default_rng(0)
-    shapes = [(hidden, samples) for hidden in (1024, 2048, 4096) for samples in (1, 2, 4, 8)]
+    shapes = [(hidden, samples) for hidden in (1024, 2048, 3072, 4096) for samples in (1, 2, 4, 8)]
 
     def lines(seconds):
         return [
-            f"r{i},{s},24,{h},16,50304,2048,{devices * b},{b},1,1,{devices},A100-80GB,{devices},bf16,flash,DDP,{network}"
+            f"r{i},{s},24,{h},16,50304,2048,{devices * b},{b},1,1,{devices},A100-80GB,{devices},bf16,flash,DDP,{link}"
             for i, ((h, b), s) in enumerate(zip(shapes, seconds, strict=True))
         ]
 
@@ -57,7 +57,7 @@ def test_a_share_that_no_hardware_reaches_is_named(tmp_path):
 
 
 def test_the_network_of_a_row_counts_whatever_cluster_is_calibrated(tmp_path):
-    path = measured(tmp_path, GIVEN, network="4x100Gb/s", devices=64)
+    path = measured(tmp_path, GIVEN, link="4x100Gb/s", devices=64)
     (row, *_), _ = read_rows(path, GIVEN)
     assert row.cluster.links[-1].gbs == 4 * 100 / 8 / 8
     found = calibrate(GIVEN, [path])
