@@ -78,7 +78,8 @@ class Fit:
         By more than chance: the mean gain is above its own standard error.
         """
         gains = np.abs(self.before) - np.abs(self.left_out)
-        return float(gains.mean()) > float(gains.std()) / max(1.0, len(gains) - 1.0) ** 0.5
+        error = float(gains.std()) / float(np.sqrt(max(1, len(gains) - 1)))
+        return float(gains.mean()) > error
 
     @property
     def implausible(self) -> tuple[str, ...]:

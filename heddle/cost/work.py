@@ -295,7 +295,6 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
     columns = (
         software_columns(software.facts) | plans
     )  # replicas that meet seldom overlap nothing, whatever the software
-    columns["tensor_overlap"] = columns["tensor_overlap"] * columns["sequence_parallel"]
     return Work(
         **model_columns(job.model, job.sequence),
         **columns,
