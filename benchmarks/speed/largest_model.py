@@ -72,8 +72,8 @@ def heddle_step(options: dict[str, Any], layers: int, limit: int) -> Callable[[]
 def torch_step(options: dict[str, Any], layers: int, _limit: int) -> Callable[[], float]:
     import torch
     import torch.distributed as dist
-    from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
     from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
     from torch.utils.checkpoint import checkpoint
 
     from benchmarks.lib.gpt import GPT, loss_of
