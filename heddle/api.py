@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from heddle.plan.piper.workload import Workload
     from heddle.plan.placement.operator_graph import OperatorGraph
     from heddle.plan.placement.result import Placement
+    from heddle.plan.regions.network_search import NetworkSearch
     from heddle.plan.search.search import Search
     from heddle.simulate.simulation import Simulation
     from heddle.spec.cluster import Cluster
@@ -56,7 +57,7 @@ def plan(
     days: float | None = None,
     tokens: float | None = None,
     by_layer: bool | None = None,
-) -> Search:
+) -> Search | NetworkSearch:
     """Find the best plan for a job's model and batch on its cluster; the job's own plan is not looked at.
 
     Args:
@@ -82,8 +83,13 @@ def plan(
     """
     from heddle.plan.search.search import search
 
+    given = _job(job)
+    if given.network is not None:
+        from heddle.plan.regions.network_search import search_network
+
+        return search_network(given, fixed, top)
     return search(
-        _job(job),
+        given,
         objective=objective,
         fixed=fixed,
         top=top,

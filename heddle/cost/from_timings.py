@@ -51,6 +51,14 @@ class MessageTime(NamedTuple):
     seconds: float
 
 
+class StepTime(NamedTuple):
+    """A step of a model so small that its kernels hardly count, with all processes as replicas, or as stages."""
+
+    kind: str  # replicas, stages
+    microbatches: int
+    seconds: float
+
+
 class TierTime(NamedTuple):
     """So many bytes in all, put away to a tier and taken back."""
 
@@ -70,6 +78,7 @@ class Timings:
     gelu_ns: float
     launch_us: float
     messages: tuple[MessageTime, ...] = ()
+    steps: tuple[StepTime, ...] = ()
     tiers: tuple[TierTime, ...] = ()
 
 

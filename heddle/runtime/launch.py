@@ -49,6 +49,8 @@ def join(plan: Plan, place: LaunchedRank, file: Path | None = None) -> Mesh:
             "Every process holds one place of the mesh.",
             f"Start {plan.world} of them, or change the plan.",
         )
+    # a launcher's process number is a device of the network; which rank that device gets is the plan's to say
+    rank = plan.devices.index(place.rank) if plan.devices else place.rank
     device = pick_device()  # what is wrong with it is told before anybody waits for anybody
     if place.world > 1:
         gpu = device if on_gpu(device) else None
@@ -59,12 +61,12 @@ def join(plan: Plan, place: LaunchedRank, file: Path | None = None) -> Mesh:
         dist.init_process_group(
             backend(gpu is not None),
             store=store,
-            rank=place.rank,
+            rank=rank,
             world_size=place.world,
             timeout=TIMEOUT,
             device_id=gpu,
         )
-    mesh = build_mesh(plan, place.rank, place.world)
+    mesh = build_mesh(plan, rank, place.world)
     assert mesh is not None
     return mesh
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from heddle.cost import compute
@@ -22,14 +22,18 @@ from heddle.schedule import Schedule, build
 from heddle.simulate.chunks import chunk_costs, not_compute, step_tail_seconds
 from heddle.simulate.late import delayed_schedule, enough_steps, steady_seconds, with_replays, with_versions
 from heddle.simulate.memory_curve import Curve, memory_curves
+from heddle.simulate.network.over_network import OverNetwork
+from heddle.simulate.network.parts import network_breakdown, network_timeline
 from heddle.simulate.replay import replay, step_time
 from heddle.simulate.shared_cores import replay_shared
 from heddle.simulate.stage_memory import LeftBytes, stage_memory
 from heddle.simulate.timeline import Sizes, Tail, timeline
+from heddle.simulate.unfenced import step_seconds, with_undo
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.plan import Plan, Predicted
 from heddle.spec.ranks import ranks_per_stage, split_in_words, world_in_words
+from heddle.spec.software import HEDDLE
 from heddle.trace.trace import Trace
 
 
@@ -48,6 +52,7 @@ class Simulation:
     memory: tuple[MemoryBreakdown, ...]  # of one rank of each stage
     left: LeftBytes  # that a microbatch leaves in each chunk
     timeline: Callable[[], Trace] = field(repr=False, compare=False)
+    network: OverNetwork | None = field(default=None, repr=False, compare=False)  # where links and devices differ
 
     def __repr__(self) -> str:
         held = f"{self.worst / GIB:.4g} of {self.limit / GIB:.4g} GiB"
@@ -107,13 +112,13 @@ class Simulation:
 
     @property
     def limit(self) -> float:
-        """Bytes of a device."""
-        return self.cluster.device.memory_gib * GIB
+        """Bytes of a device; where they differ, of one of the fullest stage."""
+        return self.verdict.device.memory_gib * GIB
 
     @cached_property
     def verdict(self) -> MemoryVerdict:
         """Whether every stage fits into its devices, and what the fullest needs."""
-        return verdict(self.memory, self.cluster.device)
+        return verdict(self.memory, self.cluster.device) if self.network is None else self.network.verdict(self.memory)
 
     @property
     def fits(self) -> bool:
@@ -140,7 +145,7 @@ class Simulation:
         """Say by how much, and on which stage, a plan is too large for its cluster."""
         if self.fits:
             return
-        too_full = sum(not bytes_fit(float(bill.total), self.cluster.device) for bill in self.memory)
+        too_full = sum(not bytes_fit(float(bill.total), self.verdict.device) for bill in self.memory)
         raise HeddleError(
             f"The plan does not fit: {self.verdict}.",
             f"{too_full} of {len(self.memory)} stages are too full; "
@@ -152,6 +157,7 @@ class Simulation:
         """Everything as plain data, with the keys that `heddle simulate --json` prints."""
         return {
             "precision": self.job.precision,
+            "software": str(self.cluster.software or HEDDLE),
             "step_seconds": self.step_seconds,
             "tokens_per_second": self.tokens_per_second,
             "mfu": self.mfu,
@@ -168,7 +174,7 @@ class Simulation:
                 for number, bill in enumerate(self.memory)
             ],
             "fits": self.fits,
-        }
+        } | ({} if self.network is None else {"links": [use._asdict() for use in self.network.uses()]})
 
 
 def simulate(job: Job) -> Simulation:
@@ -188,7 +194,9 @@ def simulate_if_fits(job: Job) -> Simulation | None:
 
 def fits(job: Job) -> bool:
     """Whether every stage of a job's plan fits into its devices: nothing is replayed."""
-    _, cluster, _, _, memory, _ = _held(job)
+    planned, cluster, _, _, memory, _ = _held(job)
+    if job.network is not None:
+        return OverNetwork(planned, job.network).verdict(memory).fits
     return verdict(memory, cluster.device).fits
 
 
@@ -216,8 +224,14 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
     microbatches = plan.microbatches(job.train.global_batch)
     delayed = delayed_schedule(job)
     if delayed is None:
-        schedule = _schedule(plan.schedule, plan.pipeline, microbatches, plan.virtual, plan.extra_warmup)
-        return job, cluster, work, schedule, *stage_memory(job, plan, work, schedule, cluster)
+        shape = (plan.pipeline, microbatches, plan.virtual)
+        schedule = (
+            plan.order_of_work(job.train.global_batch)
+            if plan.order
+            else _schedule(plan.schedule, *shape, plan.extra_warmup)
+        )
+        held, left = stage_memory(job, plan, work, schedule, cluster)
+        return job, cluster, work, schedule, with_undo(held, plan, work.element), left
     schedule = delayed.unrolled(enough_steps(delayed))
     kept = replace(plan, recompute="full", layers=()) if delayed.rule.replays else plan  # inputs only
     held, left = stage_memory(replace(job, plan=kept), kept, work, schedule, cluster)
@@ -226,6 +240,8 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
 
 def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
     job, cluster, work, schedule, memory, left = _held(job)
+    if job.network is not None and job.plan.world > 1:
+        return _over_network(job, cluster, memory, left)
     if only_if_it_fits and not verdict(memory, cluster.device).fits:
         return None
     plan = job.plan
@@ -233,15 +249,19 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
     chunks = chunk_costs(job, plan, work, cluster)
     forward, backward = ([way.seconds for way in ways] for ways in zip(*chunks, strict=True))
     weight = [chunk.backward.weight for chunk in chunks]
-    if plan.delayed is not None:
-        backward = with_replays(plan.delayed, forward, backward)
+    backward = backward if plan.delayed is None else with_replays(plan.delayed, forward, backward)
     busy = sum(microbatches * (f + b) for f, b in zip(forward, backward, strict=True)) / plan.pipeline
     scale = microbatches / plan.pipeline
     pace = 1.0
     if cluster.cores is None:
         once: Callable[[Schedule], float] = lambda each: step_time(each, forward, backward, weight=weight)  # noqa: E731
         delayed = delayed_schedule(job)
-        pipe = once(schedule) if delayed is None else steady_seconds(delayed, once)
+        if delayed is not None:
+            pipe = steady_seconds(delayed, once)
+        elif plan.check_step == "after":
+            pipe = step_seconds(plan, replay(schedule, forward, backward, weight=weight))
+        else:
+            pipe = once(schedule)
     else:
         each = ranks_per_stage(plan)
         pace = float(stage.pace(cluster, plan.world))
@@ -250,7 +270,7 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
         steps = schedule.microbatches / microbatches  # several where updates come late
         shared = sum(span.end - span.start for span in trace.spans) / plan.pipeline / steps
         busy, scale = shared, scale * shared / busy
-        pipe = trace.duration
+        pipe = step_seconds(plan, trace)
         if (delayed := delayed_schedule(job)) is not None:
             pipe = steady_seconds(delayed, lambda each: replay_shared(each, forward, backward, rate, weight).duration)
     pipe = max(pipe, busy)  # but for rounding it never is shorter
@@ -283,6 +303,17 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
         left=left,
         timeline=drawn,
     )
+
+
+def _over_network(
+    job: PlannedJob, cluster: Cluster, memory: tuple[MemoryBreakdown, ...], left: LeftBytes
+) -> Simulation:
+    """The same where links and devices differ."""
+    assert job.network is not None
+    priced = OverNetwork(job, job.network)
+    breakdown, bubble = network_breakdown(priced)
+    drawn = partial(network_timeline, priced)
+    return Simulation(job, cluster, priced.step.seconds, breakdown, bubble, memory, left, drawn, priced)
 
 
 _schedule = lru_cache(maxsize=8)(build)  # plans that are compared often share theirs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +11,8 @@ from heddle.errors import HeddleError, nearest
 from heddle.spec.cluster import Cluster, Device
 from heddle.spec.cluster import Precision as Precision
 from heddle.spec.model import ModelSpec
+from heddle.spec.network import Network
+from heddle.spec.network.as_cluster import cluster_over, network_of
 from heddle.spec.plan import Plan, Predicted
 from heddle.spec.ranges import (
     Amount,
@@ -30,7 +31,7 @@ from heddle.spec.start import model_in, tokenizer_in
 from heddle.spec.tables import build, read_toml, to_table, to_toml
 from heddle.spec.this_machine import this_machine
 
-DelayCorrection = Literal["none", "rate", "beta1"]
+DelayCorrection = Literal["none", "rate", "beta1", "nesterov", "feedback"]
 LearningRateSchedule = Literal["cosine", "linear", "wsd", "constant"]
 
 
@@ -82,6 +83,10 @@ class Train:
     weight_decay: Amount = 0.1
     outer_learning_rate: NonNegative = 0.7  # of the step that replicas take together after plan.local_steps
     outer_momentum: ShareBelowOne = 0.9  # of the same, Nesterov's
+    # where sites that come and go meet, HOST:PORT of `heddle meeting`; after how many steps; what this one is called
+    meeting: str | None = None
+    meet_every: Count = 100
+    site: str = "site"
     clip: NonNegative = 1.0  # largest gradient norm; 0 leaves gradients alone
     log_every: Count = 10
     eval_every: CountOrZero = 0  # steps; 0: only at the end
@@ -95,7 +100,7 @@ class Train:
     # where files of what a plan offloads to disk lie; by default where temporary files do
     offload_folder: str | None = None
     delay_warmup: CountOrZero = 0  # steps with synchronous updates, before those of a delayed method
-    delay_correction: DelayCorrection = "none"  # of late updates: a rate divided by their delay, or no momentum
+    delay_correction: DelayCorrection = "none"  # of late updates; see heddle.train.step.correction
 
     def __post_init__(self) -> None:
         check_ranges(self, "train")
@@ -117,6 +122,7 @@ class Job:
     cluster: Cluster | None = None  # None: this machine, looked at when it is needed
     plan: Plan | None = None
     predicted: Predicted | None = None  # of the plan
+    network: Network | None = None  # links and devices that differ; None: those of the cluster
 
     def __repr__(self) -> str:
         plan = self.plan
@@ -132,7 +138,7 @@ class Job:
             )
         if self.plan is not None:
             self.plan.check(self.model, self.train.global_batch, self.sequence)
-            self._check_meetings(self.plan.local_steps)
+            self._check_meetings(self.train.meet_every if self.train.meeting else self.plan.local_steps)
             if self.train.precision == "fp16" and self.plan.compress_gradients != "none":
                 raise HeddleError(
                     f"compress_gradients = '{self.plan.compress_gradients}' does not go with precision = 'fp16'.",
@@ -146,7 +152,8 @@ class Job:
             value = getattr(self.train, name)
             if every and value % every:
                 raise HeddleError(
-                    f"train.{name} = {value} is not a multiple of plan.local_steps = {every}.",
+                    f"train.{name} = {value} is not a multiple of "
+                    f"{'train.meet_every' if self.train.meeting else 'plan.local_steps'} = {every}.",
                     "Between two meetings every replica has weights of its own.",
                     f"Use {name} = {max(1, round(value / every)) * every}.",
                 )
@@ -200,7 +207,7 @@ class PlannedJob(Job):
     plan: Plan
 
 
-TABLES = ("model", "cluster", "data", "train", "plan", "predicted")
+TABLES = ("model", "cluster", "network", "data", "train", "plan", "predicted")
 
 
 def load_job(path: str | Path) -> Job:
@@ -236,11 +243,14 @@ def job_from_tables(document: dict[str, Any], folder: Path = Path()) -> Job:
                 "A job needs at least [model] and [data]; [train] from brings a model of its own.",
                 f"Add [{needed}].",
             )
+    cluster = cluster_from_table(document["cluster"], folder) if "cluster" in document else None
+    network = network_of(document["network"], folder) if "network" in document else None
     return Job(
         model=model_from_table(_started_model(document.get("model", {}), start), folder),
         data=_located(build(Data, _started_data(document["data"], start), "data"), folder),
         train=train,
-        cluster=cluster_from_table(document["cluster"], folder) if "cluster" in document else None,
+        cluster=cluster if network is None else cluster_over(network, cluster),
+        network=network,
         plan=build(Plan, document["plan"], "plan") if "plan" in document else None,
         predicted=build(Predicted, document["predicted"], "predicted") if "predicted" in document else None,
     )
@@ -260,37 +270,6 @@ def _located(data: Data, folder: Path) -> Data:
         tokens=None if data.tokens is None else place(data.tokens),
         tokenizer=place(data.tokenizer) if is_file else data.tokenizer,
     )
-
-
-def moved(document: dict[str, Any], old: Path, new: Path) -> dict[str, Any]:
-    """The tables of a file that goes into another folder: what its relative paths name stays the same."""
-    if old.absolute() == new.absolute():
-        return dict(document)
-
-    def place(path: Any) -> Any:
-        if isinstance(path, list):
-            return [place(each) for each in path]
-        if not isinstance(path, str) or path.startswith("stdlib:") or Path(path).is_absolute():
-            return path
-        return os.path.relpath(old / path, new)
-
-    tables = {name: dict(table) for name, table in document.items()}
-    for name, key in PATHS:
-        table = tables.get(name, {})
-        if key in table and (key != "tokenizer" or str(table[key]).endswith(".json")):
-            table[key] = place(table[key])
-    return tables
-
-
-# keys that name inputs
-PATHS = (
-    ("data", "text"),
-    ("data", "tokens"),
-    ("data", "tokenizer"),
-    ("train", "from"),
-    ("model", "config"),
-    ("cluster", "file"),
-)
 
 
 def _started(train: Train, folder: Path) -> Train:

@@ -11,11 +11,13 @@ from itertools import accumulate
 from math import prod
 from statistics import mode
 
-from heddle.errors import HeddleError, divisors, listing, nearest_number
+from heddle.errors import HeddleError, listing
 from heddle.schedule.actions import Schedule
 from heddle.schedule.delayed import SYNCHRONOUS, DelayedSchedule, UpdateRule, update_rule
 from heddle.schedule.placement import Placement
 from heddle.schedule.registry import build, rule_of
+from heddle.schedule.written import SEARCHED, order_for, placed
+from heddle.spec.even import even_stages
 from heddle.spec.layer_memory import (
     LayerMemory,
     LayerRun,
@@ -28,9 +30,11 @@ from heddle.spec.layer_memory import (
 )
 from heddle.spec.model import ModelSpec
 from heddle.spec.network.compression import ActivationCode, GradientCode
-from heddle.spec.network.exchange_rules import check_exchange
-from heddle.spec.order_rules import check_order
+from heddle.spec.network.exchange_rules import check_exchange, check_places, check_shares
 from heddle.spec.ranges import Count, CountOrZero, Degree, Depth, NonNegative, check_ranges
+from heddle.spec.rules.layers import check_layers
+from heddle.spec.rules.layers import even_stages as even_stages
+from heddle.spec.rules.order import CheckStep, check_order
 from heddle.spec.tables import WHERE_SAID, to_table
 
 # The axes that ranks stand on (`heddle.spec.ranks`), each a field of a plan. Innermost first: neighbours on the tensor
@@ -53,6 +57,7 @@ class Plan:
     schedule: str = "1f1b"  # one of heddle.schedule.NAMES
     # of deep-1f1b: microbatches more that a rank starts for each rank behind; None: 1
     extra_warmup: CountOrZero | None = field(default=None, metadata=WHERE_SAID)
+    order: tuple[str, ...] = field(default=(), metadata=WHERE_SAID)  # of a searched schedule: heddle.schedule.written
     stages: tuple[Count, ...] = ()  # layers of each chunk in model order; empty: as even as can be
     recompute: Recompute | tuple[Recompute, ...] = "none"  # one word, or one per layer
     # what leaves the device, and where to: "optimizer:disk"; see heddle.spec.layer_memory
@@ -61,11 +66,16 @@ class Plan:
     layers: tuple[LayerRun, ...] = field(default=(), metadata=WHERE_SAID)  # those that do otherwise
     # when updates are applied: "synchronous", or late, by one of heddle.schedule.delayed.UPDATES
     update: str = field(default=SYNCHRONOUS, metadata=WHERE_SAID)
+    check_step: CheckStep = field(default="before", metadata=WHERE_SAID)  # when an update is checked by all gradients
     # how replicas send gradients to each other, and stages activations, both ways; see heddle.spec.network.compression
     compress_gradients: GradientCode = field(default="none", metadata=WHERE_SAID)
     compress_activations: ActivationCode = field(default="none", metadata=WHERE_SAID)
     # steps of replicas between two meetings; 0: they sum gradients in every step
     local_steps: CountOrZero = field(default=0, metadata=WHERE_SAID)
+    # samples of each replica, where they differ; empty: an equal share
+    shares: tuple[Count, ...] = field(default=(), metadata=WHERE_SAID)
+    # the device of the job's [network] that each rank runs on; empty: rank r on device r
+    devices: tuple[CountOrZero, ...] = field(default=(), metadata=WHERE_SAID)
 
     def __post_init__(self) -> None:
         check_ranges(self, "plan")
@@ -77,6 +87,7 @@ class Plan:
             )
         rule_of(self.schedule, self.extra_warmup).check_virtual(self.virtual)
         check_exchange(self)
+        check_places(self)
         check_order(self)
         if self.sequence and self.tensor == 1:
             raise HeddleError(
@@ -120,7 +131,9 @@ class Plan:
     @property
     def placement(self) -> Placement:
         """Which pipeline rank holds which chunk."""
-        return rule_of(self.schedule).placement if self.delayed is None else self.delayed.placement
+        if self.delayed is not None:
+            return self.delayed.placement
+        return placed(self.virtual) if self.schedule == SEARCHED else rule_of(self.schedule).placement
 
     @property
     def hash(self) -> str:
@@ -140,16 +153,30 @@ class Plan:
         """The pipeline rank that holds the end of the model; its beginning is on rank 0."""
         return self.rank_of(self.chunks - 1)
 
-    def microbatches(self, global_batch: int) -> int:
-        """Microbatches each rank works through in one step."""
-        return global_batch // (self.data * self.microbatch)
+    def samples(self, global_batch: int, replica: int | None = None) -> range:
+        """The samples of a step that a replica takes, by number; of the one that takes most if none is named."""
+        shares = self.shares or self.data * (global_batch // self.data,)
+        which = shares.index(max(shares)) if replica is None else replica
+        return range(sum(shares[:which]), sum(shares[: which + 1]))
 
-    def order_of_work(self, global_batch: int) -> Schedule:
+    def microbatches(self, global_batch: int, replica: int | None = None) -> int:
+        """Microbatches that each rank of a replica works through in one step; of the one that has most."""
+        return len(self.samples(global_batch, replica)) // self.microbatch
+
+    def order_of_work(self, global_batch: int, replica: int | None = None) -> Schedule:
         """What each pipeline rank does in a step; where updates come late, in a step after which all have come."""
-        microbatches = self.microbatches(global_batch)
+        microbatches = self.microbatches(global_batch, replica)
         if self.delayed is not None:
             return DelayedSchedule(self.delayed, self.pipeline, microbatches).unrolled(1)
+        if self.order:
+            return order_for(self.order, self.pipeline, self.virtual, microbatches)
         return build(self.schedule, self.pipeline, microbatches, self.virtual, self.extra_warmup)
+
+    @property
+    def named(self) -> Plan:
+        """The same with a schedule of the same kind that has a rule for any number of microbatches."""
+        like = "zb-v" if self.virtual > 1 else "zb-h1"
+        return replace(self, schedule=like, order=()) if self.schedule == SEARCHED else self
 
     def layers_of(self, chunk: int, layers: int) -> range:
         """The layers that chunk holds, counted over the whole model."""
@@ -201,7 +228,7 @@ class Plan:
 
     def check(self, model: ModelSpec, global_batch: int, sequence: int) -> None:
         """Refuse a plan that does not carry every layer, head, vocabulary row and sample exactly once."""
-        self._check_layers(model)
+        check_layers(self, model)
         if self.delayed is not None and model.tied and self.last_rank != 0:
             raise HeddleError(
                 f"update = '{self.update}' cannot be combined with a tied output layer.",
@@ -229,65 +256,12 @@ class Plan:
                 "Sequence parallelism gives every tensor-parallel rank an equal slice of the sequence.",
                 f"Use a sequence of {max(1, sequence // self.tensor) * self.tensor}, or sequence = false.",
             )
-        share = self.data * self.microbatch
-        if global_batch % share:
-            below = global_batch // share * share
-            near = f"{below} or {below + share}" if below else str(share)
-            hint = f"Use global_batch = {near}"
-            if global_batch % self.data == 0:
-                fits = nearest_number(self.microbatch, divisors(global_batch // self.data))
-                hint += f", or microbatch = {fits}"
-            raise HeddleError(
-                f"global_batch = {global_batch} is not divisible by data × microbatch = {self.data} × "
-                f"{self.microbatch} = {share}.",
-                "Every replica takes the same whole number of microbatches.",
-                hint + ".",
-            )
+        check_shares(self, global_batch)
         if self.pipeline > 1:
-            rule_of(self.schedule).check_microbatches(self.pipeline, self.microbatches(global_batch))
-
-    def _check_layers(self, model: ModelSpec) -> None:
-        if model.layers < self.chunks:
-            raise HeddleError(
-                f"{model.layers} layers cannot fill pipeline × virtual = {self.pipeline} × {self.virtual} chunks.",
-                "Every chunk holds at least one layer.",
-                f"Use {self._fewer_chunks(model.layers)}.",
-            )
-        if self.stages:
-            even = list(even_stages(model.layers, self.chunks))
-            if len(self.stages) != self.chunks:
-                raise HeddleError(
-                    f"stages lists {len(self.stages)} chunks, the plan has {self.chunks}.",
-                    f"It needs pipeline × virtual = {self.pipeline} × {self.virtual} entries.",
-                    f"As even as can be: stages = {even}.",
-                )
-            if sum(self.stages) != model.layers:
-                raise HeddleError(
-                    f"stages = {list(self.stages)} carries {sum(self.stages)} layers, the model has {model.layers}.",
-                    "Every layer is trained exactly once, and every chunk holds at least one.",
-                    f"As even as can be: stages = {even}.",
-                )
-        if self.layers and self.layers[-1].numbers.stop > model.layers:
-            raise HeddleError(
-                f"plan.layers has the run {self.layers[-1].layers!r}, the model has {model.layers} layers.",
-                "Layers are counted from 0.",
-                f"The last one is {model.layers - 1}.",
-            )
-        if not isinstance(self.recompute, str) and len(self.recompute) != model.layers:
-            raise HeddleError(
-                f"recompute lists {len(self.recompute)} layers, the model has {model.layers}.",
-                "It is one word for all layers, or one per layer.",
-                'For example recompute = "selective".',
-            )
-
-    def _fewer_chunks(self, layers: int) -> str:
-        """The ways to have no more chunks than layers; several chunks per rank still need a pipeline."""
-        ways = []
-        if self.virtual > 1 and layers >= self.pipeline:
-            ways.append(f"virtual = {layers // self.pipeline}")
-        if layers // self.virtual > 1 or self.virtual == 1:
-            ways.append(f"pipeline = {layers // self.virtual}")
-        return ", or ".join(ways) or f"virtual = 1 and pipeline = {layers}"
+            for replica in range(self.data if self.shares else 1):
+                rule_of(self.schedule).check_microbatches(self.pipeline, self.microbatches(global_batch, replica))
+        if self.schedule == SEARCHED:
+            self.order_of_work(global_batch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,14 +276,3 @@ class Predicted:
 
     def __post_init__(self) -> None:
         check_ranges(self, "predicted")
-
-
-def even_stages(layers: int, chunks: int) -> tuple[int, ...]:
-    """Layers of each chunk, as even as can be.
-
-    The chunks that get one more sit before the last, which also holds the output layer, and where there is a choice
-    after the first, which holds the embedding.
-    """
-    small, extra = divmod(layers, chunks)
-    first = (chunks - extra) // 2
-    return tuple(small + (first <= chunk < first + extra) for chunk in range(chunks))

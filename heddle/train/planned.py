@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from heddle.errors import HeddleError
+from heddle.plan.regions.network_search import search_network
 from heddle.plan.search.search import Search, search
 from heddle.runtime.environment import launched_place
 from heddle.spec.job import Job, load_job
@@ -32,5 +33,8 @@ def with_plan(job: Job, resume: bool = False, dry_run: bool = False) -> tuple[Jo
             "A job without a [plan] is planned for its cluster, and trained where it is started.",
             "Write a plan with `heddle plan JOB.toml -o plan.toml`, and start it there: see `heddle launch`.",
         )
+    if job.network is not None:
+        best = search_network(job).best
+        return replace(job, plan=best.plan, predicted=best.predicted), None
     found = search(job, devices=1 if place is not None else None)
     return replace(job, plan=found.best.plan, predicted=found.best.predicted), found

@@ -37,6 +37,7 @@ CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
     # data
     "data2-gpt": (gpt(), Plan(data=2, microbatch=1), 4),
     "data3-llama": (llama(), Plan(data=3, microbatch=1), 6),
+    "data2-shares": (gpt(dropout=0.1), Plan(data=2, microbatch=1, shares=(3, 1)), 4),
     "data2-zero1-gpt": (gpt(dropout=0.1), Plan(data=2, zero=1, microbatch=1), 4),
     "data4-zero1-llama": (llama(tied=True), Plan(data=4, zero=1, microbatch=1), 8),
     "data3-zero1-vocab17": (gpt(vocab=17), Plan(data=3, zero=1, microbatch=2), 6),
@@ -57,6 +58,7 @@ CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
         Plan(pipeline=2, data=2, zero=1, microbatch=1, schedule="deep-1f1b", extra_warmup=3),
         10,
     ),
+    "pipeline2-data2-zero1-shares": (llama(), Plan(pipeline=2, data=2, zero=1, microbatch=1, shares=(2, 5)), 7),
     "pipeline2-virtual2": (gpt(layers=4), Plan(pipeline=2, virtual=2, microbatch=1, schedule="interleaved"), 4),
     "pipeline2-virtual2-odd": (llama(layers=4), Plan(pipeline=2, virtual=2, microbatch=1, schedule="interleaved"), 5),
     "pipeline2-virtual3-uneven": (

@@ -9,12 +9,13 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from heddle.errors import HeddleError
 from heddle.schedule import NAMES, build, rule_of
-from heddle.simulate.over_network import end_times, step_over_network
+from heddle.simulate.network.clock import end_times
+from heddle.simulate.network.over_network import step_over_network
 from heddle.simulate.replay import step_time
 from heddle.simulate.simulation import simulate
 from heddle.spec.job import job_from_tables
@@ -27,8 +28,10 @@ from tests.helpers.sites import sites
     st.sampled_from(NAMES), st.integers(1, 5), st.integers(1, 9), st.integers(1, 3), st.floats(0, 3), st.floats(0.1, 3)
 )
 def test_with_links_that_carry_everything_at_once_it_is_the_replay(name, pipeline, count, virtual, latency, forward):
-    virtual = min(virtual, rule_of(name).most_virtual or virtual) if pipeline > 1 else 1
-    schedule = build(name, pipeline, count, virtual)
+    rule = rule_of(name)
+    virtual = max(rule.least_virtual, min(virtual, rule.most_virtual or virtual)) if pipeline > 1 else 1
+    assume(virtual >= rule.least_virtual)
+    schedule = build(name, pipeline, count - 1 + int(rule.least_microbatches(pipeline)), virtual)
     hops = {(a, b): (latency, 0.0) for a in range(pipeline) for b in range(pipeline)}
     found = end_times(schedule, [forward] * schedule.chunks, [2.0] * schedule.chunks, hops)
     assert max(found) == pytest.approx(step_time(schedule, forward, 2.0, latency))

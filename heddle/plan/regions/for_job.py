@@ -1,7 +1,8 @@
 """Plans of a job over a network, by the step that is predicted over its very links: degrees, schedule, who holds what.
 
 DT-FM's objective knows neither fill, overlap, microbatches nor memory. Here it only proposes layouts; each is replayed
-with every schedule, and the best of each pair of degrees is improved by exchanging devices as long as that helps.
+with every schedule, and the best of each set of degrees is improved: devices exchanged, layers moved to stages whose
+devices are faster, samples to replicas that are. Tensor-parallel ranks are neighbours inside a group.
 """
 
 from __future__ import annotations
@@ -10,26 +11,34 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
+from typing import Any
 
 import numpy as np
 
-from heddle.cost.local_machine import machine_for
 from heddle.errors import HeddleError, divisors
 from heddle.plan.regions.cost import laid_out
 from heddle.plan.regions.problem import Ints, Problem, problem_from
 from heddle.plan.regions.solve import solve
 from heddle.plan.regions.starts import pipelines_inside, stages_inside
-from heddle.simulate.over_network import NetworkStep, step_over_network
-from heddle.simulate.stage_memory import memory_verdict
+from heddle.plan.regions.uneven import shared_out
+from heddle.simulate.network.over_network import NetworkStep, OverNetwork
 from heddle.spec.job import Job
 from heddle.spec.network import Network
 from heddle.spec.plan import Plan
 from heddle.spec.ranks import Coordinates, rank_of
 
 # by which latency is paid for less and less, and memory more and more
-SCHEDULES: tuple[tuple[str, int | None], ...] = (("1f1b", None), ("deep-1f1b", 1), ("deep-1f1b", 3), ("gpipe", None))
+SCHEDULES: tuple[tuple[str, int | None], ...] = (
+    ("1f1b", None),
+    ("deep-1f1b", 1),
+    ("deep-1f1b", 2),
+    ("deep-1f1b", 3),
+    ("deep-1f1b", 5),
+    ("gpipe", None),
+)
 FEW = 4  # devices of which all layouts are tried
 MOST_MICROBATCHES = 256  # of a replica: more of them make messages that are all latency
+PASSED_ON = ("recompute", "compress_gradients", "compress_activations", "zero")  # what is given holds for all plans
 
 
 @dataclass(frozen=True)
@@ -40,104 +49,155 @@ class NetworkPlan:
     devices: tuple[int, ...]
     step: NetworkStep
 
+    @property
+    def placed(self) -> Plan:
+        """The plan with its devices, as a job file keeps it."""
+        return replace(self.plan, devices=self.devices)
 
-def plans_over(job: Job, network: Network, time_limit: float = 20.0, top: int = 5) -> list[NetworkPlan]:
-    """The best plans over all devices of a network, the fastest first: of each pair of degrees the best one.
 
-    What the job's [plan] says of codes, local steps and recomputation holds for all of them.
+def plans_over(
+    job: Job, network: Network, time_limit: float = 20.0, top: int = 5, fixed: dict[str, Any] | None = None
+) -> list[NetworkPlan]:
+    """The best plans over all devices of a network, the fastest first: of each set of degrees the best one.
+
+    What the job's [plan] says of codes, local steps and recomputation holds for all of them; `fixed` are degrees,
+    microbatch or schedule that are decided.
     """
     end = time.process_time() + time_limit
-    best: dict[tuple[int, int], NetworkPlan] = {}
-    shapes = [p for p in divisors(network.devices) if p <= job.model.layers]
-    for place, stages in enumerate(shapes):
-        replicas = network.devices // stages
-        if job.train.global_batch % replicas:
-            continue
+    fixed = fixed or {}
+    best: dict[tuple[int, int, int], NetworkPlan] = {}
+    shapes = list(_shapes(job, network, fixed))
+    for place, (tensor, stages, replicas) in enumerate(shapes):
         share = max(0.05, (end - time.process_time()) / 2 / (len(shapes) - place))
-        layouts = list(_layouts(job, network, stages, replicas, share))
-        for plan in _plans(job, stages, replicas):
-            given = replace(job, plan=plan)
-            if not memory_verdict(given, machine_for(job.cluster, plan.world)).fits:
-                continue
+        layouts = list(_layouts(job, network, tensor, stages, replicas, share))
+        for plan in _plans(job, tensor, stages, replicas, fixed):
+            priced = OverNetwork(replace(job, plan=plan, network=None), network, range(network.devices))
             for layout in layouts:
-                found = _tried(given, plan, network, layout)
-                if (stages, replicas) not in best or found.step.seconds < best[stages, replicas].step.seconds:
-                    best[stages, replicas] = found
+                found = _measured(priced, _devices(plan, layout))
+                key = tensor, stages, replicas
+                if found is not None and (key not in best or found.step.seconds < best[key].step.seconds):
+                    best[key] = found
+            if time.process_time() > end and best:
+                break
     if not best:
         raise HeddleError(
             f"No plan for the {network.devices} devices of {network.name!r} divides the batch and fits.",
-            f"Stages and replicas multiply to {network.devices}, replicas divide global_batch = "
+            f"Tensor degree, stages and replicas multiply to {network.devices}, replicas divide global_batch = "
             f"{job.train.global_batch}, and each stage fits into its device.",
             "Use another global_batch, recompute = 'full' in [plan], or more devices.",
         )
     order = sorted(best.values(), key=lambda each: each.step.seconds)[:top]
-    improved = [_exchanged(job, network, each, end) for each in order]
+    improved = [_improved(job, network, each, end) for each in order]
     return sorted(improved, key=lambda each: each.step.seconds)
 
 
-def _plans(job: Job, stages: int, replicas: int) -> Iterator[Plan]:
-    given = job.plan or Plan()
-    local = given.local_steps if replicas > 1 else 0
-    share = job.train.global_batch // replicas
-    for microbatch in divisors(share):
-        if share // microbatch > MOST_MICROBATCHES:
+def _shapes(job: Job, network: Network, fixed: dict[str, Any]) -> Iterator[tuple[int, int, int]]:
+    """Degrees that use every device, tensor ranks inside one group."""
+    sizes = [group.devices for group in network.groups]
+    for tensor in job.model.tensor_degrees:
+        if any(size % tensor for size in sizes) or fixed.get("tensor", tensor) != tensor:
             continue
-        for schedule, extra in SCHEDULES if stages > 1 and share > microbatch else SCHEDULES[:1]:
+        for stages in divisors(network.devices // tensor):
+            replicas = network.devices // tensor // stages
+            if stages > job.model.layers or job.train.global_batch % replicas:
+                continue
+            if fixed.get("pipeline", stages) == stages and fixed.get("data", replicas) == replicas:
+                yield tensor, stages, replicas
+
+
+def _plans(job: Job, tensor: int, stages: int, replicas: int, fixed: dict[str, Any]) -> Iterator[Plan]:
+    given = job.plan or Plan()
+    same = {name: fixed.get(name, getattr(given, name)) for name in PASSED_ON}
+    if replicas == 1:
+        same["zero"] = 0
+    local = fixed.get("local_steps", given.local_steps) if replicas > 1 else 0
+    share = job.train.global_batch // replicas
+    orders = SCHEDULES if stages > 1 else SCHEDULES[:1]
+    if "schedule" in fixed and stages > 1:
+        depth = fixed.get("extra_warmup")
+        named = [each for each in orders if each[0] == fixed["schedule"] and depth in (None, each[1])]
+        orders = tuple(named) or ((fixed["schedule"], depth),)
+    for microbatch in [fixed["microbatch"]] if "microbatch" in fixed else divisors(share):
+        if share % microbatch or share // microbatch > MOST_MICROBATCHES:
+            continue
+        for schedule, extra in orders if share > microbatch else orders[:1]:
             yield Plan(
+                tensor=tensor,
                 pipeline=stages,
                 data=replicas,
                 microbatch=microbatch,
                 schedule=schedule,
                 extra_warmup=extra,
-                recompute=given.recompute,
-                compress_gradients=given.compress_gradients,
-                compress_activations=given.compress_activations,
                 local_steps=local,
+                **same,
             )
 
 
-def _layouts(job: Job, network: Network, stages: int, replicas: int, seconds: float) -> Iterator[Ints]:
-    """All of them where devices are few; else what DT-FM's objective finds best, and the two trivial ones."""
-    if network.devices <= FEW:
-        for order in permutations(range(network.devices)):
+def _layouts(job: Job, network: Network, tensor: int, stages: int, replicas: int, seconds: float) -> Iterator[Ints]:
+    """The first device of each tensor group, by stage and replica.
+
+    All layouts where devices are few; else what DT-FM's objective finds best, and the two trivial ones.
+    """
+    firsts = np.arange(0, network.devices, tensor)
+    if len(firsts) <= FEW:
+        for order in permutations(firsts.tolist()):
             yield np.array(order).reshape(stages, replicas)
         return
     delay, speed = network.tables()
     element = 4 if job.precision == "fp32" else 2
+    group_of = network.group_of
     problem: Problem = problem_from(
-        network.group_of,
-        delay,
-        speed,
+        [group_of[first] for first in firsts],
+        delay[np.ix_(firsts, firsts)],
+        speed[np.ix_(firsts, firsts)],
         stages=stages,
         replicas=replicas,
-        gradients=4 * job.model.parameters / stages,
-        activations=job.tokens_per_step / replicas * job.model.hidden * element,
+        gradients=4 * job.model.parameters / stages / tensor,
+        activations=job.tokens_per_step / replicas * job.model.hidden * element / tensor,
     )
     for start in (pipelines_inside(problem), stages_inside(problem)):
-        yield laid_out(problem, start).devices
-    yield solve(problem, seconds).layout.devices
+        yield firsts[laid_out(problem, start).devices]
+    yield firsts[solve(problem, seconds).layout.devices]
 
 
-def _tried(job: Job, plan: Plan, network: Network, layout: Ints) -> NetworkPlan:
+def _devices(plan: Plan, layout: Ints) -> tuple[int, ...]:
+    """The device of each rank."""
     devices = np.empty(plan.world, dtype=np.int64)
     for stage, replica in np.ndindex(layout.shape):
-        devices[rank_of(plan, Coordinates(data=replica, pipeline=stage))] = layout[stage, replica]
-    placed = tuple(devices.tolist())
-    return NetworkPlan(plan, placed, step_over_network(job, network, placed))
+        for tensor in range(plan.tensor):
+            at = rank_of(plan, Coordinates(tensor=tensor, data=replica, pipeline=stage))
+            devices[at] = layout[stage, replica] + tensor
+    return tuple(devices.tolist())
 
 
-def _exchanged(job: Job, network: Network, found: NetworkPlan, end: float) -> NetworkPlan:
-    """The same with devices exchanged, two at a time, as long as that helps and time is left."""
-    given = replace(job, plan=found.plan)
+def _measured(priced: OverNetwork, devices: tuple[int, ...]) -> NetworkPlan | None:
+    """A plan on some devices, with layers and samples by their speed; None if it does not fit."""
+    here = priced.on(devices)
+    if len({here.device(device) for device in devices}) > 1:  # equal devices want equal parts
+        uneven = shared_out(here)
+        if uneven != here.plan:
+            other = OverNetwork(replace(here.job, plan=uneven), here.network, devices)
+            if other.step.seconds < here.step.seconds and other.verdict().fits:
+                return NetworkPlan(uneven, devices, other.step)
+    if not here.verdict().fits:
+        return None
+    return NetworkPlan(here.plan, devices, here.step)
+
+
+def _improved(job: Job, network: Network, found: NetworkPlan, end: float) -> NetworkPlan:
+    """The same with places exchanged, two tensor groups at a time, as long as that helps and time is left."""
+    tensor, even = found.plan.tensor, replace(found.plan, stages=(), shares=())
+    priced = OverNetwork(replace(job, plan=even, network=None), network, found.devices)
     better = True
     while better:
         better = False
-        for a, b in combinations(range(len(found.devices)), 2):
+        for a, b in combinations(range(len(found.devices) // tensor), 2):
             if time.process_time() > end:
                 return found
             devices = list(found.devices)
-            devices[a], devices[b] = devices[b], devices[a]
-            step = step_over_network(given, network, devices)
-            if step.seconds < found.step.seconds * (1 - 1e-9):
-                found, better = NetworkPlan(found.plan, tuple(devices), step), True
+            one, two = slice(a * tensor, (a + 1) * tensor), slice(b * tensor, (b + 1) * tensor)
+            devices[one], devices[two] = devices[two], devices[one]
+            tried = _measured(priced, tuple(devices))
+            if tried is not None and tried.step.seconds < found.step.seconds * (1 - 1e-9):
+                found, better = tried, True
     return found

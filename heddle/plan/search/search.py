@@ -24,6 +24,7 @@ from heddle.plan.search.describe import in_words
 from heddle.plan.search.late import without_update
 from heddle.plan.search.nothing_fits import nothing_fits
 from heddle.plan.search.objective import MARGIN, Objective, SearchGoal
+from heddle.plan.search.ordered import without_order
 from heddle.plan.search.pricing import priced
 from heddle.plan.search.space import Space, check_fixed, read_fixed
 from heddle.simulate.closed_form import StepCosts
@@ -145,7 +146,7 @@ def search(
     began = time.perf_counter()
     cluster = within(measured_machine(job.cluster), memory_gib)
     job = replace(job, cluster=cluster, plan=None)
-    wish = SearchGoal(objective, read_fixed(without_update(fixed or {})), days, tokens)
+    wish = SearchGoal(objective, read_fixed(without_order(without_update(fixed or {}))), days, tokens)
     counts = device_counts(cluster, wish, devices)
     check_fixed(job.model, job.sequence, job.train.global_batch, counts, wish.fixed)
     considered = 0

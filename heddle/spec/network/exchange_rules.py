@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from heddle.errors import HeddleError
+from heddle.errors import HeddleError, divisors, nearest_number
 from heddle.schedule.delayed import SYNCHRONOUS
 from heddle.spec.layer_memory import LayerRun
 
@@ -14,6 +14,14 @@ class Choices(Protocol):
 
     @property
     def data(self) -> int: ...
+    @property
+    def world(self) -> int: ...
+    @property
+    def microbatch(self) -> int: ...
+    @property
+    def shares(self) -> tuple[int, ...]: ...
+    @property
+    def devices(self) -> tuple[int, ...]: ...
     @property
     def zero(self) -> int: ...
     @property
@@ -63,4 +71,67 @@ def check_exchange(plan: Choices) -> None:
             f"compress_gradients = '{plan.compress_gradients}' cannot be combined with zero = {zero}.",
             "What codes could not say is kept for the next step, and sharded gradients are not kept.",
             "Use zero = 1, or compress_gradients = 'none'.",
+        )
+
+
+def check_places(plan: Choices) -> None:
+    """Refuse a list of devices in which a rank has none, or two have the same."""
+    if plan.devices and (len(plan.devices) != plan.world or len(set(plan.devices)) < plan.world):
+        raise HeddleError(
+            f"plan.devices lists {len(plan.devices)} devices, {len(set(plan.devices))} of them different; the plan has "
+            f"{plan.world} ranks.",
+            "Every rank runs on a device of its own.",
+            "Let `heddle plan` write the list, or leave it out: rank r then runs on device r.",
+        )
+    if plan.devices and max(plan.devices) >= plan.world:
+        raise HeddleError(
+            f"plan.devices names device {max(plan.devices)}; the plan has {plan.world} ranks.",
+            "Processes are numbered as the devices of the network are, and all of them are used.",
+            "Describe a network of those devices alone.",
+        )
+    zero = max(plan.zero, *(run.zero or 0 for run in plan.layers), 0)
+    if plan.shares and zero >= 2:
+        raise HeddleError(
+            f"plan.shares cannot be combined with zero = {zero}.",
+            "Shards are gathered for every microbatch, of which replicas would have unequal numbers.",
+            "Use zero = 0 or 1, or leave shares out.",
+        )
+    if plan.shares and plan.update != SYNCHRONOUS:
+        raise HeddleError(
+            f"update = '{plan.update}' cannot be combined with shares.",
+            "Late updates expect as many microbatches of every replica.",
+            "Leave shares out, or use update = 'synchronous'.",
+        )
+
+
+def check_shares(plan: Choices, global_batch: int) -> None:
+    """Refuse a batch that replicas cannot share out in whole microbatches."""
+    if plan.shares:
+        if len(plan.shares) != plan.data or sum(plan.shares) != global_batch:
+            raise HeddleError(
+                f"plan.shares = {list(plan.shares)} are {len(plan.shares)} shares of {sum(plan.shares)} samples; there "
+                f"are {plan.data} replicas and global_batch = {global_batch}.",
+                "Every sample is learned from once, by one replica.",
+                f"Give {plan.data} numbers that add up to {global_batch}, or leave shares out.",
+            )
+        if any(share % plan.microbatch for share in plan.shares):
+            raise HeddleError(
+                f"plan.shares = {list(plan.shares)} are not all multiples of microbatch = {plan.microbatch}.",
+                "A replica takes whole microbatches.",
+                "Use multiples of it, or microbatch = 1.",
+            )
+        return
+    share = plan.data * plan.microbatch
+    if global_batch % share:
+        below = global_batch // share * share
+        near = f"{below} or {below + share}" if below else str(share)
+        hint = f"Use global_batch = {near}"
+        if global_batch % plan.data == 0:
+            fits = nearest_number(plan.microbatch, divisors(global_batch // plan.data))
+            hint += f", or microbatch = {fits}"
+        raise HeddleError(
+            f"global_batch = {global_batch} is not divisible by data × microbatch = {plan.data} × "
+            f"{plan.microbatch} = {share}.",
+            "Every replica takes the same whole number of microbatches.",
+            hint + ".",
         )

@@ -19,6 +19,7 @@ from heddle.spec.this_machine import this_machine
 from heddle.train.profile import kernels
 from heddle.train.profile.clock import SharedClock
 from heddle.train.profile.messages import messages
+from heddle.train.profile.steps import steps, with_steps
 from heddle.train.profile.tiers import tiers
 
 WINDOW = 0.05  # seconds of one timing: long beside the turns that processes take on a shared core
@@ -40,7 +41,8 @@ def profile(processes: int, quick: bool = False) -> Cluster:
 def described(processes: int, found: Timings) -> Cluster:
     """What was measured, as a cluster of so many devices."""
     several = f"{processes} process{'es' * (processes > 1)}"
-    return cluster_of(machine(processes), found, f"measured by heddle profile with {several} at work")
+    cluster = cluster_of(machine(processes), found, f"measured by heddle profile with {several} at work")
+    return with_steps(cluster, found.steps, processes)
 
 
 def machine(processes: int) -> Cluster:
@@ -73,5 +75,6 @@ def measure_once(mesh: Mesh, quick: bool = False) -> Timings:
         gelu_ns=kernels.gelu(clock, device),
         launch_us=kernels.launch(clock, device),
         messages=tuple(messages(clock, mesh, device, quick)),
+        steps=tuple(steps(mesh, quick)),
         tiers=tuple(tiers(clock, device)),
     )

@@ -32,7 +32,7 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
     """Shrink a job with a plan; its degrees too, if they need more than so many processes."""
     planned = job.planned
     model, plan, train = planned.model, planned.plan, planned.train
-    degrees, notes = _fewer_processes(plan, processes)
+    degrees, notes = _fewer_processes(replace(plan, shares=(), devices=()), processes)
     degrees, inexact = _exact(degrees)
     notes += inexact
     layers, stages = _layers(model, plan, degrees)
@@ -44,12 +44,17 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
     microbatch, sequence = _tokens(plan, degrees, planned.sequence)
     small_model = _model(model, plan, degrees, shapes, sequence, planned.sequence)
     memories = [kind.memory for kind in layers]
-    small_plan = replace(degrees, microbatch=microbatch, stages=stages).with_memory(memories)
-    microbatches = _microbatches(plan.microbatches(train.global_batch), plan.pipeline, degrees.pipeline)
+    microbatches = plan.microbatches(train.global_batch)
+    if not degrees.order:  # one that is written out is for that many
+        microbatches = _microbatches(microbatches, plan.pipeline, degrees.pipeline)
+    equal = degrees.data * (microbatches * microbatch,)
+    # where shares differ, the first replica takes more: as many as any schedule can
+    shares = (equal[0] + degrees.pipeline * microbatch, *equal[1:]) if plan.shares and degrees.data > 1 else ()
+    small_plan = replace(degrees, microbatch=microbatch, stages=stages, shares=shares).with_memory(memories)
     small_train = Train(
         name=train.name,
         steps=steps,
-        global_batch=microbatches * microbatch * degrees.data,
+        global_batch=sum(shares or equal),
         sequence=sequence,
         seed=train.seed,
         precision=job.precision,
@@ -91,7 +96,10 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
     ]
     # stages and what layers do are those of the old degrees until the caller has found the new ones
     changed = replace(plan, stages=(), recompute="none", offload=plan.ends_offload, layers=())
-    return replace(changed, tensor=tensor, pipeline=pipeline, data=data, virtual=virtual), notes
+    if pipeline < plan.pipeline or virtual < plan.virtual:
+        changed = changed.named
+    check = plan.check_step if pipeline > 1 else "before"
+    return replace(changed, tensor=tensor, pipeline=pipeline, data=data, virtual=virtual, check_step=check), notes
 
 
 def _exact(plan: Plan) -> tuple[Plan, list[str]]:

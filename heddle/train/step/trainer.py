@@ -33,6 +33,7 @@ from heddle.schedule import verify
 from heddle.spec.job import Job
 from heddle.trace.lanes import Lane, Phase
 from heddle.train.outer.outer_step import OuterStep
+from heddle.train.sites.site_step import SiteStep, check_sites
 from heddle.train.step.learning_rate import learning_rate
 from heddle.train.step.optimizer import Optimizer
 
@@ -87,9 +88,10 @@ class Trainer:
         tiers = Tiers(train.offload_folder)
         self.parallel = parallelize(model, plan, self.mesh, self.device, dtype, train.seed, train.compile, tiers)
         self.optimizer = self.made_optimizer(Optimizer)
-        self.outer = OuterStep(self.optimizer.pieces, self.mesh, job) if plan.local_steps else None
+        self.outer = self._made_outer()
         self.asked = torch.zeros((), dtype=torch.float64, device=self.device)  # to stop, since replicas last met
-        schedule = plan.order_of_work(train.global_batch)
+        self.own = plan.samples(train.global_batch, self.mesh.data.rank)  # of a global batch
+        schedule = plan.order_of_work(train.global_batch, self.mesh.data.rank)
         verify(schedule)
         self.shape = shape = Shape(
             plan.microbatch * job.sequence, model.hidden, dtype, self.device, sliced=plan.sequence
@@ -115,6 +117,13 @@ class Trainer:
         """One for what this rank updates."""
         return kind(self.parallel.gradients.pieces, self.job.train)
 
+    def _made_outer(self) -> OuterStep | SiteStep | None:
+        """The step that those take together who learn by themselves in between: replicas, or sites."""
+        check_sites(self.job)
+        if self.job.train.meeting is not None:
+            return SiteStep(self.job, self.mesh, self.optimizer)
+        return OuterStep(self.optimizer.pieces, self.mesh, self.job) if self.plan.local_steps else None
+
     def drain(self) -> None:
         """Wait for what is under way: nothing, unless updates come late."""
 
@@ -128,12 +137,15 @@ class Trainer:
         It is to be read before the state is saved.
         """
         began = Mark(self.device)
+        if isinstance(self.outer, SiteStep) and self.outer.place is None:
+            self.outer.join(self.step)
+            self._moved_on(self.outer)
         rate = learning_rate(self.job.train, self.step)
         following = self.position + self.job.train.global_batch
         works = self._works(self.batches.take(self.position, following), self.position, training=True)
         gradients = self.parallel.gradients
         # Replicas add their gradients up; each contributes its share of the mean.
-        scale = self.optimizer.scale.value / (1 if self.outer else self.mesh.data.size)
+        scale = self.optimizer.scale.value * (1 if self.plan.local_steps else self._weight)
         loss = self.pipeline.run(works, scale, gradients)
         with self.recorder.span(Lane.OPTIMIZER, Phase.GRADIENTS):
             gradients.finish()
@@ -149,6 +161,8 @@ class Trainer:
         if self.outer is not None:
             total, stops = self._meet(self.outer, total, stops)
         self.position += self.job.train.global_batch
+        if isinstance(self.outer, SiteStep) and self.outer.due(self.step):
+            self._moved_on(self.outer)
         handed = StepInFlight(torch.stack([total, norm, stops]), began, self.optimizer.settle)
         if self.optimizer.scale.enabled:
             handed.read()  # the scale of the next step depends on what came of this one
@@ -183,7 +197,7 @@ class Trainer:
         scale = self.optimizer.scale
         progress = Progress(self.step, self.position, self.optimizer.updates, scale.value, scale.quiet)
         state = state_of(self.optimizer.pieces, self.optimizer.adam, owned=True)
-        if self.outer is not None and self.mesh.data.rank > 0:  # the first replica's are everybody's
+        if self.plan.local_steps and self.mesh.data.rank > 0:  # the first replica's are everybody's
             state = {}
         saver.save(state | kept_state(self._kept(), self.mesh.data.rank), progress, self.job)
         self.saver = saver
@@ -212,25 +226,40 @@ class Trainer:
         """What a checkpoint holds beside masters and moments."""
         return self.parallel.gradients.kept + (self.outer.kept(self.optimizer) if self.outer is not None else [])
 
-    def _meet(self, outer: OuterStep, loss: Tensor, stops: Tensor) -> tuple[Tensor, Tensor]:
+    def _meet(self, outer: OuterStep | SiteStep, loss: Tensor, stops: Tensor) -> tuple[Tensor, Tensor]:
         """Replicas that learn by themselves meet when it is time; only then do they learn that one is to stop."""
         self.asked += stops
         if not outer.due(self.step):
             return loss, torch.zeros_like(stops)
         with self.recorder.span(Lane.DATA, Phase.MEETING):
+            if isinstance(outer, SiteStep):
+                outer.step = self.step
             outer.meet()
             shared = torch.stack([loss / self.mesh.data.size, self.asked])
             numbers = start_sum_numbers(shared, self.mesh.data).wait()
         self.asked.zero_()
         return numbers[0], numbers[1]
 
+    def _moved_on(self, outer: SiteStep) -> None:
+        """Where this site goes on: samples of its own, and if it took another's state, that one's step."""
+        assert outer.place is not None
+        self.step = outer.step
+        self.position = outer.place * outer.every * self.job.train.global_batch
+        if self.step >= outer.last:
+            outer.close()
+
     def _first_sample(self, position: int) -> int:
         """Of this replica, in the global batch that starts with sample number `position`."""
-        return position + self.mesh.data.rank * (self.job.train.global_batch // self.mesh.data.size)
+        return position + self.own.start
+
+    @property
+    def _weight(self) -> float:
+        """What this replica's mean counts in that of a global batch."""
+        return len(self.own) / self.job.train.global_batch
 
     def _read(self, samples: Samples, position: int) -> list[tuple[Tensor, Tensor]]:
         """Inputs and targets of this replica's microbatches of a global batch, in host memory that a GPU can copy."""
-        size, share = self.plan.microbatch, self.job.train.global_batch // self.mesh.data.size
+        size, share = self.plan.microbatch, len(self.own)
         first = self._first_sample(position)
         batches = []
         for start in range(first, first + share, size):
@@ -259,9 +288,9 @@ class Trainer:
 
         Replicas that learn by themselves each have their own.
         """
-        apart = self.outer is not None and torch.is_grad_enabled()
+        apart = bool(self.plan.local_steps) and torch.is_grad_enabled()
         counted = self.mesh.tensor.rank == 0 and self.mesh.pipeline.rank == self.plan.last_rank
-        own = loss.double() / (1 if apart else self.mesh.data.size)
+        own = loss.double() * (1 if apart else self._weight)
         own = own if counted else torch.zeros_like(own)
         numbers = torch.stack([own, *(_number(other, own) for other in others)])
         return start_sum_numbers(numbers, self.mesh.replica if apart else self.mesh.world)

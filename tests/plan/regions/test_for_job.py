@@ -11,7 +11,7 @@ import pytest
 
 from heddle.errors import HeddleError
 from heddle.plan.regions.for_job import SCHEDULES, plans_over
-from heddle.simulate.over_network import step_over_network
+from heddle.simulate.network.over_network import step_over_network
 from heddle.spec import Plan
 from heddle.spec.job import job_from_tables
 from heddle.spec.network import Group, GroupLink, Network

@@ -1,0 +1,130 @@
+"""`heddle lanes`: straight-line code into the lanes of vectors, by an exact programme, beside LLVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from heddle.cli.ranged import POSITIVE, ranged
+
+
+def lanes(
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE.c|FILE.ll|bench FOLDER|train [FOLDER]", help="A kernel; many; or what to learn from."
+        ),
+    ],
+    function: Annotated[str | None, typer.Option("--function", "-f", help="Only this one.")] = None,
+    method: Annotated[str, typer.Option("--method", help="auto, llvm, ilp or policy")] = "auto",
+    cpu: Annotated[str | None, typer.Option("--cpu", help="Whose costs; those nearest to this machine's.")] = None,
+    timed: Annotated[bool, typer.Option("--time", help="Time candidates here; the fastest is kept.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the packs, and each candidate's cost.")] = False,
+    assembly: Annotated[bool, typer.Option("--assembly", "-S", help="Print or write assembly instead of IR.")] = False,
+    time_limit: Annotated[
+        float, ranged("--time-limit", within=POSITIVE, help="Seconds for the programme, for each stretch of code.")
+    ] = 10.0,
+    weights: Annotated[
+        Path | None, typer.Option("--weights", help="Of the policy, as `heddle lanes train` writes them.")
+    ] = None,
+    cflags: Annotated[list[str] | None, typer.Option("--cflags", help="For clang, where a file is C.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the module here; the table; or the weights.")
+    ] = None,
+) -> None:
+    """Pack straight-line code into vectors: the best of LLVM's way and the exact one, checked bit for bit."""
+    import json
+    import os
+    import sys
+
+    # The policy's matrices are small: threads would wait for each other longer than they work. Read once, by NumPy.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from rich.console import Console
+
+    from heddle.cli.common import write_output
+    from heddle.errors import HeddleError
+    from heddle.lanes.portfolio import Options
+
+    console = Console(highlight=False)
+    status = Console(stderr=True, highlight=False)
+
+    def progress(line: str) -> None:
+        if sys.stderr.isatty():
+            status.print(f"{line:<79}"[:79], end="\r")
+
+    options = Options(method=method, family=cpu, seconds=time_limit, time=timed, weights=weights, progress=progress)
+    if what[0] == "bench":
+        _bench(_folder(what), options, tuple(cflags or ()), as_json, output, console)
+        return
+    if what[0] == "train":
+        _train(_folder(what) if len(what) > 1 else None, options, output, console)
+        return
+    if len(what) > 1:
+        raise HeddleError(
+            f"heddle lanes takes one file, got {len(what)}.",
+            "Each file is a module of its own.",
+            "For many at once: heddle lanes bench FOLDER.",
+        )
+    from heddle.lanes.ir import machine, parse_llvm, read_source
+    from heddle.lanes.portfolio import improve
+    from heddle.lanes.text import explained, summary
+
+    path = Path(what[0])
+    found = improve(read_source(path, cflags=tuple(cflags or ())), options, function, str(path))
+    text = str(machine().emit_assembly(parse_llvm(found.text))) if assembly else found.text
+    if output is not None:
+        write_output(output, text)
+    if as_json:
+        console.out(json.dumps(found.facts()))
+        return
+    if output is None and not explain and not timed:
+        console.out(text)
+        return
+    for line in (explained if explain else summary)(found):
+        console.print(line, soft_wrap=True, markup=False)
+    if output is not None:
+        console.print(f"written  {output}", soft_wrap=True, markup=False)
+
+
+def _folder(what: list[str]) -> Path:
+    from heddle.errors import HeddleError
+
+    if len(what) != 2:
+        raise HeddleError(
+            f"`heddle lanes {what[0]}` takes one folder, got {len(what) - 1}.",
+            "It looks for .c and .ll files in it and below.",
+            f"heddle lanes {what[0]} kernels/",
+        )
+    return Path(what[1])
+
+
+def _bench(
+    folder: Path, options: Any, cflags: tuple[str, ...], as_json: bool, output: Path | None, console: Any
+) -> None:
+    import json
+
+    from heddle.cli.common import write_output
+    from heddle.lanes.bench import bench, table_of
+
+    found = bench(folder, options, cflags)
+    text = json.dumps(found)
+    if output is not None:
+        write_output(output, text + "\n")
+    if as_json:
+        console.out(text)
+        return
+    for line in table_of(found):
+        console.print(line, soft_wrap=True, markup=False)
+
+
+def _train(folder: Path | None, options: Any, output: Path | None, console: Any) -> None:
+    from heddle.cli.common import require_torch
+
+    require_torch("lanes train")
+    from heddle.lanes.policy.train import train
+
+    for line in train(folder, options.checked().family, output or Path("lanes-policy.safetensors")):
+        console.print(line, soft_wrap=True, markup=False)

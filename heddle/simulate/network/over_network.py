@@ -1,0 +1,314 @@
+"""A step over links and devices that differ: who waits for whom, over the very links that a layout uses.
+
+Each pipeline has its own links between stages, and each stage its own between replicas. Compute is that of the device
+that a rank runs on; a sum, and a pipeline, waits for the slowest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from heddle.cost import compute
+from heddle.cost.fits import MemoryVerdict
+from heddle.cost.local_machine import machine_for
+from heddle.cost.memory import MemoryBreakdown
+from heddle.cost.work import work_of
+from heddle.errors import HeddleError
+from heddle.schedule import Schedule, build
+from heddle.simulate.chunks import ChunkCosts, chunk_costs
+from heddle.simulate.network.clock import Clocked, Hops, clocked
+from heddle.simulate.network.replicas import exchange_messages, exchange_seconds
+from heddle.simulate.stage_memory import parameters_of, stage_memory
+from heddle.spec.cluster import Cluster, Device, Link
+from heddle.spec.job import Job, PlannedJob
+from heddle.spec.network import Network
+from heddle.spec.network.as_cluster import device_of
+from heddle.spec.plan import Plan
+from heddle.spec.ranks import Coordinates, rank_of
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+FREE = Link(name="free", gbs=1e9, efficiency=1.0)
+
+
+@dataclass(frozen=True)
+class NetworkStep:
+    """What a step takes over a network, and of that what the pipelines, the replicas and the last sum take."""
+
+    seconds: float
+    pipeline: float  # until the last stage of the last pipeline is done
+    exchange: float  # of replicas, that nothing hides
+    agreement: float  # on loss and gradient norm
+
+
+class LinkUse(NamedTuple):
+    """What goes from one group to another in a step: bytes, seconds that its links are busy, and waiting for them."""
+
+    source: str
+    target: str
+    stages: float  # bytes of activations and their gradients
+    replicas: float  # bytes of gradients between replicas
+    busy: float  # seconds of the busiest link
+    waiting: float  # seconds that receivers wait, over all of them
+
+
+def step_over_network(job: Job, network: Network, devices: Sequence[int] | None = None) -> NetworkStep:
+    """Predict a job's step when rank r runs on device `devices[r]` of a network; by the plan's list if left out."""
+    return OverNetwork(job, network, devices).step
+
+
+class OverNetwork:
+    """One plan of a job over a network: prices, made once, and what follows from them."""
+
+    def __init__(self, job: Job, network: Network, devices: Sequence[int] | None = None) -> None:
+        self.job: PlannedJob = job.planned
+        self.plan, self.network = self.job.plan, network
+        plan = self.plan
+        self._place(devices if devices is not None else plan.devices or range(plan.world))
+        self.group = np.repeat(np.arange(len(network.groups)), [group.devices for group in network.groups])
+        self.delay, self.speed = _tables(network)
+        self.cluster = replace(machine_for(job.cluster, plan.world), links=(self._inside(),), cores=None)
+        self.work = work_of(self.job, self.cluster)
+        self.held = parameters_of(self.job.model, plan, self.work)
+        self._priced: dict[Device, list[ChunkCosts]] = {}
+        self.message = float(self.work.tokens * self.work.hidden * self.work.message_bytes) / plan.tensor
+
+    def _place(self, devices: Sequence[int]) -> None:
+        self.devices = list(devices)
+        if len(self.devices) != self.plan.world or max(self.devices) >= self.network.devices:
+            raise HeddleError(
+                f"The plan has {self.plan.world} ranks, and {len(self.devices)} of {self.network.devices} devices are "
+                "given.",
+                "Every rank has a device of the network.",
+                "Change the degrees, or the network.",
+            )
+        self.places = np.array(self.devices)[_ranks(self.plan)]  # device by tensor rank, replica and stage
+
+    def on(self, devices: Sequence[int]) -> OverNetwork:
+        """The same plan on other devices; prices that do not depend on them are not made again."""
+        if self.plan.tensor > 1:  # whose collectives go over other links
+            return OverNetwork(self.job, self.network, devices)
+        other = copy(self)
+        for name in ("chunks", "ends", "exchanges", "update", "step"):
+            other.__dict__.pop(name, None)
+        other._place(devices)
+        return other
+
+    def _inside(self) -> Link:
+        """What tensor ranks talk over: the slowest link between those of any one place of the mesh."""
+        if self.plan.tensor == 1:
+            return FREE
+        speeds, delays = [], []
+        for column in self.places.reshape(self.plan.tensor, -1).T:
+            pairs = np.ix_(column, column)
+            speeds.append(float(self.speed[pairs].min()))
+            delays.append(float(self.delay[pairs].max()))
+        return Link(name="inside", gbs=min(speeds) / 1e9, latency_us=max(delays) * 1e6, efficiency=1.0)
+
+    def device(self, device: int) -> Device:
+        """What a device of the network is."""
+        return _known_device(self.network, int(self.group[device]), self.cluster)
+
+    @cached_property
+    def chunks(self) -> list[list[ChunkCosts]]:
+        """Of each replica: what a microbatch takes in each chunk, on the device that holds it."""
+        plan, found = self.plan, []
+
+        def priced(device: Device) -> list[ChunkCosts]:
+            if device not in self._priced:
+                silent = replace(self.cluster, device=device, links=(FREE,) if plan.tensor == 1 else self.cluster.links)
+                costs = chunk_costs(self.job, plan, work_of(self.job, silent), silent)
+                self._priced[device] = [_without_messages(each) for each in costs]
+            return self._priced[device]
+
+        for replica in range(plan.data):
+            here = [self.device(int(device)) for device in self.places[0, replica]]
+            found.append([priced(here[plan.rank_of(chunk)])[chunk] for chunk in range(plan.chunks)])
+        return found
+
+    def hops(self, replica: int, tensor: int = 0, free: bool = False) -> Hops:
+        """The links of a pipeline, by sender and receiver: delay, and seconds of a message."""
+        column, plan = self.places[tensor, replica], self.plan
+        ranks = [plan.rank_of(chunk) for chunk in range(plan.chunks)]
+        ways = {(a, b) for one, two in pairwise(ranks) for a, b in ((one, two), (two, one))}
+        if free:
+            return {(a, b): (0.0, 0.0) for a, b in ways if a != b}
+        return {
+            (a, b): (
+                float(self.delay[column[a], column[b]]),
+                self.message / float(self.speed[column[a], column[b]]),
+            )
+            for a, b in sorted(ways)
+            if a != b
+        }
+
+    def schedule(self, replica: int) -> Schedule:
+        """The order of work of a replica; shares of the batch may differ."""
+        plan = self.plan
+        count = plan.microbatches(self.job.train.global_batch, replica)
+        return _schedule(plan.schedule, plan.pipeline, count, plan.virtual, plan.extra_warmup)
+
+    def clocked(self, replica: int, tensor: int = 0, free: bool = False, draw: bool = False) -> Clocked:
+        """A replica's pipeline on a clock; `free`: as if messages took no time."""
+        costs = self.chunks[replica]
+        forward, backward = (tuple(way.seconds for way in passes) for passes in zip(*costs, strict=True))
+        ways = forward, backward, tuple(chunk.backward.weight for chunk in costs)
+        hops = self.hops(replica, tensor, free)
+        if draw:
+            return clocked(self.schedule(replica), ways[0], ways[1], hops, ways[2], draw=True)
+        plan, count = self.plan, self.plan.microbatches(self.job.train.global_batch, replica)
+        key = plan.schedule, plan.pipeline, count, plan.virtual, plan.extra_warmup
+        return Clocked([], [], list(_ends(key, ways, tuple(hops.items()))))
+
+    @cached_property
+    def ends(self) -> Floats:
+        """(replicas, stages): when each rank's pipeline is done."""
+        plan = self.plan
+        return np.array(
+            [
+                np.max([self.clocked(replica, tensor).ends for tensor in range(plan.tensor)], axis=0)
+                for replica in range(plan.data)
+            ]
+        )
+
+    @cached_property
+    def exchanges(self) -> list[float]:
+        """Of each stage: seconds of the sum over its replicas."""
+        plan = self.plan
+        return [
+            max(
+                exchange_seconds(self.delay, self.speed, self.places[tensor, :, stage], self.held[stage], self.work)
+                for tensor in range(plan.tensor)
+            )
+            for stage in range(plan.pipeline)
+        ]
+
+    @cached_property
+    def update(self) -> float:
+        """Seconds of the slowest optimizer."""
+        shared = self.plan.data if self.plan.zero else 1
+        return max(
+            float(
+                compute.optimizer(replace(self.cluster, device=self.device(int(d))), held / shared, self.work.element)
+            )
+            for stage, held in enumerate(self.held)
+            for d in {int(each) for each in self.places[0, :, stage]}
+        )
+
+    @cached_property
+    def step(self) -> NetworkStep:
+        """The whole step."""
+        plan = self.plan
+        pipeline = float(self.ends.max())
+        whole = max(float(self.ends[:, s].max()) + seconds for s, seconds in enumerate(self.exchanges))
+        used = np.ix_(self.devices, self.devices)
+        agreement = 2 * float(self.delay[used].max()) if plan.world > 1 and not plan.local_steps else 0.0
+        return NetworkStep(whole + agreement + self.update, pipeline, whole - pipeline, agreement)
+
+    @property
+    def slowest(self) -> int:
+        """The replica whose pipeline is done last."""
+        return int(self.ends.max(axis=1).argmax())
+
+    @cached_property
+    def memory(self) -> tuple[MemoryBreakdown, ...]:
+        """What one rank of each stage holds."""
+        return stage_memory(self.job, self.plan, self.work, self.schedule(self._most()), self.cluster)[0]
+
+    def _most(self) -> int:
+        shares = self.plan.shares
+        return shares.index(max(shares)) if shares else 0
+
+    def verdict(self, memory: Sequence[MemoryBreakdown] | None = None) -> MemoryVerdict:
+        """Of the stage that fills the smallest of its devices most."""
+        devices = [
+            min((self.device(int(d)) for d in self.places[:, :, stage].ravel()), key=lambda device: device.memory_gib)
+            for stage in range(self.plan.pipeline)
+        ]
+        needs = [float(bill.total) for bill in (self.memory if memory is None else memory)]
+        stage = max(range(len(needs)), key=lambda s: needs[s] / devices[s].memory_gib)
+        return MemoryVerdict(stage, needs[stage], devices[stage])
+
+    def uses(self) -> list[LinkUse]:
+        """What goes from each group to each other in a step, the busiest first."""
+        plan, names = self.plan, [group.name for group in self.network.groups]
+        found: dict[tuple[int, int], list[float]] = {}
+
+        def add(a: int, b: int, stages: float, replicas: float, busy: float, waiting: float) -> None:
+            use = found.setdefault((int(self.group[a]), int(self.group[b])), [0.0] * 4)
+            use[0], use[1], use[2], use[3] = (
+                use[0] + stages,
+                use[1] + replicas,
+                max(use[2], busy),
+                use[3] + waiting,
+            )
+
+        for replica in range(plan.data):
+            for tensor in range(plan.tensor):
+                column, hops = self.places[tensor, replica], self.hops(replica, tensor)
+                run = self.clocked(replica, tensor, draw=True)
+                for (a, b), (_, occupied) in hops.items():
+                    sent = [each for each in run.messages if (each.source, each.target) == (a, b)]
+                    late = sum(each.arrived - each.ready for each in sent)
+                    add(column[a], column[b], len(sent) * self.message, 0.0, len(sent) * occupied, late)
+        every = max(1, plan.local_steps)
+        for stage in range(plan.pipeline):
+            for tensor in range(plan.tensor):
+                members = self.places[tensor, :, stage]
+                for a, b, sent in exchange_messages(members, self.held[stage], self.work):
+                    seconds = sent / float(self.speed[a, b]) / every
+                    add(a, b, 0.0, sent / every, seconds, self.exchanges[stage] / len(members))
+        uses = [LinkUse(names[a], names[b], *use) for (a, b), use in found.items()]
+        return sorted(uses, key=lambda use: (-use.busy, use.source, use.target))
+
+
+def _without_messages(costs: ChunkCosts) -> ChunkCosts:
+    """What is sent is priced by the links."""
+    forward, backward = (way._replace(seconds=way.seconds - way.send, send=0.0) for way in costs)
+    return ChunkCosts(forward, backward)
+
+
+_schedule = lru_cache(maxsize=64)(build)
+
+
+@lru_cache(maxsize=4096)
+def _ends(
+    key: tuple[str, int, int, int, int | None],
+    ways: tuple[tuple[float, ...], ...],
+    hops: tuple[tuple[tuple[int, int], tuple[float, float]], ...],
+) -> tuple[float, ...]:
+    """When each rank is done. Pipelines over like links are many, and alike."""
+    return tuple(clocked(_schedule(*key), ways[0], ways[1], dict(hops), ways[2]).ends)
+
+
+@lru_cache(maxsize=16)
+def _tables(network: Network) -> tuple[Floats, Floats]:
+    return network.tables()
+
+
+@lru_cache(maxsize=256)
+def _known_device(network: Network, group: int, cluster: Cluster) -> Device:
+    return device_of(network, group, cluster)
+
+
+@lru_cache(maxsize=64)
+def _ranks_of(tensor: int, data: int, pipeline: int) -> Ints:
+    plan = Plan(tensor=tensor, data=data, pipeline=pipeline)
+    ranks = np.empty((tensor, data, pipeline), dtype=np.int64)
+    for t, d, stage in np.ndindex(ranks.shape):
+        ranks[t, d, stage] = rank_of(plan, Coordinates(tensor=t, data=d, pipeline=stage))
+    return ranks
+
+
+def _ranks(plan: Plan) -> Ints:
+    """(tensor, data, pipeline): the rank at each place."""
+    return _ranks_of(plan.tensor, plan.data, plan.pipeline)

@@ -1,0 +1,45 @@
+"""A step over a network in the words of any other: where its seconds go, and its spans."""
+
+from __future__ import annotations
+
+from heddle.cost.breakdown import Breakdown
+from heddle.simulate.chunks import not_compute
+from heddle.simulate.network.over_network import OverNetwork
+from heddle.simulate.timeline import Sizes, Tail, timeline
+from heddle.trace.lanes import Lane
+from heddle.trace.trace import Trace
+
+
+def network_breakdown(priced: OverNetwork) -> tuple[Breakdown, float]:
+    """Of the slowest pipeline, and its bubble: what it waits for its links counts as messages between stages."""
+    step, replica, plan = priced.step, priced.slowest, priced.plan
+    chunks = priced.chunks[replica]
+    scale = plan.microbatches(priced.job.train.global_batch, replica) / plan.pipeline
+    busy = scale * sum(way.seconds for chunk in chunks for way in chunk)
+    sums = {name: scale * value for name, value in not_compute(chunks).items()}
+    pipe = max(step.pipeline, busy)
+    alone = min(pipe, max(busy, *priced.clocked(replica, free=True).ends))
+    parts = Breakdown(
+        compute=busy - sum(sums.values()),
+        **sums | {"pipeline": pipe - alone},
+        data=step.exchange + step.agreement,
+        optimizer=priced.update,
+        bubble=alone - busy,
+        jitter=step.seconds - (pipe + step.exchange + step.agreement + priced.update),
+    )
+    return parts, alone / busy - 1
+
+
+def network_timeline(priced: OverNetwork) -> Trace:
+    """A replica's step as a recorder would have measured it, messages on their links for as long as these take."""
+    replica, plan = priced.slowest, priced.plan
+    run, chunks = priced.clocked(replica, draw=True), priced.chunks[replica]
+    tail = Tail(max(run.ends), priced.step.exchange + priced.step.agreement, priced.update)
+    sizes = Sizes(message=int(priced.message), activations=int(priced.message) * plan.tensor)
+    actions = Trace(plan.pipeline, sorted(run.actions, key=lambda span: (span.rank, span.start)))
+    drawn = timeline(actions, priced.schedule(replica), plan, chunks, tail, sizes, priced.job.model.tied)
+    sent = {(each.source, each.ready): each for each in run.messages}
+    for place, span in enumerate(drawn.spans):
+        if span.lane == Lane.SEND and (message := sent.get((span.rank, span.end))) is not None:
+            drawn.spans[place] = span._replace(start=message.start, end=message.end)
+    return drawn

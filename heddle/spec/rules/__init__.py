@@ -1,0 +1,1 @@
+"""Which choices of a plan go together."""

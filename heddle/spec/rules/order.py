@@ -1,0 +1,117 @@
+"""Which orders of work go with which other choices of a plan."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from heddle.errors import HeddleError
+from heddle.schedule.delayed import SYNCHRONOUS, update_rule
+from heddle.schedule.registry import rule_of
+from heddle.schedule.written import SEARCHED
+from heddle.spec.layer_memory import LayerRun
+
+CheckStep = Literal["before", "after"]
+
+
+class Choices(Protocol):
+    """What of a plan its order of work depends on."""
+
+    @property
+    def pipeline(self) -> int: ...
+    @property
+    def virtual(self) -> int: ...
+    @property
+    def schedule(self) -> str: ...
+    @property
+    def update(self) -> str: ...
+    @property
+    def order(self) -> tuple[str, ...]: ...
+    @property
+    def check_step(self) -> CheckStep: ...
+    @property
+    def local_steps(self) -> int: ...
+    @property
+    def zero(self) -> int: ...
+    @property
+    def offload(self) -> tuple[str, ...]: ...
+    @property
+    def layers(self) -> tuple[LayerRun, ...]: ...
+
+
+def check_order(plan: Choices) -> None:
+    """Refuse an order of work that the rest of a plan does not allow."""
+    _check_split(plan)
+    if plan.order and (plan.schedule != SEARCHED or plan.pipeline == 1):
+        raise HeddleError(
+            f"plan.order is written out, and schedule = '{plan.schedule}' over pipeline = {plan.pipeline}.",
+            "Schedules with a rule bring their own order, and one stage needs none.",
+            f"Use schedule = '{SEARCHED}' with a pipeline, or leave order out.",
+        )
+    if plan.update != SYNCHRONOUS:
+        _check_update(plan)
+    if plan.check_step == "after":
+        _check_after(plan)
+
+
+def _check_split(plan: Choices) -> None:
+    """Backwards are taken in two only where weights and gradients stay whole, and here."""
+    if rule_of(plan.schedule).splits and plan.pipeline > 1 and (what := _not_whole(plan)):
+        raise HeddleError(
+            f"schedule = '{plan.schedule}' cannot be combined with {what}.",
+            "It makes weight gradients later than a layer's backward, when what was gathered for it is gone.",
+            "Use zero = 1 and no offload of weights, or schedule = '1f1b' or 'interleaved'.",
+        )
+
+
+def _check_update(plan: Choices) -> None:
+    """Late updates need a pipeline, and weights that are whole and in one place."""
+    update_rule(plan.update)
+    if plan.pipeline == 1:
+        raise HeddleError(
+            f"update = '{plan.update}' needs a pipeline.",
+            "Updates are late so that no stage waits for the ones behind it; one stage waits for nobody.",
+            "Use pipeline = 2, or update = 'synchronous'.",
+        )
+    for key, value, plain in (("virtual", plan.virtual, 1), ("schedule", plan.schedule, "1f1b")):
+        if value != plain:
+            raise HeddleError(
+                f"update = '{plan.update}' cannot be combined with {key} = {value!r}.",
+                "A method with late updates brings its own order of work, with one chunk after another.",
+                f"Use {key} = {plain!r}, or update = 'synchronous'.",
+            )
+    if what := _not_whole(plan):
+        raise HeddleError(
+            f"update = '{plan.update}' cannot be combined with {what}.",
+            "Old weights are kept whole for the microbatches under way.",
+            "Use zero = 1 and no offload of weights, or update = 'synchronous'.",
+        )
+
+
+def _check_after(plan: Choices) -> None:
+    """An update is undone only where all of it is here, and only stages of a pipeline gain by it."""
+    if plan.pipeline == 1:
+        raise HeddleError(
+            "check_step = 'after' needs a pipeline.",
+            "Updates are checked afterwards so that no stage waits for the others; one stage waits for nobody.",
+            "Use pipeline = 2, or check_step = 'before'.",
+        )
+    what = f"update = '{plan.update}'" if plan.update != SYNCHRONOUS else _not_whole(plan)
+    if plan.local_steps:
+        what = f"local_steps = {plan.local_steps}"
+    if what is None and any(plan.offload) | any(run.offload for run in plan.layers):
+        what = "offload"
+    if what is not None:
+        raise HeddleError(
+            f"check_step = 'after' cannot be combined with {what}.",
+            "What an update changed is kept on the device, whole, until all stages have said that it stands.",
+            "Use check_step = 'before', or leave the other out.",
+        )
+
+
+def _not_whole(plan: Choices) -> str | None:
+    """What keeps weights from lying whole on the device, if anything."""
+    zero = max(plan.zero, *(run.zero or 0 for run in plan.layers), 0)
+    offloads = (plan.offload, *(run.offload or () for run in plan.layers))
+    if any(word.startswith("weights") for words in offloads for word in words):
+        return "weights that leave the device"
+    return f"zero = {zero}" if zero >= 2 else None

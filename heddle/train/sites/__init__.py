@@ -1,0 +1,1 @@
+"""Sites that come and go: each trains by itself, and meets the others who are there after many steps."""

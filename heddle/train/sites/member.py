@@ -1,0 +1,252 @@
+"""A site among others: its word with the meeting place, and its ranks' channels to the same ranks elsewhere."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from heddle.errors import HeddleError
+from heddle.parallel.codecs import Codec
+from heddle.parallel.collectives import gather
+from heddle.parallel.mesh import Mesh
+from heddle.train.sites.place import BEAT
+from heddle.train.sites.wire import Channel, LostError, connect, parsed_address, shared_secret
+
+LETTERS = 64  # of an address
+PATIENCE = 60.0  # seconds in which the meeting place must answer first
+
+
+class Member:
+    """One rank of a site; the first one speaks for all."""
+
+    def __init__(self, meeting: str, site: str, digest: str, mesh: Mesh) -> None:
+        self.mesh, self.secret, self.site = mesh, shared_secret(), site
+        self.where, self.digest = parsed_address(meeting), digest
+        self.listener = socket.create_server((_own_address(*self.where), 0), backlog=64)
+        self.place: Channel | None = None
+        self.wait = PATIENCE
+
+    def hello(self, step: int) -> dict[str, Any]:
+        """Come to the meeting place; gives its first word."""
+        host, port = self.listener.getsockname()[:2]
+        letters = f"{host}:{port}".encode().ljust(LETTERS)
+        words = gather(torch.tensor([*letters], dtype=torch.uint8)[None], self.mesh.host)
+        addresses = [bytes(each.tolist()).decode().strip() for each in words]
+        if self.mesh.rank == 0:
+            self.place = self._reached()
+            self.place.connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            self.place.say({"site": self.site, "digest": self.digest, "step": step, "addresses": addresses})
+            threading.Thread(target=self._beat, daemon=True).start()
+        return self.heard()
+
+    def _reached(self) -> Channel:
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return connect(*self.where, self.secret, PATIENCE)
+            except LostError as error:
+                if time.monotonic() > end or "secret" in str(error):
+                    raise HeddleError(
+                        f"The meeting place {self.where[0]}:{self.where[1]} cannot be reached.",
+                        f"{error}.",
+                        "Start `heddle meeting` there, with the same secret.",
+                    ) from None
+            time.sleep(0.2)
+
+    def _beat(self) -> None:
+        assert self.place is not None
+        with suppress(LostError):
+            while True:
+                self.place.say({"beat": True})
+                time.sleep(BEAT)
+
+    def say(self, word: dict[str, Any]) -> None:
+        """Something to the meeting place, from the first rank."""
+        if self.place is not None:
+            try:
+                self.place.say(word)
+            except LostError as error:
+                raise self._lost(error) from None
+
+    def heard(self) -> dict[str, Any]:
+        """The next word of the meeting place, on all ranks."""
+        word: dict[str, Any] = {}
+        if self.place is not None:
+            try:
+                word = self.place.hear()
+            except LostError as error:
+                word = {"lost": str(error)}
+        word = self._shared(word)
+        if "refused" in word:
+            raise HeddleError(
+                f"The meeting place turned {self.site} away.", str(word["refused"]), "See what it says itself."
+            )
+        if "lost" in word:
+            raise self._lost(LostError(word["lost"]))
+        self.wait = float(word.get("wait", self.wait))
+        return word
+
+    def _lost(self, error: LostError) -> HeddleError:
+        return HeddleError(
+            "The meeting place is gone.",
+            f"{error}. Without it sites cannot agree on who meets.",
+            "Start it again, and the sites with --resume.",
+        )
+
+    def _shared(self, word: dict[str, Any]) -> dict[str, Any]:
+        """What the first rank knows, on all."""
+        host = self.mesh.host
+        if host.size == 1:
+            return word
+        text = json.dumps(word).encode()
+        length = torch.tensor([len(text)])
+        dist.broadcast(length, host.ranks[0], group=host.group)
+        letters = (
+            torch.tensor([*text], dtype=torch.uint8) if host.rank == 0 else torch.empty(int(length), dtype=torch.uint8)
+        )
+        dist.broadcast(letters, host.ranks[0], group=host.group)
+        found: dict[str, Any] = json.loads(bytes(letters.tolist()))
+        return found
+
+    def all_well(self, well: bool) -> bool:
+        """Whether it went well on all ranks of this site."""
+        host = self.mesh.host
+        if host.size == 1:
+            return well
+        bad = torch.tensor([0 if well else 1])
+        dist.all_reduce(bad, group=host.group)
+        return not int(bad)
+
+    def dial(self, addresses: list[str], purpose: dict[str, Any]) -> Channel:
+        """A channel to this rank's counterpart at another site."""
+        channel = connect(*parsed_address(addresses[self.mesh.rank]), self.secret, self.wait).within(self.wait)
+        channel.say(purpose)
+        return channel
+
+    def accept(self, end: float) -> tuple[Channel, dict[str, Any]]:
+        """Whoever comes next and knows the secret, and what for."""
+        while True:
+            self.listener.settimeout(max(0.01, end - time.monotonic()))
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                raise LostError(f"nobody came within {self.wait:.0f} s") from None
+            try:
+                channel = Channel(connection, self.secret, server=True).within(self.wait)
+                return channel, channel.hear()
+            except LostError:
+                connection.close()
+
+    def close(self) -> None:
+        """Leave: nobody reaches this rank any more."""
+        self.listener.close()
+        if self.place is not None:
+            self.place.close()
+
+
+def _own_address(host: str, port: int) -> str:
+    """The address of this machine on the way to the meeting place: the only one that is listened on."""
+    try:
+        family, kind, _, _, name = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as sender:
+            sender.connect(name)
+            return str(sender.getsockname()[0])
+    except OSError as error:
+        raise HeddleError(
+            f"There is no way to the meeting place {host}:{port}.",
+            f"{error}.",
+            "Name an address that this machine reaches.",
+        ) from None
+
+
+def exchange(member: Member, meeting: dict[str, Any], numbers: Tensor, codec: Codec | None) -> tuple[Tensor, Tensor]:
+    """The mean of what all members of a meeting bring, the same bits for each, and what codes could not say of ours.
+
+    Everybody owns a share: it gets that of all others, adds up, and tells everybody the sum. Raises LostError.
+    """
+    addresses, number = meeting["members"], int(meeting["number"])
+    n, count = len(addresses), len(numbers)
+    if n == 1:
+        return numbers.clone(), torch.zeros_like(numbers)
+    purpose = {"meeting": meeting["meet"], "number": number}
+    channels: dict[int, Channel] = {}
+    try:
+        for other in range(number):
+            channels[other] = member.dial(addresses[other], purpose)
+        end = time.monotonic() + member.wait
+        while len(channels) < n - 1:
+            channel, why = member.accept(end)
+            other = int(why.get("number", -1))
+            if why.get("meeting") != meeting["meet"] or not number < other < n or other in channels:
+                channel.close()
+                continue
+            channels[other] = channel
+        return _summed(channels, number, n, numbers, count, codec)
+    except (ValueError, TypeError) as error:
+        raise LostError(str(error)) from None
+    finally:
+        for channel in channels.values():
+            channel.close()
+
+
+def _summed(
+    channels: dict[int, Channel], number: int, n: int, numbers: Tensor, count: int, codec: Codec | None
+) -> tuple[Tensor, Tensor]:
+    share = -(-count // n)
+    padded = torch.zeros(n * share)
+    padded[:count] = numbers
+    shares = padded.view(n, share)
+    codes = _coded(shares, codec)
+    parts = _swapped(channels, {other: codes[other] for other in channels}, codes.shape[1])
+    total = shares[number].clone()
+    for other in sorted(parts):
+        total += _read(parts[other][None], share, codec)[0]
+    said = _coded(total[None], codec)
+    sums = _swapped(channels, dict.fromkeys(channels, said[0]), said.shape[1])
+    sums[number] = said[0]
+    whole = _read(torch.stack([sums[place] for place in range(n)]), share, codec)
+    left = shares - _read(codes, share, codec)
+    left[number] = total - whole[number]  # of the sum: what the owner says with its own next difference
+    return whole.reshape(-1)[:count] / n, left.reshape(-1)[:count].nan_to_num_(0.0, 0.0, 0.0)
+
+
+def _coded(x: Tensor, codec: Codec | None) -> Tensor:
+    return x.contiguous().view(torch.uint8) if codec is None else codec.encode(x)
+
+
+def _read(codes: Tensor, count: int, codec: Codec | None) -> Tensor:
+    return codes.contiguous().view(torch.float32) if codec is None else codec.decode(codes, count)
+
+
+def _swapped(channels: dict[int, Channel], sent: dict[int, Tensor], size: int) -> dict[int, Tensor]:
+    """Send to all, receive from all, at once; frames are of the same size."""
+    failed: list[LostError] = []
+
+    def send(other: int) -> None:
+        try:
+            channels[other].send(memoryview(sent[other].contiguous().numpy()))
+        except LostError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=send, args=(other,), daemon=True) for other in channels]
+    for thread in threads:
+        thread.start()
+    found = {}
+    for other, channel in channels.items():
+        frame = channel.receive(size)
+        if len(frame) != size:
+            raise LostError(f"{len(frame)} bytes, not {size}")
+        found[other] = torch.frombuffer(frame, dtype=torch.uint8)
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return found
