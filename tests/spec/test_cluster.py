@@ -25,7 +25,7 @@ FAR = Link(name="far", gbs=10.0)
 @pytest.mark.parametrize("name", cluster_presets())
 def test_presets_load(name: str) -> None:
     cluster = cluster_from_table({"preset": name, "nodes": 16})
-    each = 1 if name == "gh200" else 8
+    each = {"gh200": 1, "gb200-nvl72": 72}.get(name, 8)
     assert (cluster.name, cluster.nodes, cluster.devices, cluster.world) == (name, 16, each, 16 * each)
     *inside, between = cluster.links
     assert all(link.gbs > between.gbs for link in inside)
