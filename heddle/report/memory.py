@@ -31,7 +31,7 @@ def curves(subject: Subject) -> str:
         [(second, held - float(base)) for second, held in curve]
         for curve, base in zip(prediction.memory_curves, always, strict=True)
     ]
-    stages = range(len(expected))
+    stages: Sequence[int] = range(len(expected))
     if len(stages) > STAGES:
         stages = sorted({*range(STAGES - 1), len(expected) - 1})
     figures = "".join(_figure(stage, expected[stage], measured.get(stage)) for stage in stages)
