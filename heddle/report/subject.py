@@ -32,6 +32,7 @@ class MeasuredRun:
     validation: list[dict[str, Any]]
     trace: Trace | None
     traced: int | None  # the step that the trace is of
+    watched: Trace | None = None  # the step whose spans carry the bytes that lived
 
     @property
     def step_seconds(self) -> float | None:
@@ -124,10 +125,20 @@ def _read_run(folder: Path, step: int | None) -> Subject:
         )
         trace = None
     validation = [row for row in rows if "validation_loss" in row]
-    measured = MeasuredRun(steps, validation, trace, traced if trace is not None else None)
+    watched = _watched(run.traces, job.plan.world) if trace is not None else None
+    measured = MeasuredRun(steps, validation, trace, traced if trace is not None else None, watched)
     prediction = _try(notices, lambda: simulate(job))
     found = _try(notices, lambda: search(job))
     return Subject(str(folder), job, prediction, found, measured, tuple(notices))
+
+
+def _watched(traces: Path, world: int) -> Trace | None:
+    """The second step, whose spans carry the bytes that lived; None where it was not watched."""
+    found = traced_steps(traces)[1:2]
+    if not found:
+        return None
+    trace = _try([], lambda: read_step(traces, found[0]))
+    return trace if trace is not None and trace.ranks == world else None
 
 
 def on_its_machine(job: AnyJob) -> AnyJob:

@@ -19,6 +19,7 @@ from heddle.runs.metrics import StepMetrics
 from heddle.runtime.device import memory_gib
 from heddle.runtime.recorder import Recorder, measured_bubble
 from heddle.runtime.stop_request import StopRequest
+from heddle.train.memory_watch import watching_memory
 from heddle.train.metrics import Metrics
 from heddle.train.step.learning_rate import learning_rate
 from heddle.train.step.trainer import StepInFlight, StepResult, Trainer
@@ -52,7 +53,8 @@ class Flight:
         trainer = self.trainer
         scale = trainer.optimizer.scale
         rate = learning_rate(trainer.job.train, trainer.step)
-        handed = trainer.start_step(stop)
+        with watching_memory(trainer):
+            handed = trainer.start_step(stop)
         bubble = None
         if isinstance(trainer.recorder, Recorder):
             trainer.wait_for_weights()  # what a step began is in its trace
