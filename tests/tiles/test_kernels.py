@@ -1,7 +1,9 @@
 """Kernels alone, against PyTorch: functions, products, attention, for this CPU and for smaller ones."""
 
 import ctypes
+import hashlib
 import math
+import os
 import time
 
 import numpy as np
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from heddle.tiles.kernels.attention import Attention
 from heddle.tiles.kernels.emit import HEADER
-from heddle.tiles.kernels.library import Library, library
+from heddle.tiles.kernels.library import Library, kept_code, library
 from heddle.tiles.kernels.maths import FUNCTIONS
 from heddle.tiles.kernels.product import Product
 from heddle.tiles.kernels.rows import Access, Rows
@@ -153,7 +155,19 @@ def test_kernels_are_kept_on_disk(tmp_path, monkeypatch):
     (file,) = tmp_path.glob("*.o")
     second.address(kernel)
     assert (first.compiled, second.compiled) == (1, 0)
-    file.write_bytes(b"damaged")
-    third = Library(this_cpu())
-    third.address(kernel)
-    assert third.compiled == 1
+    whole = file.read_bytes()
+    # the loader would run into the end of half a file, and of one whose pages never reached the disk
+    for damaged in (b"damaged", b"", whole[: len(whole) // 2], whole[:96] + bytes(len(whole) - 96)):
+        file.write_bytes(damaged)
+        third = Library(this_cpu())
+        third.address(kernel)
+        assert third.compiled == 1
+        assert file.read_bytes() == whole
+
+
+def test_code_of_another_user_is_not_run(tmp_path, monkeypatch):
+    file = tmp_path / "kernel.o"
+    file.write_bytes(hashlib.sha256(b"code").digest() + b"code")
+    assert kept_code(file) == b"code"
+    monkeypatch.setattr(os, "getuid", lambda: file.stat().st_uid + 1)
+    assert kept_code(file) is None
