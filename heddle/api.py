@@ -56,7 +56,7 @@ def plan(
     memory_gib: float | None = None,
     days: float | None = None,
     tokens: float | None = None,
-    by_layer: bool = False,
+    by_layer: bool | None = None,
 ) -> Search | NetworkSearch:
     """Find the best plan for a job's model and batch on its cluster; the job's own plan is not looked at.
 
@@ -70,7 +70,8 @@ def plan(
         memory_gib: use at most this much of a device's memory.
         days: the deadline.
         tokens: what is learned from until then; the job's steps if left out.
-        by_layer: let every layer recompute, shard and offload on its own, where that is faster or alone fits.
+        by_layer: let every layer recompute, shard and offload on its own: True, wherever that is faster; False, never;
+            left out, where nothing else fits or it is faster by more than a prediction is off.
 
     >>> import heddle
     >>> found = heddle.plan("examples/plans/gpt3-175b.toml")

@@ -1,11 +1,12 @@
 """What late updates cost: the loss of every method after the same tokens, each at its best learning rate.
 
-    python -m benchmarks.accuracy.delays [--steps 1500] [--seeds 3] [--rates 1e-3 3e-3 1e-2]
+    python -m benchmarks.accuracy.delays [--steps 1500] [--seeds 3] [--rates 1e-3 3e-3 1e-2] [--store FILE]
 
 A byte-level GPT of five blocks on the Python library, cut into five chunks. Delays are those of a pipeline of five,
 applied on one device by the recurrence that `heddle prove` holds distributed runs against, so that nothing depends on a
-clock.
-The loss is the mean over the last tenth of the steps, and over the seeds; the gap is to synchronous updates.
+clock. The first seed chooses the learning rate, the others are trained at that one.
+The loss is the mean over the last tenth of the steps, and over the seeds; the gap is to synchronous updates. Time to
+the target is that of the event replay on four devices, for so many microbatches per step.
 """
 
 from __future__ import annotations
@@ -14,49 +15,133 @@ import argparse
 import json
 import statistics
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from heddle.data import prepared_for
+from heddle.schedule import build
 from heddle.schedule.delayed import UPDATES, DelayedSchedule
+from heddle.simulate.late import steady_seconds, with_replays
+from heddle.simulate.replay import step_time
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.train.prove.recurrence import Recurrence
 
 MODEL = ModelSpec(layers=5, hidden=32, heads=4, vocab=257, sequence=64, tied=True)
+CHUNKS, BATCH = 5, 8
 TARGET = 2.5  # nats per token: when is it first reached?
-# name: the method, its correction, and the share of the steps that are synchronous first
+
+
+class Method(NamedTuple):
+    update: str
+    correction: str = "none"
+    warmup: float = 0.0  # the share of the steps that are synchronous first
+    beta1: float = 0.9
+
+
 METHODS = {
-    "synchronous": ("ouroboros", "none", 1.0),
-    "ouroboros": ("ouroboros", "none", 0.0),
-    "ouroboros, warm-up, rate": ("ouroboros", "rate", 0.2),
-    "ouroboros, warm-up, beta1": ("ouroboros", "beta1", 0.2),
-    "features-replay, warm-up, beta1": ("features-replay", "beta1", 0.2),
-    "2bw, warm-up, beta1": ("2bw", "beta1", 0.2),
+    "synchronous": Method("ouroboros", warmup=1.0),
+    "ouroboros": Method("ouroboros"),
+    "ouroboros, warm-up, beta1": Method("ouroboros", "beta1", 0.2),
+    "ouroboros, warm-up, feedback": Method("ouroboros", "feedback", 0.2),
+    "ouroboros, warm-up, nesterov 0.99": Method("ouroboros", "nesterov", 0.2, 0.99),
+    "ouroboros, warm-up, rate": Method("ouroboros", "rate", 0.2),
+    "2bw, warm-up, feedback": Method("2bw", "feedback", 0.2),
+    "2bw, warm-up, beta1": Method("2bw", "beta1", 0.2),
+    "features-replay, warm-up, beta1": Method("features-replay", "beta1", 0.2),
 }
 
 
-def losses(method: str, rate: float, seed: int, steps: int) -> list[float]:
+def losses(name: str, rate: float, seed: int, steps: int) -> list[float]:
     """The loss of every step."""
-    update, correction, warmup = METHODS[method]
-    rule = UPDATES[update]
+    method = METHODS[name]
+    ring = method.update == "ouroboros"
     train = Train(
         steps=steps,
-        global_batch=8,
+        global_batch=BATCH,
         learning_rate=rate,
+        beta1=method.beta1,
         warmup=steps // 50,
         seed=seed,
-        delay_correction=correction,  # type: ignore[arg-type]
-        delay_warmup=round(warmup * steps),
+        delay_correction=method.correction,  # type: ignore[arg-type]
+        delay_warmup=round(method.warmup * steps),
     )
-    plan = Plan(pipeline=4 if update == "ouroboros" else 5, update=update)
-    model = MODEL if update == "ouroboros" else replace(MODEL, tied=False)
+    plan = Plan(pipeline=CHUNKS - 1 if ring else CHUNKS, update=method.update)
+    model = MODEL if ring else replace(MODEL, tied=False)
     job = Job(model=model, data=Data(text="stdlib:*.py"), train=train, plan=plan).planned
     tokens = prepared_for(replace(job.data, cache=str(Path.home() / ".cache" / "heddle-benchmarks"))).train
-    found = Recurrence(job, DelayedSchedule(rule, plan.pipeline, 8)).run(np.asarray(tokens))
+    found = Recurrence(job, DelayedSchedule(UPDATES[method.update], plan.pipeline, BATCH)).run(np.asarray(tokens))
     return found.losses
+
+
+def period(name: str, microbatches: int) -> float:
+    """What a step takes on four devices with equal shares of the model, once they are all at work.
+
+    One is what a device takes for its share's forward of a microbatch.
+    """
+    method, devices = METHODS[name], CHUNKS - 1
+    if method.warmup == 1.0:
+        return step_time(build("1f1b", devices, microbatches), 1.0, 2.0)
+    delayed = DelayedSchedule(UPDATES[method.update], devices, microbatches)
+    forward = [1.0] * devices if delayed.chunks == devices else [0.5, *[1.0] * (devices - 1), 0.5]
+    backward = with_replays(delayed.rule, forward, [2 * seconds for seconds in forward])
+    return steady_seconds(delayed, lambda order: step_time(order, forward, backward))
+
+
+class Runs:
+    """Runs that were trained, kept in a file so that what was stopped goes on."""
+
+    def __init__(self, store: Path | None, steps: int, until: float) -> None:
+        self.store, self.steps, self.until = store, steps, until
+        lines = store.read_text().splitlines() if store is not None and store.exists() else []
+        self.done = {self._key(run): run for run in map(json.loads, lines)}
+
+    def __call__(self, method: str, rate: float, seed: int) -> dict[str, Any]:
+        """The end of one run, and when it reached the target."""
+        key = (method, rate, seed, self.steps)
+        if key not in self.done:
+            if time.monotonic() > self.until:
+                raise TimeoutError
+            curve = losses(method, rate, seed, self.steps)
+            run = {"method": method, "rate": rate, "seed": seed, "steps": self.steps}
+            run |= {"loss": statistics.fmean(curve[-self.steps // 10 :]), "to_target": _reached(curve)}
+            print(run, file=sys.stderr, flush=True)
+            self.done[key] = run
+            if self.store is not None:
+                with self.store.open("a") as file:
+                    file.write(json.dumps(run) + "\n")
+        return self.done[key]
+
+    @staticmethod
+    def _key(run: dict[str, Any]) -> tuple[str, float, int, int]:
+        return run["method"], run["rate"], run["seed"], run["steps"]
+
+
+def case_of(runs: Runs, method: str, options: argparse.Namespace) -> dict[str, Any]:
+    """A method at its best rate."""
+    rate = min(options.rates, key=lambda rate: runs(method, rate, 0)["loss"])
+    found = [runs(method, rate, seed) for seed in range(options.seeds)]
+    finals = [run["loss"] for run in found]
+    reached = [run["to_target"] for run in found]
+    case = {
+        "case": method,
+        "rate": rate,
+        "loss": round(statistics.fmean(finals), 4),
+        "spread": round(max(finals) - min(finals), 4),
+    }
+    if None not in reached:
+        steps = statistics.fmean(reached)
+        case["tokens_to_target"] = round(steps * BATCH * MODEL.sequence)
+        for count in options.microbatches:
+            # steps before the delay begins are as long as those with a flush
+            before = min(steps, METHODS[method].warmup * options.steps)
+            taken = before * period("synchronous", count) + (steps - before) * period(method, count)
+            case[f"time_to_target_m{count}"] = round(taken)
+    return case
 
 
 def main() -> None:
@@ -64,26 +149,17 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rates", type=float, nargs="+", default=[1e-3, 3e-3, 1e-2])
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
+    parser.add_argument("--microbatches", type=int, nargs="+", default=[2, 8])
+    parser.add_argument("--store", type=Path, help="Where runs are kept; those in it are not trained again.")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="Begin no run after so many.")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    cases = []
-    for method in METHODS:
-        best = None
-        for rate in options.rates:
-            runs = [losses(method, rate, seed, options.steps) for seed in range(options.seeds)]
-            finals = [statistics.fmean(run[-options.steps // 10 :]) for run in runs]
-            found = {
-                "case": method,
-                "rate": rate,
-                "loss": round(statistics.fmean(finals), 4),
-                "spread": round(max(finals) - min(finals), 4),
-                "steps_to_target": [_reached(run) for run in runs],
-            }
-            print(found, file=sys.stderr, flush=True)
-            if best is None or found["loss"] < best["loss"]:
-                best = found
-        assert best is not None
-        cases.append(best)
+    runs = Runs(options.store, options.steps, time.monotonic() + options.seconds)
+    try:
+        cases = [case_of(runs, method, options) for method in options.methods]
+    except TimeoutError:
+        sys.exit("not all runs are done; the same command goes on")
     for case in cases:
         case["gap"] = round(case["loss"] - cases[0]["loss"], 4)
     about = {"benchmark": "loss under late updates", "peer": "synchronous updates", "steps": options.steps}

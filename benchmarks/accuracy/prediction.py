@@ -21,9 +21,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import processes  # noqa: F401  (one thread per rank, before torch is imported)
 import torch.distributed as dist
 
+from benchmarks.lib import processes  # noqa: F401  (one thread per rank, before torch is imported)
 from benchmarks.lib.gpt import Setting
 from heddle.cost.from_timings import Timings, typical
 from heddle.parallel.mesh import Mesh, build_mesh
@@ -57,6 +57,13 @@ CASES: dict[int, list[tuple[int, dict[str, Any]]]] = {
         (8, {"pipeline": 4, "microbatch": 1}),
         (4, {"pipeline": 2, "data": 2, "microbatch": 1, "zero": 1}),
         (4, {"tensor": 2, "pipeline": 2, "microbatch": 1}),
+    ],
+    8: [
+        (1, {"data": 8, "microbatch": 2}),
+        (2, {"tensor": 2, "data": 4, "microbatch": 1}),
+        (4, {"tensor": 2, "pipeline": 2, "data": 2, "microbatch": 1, "zero": 1}),
+        (8, {"pipeline": 4, "data": 2, "microbatch": 1}),
+        (8, {"tensor": 2, "pipeline": 4, "microbatch": 1}),
     ],
 }
 

@@ -162,10 +162,11 @@ class Victim:
         return None
 
     def left(self, session: int, processes: Iterable[int], shared: Iterable[Path], folders: int) -> tuple[str, ...]:
-        """What is still there of these, and temporary folders beyond so many."""
+        """What is still there of these, of temporary files, and of temporary folders beyond so many."""
         found = [f"process {pid}" for pid in processes if pid in session_processes(session)]
         found += [str(path) for path in shared if path.exists()]
         kept = sorted((self.folder / "tmp").glob(f"{PREFIX}*"))
+        found += [str(path) for path in (self.folder / "tmp").iterdir() if path not in kept]
         return (*found, *map(str, kept[: max(0, len(kept) - folders)]))
 
     def end(self) -> None:

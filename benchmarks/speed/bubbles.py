@@ -1,7 +1,8 @@
 """Schedules that take backwards in two: their measured bubble against the replay, and their step against torch's.
 
 With 4 ranks, made slow devices of a steady speed as in `benchmarks.speed.bubble`: measured over replayed, which is 1
-where nothing but the order costs time. With 2 ranks, a core each: ZB-V and DualPipeV against the same schedules of
+where nothing but the order costs time; and ZB-H2 with updates that are checked after the fact, against waiting for the
+norm. With 2 ranks, a core each: ZB-V and DualPipeV against the same schedules of
 torch.distributed.pipelining and against its interleaved zero-bubble schedule, all with the same layers, an untied head,
 fused AdamW and clipping by the norm over both ranks. The second copy of torch's ZBV is the A/A arm.
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 
 import torch
 import torch.distributed as dist
@@ -27,9 +29,14 @@ from torch.distributed.pipelining.schedules import (
 from benchmarks.lib.gpt import GPT, Batches, Heddle, Setting, loss_of
 from benchmarks.lib.processes import measure, run
 from benchmarks.lib.rounds import alternate, report_cases
-from benchmarks.speed.bubble import Bubble
-from heddle.schedule import Placement
+from benchmarks.speed.bubble import Bubble, PacedRecorder
+from heddle.parallel.mesh import build_mesh
+from heddle.schedule import Kind, Placement, build
+from heddle.simulate.replay import replay
 from heddle.spec import ModelSpec, Plan
+from heddle.train.step.choose import make_trainer
+
+STEPS = 4  # in a row, where they may close up
 
 SLOW = {"1f1b": 1, "zb-h1": 1, "zb-h2": 1, "zb-v": 2, "dualpipev": 2}
 PEERS = {
@@ -93,10 +100,39 @@ def slow_stages(rank: int, options: argparse.Namespace) -> list[dict[str, object
         bubbles[schedule] = Bubble(Setting(model_of(options, 8), plan, options.microbatches), rank, options.slowdown)
     alternate({name: bubble.step for name, bubble in bubbles.items()}, options.rounds, rank)
     found = [bubble.case() for bubble in bubbles.values()]
+    found.append(without_barrier(rank, options, bubbles["zb-h2"].recorder.pace))
     if rank == 0:
         for case in found:
             print(json.dumps(case), file=sys.stderr)
     return found
+
+
+class Unfenced:
+    """Steps one after another on a slow device, checked before or after the update; nothing is clipped."""
+
+    def __init__(self, setting: Setting, rank: int, pace: dict[str, float]) -> None:
+        recorder = PacedRecorder(rank)
+        recorder.pace = pace
+        job = replace(setting.job, train=replace(setting.job.train, clip=1e3))
+        self.trainer = make_trainer(job, setting.tokens, build_mesh(setting.plan, rank, 4), recorder)
+
+    def train_step(self) -> float | None:
+        handed = [self.trainer.start_step() for _ in range(STEPS)]
+        self.trainer.drain()
+        return handed[-1].read().loss
+
+
+def without_barrier(rank: int, options: argparse.Namespace, pace: dict[str, float]) -> dict[str, object]:
+    """ZB-H2, whose steps close up where no stage waits for all others; `expected`: what the replay gains."""
+    arms = {}
+    for name in ("before", "after", "before again"):
+        plan = Plan(pipeline=4, schedule="zb-h2", microbatch=options.microbatch, check_step=name.split()[0])
+        arms[name] = Unfenced(Setting(model_of(options, 8), plan, options.microbatches), rank, pace)
+    forward, halves = pace[Kind.FORWARD], (pace[Kind.BACKWARD_INPUT], pace[Kind.BACKWARD_WEIGHT])
+    trace = replay(build("zb-h2", 4, options.microbatches), forward, sum(halves), weight=halves[1])
+    expected = STEPS * trace.duration / ((STEPS - 1) * trace.period + trace.duration)
+    ratios = {"ratio": ("after", "before"), "a_a": ("before again", "before")}
+    return measure(arms, ratios, options.rounds, 1, schedule="zb-h2, checked after", expected=round(expected, 3))
 
 
 def against_torch(rank: int, options: argparse.Namespace) -> list[dict[str, object]]:

@@ -19,7 +19,7 @@ from benchmarks.lib.rounds import report_cases, speedup
 from heddle.parallel.mesh import build_mesh
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.train.prove.prove import synthetic_tokens
-from heddle.train.step.delayed import make_trainer
+from heddle.train.step.choose import make_trainer
 
 METHODS = ("ouroboros", "pipedream", "2bw", "features-replay")
 

@@ -1,4 +1,4 @@
-"""MeasuredFile files to a calibrated cluster: training runs, layer times and collectives, each known by its header."""
+"""Measured files to a calibrated cluster: training runs, layer times and collectives, each known by its header."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from heddle.calibrate.fit import Fit, Floats, Predict, check_rows, fit, fit_collectives
+from heddle.calibrate.row_header import read_csv
 from heddle.calibrate.row_words import CannotModelError, cluster_of, count_of, number_of
-from heddle.calibrate.runs_csv import Row, read_csv, read_rows, stack
+from heddle.calibrate.runs_csv import Row, read_rows, stack
 from heddle.cost import step as stage
 from heddle.cost.work import Work, model_columns
 from heddle.errors import HeddleError
@@ -43,6 +44,7 @@ class Calibration:
     fit: Fit | None  # None: only collectives were given
     files: tuple[MeasuredFile, ...]
     collectives: int  # measured ones
+    kept: bool = False  # the constants given predict rows that a fit has not seen better than the fit: they stay
 
 
 def calibrate(cluster: Cluster, paths: Sequence[Path], names: Sequence[str] = CONSTANTS) -> Calibration:
@@ -73,6 +75,8 @@ def calibrate(cluster: Cluster, paths: Sequence[Path], names: Sequence[str] = CO
     )
     if collectives:
         source += f"; links to {len(collectives)} all-reduces"
+    if not found.helps:
+        return Calibration(cluster, found, files, len(collectives), kept=True)
     efficiency = {
         name: float(f"{value:.3g}") for name, value in found.constants.items()
     }  # more digits than rows can tell would only look exact
@@ -106,7 +110,7 @@ def _with_collectives(cluster: Cluster, rows: list[dict[str, str]]) -> Cluster:
             raise HeddleError(
                 f"{name} must be in [{least:g}, {most:g}], got {values[odd[0]]:g}.",
                 f"It is that of measured collective {odd[0] + 1}.",
-                "Mend or remove the row.",
+                "Fix or remove the row.",
             )
     start, hop, speed = fit_collectives(count, ranks, seconds * 1e-9)
     inner = cluster.links[0]
@@ -142,9 +146,13 @@ def _measured(path: Path, cluster: Cluster) -> MeasuredFile:
 
 
 def _hardware(row: Row, cluster: Cluster) -> Cluster:
-    """The cluster being calibrated, or what the row ran on where that is a different device."""
-    same = row.cluster.device.name == cluster.device.name
-    return replace(cluster if same else row.cluster, nodes=1)  # costs look at the plan's devices, not at the cluster's
+    """The cluster being calibrated, with the network that the row states; or what it ran on, if other devices."""
+    if row.cluster.device.name != cluster.device.name:
+        return replace(row.cluster, nodes=1)  # costs look at the plan's devices, not at the cluster's
+    links = cluster.links
+    if row.network is not None and len(links) > 1:
+        links = (*links[:-1], replace(links[-1], gbs=row.network))
+    return replace(cluster, device=row.cluster.device, links=links, nodes=1)
 
 
 def calibrated_like(cluster: Cluster, other: Cluster) -> Cluster:
@@ -188,7 +196,7 @@ def _layer_times(path: Path, tables: list[dict[str, str]], cluster: Cluster) -> 
         )
         seconds.append(taken)
     if not works:
-        raise HeddleError(f"No row of {path} can be modelled.", f"{skipped[0][0]}: {skipped[0][1]}.", "Mend its rows.")
+        raise HeddleError(f"No row of {path} can be modelled.", f"{skipped[0][0]}: {skipped[0][1]}.", "Fix its rows.")
     try:
         hardware = replace(calibrated_like(cluster_of(tables[0]), cluster), nodes=1)
     except CannotModelError as error:

@@ -1,7 +1,7 @@
 """Fitting a cluster's few constants to measured rows.
 
-A constant moves from its usual value only as far as rows pull it: each has a prior, log-normal around what such
-hardware usually reaches. So rows that say nothing about a constant leave it alone.
+A constant moves from its value in the cluster given only as far as rows pull it: each has a prior, log-normal around
+that value. So rows that say nothing about a constant leave it alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from heddle.spec.cluster import Cluster, Efficiency
 Floats = NDArray[np.float64]
 Predict = Callable[[Cluster], Floats]  # seconds of every row on a cluster
 
-# How far each constant may lie from its usual value, as a factor e^±this; and the most that it can be.
+# How far each constant may lie from the one given, as a factor e^±this; and the most that it can be.
 PRIORS: dict[str, tuple[float, float]] = {
     "matmul": (0.15, 1.0),
     "attention": (0.4, 1.0),
@@ -28,6 +28,19 @@ PRIORS: dict[str, tuple[float, float]] = {
     "overlap": (0.1, 1.0),
     "jitter": (0.7, 1.0),
     "launch_us": (1.0, np.inf),
+}
+# The most that each constant was ever seen at, and which effect a fit beyond it may stand for.
+PLAUSIBLE = {
+    "matmul": (
+        0.9,
+        "overlap or skip work that is priced: name their software, or fp8 products and fewer recomputed layers",
+    ),
+    "attention": (0.85, "use a faster attention kernel than they state (column attn), or a window"),
+    "memory": (0.95, "fuse more kernels than is priced (fused_kernels), or have no dropout"),
+    "gather": (0.9, "overlap gathers, or have a faster network than they state (column interconnect)"),
+    "overlap": (0.98, "exchange less than is priced: bucket_mb, the bytes of a gradient, or the software's overlap"),
+    "jitter": (0.06, "wait for something that is not priced: data loading, a slower network, few large buckets"),
+    "launch_us": (120.0, "be held up by the host: data loading, garbage collection, a debugger or a profiler"),
 }
 NOISE = 0.04  # what a good model misses a row by; a row that is missed by far more counts little (Cauchy's loss)
 STEPS = 30
@@ -41,6 +54,7 @@ class Fit:
     constants: dict[str, float]
     errors: Floats  # relative error of each row, in per cent, with all rows known
     left_out: Floats  # the same when the row itself was not used
+    before: Floats  # the same with the cluster as it was given
 
     @property
     def mape(self) -> float:
@@ -52,6 +66,25 @@ class Fit:
         """Mean error in per cent of a row that the fit has not seen."""
         return float(np.abs(self.left_out).mean())
 
+    @property
+    def unfitted(self) -> float:
+        """Mean error in per cent with the constants that were given."""
+        return float(np.abs(self.before).mean())
+
+    @property
+    def helps(self) -> bool:
+        """Whether a row that the fit has not seen is predicted better than with the constants that were given."""
+        return self.leave_one_out < self.unfitted
+
+    @property
+    def implausible(self) -> tuple[str, ...]:
+        """Constants that went where no hardware is, and what may hide behind each."""
+        return tuple(
+            f"{name} = {value:.3g} is more than such hardware reaches ({most:g}): the rows may {hides}"
+            for name, (most, hides) in PLAUSIBLE.items()
+            if (value := self.constants.get(name, 0.0)) > most
+        )
+
 
 def fit(
     cluster: Cluster, predict: Predict, measured: Floats, names: Sequence[str], weights: Floats | None = None
@@ -62,7 +95,8 @@ def fit(
     model, and the fit is one at its optimum (Cook and Weisberg 1982, §2.2).
     """
     check_rows(len(measured), names)
-    start = np.log([getattr(Efficiency(), name) for name in names])
+    given = [getattr(cluster.efficiency, name) or getattr(Efficiency(), name) for name in names]
+    start = np.log(given)
     widths = np.array([PRIORS[name][0] for name in names])
     most = np.log([PRIORS[name][1] for name in names])
     weight = np.ones(len(measured)) if weights is None else weights
@@ -104,6 +138,8 @@ def fit(
         constants=dict(zip(names, np.exp(theta).tolist(), strict=True)),
         errors=100 * np.expm1(NOISE * misses),
         left_out=100 * np.expm1(NOISE * unseen),
+        before=100
+        * np.expm1(NOISE * residuals(np.log([getattr(cluster.efficiency, name) + 1e-300 for name in names]))),
     )
 
 

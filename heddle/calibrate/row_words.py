@@ -39,7 +39,10 @@ def number_of(text: Mapping[str, str], name: str, default: float | None = None) 
 
 def count_of(text: Mapping[str, str], name: str, default: int | None = None, least: int = 1) -> int:
     """How many there are of something; at least one, mostly."""
-    number = int(number_of(text, name, default))
+    stated = number_of(text, name, default)
+    if stated % 1:
+        raise CannotModelError(f"{name} = {stated:g} is not a whole number")
+    number = int(stated)
     if number < least:
         raise CannotModelError(f"{name} = {number} is less than {least}")
     return number
@@ -48,20 +51,33 @@ def count_of(text: Mapping[str, str], name: str, default: int | None = None, lea
 def cluster_of(text: Mapping[str, str], fallback: Cluster | None = None) -> Cluster:
     """The preset that a row's GPU is in, changed by what its interconnect column says."""
     word = text.get("gpu", "").lower()
-    found = re.search(r"(a100|a800|h100|h800|h200|b200)", word)
+    found = re.search(r"(gb300|gb200|gh200|a100|a800|h100|h800|h200|b300|b200)", word)
     if not found and fallback is not None:
         return fallback
     if not found:
         raise CannotModelError(f"there is no preset for the GPU {text.get('gpu')!r}; give --cluster")
     chip = found[1]
     size = re.search(r"(\d{1,6})\s*gb", word)
-    name = {"a800": "a100", "h800": "h100"}.get(chip, chip)
+    name = {"a800": "a100", "h800": "h100", "gh200": "h200", "b300": "b200", "gb300": "gb200"}.get(chip, chip)
     if name == "a100":
         name += "-40gb" if size and int(size[1]) == 40 else "-80gb"
-    cluster = build(Cluster, preset("cluster", f"dgx-{name}", cluster_presets()), "cluster")
+    name = "gb200-nvl72" if name == "gb200" else f"dgx-{name}"
+    cluster = build(Cluster, preset("cluster", name, cluster_presets()), "cluster")
     device = cluster.device
     if size and abs(int(size[1]) - device.memory_gib) > 8:
         device = replace(device, memory_gib=int(size[1]) * 1e9 / GIB)
+    inner, outer = cluster.links
+    if chip in ("a800", "h800"):
+        inner = replace(inner, gbs=200.0)
+    return adapted(replace(cluster, device=device, links=(inner, outer)), text)
+
+
+def adapted(cluster: Cluster, text: Mapping[str, str]) -> Cluster:
+    """A cluster as a row says that it was: its network, its memory's bandwidth, a cap on its power."""
+    device = cluster.device
+    chip = re.search(r"[abh]\d00", device.name.lower())
+    if chip is None or chip[0] not in text.get("gpu", "").lower().replace("800", "100"):
+        return cluster
     said = f"{text.get('gpu', '')} {text.get('interconnect', '')}"
     if bandwidth := re.search(r"(\d{1,6}(?:\.\d+)?)\s*TB/s", said):
         device = replace(device, memory_gbs=1000 * float(bandwidth[1]))
@@ -73,12 +89,16 @@ def cluster_of(text: Mapping[str, str], fallback: Cluster | None = None) -> Clus
         capped = ((int(watts[1]) - IDLE_POWER) / (full - IDLE_POWER)) ** (1 / 3)
         rates = {f.name: value * capped for f in fields(device.tflops) if (value := getattr(device.tflops, f.name))}
         device = replace(device, tflops=replace(device.tflops, **rates))
-    inner, outer = cluster.links
-    if chip in ("a800", "h800"):
-        inner = replace(inner, gbs=200.0)
-    if speed := _network(text.get("interconnect", "")):
-        outer = replace(outer, gbs=speed / cluster.devices)
-    return replace(cluster, device=device, links=(inner, outer))
+    links = cluster.links
+    if len(links) > 1 and (speed := network_of(text, cluster.devices)):
+        links = (*links[:-1], replace(links[-1], gbs=speed))
+    return replace(cluster, device=device, links=links)
+
+
+def network_of(text: Mapping[str, str], devices: int = 8) -> float | None:
+    """GB/s of one device to other nodes, where a row states it."""
+    speed = _network(text.get("interconnect", ""))
+    return speed / devices if speed else None
 
 
 def _network(said: str) -> float | None:

@@ -6,8 +6,6 @@ told with its reason.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -17,27 +15,25 @@ from typing import Any
 
 import numpy as np
 
-from heddle.calibrate.row_words import CannotModelError, cluster_of, count_of, number_of
-from heddle.cost.kernels import (
-    HEDDLE_GPU,
-    MEGATRON,
-    MEGATRON_2021,
-    TORCHTITAN,
-    TORCHTITAN_2025,
-    TORCHTITAN_EAGER,
-    Kernels,
-)
+from heddle.calibrate.row_header import read_csv
+from heddle.calibrate.row_software import row_kernels, software_of, with_notes
+from heddle.calibrate.row_words import CannotModelError, adapted, cluster_of, count_of, network_of, number_of
+from heddle.cost.software import attention_speed, software_columns
 from heddle.cost.work import Work, model_columns
 from heddle.errors import HeddleError
-from heddle.files import read_text
 from heddle.format import GIB
 from heddle.spec.cluster import Cluster
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import AXES
+from heddle.spec.software import HEDDLE, Software
 
 NEEDED = ("step_s", "layers", "hidden", "heads", "vocab", "seq", "gbs", "tp", "pp", "dp", "gpu", "n_gpus")
-TRITON_SPEED = 0.5  # of FlashAttention-2: "around 2× speedup" over what came before it (arXiv 2307.08691, abstract)
-LARGEST = 64 << 20  # bytes of a file
+# models whose layers have experts, by the names of families and by sizes such as 8x7B or 30B-A3B
+EXPERTS = re.compile(
+    r"mixtral|\bmoe|moe\b|deepseek-?v?[23]|dbrx|grok|switch|glam|gpt-?oss|llama-?4|arctic|jamba|olmoe|kimi|"
+    r"\d+\s*x\s*\d+(\.\d+)?\s*b\b|[-_ ]a\d+(\.\d+)?b\b|mixture.of.experts"
+)
+DENSE = 1.5  # times as many parameters as a dense model of that shape: it has experts, or its shape is wrong
 
 
 @dataclass(frozen=True)
@@ -51,20 +47,8 @@ class Row:
     seconds: float
     memory_gib: float | None
     assumed: tuple[str, ...] = ()  # what the source does not say
-
-
-def read_csv(path: Path) -> tuple[list[str], list[dict[str, str]]]:
-    """The header and the rows of a CSV file."""
-    text = read_text(path, "measured runs, as CSV", LARGEST)
-    try:
-        reader = csv.DictReader(io.StringIO(text, newline=""))
-        rows = list(reader)
-        header = list(reader.fieldnames or ())
-    except csv.Error as error:
-        raise HeddleError(
-            f"{path} is not a CSV file.", f"Line {reader.line_num}: {error}.", "Give measured runs."
-        ) from None
-    return header, rows
+    software: Software = HEDDLE  # what trained it
+    network: float | None = None  # GB/s of a device to other nodes, where the row states it
 
 
 def read_rows(
@@ -104,68 +88,101 @@ def read_row(
     seconds = number_of(text, "step_s")
     if not seconds > 0:
         raise CannotModelError(f"its step_s is {text['step_s'] or 'empty'}")
-    if (experts := number_of(text, "ep", 1)) > 1:
-        raise CannotModelError(f"expert parallelism (ep = {experts:g}) is not modelled")
-    if (pieces := number_of(text, "cp", 1)) > 1:
-        raise CannotModelError(f"context parallelism (cp = {pieces:g}) is not modelled")
-    framework, notes = text.get("framework", "").lower(), text.get("notes", "").lower()
+    _refuse_experts(text)
     assumed: list[str] = []
+    software = with_notes(software_of(text, assumed), text)
     model = _model(text)
-    plan = _plan(text, framework, notes, assumed)
-    world = prod(plan[axis] for axis in AXES)
+    plan = _plan(text, software, assumed)
+    _check_split(plan, model)
+    world = prod(plan[axis] for axis in AXES) * plan["context"]
     devices = count_of(text, "n_gpus", world)
     if world != devices:
         raise CannotModelError(f"its degrees make {world} devices, n_gpus says {devices}")
+    machine = cluster_of(text, fallback) if cluster is None else adapted(cluster, text)
+    machine = replace(machine, nodes=max(1, -(-devices // machine.devices)))
     if not text.get("precision"):
         assumed.append("precision = bf16")
-    numbers = _numbers(text.get("precision") or "bf16", framework)
-    attention = text.get("attn", "").lower()
-    megatron = any(word in framework for word in ("megatron", "deepspeed"))
-    beside = "asynctp" in notes.replace(" ", "")
-    year = _published(text)
-    early = year < 2022
-    changed = {"dropout": int(attention == "unfused")}
-    if megatron:  # pads the vocabulary so that every rank's part is a multiple of 128
+    numbers = _numbers(text.get("precision") or "bf16", software, text)
+    for precision in (numbers["precision"], *(["fp8"] if numbers["fp8"] else [])):
+        if machine.device.tflops.flops(precision) is None:
+            raise CannotModelError(f"{machine.device.name} is not known to multiply in {precision}")
+    work = _work(text, software, model, plan, numbers, machine)
+    return Row(
+        name, _group(text, plan), work, machine, seconds, _held(text), tuple(assumed), software, network_of(text)
+    )
+
+
+def _work(
+    text: Mapping[str, str],
+    software: Software,
+    model: ModelSpec,
+    plan: dict[str, Any],
+    numbers: dict[str, Any],
+    machine: Cluster,
+) -> Work:
+    facts, attention = software.facts, text.get("attn", "").lower()
+    kernels = row_kernels(software, text, model)
+    changed = {"dropout": int(not kernels.fused)}
+    if facts.kernels.startswith("megatron"):  # pads the vocabulary so that every rank's part is a multiple of 128
         changed["vocab"] = -(-model.vocab // (128 * plan["tensor"])) * 128 * plan["tensor"]
+    columns = software_columns(facts)
+    if facts.kernels == "torchtitan":
+        columns["waits_backward"] = facts.waits_backward * (1 - facts.tensor_overlap)
+    elif not plan["sequence_parallel"]:
+        columns["tensor_overlap"] = 0.0  # Transformer Engine overlaps gathers and scatters, and no all-reduce
     work = Work(
         **{**model_columns(model, model.sequence), **changed},
         **plan,
         **numbers,
+        **columns,
         batch=count_of(text, "gbs"),
-        **_kernels(framework, notes, attention, year, model).columns(),
-        attention_speed=TRITON_SPEED if "triton" in attention else 1.0,
-        stops_early=int("torchtitan" in framework),
-        waits_backward=float("megatron" in framework and early)
-        or float("torchtitan" in framework) * (1 - 0.5 * beside),
-        regather=int("deepspeed" in framework),
-        tensor_overlap=0.5 * beside,
-        data_overlap=int(not megatron),
+        **kernels.columns(),
+        attention_speed=attention_speed(facts, machine.device, attention),
     )
     if work.microbatches < 1 or work.microbatches % 1:
         raise CannotModelError(
             f"a batch of {work.batch} does not split over dp = {work.data} × mbs = {work.microbatch}"
         )
-    machine = cluster or cluster_of(text, fallback)
-    machine = replace(machine, nodes=max(1, -(-devices // machine.devices)))
+    return work
+
+
+def _refuse_experts(text: Mapping[str, str]) -> None:
+    """A mixture of experts is never priced as if it were dense."""
+    for name, words in (("ep", "expert parallelism"), ("experts", "a mixture of experts"), ("moe", "a mixture")):
+        value = text.get(name, "").lower()
+        count = (
+            float(value in ("true", "yes")) * 2 if name == "moe" and not value.isdigit() else number_of(text, name, 0)
+        )
+        if count > (0 if name == "moe" else 1):
+            raise CannotModelError(f"{words} ({name} = {value}) is not modelled")
+    named = f"{text.get('model', '')} {text.get('dataset', '')}".lower()
+    if found := EXPERTS.search(named) or re.search(r"mixture.of.experts|\bmoe\b", text.get("notes", "").lower()):
+        raise CannotModelError(f"a mixture of experts ({found[0].strip()}) is not modelled")
+
+
+def _check_split(plan: dict[str, Any], model: ModelSpec) -> None:
+    """Refuse what no run can have been."""
+    if model.heads % plan["tensor"]:
+        raise CannotModelError(f"tp = {plan['tensor']} does not divide {model.heads} heads")
+    chunks = plan["pipeline"] * plan["virtual"]
+    if chunks > model.layers:
+        raise CannotModelError(f"pp × vpp = {chunks} stages for {model.layers} layers")
+    if model.sequence % plan["context"]:
+        raise CannotModelError(f"cp = {plan['context']} does not divide {model.sequence} tokens")
+
+
+def _held(text: Mapping[str, str]) -> float | None:
+    """GiB of the fullest device."""
+    if gib := number_of(text, "mem_gib", 0.0):
+        return gib
     held = number_of(text, "mem_gb", 0.0)
-    if held and "gib" not in notes:
-        held *= 1e9 / GIB
-    group = text.get("dataset") or text.get("framework") or "all"
-    if "zero" in framework or (plan["zero"] == 3 and megatron):
-        group += " ZeRO-3"
-    return Row(name, group, work, machine, seconds, held or None, tuple(assumed))
+    return (held if "gib" in text.get("notes", "").lower() else held * 1e9 / GIB) or None
 
 
-def _kernels(framework: str, notes: str, attention: str, year: float, model: ModelSpec) -> Kernels:
-    """What is known of a framework's kernels; of others, what Heddle's own are."""
-    if "torchtitan" in framework:
-        compiled = TORCHTITAN if year < 2025 else TORCHTITAN_2025
-        found = TORCHTITAN_EAGER if "eager" in notes else compiled
-    elif "megatron" in framework:
-        found = MEGATRON_2021 if year < 2022 else MEGATRON
-    else:
-        found = HEDDLE_GPU._replace(eager=int("eager" in notes))
-    return found._replace(fused=int(attention != "unfused"), eager=found.eager * int(model.norm == "rmsnorm"))
+def _group(text: Mapping[str, str], plan: dict[str, Any]) -> str:
+    group, framework = text.get("dataset") or text.get("framework") or "all", text.get("framework", "").lower()
+    sharded = plan["zero"] == 3 and any(word in framework for word in ("megatron", "deepspeed"))
+    return group + " ZeRO-3" * ("zero" in framework or sharded) + " context" * (plan["context"] > 1)
 
 
 def stack(works: Iterable[Work]) -> Work:
@@ -173,15 +190,10 @@ def stack(works: Iterable[Work]) -> Work:
     every = list(works)
     first = every[0]
     assert all(work.precision == first.precision for work in every)
-    names = [field.name for field in fields(Work) if field.name != "precision"]
+    assert not any(work.shapes for work in every), "a row's layers are all alike"
+    names = [field.name for field in fields(Work) if field.name not in ("precision", "shapes", "shape_of")]
     columns: dict[str, Any] = {name: np.array([getattr(work, name) for work in every]) for name in names}
     return replace(first, **columns)
-
-
-def _published(text: Mapping[str, str]) -> float:
-    """The year of the paper that a row is from: Megatron-LM got faster in ways that its users do not name."""
-    found = re.search(r"arxiv:\s*(\d\d)\d\d\.\d|_20(\d\d)\d\d[_.]", text.get("source", ""), re.IGNORECASE)
-    return 2000 + int(found[1] or found[2]) if found else np.inf
 
 
 def _model(text: Mapping[str, str]) -> ModelSpec:
@@ -193,15 +205,26 @@ def _model(text: Mapping[str, str]) -> ModelSpec:
     gated = replace(plain, activation="swiglu", positions="rotary", norm="rmsnorm", bias="none", tied=False)
     stated = number_of(text, "params_b", 0.0) * 1e9
     if stated:  # the count tells two matrices in the MLP from three
-        return min((plain, gated), key=lambda model: abs(model.parameters - stated))
-    llama = any(word in text.get("model", "").lower() for word in ("llama", "mistral", "qwen", "mixtral"))
+        nearest = min((plain, gated), key=lambda model: abs(model.parameters - stated))
+        if stated > DENSE * nearest.parameters:
+            raise CannotModelError(
+                f"{stated / 1e9:g} B parameters, where a dense model of its shape has {nearest.parameters / 1e9:.3g} B"
+            )
+        return nearest
+    llama = any(word in text.get("model", "").lower() for word in ("llama", "mistral", "qwen", "gemma", "olmo"))
     return gated if llama or sizes["kv_heads"] < sizes["heads"] else plain
 
 
-def _plan(text: Mapping[str, str], framework: str, notes: str, assumed: list[str]) -> dict[str, Any]:
-    plan: dict[str, Any] = {"tensor": count_of(text, "tp", 1), "pipeline": count_of(text, "pp", 1)}
-    replicas = count_of(text, "n_gpus", 1) // (plan["tensor"] * plan["pipeline"])
+def _plan(text: Mapping[str, str], software: Software, assumed: list[str]) -> dict[str, Any]:
+    framework, notes = text.get("framework", "").lower(), text.get("notes", "").lower()
+    plan: dict[str, Any] = {name: count_of(text, axis, 1) for name, axis in (("tensor", "tp"), ("pipeline", "pp"))}
+    plan["context"] = count_of(text, "cp", 1)
+    exchange = f"{text.get('cp_exchange', '')} {notes}".lower()
+    plan["context_exchange"] = int(re.search(r"a2a|all.?to.?all|ulysses", exchange) is not None)
+    replicas = count_of(text, "n_gpus", 1) // (plan["tensor"] * plan["pipeline"] * plan["context"])
     plan["data"] = count_of(text, "dp", max(1, replicas))
+    if plan["context"] > 1 and plan["data"] == replicas * plan["context"]:
+        plan["data"] = replicas  # some count those who share samples among the replicas
     virtual = count_of(text, "vpp", 0, least=0)
     if not virtual:
         interleaved = plan["pipeline"] > 1 and ("interleaved" in notes or "ptd-p" in framework)
@@ -221,32 +244,41 @@ def _plan(text: Mapping[str, str], framework: str, notes: str, assumed: list[str
         assumed.append(f"mbs = {plan['microbatch']}")
     zero = text.get("zero", "").lower()
     level = re.search(r"\d", zero.replace("fsdp2", "fsdp"))
-    plan["zero"] = int(level[0]) if level else 3 * ("fsdp" in zero)
+    plan["zero"] = int(level[0]) if level else 3 * ("fsdp" in zero) or int("dist" in zero or zero in ("true", "yes"))
+    if not zero and software.facts.gather_overlap and software.profile.startswith("megatron"):
+        plan["zero"] = 1  # its distributed optimizer
+        assumed.append("zero = 1")
+    if plan["zero"] > 3:
+        raise CannotModelError(f"zero = {zero!r} is not from 0 to 3")
     if plan["zero"] > 1 and plan["pipeline"] > 1:
         plan |= {"zero": 1, "summed_apart": 1}  # with a pipeline, FSDP gathers and sums its shards once per step
     recompute = text.get("recompute", "none").lower() or "none"
+    recompute = {"no": "none", "off": "none", "true": "full", "yes": "full", "1": "full"}.get(recompute, recompute)
     per_op = "selective" in recompute and ("op" in recompute or framework == "torchtitan")
     if not any(word in recompute for word in ("none", "full", "selective", "0", "false")):
         raise CannotModelError(f"recompute = {recompute!r} is not known")
     plan["full"] = float("full" in recompute)
     plan["per_op"] = float(per_op)
     plan["selective"] = float("selective" in recompute and not per_op)
-    sequence = text.get("seq_par", "").lower() in ("1", "1.0", "true", "yes")
+    sequence = text.get("seq_par", "").lower() in ("1", "1.0", "true", "yes", "on")
+    if not text.get("seq_par") and software.facts.sequence:
+        sequence = True
+        assumed.extend(["seq_par = 1"] * (plan["tensor"] > 1))
     plan["sequence_parallel"] = int(sequence and plan["tensor"] > 1)
     return plan
 
 
-def _numbers(precision: str, framework: str) -> dict[str, Any]:
-    word = precision.lower()
+def _numbers(precision: str, software: Software, text: Mapping[str, str]) -> dict[str, Any]:
+    word, framework = precision.lower(), text.get("framework", "").lower()
+    word = word.replace("bfloat", "bf").replace("float", "fp").replace("half", "fp16").replace("mxfp8", "fp8")
     base = next((name for name in ("bf16", "fp16", "fp32") if name in word), "bf16" if "fp8" in word else "")
     if not base:
         raise CannotModelError(f"precision = {precision!r} is not known")
     if "rowwise" in word:
         raise CannotModelError("8-bit products with a scale for each row are not modelled")
     pure = "pure" in word or (base == "fp16" and "megatron" in framework)  # gradients as short as weights
-    return {
-        "precision": base,
-        "fp8": int("fp8" in word),
-        "gradient_bytes": 2 if pure else 4,
-        "reduce_bytes": 2 if pure else 4,
-    }
+    # NeMo's recipes keep and send gradients in bf16 (grad_reduce_in_fp32 = False); Megatron-LM by itself in fp32
+    short = pure or (software.facts.reduces < 4 and re.search(r"nemo|bridge|dgxc", framework) is not None)
+    return {"precision": base, "fp8": int("fp8" in word)} | dict.fromkeys(
+        ("gradient_bytes", "reduce_bytes"), 2 if short else 4
+    )

@@ -28,6 +28,7 @@ class Compared:
     measured_gib: float | None = None
     memory_error_pct: float | None = None
     assumed: tuple[str, ...] = ()
+    software: str = "heddle"
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,12 @@ class Validation:
         names = dict.fromkeys(row.group for row in self.rows)
         return {name: _errors([row.error_pct for row in self.rows if row.group == name]) for name in names}
 
+    @property
+    def software(self) -> dict[str, int]:
+        """The profiles that rows were priced with, and how many."""
+        names = [row.software for row in self.rows]
+        return {name: names.count(name) for name in dict.fromkeys(names)}
+
     def to_json(self) -> dict[str, Any]:
         """Everything as plain data, with the keys that `heddle validate --json` prints."""
         every = self.seconds
@@ -83,6 +90,7 @@ class Validation:
             "bias": every.bias,
             "groups": {name: asdict(errors) for name, errors in self.groups.items()},
             "memory": asdict(self.memory),
+            "software": self.software,
             "skipped": [{"id": name, "why": why} for name, why in self.skipped],
         }
 
@@ -109,6 +117,7 @@ def validate(paths: Sequence[Path], cluster: Cluster | None = None) -> Validatio
                     measured_gib=known,
                     memory_error_pct=None if known is None else 100 * (held / known - 1),
                     assumed=row.assumed,
+                    software=str(row.software.profile),
                 )
             )
     return Validation(tuple(compared), tuple(skipped))

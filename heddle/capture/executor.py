@@ -39,10 +39,10 @@ class StageExecutor(Executor):
         self.outputs: list[list[Any]] = []  # of each microbatch
         self.done: list[float] = []  # when each was done
 
-    def run(self, works: Sequence[Any], scale: float = 1.0, listener: Any = None) -> Tensor:
+    def run(self, works: Sequence[Any], scale: float = 1.0, listener: Any = None, confirm: Any = None) -> Tensor:
         """Do all actions; `outputs` and `done` are those of this run."""
         self.outputs, self.done = [], []
-        return super().run(works, scale, listener)
+        return super().run(works, scale, listener, confirm)
 
     def _forward(self, action: Action, step: StepState) -> None:
         stage, training, last = self.stage, torch.is_grad_enabled(), action.chunk == self.last_chunk

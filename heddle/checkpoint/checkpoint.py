@@ -11,7 +11,6 @@ import shutil
 import threading
 import warnings
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,6 @@ from heddle.spec.job import Job, dumps_job
 from heddle.spec.start import JOB
 from heddle.spec.tables import to_table
 
-EVER = timedelta(days=365)
 PARTIAL = ".partial-"  # begins the name of a folder that is no checkpoint: not yet, or no longer
 ADAM = ("exp_avg", "exp_avg_sq")  # what AdamW remembers of each number
 
@@ -71,12 +69,7 @@ class Saver:
         """`tick` is called whenever a save has come further, by whichever thread does it."""
         self.folder, self.mesh, self.tick = folder, mesh, tick
         self.keep_last, self.keep_every = keep_last, keep_every
-        # a group of its own: the background thread must not mix with the messages of training
-        # with no limit of its own: how long a rank may take to write is for the doctor to say
-        world = list(mesh.world.ranks)
-        self.group = None
-        if mesh.world.size > 1:
-            self.group = dist.new_group(world, backend="gloo", timeout=EVER, use_local_synchronization=True)
+        self.group = mesh.saves.group  # of its own: the background thread must not mix with the messages of training
         self.staged: dict[str, list[Tensor]] = {}
         self.side = SideStream()
         self.thread: threading.Thread | None = None

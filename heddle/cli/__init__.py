@@ -1,4 +1,4 @@
-"""The command line: one file a command, nothing heavy imported before a command needs it."""
+"""The command line: one file per command, nothing heavy imported before a command needs it."""
 
 from __future__ import annotations
 

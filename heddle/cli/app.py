@@ -8,31 +8,32 @@ from typing import Annotated
 
 import typer
 
-from heddle.cli import data, export, import_, tiles
-from heddle.cli.calibrate import calibrate
-from heddle.cli.compare import compare
+from heddle.cli.decide.calibrate import calibrate
+from heddle.cli.decide.plan import plan
+from heddle.cli.decide.probe import probe
+from heddle.cli.decide.profile import profile
+from heddle.cli.decide.schedule import schedule
+from heddle.cli.decide.simulate import simulate
+from heddle.cli.decide.validate import validate
 from heddle.cli.demo import demo
-from heddle.cli.generate import generate
+from heddle.cli.exchange import data, export, import_
+from heddle.cli.graphs import tiles
+from heddle.cli.graphs.lanes import lanes
+from heddle.cli.graphs.piper import piper
+from heddle.cli.graphs.place import place
+from heddle.cli.graphs.regions import regions
 from heddle.cli.help import DECIDE, EXCHANGE, GRAPHS, KERNELS, LOOK, START, TRAIN, Command, Group
-from heddle.cli.inspect import inspect
-from heddle.cli.lanes import lanes
-from heddle.cli.launch import launch
-from heddle.cli.meeting import meeting
-from heddle.cli.piper import piper
-from heddle.cli.place import place
-from heddle.cli.plan import plan
-from heddle.cli.probe import probe
-from heddle.cli.profile import profile
-from heddle.cli.prove import prove
-from heddle.cli.regions import regions
-from heddle.cli.report import report
-from heddle.cli.schedule import schedule
-from heddle.cli.selftest import selftest
-from heddle.cli.simulate import simulate
+from heddle.cli.look.compare import compare
+from heddle.cli.look.inspect import inspect
+from heddle.cli.look.report import report
+from heddle.cli.look.trace import trace
 from heddle.cli.streams import finish, show, speak_plainly
-from heddle.cli.trace import trace
-from heddle.cli.train import train
-from heddle.cli.validate import validate
+from heddle.cli.train.generate import generate
+from heddle.cli.train.launch import launch
+from heddle.cli.train.meeting import meeting
+from heddle.cli.train.prove import prove
+from heddle.cli.train.selftest import selftest
+from heddle.cli.train.train import train
 from heddle.errors import HeddleError
 
 app = typer.Typer(

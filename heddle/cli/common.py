@@ -95,5 +95,5 @@ def check_page(path: Path) -> None:
         raise HeddleError(
             f"-o {path} is not the name of a page.",
             "What is written is HTML, and would take the place of whatever is there.",
-            f"Name it {path.with_suffix('.html').name}.",
+            f"Name it {path.stem or 'page'}.html.",
         )

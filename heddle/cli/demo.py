@@ -46,7 +46,7 @@ def demo(
     from rich.console import Console
 
     from heddle.cli.common import require_torch
-    from heddle.cli.generate import generate
+    from heddle.cli.train.generate import generate
     from heddle.demo import demo_job, make_room
     from heddle.runtime import forkserver
 
@@ -95,7 +95,7 @@ def _several(processes: int) -> str:
 
 
 def _measure(console: Console, plan: Plan) -> Cluster:
-    from heddle.cli.profile import show
+    from heddle.cli.decide.profile import show
     from heddle.spec.this_machine import this_machine
 
     _begin(console, "Measure", plan.world)
@@ -132,7 +132,7 @@ def _plan(console: Console, job: PlannedJob, cluster: Cluster) -> Simulation:
 
 
 def _draw(console: Console, chosen: Simulation) -> None:
-    from heddle.cli.simulate import show_memory
+    from heddle.cli.decide.simulate import show_memory
     from heddle.trace.terminal import draw
 
     _begin(console, "Simulate")
@@ -169,7 +169,7 @@ def _train(console: Console, chosen: Simulation) -> bool:
 def _compare(console: Console, run: Path) -> Path:
     """Predicted beside measured, here and as a page."""
     from heddle.cli.common import write_output
-    from heddle.cli.difference import show_difference
+    from heddle.cli.show.difference import show_difference
     from heddle.report.page import render
     from heddle.report.subject import read_subject
 

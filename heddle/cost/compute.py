@@ -15,8 +15,11 @@ from heddle.spec.model import ModelSpec
 # Output tiles of cuBLAS and how fast each is for its size: a small tile reads its operands more often. NVIDIA,
 # "Matrix Multiplication Background User's Guide", §§ "Tile Quantization" and "Wave Quantization".
 TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.95), (256, 64, 0.9), (128, 64, 0.85), (64, 64, 0.65))
-# Tensor cores load 16 bytes at once (same guide, § "Performance"); narrower rows load narrower.
-ALIGNMENT = ((16, 1.0), (8, 0.75), (4, 0.6), (1, 0.45))
+# Tensor cores load 16 bytes at once (same guide, § "Performance"). For narrower rows cuBLAS has no kernels that copy
+# ahead into shared memory, only those of the generations before: on A100 these reach what a V100 or T4 does, about a
+# third, and less the narrower they load (arXiv 2401.14489 §§ V, VI: head sizes by the power of two that divides them).
+ALIGNMENT = ((16, 1.0), (8, 0.3), (4, 0.2), (1, 0.12))
+SLAB = 64  # bytes along the summed dim that a tile takes at once: the last slab is filled up
 
 # Blocks on the diagonal are half wasted, and short rows fill few processors: at this length fused attention reaches
 # half of what it does at a long one (FlashAttention-2, Figures 4 to 6).
@@ -29,6 +32,7 @@ EAGER, EAGER_HOST = 7, 2.5
 
 # Kernels that a layer starts, forward; backward starts twice as many. Counted in Megatron-LM's layer.
 KERNELS, KERNELS_UNFUSED = 14, 20
+PEER_US = 10.0  # that one more host delays a collective by; of 1, 2, 4 and 8 on one node (Megatron-DeepSpeed on A100)
 
 
 class Pass(NamedTuple):
@@ -87,10 +91,11 @@ def matmul(cluster: Cluster, precision: str, m: Column, k: Column, n: Column, ba
         seconds = 2.0 * batch * m * k * n / speed
     else:
         seconds = np.inf
+        summed = np.ceil(k * element / SLAB) * (SLAB / element)
         for rows, columns, share in TILES:
             tiles = batch * np.ceil(m / rows) * np.ceil(n / columns)
             waves = np.ceil(tiles / processors)
-            flops = 2.0 * waves * processors * rows * columns * k
+            flops = 2.0 * waves * processors * rows * columns * summed
             seconds = np.minimum(seconds, flops / (speed * share))
     # A tile first fills its pipeline and at the end writes its output; narrow operands are read more often.
     least = np.minimum(np.minimum(m, n), k)
@@ -112,23 +117,27 @@ def linear(cluster: Cluster, work: Work, rows: Column, inputs: Column, outputs: 
     plain = products(work.precision)
     if not np.any(work.fp8):
         return plain
-    # Both operands of each product are cast, and their largest value found first: read twice, written once, and for
-    # the products of the backward written again, transposed (arXiv 2209.05433 §3; NVIDIA Transformer Engine).
-    operands = rows * (inputs + outputs) + inputs * outputs
-    cast = operands * (2 * work.element + 2) / memory_speed(cluster)
+    # Operands are cast: read, written as they are and transposed for the products of the backward. The largest value is
+    # found on the way, for the next step (delayed scaling, arXiv 2209.05433 §3; NVIDIA Transformer Engine), or by
+    # reading all once more before (dynamic scaling, torchao). Some activations are written in 8 bits by the norm
+    # before; weights may stay as they are for all microbatches of a step.
+    byte = (work.cast_reads * work.element + 2) / memory_speed(cluster)
+    weights = inputs * outputs / np.where(work.casts_per_step, work.microbatches, 1)
+    casts = (rows * inputs * (1 - work.fused_casts) + weights) * byte, rows * outputs * byte
     eight = products("fp8")
-    return tuple(np.where(work.fp8, e + share * cast, p) for e, p, share in zip(eight, plain, (0.5, 0.5), strict=True))
+    return tuple(np.where(work.fp8, e + cast, p) for e, p, cast in zip(eight, plain, casts, strict=True))
 
 
 def attention(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     """The attention core of one layer, from query, key and value to its output: forward and backward."""
     heads = work.microbatch * work.heads / work.tensor
     s, size, e = work.sequence, work.head_size, work.element
-    rows = s
+    rows = s / work.context  # of each sample's queries, the share of a rank, chosen so that all have as much to do
     # Fused: one kernel that skips what the causal mask hides. Its backward has 5 products to the forward's 2, at a
     # somewhat lower rate (FlashAttention-2, arXiv 2307.08691 §3.1.2, §4.1: 230 TFLOP/s forward, 196 backward).
     speed = peak_flops(cluster, work.precision) * cluster.efficiency.attention * work.attention_speed
-    speed = speed * alignment(size, e)
+    padded = size if cluster.device.host else np.ceil(size / 32) * 32  # its kernels are made for multiples of 32
+    speed = speed * size / padded
     short = SHORT_HOST if cluster.device.host else SHORT
     pairs = rows * np.minimum(work.window, s) * np.where(work.window < s, 1.0, 0.5)
     fused = 4.0 * heads * pairs * size / speed * (1 + short / np.minimum(work.window, s))
@@ -222,8 +231,13 @@ def weight_gradients(cluster: Cluster, work: Work) -> Column:
 
 
 def launches(cluster: Cluster, work: Work) -> Column:
-    """Seconds that the host needs to start one layer's forward; a device that is faster than that waits for it."""
-    return np.where(work.fused, KERNELS, KERNELS_UNFUSED) * cluster.efficiency.launch_us * 1e-6
+    """Seconds that the host needs to start one layer's forward; a device that is faster than that waits for it.
+
+    Devices that run dry begin a collective when the host of the last of them has started it: two in every pass along
+    the tensor axis, later the more hosts take part.
+    """
+    kernels = np.where(work.fused, KERNELS, KERNELS_UNFUSED) * cluster.efficiency.launch_us
+    return (kernels + (0 if cluster.device.host else 2 * PEER_US) * (work.tensor - 1)) * 1e-6
 
 
 def embedding(cluster: Cluster, work: Work) -> tuple[Column, Column]:

@@ -51,6 +51,22 @@ class MessageTime(NamedTuple):
     seconds: float
 
 
+class StepTime(NamedTuple):
+    """A step of a model so small that its kernels hardly count, with all processes as replicas, or as stages."""
+
+    kind: str  # replicas, stages
+    microbatches: int
+    seconds: float
+
+
+class TierTime(NamedTuple):
+    """So many bytes in all, put away to a tier and taken back."""
+
+    tier: str  # host or disk
+    bytes: int
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Timings:
     """What was timed on one machine, with all its processes at work at the same time."""
@@ -62,6 +78,8 @@ class Timings:
     gelu_ns: float
     launch_us: float
     messages: tuple[MessageTime, ...] = ()
+    steps: tuple[StepTime, ...] = ()
+    tiers: tuple[TierTime, ...] = ()
 
 
 def typical(passes: Sequence[Timings]) -> Timings:
@@ -92,7 +110,8 @@ def cluster_of(base: Cluster, found: Timings, source: str) -> Cluster:
         rate = 2.0 * product.m * product.k * product.n / product.seconds / 1e12
         peaks[product.precision] = max(rate, peaks.get(product.precision, 0.0))
     bandwidth = max(copy.bytes / copy.seconds for copy in found.copies) / 1e9
-    device = replace(base.device, tflops=Peak(**peaks), memory_gbs=bandwidth)
+    speeds = {f"{tier.tier}_gbs": tier.bytes / tier.seconds / 1e9 for tier in found.tiers}
+    device = replace(base.device, tflops=Peak(**peaks), memory_gbs=bandwidth, **speeds)  # type: ignore[arg-type]
     # the median: kernels differ, and one formula speaks for all
     reached = float(np.median([kernel.bytes / kernel.seconds for kernel in found.traffic])) / (bandwidth * 1e9)
     efficiency = replace(

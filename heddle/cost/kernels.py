@@ -49,3 +49,6 @@ TORCHTITAN_EAGER = TORCHTITAN._replace(eager=1)
 # From 2025 on the loss is compiled (components/loss.py): it keeps the logits as they were multiplied, and its backward
 # makes their gradient in one kernel.
 TORCHTITAN_2025 = TORCHTITAN._replace(kept_logit=2, brief_logit=2, brief_split_logit=2)
+
+# Meta's own (arXiv 2407.21783 §3.3): inputs and outputs of stages are freed, query, key and value are three products.
+LLAMA_3 = Kernels(fused_gate=1, joint_qkv=0, sent=0)

@@ -59,9 +59,11 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
     Gradients that travel in codes keep what these could not say: of their own, and without ZeRO of the sums they own.
     `largest`: parameters of the largest layer.
     """
-    shard = parameters / work.data
+    shard = parameters / work.replicas
     weights = parameters * work.element
     gradients = (parameters + np.where(work.zero == 1, work.summed_apart * shard, 0.0)) * work.gradient_bytes
+    if np.any(work.sharded_gradients):
+        gradients = np.where(work.sharded_gradients, shard * work.gradient_bytes, gradients)
     optimizer = np.where(work.zero >= 1, shard, parameters) * (MOMENTS + (MASTER if work.element < 4 else 0))
     if np.any(work.local_steps):  # the weights that replicas left from, their momentum, and how far they have come
         gradients = gradients + np.where(work.local_steps > 0, 12 * parameters, 0.0)
@@ -138,7 +140,7 @@ def layer_activations(work: Work) -> Saved:
     ffn = work.ffn * (2 + work.gated * np.where(work.fused_gate, 1, 2))
     split_by_tensor = tokens / t * ((2 * query + 2 * key + anew + ffn) * e + heads)
     # softmax, its dropout's mask and output; fused attention keeps one number per row instead
-    pairs = work.microbatch * work.heads * work.sequence / t * work.sequence
+    pairs = tokens * work.heads / t * work.sequence
     core = np.where(work.fused, tokens * work.heads / t * 4, pairs * (e + work.dropout * (e + 1)))
     none = split_by_sequence + split_by_tensor + core
     # torchtitan keeps the input, attention's output and every second product: query, value, gate, down

@@ -38,6 +38,12 @@ def rings(
     return np.where(size > 1, seconds, 0.0)
 
 
+def ring_of(cluster: Cluster, size: Column, stride: Column) -> tuple[Column, Column]:
+    """Bytes per second past each rank of a ring, and the seconds of one turn without any bytes."""
+    speed, hops = _ring(cluster, size, stride)
+    return speed, cluster.efficiency.collective_us * 1e-6 + hops
+
+
 def all_reduce(cluster: Cluster, count: Column, size: Column, stride: Column = 1) -> Column:
     """Seconds until every rank has the sum: a reduce-scatter and an all-gather, in one start.
 
@@ -63,7 +69,24 @@ def between_stages(cluster: Cluster, work: Work) -> Column:
     slices = np.where(work.scatter, work.tensor, 1)
     gathers = (slices > 1) & np.equal(work.sequence_parallel, 0)
     gather = np.where(gathers, all_gather(cluster, whole, work.tensor, in_pass=True), 0.0)
-    return np.where(work.pipeline > 1, point_to_point(cluster, sent / slices, span) + gather, 0.0)
+    wakes = cluster.efficiency.message_us * 1e-6
+    return np.where(work.pipeline > 1, wakes + point_to_point(cluster, sent / slices, span) + gather, 0.0)
+
+
+def around_context(cluster: Cluster, work: Work) -> tuple[Column, Column]:
+    """Seconds that the keys and values of one layer take to all ranks that share its samples: forward, backward.
+
+    In a ring each rank passes on what it got, keys and values, and on the way back their gradients (Ring Attention,
+    arXiv 2310.01889 §3). By all-to-all, query, key, value and output change from slices of tokens to slices of heads
+    (DeepSpeed-Ulysses, arXiv 2309.14509 §3).
+    """
+    n = work.context
+    speed, latency = _innermost(cluster, n * work.tensor)
+    local = work.tokens * work.head_size / work.tensor * work.element
+    ring = (n - 1) * (latency + 2 * work.kv_heads * local / speed)
+    swaps = 4 * latency * (n - 1) + (n - 1) / n * 2 * (work.heads + work.kv_heads) * local / speed
+    forward = np.where(work.context_exchange, swaps, ring)
+    return forward, np.where(work.context_exchange, swaps, 2 * ring)
 
 
 def nodes(cluster: Cluster, work: Work) -> Column:
@@ -97,7 +120,10 @@ def _ring(cluster: Cluster, size: Column, stride: Column, in_pass: bool = False)
     """
     speed: Column = np.inf
     hops: Column = 0.0
-    inner = 1  # devices that the links so far join
+    inner, groups = (
+        1,
+        size,
+    )  # devices that the links so far join, and of the ring's ranks how many such groups there are
     span = size * stride
     for link in cluster.links:
         together = 1.0 if inner == 1 else np.minimum(np.maximum(np.floor(inner / stride), 1), size)
@@ -108,6 +134,9 @@ def _ring(cluster: Cluster, size: Column, stride: Column, in_pass: bool = False)
         between = link.devices is None or link.devices > cluster.devices
         share = cluster.efficiency.gather if in_pass and between else None
         speed = np.where(leaves, np.minimum(speed, _speed(link, share) * together), speed)
-        hops = hops + np.where(leaves, (reached / together - 1) * link.latency_us * 1e-6, 0.0)
+        # a ring visits every rank: of its n - 1 hops those between groups that this link joins go over it
+        after = np.ceil(size / reached)
+        hops = hops + np.where(leaves, (groups - np.maximum(after, 1)) * link.latency_us * 1e-6, 0.0)
+        groups = np.where(leaves, after, groups)
         inner = link.devices or inner
     return speed, hops

@@ -1,7 +1,8 @@
 """What layers take and hold that shard or offload on their own: bytes on the device, copies on their own lanes.
 
-Copies run beside the computation on lanes of their own, out and in; what is longer than the pass beside it is waited
-for. A CPU copies by itself, so there all of it is.
+Copies run beside the computation on lanes of their own: out to the host, in from it, and the disk behind the host,
+which reads and writes in turn. The longest lane counts, and what of it is longer than the pass beside it is waited for.
+A CPU copies by itself, so there all of it is.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def tier_speed(cluster: Cluster, tier: str) -> float:
     if tier == "disk":
         return (device.disk_gbs or DISK_GBS) * 1e9
     memory = device.memory_gbs / 2 if device.host and device.memory_gbs else HOST_GBS  # read here, written there
-    return (device.host_gbs or memory) * 1e9
+    return (device.host_gbs or memory) / device.host_sharing * 1e9
 
 
 class States(NamedTuple):
@@ -71,6 +72,25 @@ def gathered(units: list[States], ahead: int) -> float:
     return sum(unit.kept for unit in sharded) + sum(fetched) + max(unit.summed for unit in sharded)
 
 
+class Away(NamedTuple):
+    """Bytes of one layer on one tier."""
+
+    always: float  # the home of weights and of the optimizer's state
+    each: float  # of every microbatch in flight
+
+
+def away(work: Work, memory: LayerMemory, tier: str, leaves: float, parameters: float) -> Away:
+    """What a layer keeps on a tier; `leaves`: bytes that it puts away per microbatch."""
+    held = 0.0
+    if memory.tier("weights") == tier:
+        held += parameters / float(work.data) * MASTER
+    if memory.tier("optimizer") == tier:
+        shared = parameters / (float(work.data) if memory.zero >= 1 else 1.0)
+        held += shared * (MOMENTS + MASTER * (work.element < 4 and memory.tier("weights") is None))
+    kept = memory.tier("input") or memory.tier("activations")
+    return Away(held, leaves if kept == tier else 0.0)
+
+
 class Copies(NamedTuple):
     """Seconds that copies of one layer add to the forward and the backward of a microbatch, and to a step."""
 
@@ -79,28 +99,46 @@ class Copies(NamedTuple):
     step: float = 0.0
 
 
+class _Lanes:
+    """Seconds that copies take on each lane in one pass."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.out = self.back = self.disk = 0.0
+
+    def copy(self, size: float, tier: str, out: bool) -> None:
+        """So many bytes to a tier, or back; what goes to disk passes the host."""
+        device = self.cluster.device
+        if tier == "disk":
+            self.disk += size / tier_speed(self.cluster, "disk")
+        if tier == "host" or not device.host:
+            seconds = size / tier_speed(self.cluster, "host")
+            if out:
+                self.out += seconds
+            else:
+                self.back += seconds
+
+    def exposed(self, beside: float) -> float:
+        """What is waited for beside a computation of so many seconds."""
+        if self.cluster.device.host:
+            return self.out + self.back + self.disk
+        longest = max(self.out, self.back, self.disk)
+        return longest - float(stage.hidden(self.cluster, longest, beside))
+
+
 def copies(
     cluster: Cluster, work: Work, memory: LayerMemory, leaves: float, parameters: float, passes: tuple[float, float]
 ) -> Copies:
     """Of one layer that puts `leaves` bytes away per microbatch; `passes`: seconds of its forward and backward."""
     if not memory.offload:
         return Copies()
-    lanes: dict[str, list[float]] = {"out": [0.0, 0.0], "in": [0.0, 0.0]}  # seconds in the forward and the backward
+    forward, backward = _Lanes(cluster), _Lanes(cluster)
     if tier := memory.tier("input") or memory.tier("activations"):
-        seconds = leaves / tier_speed(cluster, tier)
-        lanes["out"][0] += seconds
-        lanes["in"][1] += seconds
+        forward.copy(leaves, tier, out=True)
+        backward.copy(leaves, tier, out=False)
     if tier := memory.tier("weights"):
-        seconds = parameters / float(work.data) * MASTER / tier_speed(cluster, tier)
-        lanes["in"][0] += seconds
-        lanes["in"][1] += seconds
-    exposed = []
-    for way, beside in enumerate(passes):
-        if cluster.device.host:
-            exposed.append(lanes["out"][way] + lanes["in"][way])
-        else:
-            longest = max(lanes["out"][way], lanes["in"][way])
-            exposed.append(longest - float(stage.hidden(cluster, longest, beside)))
+        for lanes in (forward, backward):
+            lanes.copy(parameters / float(work.data) * MASTER, tier, out=False)
     step = 0.0
     if tier := memory.tier("optimizer"):
         shared = parameters / (float(work.data) if memory.zero >= 1 else 1.0)
@@ -108,7 +146,7 @@ def copies(
         # read and written; beside a GPU gradients come down first, and weights go up again
         moved = 2 * (MOMENTS + masters) + (0 if cluster.device.host else 4 + work.element)
         step = shared * moved / tier_speed(cluster, tier)
-    return Copies(exposed[0], exposed[1], step)
+    return Copies(forward.exposed(passes[0]), backward.exposed(passes[1]), step)
 
 
 def shard_seconds(cluster: Cluster, work: Work, parameters: float, memory: LayerMemory) -> tuple[float, float]:

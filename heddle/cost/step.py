@@ -42,7 +42,13 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost:
     forward_tensor = tensor - work.tensor_overlap * hidden(cluster, tensor, cost.forward)
     movable = tensor * np.where(work.sequence_parallel, 0.5, 1.0)
     backward_tensor = tensor - (1 - work.waits_backward) * hidden(cluster, movable, cost.backward / 2)
+    if np.any(work.tensor_overlap):  # in pieces, the rest runs beside the products that make the inputs' gradients
+        in_pieces = np.where(work.waits_backward > 0, 0.0, work.tensor_overlap)
+        backward_tensor = backward_tensor - in_pieces * hidden(cluster, backward_tensor, cost.backward / 2)
     tensor_again = forward_tensor * (1 - work.stops_early / 2)
+    if np.any(work.context > 1):
+        there, back = context_exchange(cluster, work, cost.core)
+        cost = cost._replace(forward=cost.forward + there, backward=cost.backward + back, core=cost.core + there)
     floor = compute.launches(cluster, work)
     # a device that starts its own kernels cannot do so while it computes
     at_least = np.add if cluster.device.host else np.maximum
@@ -79,7 +85,7 @@ def shard_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
     ZeRO-3 gathers for the forward and for the backward, ZeRO-2 once for both (arXiv 1910.02054 §7; PyTorch FSDP,
     arXiv 2304.11277 §3.2).
     """
-    replicas, stride = work.data, work.tensor
+    replicas, stride = work.replicas, work.tensor
     if not np.any(work.zero >= 2):
         return 0.0
     gathers = np.where(work.zero == 3, 2 + work.regather * (work.full > 0), 1)
@@ -89,15 +95,67 @@ def shard_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
     return np.where(work.zero >= 2, seconds, 0.0)
 
 
+def context_exchange(cluster: Cluster, work: Work, core: Column) -> tuple[Column, Column]:
+    """What attention waits for where ranks share samples: a ring hides behind the attention to what came before."""
+    there, back = network.around_context(cluster, work)
+    ring = 1.0 - work.context_exchange
+    there = there - ring * hidden(cluster, there, core)
+    back = back - ring * hidden(cluster, back, compute.BACKWARD * core)
+    return there, back
+
+
 def data_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
-    """What replicas communicate once per step: gradients summed, with ZeRO-1 into shards, then parameters gathered.
+    """What replicas communicate once per step: gradients summed, with ZeRO-1 into shards, then parameters gathered."""
+    return sum(_halves(cluster, work, parameters, _buckets(work, parameters)))
+
+
+def exposed_exchange(cluster: Cluster, work: Work, parameters: Column, beside: Column) -> Column:
+    """Of that what nothing hides, where the step's last backward takes `beside` seconds.
+
+    Gradients go bucket by bucket while the backward makes the next, and the last one has nothing to hide behind. The
+    gather hides behind the next forward, about half as long as a backward, and the first part is waited for.
+    """
+    count = _buckets(work, parameters)
+    summed, gathered = _halves(cluster, work, parameters, count)
+    early = 1 - 1 / count
+    shared = work.zero == 1
+    summed = summed - work.data_overlap * hidden(cluster, early * summed, beside)
+    later = np.where(shared, work.gather_overlap, work.data_overlap)
+    beside = np.where(shared, 0.5, 1.0) * beside
+    return summed + gathered - later * hidden(cluster, early * gathered, beside)
+
+
+def _buckets(work: Work, parameters: Column) -> Column:
+    """Collectives that gradients travel in, about; 0 bytes per bucket: one for every parameter tensor."""
+    size = np.maximum(work.bucket_bytes, work.piece_bytes * work.replicas)
+    tensors = (12 - 5 * work.gated) * work.layers / work.pipeline  # weights, biases and norms of its layers
+    return 1 + np.where(size > 0, parameters * work.reduce_bytes / np.maximum(size, 1), tensors)
+
+
+def _halves(cluster: Cluster, work: Work, parameters: Column, count: Column) -> tuple[Column, Column]:
+    """A reduce-scatter of gradients; a gather of these, or with ZeRO-1 of parameters. Each in `count` pieces.
 
     Of replicas that meet after several steps, each step's part of what they then exchange.
     """
-    # an all-reduce is a reduce-scatter and an all-gather of what it reduces
-    count = parameters * (work.reduce_bytes + np.where(work.zero == 0, work.reduce_bytes, work.element))
-    seconds = network.rings(cluster, count, 2, work.data, work.tensor)
-    return np.where(work.zero <= 1, seconds / np.maximum(work.local_steps, 1), 0.0)
+    speed, start = network.ring_of(cluster, work.replicas, work.tensor)
+    several = (work.replicas > 1) & (work.zero <= 1)
+    each = np.where(several, 1 / np.maximum(work.local_steps, 1), 0.0)
+    moved = (work.replicas - 1) / work.replicas * parameters / speed
+    second = np.where(work.zero == 0, work.reduce_bytes, work.element)
+    return each * (count * start + moved * work.reduce_bytes), each * (count * start + moved * second)
+
+
+def message(cluster: Cluster, work: Work, forward: Column) -> Column:
+    """Seconds that a rank gives to one message between stages; `forward`: of one layer, which it may hide behind.
+
+    With several chunks per rank a message goes while another chunk computes (overlap_p2p_comm of Megatron-LM); with one
+    it is what the next action waits for.
+    """
+    whole = network.between_stages(cluster, work)
+    if not np.any(work.pipeline_overlap):
+        return whole
+    beside = forward * work.layers / (work.pipeline * work.virtual)
+    return whole - np.where(work.virtual > 1, work.pipeline_overlap, 0.0) * hidden(cluster, whole, beside)
 
 
 def hidden(cluster: Cluster, communication: Column, beside: Column) -> Column:

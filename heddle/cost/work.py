@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from heddle.cost.kernels import HEDDLE_CPU, HEDDLE_GPU
+from heddle.cost.kernels import HEDDLE_GPU
+from heddle.cost.software import kernels_of, software_columns
 from heddle.schedule import NAMES, RULES, Placement
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
@@ -22,6 +23,7 @@ from heddle.spec.layer_memory import Recompute
 from heddle.spec.model import ModelSpec
 from heddle.spec.network.compression import bytes_per_number
 from heddle.spec.plan import AXES, Plan
+from heddle.spec.software import HEDDLE
 
 Column: TypeAlias = Any  # a number, or a NumPy array of numbers: one for each plan
 ELEMENT = {"fp32": 4, "bf16": 2, "fp16": 2}
@@ -112,6 +114,16 @@ class Work:
     regather: Column = 0  # 1: ZeRO-3 gathers parameters a third time, for the recomputed forward (DeepSpeed)
     tensor_overlap: Column = 0  # 1: tensor-parallel collectives run beside their matrix products (async TP)
     data_overlap: Column = 1  # 1: gradients are summed while the last backward still runs
+    gather_overlap: Column = 1  # 1: ZeRO-1's parameters are gathered while the next forward already runs
+    pipeline_overlap: Column = 0  # 1: messages between several chunks per rank hide behind compute
+    bucket_bytes: Column = 33.6e6  # of gradients that travel together; 0: every parameter by itself
+    piece_bytes: Column = 4e6  # of a bucket, what each replica has at least
+    casts_per_step: Column = 0  # 1: weights become 8 bits once per step, not for every microbatch
+    sharded_gradients: Column = 0  # 1: replicas keep their share of gradients only, as from ZeRO-2 on
+    cast_reads: Column = 1  # passes over what becomes 8 bits: 2 where its largest value must be known before
+    fused_casts: Column = 0.0  # share of activations that are made in 8 bits at once
+    context: Column = 1  # ranks that share the tokens of each sample
+    context_exchange: Column = 0  # 0: keys and values go round a ring; 1: heads and tokens change places (all-to-all)
 
     @property
     def element(self) -> int:
@@ -126,7 +138,7 @@ class Work:
     @cached_property
     def tokens(self) -> Column:
         """Tokens of a microbatch on one rank, before tensor parallelism splits anything."""
-        return self.microbatch * self.sequence
+        return self.microbatch * self.sequence / self.context
 
     @cached_property
     def microbatches(self) -> Column:
@@ -152,7 +164,12 @@ class Work:
     @cached_property
     def world(self) -> Column:
         """Devices of the plan."""
-        return prod(getattr(self, axis) for axis in AXES)
+        return prod(getattr(self, axis) for axis in AXES) * self.context
+
+    @cached_property
+    def replicas(self) -> Column:
+        """Ranks that hold the same parameters and sum their gradients: replicas, and those that share samples."""
+        return self.data * self.context
 
     @cached_property
     def padded_vocab(self) -> Column:
@@ -247,7 +264,7 @@ def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
         "data": plan.data,
         "zero": plan.zero,
         "microbatch": plan.microbatch,
-        "schedule": NAMES.index(plan.schedule),
+        "schedule": NAMES.index(plan.named.schedule),
         "full": words.count("full") / layers,
         "selective": words.count("selective") / layers,
         **exchange_columns(plan.compress_gradients, plan.compress_activations, plan.local_steps),
@@ -273,10 +290,15 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
     if plans is None:
         plan = job.planned.plan
         plans = plan_columns(plan, job.model.layers)
-    kernels = HEDDLE_CPU if cluster.device.host else HEDDLE_GPU
+    software = cluster.software or HEDDLE
+    kernels = kernels_of(software.facts, cluster.device.host)
+    columns = (
+        software_columns(software.facts) | plans
+    )  # replicas that meet seldom overlap nothing, whatever the software
+    columns["tensor_overlap"] = columns["tensor_overlap"] * columns["sequence_parallel"]
     return Work(
         **model_columns(job.model, job.sequence),
-        **plans,
+        **columns,
         batch=job.train.global_batch,
         precision=job.precision,
         **{**kernels.columns(), "eager": kernels.eager * int(job.model.norm == "rmsnorm")},

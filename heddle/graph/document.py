@@ -29,7 +29,7 @@ class Document:
         """An object with keys."""
         if not isinstance(value, Mapping):
             raise self.refuse(
-                f"{where} is {shorten(value)}.", "It should be an object, written in braces: {…}.", f"Mend {where}."
+                f"{where} is {shorten(value)}.", "It should be an object, written in braces: {…}.", f"Fix {where}."
             )
         return value
 
@@ -56,7 +56,7 @@ class Document:
         """What a node is called by edges."""
         if type(value) not in (str, int):
             raise self.refuse(
-                f"the id of {where} is {shorten(value)}.", "Ids are strings or whole numbers.", f"Mend {where}."
+                f"the id of {where} is {shorten(value)}.", "Ids are strings or whole numbers.", f"Fix {where}."
             )
         return value  # type: ignore[no-any-return]
 
@@ -66,7 +66,7 @@ class Document:
             raise self.refuse(
                 f"{key} = {shorten(value)} of {where} is not a cost.",
                 f"Times and sizes are numbers, from 0 to {most:g}.",
-                f"Mend {where}.",
+                f"Fix {where}.",
             )
         return float(value)
 
@@ -79,7 +79,7 @@ class Document:
             raise self.refuse(
                 f"{key} = {shorten(value)} is not a count.",
                 f"It is a whole number, from {least} to {most:,}.",
-                f"Mend {key}.",
+                f"Fix {key}.",
             )
         return value
 
@@ -89,12 +89,12 @@ class Document:
             raise self.refuse(
                 f"{key} = {shorten(value)} of {where} is neither yes nor no.",
                 "It is true or false, or 1 or 0.",
-                f"Mend {where}.",
+                f"Fix {where}.",
             )
         return bool(value)
 
     def word(self, value: Any, where: str) -> str:
         """A name."""
         if not isinstance(value, str | int | float):
-            raise self.refuse(f"the name of {where} is {shorten(value)}.", "Names are strings.", f"Mend {where}.")
+            raise self.refuse(f"the name of {where} is {shorten(value)}.", "Names are strings.", f"Fix {where}.")
         return str(value)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from heddle.errors import HeddleError
-from heddle.lanes.ir import read_source
+from heddle.lanes.ir import COMPILED, includes, read_source
 from heddle.lanes.portfolio import Options, improve
 
 
 def bench(folder: Path, options: Options, cflags: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Every function of every .c and .ll file below a folder that has something to pack."""
-    files = sorted(p for p in folder.rglob("*") if p.suffix in (".c", ".ll")) if folder.is_dir() else []
+    """Every function of every C, C++ and IR file below a folder that has something to pack."""
+    files = sorted(p for p in folder.rglob("*") if p.suffix in (*COMPILED, ".ll")) if folder.is_dir() else []
     if not files:
         raise HeddleError(
             f"{folder} has no .c or .ll file.",
@@ -22,6 +22,7 @@ def bench(folder: Path, options: Options, cflags: tuple[str, ...] = ()) -> dict[
             "Give a folder with C files or LLVM IR.",
         )
     functions, skipped = [], []
+    cflags = (*includes(folder), *cflags)
     for path in files:
         try:
             found = improve(read_source(path, cflags=cflags), options, None, str(path))
@@ -75,11 +76,11 @@ def table_of(found: dict[str, Any]) -> Iterator[str]:
     """For the terminal."""
     rows = found["functions"]
     width = max([8, *(len(f["function"]) for f in rows)])
-    yield f"{'function':{width}}  scalar    llvm     ilp  chosen"
+    yield f"{'function':{width}}  scalar    llvm     ilp  policy  chosen"
     for f in rows:
         cost = f["cost"]
         chosen = cost[f["chosen"]]
-        numbers = (cost["scalar"], cost["llvm"], cost.get("ilp", ""), chosen)
+        numbers = (cost["scalar"], cost["llvm"], cost.get("ilp", ""), cost.get("policy", ""), chosen)
         yield f"{f['function']:{width}}" + "".join(f"  {n:>6}" for n in numbers) + f"  {f['chosen']}"
     facts = found["summary"]
     yield ""

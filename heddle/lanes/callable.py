@@ -25,7 +25,7 @@ class Loaded:
     def __init__(self, text: str) -> None:
         llvm = ir.binding()
         self.text = text
-        parsed = ir.parse_llvm(text)
+        parsed = ir.parse_llvm(ir.for_this_machine(text))
         for declared in parsed.functions:
             missing = declared.is_declaration and not declared.name.startswith("llvm.")
             if missing and llvm.address_of_symbol(declared.name) is None:
@@ -45,7 +45,7 @@ class Loaded:
 
     @property
     def assembly(self) -> str:
-        return str(self._machine.emit_assembly(ir.parse_llvm(self.text)))
+        return str(self._machine.emit_assembly(ir.parse_llvm(ir.for_this_machine(self.text))))
 
 
 class Compiled(Loaded):
@@ -108,6 +108,7 @@ def compile(  # noqa: A001
     else:
         text, function, signature = native_part(source)
         marshal = Marshal(getattr(source, "__name__", function), signature)
+    text = ir.fitted(text, "The IR")
     module = ir.take_apart(ir.named(ir.parse_llvm(text)))
     chosen = ir.choose_functions(module, function)
     if len(chosen) > 1:

@@ -1,10 +1,10 @@
-"""One region by one method: choose, emit, check."""
+"""One region by each method: choose, emit, check."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from heddle.lanes import choice, ir, packs, programme
@@ -26,40 +26,61 @@ class Effort:
     weights: Path | None = None  # of the policy
 
 
-def pack_region(region: Region, module: ir.Module, table: Table, method: str, effort: Effort, prefix: str) -> Packed:
-    """Pack one stretch of code by the programme ("ilp") or the policy."""
+def pack_region(
+    region: Region, module: ir.Module, table: Table, methods: Sequence[str], effort: Effort, prefix: str
+) -> dict[str, Packed]:
+    """Pack one stretch of code by the policy, and by the programme ("ilp"), which starts from the best known."""
     began = time.process_time()
     graph = packs.build(region, table)
     plain = choice.used(graph, choice.scalar_choice(graph))
     scalar = choice.cost_of(graph, plain)
+    built = time.process_time() - began
     if not any(p.native or p.kind == "store" for p in graph.productions):
-        return Packed(region, None, scalar, scalar, 0.0, time.process_time() - began)
-    if method == "policy":
-        solution = decide(graph, weights(effort.weights))
-    else:
-        solution = programme.solve(graph, effort.seconds, start(graph, plain))
-    packed = Packed(region, None, scalar, min(scalar, solution.cost), solution.gap, time.process_time() - began)
-    if solution.cost >= scalar:
-        return packed
-    emitted = emit(graph, solution.packing, prefix)
-    verdict = check(region, emitted, module, effort.trials)
+        return {m: Packed(region, None, scalar, scalar, 0.0, built) for m in methods}
+    found: dict[str, Packed] = {}
+    emitted: dict[tuple[int, ...], Packed] = {}  # what both choose is checked once
+    known = plain
+    for method in sorted(methods, key=("policy", "ilp").index):
+        began = time.process_time()
+        if method == "policy":
+            solution = decide(graph, weights(effort.weights))
+            known = sorted(solution.packing.order)
+        else:
+            solution = programme.solve(graph, effort.seconds, start(graph, known))
+        seconds = built + time.process_time() - began
+        key = tuple(sorted(solution.packing.order))
+        if key in emitted:
+            found[method] = replace(emitted[key], gap=solution.gap, seconds=seconds)
+            continue
+        packed = Packed(region, None, scalar, min(scalar, solution.cost), solution.gap, seconds)
+        if solution.cost < scalar:
+            _emit(packed, graph, solution, module, effort.trials, prefix + method[0])
+        found[method] = emitted[key] = packed
+    return found
+
+
+def _emit(
+    packed: Packed, graph: packs.Graph, solution: choice.Solution, module: ir.Module, trials: int, prefix: str
+) -> None:
+    """Write what was chosen, unless it does something else than the scalar code."""
+    made = emit(graph, solution.packing, prefix)
+    verdict = check(packed.region, made, module, trials)
     if not verdict.equal:
-        packed.why, packed.cost = verdict.why, scalar
-        return packed
-    packed.emitted = emitted
+        packed.why, packed.cost = verdict.why, packed.scalar
+        return
+    packed.emitted = made
     packed.packs = described(graph, solution.packing.order)
-    return packed
 
 
-def start(graph: packs.Graph, plain: Sequence[int]) -> list[int]:
-    """What the programme starts from: the greedy choice where it is better than scalars and can be ordered."""
+def start(graph: packs.Graph, known: Sequence[int]) -> list[int]:
+    """What the programme starts from: the greedy choice where it is better than `known` and can be ordered."""
     first = choice.greedy(graph)
-    if choice.cost_of(graph, first) >= choice.cost_of(graph, list(plain)):
-        return list(plain)
+    if choice.cost_of(graph, first) >= choice.cost_of(graph, list(known)):
+        return list(known)
     try:
         arrange(graph, first)
     except Cycle:
-        return list(plain)
+        return list(known)
     return first
 
 

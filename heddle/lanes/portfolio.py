@@ -31,7 +31,8 @@ METHODS = ("auto", "llvm", "ilp", "policy")
 # In case of a tie, what leaves most to LLVM.
 PREFERENCE = ("llvm", "ilp+llvm", "policy+llvm", "mixed", "ilp", "policy", "scalar")
 MOST_STATEMENTS = 6000  # of a block; beyond, LLVM's answer stands
-MOST_SECONDS = 120.0  # that all regions of a function may take the programme together
+MOST_SECONDS = 120.0  # of CPU time that the programme may take for all regions of a function, …
+MOST_SECONDS_IN_ALL = 600.0  # … and of a module; then the policy does the rest
 
 Made = dict[str, dict[str, list[Packed]]]  # by method, by function
 BlockCosts = dict[str, dict[str, dict[str, int]]]  # by candidate, by function, by block
@@ -76,7 +77,7 @@ class Options:
 def read(text: str, source: str = "The IR", *, cpu: str | None = None) -> str:
     """The scalar module that all candidates start from: optimised by LLVM, not vectorised, every value named."""
     text = re.sub(r"\boptnone\b", "", text)  # what clang -O0 writes, which would keep every pass away
-    module = ir.parse_llvm(text, source)
+    module = ir.parse_llvm(ir.fitted(text, source), source)
     target = ir.machine(cpu)
     ir.optimise(module, slp=False, target=target)
     return ir.named(module, target)
@@ -103,7 +104,9 @@ def improve(text: str, options: Options, function: str | None = None, source: st
     llvm_text = _through_llvm(scalar_text, target)
     llvm_seconds = (time.process_time() - began) / max(1, len(scalar.functions))
     prefix = fresh_prefix(scalar_text)
-    made: Made = {m: {f.name: _pack(f, scalar, table, m, options, prefix) for f in wanted} for m in methods}
+    budget = Budget(MOST_SECONDS_IN_ALL)
+    packed_functions = {f.name: _pack(f, scalar, table, options, prefix, budget) for f in wanted}
+    made: Made = {m: {name: by_method[m] for name, by_method in packed_functions.items()} for m in methods}
     modules = {"scalar": scalar_text, "llvm": llvm_text}
     for method, by_function in made.items():
         packed = _with(scalar, by_function)
@@ -123,24 +126,35 @@ def improve(text: str, options: Options, function: str | None = None, source: st
     return Result(combine(scalar, made, chosen, target), reports, modules, options.family)
 
 
+@dataclass
+class Budget:
+    """CPU seconds that the programme may still take."""
+
+    left: float
+
+
 def _pack(
-    function: ir.Function, module: ir.Module, table: costs.Table, method: str, options: Options, prefix: str
-) -> list[Packed]:
-    """All regions of a function; nothing where a block is too long to think about."""
-    if too_long(function):
-        return []
-    found = []
-    left = MOST_SECONDS
+    function: ir.Function, module: ir.Module, table: costs.Table, options: Options, prefix: str, budget: Budget
+) -> dict[str, list[Packed]]:
+    """All regions of a function by each method; nothing where a block is too long to think about."""
+    found: dict[str, list[Packed]] = {m: [] for m in options.methods}
+    if too_long(function) or not found:
+        return found
+    here = Budget(min(MOST_SECONDS, budget.left))
     for k, region in enumerate(regions(function, module)):
-        if left <= 0:
+        methods = [m for m in found if m == "policy" or here.left > 0]
+        if not methods:
             break
-        began = time.perf_counter()
-        effort = Effort(min(options.seconds, left), options.trials, options.weights)
-        packed = pack_region(region, module, table, method, effort, f"{prefix}{k}_")
-        left -= time.perf_counter() - began
-        found.append(packed)
+        began = time.process_time()
+        effort = Effort(max(0.1, min(options.seconds, here.left)), options.trials, options.weights)
+        packed = pack_region(region, module, table, methods, effort, f"{prefix}{k}_")
+        for one in (here, budget):
+            one.left -= time.process_time() - began
+        for method, made in packed.items():
+            found[method].append(made)
         if options.progress is not None:
-            options.progress(f"{function.name} {region.block.label}: {packed.scalar} → {packed.cost}")
+            best = min(packed.values(), key=lambda p: p.cost)
+            options.progress(f"{function.name} {region.block.label}: {best.scalar} → {best.cost}")
     return found
 
 
@@ -207,7 +221,9 @@ def _report(
             )
         )
     every = [p for ps in ours.values() for p in ps]
-    left = too_long(function)
+    notes = [too_long(function)]
+    if 0 < len(ours.get("ilp", [])) < len(ours.get("policy", [])):
+        notes.append(f"the programme's time was up after {len(ours['ilp'])} of {len(ours['policy'])} stretches")
     return FunctionReport(
         name,
         blocks,
@@ -215,7 +231,7 @@ def _report(
         chosen,
         sum(p.emitted is not None for p in every),
         [p.why for p in every if p.why],
-        [left] if left else [],
+        [note for note in notes if note],
     )
 
 

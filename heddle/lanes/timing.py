@@ -22,16 +22,18 @@ COUNT = 64  # for integers, which are mostly lengths
 AGAIN = "llvm again"
 
 
-def time_function(modules: dict[str, str], function: ir.Function, seconds: int = 60) -> dict[str, float]:
+def time_function(
+    modules: dict[str, str], function: ir.Function, seconds: int = 60, rounds: int = ROUNDS
+) -> dict[str, float]:
     """Median nanoseconds of a call in each module; nothing if it cannot be called with made-up arguments."""
     kinds = [function.types[a] for a in function.arguments]
     if not all(k in ir.BITS or k == "ptr" for k in kinds):
         return {}
-    said = in_child(lambda: _measure(modules, function, kinds), seconds)
+    said = in_child(lambda: _measure(modules, function, kinds, rounds), seconds)
     return dict(json.loads(said)) if said else {}
 
 
-def _measure(modules: dict[str, str], function: ir.Function, kinds: list[str]) -> Iterable[bytes]:
+def _measure(modules: dict[str, str], function: ir.Function, kinds: list[str], rounds: int) -> Iterable[bytes]:
     llvm = ir.binding()
     random = np.random.default_rng(0)
     # A stretch of values near one, so that nothing is denormal and what is read as a small index stays inside.
@@ -42,7 +44,7 @@ def _measure(modules: dict[str, str], function: ir.Function, kinds: list[str]) -
         slots[8 * k : 8 * k + 8] = np.frombuffer(_argument(kind, memory[k]), dtype=np.uint8)
     calls, engines = {}, []
     for name, text in [*modules.items(), (AGAIN, modules["llvm"])]:
-        parsed = ir.parse_llvm(text + _driver(text, function, kinds))
+        parsed = ir.parse_llvm(ir.for_this_machine(text) + _driver(text, function, kinds))
         engine = llvm.create_mcjit_compiler(parsed, ir.machine())
         engine.finalize_object()
         engines.append(engine)
@@ -58,8 +60,11 @@ def _measure(modules: dict[str, str], function: ir.Function, kinds: list[str]) -
         if time.perf_counter() - began > SLICE or count > 1 << 22:
             break
         count *= 2
-    for _ in range(ROUNDS):
-        for name, call in calls.items():
+    order = list(calls)
+    for turn in range(rounds):
+        at = turn % len(order)
+        for name in order[at:] + order[:at]:
+            call = calls[name]
             for held, was in zip(memory, start, strict=True):
                 held[:] = was  # what a call writes may be what the next reads
             call(max(1, count // 8), where)

@@ -35,6 +35,11 @@ def attend(q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, is_causal=queries > 1, enable_gqa=q.shape[1] > k.shape[1])
 
 
+def attend_masked(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """The same where the mask, added to scores, says what is seen."""
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=q.shape[1] > k.shape[1])
+
+
 def _mask(queries: int, keys: int, window: int, device: torch.device) -> Tensor:
     """Which keys each query sees, [queries, keys]."""
     place = torch.arange(keys, device=device)

@@ -33,12 +33,17 @@ class Kernels:
 @cache
 def kernels() -> Kernels | None:
     """The kernels, compiled when first asked for; none where llvmlite is not installed."""
-    from heddle.lanes.callable import Loaded
-
     try:
-        module = Loaded(resources.files("heddle.models.kernels").joinpath("fused.ll").read_text(encoding="utf-8"))
+        return loaded(resources.files("heddle.models.kernels").joinpath("fused.ll").read_text(encoding="utf-8"))
     except HeddleError:
         return None
+
+
+def loaded(text: str) -> Kernels:
+    """The kernels of some IR."""
+    from heddle.lanes.callable import Loaded
+
+    module = Loaded(text)
     return Kernels(
         module,
         module.function("rotate", "void", [*[POINTER] * 7, WHOLE, REAL]),

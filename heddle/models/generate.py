@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -31,11 +32,15 @@ class KeyValueCache:
         return k[:, :, :end], v[:, :, :end]
 
 
+Engine = Callable[[Tensor, KeyValueCache], Tensor]  # logits of the last of some tokens; what they leave is cached
+
+
 @torch.no_grad()
 def generate(
     model: Transformer,
     prompt: Sequence[int],
     *,
+    engine: Engine | None = None,
     temperature: float = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
@@ -43,8 +48,10 @@ def generate(
 ) -> Iterator[int]:
     """Continue a prompt forever; the caller stops.
 
-    When the model's positions run out, the second half of the text so far becomes the new beginning.
+    When the model's positions run out, the second half of the text so far becomes the new beginning. The engine is
+    what computes logits: the model itself by default.
     """
+    engine = engine or partial(newest_logits, model)
     device = next(model.parameters()).device
     generator = torch.Generator(device).manual_seed(seed)
     capacity = model.spec.sequence
@@ -54,12 +61,18 @@ def generate(
         if cache.length + len(unseen) > capacity:
             cache, unseen = KeyValueCache(1, capacity), text[-max(1, capacity // 2) :]
         ids = torch.tensor(unseen, device=device)
-        logits = model(ids, Microbatch(sequence=len(unseen), cache=cache))[-1]
+        logits = engine(ids, cache)
         cache.length += len(unseen)
         token = sample(logits.float(), temperature, top_k, top_p, generator)
         text.append(token)
         unseen = [token]
         yield token
+
+
+def newest_logits(model: Transformer, ids: Tensor, cache: KeyValueCache) -> Tensor:
+    """What follows the last token, by the model as it is."""
+    logits: Tensor = model(ids, Microbatch(sequence=len(ids), cache=cache))[-1]
+    return logits
 
 
 def sample(logits: Tensor, temperature: float, top_k: int, top_p: float, generator: torch.Generator) -> int:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heddle.models import random
-from heddle.models.attention import attend
+from heddle.models.attention import attend, attend_masked
 from heddle.models.loss import Vocabulary, head_loss
 from heddle.models.rotary import Rotary, rotate
 from heddle.spec.model import LayerSpec, ModelSpec
@@ -42,6 +42,7 @@ class Microbatch:
     scale: float = 1.0  # that the loss will be multiplied by before its backward pass
     rope: tuple[Tensor, Tensor] | None = None  # cosines and sines of the positions
     cache: Cache | None = None
+    mask: Tensor | None = None  # added to scores, where a cache has more places than tokens
 
 
 class Transformer(nn.Module):
@@ -148,7 +149,7 @@ class Attention(nn.Module):
             q, k = rotate(q, *batch.rope), rotate(k, *batch.rope)
         if batch.cache is not None:
             k, v = batch.cache.extend(self, k, v)
-        y = self.attend(q, k, v)
+        y = self.attend(q, k, v) if batch.mask is None else attend_masked(q, k, v, batch.mask)
         return self.out(y.transpose(1, 2).flatten(2).flatten(0, 1))
 
     @property

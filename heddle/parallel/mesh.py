@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,7 @@ from heddle.errors import HeddleError
 from heddle.spec.plan import Plan
 from heddle.spec.ranks import AXES, Coordinates, groups, replicas, stage_of, world_in_words
 
+EVER = timedelta(days=365)
 HOST_BACKENDS = ("gloo", "fake")  # whose groups carry what lies in host memory
 
 
@@ -48,6 +50,7 @@ class Mesh:
     ends: Axis = field(default_factory=Axis)  # first and last stage, which share a tied embedding
     replica: Axis = field(default_factory=Axis)  # one whole model, where replicas learn by themselves
     host: Axis = field(default_factory=Axis)  # the world again, for objects in host memory, which NCCL cannot carry
+    saves: Axis = field(default_factory=Axis)  # and again, for the thread that saves beside training
     # one group for each direction between two neighbouring stages, so that no message waits behind one going back
     channels: dict[tuple[int, int], dist.ProcessGroup] = field(default_factory=dict)
 
@@ -86,12 +89,17 @@ def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
             channels[next(pair for pair in pairs if stage_of(plan, rank) in pair)] = group
     # what all processes share already is not made again
     whole = Axis(rank, tuple(everyone), dist.group.WORLD) if plan.world == world else axis("world", [everyone])
-    host = whole
-    if whole.group is not None and dist.get_backend(whole.group) not in HOST_BACKENDS:
-        host = replace(whole, group=dist.new_group(everyone, backend="gloo", group_desc="host"))
+    host, backend = whole, dist.get_backend()
+    if whole.group is not None and backend not in HOST_BACKENDS:
+        backend = "gloo"
+        host = replace(whole, group=dist.new_group(everyone, backend=backend, group_desc="host"))
+    # with no limit of its own: how long a rank may take to write is for the watchdog to say
+    members = everyone if rank < plan.world else [rank]
+    saving = dist.new_group(members, EVER, backend, use_local_synchronization=True, group_desc="saves")
     if rank >= plan.world:
         return None
-    mesh = Mesh(rank=rank, **axes, world=whole, ends=ends, replica=replica, host=host, channels=channels)
+    again = {"host": host, "saves": replace(whole, group=saving)}
+    mesh = Mesh(rank=rank, **axes, world=whole, ends=ends, replica=replica, **again, channels=channels)
     _connect(mesh)
     return mesh
 

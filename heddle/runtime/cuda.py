@@ -9,8 +9,9 @@ from heddle.errors import HeddleError
 from heddle.spec.plan import Plan
 
 QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
-# Streams of a rank: computing, four axes and the world, and a channel each way to two neighbours.
-STREAMS = 10
+# Streams of a rank: computing, five axes and the world, a channel each way to two neighbours, and copies to the host for
+# checkpoints and for what leaves the device.
+STREAMS = 13
 
 DEFAULTS = {
     # Memory that grows in place need not be freed and taken anew, for which CUDA waits until the device is idle.

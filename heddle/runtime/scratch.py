@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from multiprocessing.util import Finalize
 from pathlib import Path
+from typing import IO, cast
 
 PREFIX = "heddle-run-"
 
@@ -49,6 +50,19 @@ def scratch() -> Path:
     # Not by `atexit`: multiprocessing removes its own, which lies in this one, at priority -100, and insists on it.
     Finalize(None, shutil.rmtree, args=(folder, True), exitpriority=-200)
     return folder
+
+
+def file_of_this_process() -> tuple[IO[str], str]:
+    """A file to write to, and the name under which other processes of this machine can read it.
+
+    On Linux no folder has it: the kernel removes it with its process, however that ends.
+    """
+    descriptors = Path(f"/proc/{os.getpid()}/fd")
+    if not descriptors.is_dir():
+        named = tempfile.NamedTemporaryFile("w", prefix="heddle-")  # noqa: SIM115 - open as long as its process
+        return cast(IO[str], named), named.name
+    file = cast(IO[str], tempfile.TemporaryFile("w"))  # noqa: SIM115
+    return file, str(descriptors / str(file.fileno()))
 
 
 def sweep() -> None:

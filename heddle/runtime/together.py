@@ -20,11 +20,10 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 
 from heddle.errors import HeddleError
-from heddle.parallel.mesh import Mesh
+from heddle.parallel.mesh import EVER, Mesh
 
 SLOWEST_LOOK = 1.0  # seconds between two looks at the store, at most
 CACHED = 60.0  # seconds that a network file system may take to show a node what another one wrote
-EVER = timedelta(days=365)
 
 Tick = Callable[[], None]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heddle.schedule.actions import Action, Kind, Schedule
-from heddle.schedule.messages import Message, Payload, consumer, incoming, outgoing, producer
+from heddle.schedule.messages import Message, Payload, consumer, early_forwards, incoming, outgoing, producer
 from heddle.schedule.placement import Placement
 from heddle.schedule.registry import NAMES, RULES, build, rule_of
 from heddle.schedule.rule import Rule
@@ -23,6 +23,7 @@ __all__ = [
     "Verified",
     "build",
     "consumer",
+    "early_forwards",
     "incoming",
     "outgoing",
     "producer",

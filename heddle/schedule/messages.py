@@ -87,3 +87,23 @@ def _message(schedule: Schedule, kind: Kind, chunk: int, microbatch: int) -> Mes
         return None
     tag = 2 * (microbatch * chunks + chunk) + (kind.direction < 0)
     return Message(_PAYLOADS[kind.direction], chunk, microbatch, source, destination, tag)
+
+
+def early_forwards(schedule: Schedule) -> list[int]:
+    """How many actions of each rank, from its first one on, are forwards that need nothing but such forwards."""
+    counts = [
+        next((place for place, action in enumerate(order) if action.kind.direction <= 0), len(order))
+        for order in schedule.ranks
+    ]
+    places = [{action: place for place, action in enumerate(order)} for order in schedule.ranks]
+    settled = False
+    while not settled:
+        settled = True
+        for rank, order in enumerate(schedule.ranks):
+            for place, action in enumerate(order[: counts[rank]]):
+                source = producer(schedule, action)
+                maker = None if source is None else schedule.rank_of(source.chunk)
+                if source is not None and maker is not None and places[maker][source] >= counts[maker]:
+                    counts[rank], settled = place, False
+                    break
+    return counts

@@ -10,6 +10,7 @@ from heddle.schedule.gpipe import GPIPE
 from heddle.schedule.interleaved import INTERLEAVED
 from heddle.schedule.one_f_one_b import ONE_F_ONE_B
 from heddle.schedule.rule import Rule
+from heddle.schedule.written import RULE as WRITTEN_OUT
 from heddle.schedule.zb_h import ZB_H1, ZB_H2
 from heddle.schedule.zb_v import ZB_V
 
@@ -23,6 +24,8 @@ IN_WORDS = f"{', '.join(NAMES[:-1])} or {NAMES[-1]}"
 
 def rule_of(name: str, extra_warmup: int | None = None) -> Rule:
     """The schedule that a plan file calls by this name; None: with its usual warm-up."""
+    if name == WRITTEN_OUT.name and extra_warmup is None:
+        return WRITTEN_OUT
     if name not in RULES:
         raise HeddleError(
             f"There is no schedule '{name}'.",

@@ -112,11 +112,11 @@ def _tail(
     parameters, backward = first
     embedding, head, send = ends
     m, alone = work.microbatches, work.pipeline == 1
-    each, once = stage.shard_exchange(cluster, work, parameters), stage.data_exchange(cluster, work, parameters)
+    each = stage.shard_exchange(cluster, work, parameters)
     beside = backward + embedding + np.where(alone | work.folded, head, 0.0) + send * work.virtual
     data = m * (each - stage.hidden(cluster, each, pipe / m))
-    data = data + once - work.data_overlap * stage.hidden(cluster, once, beside)
-    shared = np.where(work.zero >= 1, work.data, 1)
+    data = data + stage.exposed_exchange(cluster, work, parameters, beside)
+    shared = np.where(work.zero >= 1, work.replicas, 1)
     return data, compute.optimizer(cluster, parameters / shared, work.element)
 
 

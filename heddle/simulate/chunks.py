@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from heddle.cost import compute, network
+from heddle.cost import compute
 from heddle.cost import step as stage
 from heddle.cost.layers import Chunk, LayerKind, chunk_layers
 from heddle.cost.offload import Copies, copies, shard_seconds
@@ -47,16 +47,19 @@ class ChunkCosts(NamedTuple):
 
 def chunk_costs(job: Job, plan: Plan, work: Work, cluster: Cluster) -> list[ChunkCosts]:
     """What one microbatch takes in each chunk: the sum over its layers, its end of the model, its messages."""
-    seconds = float(network.between_stages(cluster, work))
-    message = PassCosts(seconds, send=seconds)
     shapes = [one for _, one in work.each_shape]
     prices = [_priced(cluster, of_a_layer(one)) for one in shapes]
+    counts = [count for count, _ in work.each_shape]
+    forward = sum(n * price[0].forward for n, price in zip(counts, prices, strict=True)) / sum(counts)
+    seconds = float(stage.message(cluster, work, forward))
+    message = PassCosts(seconds, send=seconds)
 
     @cache  # of a hundred chunks most are alike
     def one(layers: Chunk, first: bool, last: bool, onward: bool, homeward: bool) -> ChunkCosts:
         ways = []
         for way, sends in enumerate((onward, homeward)):
             ends = [PassCosts(price[way]) for price, here in zip(prices[0][1:], (first, last), strict=True) if here]
+            ends.append(PassCosts(cluster.efficiency.microbatch_us * 1e-6 / 2))
             passes = [(_passes(cluster, shapes[kind.shape], prices[kind.shape][0], kind)[way], n) for kind, n in layers]
             summed = [PassCosts(*(n * value for value in each)) for each, n in passes]
             ways.append(PassCosts(*map(sum, zip(*summed, *ends, *[message] * sends, strict=True))))
@@ -132,12 +135,12 @@ def step_tail_seconds(
         return _tail_by_layer(job, work, cluster, pipe, microbatches, backward)
     most = max(parameters_of(job.model, plan, work))
     each = stage.shard_exchange(cluster, work, most)
-    once = stage.data_exchange(cluster, work, most)
     last = sum(backward[chunk] for chunk in plan.chunks_of(0))
     data = microbatches * (each - stage.hidden(cluster, each, pipe / microbatches))
-    data = data + once - work.data_overlap * stage.hidden(cluster, once, last)
+    data = data + stage.exposed_exchange(cluster, work, most, last)
     shared = plan.data if plan.zero else 1
-    return float(data), float(compute.optimizer(cluster, most / shared, work.element))
+    aside = cluster.efficiency.step_us * 1e-6
+    return float(data), float(compute.optimizer(cluster, most / shared, work.element)) + aside
 
 
 def _tail_by_layer(
@@ -159,4 +162,4 @@ def _tail_by_layer(
     for each, once, update in parts:
         data = microbatches * (each - float(stage.hidden(cluster, each, pipe / microbatches)))
         tails.append((data + once - float(work.data_overlap * stage.hidden(cluster, once, last)), update))
-    return max(data for data, _ in tails), max(update for _, update in tails)
+    return max(data for data, _ in tails), max(update for _, update in tails) + cluster.efficiency.step_us * 1e-6

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from heddle.cost import compute, memory, network
+from heddle.cost import compute, memory
 from heddle.cost import step as stage
 from heddle.cost.breakdown import Breakdown
 from heddle.cost.fits import fits
@@ -105,13 +105,14 @@ def _price(work: Work, cluster: Cluster, prices: Prices, smallest: Work) -> Step
     alone = p == 1
     again = stage.recompute_seconds(work, layer)
     one = layer.forward + layer.backward + again
-    send = network.between_stages(cluster, work)
+    send = stage.message(cluster, work, layer.forward)
     ends = embedding + head
 
     # Seconds of one microbatch on all ranks together, and on the rank that everybody waits for.
     sends = 2 * send * (p * v - 1 - work.folded)
-    total = layers * one + ends + sends
-    slowest = np.maximum(first * one + np.where(alone, ends, 0.0), last * one + head * (p > 1)) + 2 * send * v
+    aside = cluster.efficiency.microbatch_us * 1e-6 * v  # of a rank
+    total = layers * one + ends + sends + aside * p
+    slowest = np.maximum(first * one + np.where(alone, ends, 0.0), last * one + head * (p > 1)) + 2 * send * v + aside
     slowest = np.where(alone, total, slowest)
     # (m-1) times the slowest rank, and once through all: Piper (NeurIPS 2021) §3, (m + p - 1)·(f + b) of PTD-P §2.2.1
     # where all are equal. With v chunks a rank fills and drains v times as fast (§2.2.2); with fewer microbatches than
@@ -164,11 +165,11 @@ def _tail(work: Work, cluster: Cluster, ranks: Ranks, slowest: Column, backward:
     fullest = memory.layer_parameters(work) * ranks.most
     parameters = fullest + memory.end_parameters(work, True, work.pipeline == 1)
     per_microbatch = stage.shard_exchange(cluster, work, parameters)
-    once = stage.data_exchange(cluster, work, parameters)
     data = work.microbatches * (per_microbatch - stage.hidden(cluster, per_microbatch, slowest))
-    data = data + once - work.data_overlap * stage.hidden(cluster, once, ranks.most * backward)
-    shared = np.where(work.zero >= 1, work.data, 1)
-    return data, compute.optimizer(cluster, parameters / shared, work.element)
+    data = data + stage.exposed_exchange(cluster, work, parameters, ranks.most * backward)
+    shared = np.where(work.zero >= 1, work.replicas, 1)
+    aside = cluster.efficiency.step_us * 1e-6
+    return data, compute.optimizer(cluster, parameters / shared, work.element) + aside
 
 
 class Prices(NamedTuple):
@@ -198,7 +199,7 @@ def _distinct_prices(work: Work, cluster: Cluster) -> tuple[Prices, Any]:
         held = among(saved, counts).map(lambda each: HeldBytes(each, ends, sent))
         return Prices(among(costs, counts), sum(embedding), sum(head), held, costs, saved)
 
-    if not work.arrays or set(work.arrays) - _NOT_OF_A_LAYER - set(_OF_A_LAYER):
+    if not work.arrays or np.any(work.fp8) or set(work.arrays) - _NOT_OF_A_LAYER - set(_OF_A_LAYER):
         return price(work), None
     key = np.where(work.microbatches > 1, 1.0, 0.0)
     for name, most in _OF_A_LAYER.items():

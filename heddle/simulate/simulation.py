@@ -28,10 +28,12 @@ from heddle.simulate.replay import replay, step_time
 from heddle.simulate.shared_cores import replay_shared
 from heddle.simulate.stage_memory import LeftBytes, stage_memory
 from heddle.simulate.timeline import Sizes, Tail, timeline
+from heddle.simulate.unfenced import step_seconds, with_undo
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.plan import Plan, Predicted
 from heddle.spec.ranks import ranks_per_stage, split_in_words, world_in_words
+from heddle.spec.software import HEDDLE
 from heddle.trace.trace import Trace
 
 
@@ -155,6 +157,7 @@ class Simulation:
         """Everything as plain data, with the keys that `heddle simulate --json` prints."""
         return {
             "precision": self.job.precision,
+            "software": str(self.cluster.software or HEDDLE),
             "step_seconds": self.step_seconds,
             "tokens_per_second": self.tokens_per_second,
             "mfu": self.mfu,
@@ -221,8 +224,14 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
     microbatches = plan.microbatches(job.train.global_batch)
     delayed = delayed_schedule(job)
     if delayed is None:
-        schedule = _schedule(plan.schedule, plan.pipeline, microbatches, plan.virtual, plan.extra_warmup)
-        return job, cluster, work, schedule, *stage_memory(job, plan, work, schedule, cluster)
+        shape = (plan.pipeline, microbatches, plan.virtual)
+        schedule = (
+            plan.order_of_work(job.train.global_batch)
+            if plan.order
+            else _schedule(plan.schedule, *shape, plan.extra_warmup)
+        )
+        held, left = stage_memory(job, plan, work, schedule, cluster)
+        return job, cluster, work, schedule, with_undo(held, plan, work.element), left
     schedule = delayed.unrolled(enough_steps(delayed))
     kept = replace(plan, recompute="full", layers=()) if delayed.rule.replays else plan  # inputs only
     held, left = stage_memory(replace(job, plan=kept), kept, work, schedule, cluster)
@@ -247,7 +256,12 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
     if cluster.cores is None:
         once: Callable[[Schedule], float] = lambda each: step_time(each, forward, backward, weight=weight)  # noqa: E731
         delayed = delayed_schedule(job)
-        pipe = once(schedule) if delayed is None else steady_seconds(delayed, once)
+        if delayed is not None:
+            pipe = steady_seconds(delayed, once)
+        elif plan.check_step == "after":
+            pipe = step_seconds(plan, replay(schedule, forward, backward, weight=weight))
+        else:
+            pipe = once(schedule)
     else:
         each = ranks_per_stage(plan)
         pace = float(stage.pace(cluster, plan.world))
@@ -256,7 +270,7 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
         steps = schedule.microbatches / microbatches  # several where updates come late
         shared = sum(span.end - span.start for span in trace.spans) / plan.pipeline / steps
         busy, scale = shared, scale * shared / busy
-        pipe = trace.duration
+        pipe = step_seconds(plan, trace)
         if (delayed := delayed_schedule(job)) is not None:
             pipe = steady_seconds(delayed, lambda each: replay_shared(each, forward, backward, rate, weight).duration)
     pipe = max(pipe, busy)  # but for rounding it never is shorter

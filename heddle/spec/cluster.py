@@ -8,6 +8,7 @@ from typing import Literal
 
 from heddle.errors import HeddleError
 from heddle.spec.ranges import Amount, Count, Machines, Positive, Share, ShareReached, check_ranges
+from heddle.spec.software import Software
 
 Precision = Literal["fp32", "bf16", "fp16"]
 
@@ -42,7 +43,9 @@ class Device:
     processors: Count | None = None  # multiprocessors that share the tiles of a matrix product; None: not known
     host: bool = False  # a CPU: it starts its own kernels, and nothing runs beside them
     host_gbs: Positive | None = None  # to host memory and back, GB/s each way; None: PCIe 4's 25, on a CPU its memory's
-    disk_gbs: Positive | None = None  # to the disk or back, GB/s; None: 2
+    host_sharing: Count = 1  # devices that share one way to the host, and so its speed
+    host_gib: Positive | None = None  # host memory that a device may fill; None: not known, and not looked at
+    disk_gbs: Positive | None = None  # to the disk or back, both at once sharing it, GB/s; None: 2
     capability: Positive | None = None  # CUDA's compute capability; None: not known
 
     def __post_init__(self) -> None:
@@ -90,6 +93,9 @@ class Efficiency:
     launch_us: Amount = 8.0  # what the host needs to start one kernel
     gelu_ns: Amount = 0.0  # what GELU takes a number where its arithmetic, not memory, is the limit (CPUs)
     collective_us: Amount = 30.0  # what it takes to start one collective
+    step_us: Amount = 0.0  # what a step takes beside kernels and messages: the trainer's own work, waking up
+    microbatch_us: Amount = 0.0  # the same for each microbatch and chunk
+    message_us: Amount = 0.0  # what it takes to wake up the rank that a message between stages is for
     slack: Share = 0.1  # memory that the allocator cannot use, as a share of what is held
     source: str = "usual values, not measured"
 
@@ -108,6 +114,7 @@ class Cluster:
     device: Device
     links: tuple[Link, ...] = ()
     efficiency: Efficiency = field(default_factory=Efficiency)
+    software: Software | None = None  # what trains on it, where that is not Heddle
 
     def __post_init__(self) -> None:
         check_ranges(self, "cluster")

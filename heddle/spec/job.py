@@ -31,7 +31,7 @@ from heddle.spec.start import model_in, tokenizer_in
 from heddle.spec.tables import build, read_toml, to_table, to_toml
 from heddle.spec.this_machine import this_machine
 
-DelayCorrection = Literal["none", "rate", "beta1"]
+DelayCorrection = Literal["none", "rate", "beta1", "nesterov", "feedback"]
 LearningRateSchedule = Literal["cosine", "linear", "wsd", "constant"]
 
 
@@ -100,7 +100,7 @@ class Train:
     # where files of what a plan offloads to disk lie; by default where temporary files do
     offload_folder: str | None = None
     delay_warmup: CountOrZero = 0  # steps with synchronous updates, before those of a delayed method
-    delay_correction: DelayCorrection = "none"  # of late updates: a rate divided by their delay, or no momentum
+    delay_correction: DelayCorrection = "none"  # of late updates; see heddle.train.step.correction
 
     def __post_init__(self) -> None:
         check_ranges(self, "train")

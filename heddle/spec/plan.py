@@ -16,6 +16,8 @@ from heddle.schedule.actions import Schedule
 from heddle.schedule.delayed import SYNCHRONOUS, DelayedSchedule, UpdateRule, update_rule
 from heddle.schedule.placement import Placement
 from heddle.schedule.registry import build, rule_of
+from heddle.schedule.written import SEARCHED, order_for, placed
+from heddle.spec.even import even_stages
 from heddle.spec.layer_memory import (
     LayerMemory,
     LayerRun,
@@ -32,7 +34,7 @@ from heddle.spec.network.exchange_rules import check_exchange, check_places, che
 from heddle.spec.ranges import Count, CountOrZero, Degree, Depth, NonNegative, check_ranges
 from heddle.spec.rules.layers import check_layers
 from heddle.spec.rules.layers import even_stages as even_stages
-from heddle.spec.rules.order import check_order
+from heddle.spec.rules.order import CheckStep, check_order
 from heddle.spec.tables import WHERE_SAID, to_table
 
 # The axes that ranks stand on (`heddle.spec.ranks`), each a field of a plan. Innermost first: neighbours on the tensor
@@ -55,6 +57,7 @@ class Plan:
     schedule: str = "1f1b"  # one of heddle.schedule.NAMES
     # of deep-1f1b: microbatches more that a rank starts for each rank behind; None: 1
     extra_warmup: CountOrZero | None = field(default=None, metadata=WHERE_SAID)
+    order: tuple[str, ...] = field(default=(), metadata=WHERE_SAID)  # of a searched schedule: heddle.schedule.written
     stages: tuple[Count, ...] = ()  # layers of each chunk in model order; empty: as even as can be
     recompute: Recompute | tuple[Recompute, ...] = "none"  # one word, or one per layer
     # what leaves the device, and where to: "optimizer:disk"; see heddle.spec.layer_memory
@@ -63,6 +66,7 @@ class Plan:
     layers: tuple[LayerRun, ...] = field(default=(), metadata=WHERE_SAID)  # those that do otherwise
     # when updates are applied: "synchronous", or late, by one of heddle.schedule.delayed.UPDATES
     update: str = field(default=SYNCHRONOUS, metadata=WHERE_SAID)
+    check_step: CheckStep = field(default="before", metadata=WHERE_SAID)  # when an update is checked by all gradients
     # how replicas send gradients to each other, and stages activations, both ways; see heddle.spec.network.compression
     compress_gradients: GradientCode = field(default="none", metadata=WHERE_SAID)
     compress_activations: ActivationCode = field(default="none", metadata=WHERE_SAID)
@@ -127,7 +131,9 @@ class Plan:
     @property
     def placement(self) -> Placement:
         """Which pipeline rank holds which chunk."""
-        return rule_of(self.schedule).placement if self.delayed is None else self.delayed.placement
+        if self.delayed is not None:
+            return self.delayed.placement
+        return placed(self.virtual) if self.schedule == SEARCHED else rule_of(self.schedule).placement
 
     @property
     def hash(self) -> str:
@@ -162,7 +168,15 @@ class Plan:
         microbatches = self.microbatches(global_batch, replica)
         if self.delayed is not None:
             return DelayedSchedule(self.delayed, self.pipeline, microbatches).unrolled(1)
+        if self.order:
+            return order_for(self.order, self.pipeline, self.virtual, microbatches)
         return build(self.schedule, self.pipeline, microbatches, self.virtual, self.extra_warmup)
+
+    @property
+    def named(self) -> Plan:
+        """The same with a schedule of the same kind that has a rule for any number of microbatches."""
+        like = "zb-v" if self.virtual > 1 else "zb-h1"
+        return replace(self, schedule=like, order=()) if self.schedule == SEARCHED else self
 
     def layers_of(self, chunk: int, layers: int) -> range:
         """The layers that chunk holds, counted over the whole model."""
@@ -246,6 +260,8 @@ class Plan:
         if self.pipeline > 1:
             for replica in range(self.data if self.shares else 1):
                 rule_of(self.schedule).check_microbatches(self.pipeline, self.microbatches(global_batch, replica))
+        if self.schedule == SEARCHED:
+            self.order_of_work(global_batch)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,17 +35,21 @@ def bench(make: Make, threads: int, engines: Sequence[str], rounds: int = 7) -> 
     facts: dict[str, dict[str, Any]] = {}
     missing: dict[str, str] = {}
     try:
-        for name in engines:
+        for name in engines:  # they get ready at the same time, and are timed after that
             here, there = context.Pipe()
             process = context.Process(target=_engine, args=(name, make, threads, there), daemon=True)
             process.start()
             there.close()
-            found = _answer(here, name, PATIENCE)
+            arms[name] = (process, here)
+        for name, (process, pipe) in list(arms.items()):
+            found = _answer(pipe, name, PATIENCE)
             if "failed" in found:
                 missing[name] = found["failed"]
+                process.kill()
                 process.join()
+                del arms[name]
             else:
-                facts[name], arms[name] = found, (process, here)
+                facts[name] = found
         seconds = _rounds({name: pipe for name, (_, pipe) in arms.items()}, rounds)
     finally:
         for process, pipe in arms.values():

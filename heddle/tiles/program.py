@@ -23,7 +23,7 @@ from heddle.tiles.graph import Tile, TileGraph
 from heddle.tiles.kernels.emit import BASE_SHIFT, HEADER
 from heddle.tiles.kernels.library import library
 from heddle.tiles.lower.lowering import Weights
-from heddle.tiles.lower.walk import lower_program
+from heddle.tiles.lower.walk import dense, lower_program
 from heddle.tiles.memory import place_buffers
 from heddle.tiles.operators.attention import AttentionOperator
 from heddle.tiles.operators.fallback import FallbackOperator
@@ -79,7 +79,8 @@ class TileProgram:
                 if isinstance(view, View) and view.buffer.place == "output":
                     buffers[view.buffer.number] = view.buffer
         nodes = {number: node for node, number in self.lower.outputs.items()}
-        return [nodes[number].meta["val"] for number in sorted(buffers)]
+        values = [nodes[number].meta["val"] for number in sorted(buffers)]
+        return [torch.empty_strided(tuple(each.shape), dense(each), dtype=each.dtype, device="meta") for each in values]
 
     # The table
 

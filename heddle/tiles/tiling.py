@@ -23,15 +23,16 @@ class Tiling:
 
 
 def product_tile(
-    tiling: Tiling, target: Target, rows: int, columns: int, depth: int, block: int, panel: int
+    tiling: Tiling, target: Target, rows: int, columns: int, depth: int, part: int, block: int, panel: int
 ) -> tuple[int, int]:
     """Blocks of rows and panels of columns of a product's tile.
 
-    Weights come from far away, rows of activations from the second cache: so a tile keeps as many rows as half of that
-    cache holds, and reads each panel of weights once for all of them. Columns then give the tiles their number.
+    Weights come from far away, rows of activations from the second cache: so a tile keeps as many rows as most of that
+    cache holds (of the `part` of the depth that is multiplied at a time), and reads each panel of weights once for all
+    of them. Columns then give the tiles their number.
     """
     blocks, panels = -(-rows // block), -(-columns // panel)
-    held = max(1, int(tiling.rows * target.l2 // 2 // (4 * depth * block)))
+    held = max(1, int(tiling.rows * 0.75 * target.l2 // (4 * part * block)))
     parts = -(-blocks // max(1, min(held, int(tiling.rows * 256) // block or 1)))
     tall = -(-blocks // parts)
     wanted = PER_WORKER * tiling.threads if tiling.threads > 1 else 1

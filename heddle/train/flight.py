@@ -41,7 +41,6 @@ class Flight:
         self, trainer: Trainer, run: Run, peak: float, metrics: Metrics | None, landed: Callable[[int], None]
     ) -> None:
         self.trainer, self.run, self.peak, self.metrics, self.landed = trainer, run, peak, metrics, landed
-        self.depth = trainer.in_flight
         self.begun: deque[_Begun] = deque()
         self.loss = math.nan  # of the last step that was read
         self.times: list[float] = []
@@ -59,7 +58,7 @@ class Flight:
             bubble = measured_bubble(trainer.recorder.write(self.run.traces, trainer.step), trainer.mesh)
         value = scale.value if scale.enabled else None
         self.begun.append(_Begun(trainer.step, handed, rate, value, bubble))
-        self.land(self.depth)
+        self.land(trainer.in_flight)  # which grows once updates come late
 
     def land(self, left: int = 0) -> None:
         """Read steps until so many are left in flight: all of them before anything is saved, or evaluated."""

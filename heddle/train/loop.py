@@ -47,7 +47,7 @@ from heddle.train.dry_run.out_of_memory import out_of_memory, ran_out, short_of_
 from heddle.train.flight import Flight
 from heddle.train.metrics import Metrics
 from heddle.train.phases import Phase, Phases
-from heddle.train.step.delayed import make_trainer
+from heddle.train.step.choose import make_trainer
 from heddle.train.step.trainer import Trainer
 from heddle.train.watchdog import Doctor, forget
 

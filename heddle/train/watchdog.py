@@ -15,7 +15,6 @@ import shutil
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -38,6 +37,7 @@ from heddle.parallel.pipeline.inbox import Inbox
 from heddle.runtime import together
 from heddle.runtime.device import Mark, pending_collectives
 from heddle.runtime.error_files import tell
+from heddle.runtime.scratch import file_of_this_process
 from heddle.runtime.stream import StreamMarks
 from heddle.spec.plan import Plan
 from heddle.spec.ranks import AXES, coordinates
@@ -165,8 +165,8 @@ class Doctor:
             # a connection of its own: on another one somebody may stand waiting
             self.store = together.own_store(timedelta(seconds=ANSWER))
             # written by a C handler, in whichever thread the signal finds, whatever Python is doing
-            self.file = tempfile.NamedTemporaryFile("w", prefix="heddle-stack-")
-            self.process = {"pid": os.getpid(), "host": socket.gethostname(), "stack": self.file.name}
+            self.file, stack = file_of_this_process()
+            self.process = {"pid": os.getpid(), "host": socket.gethostname(), "stack": stack}
             self._tell("process", self.process)
             # so that reading them never waits; an earlier run of the same processes may have counted
             self.answered, self.answers = (self.store.add(key, 0) for key in (ASKED, ANSWERED))

@@ -1,6 +1,7 @@
 """What a known machine would have measured gives that machine back."""
 
 import os
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from heddle.cost import compute, network
 from heddle.cost.from_timings import Attended, MessageTime, Product, Timings, TrafficTime, blank, cluster_of, typical
 from heddle.spec.cluster import Cluster, Efficiency, Link, Peak
 from tests.fuzz.harness import answer
-from tests.fuzz.seeds import CLUSTER
+from tests.fuzz.seeds import CLUSTER, HEADER, ROW
 
 HALF, START, HOP = 24.0, 90e-6, 20e-6
 COLLECTIVES = {
@@ -108,6 +109,20 @@ def test_on_a_cpu_nothing_overlaps(machine):
 
 def _with_peak(cluster: Cluster) -> Cluster:
     return replace(cluster, device=replace(cluster.device, tflops=Peak(fp32=0.1), memory_gbs=20.0))
+
+
+def test_measured_runs_calibrate_a_cluster(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("cluster.toml").write_text(CLUSTER)
+    Path("rows.csv").write_text(
+        "\n".join([HEADER, *(ROW.format(n, 2.5, 1 + n % 4, 4 * (1 + n % 4)) for n in range(16))])
+    )
+    found = answer(
+        ["calibrate", "--cluster", "cluster.toml", "--from", "rows.csv", "-o", "made.toml", "--fit", "matmul"]
+    )
+    assert found.code == 0, found.err
+    made = tomllib.loads(Path("made.toml").read_text())["cluster"]
+    assert 0 < made["efficiency"]["matmul"] < 0.7  # the file says 0.7, and these runs are slower than that
 
 
 @pytest.mark.parametrize("row", ["4,0,5", "1,1024,5", "2,1024,0", "2,1024,1e-300"])

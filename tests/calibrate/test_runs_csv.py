@@ -60,7 +60,7 @@ def test_a_power_cap_costs_the_cube_root():
     [("bf16/PURE", "bf16", 0), ("amp_bf16/DEFAULT", "bf16", 0), ("amp_fp8/DEFAULT", "bf16", 1), ("fp16", "fp16", 0)],
 )
 def test_precisions_go_by_many_names(word, precision, fp8):
-    work = row(precision=word).work
+    work = row(precision=word, gpu="H100").work
     assert (work.precision, work.fp8) == (precision, fp8)
 
 
@@ -79,13 +79,14 @@ def test_the_parameter_count_tells_the_style():
 def test_what_is_not_stated_is_assumed_aloud():
     found = row(mbs="", vpp="")
     assert found.work.microbatch == found.work.virtual == 1
-    assert found.assumed == ("vpp = 1", "mbs = 1")
+    assert found.assumed == ("software = megatron-lm 2022", "vpp = 1", "mbs = 1")
 
 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"cp": "2"}, "context parallelism"),
+        ({"cp": "2"}, "make 32 devices"),
+        ({"precision": "fp8"}, "fp8"),
         ({"ep": "8"}, "expert parallelism"),
         ({"step_s": ""}, "step_s"),
         ({"n_gpus": "24"}, "make 16 devices"),

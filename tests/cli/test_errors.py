@@ -221,6 +221,15 @@ def test_no_output_takes_the_place_of_an_input(tmp_path, monkeypatch, capsys):
     assert before == {path: path.read_bytes() for path in before}
 
 
+def test_outputs_of_odd_names_are_answered(tmp_path, monkeypatch, capsys):
+    """A device holds nothing that could be lost, and may never end: it is not read before it is written."""
+    monkeypatch.chdir(tmp_path)
+    write_job(tmp_path)
+    assert call("plan", "job.toml", "-o", "/dev/null") == 0
+    assert call("report", "job.toml", "-o", ".") == 2
+    assert "-o . is not the name of a page" in capsys.readouterr().err
+
+
 def test_a_failed_resume_leaves_the_run_as_it_is(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_job(tmp_path)

@@ -49,9 +49,23 @@ def test_odd_rows_load_slower():
     work = Work(
         **model_columns(ModelSpec(layers=1, hidden=4096, heads=32, vocab=128, sequence=2048)), batch=1, precision="bf16"
     )
-    aligned = compute.attention(A100, replace(work, head_size=112))[0] / 112
-    odd = compute.attention(A100, replace(work, head_size=108))[0] / 108
-    assert 1.2 < float(odd / aligned) < 1.5
+
+    def odd_over_aligned(**kernels):
+        odd, aligned = (sum(compute.attention(A100, replace(work, head_size=n, **kernels))) for n in (108, 112))
+        return float(odd / aligned)
+
+    assert odd_over_aligned() == pytest.approx(1)  # a fused kernel fills both up to 128
+    assert odd_over_aligned(fused=0) > 1.5
+
+
+def test_only_some_casts_of_fp8_are_paid_for_every_microbatch():
+    model = ModelSpec(layers=1, hidden=4096, heads=32, vocab=128, sequence=2048)
+    columns = {**model_columns(model), "batch": 64, "precision": "bf16", "fp8": 1}
+    h100 = cluster_from_table({"preset": "dgx-h100"})
+    always, once = (compute.layer(h100, Work(**columns, casts_per_step=each)) for each in (0, 1))
+    bf16 = compute.layer(h100, Work(**columns | {"fp8": 0}))
+    assert float(once.forward) < float(always.forward) < float(bf16.forward)
+    assert float(once.backward) == pytest.approx(float(always.backward))
 
 
 def test_numbers_and_arrays_are_priced_alike():

@@ -283,7 +283,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
 
 
 def test_the_room_needs_no_torch(tmp_path: Path) -> None:
-    run = python(tmp_path, "import sys, heddle.data, heddle.cli.data", "print('torch' in sys.modules)")
+    run = python(tmp_path, "import sys, heddle.data, heddle.cli.exchange.data", "print('torch' in sys.modules)")
     assert run.stdout == "False\n", run.stderr
 
 

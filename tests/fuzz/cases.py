@@ -1,11 +1,8 @@
-"""Which commands read which file, and options that no command expects."""
+"""Which commands read which file."""
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
-
-from .mutate import NUMBERS, WORDS, Raw
 
 
 @dataclass(frozen=True)
@@ -41,6 +38,59 @@ CASES = (
         weight=2,
     ),
     Case("plan.toml", "toml", ("train plan.toml --dry-run --json",), torch=True, weight=0.3),
+    Case(
+        "layers.toml",
+        "toml",
+        (
+            "simulate layers.toml --json",
+            "simulate layers.toml --memory",
+            "plan layers.toml --json --top 1",
+            "plan layers.toml --by-layer --json --top 1",
+            "plan layers.toml --by-layer --free --explain",
+            "report layers.toml -o made.html",
+        ),
+        weight=1.5,
+    ),
+    Case("layers.toml", "toml", ("train layers.toml --dry-run --json",), torch=True, weight=0.3),
+    Case(
+        "late.toml",
+        "toml",
+        (
+            "simulate late.toml --json",
+            "simulate late.toml --trace made.json",
+            "plan late.toml --json --top 1",
+            "plan late.toml --free --set plan.update=synchronous --allow-delay --json --top 2",
+            "report late.toml -o made.html",
+        ),
+    ),
+    Case("late.toml", "toml", ("train late.toml --dry-run --json",), torch=True, weight=0.3),
+    Case(
+        "sparse.toml",
+        "toml",
+        (
+            "simulate sparse.toml --json",
+            "plan sparse.toml --json --top 1",
+            f"regions network.toml --job sparse.toml --json {QUICK}",
+            "launch sparse.toml --slurm",
+        ),
+    ),
+    Case("sparse.toml", "toml", ("train sparse.toml --dry-run --json",), torch=True, weight=0.3),
+    Case(
+        "network.toml",
+        "toml",
+        (f"regions network.toml --job sparse.toml --json {QUICK}", f"regions network.toml --job job.toml {QUICK}"),
+    ),
+    Case("aws.toml", "toml", (f"regions aws.toml --job sparse.toml --json {QUICK}",), weight=0.7),
+    Case(
+        "regions.json",
+        "json",
+        (
+            f"regions regions.json --case spot --json {QUICK}",
+            f"regions regions.json --case two-sites {QUICK}",
+            f"regions regions.json --case one-way --pipeline 4 --json {QUICK}",
+        ),
+        weight=1.5,
+    ),
     Case(
         "cluster.toml",
         "toml",
@@ -94,6 +144,25 @@ CASES = (
         ("trace run", "trace run -o made.json", "trace run -o made.svg", "report run -o made.html"),
     ),
     Case("run/traces/step-00000002-rank-00003.jsonl", "lines", ("trace run", "trace run -o made.json")),
+    Case("other/metrics.jsonl", "lines", ("compare run other -o made.html --json",), torch=True),
+    Case("other/job.toml", "toml", ("compare run other -o made.html --json",), torch=True, weight=0.5),
+    Case(
+        "kernel.ll",
+        "bytes",
+        (
+            "lanes kernel.ll --json --time-limit 1",
+            "lanes kernel.ll --explain --method ilp --time-limit 1",
+            "lanes kernel.ll -S --method llvm",
+        ),
+    ),
+    Case("kernel.c", "bytes", ("lanes kernel.c --json --time-limit 1", "lanes kernel.c -o made.ll"), weight=0.5),
+    Case(
+        "policy.safetensors",
+        "bytes",
+        ("lanes kernel.ll --method policy --weights policy.safetensors --json",),
+        torch=True,
+        weight=0.5,
+    ),
     Case("run/job.toml", "toml", ("report run -o made.html", "trace run -o made.json", "inspect run")),
     Case(
         "corpus.jsonl", "lines", ("data prepare corpus.jsonl -o made", "data prepare corpus.jsonl -o made -t bpe:300")
@@ -102,6 +171,16 @@ CASES = (
         "corpus/1.txt", "bytes", ("data prepare corpus/*.txt -o made", "data prepare corpus/*.txt -o made -t bpe:270")
     ),
     Case("make.py", "bytes", ("place make.py:make --times modelled",), torch=True, weight=0.3),
+    Case(
+        "make.py",
+        "bytes",
+        (
+            "tiles trace make.py:make --threads 2 -o made.json",
+            "tiles simulate make.py:make --cores 4 --slow 2x0.5 --calls 1 --json",
+        ),
+        torch=True,
+        weight=0.4,
+    ),
     Case(
         "tokens/data.json",
         "json",
@@ -143,85 +222,3 @@ CASES = (
     Case("hf/tokenizer.json", "json", ("generate hf --tokens 2 --prompt x",), torch=True, weight=0.5),
     Case("hf/tokenizer_config.json", "json", ("generate hf --tokens 2 --prompt x",), torch=True, weight=0.5),
 )
-
-# Commands whose options are tried, with what they need to run at all.
-COMMANDS = (
-    ("plan", "job.toml"),
-    ("plan", "--model", "gpt2", "--cluster", "cluster.toml"),
-    ("simulate", "plan.toml"),
-    ("launch", "plan.toml", "--slurm"),
-    ("schedule", "1f1b", "-p", "4", "-m", "8"),
-    ("schedule", "interleaved", "-p", "4", "-m", "8"),
-    ("piper", "layers.json", "--time-limit", "2"),
-    ("piper", "job.toml", "--time-limit", "2"),
-    ("place", "operators.json", "--time-limit", "2"),
-    ("validate", "rows.csv"),
-    ("trace", "run"),
-    ("report", "run", "-o", "made.html"),
-    ("data", "prepare", "corpus/*.txt", "-o", "made"),
-    ("inspect", "run"),
-)
-
-
-def odd_options(chance: random.Random) -> list[str]:
-    """A command with one to three options that were not meant so."""
-    from typer.main import get_command
-
-    from heddle.cli.app import app
-
-    words = list(chance.choice(COMMANDS))
-    command = get_command(app)
-    for word in words:
-        command = getattr(command, "commands", {}).get(word, command)
-    options = [param for param in command.params if param.param_type_name == "option"]
-    for _ in range(chance.randint(1, 3)):
-        option = chance.choice(options)
-        name = chance.choice([*option.opts, *option.secondary_opts])
-        if name in ("--open",):  # starts a browser
-            continue
-        if option.is_flag:
-            words.append(name)
-            continue
-        value = chance.choice(NUMBERS + WORDS + list(MEANT.get(name, ())) * 8)
-        text = value.text if isinstance(value, Raw) else str(value)[:6000]
-        if name in ("-o", "--output", "--trace"):
-            text = chance.choice(OUTPUTS)
-        words += [name, text.replace("\0", "")]
-    return words
-
-
-OUTPUTS = (
-    "made.toml",
-    "made.json",
-    "made.svg",
-    "made.html",
-    "nowhere/made.json",
-    "/dev/full",
-    "/dev/null",
-    "loop",
-    "made",
-    "corpus",
-)
-OUTPUTS += ("job.toml", "x" * 300, "corpus/1.txt/made.json", "", "made.json/", ".")
-MEANT = {
-    "--set": (
-        "plan.tensor=4",
-        "model.layers=0",
-        "train.steps=nan",
-        "cluster.nodes=99999999",
-        "model.hidden=1e3",
-        "plan.stages=[1,3]",
-        "plan.recompute=['full','none','none','none']",
-        "=",
-        "a.b",
-        "plan=3",
-        "model.x.y=2",
-        f"train.steps={'9' * 400}",
-        f"train.name={'[' * 500}",
-    ),
-    "--method": ("dp", "dpl", "ip", "greedy", "local", "one"),
-    "--objective": ("latency", "cheapest", "smallest", "fewest", "throughput"),
-    "--schedule": ("1f1b", "gpipe", "interleaved"),
-    "--cluster": ("cluster.toml", "dgx-h100", "job.toml", "this"),
-    "--tokenizer": ("bytes", "bpe:300", "bpe:99999999999", "bpe:²", "llama.json"),
-}

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from . import cases, mutate
+from . import cases, mutate, options
 
 SECONDS = 10.0  # of one input, at most; most take a few hundredths
 
@@ -106,8 +106,8 @@ def judge(found: Answer, words: Sequence[str]) -> str:
     if found.code != 2:
         return f"exit code {found.code}"
     lines = found.err.splitlines()
-    if any(line.lstrip().startswith("Usage:") for line in lines):  # how Typer tells of an option
-        return "" if any("Error" in line for line in lines) else "a usage without an error"
+    if any(line.startswith("╭─") for line in lines):  # how Typer tells of an option, in a frame
+        return ""
     told = [line for line in lines if line.startswith("error: ")]
     if len(told) != 1:
         return f"{len(told)} errors are told"
@@ -144,8 +144,8 @@ def inputs(seed: int, count: int, torch: bool) -> Iterator[tuple[int, random.Ran
     known = [case for case in cases.CASES if torch or not case.torch]
     for number in range(count):
         chance = random.Random(f"{seed}:{number}")
-        options = chance.random() < 0.2
-        yield number, chance, None if options else chance.choices(known, [case.weight for case in known])[0]
+        only_options = chance.random() < 0.2
+        yield number, chance, None if only_options else chance.choices(known, [case.weight for case in known])[0]
 
 
 def run(pristine: Path, sandbox: Path, number: int, chance: random.Random, case: cases.Case | None) -> Failure | None:
@@ -158,18 +158,25 @@ def run(pristine: Path, sandbox: Path, number: int, chance: random.Random, case:
         shutil.rmtree(sandbox)
         shutil.copytree(pristine, sandbox)
     under_way.touch()
+    environment: dict[str, str] = {}
     if case is None:
-        words, done = cases.odd_options(chance), "odd options"
+        words = options.odd_options(chance, (pristine / "checkpoint").exists())
+        environment = options.odd_environment(chance)
+        done = f"odd options {environment or ''}"[:300]
     else:
         words = shlex.split(chance.choice(case.commands))
         path = sandbox / case.file
         done = mutate.spoil(path, case.kind, chance)
     before = Path.cwd()
     os.chdir(sandbox)
+    usual = dict(os.environ)
+    os.environ.update(environment)
     try:
         found = answer(words)
         why = judge(found, words)
     finally:
+        os.environ.clear()
+        os.environ.update(usual)
         os.chdir(before)
     kept = sandbox.parent / f"input-{number}"
     if why and case is not None and os.environ.get("FUZZ_KEEP") and (sandbox / case.file).is_file():

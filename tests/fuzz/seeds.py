@@ -52,6 +52,95 @@ device = { name = "A100", memory_gib = 80, memory_gbs = 2000, tflops = { fp32 = 
 links = [{ name = "nvlink", devices = 4, gbs = 300, latency_us = 2 }, { name = "ib", gbs = 25, latency_us = 5 }]
 efficiency = { matmul = 0.7, launch_us = 5 }
 """
+LAYERS = (
+    PLAN.replace('recompute = "selective"', 'recompute = "full"')
+    + """
+offload = ["optimizer:host"]
+prefetch = 2
+
+[[plan.layers]]
+layers = "0-1"
+recompute = "none"
+zero = 3
+
+[[plan.layers]]
+layers = "3"
+offload = ["input:disk", "optimizer:disk"]
+"""
+)
+LATE = """delay_warmup = 1
+delay_correction = "rate"
+
+[plan]
+pipeline = 3
+stages = [1, 1, 1, 1]
+update = "ouroboros"
+"""
+SPARSE = """save_every = 2
+outer_learning_rate = 0.5
+outer_momentum = 0.8
+
+[plan]
+pipeline = 2
+data = 2
+schedule = "deep-1f1b"
+extra_warmup = 1
+compress_gradients = "int8"
+compress_activations = "bf16"
+local_steps = 2
+"""
+NETWORK = """
+[network]
+name = "campuses"
+across = { latency_ms = 20.0, gbps = 1.0 }
+
+[[network.groups]]
+name = "north"
+devices = 3
+device = "A100-SXM4-80GB"
+inside = { latency_ms = 0.05, gbps = 100.0 }
+
+[[network.groups]]
+name = "desk"
+
+[[network.links]]
+between = ["north:0", "desk"]
+latency_ms = 11.0
+gbps = 0.5
+
+[[network.links]]
+from = "desk"
+to = "north"
+gbps = 0.2
+"""
+AWS = """
+[network]
+preset = "aws"
+regions = { Ohio = 2, Ireland = 2 }
+inside = { latency_ms = 1.0, gbps = 5.0 }
+"""
+KERNEL = """
+void f(float *restrict a, const float *restrict b, float c) {
+    a[0] = b[0] * c + 1; a[1] = b[1] * c + 2; a[2] = b[2] * c + 3; a[3] = b[3] * c + 4;
+}
+int g(int *a, int n) { int s = 0; for (int i = 0; i < n; i++) s += a[i]; return s; }
+"""
+IR = """
+target triple = "x86_64-unknown-linux-gnu"
+
+define void @f(ptr noalias %a, ptr noalias %b) {
+entry:
+"""
+IR += "".join(
+    f"""  %p{k} = getelementptr inbounds double, ptr %b, i64 {k}
+  %x{k} = load double, ptr %p{k}, align 8
+  %y{k} = fmul double %x{k}, 2.0
+  %q{k} = getelementptr inbounds double, ptr %a, i64 {k}
+  store double %y{k}, ptr %q{k}, align 8
+"""
+    for k in range(4)
+)
+IR += "  ret void\n}\n"
 # What a checkpoint is made of: one process, no cluster.
 TRAINED = (
     JOB.replace('[cluster]\nfile = "cluster.toml"\n', "").replace("layers = 4", "layers = 1")
@@ -104,12 +193,19 @@ def write_seeds(folder: Path) -> None:
     (folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (folder / "job.toml").write_text(JOB)
     (folder / "plan.toml").write_text(JOB + PLAN)
+    (folder / "layers.toml").write_text(JOB + LAYERS)
+    (folder / "late.toml").write_text(JOB + LATE)
+    (folder / "sparse.toml").write_text(JOB + SPARSE)
+    (folder / "network.toml").write_text(NETWORK)
+    (folder / "aws.toml").write_text(AWS)
+    (folder / "kernel.c").write_text(KERNEL)
+    (folder / "kernel.ll").write_text(IR)
     (folder / "trained.toml").write_text(TRAINED)
     (folder / "cluster.toml").write_text(CLUSTER)
     (folder / "hf.toml").write_text(
         '[model]\nconfig = "llama.json"\n[data]\ntext = "corpus/*.txt"\n[cluster]\nfile = "cluster.toml"\n'
     )
-    for name in ("layers.json", "operators.json"):
+    for name in ("layers.json", "operators.json", "regions.json"):
         shutil.copyfile(REPOSITORY / "examples" / name, folder / name)
     (folder / "llama.json").write_text(json.dumps(LLAMA, indent=1))
     (folder / "qwen.json").write_text(json.dumps(QWEN, indent=1))
@@ -137,6 +233,7 @@ def write_seeds(folder: Path) -> None:
     for rank in range(8):
         own = [span._replace(rank=rank) for span in pipe.spans if span.rank == rank // 4]
         write_rank(run / "traces", 2, rank, Trace(8, own))
+    shutil.copytree(run, folder / "other")
     (folder / "make.py").write_text(
         "import torch\n\n\ndef make():\n    return torch.nn.Linear(4, 4), (torch.ones(2, 4),)\n"
     )
@@ -159,6 +256,7 @@ def write_trained(folder: Path) -> None:
         finally:
             os.chdir(before)
         assert found.code == 0, found
+    shutil.copyfile(REPOSITORY / "heddle" / "lanes" / "policy" / "weights.safetensors", folder / "policy.safetensors")
     checkpoint = next((folder / "runs" / "small" / "checkpoints").iterdir())
     checkpoint.rename(folder / "checkpoint")
     (folder / "tokens.toml").write_text(TRAINED.replace('text = "corpus/*.txt"\nvalidation = 0.2', 'tokens = "tokens"'))

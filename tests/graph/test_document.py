@@ -73,11 +73,11 @@ def test_what_is_no_document_is_told(read, content):
 @pytest.mark.parametrize(
     ("name", "change", "told"),
     [
-        ("layers.json", {"maxDevices": 10**6}, "no count"),
-        ("layers.json", {"mbsInBatch": 2**40}, "no count"),
+        ("layers.json", {"maxDevices": 10**6}, "not a count"),
+        ("layers.json", {"mbsInBatch": 2**40}, "not a count"),
         ("layers.json", {"bandwidth": 0}, "bandwidth = 0"),
-        ("operators.json", {"maxFPGAs": 10**6}, "no count"),
-        ("operators.json", {"maxCPUs": 1.5}, "no count"),
+        ("operators.json", {"maxFPGAs": 10**6}, "not a count"),
+        ("operators.json", {"maxCPUs": 1.5}, "not a count"),
         ("operators.json", {"nodes": [{"id": n} for n in range(20_001)]}, "20,001 entries"),
         ("layers.json", {"nodes": [{"id": n} for n in range(20_001)]}, "20,001 entries"),
     ],

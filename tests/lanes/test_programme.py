@@ -197,3 +197,14 @@ def test_compile_gives_a_callable():
     assert "f:" in add.assembly
     with pytest.raises(heddle.errors.HeddleError, match="nobody here defines it"):
         heddle.lanes.compile("declare void @elsewhere()\ndefine void @g() {\n  call void @elsewhere()\n  ret void\n}")
+
+
+def test_wide_shuffles_cost_what_opt_says_of_those_it_was_asked():
+    """The rule for vectors of several registers, against masks in the table that it does not look at."""
+    for family in ("znver3", "skylake"):
+        table = cost.table(family)
+        for kind, width in (("double", 8), ("double", 16), ("float", 16)):
+            lanes = table.register // ir.BITS[kind]
+            halves = [2 * i for i in range(width // 2)]
+            assert table._by_registers(kind, lanes, halves) == table.costs[f"shrink <{width} x {kind}>"]
+        assert table.shuffle("double", 16, [0, 4, 8, 12]) <= table.costs["shrink <16 x double>"]

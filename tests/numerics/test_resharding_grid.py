@@ -9,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import torch.distributed as dist
 
 from heddle.checkpoint.checkpoint import Saver, checkpoints, newest_good, step_of
 from heddle.checkpoint.index import read_index
@@ -89,8 +88,6 @@ def train_a_leg(mesh: Mesh, a_job: Job, folder: Path) -> list[float]:
     losses = [trainer.train_step().loss for _ in range(LEG)]
     trainer.save(saver)
     saver.wait()
-    if saver.group is not None:
-        dist.destroy_process_group(saver.group)
     return losses
 
 

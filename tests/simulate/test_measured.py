@@ -20,21 +20,23 @@ def test_megatron_tables_1_and_2():
     groups = errors("megatron_2104_04473.csv").groups
     tables, sharded = groups["a_megatron_2104_04473"], groups["a_megatron_2104_04473 ZeRO-3"]
     assert (tables.count, sharded.count) == (16, 6)
-    assert tables.mape <= 5
+    assert tables.mape <= 3.5
     assert tables.worst <= 10
-    assert sharded.mape <= 15
+    assert sharded.mape <= 9
 
 
 def test_table_5_of_the_paper_on_activation_recomputation():
     found = errors("megatron_2205_05198.csv").seconds
     assert found.count == 9
-    assert found.mape <= 5
+    assert found.mape <= 4.5
     assert found.worst <= 10
 
 
 def test_torchtitan_on_h100():
     found = errors("torchtitan_h100_with_memory.csv")
-    assert found.seconds.mape <= 10
+    assert found.groups["e_torchtitan"].count == 22
+    assert found.groups["e_torchtitan"].mape <= 8
+    assert found.groups["e_torchtitan context"].count == 6  # how far off these are stands in the manual
     assert found.memory.mape <= 7
     assert len(found.rows) + len(found.skipped) == 32  # nothing is dropped in silence
 
@@ -49,7 +51,8 @@ def test_the_manual_states_these_errors():
     lines = [line for line in page.splitlines() if line.startswith("| ") and line.endswith(" % |")]
     tables = errors("megatron_2104_04473.csv").groups
     torchtitan = errors("torchtitan_h100_with_memory.csv")
-    found = [*tables.values(), errors("megatron_2205_05198.csv").seconds, torchtitan.seconds, torchtitan.memory]
+    table_5 = errors("megatron_2205_05198.csv").seconds
+    found = [*tables.values(), table_5, *torchtitan.groups.values(), torchtitan.memory]
     true = [f"| {each.count} | {each.mape:.1f} % | {each.worst:.1f} % |" for each in found]
     assert len(lines) == len(true)
     assert all(line.endswith(numbers) for line, numbers in zip(lines, true, strict=True)), true

@@ -23,6 +23,7 @@ from heddle.spec.plan import Predicted
 from heddle.spec.presets import cluster_presets, model_presets
 from heddle.spec.ranges import ranges_of
 from heddle.spec.shorthand import cluster_from_table, model_from_table
+from heddle.spec.software import Software
 from heddle.spec.tables import build, key_of, to_table
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference/job-file.md").read_text(encoding="utf-8")
@@ -37,6 +38,7 @@ SECTIONS: dict[str, Any] = {
     "[[cluster.links]]": Link,
     "[cluster.efficiency]": Efficiency,
     "[network]": Network,
+    "[cluster.software]": Software,
     "[plan]": Plan,
     "[[plan.layers]]": LayerRun,
     "[predicted]": Predicted,

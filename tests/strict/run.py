@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ from torch.testing._internal.distributed.multi_threaded_pg import ThreadLocalWor
 
 import heddle.parallel.mesh
 from heddle.parallel.mesh import Mesh, build_mesh
+from heddle.runtime.cuda import STREAMS
 from heddle.spec import Job, Plan
 from heddle.train.prove.prove import synthetic_tokens
-from heddle.train.step.delayed import make_trainer
+from heddle.train.step.choose import make_trainer
+from heddle.train.step.trainer import StepInFlight
 from tests.strict.program import Event, Synchronize
 from tests.strict.replay import Replay, StrictError
 from tests.strict.transport import Exchange, Stalled, StrictGroup, Watch
@@ -39,12 +42,19 @@ class Run:
 
 
 def strict_run(job: Job, steps: int = 2, evaluate: bool = True) -> Run:
-    """Take steps of a job, evaluate, and replay it all on devices with many queues; with one where that is allowed."""
+    """Take steps of a job, evaluate, and replay it all on devices with many queues and with as few as Heddle allows; its host
+    waits for its device once per step, and for nothing else.
+    """
     run = record(job, steps, evaluate)
     run.replay()
     assert job.plan is not None
-    if job.plan.pipeline == 1:  # with several stages Heddle asks for more queues
-        run.replay(queues=1)
+    run.replay(queues=1 if job.plan.pipeline == 1 else STREAMS)  # as few as Heddle allows
+    for rank, program in run.programs.items():
+        waits = [event for event in program if isinstance(event, Synchronize)]
+        if len(waits) > steps + evaluate:  # a step is read once, when it is done, and so is an evaluation
+            raise StrictError(
+                f"rank {rank}: its host waits for its device {len(waits)} times in {steps} steps: {waits}"
+            )
     return run
 
 
@@ -54,7 +64,11 @@ def record(job: Job, steps: int = 2, evaluate: bool = True) -> Run:
     def work(mesh: Mesh) -> list[float]:
         tokens = synthetic_tokens(job)
         trainer = make_trainer(job, tokens, mesh)
-        losses = [trainer.train_step().loss for _ in range(steps)]
+        losses, handed = [], deque[StepInFlight]()
+        for number in range(steps):  # as the training loop does on devices that run ahead of their host
+            handed.append(trainer.start_step())
+            while len(handed) > (1 + trainer.in_flight if number < steps - 1 else 0):
+                losses.append(handed.popleft().read().loss)
         return [*losses, trainer.evaluate(tokens)] if evaluate else losses
 
     assert job.plan is not None
@@ -74,7 +88,7 @@ def strict_ranks(work: Callable[[Mesh], Any], plan: Plan) -> Run:
             dist.init_process_group(
                 "strict", store=store, rank=rank, world_size=plan.world, timeout=timedelta(seconds=PATIENCE)
             )
-            with Watch(exchange.recordings[rank]):
+            with Watch(exchange, rank):
                 mesh = build_mesh(plan, rank, plan.world)
                 assert mesh is not None
                 results[rank] = work(mesh)

@@ -68,28 +68,48 @@ class Recording:
         self.undelivered: dict[Communicator, list[Delivery]] = defaultdict(list)
         self.kernels: set[Any] = set()
         self.meetings: dict[Any, int] = defaultdict(int)
-        self.silent = 0  # above 0 while the transport itself computes
 
     @contextmanager
     def silence(self) -> Any:
-        self.silent += 1
-        try:
+        with torch._C._DisableTorchDispatch():
             yield
-        finally:
-            self.silent -= 1
 
     def meet(self, ranks: tuple[int, ...], what: str) -> None:
         self.meetings[ranks, what] += 1
         self.program.append(Meet(ranks, what, self.meetings[ranks, what]))
 
 
+class Turn:
+    """Ranks compute one at a time, each until it has to wait: threads that swap after every kernel mostly swap.
+
+    It is no more than a courtesy. Whoever has waited for long goes ahead: who has the turn may be waiting on the host.
+    """
+
+    PATIENCE = 0.25  # seconds
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.holder: int | None = None
+
+    def take(self, rank: int) -> None:
+        if self.lock.acquire(timeout=self.PATIENCE):
+            self.holder = rank
+
+    def give(self, rank: int) -> None:
+        if self.holder == rank:
+            self.holder = None
+            self.lock.release()
+
+
 class Exchange:
     """The memory that all ranks of a run share."""
 
     def __init__(self, size: int) -> None:
+        self.turn = Turn()
         self.recordings = [Recording(rank) for rank in range(size)]
         self.communicators: dict[str, Communicator] = {}
-        self.changed = threading.Condition()
+        self.changed = threading.RLock()
+        self.woken = [threading.Condition(self.changed) for _ in range(size)]  # one for each rank
         self.parts: dict[Any, list[Delivery]] = defaultdict(list)
         self.counts: dict[Any, int] = defaultdict(int)
         self.blocked: dict[int, Callable[[], bool]] = {}  # what the ranks that wait are waiting for
@@ -139,7 +159,7 @@ class Exchange:
             parts.sort(key=lambda part: operation.members.index(part.operation.rank))
             for number, part in enumerate(parts):
                 part.brought = result(parts, number)
-            self.changed.notify_all()
+                self.woken[part.operation.rank].notify()
 
     def wait(self, delivery: Delivery) -> None:
         """Let compute wait for an operation, and with it for all that came before it on its stream."""
@@ -162,26 +182,32 @@ class Exchange:
         with self.changed:
             if arrived():
                 return
+            self.turn.give(rank)
             self.blocked[rank] = arrived
             self._look()
-            self.changed.wait_for(lambda: self.stalled or arrived())
+            self.woken[rank].wait_for(lambda: self.stalled or arrived())
             del self.blocked[rank]
             if not arrived():
                 raise Stalled
+        self.turn.take(rank)
 
     def end(self, rank: int, well: bool) -> None:
         """A rank is through; the others do not wait for one that failed."""
         with self.changed:
+            self.turn.give(rank)
             self.living -= 1
             if not well:
-                self.stalled = True
-                self.changed.notify_all()
+                self._stall()
             self._look()
 
     def _look(self) -> None:
         if self.living and len(self.blocked) == self.living and not any(arrived() for arrived in self.blocked.values()):
-            self.stalled = True
-            self.changed.notify_all()
+            self._stall()
+
+    def _stall(self) -> None:
+        self.stalled = True
+        for woken in self.woken:
+            woken.notify()
 
 
 class StrictWork(Work):
@@ -326,15 +352,15 @@ def _check(recording: Recording, span: Span, writes: bool, user: Any) -> None:
 class Watch(TorchDispatchMode):
     """Sees every kernel of one rank: which memory it uses, and whether it is the first of its kind."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, exchange: Exchange, rank: int) -> None:
         super().__init__()
-        self.recording = recording
+        self.turn, self.recording = exchange.turn, exchange.recordings[rank]
         self.writes: dict[Any, frozenset[int] | None] = {}
 
     def __torch_dispatch__(self, func: Any, types: Sequence[type], args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         recording = self.recording
-        if recording.silent or FakeTensor in types:
+        if FakeTensor in types:
             return func(*args, **kwargs)
         if DTensor in types:
             return NotImplemented  # what it makes of it comes by again, in plain tensors
@@ -362,6 +388,7 @@ class Watch(TorchDispatchMode):
         boxed = next(arg for arg in args if isinstance(arg, torch.ScriptObject))
         ranks = tuple(dist.get_process_group_ranks(dist.ProcessGroup.unbox(boxed)))
         self.recording.meet(ranks, f"{func._schema.name} over gloo")
+        self.turn.give(self.recording.rank)
 
 
 def _written(func: Any) -> frozenset[int] | None:

@@ -106,7 +106,7 @@ def test_products_are_as_fast_as_those_of_pytorch():
     """A compiler's change of mood is seen here: CPU time of one thread, the best of many."""
     rows, columns, depth = 128, 768, 768
     code = library()
-    vectors = code.target.panel_vectors(columns, depth)
+    vectors = code.target.panel_vectors(columns)
     block = code.target.block_rows(vectors, rows)
     a, w, out = torch.randn(rows, depth), torch.randn(depth, columns), torch.empty(rows, columns)
     packed = constant(pack_weight(w, vectors, code.target.lanes)).buffer.constant

@@ -59,6 +59,8 @@ def test_trace_is_written_and_has_every_tile(module, suffix, tmp_path, capsys):
     ("words", "told"),
     [
         (["bench", "model.py:make", "--threads", "0"], "--threads 0"),
+        (["bench", "model.py:make", "--threads", "²"], "--threads ²"),
+        (["trace", "model.py:make", "--threads", "9" * 5000, "-o", "trace.json"], "--threads 999"),
         (["bench", "model.py:nothing"], "no function"),
         (["bench", "model.py:other"], "failed"),
         (["simulate", "model.py:make", "--slow", "9x2y"], "--slow 9x2y"),

@@ -1,11 +1,15 @@
 """A step waits for nothing, and the loop reads it one step later where its device runs ahead."""
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from heddle.runs.folder import Run
+from heddle.runtime.stop_request import StopRequest
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.train import flight
 from heddle.train.step.trainer import Trainer
@@ -64,7 +68,7 @@ def test_the_count_is_able_to_fail():
 @pytest.fixture
 def ahead(monkeypatch):
     """A CPU that counts as a device which runs ahead of its host."""
-    monkeypatch.setattr(flight, "runs_ahead", lambda _: True)
+    monkeypatch.setattr(Trainer, "in_flight", property(lambda _: 1))
 
 
 def test_steps_in_flight_give_the_same_rows(tmp_path, ahead, monkeypatch):
@@ -78,6 +82,23 @@ def test_steps_in_flight_give_the_same_rows(tmp_path, ahead, monkeypatch):
     assert losses(tmp_path / "job/runs/ahead") == losses(tmp_path / "job/runs/plain")
     assert [row["step"] for row in steps_of(tmp_path / "job/runs/ahead")] == [1, 2, 3, 4, 5, 6]
     assert all(row["seconds"] > 0 for row in steps_of(tmp_path / "job/runs/ahead"))
+
+
+def test_more_steps_are_in_flight_once_the_trainer_allows_it(tmp_path):
+    """A pipeline without a flush hands out more steps after its warm-up; reading each at once would be a flush."""
+    job = Job(model=MODEL, data=Data(text="unused"), train=Train(global_batch=4), plan=Plan(microbatch=4))
+    trainer = Trainer(job, np.arange(1000, dtype=np.uint16) % 64)
+    landed = []
+    begun = flight.Flight(trainer, Run(tmp_path), 1e9, None, landed.append)
+    begun.step(StopRequest(answer=False))
+    assert landed == [1]
+    allowed = property(lambda self: 2)
+    with patch.object(Trainer, "in_flight", allowed):
+        for _ in range(3):
+            begun.step(StopRequest(answer=False))
+    assert landed == [1, 2]
+    begun.land()
+    assert landed == [1, 2, 3, 4]
 
 
 def test_what_is_not_finite_is_never_saved(tmp_path, ahead, monkeypatch, capsys):

@@ -138,7 +138,7 @@ def show_rank(console: Console, found: Search, table: dict[str, Any]) -> None:
 
 def show_reasons(console: Console, reasons: Explanation) -> None:
     """Why this plan."""
-    from heddle.cli.simulate import TALL
+    from heddle.cli.decide.simulate import TALL
     from heddle.trace.terminal import draw
 
     console.print("\n[bold]The plan[/bold]")

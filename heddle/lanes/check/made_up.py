@@ -85,6 +85,11 @@ def shape_of(region: Region, addresses: Addresses) -> Shape | None:
             shape.indices |= {term.removeprefix("s:").removeprefix("z:") for term, _ in address.terms}
     if max(shape.buffers.values(), default=0) > LARGEST_BUFFER:
         return None
+    for name, kind in shape.inputs.items():  # what is made of an index, such as its extension, is one as well
+        if kind in BITS and kind[0] == "i" and kind != "i1":
+            terms, _ = addresses.integer(name, kind)
+            if not shape.indices.isdisjoint(t.removeprefix("s:").removeprefix("z:") for t in terms):
+                shape.indices.add(name)
     _indices(shape, addresses)
     return shape
 

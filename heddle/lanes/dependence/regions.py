@@ -9,7 +9,7 @@ from heddle.lanes.dependence.addresses import Address, Addresses
 from heddle.lanes.dependence.loops import loops
 from heddle.lanes.ir import Block, Function, Module, Statement
 
-LARGEST = 320  # statements that are looked at together; longer stretches are cut, after a store where there is one
+LARGEST = 480  # statements that are looked at together; longer stretches are cut, after a store where there is one
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from heddle.lanes.ir.llvm import binding, machine, named, optimise, parse_llvm
 from heddle.lanes.ir.module import Block, Function, Module, choose_functions, take_apart
-from heddle.lanes.ir.source import read_source
+from heddle.lanes.ir.source import COMPILED, includes, read_source
 from heddle.lanes.ir.statement import (
     BINARY,
     BITS,
@@ -19,6 +19,7 @@ from heddle.lanes.ir.statement import (
     split_commas,
     typed,
 )
+from heddle.lanes.ir.target import fitted, for_this_machine
 
 __all__ = [
     "BINARY",
@@ -27,6 +28,7 @@ __all__ = [
     "COMMUTATIVE",
     "COMMUTATIVE_INTRINSICS",
     "COMPARES",
+    "COMPILED",
     "INTRINSICS",
     "MEMORY_BYTES",
     "NAME",
@@ -37,6 +39,9 @@ __all__ = [
     "Statement",
     "binding",
     "choose_functions",
+    "fitted",
+    "for_this_machine",
+    "includes",
     "machine",
     "named",
     "optimise",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from heddle.errors import HeddleError, nearest
@@ -114,6 +114,11 @@ def _function(head: str, lines: Iterator[str], parsed: Any) -> Function:
         for i in b.instructions:
             if i.name:
                 types[_key(i.name)] = str(i.type)
+    for block in blocks:  # labels, and names of types in addresses, are no values
+        block.statements = [
+            s if all(u in types for u in s.uses) else replace(s, uses=tuple(u for u in s.uses if u in types))
+            for s in block.statements
+        ]
     return Function(bare, head, blocks, types, frozenset(noalias), tuple(arguments))
 
 

@@ -8,20 +8,23 @@ import tempfile
 from pathlib import Path
 
 from heddle.errors import HeddleError
+from heddle.files import read_text
 from heddle.lanes.ir.llvm import binding
+
+COMPILED = (".c", ".cc", ".cpp", ".cxx", ".C")  # what clang reads
+SLOWEST = 300  # seconds that clang may take
+LARGEST = 16 << 20  # bytes of a file: LLVM takes a minute for them
 
 
 def read_source(path: Path, cpu: str | None = None, cflags: tuple[str, ...] = ()) -> str:
-    """The IR of a file: C through clang, anything else as it is."""
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise HeddleError(
-            f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}.",
-            "Lanes read C (.c) and textual LLVM IR (.ll).",
-            "Bitcode becomes text with llvm-dis.",
-        ) from error
-    return from_c(path, cpu, cflags) if path.suffix == ".c" else text
+    """The IR of a file: C and C++ through clang, anything else as it is."""
+    text = read_text(path, "C (.c), or LLVM IR as llvm-dis prints it (.ll)", LARGEST)
+    return from_c(path, cpu, cflags) if path.suffix in COMPILED else text
+
+
+def includes(folder: Path) -> tuple[str, ...]:
+    """What clang must be told so that the files of a folder find its headers."""
+    return tuple(f"-I{p}" for p in sorted({p.parent for p in folder.rglob("*.h")}))
 
 
 def from_c(path: Path, cpu: str | None, cflags: tuple[str, ...]) -> str:
@@ -40,7 +43,14 @@ def from_c(path: Path, cpu: str | None, cflags: tuple[str, ...]) -> str:
             clang, "-O3", "-fno-vectorize", "-fno-slp-vectorize", "-ffp-contract=off", "-S", "-emit-llvm",
             f"-march={cpu or 'native'}", *cflags, str(path), "-o", str(made),
         ]  # fmt: skip
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        try:
+            ran = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SLOWEST)
+        except subprocess.TimeoutExpired as error:
+            raise HeddleError(
+                f"clang did not finish {path} in {SLOWEST} seconds.",
+                "Lanes start from what clang makes of a C file.",
+                "Give it in smaller files, or as IR: clang -O3 -S -emit-llvm.",
+            ) from error
         if ran.returncode:
             errors = [line for line in ran.stderr.splitlines() if "error:" in line] or ran.stderr.splitlines()
             raise HeddleError(

@@ -6,6 +6,8 @@ from heddle.lanes.cost import is_constant, vector
 from heddle.lanes.packs.graph import Item, Need, Production
 from heddle.lanes.packs.workshop import Workshop
 
+PAIRS = 4  # shuffles of two vectors that are thought of for each vector, of each width of theirs
+
 
 def shuffles(w: Workshop) -> None:
     graph = w.graph
@@ -37,28 +39,34 @@ def shuffles_to(w: Workshop, n: int, item: Item, holders: dict[tuple[str, str], 
     for cost, ways in whole.items():
         needs = (Need(tuple(u for u, _ in ways), native=True),)
         w.add(Production("shuffle", n, cost, needs, masks=tuple(m for _, m in ways)))
-    same = [u for u, count in near.items() if len(graph.items[u].lanes) == width and count < len(wanted)]
-    same.sort(key=lambda u: -near[u])
-    pairs = 0
-    for i, a in enumerate(same[:8]):
-        for b in same[i + 1 : 12]:
-            one, two = graph.items[a].lanes, graph.items[b].lanes
-            if pairs < 4 and wanted.keys() <= {*one, *two}:
-                mask = tuple(
-                    k
-                    if one[k] == v
-                    else k + width
-                    if two[k] == v
-                    else one.index(v)
-                    if v in one
-                    else width + two.index(v)
-                    for k, v in enumerate(item.lanes)
-                )
+    partial = sorted((u for u, count in near.items() if count < len(wanted)), key=lambda u: -near[u])
+    for size in (width, 2 * width, 4 * width):  # every third byte of 24, say, lies in two vectors of 16
+        pairs(w, n, item, [u for u in partial if len(graph.items[u].lanes) == size])
+    patches(w, n, item, [u for u in partial if len(graph.items[u].lanes) == width])
+
+
+def pairs(w: Workshop, n: int, item: Item, sources: list[int]) -> None:
+    """Two vectors of one width that together hold all lanes."""
+    wanted, found = {*item.lanes}, 0
+    for i, a in enumerate(sources[:8]):
+        one = w.graph.items[a].lanes
+        for b in sources[i + 1 : 12]:
+            two = w.graph.items[b].lanes
+            if found < PAIRS and wanted <= {*one, *two}:
+                mask = tuple(place(v, k, one, two) for k, v in enumerate(item.lanes))
                 both = (Need((a,), native=True), Need((b,), native=True))
-                cost = w.table.shuffle(item.type, width, mask)
+                cost = w.table.shuffle(item.type, len(one), mask)
                 w.add(Production("shuffle2", n, cost, both, masks=(mask,), operands=(a, b)))
-                pairs += 1
-    patches(w, n, item, same)
+                found += 1
+
+
+def place(value: str, lane: int, one: tuple[str, ...], two: tuple[str, ...]) -> int:
+    """Where a shuffle of two vectors takes a value from: its own lane if it can, else from the first that has it."""
+    if one[lane] == value:
+        return lane
+    if two[lane] == value:
+        return lane + len(one)
+    return one.index(value) if value in one else len(one) + two.index(value)
 
 
 def patches(w: Workshop, n: int, item: Item, same: list[int]) -> None:

@@ -5,7 +5,6 @@ Written once, for NumPy and torch alike: `Arrays` is what differs. Users need no
 
 from __future__ import annotations
 
-import json
 import math
 import struct
 from dataclasses import dataclass, replace
@@ -15,12 +14,15 @@ from typing import Any
 import numpy as np
 
 from heddle.errors import HeddleError
+from heddle.files import parse_json, read_bytes, shown
 from heddle.lanes.choice import estimates
 from heddle.lanes.cost import is_constant
 from heddle.lanes.ir import BITS
 from heddle.lanes.packs import Graph
 
+LARGEST = 16 << 20  # bytes of a file of weights; those that ship have a hundredth of it
 HIDDEN = 32
+LAYERS = 12  # terms of a short sum
 ROUNDS = 4
 KINDS = (
     "scalar", "extract", "pack", "load", "shuffle", "shuffle2", "build", "broadcast", "constant", "concat", "patch",
@@ -60,17 +62,17 @@ class Arrays:
     """NumPy. Torch has the same methods in `policy.train`."""
 
     def __init__(self) -> None:
-        self._segments: dict[int, tuple[Any, Any, Any]] = {}  # of an index: its order, where runs start, and of what
+        self._ways: dict[int, tuple[list[tuple[Any, Any]], Any, Any, Any]] = {}
 
     def add_at(self, values: Any, index: Any, size: int) -> Any:
         total = np.zeros((size, values.shape[1]), dtype=values.dtype)
-        if len(index):
-            if id(index) not in self._segments:
-                order = np.argsort(index, kind="stable")
-                what, starts = np.unique(index[order], return_index=True)
-                self._segments[id(index)] = order, starts, what
-            order, starts, what = self._segments[id(index)]
-            total[what] = np.add.reduceat(values[order], starts, axis=0)
+        if id(index) not in self._ways:
+            self._ways[id(index)] = _ways_to_add(index)
+        layers, places, rows, starts = self._ways[id(index)]
+        for where, some in layers:  # no place twice in one of them
+            total[where] += values[some]
+        if len(places):
+            total[places] = np.add.reduceat(values[rows], starts, axis=0)
         return total
 
     def sigmoid(self, x: Any) -> Any:
@@ -84,6 +86,21 @@ class Arrays:
 
     def join(self, parts: list[Any]) -> Any:
         return np.concatenate(parts, axis=1)
+
+
+def _ways_to_add(index: Any) -> tuple[list[tuple[Any, Any]], Any, Any, Any]:
+    """Short sums by their first rows, their second ones, …; long sums one after another. Each is slow at the other."""
+    order = np.argsort(index, kind="stable")
+    places, starts, counts = np.unique(index[order], return_index=True, return_counts=True)
+    short = counts <= LAYERS
+    layers = []
+    for k in range(LAYERS):
+        some = short & (counts > k)
+        if some.any():
+            layers.append((places[some], order[starts[some] + k]))
+    runs = [order[s : s + n] for s, n in zip(starts[~short], counts[~short], strict=True)]
+    rows = np.concatenate([*runs, np.zeros(0, dtype=np.int64)]).astype(np.int64)
+    return layers, places[~short], rows, np.cumsum([0, *counts[~short]])[:-1]
 
 
 def features(graph: Graph) -> Features:
@@ -137,7 +154,7 @@ def scores(w: dict[str, Any], f: Any, xp: Any) -> Any:
     g = xp.tanh(f.productions @ w["production.in"])
     for _ in range(ROUNDS):
         wanted = xp.add_at(h[f.need_item], f.need_of, productions) / f.asks
-        both = g @ w["production.self"] + h[f.gives] @ w["production.gives"] + wanted @ w["production.needs"]
+        both = g @ w["production.self"] + (h @ w["production.gives"])[f.gives] + wanted @ w["production.needs"]
         g = _gated(g, both + w["production.bias"], xp)
         makers = xp.add_at(g, f.gives, items) / f.made_by
         readers = xp.add_at(g[f.need_of], f.need_item, items) / f.read_by
@@ -155,17 +172,19 @@ def _gated(old: Any, both: Any, xp: Any) -> Any:
 
 def read_weights(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """A safetensors file of float32, read without its library."""
+    raw = read_bytes(path, "weights of a policy, as `heddle lanes train` writes them", LARGEST)
     try:
-        raw = path.read_bytes()
         (length,) = struct.unpack("<Q", raw[:8])
-        header = json.loads(raw[8 : 8 + length])
+        header = parse_json(raw[8 : 8 + length].decode())
         found = {}
         for name, shape in SHAPES.items():
             start, end = header[name]["data_offsets"]
             found[name] = np.frombuffer(raw[8 + length + start : 8 + length + end], dtype="<f4").reshape(shape)
-    except (OSError, KeyError, ValueError, struct.error) as error:
+            if not np.isfinite(found[name]).all():
+                raise ValueError(name)
+    except (KeyError, TypeError, ValueError, struct.error) as error:
         raise HeddleError(
-            f"{path} has no weights of a policy: {getattr(error, 'strerror', None) or 'another shape or format'}.",
+            f"{shown(path)} has no weights of a policy: another shape or format.",
             "They are a safetensors file as `heddle lanes train` writes it.",
             "Leave --weights out for those that come with Heddle.",
         ) from error

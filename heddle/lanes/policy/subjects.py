@@ -88,7 +88,7 @@ def subjects(folder: Path | None, table: Table, seeds: range) -> Iterator[Subjec
 def _texts(folder: Path | None, seeds: range) -> Iterator[tuple[str, str]]:
     """Scalar IR by program; variants of one program have one name, so that none is learned from while another tests."""
     files = sorted(p for p in folder.rglob("*") if p.suffix in (".c", ".ll")) if folder is not None else []
-    include = tuple(f"-I{p}" for p in sorted({p.parent for p in folder.rglob("*.h")})) if folder is not None else ()
+    include = ir.includes(folder) if folder is not None else ()
     for path in files:
         for n, variant in enumerate(VARIANTS if path.suffix == ".c" else ((),)):
             try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline.inbox import DEVICE_AHEAD, Inbox, arrivals, receives_ahead
-from heddle.schedule import Action, Kind, Message, Schedule, consumer, incoming, outgoing
+from heddle.schedule import Action, Kind, Message, Schedule, consumer, early_forwards, incoming, outgoing
 from heddle.trace.lanes import Lane, message_name
 
 
@@ -117,19 +117,29 @@ class Executor(ABC):
     def _size(self, message: Message) -> int:
         """Bytes of a message."""
 
-    def run(self, works: Sequence[Any], scale: float = 1.0, listener: Listener | None = None) -> Tensor:
+    def run(
+        self,
+        works: Sequence[Any],
+        scale: float = 1.0,
+        listener: Listener | None = None,
+        confirm: Callable[[], bool] | None = None,
+    ) -> Tensor:
         """Do all actions; gives the mean loss over the microbatches (zero on ranks without the last chunk).
 
         Gradients are those of the mean loss times `scale`. Without backward actions nothing is kept for them.
+        `confirm` is asked, after the first forwards and before anything else, whether the weights were right; it says
+        the same on all ranks. If not it has put them right, and the forwards are done again.
         """
         rehearse = self._on_device and not self.warm and bool(self.schedule.split)
         if rehearse:
             self._follow(rehearsal(self.schedule))
-        self.inboxes = self._open_inboxes()
         step = StepState(works, scale / max(1, len(works)), torch.zeros((), device=self.device))
+        done = None if confirm is None else self._try_out(step, confirm)
+        if done is None:
+            self.inboxes = self._open_inboxes(self.made_by)
         if listener is not None:
             listener.expect(len(works))
-        for action in self.actions:
+        for action in self.actions[done:]:
             self.perform(action, step)
         for _, _, work, _ in self.sent:
             work.wait()
@@ -149,11 +159,43 @@ class Executor(ABC):
         }
         methods[action.kind](action, step)
 
-    def _open_inboxes(self) -> dict[int, Inbox]:
-        """One for each rank that sends to this one, with its first receives posted."""
-        expected: dict[int, list[Message]] = {}
-        for message in self.made_by:
-            expected.setdefault(message.source, []).append(message)
+    def _try_out(self, step: StepState, confirm: Callable[[], bool]) -> int | None:
+        """Do the first forwards and ask whether they count; gives how many they were, None if they do not.
+
+        Only what ranks send each other in theirs is received meanwhile: so if they do not count, all of it is taken and
+        thrown away, and nothing is left that could be mistaken for what is sent again.
+        """
+        early = early_forwards(self.schedule)
+        soon = {
+            message: made
+            for message, made in self.made_by.items()
+            if self.order[message.source][made] < early[message.source]
+        }
+        self.inboxes = self._open_inboxes(soon)
+        for action in self.actions[: early[self.rank]]:
+            self.perform(action, step)
+        if confirm():
+            for message in self.made_by:
+                if message not in soon:
+                    self.inboxes[message.source].expected.append(message)
+            for inbox in self.inboxes.values():
+                inbox.post()
+            return early[self.rank]
+        for inbox in self.inboxes.values():
+            inbox.empty_out()
+        for _, _, work, _ in self.sent:
+            work.wait()
+        self.sent.clear()
+        self.handed.clear()
+        step.kept.clear()
+        step.loss.zero_()
+        return None
+
+    def _open_inboxes(self, messages: Iterable[Message]) -> dict[int, Inbox]:
+        """One for each rank that sends to this one, with the first receives of these messages posted."""
+        expected: dict[int, list[Message]] = {message.source: [] for message in self.made_by}
+        for message in messages:
+            expected[message.source].append(message)
         channels, ranks = self.mesh.channels, self.mesh.pipeline.ranks
         inboxes = {
             source: Inbox(messages, channels[source, self.rank], ranks[source], self._empty, self._ahead(source))

@@ -117,7 +117,8 @@ class ShardedGroup:
         if self.resident or self.arriving is not None:
             return
         _resize(self.whole, self.whole.numel())
-        slice_of(self.whole, self.data).copy_(self.shard)
+        # from page-locked host memory the host need not wait: it next writes there after it has read the gradients
+        slice_of(self.whole, self.data).copy_(self.shard, non_blocking=True)
         self.home.leave(self.shard)
         self.arriving = start_sharing(self.whole, self.data)
 

@@ -2,7 +2,7 @@
 
 Layers of one group are alike, so what matters is how many of them take which option. They are added one after the
 other, and of all ways to spend as many bytes only the quickest stays. A front of many thousand points is thinned: of
-neighbours in bytes, within a thousandth of the range, the quickest stays, with its own bytes: nothing is rounded.
+neighbours in bytes, within 1/384 of the range, the quickest stays, with its own bytes: nothing is rounded.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-POINTS = 1024  # from which on a front is thinned
+POINTS = 384  # from which on a front is thinned
 
 
 class Group(NamedTuple):

@@ -25,12 +25,16 @@ from heddle.plan.layer_memory.stage import StageChoice, StageSearch, Ways, in_fl
 from heddle.schedule import Schedule, build
 from heddle.simulate.simulation import Simulation, simulate_if_fits
 from heddle.simulate.stage_memory import stage_memory
+from heddle.simulate.tier_memory import fits_host, tier_bytes
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
-from heddle.spec.layer_memory import LayerMemory, Zero
+from heddle.spec.layer_memory import OFFLOADED, LayerMemory, Zero
+from heddle.spec.plan import Plan
 
 ATTEMPTS = 8  # to bring together the exact memory and the sum over layers
 SPARE = 0.01  # of the memory that may stay unused
+# what may not leave, one after the other, until the host has room for the rest
+STAYS: tuple[tuple[str, ...], ...] = ((), ("activations",), ("activations", "input"), tuple(OFFLOADED))
 
 
 Choice = list[list[tuple[LayerMemory, int, int]]]  # of each chunk of a stage: strategy, shape, and how many layers
@@ -51,6 +55,11 @@ def tiers_of(cluster: Cluster) -> tuple[str, ...]:
     return ("disk",) if cluster.device.host else ("host",)
 
 
+def zeros_of(plan: Plan) -> tuple[Zero, ...]:
+    """What replicas may share of a layer."""
+    return (0,) if plan.data == 1 else (0, 1) if plan.puts_off else (0, 1, 2, 3)
+
+
 def best_strategies(job: Job, among: Sequence[LayerMemory] | None = None) -> Simulation | None:
     """A job's plan with the best strategies of every layer within its devices' memory; None: nothing fits.
 
@@ -63,11 +72,14 @@ def best_strategies(job: Job, among: Sequence[LayerMemory] | None = None) -> Sim
     work = work_of(replace(job, plan=plan), cluster)
     microbatches = plan.microbatches(job.train.global_batch)
     schedule = _schedule(plan.schedule, plan.pipeline, microbatches, plan.virtual)
-    zeros: tuple[Zero, ...] = (0,) if plan.data == 1 else (0, 1) if plan.puts_off else (0, 1, 2, 3)
-    strategies = list(legal(plan, tiers_of(cluster), zeros) if among is None else among)
-    priced = [useful(options(cluster, one, plan, microbatches, strategies)) for _, one in work.each_shape]
-    solver = _Solver(replace(job, plan=plan), work, schedule, cluster, priced)
-    return solver.solve()
+    strategies = list(legal(plan, tiers_of(cluster), zeros_of(plan)) if among is None else among)
+    for stays in STAYS:
+        some = [memory for memory in strategies if not any(memory.tier(kind) for kind in stays)]
+        priced = [useful(options(cluster, one, plan, microbatches, some)) for _, one in work.each_shape]
+        found = _Solver(replace(job, plan=plan), work, schedule, cluster, priced).solve() if some else None
+        if found is None or fits_host(tier_bytes(found.job, work, schedule, "host"), cluster):
+            return found
+    return None
 
 
 class _Solver:

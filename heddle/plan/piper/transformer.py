@@ -118,7 +118,7 @@ def _variants(cluster: Cluster, model: ModelSpec, work: Work) -> list[Options]:
     shared = begins + finishes - float(memory.end_parameters(work, True, True))  # a tied embedding, once
     held = _ends_held(cluster, work, begins, finishes, shared)
     a_step = d * float(work.microbatch) / float(work.batch)  # what is done once per step, for each of a stage's d·time
-    start = float(stage.data_exchange(cluster, work, 0.0))
+    start = float(stage.exposed_exchange(cluster, work, 0.0, 0.0))
 
     def once(parameters: float, backward: float) -> float:
         return _once_per_step(cluster, work, parameters, backward, start)
@@ -237,8 +237,7 @@ def _once_per_step(cluster: Cluster, work: Work, parameters: float, backward: fl
 
     `start`: what the exchange of nothing takes, which a stage pays once for all its layers.
     """
-    exchange = float(stage.data_exchange(cluster, work, parameters)) - start
-    exchange -= float(work.data_overlap * stage.hidden(cluster, exchange, backward))
+    exchange = float(stage.exposed_exchange(cluster, work, parameters, backward)) - start
     updated = parameters / int(work.data) if work.zero else parameters
     return exchange + float(compute.optimizer(cluster, updated, work.element))
 

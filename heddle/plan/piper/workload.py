@@ -204,13 +204,13 @@ def _offered(document: Document, node: Mapping[str, Any], layer: Any) -> dict[in
             raise document.refuse(
                 f"'TMPCs' of {where} has the degree {shorten(word)}.",
                 f"Tensor degrees are whole numbers, from 1 to {MOST_DEVICES:,}.",
-                f"Mend {where}.",
+                f"Fix {where}.",
             )
         if not isinstance(options, list) or len(options) > MOST_OPTIONS:
             raise document.refuse(
                 f"'TMPCs' of {where} has {shorten(options)} for degree {degree}.",
                 f"It should be a list of up to {MOST_OPTIONS} options.",
-                f"Mend {where}.",
+                f"Fix {where}.",
             )
         found[degree] = [
             document.table(option, f"option {n} of {where} at degree {degree}") for n, option in enumerate(options)

@@ -23,7 +23,8 @@ from heddle.plan.search.candidates import Candidates, Choice
 from heddle.plan.search.describe import in_words
 from heddle.plan.search.late import without_update
 from heddle.plan.search.nothing_fits import nothing_fits
-from heddle.plan.search.objective import Objective, SearchGoal
+from heddle.plan.search.objective import MARGIN, Objective, SearchGoal
+from heddle.plan.search.ordered import without_order
 from heddle.plan.search.pricing import priced
 from heddle.plan.search.space import Space, check_fixed, read_fixed
 from heddle.simulate.closed_form import StepCosts
@@ -139,13 +140,13 @@ def search(
     memory_gib: float | None = None,
     days: float | None = None,
     tokens: float | None = None,
-    by_layer: bool = False,
+    by_layer: bool | None = None,
 ) -> Search:
     """What `heddle.plan` does, for a job that is loaded; the arguments are described there (`heddle.api.plan`)."""
     began = time.perf_counter()
     cluster = within(measured_machine(job.cluster), memory_gib)
     job = replace(job, cluster=cluster, plan=None)
-    wish = SearchGoal(objective, read_fixed(without_update(fixed or {})), days, tokens)
+    wish = SearchGoal(objective, read_fixed(without_order(without_update(fixed or {}))), days, tokens)
     counts = device_counts(cluster, wish, devices)
     check_fixed(job.model, job.sequence, job.train.global_batch, counts, wish.fixed)
     considered = 0
@@ -155,7 +156,11 @@ def search(
         candidates = Candidates(job, space, step, wish)
         # what fits in closed form by a hair may not when it is looked at exactly
         choices = candidates.choices(top)
-        own = best_by_layer(job, space, step, wish, choices[0].best if choices else None) if by_layer else None
+        own = None
+        if by_layer or (by_layer is None and not (choices and wish.objective == "smallest")):
+            # unasked, layers that choose for themselves must be worth it: faster by more than a prediction is off
+            than = choices[0].best if choices else None
+            own = best_by_layer(job, space, step, wish, than, 0.0 if by_layer else MARGIN)
         if own is not None:
             choices = [Choice(own, 1, ()), *choices]
         if choices:

@@ -19,24 +19,23 @@ import numpy as np
 from heddle.cost.work import exchange_columns
 from heddle.errors import HeddleError, divisors, listing, nearest, nearest_number
 from heddle.schedule import NAMES, RULES, Placement
+from heddle.spec.even import even_stages
 from heddle.spec.layer_memory import Recompute
 from heddle.spec.model import ModelSpec
-from heddle.spec.plan import AXES, WRITTEN, Plan, even_stages
+from heddle.spec.plan import AXES, WRITTEN, Plan
 
 SEARCHED = ("1f1b", "interleaved")  # for one chunk per rank and for several; others where they are asked for
 ALL = "all"  # every schedule but GPipe, in place of a name
 RECOMPUTE = ("none", "selective", "full")
 SOME = len(RECOMPUTE)  # in the column: as many of a rank's layers as need to recompute everything, nothing in the rest
 CHOSEN = (*WRITTEN, "virtual", "sequence", "zero", "microbatch", "recompute")
-GIVEN = {
-    "compress_gradients": "none",
-    "compress_activations": "none",
-    "local_steps": 0,
-}  # what no search chooses: its plans have it as it was given
+EXCHANGED = {"compress_gradients": "none", "compress_activations": "none", "local_steps": 0}
+GIVEN = EXCHANGED | {"check_step": "before"}  # no search chooses it: its plans have it as it was given
 FIELDS = (*CHOSEN, "schedule", "stages", *GIVEN)
 
 Fixed = Mapping[str, Any]
 COMPANY: dict[str, dict[str, Any]] = {  # what a field needs beside it to be legal at all
+    "check_step": {"pipeline": 2},
     "local_steps": {"data": 2},
     "virtual": {"pipeline": 2, "schedule": "interleaved"},
     "sequence": {"tensor": 2},
@@ -87,7 +86,7 @@ class Space:
     def where(self, plan: Plan) -> int | None:
         """The place of a plan, its stages and the layers that it recomputes aside; None where it is not among them."""
         given = [getattr(plan, name) == self.fixed.get(name, value) for name, value in GIVEN.items()]
-        if plan.extra_warmup is not None or not all(given):
+        if plan.extra_warmup is not None or plan.schedule not in NAMES or not all(given):
             return None
         wanted: dict[str, Any] = {name: getattr(plan, name) for name in CHOSEN if name != "recompute"}
         one_chunk = plan.schedule == "interleaved" and plan.virtual == 1
@@ -115,7 +114,7 @@ class Space:
             "sequence_parallel": self.columns["sequence"],
             "schedule": self.columns["schedule"],
             **shares,
-            **exchange_columns(*(self.fixed.get(name, value) for name, value in GIVEN.items())),
+            **exchange_columns(*(self.fixed.get(name, value) for name, value in EXCHANGED.items())),
         }
 
 
@@ -169,6 +168,8 @@ def _choices(
 ) -> list[list[int]]:
     """What each column may be for given degrees; an empty list where a fixed field forbids them."""
     tensor, pipeline, data = degrees
+    if pipeline == 1 and fixed.get("check_step") == "after":  # it is for stages that would wait
+        return [[]]
     virtuals = [1] if pipeline == 1 else list(range(1, model.layers // pipeline + 1))
     if fixed.get("schedule", ALL) != ALL:
         rule = RULES[fixed["schedule"]]

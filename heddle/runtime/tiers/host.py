@@ -37,8 +37,15 @@ class Host(Tier):
         self.stream.wait_stream(torch.cuda.current_stream(x.device))
         with torch.cuda.stream(self.stream):
             slot.region.copy_(x, non_blocking=True)
-            x.record_stream(self.stream)  # its memory is not given to others before it is copied
-            slot.wait = Mark(x.device, timed=False).wait
+            copied = Mark(x.device, timed=False)
+        device, held = x.device, [x]  # its memory is not given to others before it is copied
+
+        def wait() -> None:
+            # the device waits and the host goes on: what gets the memory next is behind the copy in the device's order
+            torch.cuda.current_stream(device).wait_event(copied.event)
+            held.clear()
+
+        slot.wait = wait
 
     def prefetch(self, slot: Slot) -> None:
         if slot.value is None and slot.coming is None and self.stream is not None and slot.region is not None:

@@ -29,7 +29,7 @@ class Slot:
         self.region: Any = None  # where the tier keeps them; None in a dry run
         self.coming: Any = None  # while they are on their way back
         self.value: Tensor | None = None  # once they were taken: several views of them may be asked for
-        self.wait: Callable[[], object] = lambda: None  # until it is put away
+        self.wait: Callable[[], object] = lambda: None  # until it is put away; for a GPU only its stream does
 
 
 class Tier(ABC):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 from heddle.errors import HeddleError
 from heddle.schedule.delayed import SYNCHRONOUS, update_rule
 from heddle.schedule.registry import rule_of
+from heddle.schedule.written import SEARCHED
 from heddle.spec.layer_memory import LayerRun
+
+CheckStep = Literal["before", "after"]
 
 
 class Choices(Protocol):
@@ -22,6 +25,12 @@ class Choices(Protocol):
     @property
     def update(self) -> str: ...
     @property
+    def order(self) -> tuple[str, ...]: ...
+    @property
+    def check_step(self) -> CheckStep: ...
+    @property
+    def local_steps(self) -> int: ...
+    @property
     def zero(self) -> int: ...
     @property
     def offload(self) -> tuple[str, ...]: ...
@@ -32,8 +41,16 @@ class Choices(Protocol):
 def check_order(plan: Choices) -> None:
     """Refuse an order of work that the rest of a plan does not allow."""
     _check_split(plan)
+    if plan.order and (plan.schedule != SEARCHED or plan.pipeline == 1):
+        raise HeddleError(
+            f"plan.order is written out, and schedule = '{plan.schedule}' over pipeline = {plan.pipeline}.",
+            "Schedules with a rule bring their own order, and one stage needs none.",
+            f"Use schedule = '{SEARCHED}' with a pipeline, or leave order out.",
+        )
     if plan.update != SYNCHRONOUS:
         _check_update(plan)
+    if plan.check_step == "after":
+        _check_after(plan)
 
 
 def _check_split(plan: Choices) -> None:
@@ -67,6 +84,27 @@ def _check_update(plan: Choices) -> None:
             f"update = '{plan.update}' cannot be combined with {what}.",
             "Old weights are kept whole for the microbatches under way.",
             "Use zero = 1 and no offload of weights, or update = 'synchronous'.",
+        )
+
+
+def _check_after(plan: Choices) -> None:
+    """An update is undone only where all of it is here, and only stages of a pipeline gain by it."""
+    if plan.pipeline == 1:
+        raise HeddleError(
+            "check_step = 'after' needs a pipeline.",
+            "Updates are checked afterwards so that no stage waits for the others; one stage waits for nobody.",
+            "Use pipeline = 2, or check_step = 'before'.",
+        )
+    what = f"update = '{plan.update}'" if plan.update != SYNCHRONOUS else _not_whole(plan)
+    if plan.local_steps:
+        what = f"local_steps = {plan.local_steps}"
+    if what is None and any(plan.offload) | any(run.offload for run in plan.layers):
+        what = "offload"
+    if what is not None:
+        raise HeddleError(
+            f"check_step = 'after' cannot be combined with {what}.",
+            "What an update changed is kept on the device, whole, until all stages have said that it stands.",
+            "Use check_step = 'before', or leave the other out.",
         )
 
 

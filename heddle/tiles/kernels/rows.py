@@ -120,7 +120,7 @@ class _Row:
             code.store_vector(value, code.at(self.output, place), mask)
             return sums
 
-        self._along(write, [], 0)
+        self._along(write, [])
         return None
 
     def _hoist(self) -> None:
@@ -142,7 +142,7 @@ class _Row:
         def load(number: int) -> Value:
             access, begin = self.kernel.operands[number], self.begins[number]
             if access.kind == "bool":
-                return _load_bool(code, access, begin, offset, mask)
+                return _load_bool(code, access, begin, offset, mask, self.kernel.inner % code.lanes)
             if access.inner == 0:
                 return code.splat(code.load(F32, begin))
             pointer = code.at(begin, code.mul(offset, access.inner))
@@ -153,27 +153,25 @@ class _Row:
     def _reduce(self, wanted: list[int]) -> None:
         code, recipe = self.code, self.kernel.recipe
         kinds = [recipe[place][0] for place in wanted]
-        starts = [code.constant(START[kind]) for kind in kinds]
 
         def step(offset: Value, sums: list[Value], mask: Value | None) -> list[Value]:
             evaluation = Evaluation(code, recipe, self._load(offset, mask), self.known)
             found = []
-            for place, kind, start, before in zip(wanted, kinds, starts, sums, strict=True):
+            for place, kind, before in zip(wanted, kinds, sums, strict=True):
                 value = evaluation.value(recipe[place][1])
                 if mask is not None:
-                    value = code.block.select(mask, value, start)
+                    value = code.block.select(mask, value, code.constant(START[kind]))
                 found.append(_combine(code, kind, before, value))
             return found
 
-        sums = self._along(step, starts, len(wanted))
+        sums = self._along(step, kinds)
         for place, kind, value in zip(wanted, kinds, sums, strict=True):
             self.known[place] = code.reduce(kind, value)
 
-    def _along(
-        self, step: Callable[[Value, list[Value], Value | None], list[Value]], starts: list[Value], count: int
-    ) -> list[Value]:
+    def _along(self, step: Callable[[Value, list[Value], Value | None], list[Value]], kinds: list[str]) -> list[Value]:
         """Along the row: whole groups of vectors, the vectors that are left, and the odd end."""
-        code, size, lanes = self.code, self.kernel.inner, self.code.lanes
+        code, size, lanes, count = self.code, self.kernel.inner, self.code.lanes, len(kinds)
+        starts = [code.constant(START[kind]) for kind in kinds]
         group = AT_ONCE * lanes
         whole = size // group * group
 
@@ -185,13 +183,11 @@ class _Row:
             return found
 
         sums = code.loop(whole, several, starts * AT_ONCE, step=group) if whole else starts * AT_ONCE
-        kinds = [START["max"] if start.constant[0] == START["max"] else 0.0 for start in starts]
         joined = sums[:count]
         for number in range(1, AT_ONCE if whole else 1):
             mine = sums[number * count : (number + 1) * count]
             joined = [
-                _combine(code, "max" if kind else "sum", left, right)
-                for kind, left, right in zip(kinds, joined, mine, strict=True)
+                _combine(code, kind, *pair) for kind, pair in zip(kinds, zip(joined, mine, strict=True), strict=True)
             ]
         for offset in range(whole, size - lanes + 1, lanes):
             joined = step(i64(offset), joined, None)
@@ -204,12 +200,12 @@ def _combine(code: Code, kind: str, left: Value, right: Value) -> Value:
     return code.block.fadd(left, right) if kind == "sum" else code.call("llvm.maximum", left, right)
 
 
-def _load_bool(code: Code, access: Access, begin: Value, offset: Value, mask: Value | None) -> Value:
-    """Bytes that are 0 or 1, as numbers."""
+def _load_bool(code: Code, access: Access, begin: Value, offset: Value, mask: Value | None, odd: int) -> Value:
+    """Bytes that are 0 or 1, as numbers; a mask covers the `odd` ones at the end of a row."""
     if access.inner == 0:
         return code.splat(code.block.uitofp(code.load(I8, begin, 1), F32))
     value = code.zero()
-    last = code.lanes if mask is None else sum(each for each in mask.constant)
+    last = code.lanes if mask is None else odd
     for lane in range(last):
         pointer = code.at(begin, code.mul(code.add(offset, lane), access.inner), 1)
         number = code.block.uitofp(code.load(I8, pointer, 1), F32)

@@ -10,6 +10,7 @@ from typing import Any
 
 from heddle.errors import HeddleError, how_to_install
 
+DEPTH = 768  # of a product that is always done at once
 CHOICE = "HEDDLE_TILES_CPU"  # "x86-64-v3" makes a machine with AVX-512 write what one without it would run
 
 
@@ -51,20 +52,28 @@ class Target:
         most = self.register_rows(vectors)
         return -(-rows // -(-rows // most))
 
-    def panel_vectors(self, columns: int, depth: int = 0) -> int:
-        """How many vectors wide the panels of a matrix are: what pads least, and of those what fills registers.
-
-        One panel is at work while the next one is fetched: both have to fit the second cache, with room for others.
-        """
+    def panel_vectors(self, columns: int) -> int:
+        """How many vectors wide the panels of a matrix are: what pads least, and of those what fills registers."""
         preferred = (3, 4, 2, 1) if self.registers >= 32 else (2, 3, 1)
-        fitting = [each for each in preferred if 4 * depth * each * self.lanes <= 0.3 * self.l2] or [1]
         wide = -(-columns // self.lanes)
 
         def rank(vectors: int) -> tuple[bool, int, int]:
             padding = -wide % vectors
             return padding > wide // 16, padding if wide < 16 else 0, preferred.index(vectors)
 
-        return min(fitting, key=rank)
+        return min(preferred, key=rank)
+
+    def depth_part(self, depth: int, vectors: int, taps: int = 0) -> int:
+        """How much of the depth (of a convolution: how many taps) is multiplied at a time; all where that is little.
+
+        A part of a panel is at work while the next one is fetched, beside the rows that it is multiplied with: they
+        have to fit the second cache. Sums of an earlier part wait in the output.
+        """
+        most = max(DEPTH, int(0.12 * self.l2) // (4 * vectors * self.lanes))
+        if taps:
+            return -(-taps // -(-taps // max(1, most // depth)))
+        even = -(-depth // -(-depth // most))
+        return min(depth, -(-even // 4) * 4)
 
 
 def from_features(triple: str, cpu: str, features: dict[str, bool], l1: int, l2: int) -> Target:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from heddle.tiles.lower.epilogue import finish
+from heddle.tiles.lower.epilogue import Epilogue, finish
 from heddle.tiles.lower.facts import named
 from heddle.tiles.lower.groups import Group
 from heddle.tiles.lower.lowering import Lowering
@@ -19,21 +19,25 @@ aten = torch.ops.aten
 
 
 def convolution(lower: Lowering, node: fx.Node, group: Group | None = None, chain: list[fx.Node] | None = None) -> bool:
-    """conv2d: a product over windows; one channel at a time where each has its own weights."""
+    """A product over windows; one channel at a time where each has its own weights. conv1d: an image of one row."""
     geometry = conv_geometry(lower, node)
     assert geometry is not None
-    source, weight, bias, window, depthwise = geometry
+    source, weight, bias, window, groups = geometry
     value = node.meta["val"]
-    count, channels, height, width = value.shape
-    natural = torch.empty(tuple(value.shape), device="meta").to(memory_format=torch.channels_last)
+    count, channels, height, width = value.shape if value.dim() == 4 else (*value.shape[:2], 1, value.shape[2])
+    natural = torch.empty((count, channels, height, width), device="meta").to(memory_format=torch.channels_last)
+    natural = natural if value.dim() == 4 else natural.squeeze(2)
     rows = count * height * width
     added = None if bias is None else lower.view(bias)
     epilogue = finish(lower, node, natural, rows, channels, added, (), group, chain or [])
     if epilogue is None:
         return False
     name = lower.name(group.last if group else node)
-    image = channels_last(lower, name, lower.view(source))
-    if depthwise:
+    image = lower.view(source)
+    if value.dim() == 3:
+        image = image.then(lambda each: each.unsqueeze(2))
+    image = channels_last(lower, name, image)
+    if groups == image.shape[1] == channels and groups > 1:
         taps = Taps.of(image, window, height, width, 0.0)
         weights = lower.constant(weight.reshape(channels, -1).t().contiguous())
         lower.operators.append(
@@ -41,60 +45,90 @@ def convolution(lower: Lowering, node: fx.Node, group: Group | None = None, chai
                             epilogue.operands)
         )  # fmt: skip
         return True
-    depth = image.shape[1]
-    vectors = lower.target.panel_vectors(channels, depth * weight[0, 0].numel())
-    plain = window == Window((1, 1), (1, 1), (0, 0), (1, 1))
-    matrix = image.then(lambda each: each.permute(0, 2, 3, 1)).reshaped((rows, depth)) if plain else None
-    original = lower.facts.argument(node.args[1])
-    key = (original.data_ptr(), tuple(weight.shape), vectors, node.name)
-    if key not in lower.weights:
-        flat = weight.permute(2, 3, 1, 0).reshape(-1, channels)
-        lower.weights[key] = (original, packed_constant(flat, vectors, lower.target.lanes))
-    table = None if matrix is not None else Taps.of(image, window, height, width, 0.0)
-    lower.operators.append(
-        ProductOperator(
-            name,
-            lower.target,
-            lower.tiling,
-            matrix or image,
-            lower.weights[key][1],
-            epilogue.output,
-            depth,
-            vectors,
-            epilogue.recipe,
-            epilogue.operands,
-            table,
-        )
-    )
+    _products(lower, node, name, image, weight, window, groups, epilogue)
     return True
 
 
-def conv_geometry(lower: Lowering, node: fx.Node) -> tuple[Any, Tensor, Tensor | None, Window, bool] | None:
-    """Image, weights, bias and window of a convolution that is one of ours; None otherwise."""
+def _products(
+    lower: Lowering,
+    node: fx.Node,
+    name: str,
+    image: View,
+    weight: Tensor,
+    window: Window,
+    groups: int,
+    epilogue: Epilogue,
+) -> None:
+    """One product over windows for each group of channels."""
+    depth, channels = image.shape[1] // groups, weight.shape[0] // groups
+    rows = epilogue.output.shape[0]
+    vectors = lower.target.panel_vectors(channels)
+    plain = window == Window((1, 1), (1, 1), (0, 0), (1, 1))
+    original = lower.facts.argument(node.args[1])
+    height, width = node.meta["val"].shape[2:] if node.meta["val"].dim() == 4 else (1, node.meta["val"].shape[2])
+    table = None if plain else Taps.of(image, window, height, width, 0.0)
+    for group in range(groups):
+        part = image if groups == 1 else image.then(lambda each, group=group: each.narrow(1, group * depth, depth))
+        matrix = part.then(lambda each: each.permute(0, 2, 3, 1)).reshaped((rows, depth)) if plain else None
+        if plain and matrix is None:  # rows of a piece of something larger
+            table = table or Taps.of(image, window, height, width, 0.0)
+        key = (original.data_ptr(), tuple(weight.shape), vectors, node.name, group)
+        if key not in lower.weights:
+            mine = weight[group * channels : (group + 1) * channels]
+            flat = mine.permute(2, 3, 1, 0).reshape(-1, channels)
+            lower.weights[key] = (original, packed_constant(flat, vectors, lower.target.lanes))
+
+        def columns(view: View, group: int = group) -> View:
+            return view if groups == 1 else view.then(lambda meta: meta.narrow(1, group * channels, channels))
+
+        lower.operators.append(
+            ProductOperator(
+                name,
+                lower.target,
+                lower.tiling,
+                part if matrix is None else matrix,
+                lower.weights[key][1],
+                columns(epilogue.output),
+                depth,
+                vectors,
+                epilogue.recipe,
+                [columns(each) for each in epilogue.operands],
+                table if matrix is None else None,
+            )
+        )
+
+
+def conv_geometry(lower: Lowering, node: fx.Node) -> tuple[Any, Tensor, Tensor | None, Window, int] | None:
+    """Image, weights, bias, window and groups of a convolution that is one of ours; None otherwise."""
     given = named(node, "input", "weight", "bias", "stride", "padding", "dilation", "groups")
     source, weight = lower.facts.resolve(node.args[0]), lower.facts.argument(node.args[1])  # type: ignore[arg-type]
     bias = lower.facts.argument(given.get("bias"))
-    if not isinstance(weight, Tensor) or isinstance(bias, fx.Node) or node.meta["val"].dim() != 4:
+    if not isinstance(weight, Tensor) or isinstance(bias, fx.Node) or source.meta["val"].dim() != weight.dim():
         return None
     groups = given.get("groups", 1)
-    channels = source.meta["val"].shape[1]
-    depthwise = groups > 1 and groups == channels == weight.shape[0]
-    if groups != 1 and not depthwise:
+    depthwise = groups > 1 and groups == source.meta["val"].shape[1] == weight.shape[0]
+    if groups != 1 and not depthwise and weight.shape[0] // groups < lower.target.lanes // 2:
+        return None  # nearly nothing of a vector would be used
+    if isinstance(given.get("padding"), str):
         return None
     if node in lower.facts.scaled:
         scale, shift = lower.facts.scaled[node]
-        weight = weight * scale.reshape(-1, 1, 1, 1)
+        weight = weight * scale.reshape(-1, *[1] * (weight.dim() - 1))
         bias = shift if bias is None else bias * scale + shift
     stride, padding, dilation = (
         tuple(given.get(key, default))
         for key, default in (("stride", (1, 1)), ("padding", (0, 0)), ("dilation", (1, 1)))
     )
     two = [each * 2 if len(each) == 1 else each for each in (stride, padding, dilation)]
+    if weight.dim() == 3:  # an image of one row
+        weight = weight.unsqueeze(2)
+        two = [(alone, each[0]) for alone, each in zip((1, 0, 1), (stride, padding, dilation), strict=True)]
+        return source, weight, bias, Window(tuple(weight.shape[2:]), *two), groups  # type: ignore[arg-type]
     added = padded(lower, source)
     if added is not None:
         source, top, left = added
         two[1] = (two[1][0] + top, two[1][1] + left)
-    return source, weight, bias, Window(tuple(weight.shape[2:]), *two), depthwise  # type: ignore[arg-type]
+    return source, weight, bias, Window(tuple(weight.shape[2:]), *two), groups  # type: ignore[arg-type]
 
 
 def padded(lower: Lowering, node: fx.Node) -> tuple[fx.Node, int, int] | None:
@@ -105,6 +139,8 @@ def padded(lower: Lowering, node: fx.Node) -> tuple[fx.Node, int, int] | None:
     plain = node.target is aten.constant_pad_nd.default or len(node.args) < 3 or node.args[2] == "constant"
     value = node.args[-1] if isinstance(node.args[-1], int | float) else node.kwargs.get("value") or 0
     readers = lower.facts.users.get(node, [])
+    if node.meta["val"].dim() != 4:
+        return None
     if not plain or value or len(sides) != 4 or min(sides) < 0 or node in lower.facts.returned:
         return None
     if any(lower.kinds.get(each) != "convolution" for each in readers):

@@ -22,6 +22,9 @@ SAME = {
 NORMS = {aten.layer_norm.default, aten.rms_norm.default}
 PRODUCTS = {aten.linear.default, aten.addmm.default, aten.mm.default, aten.bmm.default, aten.matmul.default}
 POOLS = {aten.max_pool2d.default, aten.avg_pool2d.default, aten.adaptive_avg_pool2d.default}
+RECURRENT = {  # they draw only with dropout between their layers
+    getattr(kind, given) for kind in (aten.lstm, aten.gru, aten.rnn_tanh, aten.rnn_relu) for given in ("input", "data")
+}
 BATCH_NORM = aten._native_batch_norm_legit_no_training.default
 
 
@@ -33,6 +36,7 @@ class Facts:
         self.known: dict[fx.Node, Any] = {}  # values that never change
         self.same: dict[fx.Node, fx.Node] = {}
         self.scaled: dict[fx.Node, tuple[Tensor, Tensor]] = {}  # convolutions that take over a batch norm
+        self.affine: dict[fx.Node, tuple[Tensor, Tensor]] = {}  # batch norms that follow something else
         for node in program.exported.graph.nodes:
             if node.name in program.state:
                 self.known[node] = program.tensor(program.state[node.name]).detach()
@@ -81,31 +85,33 @@ class Facts:
         return node.target is operator.getitem and sources[0] in self.known
 
     def _same_dtype(self, node: fx.Node) -> bool:
-        if node.target is not aten._to_copy.default:
+        if node.target not in (aten._to_copy.default, aten.type_as.default):
             return False
         return bool(node.meta["val"].dtype == node.args[0].meta["val"].dtype)  # type: ignore[union-attr]
 
     def _batch_norm(self, part: fx.Node, norm: fx.Node) -> None:
-        """A norm with fixed statistics right behind a convolution scales its weights."""
+        """A norm with fixed statistics scales the weights of a convolution that it is right behind, else numbers."""
         image, weight, bias, mean, variance, _, epsilon = (self.argument(each) for each in norm.args)
+        if part.args[1] != 0 or not all(isinstance(each, Tensor) for each in (mean, variance)):
+            return
+        scale = torch.rsqrt(variance.double() + epsilon)
+        scale = scale if weight is None else scale * weight.double()
+        shift = -mean.double() * scale
+        shift = shift if bias is None else shift + bias.double()
+        self.same[norm] = image
         fits = (
-            part.args[1] == 0
-            and isinstance(image, fx.Node)
-            and image.target is aten.conv2d.default
+            isinstance(image, fx.Node)
+            and image.target in (aten.conv1d.default, aten.conv2d.default)
             and image not in self.scaled
             and len({self.resolve(each) for each in image.users}) == 1
             and isinstance(self.argument(image.args[1]), Tensor)
-            and isinstance(mean, Tensor)
-            and isinstance(variance, Tensor)
         )
         if fits:
-            scale = torch.rsqrt(variance.double() + epsilon)
-            scale = scale if weight is None else scale * weight.double()
-            shift = -mean.double() * scale
-            shift = shift if bias is None else shift + bias.double()
             self.scaled[image] = (scale.float(), shift.float())
             self.same[part] = image
-            self.same[norm] = image
+        else:
+            wide = (-1, *[1] * (norm.args[0].meta["val"].dim() - 2))  # type: ignore[union-attr]
+            self.affine[part] = (scale.float().reshape(wide), shift.float().reshape(wide))
 
 
 def _evaluate(node: fx.Node, given: dict[fx.Node, Any]) -> Any:
@@ -124,6 +130,9 @@ def draws(node: fx.Node) -> bool:
         return False
     if node.target is aten.scaled_dot_product_attention.default:
         return bool(node.kwargs.get("dropout_p") or (len(node.args) > 4 and node.args[4]))
+    if node.target in RECURRENT:
+        given = named(node, *(each.name for each in node.target._schema.arguments))  # type: ignore[union-attr]
+        return bool(given.get("dropout") and given.get("train"))
     return not _rests(node)
 
 
@@ -137,6 +146,8 @@ def kind_of(facts: Facts, node: fx.Node) -> str:
     values = list(tensors_of(node.meta.get("val")))
     if not values or any(value.numel() == 0 for value in values):
         return "part" if node.target is operator.getitem else "torch"
+    if node in facts.affine:
+        return "pointwise" if values[0].dtype == torch.float32 else "torch"
     if node.target is operator.getitem:
         return "part"
     if node.target is not aten.clone.default and is_view(node):
@@ -158,8 +169,10 @@ def kind_of(facts: Facts, node: fx.Node) -> str:
         return "product"
     simple: dict[Any, str] = {
         aten.conv2d.default: "convolution",
+        aten.conv1d.default: "convolution",
         aten.scaled_dot_product_attention.default: "attention",
         aten.cat.default: "cat",
+        aten.upsample_nearest2d.vec: "upsampling",
     }
     return "pooling" if node.target in POOLS else simple.get(node.target, "torch")
 

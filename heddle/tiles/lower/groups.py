@@ -65,7 +65,11 @@ class Group:
             return writer.const(value) if isinstance(value, int | float) else value
 
         for node in self.nodes:
-            places[node] = _instructions(node, writer, place, load)
+            if node in facts.affine:
+                scale, shift = (load(each) for each in facts.affine[node])
+                places[node] = writer("add", writer("mul", place(node.args[0]), scale), shift)
+            else:
+                places[node] = _instructions(node, writer, place, load)
         return writer.ending(places[self.last]), operands
 
 

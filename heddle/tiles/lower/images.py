@@ -1,4 +1,4 @@
-"""Pooling: windows over images, and means over whole ones."""
+"""Pooling: windows over images, and means over whole ones. Upsampling: each pixel several times."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import numpy as np
 import torch
 from torch import fx
 
+from heddle.tiles.kernels.recipe import IDENTITY
 from heddle.tiles.lower.convolutions import channels_last
 from heddle.tiles.lower.facts import named
 from heddle.tiles.lower.lowering import Lowering
+from heddle.tiles.operators.rows import RowsOperator
 from heddle.tiles.operators.windows import Taps, Window, WindowsOperator
 
 aten = torch.ops.aten
@@ -71,3 +73,32 @@ def pooling(lower: Lowering, node: fx.Node) -> None:
     lower.views[node] = output
     shared = lower.constant(torch.from_numpy(shares))
     lower.operators.append(WindowsOperator(name, lower.tiling, kind, image, taps, shared, matrix))
+
+
+def repeats(node: fx.Node) -> tuple[int, int] | None:
+    """How often an upsampling to the nearest pixel repeats rows and columns; None where it is not a whole number."""
+    image, value = node.args[0].meta["val"], node.meta["val"]  # type: ignore[union-attr]
+    if image.dim() != 4:
+        return None
+    found = [large // small for small, large in zip(image.shape[2:], value.shape[2:], strict=True)]
+    exact = all(
+        small * times == large for small, times, large in zip(image.shape[2:], found, value.shape[2:], strict=True)
+    )
+    scales = node.args[2] if len(node.args) > 2 else node.kwargs.get("scale_factors")
+    same = scales is None or list(scales) == found  # type: ignore[call-overload]
+    return (found[0], found[1]) if exact and same else None
+
+
+def upsampling(lower: Lowering, node: fx.Node) -> None:
+    """Lower an upsampling to the nearest pixel: a copy that reads each one several times."""
+    times = repeats(node)
+    assert times is not None
+    name, (batch, channels, height, width) = lower.name(node), node.args[0].meta["val"].shape  # type: ignore[union-attr]
+    image = channels_last(lower, name, lower.view(node.args[0]))
+    shape = (batch, channels, height, times[0], width, times[1])
+    wide = image.then(lambda meta: meta.unsqueeze(3).unsqueeze(5).expand(shape))
+    like = torch.empty(node.meta["val"].shape, device="meta").to(memory_format=torch.channels_last)
+    output = lower.allocate(node, like)
+    lower.views[node] = output
+    parts = output.then(lambda meta: meta.view(shape))
+    lower.operators.append(RowsOperator(name, lower.tiling, shape, IDENTITY, [wide], parts))

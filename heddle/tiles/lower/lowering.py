@@ -124,7 +124,8 @@ class Lowering:
             for piece in pieces:
                 size = piece.meta["val"].shape[dim] if isinstance(piece, fx.Node) else piece.shape[dim]
                 alone = isinstance(piece, fx.Node) and self.facts.only_user(piece) is node and pieces.count(piece) == 1
-                if alone and piece in self.of_last:
+                images = self._joins_images(node) and self.kinds.get(piece) in ("convolution", "pooling", "upsampling")
+                if alone and (piece in self.of_last or images):
                     found[piece] = (node, dim, begin, size)
                 begin += size
         return found
@@ -134,9 +135,16 @@ class Lowering:
         dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
         return pieces, dim % node.meta["val"].dim()
 
+    def _joins_images(self, node: fx.Node) -> bool:
+        """Channels behind each other, in a network that convolves: they stay next to each other in memory."""
+        return node.meta["val"].dim() == 4 and self._pieces(node)[1] == 1 and "convolution" in self.kinds.values()
+
     def _cat_buffer(self, node: fx.Node) -> View:
         if node not in self.views:
-            self.views[node] = self.allocate(node, self.meta(node))
+            like = self.meta(node)
+            if self._joins_images(node):
+                like = like.to(memory_format=torch.channels_last)
+            self.views[node] = self.allocate(node, like)
         return self.views[node]
 
     def cat(self, node: fx.Node) -> None:

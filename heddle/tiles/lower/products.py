@@ -28,7 +28,7 @@ def product(lower: Lowering, node: fx.Node, group: Group | None = None, chain: l
     else:
         batch, rows = shape[:-2], shape[-2]
     depth = lower.facts.argument(left).shape[-1] if isinstance(left, Tensor) else left.meta["val"].shape[-1]
-    vectors = lower.target.panel_vectors(columns, depth)
+    vectors = lower.target.panel_vectors(columns)
     epilogue = finish(lower, node, lower.meta(node), rows, columns, bias, batch, group, chain or [])
     if epilogue is None:
         return False

@@ -45,6 +45,7 @@ def _settle_kinds(lower: Lowering) -> None:
             "attention": attention.covers,
             "pooling": lambda node: images.geometry(node) is not None,
             "mean": lambda node: images.geometry(node) is not None,
+            "upsampling": lambda node: images.repeats(node) is not None,
         }.get(kind)
         if ours is not None and not ours(node):
             lower.kinds[node] = "torch"
@@ -76,6 +77,8 @@ def _node(lower: Lowering, node: fx.Node, attached: dict[fx.Node, tuple[fx.Node,
         attention.attention(lower, node)
     elif kind in ("pooling", "mean"):
         images.pooling(lower, node)
+    elif kind == "upsampling":
+        images.upsampling(lower, node)
     elif kind == "cat":
         lower.cat(node)
     else:
@@ -103,7 +106,7 @@ def _results(lower: Lowering) -> list[Result]:
 def _copy_out(lower: Lowering, node: fx.Node) -> None:
     source = lower.view(node)
     value = node.meta["val"]
-    like = torch.empty_strided(tuple(value.shape), _dense(value), dtype=value.dtype, device="meta")
+    like = torch.empty_strided(tuple(value.shape), dense(value), dtype=value.dtype, device="meta")
     target = new(value.shape, like=like, dtype=value.dtype)
     lower.outputs[node] = len(lower.outputs)
     target.buffer.place, target.buffer.number = "output", lower.outputs[node]
@@ -114,6 +117,6 @@ def _copy_out(lower: Lowering, node: fx.Node) -> None:
         lower.operators.append(lower.fallback(name, "aten.clone.default", lambda given: given, [source], [target]))
 
 
-def _dense(value: Tensor) -> tuple[int, ...]:
+def dense(value: Tensor) -> tuple[int, ...]:
     """The strides of a dense tensor with the order of this one."""
     return torch.empty_like(torch.empty_strided(tuple(value.shape), value.stride(), device="meta")).stride()

@@ -59,6 +59,11 @@ class ProductOperator:
     def block(self) -> int:
         return self.target.block_rows(self.vectors, self.output.shape[-2])
 
+    @property
+    def part(self) -> int:
+        """Of the depth, or of the taps, what is multiplied at a time."""
+        return self.target.depth_part(self.depth, self.vectors, self.taps.count if self.taps else 0)
+
     def kernel(self, tall: int) -> Product:
         rows, columns = self.output.shape[-2:]
         lines = -(-UNROLL * self.vectors * self.target.lanes * 4 // LINE // tall)
@@ -74,13 +79,15 @@ class ProductOperator:
             operands=tuple((each.strides[-2], each.strides[-1]) for each in self.operands),
             lines=lines if self.right.buffer.place == "constant" else 0,
             taps=0 if self.taps is None else self.taps.count,
+            part=self.part,
         )
 
     def tiles(self) -> list[Tile]:
         *batch, rows, columns = self.output.shape
         panel = self.vectors * self.target.lanes
         depth = self.depth * (self.taps.count if self.taps else 1)
-        tall, wide = product_tile(self.tiling, self.target, rows, columns, depth, self.block, panel)
+        held = self.depth * self.part if self.taps else self.part
+        tall, wide = product_tile(self.tiling, self.target, rows, columns, depth, held, self.block, panel)
         kernel = self.kernel(tall)
         size = packed_size(depth, panel, self.target.lanes)
         found = []

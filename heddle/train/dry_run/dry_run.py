@@ -153,12 +153,13 @@ def _observe(job: PlannedJob, tensor: int, stage: int) -> tuple[Observation, Obs
 
     def step(microbatches: int) -> Observation:
         train = replace(job.train, global_batch=plan.data * plan.microbatch * microbatches)
+        alike = replace(job, train=train, plan=replace(plan.named, shares=()))
         with (
             FakeTensorMode(allow_non_fake_inputs=True),
             _Shortcuts(),
             gpu_kernels() if on_gpu and not has_gpus() else nullcontext(),
         ):
-            return observe_step(replace(job, train=train, plan=replace(plan, shares=())), tokens, mesh)
+            return observe_step(alike, tokens, mesh)
 
     rank = rank_of(plan, Coordinates(tensor=tensor, pipeline=stage))
     fewest = _fewest(plan)
@@ -168,7 +169,7 @@ def _observe(job: PlannedJob, tensor: int, stage: int) -> tuple[Observation, Obs
 
 def _fewest(plan: Plan) -> int:
     """Microbatches of the shorter of the two steps: one, unless the schedule asks for more."""
-    return rule_of(plan.schedule).least_microbatches(plan.pipeline)
+    return rule_of(plan.named.schedule).least_microbatches(plan.pipeline)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from torch import Tensor
 from heddle.format import GIB
 from heddle.parallel.collectives import gather
 from heddle.parallel.mesh import Mesh
-from heddle.runtime.device import describe, pick_device, synchronize
+from heddle.runtime.device import describe, on_gpu, pick_device, synchronize
 from heddle.runtime.environment import launched_place
 from heddle.runtime.launch import run_joined, run_processes
 from heddle.spec.cluster import Device, Peak
@@ -24,7 +24,7 @@ from heddle.train.probe.groups import Probed, network_of
 from heddle.train.probe.links import ENOUGH, QUICK, expected_seconds, measure_links
 
 WORDS = 96  # bytes of a name that others are told
-SIDE = {"cpu": 512, "cuda": 4096}  # of a square product that tells how fast a device multiplies
+SIDES = 512, 4096  # of a square product that tells how fast a CPU and a GPU multiply
 
 
 def probe(processes: int, quick: bool = False) -> Probed | None:
@@ -68,7 +68,7 @@ def measure(mesh: Mesh, quick: bool = False) -> Probed:
 
 def tflops(device: torch.device) -> float:
     """What a large product reaches in full precision."""
-    side = SIDE.get(device.type, 512)
+    side = SIDES[on_gpu(device)]
     a = torch.ones(side, side, device=device)
     taken = []
     for _ in range(6):

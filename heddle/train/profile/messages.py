@@ -17,7 +17,9 @@ from heddle.runtime.device import on_gpu, synchronize
 from heddle.train.profile.clock import SharedClock, mean, some
 
 BETWEEN = 3  # products between two collectives
-SIZES = tuple(1 << power for power in (10, 16, 18, 20, 22, 24))  # of messages, bytes
+SIZES = tuple(
+    1 << power for power in (10, 16, 18, 20, 22, 24, 25)
+)  # of messages, bytes; the last is a bucket of gradients
 
 
 def messages(clock: SharedClock, mesh: Mesh, device: torch.device, quick: bool) -> Iterator[MessageTime]:

@@ -1,4 +1,4 @@
-"""Measuring the machine: matrix products, memory, attention, starting kernels, messages; by all processes at once.
+"""Measuring the machine: matrix products, memory, attention, starting kernels, messages, tiers; by all processes at once.
 
 Processes compute at the same time, as they do in training, so that what they take from each other (memory bandwidth,
 cores, clock) is in the numbers. Every process counts what it gets done in the same stretch of time.
@@ -19,6 +19,8 @@ from heddle.spec.this_machine import this_machine
 from heddle.train.profile import kernels
 from heddle.train.profile.clock import SharedClock
 from heddle.train.profile.messages import messages
+from heddle.train.profile.steps import steps, with_steps
+from heddle.train.profile.tiers import tiers
 
 WINDOW = 0.05  # seconds of one timing: long beside the turns that processes take on a shared core
 QUICK = 0.02
@@ -39,7 +41,8 @@ def profile(processes: int, quick: bool = False) -> Cluster:
 def described(processes: int, found: Timings) -> Cluster:
     """What was measured, as a cluster of so many devices."""
     several = f"{processes} process{'es' * (processes > 1)}"
-    return cluster_of(machine(processes), found, f"measured by heddle profile with {several} at work")
+    cluster = cluster_of(machine(processes), found, f"measured by heddle profile with {several} at work")
+    return with_steps(cluster, found.steps, processes)
 
 
 def machine(processes: int) -> Cluster:
@@ -72,4 +75,6 @@ def measure_once(mesh: Mesh, quick: bool = False) -> Timings:
         gelu_ns=kernels.gelu(clock, device),
         launch_us=kernels.launch(clock, device),
         messages=tuple(messages(clock, mesh, device, quick)),
+        steps=tuple(steps(mesh, quick)),
+        tiers=tuple(tiers(clock, device)),
     )

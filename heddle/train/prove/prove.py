@@ -35,7 +35,7 @@ from heddle.train.prove.collect import Array, ShardBox, assemble, gather_boxes, 
 from heddle.train.prove.compare import Comparison, Observed, compare, compare_boxes, largest, likely_cause, relative
 from heddle.train.prove.recurrence import Recurrence
 from heddle.train.prove.shrink import PROCESSES, Shrunk, shrink
-from heddle.train.step.delayed import make_trainer
+from heddle.train.step.choose import make_trainer
 from heddle.train.step.optimizer import Optimizer
 
 

@@ -64,6 +64,7 @@ class Recurrence:
         self.waiting: dict[int, dict[int, Gradients]] = defaultdict(dict)  # by chunk and step
         self.inputs: dict[tuple[int, int], Tensor] = {}
         self.deltas: dict[tuple[int, int], Tensor] = {}
+        self.updates: dict[Tensor, list[Tensor]] = {}  # of each parameter, for feedback
 
     def _optimizer(self, chunk: int) -> torch.optim.AdamW:
         train = self.job.train
@@ -168,8 +169,28 @@ class Recurrence:
                         learning_rate(train, t) * correction.rate,
                         (correction.beta1, train.beta2),
                     )
-                self.optimizers[k].step()
+                self._update(k, delays[k])
                 self.optimizers[k].zero_grad()
         if self.tied and last > 0:
             self.chunks[-1].head.weight.data.copy_(self.chunks[0].embed.tokens.weight.data)  # type: ignore[union-attr]
         return float(total**0.5)
+
+    @torch.no_grad()
+    def _update(self, k: int, delay: int) -> None:
+        """A chunk's own AdamW, and what a correction that looks at its steps makes of them."""
+        adam, correction = self.optimizers[k], self.job.train.delay_correction
+        due = [(group, p, p.clone()) for group in adam.param_groups for p in group["params"] if p.grad is not None]
+        adam.step()
+        for group, p, old in due if delay else ():
+            if correction == "feedback":
+                update = old - p
+                before = self.updates.setdefault(p, [])
+                before.append(update)
+                if len(before) > delay:
+                    p.copy_(old - (update + update - before.pop(0)))
+            elif correction == "nesterov":
+                state, (beta1, beta2) = adam.state[p], group["betas"]
+                t = float(state["step"])
+                ahead = beta1 / (1 - beta1 ** (t + 1)) * state["exp_avg"] + (1 - beta1) / (1 - beta1**t) * p.grad
+                scale = (state["exp_avg_sq"] / (1 - beta2**t)).sqrt() + group["eps"]
+                p.copy_(old * (1 - group["lr"] * group["weight_decay"]) - group["lr"] * ahead / scale)

@@ -44,7 +44,9 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
     microbatch, sequence = _tokens(plan, degrees, planned.sequence)
     small_model = _model(model, plan, degrees, shapes, sequence, planned.sequence)
     memories = [kind.memory for kind in layers]
-    microbatches = _microbatches(plan.microbatches(train.global_batch), plan.pipeline, degrees.pipeline)
+    microbatches = plan.microbatches(train.global_batch)
+    if not degrees.order:  # one that is written out is for that many
+        microbatches = _microbatches(microbatches, plan.pipeline, degrees.pipeline)
     equal = degrees.data * (microbatches * microbatch,)
     # where shares differ, the first replica takes more: as many as any schedule can
     shares = (equal[0] + degrees.pipeline * microbatch, *equal[1:]) if plan.shares and degrees.data > 1 else ()
@@ -94,7 +96,10 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
     ]
     # stages and what layers do are those of the old degrees until the caller has found the new ones
     changed = replace(plan, stages=(), recompute="none", offload=plan.ends_offload, layers=())
-    return replace(changed, tensor=tensor, pipeline=pipeline, data=data, virtual=virtual), notes
+    if pipeline < plan.pipeline or virtual < plan.virtual:
+        changed = changed.named
+    check = plan.check_step if pipeline > 1 else "before"
+    return replace(changed, tensor=tensor, pipeline=pipeline, data=data, virtual=virtual, check_step=check), notes
 
 
 def _exact(plan: Plan) -> tuple[Plan, list[str]]:

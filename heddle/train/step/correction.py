@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import deque
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
 
 from heddle.spec.job import Train
 
@@ -27,3 +31,55 @@ def corrected(train: Train, delay: int) -> Correction:
         case "beta1":
             return Correction(1.0, 0.0 if delay else train.beta1)
     return Correction(1.0, train.beta1)
+
+
+class Mending:
+    """AdamW's step, and after it what corrections change about weights whose gradients come late.
+
+    A parameter group says in "late" by how many steps its gradients do.
+    """
+
+    def __init__(self, train: Train) -> None:
+        self.correction = train.delay_correction
+        self.before: dict[Tensor, deque[Tensor]] = {}  # the last updates of a parameter, for feedback
+
+    def step(self, adam: torch.optim.AdamW) -> None:
+        """Update what has a gradient."""
+        late = [group for group in adam.param_groups if group["late"]]
+        due = [(group, p) for group in late for p in group["params"] if p.grad is not None]
+        if self.correction == "feedback":
+            olds = [p.detach().clone() for _, p in due]
+            adam.step()
+            for (group, p), old in zip(due, olds, strict=True):
+                self._feed_back(p, old, group["late"])
+        else:
+            adam.step()
+            if self.correction == "nesterov":
+                for group, p in due:
+                    _look_ahead(group, p, adam.state[p])
+
+    def forget(self) -> None:
+        """Nothing is late any more."""
+        self.before.clear()
+
+    def _feed_back(self, p: Tensor, old: Tensor, delay: int) -> None:
+        """Add what the update of `delay` steps ago, which stood in for this one at the time, turns out to have missed:
+        after the error feedback of arXiv 2606.30634, for any delay.
+        """
+        update = old - p
+        kept = self.before.setdefault(p, deque(maxlen=delay))
+        if len(kept) == delay:
+            p -= update - kept[0]
+        kept.append(update)
+
+
+def _look_ahead(group: dict[str, Any], p: Tensor, state: dict[str, Tensor]) -> None:
+    """From Adam's step to Nesterov's (NAdam): where momentum will have carried the weights by the time a gradient
+    of them comes back (Ajanthan et al. 2025, arXiv 2505.01099).
+    """
+    assert p.grad is not None
+    beta1, beta2 = group["betas"]
+    count = state["step"].to(p.device)
+    now, following = 1 - beta1**count, 1 - beta1 ** (count + 1)
+    direction = state["exp_avg"] * (beta1 / following - 1 / now) + p.grad * ((1 - beta1) / now)
+    p -= group["lr"] * direction / ((state["exp_avg_sq"] / (1 - beta2**count)).sqrt() + group["eps"])

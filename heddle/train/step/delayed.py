@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from heddle.checkpoint.checkpoint import Saver
-from heddle.parallel.collectives import Handle, all_reduce
+from heddle.parallel.collectives import all_reduce
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline.delayed import DelayedPipeline
 from heddle.parallel.shards import Piece
@@ -18,34 +17,12 @@ from heddle.schedule.delayed import DelayedSchedule, Update
 from heddle.spec.job import Job, PlannedJob, Train
 from heddle.trace.lanes import Lane, Phase
 from heddle.train.step.correction import corrected
+from heddle.train.step.late_step import LateStep
 from heddle.train.step.learning_rate import learning_rate
 from heddle.train.step.optimizer import Optimizer
-from heddle.train.step.trainer import Kind, StepInFlight, StepResult, Stop, Tokens, Trainer
+from heddle.train.step.trainer import Kind, StepInFlight, Stop, Tokens, Trainer
 
 TIED = "embed.tokens.weight"
-
-
-class LateStep(StepInFlight):
-    """A step whose numbers are still being added up over the ranks, some of which are not there yet."""
-
-    def __init__(self, handle: Handle, began: Mark, ended: Mark, settle: Callable[[float], None]) -> None:
-        self.handle, self.began, self.ended, self.settle = handle, began, ended, settle
-        self.result: StepResult | None = None
-
-    def read(self) -> StepResult:
-        """What it tells, once all ranks have come so far."""
-        if self.result is None:
-            loss, squared, stops = self.handle.wait().tolist()
-            norm = squared**0.5
-            self.settle(norm)
-            self.result = StepResult(loss, norm, stops > 0)
-        return self.result
-
-    @property
-    def seconds(self) -> float:
-        """How long it took this rank."""
-        self.ended.wait()
-        return self.ended.since(self.began)
 
 
 class DelayedTrainer(Trainer):
@@ -92,15 +69,17 @@ class DelayedTrainer(Trainer):
         gradients = self.parallel.gradients
         if self.endless.steps == 0:
             self.origin = self.step
+            gradients.wait_for_weights()  # of the step before, which are copied before a forward would wait for them
             gradients.expect(self.delayed.microbatches)
         following = self.position + self.job.train.global_batch
         works = self._works(self.batches.take(self.position, following), self.position, training=True)
         loss = self.endless.run_step(works, 1 / self.mesh.data.size, self._apply)
         applied, self.applied = self.applied, torch.zeros_like(self.applied)
-        handle = self._sum_over_ranks(loss, applied, bool(stop))
+        handed = LateStep(self._sum_over_ranks(loss, applied, bool(stop)), began, self.optimizer.settle)
         self.step += 1
         self.position = following
-        return LateStep(handle, began, Mark(self.device), self.optimizer.settle)
+        handed.end(Mark(self.device))
+        return handed
 
     def _apply(self, update: Update) -> None:
         """The gradients that have come back to this rank, clipped by their own norm: nobody waits for other stages."""
@@ -139,6 +118,7 @@ class DelayedTrainer(Trainer):
             return
         self.endless.drain(self._apply)
         self.applied.zero_()
+        self.optimizer.mending.forget()
         self.parallel.gradients.clear()
         for piece in self.optimizer.pieces:  # a tied weight had its two parts one by one
             self.optimizer.adam.state[piece.master]["step"].fill_(self.step)
@@ -152,11 +132,6 @@ class DelayedTrainer(Trainer):
         """Nothing is under way in a checkpoint: any plan takes it up."""
         self.drain()
         super().save(saver)
-
-
-def make_trainer(job: Job, *arguments: Any) -> Trainer:
-    """The trainer that a job's plan asks for."""
-    return (Trainer if job.planned.plan.delayed is None else DelayedTrainer)(job, *arguments)
 
 
 def _chunk_of(piece: Piece, job: PlannedJob) -> int:
@@ -173,5 +148,6 @@ def _chunk_of(piece: Piece, job: PlannedJob) -> int:
 def _correct(optimizer: Optimizer, train: Train, late: bool) -> None:
     """Updates that are not late need no correction."""
     for group in optimizer.adam.param_groups:
-        correction = corrected(train, group["delay"] if late else 0)
+        group["late"] = group["delay"] if late else 0
+        correction = corrected(train, group["late"])
         group["share"], group["betas"] = correction.rate, (correction.beta1, train.beta2)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from heddle.parallel.shards import Piece
 from heddle.spec.job import Train
+from heddle.train.step.correction import Mending
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -53,6 +54,7 @@ class Optimizer:
         self.updates = 0  # steps that changed the weights
         self.scale = LossScale(train.precision == "fp16")
         self.turns = turns_of(pieces, delay_of)
+        self.mending = Mending(train)
         self.adam = torch.optim.AdamW(
             [
                 {
@@ -60,6 +62,7 @@ class Optimizer:
                     "weight_decay": train.weight_decay * decay,
                     "share": 1.0,  # of the learning rate
                     "delay": delay_of(turn[0]) if turn else 0,
+                    "late": 0,  # the same while updates are late
                 }
                 for turn in self.turns
                 for decay in (True, False)
@@ -92,9 +95,7 @@ class Optimizer:
         gradients; nobody has waited for a number yet. Who reads the norm tells `settle`.
         """
         norm = squared_norm.double().sqrt() / self.scale.value
-        divisor = torch.full_like(norm, self.scale.value)
-        if self.train.clip:
-            divisor *= (norm / self.train.clip).clamp(min=1)
+        divisor = self._divisor(norm)
         # what torch.amp's gradient scaler would set, and the fused kernel reads
         self.adam.grad_scale = divisor.float()  # type: ignore[attr-defined]
         self.adam.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
@@ -105,7 +106,7 @@ class Optimizer:
             for piece, home in self._homes(self.turns[number + 1] if number + 1 < len(self.turns) else ()):
                 piece.tier.expect(home)
             self.adam.param_groups = groups[2 * number : 2 * number + 2]
-            self.adam.step()
+            self.mending.step(self.adam)
             rounded = [(piece.target, piece.master) for piece in turn if piece.target is not None]
             if rounded:
                 targets, masters = zip(*rounded, strict=True)
@@ -114,6 +115,18 @@ class Optimizer:
                 piece.tier.leave(home)
         self.adam.param_groups = groups
         return norm
+
+    def _divisor(self, norm: Tensor) -> Tensor:
+        """What gradients are divided by."""
+        divisor = torch.full_like(norm, self.scale.value)
+        if self.train.clip:
+            divisor *= (norm / self.train.clip).clamp(min=1)
+        return divisor
+
+    def leaves_alone(self, squared_norm: Tensor) -> bool:
+        """Whether a step with that norm updates as one with a norm of nothing would: finite, and nothing is clipped."""
+        norm = squared_norm.double().sqrt() / self.scale.value
+        return bool(norm.isfinite()) and bool(self._divisor(norm) == self.scale.value)
 
     def _homes(self, turn: Sequence[Piece]) -> Iterator[tuple[Piece, Tensor]]:
         """What of a turn's state has its home on a tier."""

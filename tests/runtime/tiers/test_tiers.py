@@ -6,11 +6,15 @@ import os
 import resource
 import subprocess
 import sys
+import weakref
+from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
 
+import heddle.runtime.tiers.host
 from heddle.errors import HeddleError
 from heddle.runtime.tiers import Disk, Host, Tier, tier_of
 
@@ -34,6 +38,47 @@ def test_what_is_put_away_comes_back(tier):
     for value, slot in zip(values, slots, strict=True):
         assert torch.equal(tier.take(slot), value)
         assert tier.take(slot) is tier.take(slot), "several views share what was read once"
+
+
+class LoggedStream:
+    """Writes down what a GPU's stream is asked for."""
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        self.name, self.log = name, log
+
+    def wait_stream(self, other: LoggedStream) -> None:
+        self.log.append(f"{self.name} waits for {other.name}")
+
+    def wait_event(self, event: str) -> None:
+        self.log.append(f"{self.name} waits for {event}")
+
+    def synchronize(self) -> None:
+        self.log.append("the host waits")
+
+
+def test_a_gpu_waits_for_its_copies_and_its_host_does_not():
+    """Beside a GPU a layer's end only tells the device's stream to wait; until then the memory is held."""
+    log: list[str] = []
+    compute, copies = LoggedStream("compute", log), LoggedStream("copies", log)
+    tier, value = Host(), noise(5000)
+    tier.spare[8192].append(torch.zeros(8192, dtype=torch.uint8))
+    tier.stream = copies  # type: ignore[assignment]
+    mark = type("Marked", (), {"event": "the copy", "wait": copies.synchronize})
+    with (
+        patch.object(torch.cuda, "current_stream", lambda _: compute),
+        patch.object(torch.cuda, "stream", lambda _: nullcontext()),
+        patch.object(heddle.runtime.tiers.host, "on_gpu", lambda _: True),
+        patch.object(heddle.runtime.tiers.host, "Mark", lambda *_, **__: mark),
+    ):
+        slot = tier.put(value)
+        assert log == ["copies waits for compute"]
+        left, kept = weakref.ref(value), value.clone()
+        del value
+        assert left() is not None
+        slot.wait()
+        assert left() is None
+        assert torch.equal(tier.take(slot), kept)
+    assert log[1:] == ["compute waits for the copy", "copies waits for compute", "compute waits for the copy"]
 
 
 def test_room_is_used_again(tmp_path):

@@ -37,8 +37,11 @@ def lanes(
 ) -> None:
     """Pack straight-line code into vectors: the best of LLVM's way and the exact one, checked bit for bit."""
     import json
+    import os
     import sys
 
+    # The policy's matrices are small: threads would wait for each other longer than they work. Read once, by NumPy.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from rich.console import Console
 
     from heddle.cli.common import write_output

@@ -50,7 +50,7 @@ def hf(
     from heddle.checkpoint.exchange.agreement import Agreed
     from heddle.checkpoint.exchange.convert import export_huggingface
     from heddle.checkpoint.source import find_source
-    from heddle.cli.import_ import summary
+    from heddle.cli.exchange.import_ import summary
     from heddle.parallel.mesh import Mesh
     from heddle.runtime.device import DTYPES
 

@@ -81,6 +81,7 @@ TALL = 16  # rows of a picture that is shown unasked
 def show(console: Console, prediction: Simulation, tokens: float, memory: bool) -> None:
     """For people."""
     from heddle.spec.ranks import split_in_words
+    from heddle.spec.software import HEDDLE
     from heddle.trace.bars import bar
     from heddle.trace.terminal import draw
 
@@ -109,6 +110,7 @@ def show(console: Console, prediction: Simulation, tokens: float, memory: bool) 
         console.print()
     show_memory(console, prediction, memory)
     console.print(f"\nefficiency of '{cluster.name}': {cluster.efficiency.source}", soft_wrap=True)
+    console.print(f"software: {cluster.software or HEDDLE}", soft_wrap=True)
 
 
 def show_memory(console: Console, prediction: Simulation, every: bool) -> None:

@@ -10,6 +10,7 @@ import typer
 from heddle.cli.ranged import COUNT, POSITIVE, ranged
 from heddle.errors import HeddleError
 from heddle.schedule.registry import IN_WORDS
+from heddle.schedule.written import SEARCHED
 
 if TYPE_CHECKING:
     from heddle.simulate.simulation import Simulation
@@ -42,8 +43,13 @@ def plan(
         bool, typer.Option("--free", help="Do not keep to the file's [plan]; say how good it is instead.")
     ] = False,
     by_layer: Annotated[
-        bool, typer.Option("--by-layer", help="Let every layer recompute, shard and offload on its own.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--by-layer/--no-by-layer",
+            help="Let every layer recompute, shard and offload on its own; else where it is worth it.",
+            show_default=False,
+        ),
+    ] = None,
     allow_delay: Annotated[
         bool, typer.Option("--allow-delay", help="Also look at updates that come late; the loss may differ.")
     ] = False,
@@ -81,7 +87,10 @@ def plan(
     microbatch: Annotated[
         int | None, ranged(within="[1, 1e6]", help="Samples of a microbatch.", rich_help_panel=FIXED)
     ] = None,
-    schedule: Annotated[str | None, typer.Option(help=f"{IN_WORDS}; or all.", rich_help_panel=FIXED)] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(help=f"{IN_WORDS}; all; or searched, an order found for this plan.", rich_help_panel=FIXED),
+    ] = None,
     recompute: Annotated[str | None, typer.Option(help="none, selective or full.", rich_help_panel=FIXED)] = None,
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="Change a key: --set train.steps=50.", metavar="TABLE.KEY=VALUE")
@@ -94,7 +103,7 @@ def plan(
 
     from heddle.cli.common import apply_change
     from heddle.cli.show.plan import show_best, show_choices, show_rank, show_reasons
-    from heddle.plan.search.search import search
+    from heddle.plan.search.search import search, summary
     from heddle.spec.job import check_tables, job_from_tables
     from heddle.spec.tables import read_toml
 
@@ -152,16 +161,22 @@ def plan(
         from heddle.plan.search.explain import explain as look_around
 
         reasons = look_around(found)
+    searched = []
+    if fixed.get("schedule") == SEARCHED:
+        from heddle.plan.search.ordered import ordered_plans, searched_in_words
+
+        searched = ordered_plans(found.plans)
     late = []
     if allow_delay:
         from heddle.plan.search.late import late_in_words, late_plans
 
         late = late_plans(found.plans)
     if output is not None:
-        _write(output, document, folder, found.job, late[0] if late else found.best)
+        _write(output, document, folder, found.job, (late or searched or [found.best])[0])
     console = Console(highlight=False)
     if as_json:
         facts = found.to_json() | {"assumed": assumed} | ({"explanation": reasons.to_json()} if reasons else {})
+        facts |= {"searched": [summary(one) for one in searched]} if fixed.get("schedule") == SEARCHED else {}
         facts |= {"late": [one.to_json() for one in late]} if allow_delay else {}
         console.out(json.dumps(facts))
         return
@@ -174,6 +189,9 @@ def plan(
             soft_wrap=True,
         )
     show_best(console, found)
+    if fixed.get("schedule") == SEARCHED:
+        none = "No searched order would be faster than the best schedule that has a name."
+        console.print(searched_in_words(searched[0], found.best) if searched else none, soft_wrap=True)
     if allow_delay:
         words = late_in_words(late[0], found.best) if late else "No plan with late updates would be faster."
         console.print(words, soft_wrap=True)
@@ -240,12 +258,14 @@ def _write(output: Path, document: dict[str, Any], folder: Path, job: Job, chose
 
 def _keep_others(output: Path) -> None:
     """A plan takes the place of a job or of nothing: a cluster's file is somebody's measurements."""
-    from heddle.files import parse_toml
+    from heddle.spec.tables import read_toml
 
+    if not output.is_file():  # a pipe or a device holds nothing that could be lost
+        return
     try:
-        found = parse_toml(output.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        found = {"model": {}} if not output.exists() else {}
+        found = read_toml(output, "a job")
+    except HeddleError:
+        found = {}
     if "model" not in found and "train" not in found:
         raise HeddleError(
             f"{output} exists, and is not a job.",

@@ -1,6 +1,7 @@
 """`heddle lanes`: what it prints and writes, and what it says to bad input."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -97,7 +98,7 @@ def test_bad_input_is_told_in_three_parts(kernel, tmp_path):
     assert "Did you mean 'pairs'" in refused(kernel, "--function", "pair")
     assert "There is no method 'lp'" in refused(kernel, "--method", "lp")
     assert "no table of costs for 'z80'" in refused(kernel, "--cpu", "z80")
-    assert "cannot be read" in refused(tmp_path / "no.ll")
+    assert "There is no file" in refused(tmp_path / "no.ll")
     assert "takes one file" in refused(kernel, kernel)
     assert "takes one folder" in refused("bench")
     assert "has no .c or .ll file" in refused("bench", tmp_path / "empty")
@@ -106,7 +107,12 @@ def test_bad_input_is_told_in_three_parts(kernel, tmp_path):
     assert "is not IR that LLVM" in refused(old)
     bits = tmp_path / "bits.ll"
     bits.write_bytes(b"BC\xc0\xde\xff\xfe")
-    assert "it is not text" in refused(bits)
+    assert "bits.ll is not text" in refused(bits)
+    os.mkfifo(tmp_path / "pipe.ll")
+    assert "pipe.ll is a pipe" in refused(tmp_path / "pipe.ll")
+    assert "/dev/zero is a device" in refused(kernel, "--method", "policy", "--weights", "/dev/zero")
+    bits.write_bytes((2).to_bytes(8, "little") + b"[]")
+    assert "has no weights of a policy" in refused(kernel, "--method", "policy", "--weights", bits)
     empty = tmp_path / "declared.ll"
     empty.write_text("declare void @f()\n")
     assert "no function with a body" in refused(empty)
@@ -146,3 +152,35 @@ def test_ten_thousand_instructions_fall_back_in_seconds(tmp_path):
     facts = json.loads(heddle(path, "--json").stdout)
     assert facts["functions"][0]["chosen"] in ("llvm", "scalar")
     assert time.process_time() - began < 60  # seconds on an idle machine; LLVM's own passes are most of it
+
+
+STRUCTURES = """%struct.Point = type { double, double }
+define void @shift(ptr noalias %o, ptr %a, i64 %i) {
+  %p = getelementptr inbounds %struct.Point, ptr %a, i64 %i
+  %q = getelementptr inbounds i8, ptr %p, i64 8
+  %x = load double, ptr %p, align 8
+  %y = load double, ptr %q, align 8
+  %u = fadd double %x, 1.0
+  %v = fadd double %y, 1.0
+  %r = getelementptr inbounds %struct.Point, ptr %o, i64 %i
+  %s = getelementptr inbounds i8, ptr %r, i64 8
+  store double %u, ptr %r, align 8
+  store double %v, ptr %s, align 8
+  ret void
+}
+"""
+
+
+def test_the_name_of_a_structure_is_no_value():
+    found = improve(STRUCTURES, Options(method="ilp", seconds=2))
+    assert found.reports[0].rejected == []
+    assert "store <2 x double>" in found.modules["ilp"]
+
+
+def test_ir_for_machines_that_llvm_does_not_know():
+    attributes = 'attributes #0 = { "target-cpu"="of-tomorrow" "target-features"="+thoughts,-avx512er" }\n'
+    marked = KERNEL.replace(") {", ") #0 {", 1) + attributes
+    assert "store <2 x double>" in improve(marked, Options(method="ilp", seconds=2)).text
+    elsewhere = 'target triple = "sparcv9-sun-solaris"\n' + KERNEL
+    with pytest.raises(HeddleError, match="is IR for sparcv9, and this machine is"):
+        improve(elsewhere, Options(method="llvm"))

@@ -25,7 +25,7 @@ def profile(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the cluster as JSON.")] = False,
 ) -> None:
-    """Measure this machine: matrix products, memory, collectives, starting kernels."""
+    """Measure this machine: matrix products, memory, collectives, starting kernels, host and disk."""
     import json
     import time
 
@@ -66,6 +66,9 @@ def show(console: Console, found: Cluster) -> None:
     console.print(f"            half of that where the smallest dim is {efficiency.half_dim:.0f}")
     console.print(f"attention   {efficiency.attention:.0%} of peak")
     console.print(f"memory      {device.memory_gbs:.3g} GB/s, of which kernels reach {efficiency.memory:.0%}")
+    for tier, speed in (("host", device.host_gbs), ("disk", device.disk_gbs)):
+        if speed is not None:
+            console.print(f"{tier:<11} {speed:.3g} GB/s there or back, for what a plan offloads")
     console.print(f"kernels     {_us(efficiency.launch_us)} us to start one")
     for link in found.links:
         console.print(

@@ -22,6 +22,7 @@ def validate(
 
     from heddle.calibrate.validate import validate as compare
     from heddle.cli.common import load_cluster
+    from heddle.spec.software import PROFILES
 
     found = compare(rows, load_cluster(cluster) if cluster else None)
     console = Console(highlight=False)
@@ -44,6 +45,9 @@ def validate(
         console.print(f"all: {found.seconds}; {len(found.skipped)} skipped", soft_wrap=True)
         if found.memory.count:
             console.print(f"memory: {found.memory}", soft_wrap=True)
-    assumed = [f"{row.id} ({', '.join(row.assumed)})" for row in found.rows if row.assumed]
+    for name, count in found.software.items():
+        console.print(f"software '{name}': {count} rows ({PROFILES[name].source})", soft_wrap=True)
+    said = [(row.id, [word for word in row.assumed if not word.startswith("software")]) for row in found.rows]
+    assumed = [f"{name} ({', '.join(words)})" for name, words in said if words]
     if assumed:
         console.print(f"\nNot stated and assumed: {'; '.join(assumed)}.", soft_wrap=True)

@@ -40,6 +40,7 @@ def calibrate(
     write_output(output, dumps_cluster(found.cluster))
     efficiency = found.cluster.efficiency
     fitted = {name: getattr(efficiency, name) for name in (constants or CONSTANTS)} if found.fit else {}
+    doubts = () if found.fit is None or found.kept else found.fit.implausible
     console = Console(highlight=False)
     if as_json:
         facts = {
@@ -47,6 +48,9 @@ def calibrate(
             "rows": 0 if found.fit is None else len(found.fit.errors),
             "mape": None if found.fit is None else found.fit.mape,
             "leave_one_out": None if found.fit is None else found.fit.leave_one_out,
+            "unfitted": None if found.fit is None else found.fit.unfitted,
+            "kept": found.kept,
+            "implausible": list(doubts),
             "collectives": found.collectives,
             "skipped": [{"id": name, "why": why} for file in found.files for name, why in file.skipped],
             "output": str(output),
@@ -61,9 +65,16 @@ def calibrate(
     if found.fit is not None:
         console.print(
             f"\n{len(found.fit.errors)} rows: mean error {found.fit.mape:.2f} %, "
-            f"leave-one-out {found.fit.leave_one_out:.2f} %",
+            f"leave-one-out {found.fit.leave_one_out:.2f} %, as it was {found.fit.unfitted:.2f} %",
             soft_wrap=True,
         )
+    if found.kept:
+        console.print(
+            f"Fitting does not help on rows it has not seen: the constants of '{start.name}' stay as they were.",
+            soft_wrap=True,
+        )
+    for doubt in doubts:
+        console.print(f"implausible: {doubt}", soft_wrap=True)
     for file in found.files:
         for name, why in file.skipped:
             console.print(f"skipped {name}: {why}", soft_wrap=True)

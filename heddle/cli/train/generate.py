@@ -20,6 +20,9 @@ def generate(
     top_p: Annotated[float, ranged(within="[0, 1]", help="Draw from the likeliest that reach this probability.")] = 1.0,
     seed: Annotated[int, ranged(within="[0, 2^63)", help="The same seed gives the same text.")] = 0,
     count: Annotated[int, ranged(within=COUNT, help="How many samples.")] = 1,
+    tiles: Annotated[
+        bool, typer.Option("--tiles", help="Run on CPU cores tile by tile, where that is faster; compiles first.")
+    ] = False,
 ) -> None:
     """Write text with a trained model."""
     from heddle.cli.common import require_torch
@@ -30,12 +33,18 @@ def generate(
     from heddle.models.generate import generate as continue_text
 
     model, tokenizer = load_for_inference(run, partial(typer.secho, err=True))
+    engine = None
+    if tiles:
+        from heddle.tiles.generate import TileEngine
+
+        engine = TileEngine(model)
     ids = [int(i) for i in tokenizer.encode(prompt)] or [tokenizer.end]
     for number in range(count):
         if number:
             typer.echo("\n" + "─" * 40)
         typer.echo(prompt, nl=False)
-        stream = continue_text(model, ids, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed + number)
+        options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed + number}
+        stream = continue_text(model, ids, engine=engine, **options)
         text: list[int] = []
         shown = ""
         for token, _ in zip(stream, range(tokens), strict=False):

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from heddle.cli.data import app
+from heddle.cli.exchange.data import app
 from heddle.data import open_prepared
 from heddle.errors import HeddleError
+from tests.helpers.commands import REPOSITORY
 
-PAGE = Path(__file__).parents[2] / "docs" / "train/data.md"
+PAGE = REPOSITORY / "docs" / "train/data.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -5,17 +5,17 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from heddle.cli.schedule import schedule
+from heddle.cli.decide.schedule import schedule
 from heddle.errors import HeddleError
 from heddle.schedule import NAMES
+from tests.helpers.commands import REPOSITORY
 
-DOCS = Path(__file__).parents[2] / "docs" / "background/schedules.md"
+DOCS = REPOSITORY / "docs" / "background/schedules.md"
 SHOWN = re.findall(r"```console\n\$ heddle schedule (.*)\n((?:.*\n)*?)```", DOCS.read_text(encoding="utf-8"))
 
 app = typer.Typer()
@@ -69,7 +69,7 @@ def test_an_order_is_searched():
 
 def test_nothing_heavy_is_imported_for_the_help():
     code = (
-        "import sys; from heddle.cli.schedule import schedule; "
+        "import sys; from heddle.cli.decide.schedule import schedule; "
         "heavy = {'heddle.simulate.replay', 'heddle.trace', 'numpy', 'torch'} & set(sys.modules); "
         "assert not heavy, heavy"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heddle.cli.help import Command, Group
-from heddle.cli.ranged import COUNT, POSITIVE, ranged
+from heddle.cli.ranged import POSITIVE, ranged
 
 if TYPE_CHECKING:
     from heddle.trace import Trace
@@ -45,7 +45,7 @@ def bench(
     peers: Annotated[
         bool, typer.Option("--peers", help="Also torch.compile, onnxruntime and OpenVINO, where installed.")
     ] = False,
-    rounds: Annotated[int, ranged("--rounds", within=COUNT, help="Turns of each engine.")] = 7,
+    rounds: Annotated[int, ranged("--rounds", within="[1, 1e4]", help="Turns of each engine.")] = 7,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
     """Time a module as tiles against PyTorch and others, each in a process of its own."""
@@ -94,7 +94,7 @@ def simulate(
         float | None, ranged("--bandwidth", within=POSITIVE, help="Of its memory, in GB/s; else it grows with cores.")
     ] = None,
     calls: Annotated[
-        int, ranged("--calls", within=COUNT, help="Calls on one core here that times are taken from.")
+        int, ranged("--calls", within="[1, 1e4]", help="Calls on one core here that times are taken from.")
     ] = 7,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
@@ -154,10 +154,15 @@ def trace(
 
 def _threads(text: str) -> list[int]:
     """Numbers of workers as a user writes them."""
+    import re
+
     from heddle.errors import HeddleError
+    from heddle.files import shown
     from heddle.tiles.engine.pool import MOST, cores
 
     words = [word.strip() for word in text.split(",")] if text else [str(cores())]
-    if not all(word.isdigit() and 1 <= int(word) <= MOST for word in words):
-        raise HeddleError(f"--threads {text}.", f"Each number is one of workers, 1 to {MOST}.", "--threads 1,2")
+    if not all(re.fullmatch("[0-9]{1,9}", word) and 1 <= int(word) <= MOST for word in words):
+        raise HeddleError(
+            f"--threads {shown(text)} names no numbers of workers.", f"Each is 1 to {MOST}.", "--threads 1,2"
+        )
     return [int(word) for word in words]

@@ -1,0 +1,116 @@
+"""The software of a measured run: by its column `software`, else by the words and the date of its source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from heddle.calibrate.row_words import CannotModelError, number_of
+from heddle.cost.kernels import HEDDLE_GPU, TORCHTITAN_2025, TORCHTITAN_EAGER, Kernels
+from heddle.cost.software import kernels_of
+from heddle.errors import HeddleError
+from heddle.spec.model import ModelSpec
+from heddle.spec.software import FACTS, PROFILES, Software
+
+CORE = "megatron-core 0.8+"
+WORDS = (  # of a framework, with the profile that each stands for; the first that is found counts
+    ("torchtitan|fsdp2", "torch FSDP2"),
+    (r"\bmeta\b|llama.?3", "llama 3"),
+    ("nanotron|picotron", "nanotron"),
+    ("megatron.?core|mcore|nemo|bridge|dgxc|dgx cloud|transformer.?engine", CORE),
+    ("deepspeed|zero", "megatron-deepspeed 2022"),
+    ("fsdp|foundry|composer|mosaic|\\bddp\\b", "torch FSDP"),
+    ("heddle", "heddle"),
+)
+YES, NO = ("1", "1.0", "true", "yes", "on", "y"), ("0", "0.0", "false", "no", "off", "n")
+
+
+def published(text: Mapping[str, str]) -> float:
+    """The year of the paper that a row is from: Megatron-LM got faster in ways that its users do not name."""
+    found = re.search(r"arxiv[:\s./a-z]*?(\d\d)\d\d\.\d|_20(\d\d)\d\d[_.]", text.get("source", ""), re.IGNORECASE)
+    return 2000 + int(found[1] or found[2]) if found else np.inf
+
+
+def software_of(text: Mapping[str, str], assumed: list[str]) -> Software:
+    """The software of a row, with what its columns say otherwise."""
+    said = text.get("software", "")
+    if said:
+        name = _named(said)
+    else:
+        name = _guessed(text)
+        assumed.append(f"software = {name}")
+    facts: dict[str, Any] = {}
+    for fact in FACTS:
+        if value := text.get(fact, "").lower():
+            facts[fact] = _fact(text, fact, value)
+    try:
+        return Software(profile=name, **facts)
+    except HeddleError as error:
+        raise CannotModelError(error.what.removesuffix(".")) from None
+
+
+def _named(said: str) -> str:
+    plain = re.sub(r"[^a-z0-9]+", "", said.lower())
+    for name in PROFILES:
+        known = re.sub(r"[^a-z0-9]+", "", name.lower())
+        if plain in (known, re.sub(r"\d+$", "", known)):
+            return name
+    raise CannotModelError(f"software = {said!r} is not a profile ({', '.join(PROFILES)})")
+
+
+def _guessed(text: Mapping[str, str]) -> str:
+    framework, year = text.get("framework", "").lower(), published(text)
+    for words, name in WORDS:
+        if re.search(words, framework):
+            return name
+    if "2407.21783" in text.get("source", ""):
+        return "llama 3"
+    hopper = re.search(r"h100|h200|h800|gh200|b200|b300", text.get("gpu", "").lower()) is not None
+    if "megatron" in framework or "megascale" in framework:
+        if hopper or (year >= 2024 and year < np.inf and "megascale" in framework):
+            return CORE
+        return "megatron-lm 2021" if year < 2022 else "megatron-lm 2022"
+    split = any(number_of(text, axis, 1) > 1 for axis in ("pp", "cp"))
+    return CORE if hopper and split else "heddle"
+
+
+def _fact(text: Mapping[str, str], fact: str, value: str) -> Any:
+    if fact == "fp8_casts":
+        if value not in ("step", "microbatch"):
+            raise CannotModelError(f"fp8_casts = {value!r} is neither 'step' nor 'microbatch'")
+        return value
+    if fact in ("fused_accumulation", "sliced_messages", "fused_kernels"):
+        if value not in YES + NO:
+            raise CannotModelError(f"{fact} = {value!r} is neither yes nor no")
+        return value in YES
+    if fact.endswith("overlap") and value in YES + NO:
+        return float(value in YES)
+    return number_of(text, fact)
+
+
+def row_kernels(software: Software, text: Mapping[str, str], model: ModelSpec) -> Kernels:
+    """The kernels of a row: its software's, changed by what its notes and its date say."""
+    facts, notes = software.facts, text.get("notes", "").lower()
+    found = kernels_of(facts)
+    if facts.kernels == "torchtitan":
+        found = TORCHTITAN_2025 if published(text) >= 2025 else found
+        found = TORCHTITAN_EAGER if "eager" in notes else found
+    elif facts.kernels == "heddle":
+        found = found._replace(eager=int("eager" in notes))
+    if software.profile == "megatron-deepspeed 2022" and "megatron" not in text.get("framework", "").lower():
+        found = HEDDLE_GPU._replace(adds_in_place=found.adds_in_place)  # DeepSpeed by itself brings no kernels
+    unfused = re.search(r"unfused|naive|eager|math", text.get("attn", "").lower()) is not None
+    fused = int(not unfused and facts.fused_kernels)
+    return found._replace(fused=fused, eager=found.eager * int(model.norm == "rmsnorm"))
+
+
+def with_notes(software: Software, text: Mapping[str, str]) -> Software:
+    """What the notes of a row say of overlap: asynchronous tensor parallelism hides about half of its exchange."""
+    notes = text.get("notes", "").lower().replace(" ", "").replace("-", "")
+    if software.tensor_overlap is None and "asynctp" in notes:
+        return replace(software, tensor_overlap=0.5)
+    return software

@@ -1,0 +1,1 @@
+"""How to split a model, and what it will take."""

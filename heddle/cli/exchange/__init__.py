@@ -1,0 +1,1 @@
+"""Text, tokens and weights, in and out."""

@@ -1,0 +1,1 @@
+"""Graphs and kernels of any network: pipelines, placements, tiles, lanes."""

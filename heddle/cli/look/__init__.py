@@ -1,0 +1,1 @@
+"""What happened, and was the prediction right?"""

@@ -1,0 +1,1 @@
+"""Train, and use what was trained."""

@@ -1,0 +1,207 @@
+"""What the software of a run does: what it overlaps, what it fuses, how it cuts what it sends.
+
+Named profiles say it for known trainers, each with its source. A cluster file (or the cluster of a job) may name a
+profile other than Heddle's own, or change single facts of one: `[cluster.software]`; measured rows have columns of the
+same names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Literal
+
+from heddle.errors import HeddleError, nearest
+from heddle.spec.ranges import Amount, Share, check_ranges
+
+Fp8Casts = Literal["step", "microbatch"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Software:
+    """Facts about the software of a run; what is left out is the profile's."""
+
+    profile: str = "heddle"
+    data_overlap: Share | None = None  # of the gradients' sum over replicas, what goes on beside the backward
+    gather_overlap: Share | None = None  # of ZeRO-1's gather of parameters, what goes on beside the next forward
+    pipeline_overlap: Share | None = None  # of messages between stages of several chunks, what hides behind compute
+    tensor_overlap: Share | None = None  # of tensor-parallel exchange, what goes on beside its own matrix product
+    bucket_mb: Amount | None = None  # of gradients that travel together, MB; 0: every parameter by itself
+    fused_accumulation: bool | None = None  # products add to the gradient of their weight
+    sliced_messages: bool | None = None  # a tensor rank sends its slice to the next stage, not all of it
+    fused_kernels: bool | None = None  # attention and SwiGLU are one kernel each, which keeps little for the backward
+    fp8_casts: Fp8Casts | None = None  # how often weights are cast to 8 bits
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "cluster.software")
+        if self.profile not in PROFILES:
+            raise HeddleError(
+                f"There is no software profile '{self.profile}'.",
+                f"Profiles are {', '.join(PROFILES)}.",
+                nearest(self.profile, PROFILES),
+            )
+
+    @property
+    def facts(self) -> Profile:
+        """The profile with what this record changes of it."""
+        found = PROFILES[self.profile]
+        said = {name: value for name in FACTS if (value := getattr(self, name)) is not None}
+        return replace(found, **said)
+
+    def __str__(self) -> str:
+        changed = [f"{name} = {value}" for name in FACTS if (value := getattr(self, name)) is not None]
+        return f"'{self.profile}' ({PROFILES[self.profile].source})" + (
+            f", but {', '.join(changed)}" if changed else ""
+        )
+
+
+FACTS = tuple(field.name for field in fields(Software) if field.name != "profile")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """One trainer: every fact of a Software, and some that only profiles know."""
+
+    source: str
+    data_overlap: float
+    gather_overlap: float
+    pipeline_overlap: float
+    tensor_overlap: float
+    bucket_mb: float
+    fused_accumulation: bool
+    sliced_messages: bool = True
+    fused_kernels: bool = True
+    fp8_casts: Fp8Casts = "microbatch"
+    bucket_grows: bool = False  # buckets hold a million elements per replica at least
+    kernels: str = "heddle"  # a record of heddle.cost.kernels
+    waits_backward: float = 0.0  # share of the sum of input gradients that no product runs beside
+    stops_early: bool = False  # recomputing ends before the last product
+    regather: bool = False  # ZeRO-3 gathers once more for the recomputed forward
+    reduces: int = 4  # bytes of a gradient that is sent, where training is in bf16
+    hopper_attention: float = 1.0  # its fused attention on Hopper and later, relative to FlashAttention-2
+    sequence: bool = False  # its runs split sequences between tensor-parallel regions, unless they say otherwise
+    sharded_gradients: bool = False  # with a pipeline, too, each replica keeps its share of them only
+    cast_reads: int = 1  # passes over what becomes 8 bits: one with delayed scaling, two with dynamic
+    fused_casts: float = 0.0  # share of activations whose norm writes them in 8 bits at once
+
+
+ALL_AT_ONCE = 1e9  # MB: one buffer for all gradients
+
+# FlashAttention-3 and cuDNN's attention on H100 are 1.5 to 2.0 times as fast as FlashAttention-2 forward and 1.5 to
+# 1.75 times backward (arXiv 2407.08608, abstract and §4.1, Figures 5 and 6).
+HOPPER = 1.6
+
+PROFILES: dict[str, Profile] = {
+    "heddle": Profile(
+        source="this trainer: heddle/parallel",
+        data_overlap=1.0,
+        gather_overlap=1.0,
+        pipeline_overlap=0.0,
+        tensor_overlap=0.0,
+        bucket_mb=33.6,
+        bucket_grows=True,
+        fused_accumulation=False,
+        stops_early=True,
+    ),
+    # Gradients and parameters travel layer by layer beside compute, and one piece of each is left over; messages are
+    # hidden only between interleaved chunks; tensor exchange runs beside its products in as many pieces as there are
+    # ranks, of which one stands alone; weights are cast in the first microbatch (is_first_microbatch).
+    "megatron-core 0.8+": Profile(
+        source="NVIDIA NeMo user guide, Communication Overlap; Megatron-LM README, section Training Speed",
+        data_overlap=1.0,
+        gather_overlap=1.0,
+        pipeline_overlap=1.0,
+        tensor_overlap=0.85,
+        bucket_mb=160.0,
+        bucket_grows=True,
+        fused_accumulation=True,
+        kernels="megatron",
+        fp8_casts="step",
+        hopper_attention=HOPPER,
+        fused_casts=0.5,
+        sequence=True,
+        reduces=2,
+    ),
+    "megatron-lm 2021": Profile(
+        source="arXiv 2104.04473 and its code",
+        data_overlap=0.0,
+        gather_overlap=0.0,
+        pipeline_overlap=0.0,
+        tensor_overlap=0.0,
+        bucket_mb=ALL_AT_ONCE,
+        fused_accumulation=False,
+        kernels="megatron 2021",
+        waits_backward=1.0,
+    ),
+    "megatron-lm 2022": Profile(
+        source="arXiv 2205.05198 and Megatron-LM v3.0: asynchronous all-reduce, gradient accumulation fusion",
+        data_overlap=0.0,
+        gather_overlap=0.0,
+        pipeline_overlap=0.0,
+        tensor_overlap=0.0,
+        bucket_mb=ALL_AT_ONCE,
+        fused_accumulation=True,
+        kernels="megatron",
+    ),
+    # a fork of Megatron-LM of 2021 whose pipeline and optimizer are DeepSpeed's: reduce_bucket_size = 5e8 elements
+    "megatron-deepspeed 2022": Profile(
+        source="bigscience-workshop/Megatron-DeepSpeed; DeepSpeed configuration, zero_optimization",
+        data_overlap=0.0,
+        gather_overlap=0.0,
+        pipeline_overlap=0.0,
+        tensor_overlap=0.0,
+        bucket_mb=1000.0,
+        fused_accumulation=False,
+        sliced_messages=False,
+        kernels="megatron 2021",
+        waits_backward=1.0,
+        regather=True,
+    ),
+    "torch FSDP2": Profile(
+        source="PyTorch FSDP, arXiv 2304.11277; torchtitan, arXiv 2410.06511",
+        data_overlap=1.0,
+        gather_overlap=0.0,
+        pipeline_overlap=0.0,
+        tensor_overlap=0.0,
+        bucket_mb=ALL_AT_ONCE,  # of a stage, when there is a pipeline
+        fused_accumulation=False,
+        kernels="torchtitan",
+        cast_reads=2,
+        waits_backward=1.0,
+        stops_early=True,
+    ),
+    "torch FSDP": Profile(
+        source="PyTorch FSDP, arXiv 2304.11277; llm-foundry with Transformer Engine",
+        data_overlap=1.0,
+        gather_overlap=1.0,
+        pipeline_overlap=0.0,
+        tensor_overlap=0.0,
+        bucket_mb=25.0,
+        fused_accumulation=False,
+    ),
+    # Messages are asynchronous; tensor exchange is not; optimizer and gradients are sharded, parameters stay gathered;
+    # what no backward needs is let go of.
+    "llama 3": Profile(
+        source="The Llama 3 Herd of Models, arXiv 2407.21783 §3.3.2",
+        data_overlap=1.0,
+        gather_overlap=1.0,
+        pipeline_overlap=1.0,
+        tensor_overlap=0.0,
+        bucket_mb=1600.0,  # a layer, split eightfold, in fp32
+        fused_accumulation=False,
+        kernels="llama 3",
+        sequence=True,
+        sharded_gradients=True,
+        waits_backward=1.0,
+    ),
+    # gradients in the buckets of DistributedDataParallel; after the update one gather for each parameter
+    "nanotron": Profile(
+        source="huggingface/nanotron, optim/zero.py and parallel/data_parallel",
+        data_overlap=1.0,
+        gather_overlap=0.0,
+        pipeline_overlap=0.0,
+        tensor_overlap=0.0,
+        bucket_mb=0.0,
+        fused_accumulation=False,
+    ),
+}
+HEDDLE = Software()

@@ -1,0 +1,137 @@
+"""Options that no command expects, and what launchers may have left in the environment."""
+
+from __future__ import annotations
+
+import random
+
+from .mutate import NUMBERS, WORDS, Raw
+
+# Commands whose options are tried, with what they need to run at all.
+COMMANDS = (
+    ("plan", "job.toml"),
+    ("plan", "--model", "gpt2", "--cluster", "cluster.toml"),
+    ("simulate", "plan.toml"),
+    ("launch", "plan.toml", "--slurm"),
+    ("schedule", "1f1b", "-p", "4", "-m", "8"),
+    ("schedule", "interleaved", "-p", "4", "-m", "8"),
+    ("piper", "layers.json", "--time-limit", "2"),
+    ("piper", "job.toml", "--time-limit", "2"),
+    ("place", "operators.json", "--time-limit", "2"),
+    ("validate", "rows.csv"),
+    ("trace", "run"),
+    ("report", "run", "-o", "made.html"),
+    ("data", "prepare", "corpus/*.txt", "-o", "made"),
+    ("inspect", "run"),
+    ("plan", "layers.toml", "--by-layer"),
+    ("simulate", "late.toml"),
+    ("schedule", "searched", "-p", "3", "-m", "3"),
+    ("regions", "regions.json", "--case", "spot", "--time-limit", "1"),
+    ("regions", "network.toml", "--job", "sparse.toml", "--time-limit", "1"),
+    ("lanes", "kernel.ll", "--time-limit", "1"),
+)
+# Those that import torch, or start processes.
+WITH_TORCH = (
+    ("compare", "run", "other", "-o", "made.html"),
+    ("compare", "trained.toml", "tokens.toml", "-o", "made.html"),
+    ("tiles", "simulate", "make.py:make", "--calls", "1"),
+    ("tiles", "trace", "make.py:make", "-o", "made.json"),
+    ("tiles", "bench", "nowhere.py:make", "--rounds", "1"),
+    ("probe", "-o", "nowhere/made.toml"),
+    ("train", "layers.toml", "--dry-run"),
+)
+
+
+def odd_options(chance: random.Random, torch: bool) -> list[str]:
+    """A command with one to three options that were not meant so."""
+    from typer.main import get_command
+
+    from heddle.cli.app import app
+
+    words = list(chance.choice(COMMANDS + WITH_TORCH if torch else COMMANDS))
+    command = get_command(app)
+    for word in words:
+        command = getattr(command, "commands", {}).get(word, command)
+    options = [param for param in command.params if param.param_type_name == "option"]
+    for _ in range(chance.randint(1, 3)):
+        option = chance.choice(options)
+        name = chance.choice([*option.opts, *option.secondary_opts])
+        if name in ("--open",):  # starts a browser
+            continue
+        if option.is_flag:
+            words.append(name)
+            continue
+        value = chance.choice(NUMBERS + WORDS + list(MEANT.get(name, ())) * 8)
+        text = value.text if isinstance(value, Raw) else str(value)[:6000]
+        if name in ("-o", "--output", "--trace"):
+            text = chance.choice(OUTPUTS)
+        words += [name, text.replace("\0", "")]
+    return words
+
+
+def odd_environment(chance: random.Random) -> dict[str, str]:
+    """What a launcher, a shell or a batch system may have left behind: mostly nothing."""
+    if chance.random() < 0.6:
+        return {}
+    made = {}
+    for name in chance.sample(sorted(LEFT), chance.randint(1, 4)):
+        value = chance.choice(NUMBERS + WORDS) if LEFT[name] is None else chance.choice(LEFT[name])
+        made[name] = (value.text if isinstance(value, Raw) else str(value)[:6000]).replace("\0", "")
+    return made
+
+
+# None: any word. What names folders is kept to those where nothing can be harmed.
+FOLDERS = ("made", "corpus/1.txt", "/dev/zero", "", "x" * 300)
+LEFT: dict[str, tuple[str, ...] | None] = {
+    **dict.fromkeys(("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT", "SLURM_PROCID")),
+    **dict.fromkeys(("SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "COLUMNS", "LINES", "TERM")),
+    **dict.fromkeys(("XDG_CACHE_HOME", "HEDDLE_TILES_CACHE", "TMPDIR", "HOME"), FOLDERS),
+}
+OUTPUTS = (
+    "made.toml",
+    "made.json",
+    "made.svg",
+    "made.html",
+    "nowhere/made.json",
+    "/dev/full",
+    "/dev/null",
+    "loop",
+    "made",
+    "corpus",
+)
+OUTPUTS += ("job.toml", "x" * 300, "corpus/1.txt/made.json", "", "made.json/", ".")
+MEANT = {
+    "--set": (
+        "plan.tensor=4",
+        "model.layers=0",
+        "train.steps=nan",
+        "cluster.nodes=99999999",
+        "model.hidden=1e3",
+        "plan.stages=[1,3]",
+        "plan.recompute=['full','none','none','none']",
+        "=",
+        "a.b",
+        "plan=3",
+        "plan.update='2bw'",
+        "plan.local_steps=3",
+        "plan.compress_gradients='int4'",
+        "plan.offload=['weights:disk']",
+        "plan.layers=[{layers='0-999999999',zero=3}]",
+        "train.delay_warmup=-1",
+        "model.x.y=2",
+        f"train.steps={'9' * 400}",
+        f"train.name={'[' * 500}",
+    ),
+    "--method": ("dp", "dpl", "ip", "greedy", "local", "one", "policy", "ilp"),
+    "--threads": ("1,2", "²", "1,", "9" * 5000, "0x2", "-1"),
+    "--slow": ("8x0.45", "x", "1x", "9999999x0.5", "2x-1", "2xnan", "x0.5", "²x1"),
+    "--cpu": ("znver4", "neoverse-n1", "pdp-11"),
+    "--case": ("spot", "one-way", "nowhere"),
+    "--weights": ("policy.safetensors", "job.toml", "corpus"),
+    "--job": ("late.toml", "layers.toml", "trained.toml", "network.toml"),
+    "--parts": ("1",),
+    "--function": ("f", "g", "@f"),
+    "--objective": ("latency", "cheapest", "smallest", "fewest", "throughput"),
+    "--schedule": ("1f1b", "gpipe", "interleaved", "zb-v", "dualpipev", "deep-1f1b", "all"),
+    "--cluster": ("cluster.toml", "dgx-h100", "job.toml", "this"),
+    "--tokenizer": ("bytes", "bpe:300", "bpe:99999999999", "bpe:²", "llama.json"),
+}

@@ -1,0 +1,88 @@
+"""What a run does on GPUs and nowhere else, tried where there are none: what would be asked of them is written down."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from heddle.parallel.mesh import Mesh
+from heddle.runtime.together import Together
+from heddle.spec import Data, Job, ModelSpec, Plan, Train
+from heddle.train import loop
+from heddle.train.step import trainer as trainer_module
+from heddle.train.step.trainer import Trainer
+
+MODEL = ModelSpec(layers=2, hidden=16, heads=2, vocab=31, sequence=8)
+TOKENS = np.arange(1000).astype("<u2") % 31
+
+
+def job(**train: object) -> Job:
+    return Job(model=MODEL, data=Data(text="-"), train=Train(global_batch=4, **train), plan=Plan(microbatch=2))
+
+
+@pytest.mark.parametrize(
+    ("local", "started_by_heddle", "verifies"), [(0, False, True), (3, False, False), (0, True, False)]
+)
+def test_tokens_are_checked_by_one_rank_of_a_node(monkeypatch, local, started_by_heddle, verifies):
+    """All would read all of a file of terabytes; who started its processes by itself has read it before."""
+    asked = []
+
+    def prepared_for(data: Data, **_: object) -> SimpleNamespace:
+        asked.append(data.verify)
+        return SimpleNamespace()
+
+    monkeypatch.setattr(loop, "prepared_for", prepared_for)
+    monkeypatch.setattr(loop, "check_vocab", lambda *_: None)
+    monkeypatch.setattr(loop, "local_place", lambda: (local, 8))
+    monkeypatch.delenv(loop.NOTES, raising=False)
+    if started_by_heddle:
+        monkeypatch.setenv(loop.NOTES, "-")
+    loop._prepare(job(), Together(Mesh()), Console(quiet=True))
+    assert asked == [verifies]
+
+
+def test_batches_are_read_ahead_into_page_locked_memory(monkeypatch):
+    pinned = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: pinned.append(self.shape) or self)
+    plain = Trainer(job(), TOKENS)
+    plain.train_step()
+    assert not pinned
+    monkeypatch.setattr(trainer_module, "runs_ahead", lambda _: True)
+    monkeypatch.setattr(trainer_module, "on_gpu", lambda _: True)
+    ahead = Trainer(job(), TOKENS)
+    ahead.train_step()
+    assert ahead.batches.pending is not None
+    ahead.batches.pending[1].result()
+    assert pinned == 2 * 2 * 2 * [torch.Size([16])]  # steps, microbatches, inputs and targets
+
+
+class Copies(TorchDispatchMode):
+    """Counts what copies masters into parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if "copy_" in func._schema.name:
+            self.seen.append(func._schema.name)
+        return func(*args, **(kwargs or {}))
+
+
+def test_an_update_copies_all_pieces_at_once():
+    """Hundreds of small copies would be hundreds of kernels."""
+    trainer = Trainer(replace(job(), train=replace(job().train, precision="bf16")), TOKENS)
+    trainer.train_step()
+    for piece in trainer.optimizer.pieces:
+        piece.master.grad = torch.zeros_like(piece.master)
+    with Copies() as copies:
+        trainer.optimizer.step(0.1, torch.ones((), dtype=torch.float64))
+    assert len(trainer.optimizer.pieces) > 20
+    assert [name for name in copies.seen if "foreach" in name] == ["aten::_foreach_copy_"]
+    assert len(copies.seen) <= 3
