@@ -241,7 +241,7 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
 def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
     job, cluster, work, schedule, memory, left = _held(job)
     if job.network is not None and job.plan.world > 1:
-        return _over_network(job, cluster, memory, left)
+        return _over_network(OverNetwork(job, job.network), memory, left)
     if only_if_it_fits and not verdict(memory, cluster.device).fits:
         return None
     plan = job.plan
@@ -305,15 +305,11 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
     )
 
 
-def _over_network(
-    job: PlannedJob, cluster: Cluster, memory: tuple[MemoryBreakdown, ...], left: LeftBytes
-) -> Simulation:
+def _over_network(priced: OverNetwork, memory: tuple[MemoryBreakdown, ...], left: LeftBytes) -> Simulation:
     """The same where links and devices differ."""
-    assert job.network is not None
-    priced = OverNetwork(job, job.network)
     breakdown, bubble = network_breakdown(priced)
-    drawn = partial(network_timeline, priced)
-    return Simulation(job, cluster, priced.step.seconds, breakdown, bubble, memory, left, drawn, priced)
+    drawn, seconds = partial(network_timeline, priced), priced.step.seconds
+    return Simulation(priced.job, priced.cluster, seconds, breakdown, bubble, memory, left, drawn, priced)
 
 
 _schedule = lru_cache(maxsize=8)(build)  # plans that are compared often share theirs
