@@ -47,6 +47,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--every", type=int, default=50)
     parser.add_argument("--rate", type=float, default=3e-3)
+    parser.add_argument("--outer-rate", type=float, default=0.7)
+    parser.add_argument("--outer-momentum", type=float, default=0.9)
     options = parser.parse_args()
     plans = {
         PEER: Plan(data=2, microbatch=4),
@@ -62,6 +64,8 @@ def main() -> None:
                 warmup=options.steps // 20,
                 seed=seed,
                 eval_batches=50,
+                outer_learning_rate=options.outer_rate,
+                outer_momentum=options.outer_momentum,
             )
             job = Job(model=MODEL, data=Data(text="stdlib:*.py"), train=train, plan=plan)
             found[name].append(run_processes(plan, validation_loss, job))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from heddle.cost import compute
 from heddle.cost import step as stage
@@ -244,6 +244,15 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
         return _over_network(OverNetwork(job, job.network), memory, left)
     if only_if_it_fits and not verdict(memory, cluster.device).fits:
         return None
+    return _on_equal_devices(job, cluster, work, schedule, memory, left)
+
+
+Memory: TypeAlias = tuple[MemoryBreakdown, ...]
+
+
+def _on_equal_devices(
+    job: PlannedJob, cluster: Cluster, work: Work, schedule: Schedule, memory: Memory, left: LeftBytes
+) -> Simulation:
     plan = job.plan
     microbatches = plan.microbatches(job.train.global_batch)
     chunks = chunk_costs(job, plan, work, cluster)
@@ -293,16 +302,8 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
         sizes = Sizes(message=whole // plan.tensor, activations=whole)
         return timeline(actions, schedule, plan, chunks, Tail(actions.duration, data, update), sizes, job.model.tied)
 
-    return Simulation(
-        job=job,
-        cluster=cluster,
-        step_seconds=late * (pipe + data + update),
-        breakdown=breakdown,
-        bubble=pipe / busy - 1,
-        memory=memory,
-        left=left,
-        timeline=drawn,
-    )
+    seconds = late * (pipe + data + update)
+    return Simulation(job, cluster, seconds, breakdown, pipe / busy - 1, memory, left, drawn)
 
 
 def _over_network(priced: OverNetwork, memory: tuple[MemoryBreakdown, ...], left: LeftBytes) -> Simulation:

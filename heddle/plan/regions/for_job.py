@@ -22,11 +22,11 @@ from heddle.plan.regions.solve import solve
 from heddle.plan.regions.starts import pipelines_inside, stages_inside
 from heddle.plan.regions.uneven import shared_out
 from heddle.simulate.network.over_network import NetworkStep, OverNetwork
-from heddle.spec.even import even_stages
 from heddle.spec.job import Job
 from heddle.spec.network import Network
 from heddle.spec.plan import Plan
 from heddle.spec.ranks import Coordinates, rank_of
+from heddle.spec.rules.even import even_stages
 
 # by which latency is paid for less and less, and memory more and more
 SCHEDULES: tuple[tuple[str, int | None], ...] = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from heddle.errors import HeddleError
-from heddle.spec.even import even_stages
 from heddle.spec.layer_memory import LayerRun, Recompute
 from heddle.spec.model import ModelSpec
+from heddle.spec.rules.even import even_stages
 
 
 class Split(Protocol):
