@@ -7,7 +7,7 @@ from typing import Protocol
 from heddle.errors import HeddleError
 from heddle.spec.layer_memory import LayerRun, Recompute
 from heddle.spec.model import ModelSpec
-from heddle.spec.rules.layers import even_stages
+from heddle.spec.rules.even import even_stages
 
 
 class Split(Protocol):
