@@ -105,8 +105,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices, smallest: Work) -> Step
     alone = p == 1
     again = stage.recompute_seconds(work, layer)
     one = layer.forward + layer.backward + again
-    send = stage.message(cluster, work, layer.forward)
-    ends = embedding + head
+    send, ends = stage.message(cluster, work, layer.forward), embedding + head
 
     # Seconds of one microbatch on all ranks together, and on the rank that everybody waits for.
     sends = 2 * send * (p * v - 1 - work.folded)
