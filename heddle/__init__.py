@@ -48,6 +48,7 @@ __all__ = [
     "capture",
     "dry_run",
     "generate",
+    "lanes",
     "load_job",
     "piper",
     "place",

@@ -81,13 +81,18 @@ def refuse_existing(job: Job) -> None:
         )
 
 
-def create_run(job: Job, data: Prepared) -> Run:
-    """Make the run folder. The job comes last: a folder that has it has everything."""
+def create_run(job: Job, data: Prepared, bring: Callable[[Path], None] | None = None) -> Run:
+    """Make the run folder. The job comes last: a folder that has it has everything.
+
+    `bring` adds to the tokenizer's folder what came with the weights that the run starts from.
+    """
     refuse_existing(job)
     run = Run(job.run_folder)
     try:
         run.checkpoints.mkdir(parents=True)
         data.tokenizer.save(run.tokenizer)
+        if bring is not None:
+            bring(run.tokenizer)
         _describe(run, job, data)
     except OSError as error:
         raise HeddleError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from heddle.cost import compute
 from heddle.cost import step as stage
@@ -243,9 +243,18 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
 def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
     job, cluster, work, schedule, memory, left = _held(job)
     if job.network is not None and job.plan.world > 1:
-        return _over_network(job, cluster, memory, left)
+        return _over_network(OverNetwork(job, job.network), memory, left)
     if only_if_it_fits and not verdict(memory, cluster.device).fits:
         return None
+    return _on_equal_devices(job, cluster, work, schedule, memory, left)
+
+
+Memory: TypeAlias = tuple[MemoryBreakdown, ...]
+
+
+def _on_equal_devices(
+    job: PlannedJob, cluster: Cluster, work: Work, schedule: Schedule, memory: Memory, left: LeftBytes
+) -> Simulation:
     plan = job.plan
     microbatches = plan.microbatches(job.train.global_batch)
     chunks = chunk_costs(job, plan, work, cluster)
@@ -288,27 +297,15 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
         sizes = Sizes(message=whole // plan.tensor, activations=whole)
         return timeline(actions, schedule, plan, chunks, Tail(actions.duration, data, update), sizes, job.model.tied)
 
-    return Simulation(
-        job=job,
-        cluster=cluster,
-        step_seconds=late * (pipe + data + update),
-        breakdown=breakdown,
-        bubble=pipe / busy - 1,
-        memory=memory,
-        left=left,
-        timeline=drawn,
-    )
+    seconds = late * (pipe + data + update)
+    return Simulation(job, cluster, seconds, breakdown, pipe / busy - 1, memory, left, drawn)
 
 
-def _over_network(
-    job: PlannedJob, cluster: Cluster, memory: tuple[MemoryBreakdown, ...], left: LeftBytes
-) -> Simulation:
+def _over_network(priced: OverNetwork, memory: tuple[MemoryBreakdown, ...], left: LeftBytes) -> Simulation:
     """The same where links and devices differ."""
-    assert job.network is not None
-    priced = OverNetwork(job, job.network)
     breakdown, bubble = network_breakdown(priced)
-    drawn = partial(network_timeline, priced)
-    return Simulation(job, cluster, priced.step.seconds, breakdown, bubble, memory, left, drawn, priced)
+    drawn, seconds = partial(network_timeline, priced), priced.step.seconds
+    return Simulation(priced.job, priced.cluster, seconds, breakdown, bubble, memory, left, drawn, priced)
 
 
 def _largest(bill: MemoryBreakdown) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import statistics
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from heddle.checkpoint.checkpoint import Saver, checkpoints, newest_good
+from heddle.checkpoint.companions import carry_into_run, check_companions
 from heddle.checkpoint.source import WeightSource, check_model, check_tokenizer, differences, find_source
 from heddle.data import Prepared, check_vocab, prepared_for
 from heddle.errors import HeddleError
@@ -166,7 +166,7 @@ def _watched(
     run = Run(job.run_folder)
     newest = newest_good(run.checkpoints, mesh, warn) if resume else None  # before anything is written
     with writing_to(run):
-        _open_run(job, data, together, existing)
+        _open_run(job, data, source, together, existing)
         doctor.opened(run.hang)
     saver = Saver(run.checkpoints, mesh, job.train.keep_last, job.train.keep_every, phases.tick)
     if newest is not None:
@@ -188,7 +188,6 @@ def _watched(
     first_step, started = trainer.step, time.monotonic()
     with writing_to(run):
         flight, validation = _loop(trainer, saver, run, data, peak * job.plan.world, console, phases, after_step)
-    times = flight.times
     return Result(
         run=run.folder,
         first_step=first_step,
@@ -198,7 +197,7 @@ def _watched(
         validation_loss=validation,
         unigram_entropy=data.meta.unigram_entropy,
         seconds=time.monotonic() - started,
-        step_seconds=statistics.median(times[1:]) if len(times) > 1 else None,
+        step_seconds=flight.step_seconds,
     )
 
 
@@ -235,17 +234,19 @@ def _source(job: Job, data: Prepared, mesh: Mesh, warn: Callable[[str], None]) -
     source = find_source(Path(job.train.start_from), mesh, warn)
     check_model(source, job.model)
     if mesh.rank == 0:
+        check_companions(source)
         check_tokenizer(source, data)
     if words := differences(source, job.model):
         warn(f"[model] is not quite that of {source.folder}: {words}.")
     return source
 
 
-def _open_run(job: Job, data: Prepared, together: Together, existing: bool) -> None:
+def _open_run(job: Job, data: Prepared, source: WeightSource | None, together: Together, existing: bool) -> None:
     if together.mesh.rank == 0:
         if restart_count() and not existing:  # whoever made the folder died before it was complete
             clear(Run(job.run_folder))
-        run = resume_run(job, data) if existing else create_run(job, data)
+        bring = None if source is None else partial(carry_into_run, source)
+        run = resume_run(job, data) if existing else create_run(job, data, bring)
         forget(run.hang)
     together.all("opening the run")
 

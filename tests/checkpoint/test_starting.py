@@ -39,6 +39,25 @@ def test_from_brings_model_and_tokenizer_and_the_export_has_both(folder):
     assert meta["vocab"] == load_tokenizer(folder).vocab
 
 
+def test_what_else_came_with_the_weights_goes_with_what_is_trained_from_them(folder):
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(config | {"chat_template": "{{ messages }}"}))
+    (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    (folder / "generation_config.json").write_text('{"eos_token_id": [1, 2], "temperature": 0.6}')
+    assert call("train", "job.toml", "--set", "train.steps=2") == 0
+    assert call("train", "job.toml", "--set", "train.steps=1", "--set", "train.from=runs/small", "--name", "next") == 0
+    assert call("export", "hf", "runs/next", "-o", "out", "--no-check") == 0
+    for name in ("tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
+        assert Path("out", name).read_bytes() == (folder / name).read_bytes(), name
+
+
+def test_a_chat_template_that_is_a_link_elsewhere_is_refused_before_there_is_a_run(folder, capsys):
+    (folder / "chat_template.jinja").symlink_to("/etc/passwd")
+    assert call("train", "job.toml", "--set", "train.steps=2") == 2
+    assert "leads out of the model's folder" in capsys.readouterr().err
+    assert not Path("runs/small").exists()
+
+
 def test_a_run_and_its_checkpoints_bring_theirs_too(folder):
     assert call("train", "job.toml", "--set", "train.steps=2") == 0
     for number, start in enumerate(("runs/small", "runs/small/checkpoints/step-00000002")):

@@ -1,7 +1,9 @@
 """Kernels alone, against PyTorch: functions, products, attention, for this CPU and for smaller ones."""
 
 import ctypes
+import hashlib
 import math
+import os
 import time
 
 import numpy as np
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from heddle.tiles.kernels.attention import Attention
 from heddle.tiles.kernels.emit import HEADER
-from heddle.tiles.kernels.library import Library, library
+from heddle.tiles.kernels.library import Library, kept_code, library
 from heddle.tiles.kernels.maths import FUNCTIONS
 from heddle.tiles.kernels.product import Product
 from heddle.tiles.kernels.rows import Access, Rows
@@ -68,9 +70,9 @@ def test_functions_are_those_of_pytorch(code, name):
     assert torch.allclose(out, wanted.float(), rtol=1e-6, atol=1e-7 if name != "exp" else 1e-37, equal_nan=True)
 
 
-@given(st.integers(1, 40), st.integers(1, 130), st.integers(1, 70), st.booleans())
+@given(st.integers(1, 40), st.integers(1, 130), st.integers(1, 70), st.booleans(), st.integers(0, 30))
 @settings(max_examples=12, deadline=None)
-def test_products_of_all_sizes(rows, columns, depth, small):
+def test_products_of_all_sizes(rows, columns, depth, small, part):
     code = smaller() if small else library()
     lanes, vectors = code.target.lanes, code.target.panel_vectors(columns)
     block = min(code.target.register_rows(vectors), rows)
@@ -78,7 +80,9 @@ def test_products_of_all_sizes(rows, columns, depth, small):
     packed = constant(pack_weight(w, vectors, lanes)).buffer.constant
     out = torch.full((rows + 1, columns), 7.0)
     epilogue = (("load", 0), ("load", 1), ("add", 0, 1))
-    kernel = Product(depth, columns, vectors, block, rows % block, depth, columns, epilogue, ((0, 1),), 1)
+    kernel = Product(
+        depth, columns, vectors, block, rows % block, depth, columns, epilogue, ((0, 1),), 1, 0, min(part, depth)
+    )
     panel = vectors * lanes
     numbers = (rows // block, int(rows % block > 0), columns // panel, int(columns % panel > 0))
     run(code, kernel, a, packed, out, 0, 0, bias, *numbers)
@@ -151,7 +155,19 @@ def test_kernels_are_kept_on_disk(tmp_path, monkeypatch):
     (file,) = tmp_path.glob("*.o")
     second.address(kernel)
     assert (first.compiled, second.compiled) == (1, 0)
-    file.write_bytes(b"damaged")
-    third = Library(this_cpu())
-    third.address(kernel)
-    assert third.compiled == 1
+    whole = file.read_bytes()
+    # the loader would run into the end of half a file, and of one whose pages never reached the disk
+    for damaged in (b"damaged", b"", whole[: len(whole) // 2], whole[:96] + bytes(len(whole) - 96)):
+        file.write_bytes(damaged)
+        third = Library(this_cpu())
+        third.address(kernel)
+        assert third.compiled == 1
+        assert file.read_bytes() == whole
+
+
+def test_code_of_another_user_is_not_run(tmp_path, monkeypatch):
+    file = tmp_path / "kernel.o"
+    file.write_bytes(hashlib.sha256(b"code").digest() + b"code")
+    assert kept_code(file) == b"code"
+    monkeypatch.setattr(os, "getuid", lambda: file.stat().st_uid + 1)
+    assert kept_code(file) is None

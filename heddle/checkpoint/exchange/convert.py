@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -20,13 +20,13 @@ import tomli_w
 import torch
 
 from heddle.checkpoint.checkpoint import State
-from heddle.checkpoint.huggingface import INDEX, SINGLE, refuse_links
+from heddle.checkpoint.companions import COMPANIONS, carry
+from heddle.checkpoint.huggingface import INDEX, SINGLE
 from heddle.checkpoint.index import DTYPE_OF, DTYPES, Stored, StoredTensor, write_index
 from heddle.checkpoint.manifest import Progress, write_about
 from heddle.checkpoint.source import WeightSource
 from heddle.checkpoint.storage import Boxes, write_file
 from heddle.data import load_tokenizer
-from heddle.data.tokenizer import CONFIG_FILE
 from heddle.errors import HeddleError
 from heddle.models.huggingface_names import Block, Shape, layout, their_shapes
 from heddle.runs.durable import sync
@@ -34,19 +34,6 @@ from heddle.spec.huggingface_write import write_config
 from heddle.spec.start import CONFIG, MODEL, TOKENIZER_FILE
 from heddle.spec.tables import read_json, to_table
 
-GENERATION = "generation_config.json"
-# What travels with the weights, byte for byte, where it is there.
-COMPANIONS = (
-    TOKENIZER_FILE,
-    CONFIG_FILE,
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "tokenizer.model",
-    "chat_template.jinja",
-    GENERATION,
-)
 TOKEN_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 PART_BYTES = 1 << 30  # of a part of an imported checkpoint: small enough for any machine that holds the model's layers
 
@@ -97,7 +84,7 @@ def import_huggingface(source: WeightSource, output: Path, check: Check | None =
         start = Progress(step=0, samples=0, updates=0, loss_scale=1.0, quiet_steps=0)
         (folder / MODEL).write_text(tomli_w.dumps({"model": to_table(source.model)}))
         write_about(folder, start, imported=source.folder.name)
-        companions = _carry(source, folder, (*COMPANIONS, CONFIG))
+        companions = carry(source, folder, (*COMPANIONS, CONFIG))
         if check is not None:
             check(folder)
     return Written(output, len(files), sum(new.bytes for new in wanted.values()), companions)
@@ -123,7 +110,7 @@ def export_huggingface(
             _write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": weight_map})
         kept = next(iter(wanted.values())).dtype
         _write_json(folder / CONFIG, config | _token_ids(source) | {"torch_dtype": str(kept).removeprefix("torch.")})
-        companions = _carry(source, folder, COMPANIONS)
+        companions = carry(source, folder, COMPANIONS)
         if check is not None:
             check(folder)
     return Written(output, len(files), total, companions)
@@ -177,18 +164,6 @@ def _token_ids(source: WeightSource) -> dict[str, Any]:
     if (source.companions / TOKENIZER_FILE).is_file():
         return {"eos_token_id": load_tokenizer(source.companions).end}
     return {}
-
-
-def _carry(source: WeightSource, folder: Path, names: Sequence[str]) -> tuple[str, ...]:
-    """Copy what is there of some files that lie beside the weights."""
-    companions = source.companions
-    if companions is not None:
-        refuse_links(companions, *names)
-    there = tuple(name for name in names if companions is not None and (companions / name).is_file())
-    for name in there:
-        assert companions is not None
-        shutil.copyfile(companions / name, folder / name)
-    return there
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:

@@ -45,7 +45,7 @@ def recompute_in_words(plan: Plan) -> str:
     if isinstance(plan.recompute, str):
         return plan.recompute
     counts = {word: plan.recompute.count(word) for word in ("none", "selective", "full")}
-    return " and ".join(f"{word} in {count} layers" for word, count in counts.items() if count)
+    return " and ".join(f"{word} in {count} layer{'s' * (count > 1)}" for word, count in counts.items() if count)
 
 
 def overfull(found: Simulation) -> str:

@@ -70,16 +70,13 @@ class Library:
     def _add(self, name: str, write: Callable[[str], str]) -> None:
         folder = cache_folder()
         path = None if folder is None else folder / f"{name}.o"
-        data = None
-        if path is not None:
-            with suppress(OSError):
-                data = path.read_bytes()
-        if data is None or not data.startswith((b"\x7fELF", b"\xcf\xfa\xed\xfe")):
+        data = None if path is None else kept_code(path)
+        if data is None:
             module = self.binding.parse_assembly(write(name))
             data = self.machine.emit_object(module)
             self.compiled += 1
             if path is not None:
-                store(path, data)
+                store(path, hashlib.sha256(data).digest() + data)
         self.engine.add_object_file(self.binding.ObjectFileRef.from_data(data))
         self.engine.finalize_object()
 
@@ -100,6 +97,18 @@ def cache_folder() -> Path | None:
         return (Path(base) if base else Path.home() / ".cache") / "heddle" / "tiles"
     except RuntimeError:  # nobody's home
         return None
+
+
+def kept_code(path: Path) -> bytes | None:
+    """Code that an earlier run kept behind its digest; None where there is none, or it is damaged or another user's.
+
+    It will be run, and the loader believes what it is given: half a file would end the process.
+    """
+    with suppress(OSError), path.open("rb") as file:
+        if os.fstat(file.fileno()).st_uid == os.getuid():
+            digest, data = file.read(32), file.read()
+            return data if hashlib.sha256(data).digest() == digest else None
+    return None
 
 
 def store(path: Path, data: bytes) -> None:

@@ -128,5 +128,5 @@ def test_seconds_and_plans_in_words():
     plan = Plan(pipeline=2, virtual=2, schedule="interleaved", recompute=("full", "none", "none", "none"))
     assert in_words(plan) == (
         "tensor 1 × pipeline 2 × data 1, interleaved with 2 chunks per rank, microbatch 1, "
-        "recompute none in 3 layers and full in 1 layers"
+        "recompute none in 3 layers and full in 1 layer"
     )
