@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from heddle.spec.job import Data, Job, Train, dumps_job, load_job
     from heddle.spec.model import ModelSpec, RopeScaling
     from heddle.spec.plan import Plan
-    from heddle.spec.rules.layers import even_stages
+    from heddle.spec.rules.even import even_stages
 
 __all__ = [
     "Cluster",
@@ -41,7 +41,7 @@ _MODULES = {
     "ModelSpec": "heddle.spec.model",
     "RopeScaling": "heddle.spec.model",
     "Plan": "heddle.spec.plan",
-    "even_stages": "heddle.spec.rules.layers",
+    "even_stages": "heddle.spec.rules.even",
 }
 
 

@@ -31,8 +31,8 @@ from heddle.spec.model import ModelSpec
 from heddle.spec.network.compression import ActivationCode, GradientCode
 from heddle.spec.network.exchange_rules import check_exchange, check_places, check_shares
 from heddle.spec.ranges import Count, CountOrZero, Degree, Depth, NonNegative, check_ranges
+from heddle.spec.rules.even import even_stages as even_stages
 from heddle.spec.rules.layers import check_layers
-from heddle.spec.rules.layers import even_stages as even_stages
 from heddle.spec.rules.order import CheckStep, check_order
 from heddle.spec.tables import WHERE_SAID, to_table
 

@@ -26,7 +26,7 @@ from heddle.spec.job import Job
 from heddle.spec.network import Network
 from heddle.spec.plan import Plan
 from heddle.spec.ranks import Coordinates, rank_of
-from heddle.spec.rules.layers import even_stages
+from heddle.spec.rules.even import even_stages
 
 # by which latency is paid for less and less, and memory more and more
 SCHEDULES: tuple[tuple[str, int | None], ...] = (

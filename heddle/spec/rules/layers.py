@@ -7,6 +7,7 @@ from typing import Protocol
 from heddle.errors import HeddleError
 from heddle.spec.layer_memory import LayerRun, Recompute
 from heddle.spec.model import ModelSpec
+from heddle.spec.rules.even import even_stages
 
 
 class Split(Protocol):
@@ -70,14 +71,3 @@ def _fewer_chunks(plan: Split, layers: int) -> str:
     if layers // plan.virtual > 1 or plan.virtual == 1:
         ways.append(f"pipeline = {layers // plan.virtual}")
     return ", or ".join(ways) or f"virtual = 1 and pipeline = {layers}"
-
-
-def even_stages(layers: int, chunks: int) -> tuple[int, ...]:
-    """Layers of each chunk, as even as can be.
-
-    The chunks that get one more sit before the last, which also holds the output layer, and where there is a choice
-    after the first, which holds the embedding.
-    """
-    small, extra = divmod(layers, chunks)
-    first = (chunks - extra) // 2
-    return tuple(small + (first <= chunk < first + extra) for chunk in range(chunks))
