@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from heddle.parallel.collectives import Handle
@@ -30,9 +31,9 @@ class LateStep(StepInFlight):
     def read(self) -> StepResult:
         """What it tells, once all ranks have come so far."""
         if self.result is None:
-            numbers = self.sums.clone()
-            numbers[1].sqrt_()  # as the optimizer takes it: others round it differently
-            loss, norm, stops = numbers.tolist()
+            loss, squared, stops = self.sums.unbind()
+            # the root as the optimizer takes it: others round it differently; by kernels that have all run before
+            loss, norm, stops = torch.stack([loss, squared.sqrt(), stops]).tolist()
             self.settle(norm)
             self.result = StepResult(loss, norm, stops > 0)
         return self.result
