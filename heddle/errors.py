@@ -53,7 +53,7 @@ def nearest_number(value: int, options: Iterable[int]) -> int:
     return min(options, key=lambda option: (abs(option - value), option))
 
 
-def listing(numbers: Iterable[int]) -> str:
+def listing(numbers: Iterable[object]) -> str:
     """'1, 2, 3 and 6' for error messages."""
     words = [str(n) for n in numbers]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,4 +1,4 @@
-"""Predicted beside measured: profile this machine, predict plans on 1, 2 and 4 processes, and train them.
+"""Predicted beside measured: profile this machine, predict plans on 1, 2, 4 and 8 processes, and train them.
 
 For every number of processes, passes of the profile and steps of all plans take turns in the same processes, so that a
 machine that is faster at one minute than at the next is so for both. `error` is the mean of |predicted / measured - 1|
@@ -6,7 +6,7 @@ in per cent, where measured is the median over steps; `spread` is the slowest st
 the fastest). Memory is what the fullest rank grew by (its resident set) in processes of its own, beside what the
 fullest stage is predicted to hold.
 
-    python -m benchmarks.accuracy.prediction [--rounds 7 --hidden 384 --layers 4 --sequence 256 --processes 1 2 4]
+    python -m benchmarks.accuracy.prediction [--rounds 7 --hidden 384 --layers 4 --sequence 256 --processes 1 2 4 8]
 """
 
 from __future__ import annotations
@@ -153,6 +153,7 @@ def main() -> None:
     for name, default in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--processes", type=int, nargs="+", default=list(CASES))
+    parser.add_argument("--no-memory", action="store_true", help="time alone; memory takes processes of its own")
     parser.add_argument("--quick", action="store_true", help="a profile that tells nothing, for tests")
     options = parser.parse_args()
     heads = max(1, options.hidden // 64)
@@ -166,7 +167,7 @@ def main() -> None:
         cluster = as_cluster(world, found)
         for setting, taken in zip(every, seconds, strict=True):
             # a process of its own for each, or what one leaves behind is held against the next
-            held = run_processes(setting.plan, memory_of, setting)
+            held = 0 if options.no_memory else run_processes(setting.plan, memory_of, setting)
             cases.append(case(setting, cluster, taken, held))
             print(json.dumps(cases[-1]), file=sys.stderr)
     errors = [abs(entry["error_pct"]) for entry in cases]

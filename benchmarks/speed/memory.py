@@ -117,7 +117,7 @@ def work(rank: int, job: Job, options: dict[str, Any]) -> list[dict[str, Any]]:
         peer = min((name for name in arms if name != "searched"), key=lambda name: statistics.median(first[name]))
         pair = {"searched": arms["searched"], peer: arms[peer], "again": Arm(plans[peer].job, rank)}
         rest = {name: arm for name, arm in arms.items() if name not in pair}
-        wall, _ = compare(pair | rest, options["rounds"], options["steps"])
+        wall, cpu = compare(pair | rest, options["rounds"], options["steps"])
         medians = {name: statistics.median(values) for name, values in wall.items()}
         peer = min((name for name in arms if name != "searched"), key=lambda name: medians[name])
         case = {
@@ -126,6 +126,7 @@ def work(rank: int, job: Job, options: dict[str, Any]) -> list[dict[str, Any]]:
             "budget_mib": round(gib * 1024, 1),
             "fixed": peer,
             "ratio": round(speedup(wall, "searched", peer), 3),
+            "cpu": {"ratio": round(speedup(cpu, "searched", peer), 3)},  # without waiting: other load hardly changes it
             "predicted_ratio": round(plans[peer].step_seconds / plans["searched"].step_seconds, 3),
             "a_a": round(speedup(wall, "again", next(iter(list(pair)[1:]))), 3),
             "median_seconds": {name: round(value, 4) for name, value in medians.items()},

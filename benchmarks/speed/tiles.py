@@ -5,6 +5,7 @@ Rounds alternate in random order; a second eager PyTorch is the A/A arm. `ratio`
 
     python -m benchmarks.speed.tiles [--threads 1 2] [--networks bert_s128 resnet50] [--peers eager] [--rounds 7]
     python -m benchmarks.speed.tiles --load          # with another process on one core
+    python -m benchmarks.speed.tiles --at-once 2     # two of the same network, called at the same time
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def load(wanted: bool) -> Any:
             process.join()
 
 
-def case(name: str, threads: int, engines: list[str], rounds: int) -> dict[str, Any]:
-    found = bench({**NETWORKS, "small": small}[name], threads, engines, rounds)
+def case(name: str, threads: int, engines: list[str], rounds: int, at_once: int) -> dict[str, Any]:
+    found = bench({**NETWORKS, "small": small}[name], threads, engines, rounds, at_once)
     peers = [engine for engine in found["milliseconds"] if engine not in ("heddle", "eager again")]
     ours = found["milliseconds"]["heddle"]
     best = min(peers, key=lambda engine: found["milliseconds"][engine])
@@ -52,16 +53,21 @@ def case(name: str, threads: int, engines: list[str], rounds: int) -> dict[str, 
         "best_peer": best,
         "ratio": found["milliseconds"][best] / ours,
         "ratio_minimum": min(found["minimum"][engine] for engine in peers) / found["minimum"]["heddle"],
+        "ratio_cpu": min(found["cpu_minimum"][engine] for engine in peers) / found["cpu_minimum"]["heddle"],
+        "over_eager_cpu": found["cpu_minimum"]["eager"] / found["cpu_minimum"]["heddle"],
         "over_eager": found["milliseconds"]["eager"] / ours,
         "a_a": found["milliseconds"]["eager"] / found["milliseconds"]["eager again"],
         **{
             key: found[key]
-            for key in ("milliseconds", "minimum", "max_error", "tiles", "fallback_operators", "missing")
+            for key in ("milliseconds", "minimum", "cpu_minimum", "max_error", "tiles", "fallback_operators", "missing")
         },
     }
+    each = ", ".join(f"{engine} {value:.1f}" for engine, value in found["milliseconds"].items())
     print(
-        f"{name} × {threads}: {ours:.1f} ms, {result['ratio']:.2f} of {best}, {result['over_eager']:.2f} of eager",
+        f"{name} × {threads}: {each} ms; {result['ratio']:.2f} of {best}, {result['over_eager']:.2f} of eager",
+        "; CPU " + ", ".join(f"{engine} {value:.1f}" for engine, value in found["cpu_minimum"].items()),
         file=sys.stderr,
+        flush=True,
     )
     return result
 
@@ -73,6 +79,7 @@ def main() -> None:
     parser.add_argument("--peers", nargs="+", default=installed(), help="engines besides heddle and eager")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--load", action="store_true", help="beside a process that keeps one core busy")
+    parser.add_argument("--at-once", type=int, default=1, help="networks that are called at the same time")
     options = parser.parse_args()
     engines = [
         "heddle",
@@ -82,14 +89,24 @@ def main() -> None:
     ]
     with load(options.load):
         cases = [
-            case(name, threads, engines, options.rounds) for threads in options.threads for name in options.networks
+            case(name, threads, engines, options.rounds, options.at_once)
+            for threads in options.threads
+            for name in options.networks
         ]
     mean = {
         f"mean_{key}": math.exp(sum(math.log(each[key]) for each in cases) / len(cases))
-        for key in ("ratio", "over_eager")
+        for key in ("ratio", "over_eager", "ratio_cpu", "over_eager_cpu")
     }
     losers = [f"{each['network']} × {each['threads']}" for each in cases if each["ratio"] < 1]
-    report_cases("tiles", "the best of " + ", ".join(engines[1:]), cases, loaded=options.load, losers=losers, **mean)
+    report_cases(
+        "tiles",
+        "the best of " + ", ".join(engines[1:]),
+        cases,
+        loaded=options.load,
+        at_once=options.at_once,
+        losers=losers,
+        **mean,
+    )
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ MANUAL = {
     "lanes": "decide/lanes.md",
     "profile": "decide/profile.md",
     "probe": "decide/networks.md",
+    "meeting": "train/slow-links.md",
     "regions": "decide/networks.md",
     "inspect": "train/huggingface.md",
     "data": "train/data.md",

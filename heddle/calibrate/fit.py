@@ -73,8 +73,13 @@ class Fit:
 
     @property
     def helps(self) -> bool:
-        """Whether a row that the fit has not seen is predicted better than with the constants that were given."""
-        return self.leave_one_out < self.unfitted
+        """Whether rows that the fit has not seen are predicted better than with the constants that were given.
+
+        By more than chance: the mean gain is above its own standard error.
+        """
+        gains = np.abs(self.before) - np.abs(self.left_out)
+        error = float(gains.std()) / float(np.sqrt(max(1, len(gains) - 1)))
+        return float(gains.mean()) > error
 
     @property
     def implausible(self) -> tuple[str, ...]:

@@ -128,8 +128,6 @@ def _work(
     columns = software_columns(facts)
     if facts.kernels == "torchtitan":
         columns["waits_backward"] = facts.waits_backward * (1 - facts.tensor_overlap)
-    elif not plan["sequence_parallel"]:
-        columns["tensor_overlap"] = 0.0  # Transformer Engine overlaps gathers and scatters, and no all-reduce
     work = Work(
         **{**model_columns(model, model.sequence), **changed},
         **plan,
@@ -181,8 +179,9 @@ def _held(text: Mapping[str, str]) -> float | None:
 
 def _group(text: Mapping[str, str], plan: dict[str, Any]) -> str:
     group, framework = text.get("dataset") or text.get("framework") or "all", text.get("framework", "").lower()
-    sharded = plan["zero"] == 3 and any(word in framework for word in ("megatron", "deepspeed"))
-    return group + " ZeRO-3" * ("zero" in framework or sharded) + " context" * (plan["context"] > 1)
+    if "zero" in framework or (plan["zero"] == 3 and re.search("megatron|deepspeed", framework)):
+        group += " ZeRO-3"
+    return f"{group} context" if plan["context"] > 1 else group
 
 
 def stack(works: Iterable[Work]) -> Work:

@@ -113,18 +113,18 @@ def _plan(console: Console, job: PlannedJob, cluster: Cluster) -> Simulation:
     """The best plans, and the best one with the degrees that were asked for."""
     from dataclasses import replace
 
-    import heddle
     from heddle.cli.show.plan import show_choices
     from heddle.demo import for_show, standing
+    from heddle.plan.search.search import search
     from heddle.spec.this_machine import this_machine
 
     cores = this_machine().devices
     _begin(console, "Plan", cluster.world)
     here = replace(job, cluster=cluster)
-    found = heddle.plan(here)
+    found = search(here)
     show_choices(console, found, SHOWN)
-    chosen = heddle.plan(here, fixed=for_show(job), top=1).best
-    fewer = heddle.plan(here, devices=cores, top=1).best if cores < found.cluster.world else None
+    chosen = search(here, fixed=for_show(job), top=1).best
+    fewer = search(here, devices=cores, top=1).best if cores < found.cluster.world else None
     console.print()
     for line in standing(found, chosen, fewer):
         console.print(line)

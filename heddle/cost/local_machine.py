@@ -11,7 +11,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -39,6 +39,10 @@ USUAL = Efficiency(
     collective_us=150.0,
     source="a quick look at this CPU; `heddle profile` looks closely",
 )
+
+
+# constants that are times of a core, which processes that share one take turns on
+OF_A_CORE = ("launch_us", "gelu_ns", "collective_us", "step_us", "microbatch_us", "message_us")
 
 
 @dataclass(frozen=True)
@@ -82,13 +86,26 @@ def sharing_cores(machine: Cluster, world: int) -> Cluster:
     """A machine on which more processes than it has cores take turns, and share its memory; `source` says so."""
     if not machine.device.host or world <= machine.devices:
         return machine
-    device = replace(machine.device, memory_gib=machine.device.memory_gib * machine.devices / world)
+    # Numbers are of all at work, each with its share of a core; who works beside fewer is faster (`step.pace`). Waking
+    # up takes as many turns longer as there are processes on the core.
+    turns = world / machine.devices
+    device = machine.device
+    rates = {field.name: rate / turns for field in fields(Peak) if (rate := getattr(device.tflops, field.name))}
+    device = replace(
+        device,
+        memory_gib=device.memory_gib / turns,
+        memory_gbs=None if device.memory_gbs is None else device.memory_gbs / turns,
+        tflops=Peak(**rates),
+    )
+    known = machine.efficiency
     said = (
-        f"{machine.efficiency.source}; {world} processes share {machine.devices} cores: "
+        f"{known.source}; {world} processes share {machine.devices} cores: "
         f"`heddle profile --processes {world}` measures how"
     )
-    efficiency = replace(machine.efficiency, source=said)
-    return replace(machine, devices=world, cores=machine.devices, device=device, efficiency=efficiency)
+    longer = {name: turns * getattr(known, name) for name in OF_A_CORE}
+    return replace(
+        machine, devices=world, cores=machine.devices, device=device, efficiency=replace(known, **longer, source=said)
+    )
 
 
 def look(work: Callable[[], object]) -> Look:

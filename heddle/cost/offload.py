@@ -60,16 +60,25 @@ def states(work: Work, parameters: float, memory: LayerMemory) -> States:
     return States(parameters * work.element, parameters * float(work.gradient_bytes), optimizer)
 
 
-def gathered(units: list[States], ahead: int) -> float:
-    """Bytes of weights and gradients of a rank's sharded layers that are there for a moment, or for a step.
+class Gathered(NamedTuple):
+    """Bytes of weights and gradients of a rank's sharded layers."""
 
-    The weights of the largest and of those fetched ahead, and the gradients of one layer on their way into shards.
-    """
+    always: float = 0.0  # over a step: what ZeRO-2 keeps, and what is fetched ahead
+    moment: float = 0.0  # while one of them computes: its weights, and its gradients on their way into shards
+
+    @property
+    def total(self) -> float:
+        return self.always + self.moment
+
+
+def gathered(units: list[States], ahead: int) -> Gathered:
+    """Of the largest layers, and of those fetched `ahead`."""
     sharded = [unit for unit in units if unit.summed]
     if not sharded:
-        return 0.0
+        return Gathered()
     fetched = sorted((unit.unit for unit in sharded), reverse=True)[: 1 + ahead]
-    return sum(unit.kept for unit in sharded) + sum(fetched) + max(unit.summed for unit in sharded)
+    kept = sum(unit.kept for unit in sharded) + sum(fetched[1:])
+    return Gathered(kept, fetched[0] + max(unit.summed for unit in sharded))
 
 
 class Away(NamedTuple):

@@ -39,11 +39,13 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost:
     # The sum of a linear layer's input gradients runs beside the product for its weight gradient, which is half of the
     # backward; of a forward nothing can, unless products are cut into pieces that are sent while others are made.
     # Under sequence parallelism a backward also begins by gathering the output's gradient, which nothing can hide.
-    forward_tensor = tensor - work.tensor_overlap * hidden(cluster, tensor, cost.forward)
+    # Gathers and scatters go in pieces, all-reduces do not.
+    in_pieces = work.tensor_overlap * work.sequence_parallel
+    forward_tensor = tensor - in_pieces * hidden(cluster, tensor, cost.forward)
     movable = tensor * np.where(work.sequence_parallel, 0.5, 1.0)
     backward_tensor = tensor - (1 - work.waits_backward) * hidden(cluster, movable, cost.backward / 2)
     if np.any(work.tensor_overlap):  # in pieces, the rest runs beside the products that make the inputs' gradients
-        in_pieces = np.where(work.waits_backward > 0, 0.0, work.tensor_overlap)
+        in_pieces = np.where(work.waits_backward > 0, 0.0, in_pieces)
         backward_tensor = backward_tensor - in_pieces * hidden(cluster, backward_tensor, cost.backward / 2)
     tensor_again = forward_tensor * (1 - work.stops_early / 2)
     if np.any(work.context > 1):

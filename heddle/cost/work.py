@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from heddle.cost.kernels import HEDDLE_GPU
-from heddle.cost.software import kernels_of, software_columns
+from heddle.cost.software import attention_speed, kernels_of, software_columns
 from heddle.schedule import NAMES, RULES, Placement
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
@@ -292,10 +292,7 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
         plans = plan_columns(plan, job.model.layers)
     software = cluster.software or HEDDLE
     kernels = kernels_of(software.facts, cluster.device.host)
-    columns = (
-        software_columns(software.facts) | plans
-    )  # replicas that meet seldom overlap nothing, whatever the software
-    columns["tensor_overlap"] = columns["tensor_overlap"] * columns["sequence_parallel"]
+    columns = software_columns(software.facts) | plans  # a plan's own say counts: who meets seldom overlaps nothing
     return Work(
         **model_columns(job.model, job.sequence),
         **columns,
@@ -303,6 +300,7 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
         precision=job.precision,
         **{**kernels.columns(), "eager": kernels.eager * int(job.model.norm == "rmsnorm")},
         eager_heads=kernels.eager,
+        attention_speed=attention_speed(software.facts, cluster.device),
     )
 
 

@@ -111,6 +111,8 @@ def greedy(graph: Graph) -> list[int]:
 
 def estimates(graph: Graph) -> list[float]:
     """What each production costs with all it needs, where what several read is shared between them."""
+    if graph.estimates:
+        return graph.estimates
     readers = [0] * len(graph.items)
     for p in graph.productions:
         if p.kind in ("scalar", "pack", "store", "load"):
@@ -139,6 +141,7 @@ def estimates(graph: Graph) -> list[float]:
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, 20000))
     try:
-        return [production(n) for n in range(len(graph.productions))]
+        graph.estimates = [production(n) for n in range(len(graph.productions))]
+        return graph.estimates
     finally:
         sys.setrecursionlimit(limit)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
 from heddle.errors import HeddleError, nearest
+from heddle.files import read_json
 from heddle.lanes.ir import BITS, CASTS, COMPARES, INTRINSICS, Function, Statement, split_commas, typed
 
 # Width in bits of the registers that compilers use by default; most CPUs with 512 bits prefer 256.
@@ -24,10 +24,11 @@ NEAREST = {
     "alderlake": "skylake", "raptorlake": "skylake", "znver1": "znver3", "znver2": "znver3", "znver5": "znver4",
 }  # fmt: skip
 
+COSTS = Path(__file__).parent / "costs"  # one file for each family of CPUs
+
 
 def families() -> list[str]:
-    folder = resources.files("heddle.lanes.costs")
-    return sorted(f.name.removesuffix(".json") for f in folder.iterdir() if f.name.endswith(".json"))
+    return sorted(path.stem for path in COSTS.glob("*.json"))
 
 
 def family_here() -> str:
@@ -54,7 +55,7 @@ def table(family: str) -> Table:
             "Costs are LLVM's own, one table for each family of CPUs.",
             nearest(family, families()),
         )
-    body = json.loads(resources.files("heddle.lanes.costs").joinpath(f"{family}.json").read_text())
+    body = read_json(COSTS / f"{family}.json", "costs of instructions")
     return Table(family, {key: int(cost) for cost, keys in body["costs"].items() for key in keys})
 
 

@@ -46,7 +46,8 @@ def pack_region(
             solution = decide(graph, weights(effort.weights))
             known = sorted(solution.packing.order)
         else:
-            solution = programme.solve(graph, effort.seconds, start(graph, known))
+            first = known if "policy" in found else start(graph, known)  # the policy has been through the greedy one
+            solution = programme.solve(graph, effort.seconds, first)
         seconds = built + time.process_time() - began
         key = tuple(sorted(solution.packing.order))
         if key in emitted:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from heddle.errors import HeddleError
+from heddle.files import read_text
 
 POINTER, WHOLE, SMALL, REAL = "ptr", "i64", "i32", "float"
 
@@ -34,7 +35,7 @@ class Kernels:
 def kernels() -> Kernels | None:
     """The kernels, compiled when first asked for; none where llvmlite is not installed."""
     try:
-        return loaded(resources.files("heddle.models.kernels").joinpath("fused.ll").read_text(encoding="utf-8"))
+        return loaded(read_text(Path(__file__).parent / "kernels" / "fused.ll", "the kernels that come with Heddle"))
     except HeddleError:
         return None
 

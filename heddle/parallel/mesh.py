@@ -89,7 +89,7 @@ def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
             channels[next(pair for pair in pairs if stage_of(plan, rank) in pair)] = group
     # what all processes share already is not made again
     whole = Axis(rank, tuple(everyone), dist.group.WORLD) if plan.world == world else axis("world", [everyone])
-    host, backend = whole, dist.get_backend()
+    host, backend = whole, str(dist.get_backend())
     if whole.group is not None and backend not in HOST_BACKENDS:
         backend = "gloo"
         host = replace(whole, group=dist.new_group(everyone, backend=backend, group_desc="host"))

@@ -11,6 +11,7 @@ from typing import Any
 from heddle.cost.breakdown import ITEMS
 from heddle.report import charts, sections
 from heddle.report.comparison import comparison
+from heddle.report.links import links
 from heddle.report.subject import Subject
 from heddle.trace.kinds import COLOURS
 
@@ -33,6 +34,8 @@ def render(subjects: Sequence[Subject]) -> str:
     body += _each(
         "breakdown", "Where the step's time goes", subjects, lambda subject, _: sections.breakdown(subject, scale)
     )
+    if any(subject.prediction is not None and subject.prediction.network is not None for subject in subjects):
+        body += _each("links", "Sites and links", subjects, lambda subject, _: links(subject))
     body += _each("memory", "Memory of each stage", subjects, lambda subject, _: sections.memory(subject))
     if any(subject.measured is not None and subject.measured.steps for subject in subjects):
         body += _each("learning", "Loss and speed", subjects, charts.learning)

@@ -12,6 +12,7 @@ from heddle.plan.search.describe import in_words, overfull
 from heddle.plan.search.explain import described, explain
 from heddle.report import difference
 from heddle.report import html as text
+from heddle.report import memory as memory_parts
 from heddle.report.subject import Subject
 from heddle.spec.cluster import Cluster
 from heddle.trace.bars import memory_scale
@@ -236,6 +237,7 @@ def memory(subject: Subject) -> str:
     if measured is not None:
         shown += f"<p>Measured on the fullest rank, all of the process included: {text.memory(measured * GIB)}.</p>"
     head = [unit, *bills[0]._fields, "total", "headroom"]
+    shown += memory_parts.layers(prediction) + memory_parts.curves(subject) + memory_parts.prices(subject)
     return shown + text.details("As a table", text.table(head, rows, "Memory of one device of each stage"))
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from heddle.cost.local_machine import measured_machine, sharing_cores
 from heddle.errors import HeddleError
+from heddle.plan.regions.network_search import search_network
 from heddle.plan.search.search import Search, search
 from heddle.runs.folder import open_run
 from heddle.runs.metrics import read_metrics
@@ -32,6 +33,7 @@ class MeasuredRun:
     validation: list[dict[str, Any]]
     trace: Trace | None
     traced: int | None  # the step that the trace is of
+    watched: Trace | None = None  # the step whose spans carry the bytes that lived
 
     @property
     def step_seconds(self) -> float | None:
@@ -82,6 +84,9 @@ def read_subject(path: Path, step: int | None = None) -> Subject:
         )
     notices: list[HeddleError] = []
     job = on_its_machine(load_job(path))
+    if job.network is not None:  # where plans are searched by their links
+        prediction = simulate(job) if job.plan is not None else search_network(job).best
+        return Subject(str(path), prediction.job, prediction, None, None)
     if job.plan is None:
         found = search(job)
         return Subject(str(path), found.best.job, found.best, found, None)
@@ -124,10 +129,20 @@ def _read_run(folder: Path, step: int | None) -> Subject:
         )
         trace = None
     validation = [row for row in rows if "validation_loss" in row]
-    measured = MeasuredRun(steps, validation, trace, traced if trace is not None else None)
+    watched = _watched(run.traces, job.plan.world) if trace is not None else None
+    measured = MeasuredRun(steps, validation, trace, traced if trace is not None else None, watched)
     prediction = _try(notices, lambda: simulate(job))
-    found = _try(notices, lambda: search(job))
+    found = _try(notices, lambda: search(job)) if job.network is None else None
     return Subject(str(folder), job, prediction, found, measured, tuple(notices))
+
+
+def _watched(traces: Path, world: int) -> Trace | None:
+    """The second step, whose spans carry the bytes that lived; None where it was not watched."""
+    found = traced_steps(traces)[1:2]
+    if not found:
+        return None
+    trace = _try([], lambda: read_step(traces, found[0]))
+    return trace if trace is not None and trace.ranks == world else None
 
 
 def on_its_machine(job: AnyJob) -> AnyJob:

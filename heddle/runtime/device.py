@@ -148,6 +148,11 @@ class Mark:
         if self.event is not None:
             self.event.synchronize()
 
+    def hold(self, device: torch.device) -> None:
+        """Let what the device is given from now on wait until it has come so far; its host goes on."""
+        if self.event is not None:
+            torch.cuda.current_stream(device).wait_event(self.event)
+
     def since(self, earlier: Mark) -> float:
         """Seconds from an earlier mark to this one, both of which the device has reached."""
         if self.event is None:
@@ -174,6 +179,20 @@ class SideStream:
         with torch.cuda.stream(stream):
             yield True
         stream.synchronize()
+
+
+class CopyStream:
+    """A stream of a GPU for copies beside its computation, whose ends are marks."""
+
+    def __init__(self) -> None:
+        self.stream = torch.cuda.Stream()
+
+    @contextmanager
+    def copying(self, device: torch.device) -> Iterator[None]:
+        """Copies inside begin once all is done that the device was given before."""
+        self.stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(self.stream):
+            yield
 
 
 class HostCopy:

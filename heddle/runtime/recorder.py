@@ -54,6 +54,7 @@ class Recorder:
         self.action: tuple[int, int] | None = None  # chunk and microbatch at work; None between steps
         self.base = self._mark()  # of a known time: taken when the device is idle, and anew each step, for events drift
         self.written = 0
+        self.held: Callable[[], int] | None = None  # bytes that live now; compute spans carry them where it is known
 
     def watched(self, mesh: Mesh) -> Mesh:
         """The same mesh, whose axes tell this recorder of every collective along them."""
@@ -75,6 +76,8 @@ class Recorder:
         self.action = chunk, microbatch
         start = self._mark()
         yield
+        if self.held is not None and lane == Lane.COMPUTE:
+            size = self.held()
         self.pending.append((lane, name, size, chunk, microbatch, start, self._mark()))
 
     def _collective(self, lane: str, name: str, work: dist.Work | None, size: int) -> Callable[[], None] | None:

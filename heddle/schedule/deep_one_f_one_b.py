@@ -11,9 +11,8 @@ Event replay, forward 1, backward 2, 8 ranks, 32 microbatches, efficiency at l =
 from __future__ import annotations
 
 from heddle.schedule.actions import Action, Kind, Schedule
-from heddle.schedule.bubble import flush_bubble
 from heddle.schedule.one_f_one_b import alternate
-from heddle.schedule.rule import Column, Rule
+from heddle.schedule.rule import Column, Rule, flush_bubble
 
 USUAL = 1  # doubled
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from heddle.schedule.actions import Action, Kind, Schedule
-from heddle.schedule.bubble import flush_bubble
-from heddle.schedule.rule import Column, Rule
+from heddle.schedule.rule import Column, Rule, flush_bubble
 
 
 def gpipe(pipeline: int, microbatches: int, virtual: int = 1) -> Schedule:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from heddle.schedule.actions import Kind, Schedule, actions_of
-from heddle.schedule.bubble import flush_bubble
 from heddle.schedule.one_f_one_b import alternate, one_f_one_b
 from heddle.schedule.one_f_one_b import in_flight as in_flight_of_one_chunk
-from heddle.schedule.rule import Column, Rule
+from heddle.schedule.rule import Column, Rule, flush_bubble
 
 
 def interleaved(pipeline: int, microbatches: int, virtual: int) -> Schedule:

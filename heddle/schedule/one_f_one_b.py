@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from itertools import chain, repeat
 
 from heddle.schedule.actions import Action, Kind, Schedule, actions_of
-from heddle.schedule.bubble import flush_bubble
-from heddle.schedule.rule import Column, Rule
+from heddle.schedule.rule import Column, Rule, flush_bubble
 
 
 def one_f_one_b(pipeline: int, microbatches: int, virtual: int = 1) -> Schedule:

@@ -105,8 +105,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices, smallest: Work) -> Step
     alone = p == 1
     again = stage.recompute_seconds(work, layer)
     one = layer.forward + layer.backward + again
-    send = stage.message(cluster, work, layer.forward)
-    ends = embedding + head
+    send, ends = stage.message(cluster, work, layer.forward), embedding + head
 
     # Seconds of one microbatch on all ranks together, and on the rank that everybody waits for.
     sends = 2 * send * (p * v - 1 - work.folded)
@@ -116,7 +115,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices, smallest: Work) -> Step
     slowest = np.where(alone, total, slowest)
     # (m-1) times the slowest rank, and once through all: Piper (NeurIPS 2021) §3, (m + p - 1)·(f + b) of PTD-P §2.2.1
     # where all are equal. With v chunks a rank fills and drains v times as fast (§2.2.2); with fewer microbatches than
-    # ranks each lap still waits for the first of them to come round (heddle.schedule.bubble).
+    # ranks each lap still waits for the first of them to come round (flush_bubble of heddle.schedule.rule).
     few = (v > 1) & (m < p)
     laps = np.where(few, (v - 1) / v * p + m / v, m)
     pipe = laps * slowest + (total - slowest) / v

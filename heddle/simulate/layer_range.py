@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from heddle.spec.even import even_stages
+from heddle.spec.rules.even import even_stages
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeAlias
 
 from heddle.cost import compute
 from heddle.cost import step as stage
@@ -18,17 +18,25 @@ from heddle.cost.memory import MemoryBreakdown
 from heddle.cost.work import Work, work_of
 from heddle.errors import HeddleError
 from heddle.format import GIB
-from heddle.schedule import Schedule, build
+from heddle.schedule import Schedule
 from heddle.simulate.chunks import chunk_costs, not_compute, step_tail_seconds
-from heddle.simulate.late import delayed_schedule, enough_steps, steady_seconds, with_replays, with_versions
+from heddle.simulate.late import (
+    delayed_schedule,
+    enough_steps,
+    pipeline_seconds,
+    steady_seconds,
+    step_seconds,
+    with_replays,
+    with_undo,
+    with_versions,
+)
 from heddle.simulate.memory_curve import Curve, memory_curves
 from heddle.simulate.network.over_network import OverNetwork
 from heddle.simulate.network.parts import network_breakdown, network_timeline
-from heddle.simulate.replay import replay, step_time
+from heddle.simulate.replay import replay
 from heddle.simulate.shared_cores import replay_shared
 from heddle.simulate.stage_memory import LeftBytes, stage_memory
 from heddle.simulate.timeline import Sizes, Tail, timeline
-from heddle.simulate.unfenced import step_seconds, with_undo
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.plan import Plan, Predicted
@@ -221,15 +229,9 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
             else f"Set cluster.nodes = {nodes}.",
         )
     work = work_of(job, cluster)
-    microbatches = plan.microbatches(job.train.global_batch)
     delayed = delayed_schedule(job)
     if delayed is None:
-        shape = (plan.pipeline, microbatches, plan.virtual)
-        schedule = (
-            plan.order_of_work(job.train.global_batch)
-            if plan.order
-            else _schedule(plan.schedule, *shape, plan.extra_warmup)
-        )
+        schedule = plan.order_of_work(job.train.global_batch)
         held, left = stage_memory(job, plan, work, schedule, cluster)
         return job, cluster, work, schedule, with_undo(held, plan, work.element), left
     schedule = delayed.unrolled(enough_steps(delayed))
@@ -241,9 +243,18 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
 def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
     job, cluster, work, schedule, memory, left = _held(job)
     if job.network is not None and job.plan.world > 1:
-        return _over_network(job, cluster, memory, left)
+        return _over_network(OverNetwork(job, job.network), memory, left)
     if only_if_it_fits and not verdict(memory, cluster.device).fits:
         return None
+    return _on_equal_devices(job, cluster, work, schedule, memory, left)
+
+
+Memory: TypeAlias = tuple[MemoryBreakdown, ...]
+
+
+def _on_equal_devices(
+    job: PlannedJob, cluster: Cluster, work: Work, schedule: Schedule, memory: Memory, left: LeftBytes
+) -> Simulation:
     plan = job.plan
     microbatches = plan.microbatches(job.train.global_batch)
     chunks = chunk_costs(job, plan, work, cluster)
@@ -254,14 +265,7 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
     scale = microbatches / plan.pipeline
     pace = 1.0
     if cluster.cores is None:
-        once: Callable[[Schedule], float] = lambda each: step_time(each, forward, backward, weight=weight)  # noqa: E731
-        delayed = delayed_schedule(job)
-        if delayed is not None:
-            pipe = steady_seconds(delayed, once)
-        elif plan.check_step == "after":
-            pipe = step_seconds(plan, replay(schedule, forward, backward, weight=weight))
-        else:
-            pipe = once(schedule)
+        pipe = pipeline_seconds(job, schedule, forward, backward, weight)
     else:
         each = ranks_per_stage(plan)
         pace = float(stage.pace(cluster, plan.world))
@@ -293,30 +297,15 @@ def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
         sizes = Sizes(message=whole // plan.tensor, activations=whole)
         return timeline(actions, schedule, plan, chunks, Tail(actions.duration, data, update), sizes, job.model.tied)
 
-    return Simulation(
-        job=job,
-        cluster=cluster,
-        step_seconds=late * (pipe + data + update),
-        breakdown=breakdown,
-        bubble=pipe / busy - 1,
-        memory=memory,
-        left=left,
-        timeline=drawn,
-    )
+    seconds = late * (pipe + data + update)
+    return Simulation(job, cluster, seconds, breakdown, pipe / busy - 1, memory, left, drawn)
 
 
-def _over_network(
-    job: PlannedJob, cluster: Cluster, memory: tuple[MemoryBreakdown, ...], left: LeftBytes
-) -> Simulation:
+def _over_network(priced: OverNetwork, memory: tuple[MemoryBreakdown, ...], left: LeftBytes) -> Simulation:
     """The same where links and devices differ."""
-    assert job.network is not None
-    priced = OverNetwork(job, job.network)
     breakdown, bubble = network_breakdown(priced)
-    drawn = partial(network_timeline, priced)
-    return Simulation(job, cluster, priced.step.seconds, breakdown, bubble, memory, left, drawn, priced)
-
-
-_schedule = lru_cache(maxsize=8)(build)  # plans that are compared often share theirs
+    drawn, seconds = partial(network_timeline, priced), priced.step.seconds
+    return Simulation(priced.job, priced.cluster, seconds, breakdown, bubble, memory, left, drawn, priced)
 
 
 def _largest(bill: MemoryBreakdown) -> str:

@@ -13,7 +13,7 @@ from heddle.cost import memory
 from heddle.cost.fits import MemoryVerdict, verdict
 from heddle.cost.layers import Chunk, LayerKind, chunk_layers
 from heddle.cost.memory import MemoryBreakdown
-from heddle.cost.offload import States, gathered, states
+from heddle.cost.offload import Gathered, States, gathered, states
 from heddle.cost.work import Work, recomputing, work_of
 from heddle.schedule import Kind, Placement, Schedule
 from heddle.spec.cluster import Cluster
@@ -68,16 +68,18 @@ def stage_memory(
     layers = chunk_layers(job.model, plan)
     shapes = [bytes_of(of_a_layer(one)) for _, one in work.each_shape]
     alone = plan.data == 1 and work.element == 4  # whose gradients are made by the first backward of a step
-    held = _ChunkBytes.of_each(work, layers, shapes, alone, ordered=plan.by_layer)
+    by_rank = _states_by_layer(job.model, plan, work) if plan.by_layer else None
+    moments = [by_rank[plan.rank_of(chunk)][3].moment if by_rank else 0.0 for chunk in range(plan.chunks)]
+    held = _ChunkBytes.of_each(work, layers, shapes, alone, moments, ordered=plan.by_layer)
     sent = float(memory.sent_message(work))
     largest = max(float(work.padded_vocab * work.hidden), *(shape.parameters for shape in shapes))
     parameters = parameters_of(job.model, plan, work)
-    by_rank = _states_by_layer(job.model, plan, work) if plan.by_layer else None
     found = []
     for rank, order in enumerate(schedule.places):
-        weights, gradients, optimizer, in_use = (
-            by_rank[rank] if by_rank else map(float, memory.states(work, parameters[rank], largest))
-        )
+        if by_rank is None:
+            weights, gradients, optimizer, in_use = map(float, memory.states(work, parameters[rank], largest))
+        else:
+            weights, gradients, optimizer, in_use = *by_rank[rank][:3], by_rank[rank][3].always
         loops = plan.virtual > 1 and schedule.placement is Placement.LOOP
         inner = plan.pipeline > 2 and (loops or 0 < rank < plan.pipeline - 1)
         neighbours = 0 if plan.pipeline == 1 else 2 if inner else 1
@@ -92,7 +94,7 @@ def stage_memory(
     return tuple(found), LeftBytes(tuple(chunk.saved for chunk in held), tuple(chunk.owed for chunk in held))
 
 
-def _states_by_layer(model: ModelSpec, plan: Plan, work: Work) -> list[tuple[float, float, float, float]]:
+def _states_by_layer(model: ModelSpec, plan: Plan, work: Work) -> list[tuple[float, float, float, Gathered]]:
     """Weights, gradients, optimizer and what is gathered, of one rank of each stage."""
     units: list[list[States]] = [[] for _ in range(plan.pipeline)]
     for rank, kind, parameters in parts_of(model, plan, work):
@@ -128,8 +130,15 @@ class LayerBytes(NamedTuple):
         return 0.0 if kind.leaves else self.saved[kind.recompute]
 
     def back(self, kind: LayerKind) -> float:
-        """What the way back holds for a moment; what had left is there again."""
-        return self.moment[kind.recompute] + (self.saved[kind.recompute] if kind.leaves else 0.0)
+        """What the way back holds for a moment; what had left is there again.
+
+        So is the memory that autograd would have used again: what was read belongs to the tier's slot until the layer's
+        backward is over, its input at least, and with activations the sum beside it.
+        """
+        if not kind.leaves:
+            return self.moment[kind.recompute]
+        again = self.saved["full"] * (1 if kind.recompute == "full" else 2)
+        return self.moment[kind.recompute] + self.saved[kind.recompute] + again
 
 
 @lru_cache(maxsize=1024)
@@ -158,21 +167,30 @@ class _ChunkBytes(NamedTuple):
 
     @classmethod
     def of_each(
-        cls, work: Work, chunks: Sequence[Chunk], shapes: list[LayerBytes], alone: bool, ordered: bool
+        cls,
+        work: Work,
+        chunks: Sequence[Chunk],
+        shapes: list[LayerBytes],
+        alone: bool,
+        gathered: Sequence[float],
+        ordered: bool,
     ) -> list[_ChunkBytes]:
-        """Of each chunk; chunks of the same layers, and there are many of them, are alike."""
+        """Of each chunk; chunks of the same layers, and there are many of them, are alike.
+
+        `gathered`: bytes that are there while a layer that is sharded, or fetched, computes.
+        """
         known: dict[Any, _ChunkBytes] = {}
         ends = memory.end_activations(work)
         found = []
         for number, layers in enumerate(chunks):
-            key = layers, number == 0, number == len(chunks) - 1
+            key = layers, number == 0, number == len(chunks) - 1, gathered[number]
             if key not in known:
                 known[key] = cls.of_one(work, shapes, ends, alone, ordered, *key)
             found.append(known[key])
         return found
 
     @staticmethod
-    def fullest_layer(layers: Chunk, shapes: list[LayerBytes], ordered: bool) -> float:
+    def fullest_layer(layers: Chunk, shapes: list[LayerBytes], ordered: bool, gathered: float) -> float:
         """Bytes on top of what a microbatch left, in the layer where a backward has most of them.
 
         Where it is `ordered`, layers that the backward has passed have let go of their own; else each layer may be the
@@ -180,7 +198,8 @@ class _ChunkBytes(NamedTuple):
         """
         most, gone = 0.0, 0.0
         for kind, count in reversed(layers):
-            most = max(most, shapes[kind.shape].back(kind) - gone)
+            brief = gathered if kind.memory.zero >= 2 or kind.memory.tier("weights") else 0.0
+            most = max(most, shapes[kind.shape].back(kind) + brief - gone)
             gone += count * shapes[kind.shape].left(kind) * ordered
         return most
 
@@ -195,10 +214,11 @@ class _ChunkBytes(NamedTuple):
         layers: Chunk,
         first: bool,
         last: bool,
+        gathered: float,
     ) -> _ChunkBytes:
         """Of one chunk; `alone`: whose gradients are made by the first backward of a step."""
         left = sum(count * shapes[kind.shape].left(kind) for kind, count in layers)
-        moment = cls.fullest_layer(layers, shapes, ordered)
+        moment = cls.fullest_layer(layers, shapes, ordered, gathered)
         if not first and layers[0][0].leaves:  # what another stage sent stays until its gradient is sent back
             left += shapes[layers[0][0].shape].saved["full"]
         if first:
@@ -213,6 +233,8 @@ class _ChunkBytes(NamedTuple):
         begins = layers[0][0]  # the layer that its backward ends with
         shape = shapes[begins.shape]
         own = shape.left(begins) + shape.back(begins)
+        if begins.memory.zero >= 2 or begins.memory.tier("weights"):
+            own += gathered
         lately = memory.last_layer(work, own, shape.parameters, first)
         return cls(left, moment, float(memory.made_gradients(work, parameters, first, last)), float(lately), owed)
 

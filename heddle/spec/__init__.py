@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from heddle.spec.cluster import Cluster, Device, Efficiency, Link, Peak
-    from heddle.spec.even import even_stages
     from heddle.spec.job import Data, Job, Train, dumps_job, load_job
     from heddle.spec.model import ModelSpec, RopeScaling
     from heddle.spec.plan import Plan
+    from heddle.spec.rules.even import even_stages
 
 __all__ = [
     "Cluster",
@@ -41,7 +41,7 @@ _MODULES = {
     "ModelSpec": "heddle.spec.model",
     "RopeScaling": "heddle.spec.model",
     "Plan": "heddle.spec.plan",
-    "even_stages": "heddle.spec.even",
+    "even_stages": "heddle.spec.rules.even",
 }
 
 

@@ -26,6 +26,7 @@ from heddle.spec.ranges import (
     check_ranges,
 )
 from heddle.spec.ranks import split_in_words
+from heddle.spec.rules.order import check_late
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 from heddle.spec.start import model_in, tokenizer_in
 from heddle.spec.tables import build, read_toml, to_table, to_toml
@@ -139,6 +140,7 @@ class Job:
         if self.plan is not None:
             self.plan.check(self.model, self.train.global_batch, self.sequence)
             self._check_meetings(self.train.meet_every if self.train.meeting else self.plan.local_steps)
+            check_late(self.plan, self.train)
             if self.train.precision == "fp16" and self.plan.compress_gradients != "none":
                 raise HeddleError(
                     f"compress_gradients = '{self.plan.compress_gradients}' does not go with precision = 'fp16'.",

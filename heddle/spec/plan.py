@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from math import prod
 from statistics import mode
@@ -17,7 +17,6 @@ from heddle.schedule.delayed import SYNCHRONOUS, DelayedSchedule, UpdateRule, up
 from heddle.schedule.placement import Placement
 from heddle.schedule.registry import build, rule_of
 from heddle.schedule.written import SEARCHED, order_for, placed
-from heddle.spec.even import even_stages
 from heddle.spec.layer_memory import (
     LayerMemory,
     LayerRun,
@@ -32,8 +31,8 @@ from heddle.spec.model import ModelSpec
 from heddle.spec.network.compression import ActivationCode, GradientCode
 from heddle.spec.network.exchange_rules import check_exchange, check_places, check_shares
 from heddle.spec.ranges import Count, CountOrZero, Degree, Depth, NonNegative, check_ranges
+from heddle.spec.rules.even import even_stages as even_stages
 from heddle.spec.rules.layers import check_layers
-from heddle.spec.rules.layers import even_stages as even_stages
 from heddle.spec.rules.order import CheckStep, check_order
 from heddle.spec.tables import WHERE_SAID, to_table
 
@@ -41,6 +40,9 @@ from heddle.spec.tables import WHERE_SAID, to_table
 # axis talk most and sit closest (PTD-P §3.1, Takeaway 1).
 AXES = ("tensor", "data", "pipeline")
 WRITTEN = ("tensor", "pipeline", "data")  # in the order in which people write their degrees
+
+
+_built = lru_cache(maxsize=8)(build)  # plans that are compared often share theirs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +172,7 @@ class Plan:
             return DelayedSchedule(self.delayed, self.pipeline, microbatches).unrolled(1)
         if self.order:
             return order_for(self.order, self.pipeline, self.virtual, microbatches)
-        return build(self.schedule, self.pipeline, microbatches, self.virtual, self.extra_warmup)
+        return _built(self.schedule, self.pipeline, microbatches, self.virtual, self.extra_warmup)
 
     @property
     def named(self) -> Plan:

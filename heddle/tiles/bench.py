@@ -6,11 +6,13 @@ pause between turns, they only disturb themselves. The second eager one is the n
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
@@ -28,8 +30,8 @@ PATIENCE = 900.0  # seconds until an engine has to be ready
 Make = Callable[[], tuple[Any, Sequence[Any], dict[str, Any]]]  # module, inputs, keywords
 
 
-def bench(make: Make, threads: int, engines: Sequence[str], rounds: int = 7) -> dict[str, Any]:
-    """One case: medians and minima of all engines at so many threads."""
+def bench(make: Make, threads: int, engines: Sequence[str], rounds: int = 7, at_once: int = 1) -> dict[str, Any]:
+    """One case: medians and minima of all engines at so many threads, of one network or of several that run at once."""
     context = multiprocessing.get_context("spawn")
     arms: dict[str, tuple[Any, Connection]] = {}
     facts: dict[str, dict[str, Any]] = {}
@@ -37,7 +39,7 @@ def bench(make: Make, threads: int, engines: Sequence[str], rounds: int = 7) -> 
     try:
         for name in engines:  # they get ready at the same time, and are timed after that
             here, there = context.Pipe()
-            process = context.Process(target=_engine, args=(name, make, threads, there), daemon=True)
+            process = context.Process(target=_engine, args=(name, make, threads, at_once, there), daemon=True)
             process.start()
             there.close()
             arms[name] = (process, here)
@@ -50,7 +52,7 @@ def bench(make: Make, threads: int, engines: Sequence[str], rounds: int = 7) -> 
                 del arms[name]
             else:
                 facts[name] = found
-        seconds = _rounds({name: pipe for name, (_, pipe) in arms.items()}, rounds)
+        seconds, cpu = _rounds({name: pipe for name, (_, pipe) in arms.items()}, rounds)
     finally:
         for process, pipe in arms.values():
             with suppress(OSError):
@@ -68,6 +70,7 @@ def bench(make: Make, threads: int, engines: Sequence[str], rounds: int = 7) -> 
         "threads": threads,
         "milliseconds": {name: 1e3 * statistics.median(each) for name, each in seconds.items()},
         "minimum": {name: 1e3 * min(each) for name, each in seconds.items()},
+        "cpu_minimum": {name: 1e3 * min(each) for name, each in cpu.items()},
         "max_error": ours["error"],
         "tiles": ours["tiles"],
         "fallback_operators": ours["fallback_operators"],
@@ -76,9 +79,11 @@ def bench(make: Make, threads: int, engines: Sequence[str], rounds: int = 7) -> 
     }
 
 
-def _rounds(pipes: dict[str, Connection], rounds: int) -> dict[str, list[float]]:
+def _rounds(pipes: dict[str, Connection], rounds: int) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Seconds of each call, on the clock and of CPU time: the second says something on a busy machine, too."""
     chance = random.Random(0)
     seconds: dict[str, list[float]] = {name: [] for name in pipes}
+    cpu: dict[str, list[float]] = {name: [] for name in pipes}
     names = list(pipes)
     for number in range(rounds + 1):
         chance.shuffle(names)
@@ -88,7 +93,8 @@ def _rounds(pipes: dict[str, Connection], rounds: int) -> dict[str, list[float]]
             found = _answer(pipes[name], name, PATIENCE)
             if number:
                 seconds[name] += found["seconds"]
-    return seconds
+                cpu[name] += found["cpu"]
+    return seconds, cpu
 
 
 def _answer(pipe: Connection, name: str, patience: float) -> dict[str, Any]:
@@ -100,7 +106,7 @@ def _answer(pipe: Connection, name: str, patience: float) -> dict[str, Any]:
         return {"failed": f"{name} ended without a word"}
 
 
-def _engine(name: str, make: Make, threads: int, pipe: Connection) -> None:
+def _engine(name: str, make: Make, threads: int, at_once: int, pipe: Connection) -> None:
     """An engine's process: make the module, compile, then time calls when told to."""
     try:
         torch.manual_seed(0)
@@ -108,11 +114,12 @@ def _engine(name: str, make: Make, threads: int, pipe: Connection) -> None:
         torch.set_num_threads(threads)
         with torch.no_grad():
             wanted = _tensors(module(*inputs, **keywords))
-            run = ENGINES[name](module, inputs, keywords, threads)
-            error = _error(wanted, _tensors(run()))
-            pipe.send({"error": error, **_facts(run)})
+            runs = [ENGINES[name](module, inputs, keywords, threads) for _ in range(at_once)]
+            error = max(_error(wanted, _tensors(each())) for each in runs)
+            pipe.send({"error": error, **_facts(runs[0])})
+            run = runs[0] if at_once == 1 else _together(runs)
             while pipe.recv() is not None:
-                pipe.send({"seconds": _turn(run)})
+                pipe.send(_turn(run))
     except EOFError:
         return
     except Exception as error:
@@ -120,15 +127,31 @@ def _engine(name: str, make: Make, threads: int, pipe: Connection) -> None:
             pipe.send({"failed": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]})
 
 
-def _turn(run: Any) -> list[float]:
+def _together(runs: Sequence[Any]) -> Callable[[], None]:
+    """One call of each at the same time, each in a thread of its own."""
+    threads = ThreadPoolExecutor(len(runs))
+
+    @torch.no_grad()
+    def call(run: Any) -> None:
+        run()
+
+    def both() -> None:
+        list(threads.map(call, runs))
+
+    return both
+
+
+def _turn(run: Any) -> dict[str, list[float]]:
     """Some calls, each timed; the first only wakes threads and caches."""
     run()
-    found: list[float] = []
-    while sum(found) < AT_LEAST or len(found) < 3:
-        start = time.perf_counter()
+    seconds: list[float] = []
+    cpu: list[float] = []
+    while sum(seconds) < AT_LEAST or len(seconds) < 3:
+        start, used = time.perf_counter(), time.process_time()
         run()
-        found.append(time.perf_counter() - start)
-    return found
+        seconds.append(time.perf_counter() - start)
+        cpu.append(time.process_time() - used)
+    return {"seconds": seconds, "cpu": cpu}
 
 
 def _facts(run: Any) -> dict[str, Any]:
@@ -147,13 +170,14 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 
 def _error(wanted: list[torch.Tensor], found: list[torch.Tensor]) -> float:
-    """The largest difference, relative to the largest number of each output."""
-    pairs = zip(wanted, found, strict=False)
-    return max(
-        (
-            float((a.double() - b.double()).abs().max() / a.double().abs().max().clamp_min(1e-30))
-            for a, b in pairs
-            if a.numel()
-        ),
-        default=0.0,
-    )
+    """The largest difference, relative to the largest number of each output; infinite where one alone is NaN."""
+    worst = 0.0
+    for left, right in zip(wanted, found, strict=False):
+        a, b = left.double(), right.double()
+        same = (a == b) | (a.isnan() & b.isnan())
+        if bool(same.all()):
+            continue
+        largest = torch.where(a.isfinite(), a.abs(), 0.0).max().clamp_min(1e-30)
+        difference = torch.where(same, 0.0, (a - b).abs() / largest)
+        worst = max(worst, float(difference.nan_to_num(nan=math.inf).max()))
+    return worst

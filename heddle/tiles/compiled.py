@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from heddle.capture.export import export
 from heddle.errors import HeddleError
-from heddle.tiles.engine.pool import MOST, Pool, cores, pool
+from heddle.tiles.engine.pool import Pool, pool, worker_count
 from heddle.tiles.lower.facts import draws
 from heddle.tiles.lower.lowering import Weights
 from heddle.tiles.program import TileProgram, enough_memory
@@ -161,20 +161,13 @@ def compile(  # noqa: A001 - as torch.compile
         keywords: named inputs.
         tune: try some tile sizes by running them; what is best is remembered for this machine and this graph.
     """
-    if (
-        isinstance(threads, bool)
-        or not isinstance(threads, int | None)
-        or (threads is not None and not 1 <= threads <= MOST)
-    ):
-        raise HeddleError(
-            f"threads = {threads!r}.", f"Workers are 1 to {MOST}.", f"This process may use {cores()} cores."
-        )
+    workers = worker_count(threads)
     if not isinstance(module, nn.Module):
         raise HeddleError(
             f"A {type(module).__name__} is not a torch.nn.Module.",
             "Only modules can be compiled.",
             "Give the module itself.",
         )
-    compiled = Compiled(module, threads or cores(), tune=tune)
+    compiled = Compiled(module, workers, tune=tune)
     compiled.program(tuple(example_inputs), dict(keywords or {}))
     return compiled

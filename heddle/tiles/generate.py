@@ -11,15 +11,16 @@ import math
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from heddle.errors import HeddleError
 from heddle.models.generate import KeyValueCache, newest_logits
-from heddle.models.transformer import Microbatch, Transformer
+from heddle.models.transformer import Attention, Layer, Microbatch, Transformer
 from heddle.tiles.compiled import Compiled
-from heddle.tiles.engine.pool import cores
+from heddle.tiles.engine.pool import worker_count
 
 SMALLEST = 128  # places of a cache; each larger one has twice as many
 TRIALS = 3  # tokens that both engines compute before one is chosen
@@ -61,9 +62,9 @@ class _Body(nn.Module):
         return [self.model.head(self.model.norm(x[-1:]))[0], *cache.new]
 
 
-def attentions(model: Transformer) -> list[nn.Module]:
+def attentions(model: Transformer) -> list[Attention]:
     """Who keeps keys and values."""
-    return [layer.attention for layer in model.layers.values()]
+    return [cast(Layer, layer).attention for layer in model.layers.values()]
 
 
 class TileEngine:
@@ -78,7 +79,7 @@ class TileEngine:
                 "Generate without --tiles.",
             )
         self.model = model
-        self.compiled = Compiled(_Body(model), threads or cores())
+        self.compiled = Compiled(_Body(model), worker_count(threads))
         self.faster: dict[int, bool] = {}  # by the size of a cache: whether tiles were faster than PyTorch
         self.seconds: dict[int, dict[str, list[float]]] = {}
 

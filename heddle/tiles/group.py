@@ -10,7 +10,7 @@ from torch import nn
 
 from heddle.errors import HeddleError, nearest
 from heddle.tiles.compiled import Compiled
-from heddle.tiles.engine.pool import Pool, cores
+from heddle.tiles.engine.pool import Pool, worker_count
 
 PRIORITIES = {"high": 0, "normal": 1, "low": 2}
 
@@ -23,7 +23,7 @@ class Group:
     """
 
     def __init__(self, threads: int | None = None) -> None:
-        self.workers: Pool | None = Pool(threads or cores())
+        self.workers: Pool | None = Pool(worker_count(threads))
 
     def compile(
         self,

@@ -8,6 +8,7 @@ that all of them learn at the same step that the run is to stop.
 from __future__ import annotations
 
 import math
+import statistics
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from heddle.runs.metrics import StepMetrics
 from heddle.runtime.device import memory_gib
 from heddle.runtime.recorder import Recorder, measured_bubble
 from heddle.runtime.stop_request import StopRequest
+from heddle.train.memory_watch import watching_memory
 from heddle.train.metrics import Metrics
 from heddle.train.step.learning_rate import learning_rate
 from heddle.train.step.trainer import StepInFlight, StepResult, Trainer
@@ -51,7 +53,8 @@ class Flight:
         trainer = self.trainer
         scale = trainer.optimizer.scale
         rate = learning_rate(trainer.job.train, trainer.step)
-        handed = trainer.start_step(stop)
+        with watching_memory(trainer):
+            handed = trainer.start_step(stop)
         bubble = None
         if isinstance(trainer.recorder, Recorder):
             trainer.wait_for_weights()  # what a step began is in its trace
@@ -59,6 +62,11 @@ class Flight:
         value = scale.value if scale.enabled else None
         self.begun.append(_Begun(trainer.step, handed, rate, value, bubble))
         self.land(trainer.in_flight)  # which grows once updates come late
+
+    @property
+    def step_seconds(self) -> float | None:
+        """The median of all steps but the first; None if there was no other."""
+        return statistics.median(self.times[1:]) if len(self.times) > 1 else None
 
     def land(self, left: int = 0) -> None:
         """Read steps until so many are left in flight: all of them before anything is saved, or evaluated."""

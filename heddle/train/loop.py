@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import statistics
 import threading
 import time
 from collections.abc import Callable
@@ -189,7 +188,6 @@ def _watched(
     first_step, started = trainer.step, time.monotonic()
     with writing_to(run):
         flight, validation = _loop(trainer, saver, run, data, peak * job.plan.world, console, phases, after_step)
-    times = flight.times
     return Result(
         run=run.folder,
         first_step=first_step,
@@ -199,7 +197,7 @@ def _watched(
         validation_loss=validation,
         unigram_entropy=data.meta.unigram_entropy,
         seconds=time.monotonic() - started,
-        step_seconds=statistics.median(times[1:]) if len(times) > 1 else None,
+        step_seconds=flight.step_seconds,
     )
 
 

@@ -85,7 +85,7 @@ def test_what_is_not_stated_is_assumed_aloud():
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"cp": "2"}, "make 32 devices"),
+        ({"cp": "3"}, "cp = 3"),
         ({"precision": "fp8"}, "fp8"),
         ({"ep": "8"}, "expert parallelism"),
         ({"step_s": ""}, "step_s"),

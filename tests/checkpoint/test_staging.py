@@ -100,7 +100,7 @@ def test_host_memory_is_locked_for_gpus_only():
     asked = []
     with patch.object(torch, "empty_like", lambda _, **options: asked.append(options)):
         for device in ("cpu", "cuda"):
-            host_like(type("Values", (), {"device": torch.device(device)})())
+            host_like(type("Values", (), {"device": torch.device(device), "untyped_storage": lambda _: None})())
     assert [options["pin_memory"] for options in asked] == [False, True]
     cpu = torch.device("cpu")
     with SideStream().copying(cpu, Mark(cpu)) as overlapped:

@@ -42,3 +42,15 @@ def test_a_disturbed_look_is_told_with_its_reason(monkeypatch, doubt):
     found = measured_machine(this_machine())
     assert disturbed(found) == bool(doubt)
     assert doubt in found.efficiency.source
+
+
+def test_processes_that_share_cores_have_the_speed_of_the_cores_together():
+    from heddle.cost.local_machine import sharing_cores
+    from heddle.cost.step import pace
+
+    two = measured_machine(None)
+    eight = sharing_cores(two, 4 * two.devices)
+    assert eight.device.tflops.fp32 == pytest.approx(two.device.tflops.fp32 / 4)
+    assert eight.device.memory_gbs == pytest.approx(two.device.memory_gbs / 4)
+    assert eight.efficiency.collective_us == pytest.approx(4 * two.efficiency.collective_us)
+    assert eight.device.tflops.fp32 * pace(eight, 1) == pytest.approx(two.device.tflops.fp32)  # alone on a core

@@ -115,7 +115,7 @@ def test_an_update_by_what_is_not_finite_is_undone_everywhere(world):
 
 @pytest.mark.parametrize("name", CELLS)
 def test_a_run_goes_by_the_rules_of_nccl(name):
-    run = strict_run(job_of(name, 1.0, check_step="after"), 5)
+    run = strict_run(job_of(name, 1.0, check_step="after"), 5, reads=2)  # the host decides whether an update stands
     for losses in run.results:
         assert losses == run.results[0]
 

@@ -119,7 +119,7 @@ def test_without_delay_every_bit_is_that_of_synchronous_training(world, name):
 
     def unclipped(plan: Plan) -> Job:
         a_job = job(model, plan, 4)
-        return dataclasses.replace(a_job, train=dataclasses.replace(a_job.train, clip=0.0))
+        return dataclasses.replace(a_job, train=dataclasses.replace(a_job.train, clip=0.0, warmup=4))
 
     late, usual = Plan(pipeline=3, update=name), Plan(pipeline=3)
     assert world.run(losses_without_delay, late, unclipped(late)) == world.run(plain_losses, usual, unclipped(usual))

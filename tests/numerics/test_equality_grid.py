@@ -186,9 +186,8 @@ LOW_PRECISION = {
 
 
 def job(model: ModelSpec, plan: Plan | None, batch: int, precision: str = "fp32") -> Job:
-    train = Train(
-        steps=20, global_batch=batch, learning_rate=1e-2, warmup=2, clip=0.5, weight_decay=0.1, precision=precision
-    )
+    rate = {"learning_rate": 1e-2, "warmup": 2 if plan is None or plan.delayed is None else 4}  # no less than the delay
+    train = Train(steps=20, global_batch=batch, clip=0.5, weight_decay=0.1, precision=precision, **rate)
     return Job(model=model, data=Data(text="-"), train=train, plan=plan)
 
 

@@ -21,6 +21,7 @@ from heddle.parallel.collectives import Handle
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline.executor import Executor
 from heddle.runtime.cuda import DEFAULTS, STREAMS, refuse_few_queues, set_defaults
+from heddle.runtime.tiers import Host
 from heddle.spec import Plan
 from heddle.train.step.optimizer import Optimizer
 from tests.helpers.small_models import gpt
@@ -244,6 +245,14 @@ def test_sizes_must_match():
         dist.all_reduce(torch.zeros(2 + mesh.rank), group=mesh.data.group)
 
     with pytest.raises(StrictError, match=r"(?s)not alike.*2 × float32.*3 × float32|not alike.*3 × .*2 × "):
+        strict_ranks(work, DATA)
+
+
+def test_what_has_left_the_device_cannot_be_sent():
+    def work(mesh: Mesh) -> None:
+        dist.all_reduce(Host().reserve(3), group=mesh.data.group)
+
+    with pytest.raises(StrictError, match="of memory that is not the device's"):
         strict_ranks(work, DATA)
 
 

@@ -10,16 +10,14 @@ import pytest
 
 from heddle.checkpoint.checkpoint import Saver, newest_good
 from heddle.parallel.mesh import Mesh
-from heddle.plan.order.search import search_order
-from heddle.plan.order.stages import Stages
 from heddle.runtime.recorder import Recorder
-from heddle.schedule import Placement
 from heddle.spec import Job, ModelSpec, Plan
 from heddle.train.prove.collect import gather_boxes, local_boxes, weights
 from heddle.train.prove.prove import observe_serial, synthetic_tokens
 from heddle.train.step.trainer import Trainer
 from tests.helpers.small_models import gpt
 from tests.numerics.test_equality_grid import CELLS, LOW_PRECISION, job
+from tests.numerics.test_searched_orders import searched
 from tests.parallel.replicas.test_compressed import CELLS as COMPRESSED
 from tests.strict import Run, strict_ranks, strict_run
 from tests.train.outer.test_outer_step import CELLS as APART
@@ -72,17 +70,12 @@ def test_replicas_that_learn_by_themselves_meet_by_the_rules_of_nccl(name):
 
 
 @pytest.mark.parametrize("virtual", [1, 2])
-def test_a_searched_order_runs_by_the_rules_of_nccl(monkeypatch, virtual):
+def test_a_searched_order_runs_by_the_rules_of_nccl(virtual):
     """An order that no name has, with backwards in two where that helps."""
-    uneven = [1.0 + chunk % 3 for chunk in range(3 * virtual)]
-    placement = Placement.V if virtual == 2 else Placement.LOOP
-    found = search_order(Stages(3, 4, uneven, uneven, uneven, 0.1, limits=[4.0] * 3, placement=placement)).schedule
-    assert found.split
-    expected = serial(gpt(layers=6), 4)
-    monkeypatch.setattr(Plan, "order_of_work", lambda self, global_batch: found)
-    plan = Plan(pipeline=3, virtual=virtual, microbatch=1, schedule="zb-v" if virtual == 2 else "zb-h1")
+    plan = Plan(pipeline=3, virtual=virtual, microbatch=1, schedule="searched", order=searched(3, 4, virtual))
+    assert plan.order_of_work(4).split
     run = strict_run(short(gpt(layers=6), plan, 4), STEPS)
-    assert run.results[0][:STEPS] == pytest.approx(expected, rel=1e-5)
+    assert run.results[0][:STEPS] == pytest.approx(serial(gpt(layers=6), 4), rel=1e-5)
 
 
 ALL = Plan(tensor=2, sequence=True, pipeline=2, virtual=2, data=2, zero=1, microbatch=1, schedule="interleaved")

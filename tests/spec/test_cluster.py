@@ -25,10 +25,13 @@ FAR = Link(name="far", gbs=10.0)
 @pytest.mark.parametrize("name", cluster_presets())
 def test_presets_load(name: str) -> None:
     cluster = cluster_from_table({"preset": name, "nodes": 16})
-    assert (cluster.name, cluster.nodes, cluster.devices, cluster.world) == (name, 16, 8, 128)
-    inside, between = cluster.links
-    assert inside.gbs > between.gbs
-    assert (inside.devices, between.devices) == (8, None)
+    each = {"gh200": 1, "gb200-nvl72": 72}.get(name, 8)
+    assert (cluster.name, cluster.nodes, cluster.devices, cluster.world) == (name, 16, each, 16 * each)
+    *inside, between = cluster.links
+    assert all(link.gbs > between.gbs for link in inside)
+    assert [link.devices for link in cluster.links] == [each, None][each == 1 :]
+    assert cluster.device.host_gbs is not None
+    assert cluster.device.host_gib is not None
     fp32, bf16 = cluster.device.tflops.flops("fp32"), cluster.device.tflops.flops("bf16")
     assert fp32 is not None
     assert bf16 is not None

@@ -399,7 +399,7 @@ def test_mistakes_name_the_file(job_file: Any) -> None:
         (
             "[optimizer]\n",
             "There is no table [optimizer].",
-            "Known: cluster, data, model, plan, predicted, train.",
+            "Known: cluster, data, model, network, plan, predicted, train.",
         ),
         ("[train]\nstep = 3\n", "[train] has no key 'step'.", "Did you mean 'steps'?"),
         (

@@ -17,6 +17,8 @@ from heddle.spec.huggingface import FAMILIES
 from heddle.spec.huggingface_write import write_config
 from heddle.spec.job import TABLES, job_from_tables
 from heddle.spec.layer_memory import LayerRun
+from heddle.spec.network import Network
+from heddle.spec.network.as_cluster import network_of
 from heddle.spec.plan import Predicted
 from heddle.spec.presets import cluster_presets, model_presets
 from heddle.spec.ranges import ranges_of
@@ -35,6 +37,7 @@ SECTIONS: dict[str, Any] = {
     "[cluster.device.tflops]": Peak,
     "[[cluster.links]]": Link,
     "[cluster.efficiency]": Efficiency,
+    "[network]": Network,
     "[cluster.software]": Software,
     "[plan]": Plan,
     "[[plan.layers]]": LayerRun,
@@ -97,7 +100,10 @@ def test_every_section_is_checked() -> None:
     assert tops == set(TABLES)
 
 
-@pytest.mark.parametrize("heading", SECTIONS)
+KEYED = [heading for heading in SECTIONS if heading != "[network]"]  # whose keys the page on networks has
+
+
+@pytest.mark.parametrize("heading", KEYED)
 def test_every_key_is_documented_and_no_other(heading: str) -> None:
     keys = [row.key.strip("`") for row in rows(heading)]
     assert len(keys) == len(set(keys))
@@ -108,13 +114,13 @@ def test_every_key_is_documented_and_no_other(heading: str) -> None:
 
 @pytest.mark.parametrize(
     ("heading", "field"),
-    [(heading, field) for heading, cls in SECTIONS.items() for field in dataclasses.fields(cls)],
+    [(heading, field) for heading in KEYED for field in dataclasses.fields(SECTIONS[heading])],
 )
 def test_types_defaults_and_ranges_are_true(heading: str, field: dataclasses.Field[Any]) -> None:
     (row,) = [row for row in rows(heading) if row.key == f"`{key_of(field)}`"]
     names = heading == "[plan]" and field.name == "schedule"  # whatever the registry holds
     hint = typing.get_type_hints(SECTIONS[heading])[field.name]
-    assert row.type == (", ".join(f'`"{name}"`' for name in NAMES) if names else described(hint))
+    assert row.type == (", ".join(f'`"{name}"`' for name in (*NAMES, "searched")) if names else described(hint))
     allowed = ranges_of(SECTIONS[heading]).get(field.name)
     assert row.range == ("" if allowed is None else f"`{allowed.text}`")
     true = default(field)
@@ -144,6 +150,8 @@ def test_every_example_can_be_read(block: str, tmp_path: Path) -> None:
                 assert build(Device, table["device"], "cluster.device")
             case "cluster":
                 assert cluster_from_table(table, tmp_path)
+            case "network":
+                assert network_of(table, tmp_path)
             case "data":
                 assert build(Data, table, "data")
             case "train":

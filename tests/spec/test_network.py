@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from heddle.errors import HeddleError
 from heddle.spec.cluster import Device
 from heddle.spec.network import Group, GroupLink, Network, Speed, in_words
+from heddle.spec.network.changes import changed_links
 from heddle.spec.network.network_file import dumps_network, load_network, network_from_table
 from heddle.spec.presets import network_presets
 from tests.helpers.manual import DOCS, section, tables
@@ -200,3 +201,16 @@ def test_the_manual_s_networks_can_be_read():
     examples = [block.partition("```")[0] for block in text.split("```toml\n")[1:]]
     assert len(examples) == 2
     assert [read(example).devices for example in examples] == [24, 40]
+
+
+def test_links_that_changed_are_named():
+    def pair(gbps: float, latency: float) -> Network:
+        groups = tuple(Group(name=name, devices=2, inside=Speed(gbps=10.0)) for name in ("a", "b"))
+        return Network(groups=groups, across=Speed(latency_ms=latency, gbps=gbps))
+
+    assert changed_links(pair(1.0, 20.0), pair(1.1, 20.5)) == []
+    slower = changed_links(pair(1.0, 20.0), pair(0.2, 90.0))
+    assert "a to b: 1 Gbit/s then, 0.2 now." in slower
+    assert "b to a: 20 ms then, 90 now." in slower
+    with pytest.raises(HeddleError, match="There were 4 devices"):
+        changed_links(pair(1.0, 20.0), Network(groups=(Group(name="a"),)))

@@ -28,7 +28,7 @@ EXAMPLES: list[Any] = [
     Link(name="wire", gbs=1.0, devices=2),
     Efficiency(),
     Cluster(device=Device(name="d", memory_gib=1.0), cores=4, links=(Link(name="wire", gbs=1.0),)),
-    Plan(stages=(1,), schedule="deep-1f1b", extra_warmup=1),
+    Plan(stages=(1,), schedule="deep-1f1b", extra_warmup=1, shares=(1,), devices=(0,)),
     Speed(latency_ms=1.0, gbps=1.0),
     Group(name="a", devices=1),
     GroupLink(between=("a", "b"), latency_ms=1.0, gbps=1.0),

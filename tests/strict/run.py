@@ -21,10 +21,11 @@ from heddle.runtime.cuda import STREAMS
 from heddle.spec import Job, Plan
 from heddle.train.prove.prove import synthetic_tokens
 from heddle.train.step.choose import make_trainer
-from heddle.train.step.trainer import StepInFlight
+from heddle.train.step.trainer import StepInFlight, Trainer
 from tests.strict.program import Event, Synchronize
 from tests.strict.replay import Replay, StrictError
-from tests.strict.transport import Exchange, Stalled, StrictGroup, Watch
+from tests.strict.transport import Exchange, Stalled, StrictGroup
+from tests.strict.watch import Watch
 
 PATIENCE = 60  # seconds; only gloo can hang here, and nothing takes as long
 
@@ -41,9 +42,10 @@ class Run:
         Replay(self.programs, queues, lazy_loading).run()
 
 
-def strict_run(job: Job, steps: int = 2, evaluate: bool = True) -> Run:
-    """Take steps of a job, evaluate, and replay it all on devices with many queues and with as few as Heddle allows; its host
-    waits for its device once per step, and for nothing else.
+def strict_run(job: Job, steps: int = 2, evaluate: bool = True, reads: int = 1) -> Run:
+    """Take steps of a job, evaluate, and replay it all on devices with many queues and with as few as Heddle allows.
+
+    Its host may wait for its device as often per step as it has to read something, which is once, and for nothing else.
     """
     run = record(job, steps, evaluate)
     run.replay()
@@ -51,7 +53,7 @@ def strict_run(job: Job, steps: int = 2, evaluate: bool = True) -> Run:
     run.replay(queues=1 if job.plan.pipeline == 1 else STREAMS)  # as few as Heddle allows
     for rank, program in run.programs.items():
         waits = [event for event in program if isinstance(event, Synchronize)]
-        if len(waits) > steps + evaluate:  # a step is read once, when it is done, and so is an evaluation
+        if len(waits) > reads * steps + evaluate:  # a step is read when it is done, and so is an evaluation
             raise StrictError(
                 f"rank {rank}: its host waits for its device {len(waits)} times in {steps} steps: {waits}"
             )
@@ -67,7 +69,7 @@ def record(job: Job, steps: int = 2, evaluate: bool = True) -> Run:
         losses, handed = [], deque[StepInFlight]()
         for number in range(steps):  # as the training loop does on devices that run ahead of their host
             handed.append(trainer.start_step())
-            while len(handed) > (1 + trainer.in_flight if number < steps - 1 else 0):
+            while len(handed) > (trainer.in_flight if number < steps - 1 else 0):
                 losses.append(handed.popleft().read().loss)
         return [*losses, trainer.evaluate(tokens)] if evaluate else losses
 
@@ -168,6 +170,7 @@ def _ranks_are_threads(exchange: Exchange) -> Iterator[None]:
             patch.object(dist.distributed_c10d, "_world", _RankWorld()),
             patch.object(heddle.parallel.mesh, "_device", lambda: torch.device("cpu")),  # bound, as a GPU would be
             patch.object(dist, "split_group", split),
+            patch.object(Trainer, "in_flight", property(lambda self: 1)),  # as on a device that runs ahead
             patch.object(threading.Thread, "__init__", begin_thread),
             patch.object(torch.Tensor, "tolist", read),
         ):

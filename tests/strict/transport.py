@@ -12,35 +12,22 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import Work
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.distributed.tensor import DTensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
-from tests.strict.program import Communicator, Event, Launch, Load, Meet, Operation, Synchronize, Wait
+from heddle.runtime.tiers import tier_of
+from tests.strict.program import Communicator, Launch, Operation, Synchronize, Wait
+from tests.strict.recording import Pending, Recording, check_memory, span_of
 from tests.strict.replay import StrictError, check_match
-
-Span = tuple[int, int]  # bytes of memory
 
 
 class Stalled(BaseException):
     """All ranks wait for each other: they end, and the replay of what they did so far tells why."""
-
-
-class Pending(NamedTuple):
-    """Memory that an operation under way uses."""
-
-    span: Span
-    written: bool
-    operation: Operation
 
 
 class Delivery:
@@ -56,27 +43,6 @@ class Delivery:
         assert self.brought is not None
         for target, values in zip(self.outputs, self.brought, strict=True):
             target.copy_(values.view_as(target))
-
-
-class Recording:
-    """What one rank did, and what it has under way."""
-
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
-        self.program: list[Event] = []
-        self.pending: list[Pending] = []
-        self.undelivered: dict[Communicator, list[Delivery]] = defaultdict(list)
-        self.kernels: set[Any] = set()
-        self.meetings: dict[Any, int] = defaultdict(int)
-
-    @contextmanager
-    def silence(self) -> Any:
-        with torch._C._DisableTorchDispatch():
-            yield
-
-    def meet(self, ranks: tuple[int, ...], what: str) -> None:
-        self.meetings[ranks, what] += 1
-        self.program.append(Meet(ranks, what, self.meetings[ranks, what]))
 
 
 class Turn:
@@ -133,10 +99,12 @@ class Exchange:
             for x in (*inputs, *outputs):
                 if not x.is_contiguous():
                     raise StrictError(f"rank {operation.rank}: {operation} of a tensor that is not contiguous")
+                if tier_of(x) is not None:
+                    raise StrictError(f"rank {operation.rank}: {operation} of memory that is not the device's")
             for x in inputs:
-                _check(recording, span_of(x), False, operation)
+                check_memory(recording, span_of(x), False, operation)
             for x in outputs:
-                _check(recording, span_of(x), True, operation)
+                check_memory(recording, span_of(x), True, operation)
             delivery = Delivery(operation, inputs, outputs)
             for x in delivery.outputs:
                 x.fill_(torch.nan if x.is_floating_point() else torch.iinfo(x.dtype).max)
@@ -329,71 +297,3 @@ def _reduction(operation: Any) -> Callable[[list[Tensor]], Tensor]:
         return stacked.amax(0)
 
     return reduce
-
-
-def span_of(x: Tensor) -> Span:
-    """The bytes that a tensor takes."""
-    start = x.data_ptr()
-    if x.is_contiguous():
-        return start, start + x.numel() * x.element_size()
-    last = sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
-    return start, start + (last + 1) * x.element_size()
-
-
-def _check(recording: Recording, span: Span, writes: bool, user: Any) -> None:
-    for (start, stop), written, operation in recording.pending:
-        if start < span[1] and span[0] < stop and (writes or written):
-            if isinstance(user, Operation) and user.communicator is operation.communicator:
-                continue  # one stream, one after the other
-            does = "overwrites what is not yet sent by" if not written else "touches what has not arrived by"
-            raise StrictError(f"rank {recording.rank}: {user} {does} {operation}; nobody has waited for it")
-
-
-class Watch(TorchDispatchMode):
-    """Sees every kernel of one rank: which memory it uses, and whether it is the first of its kind."""
-
-    def __init__(self, exchange: Exchange, rank: int) -> None:
-        super().__init__()
-        self.turn, self.recording = exchange.turn, exchange.recordings[rank]
-        self.writes: dict[Any, frozenset[int] | None] = {}
-
-    def __torch_dispatch__(self, func: Any, types: Sequence[type], args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        recording = self.recording
-        if FakeTensor in types:
-            return func(*args, **kwargs)
-        if DTensor in types:
-            return NotImplemented  # what it makes of it comes by again, in plain tensors
-        written = self.writes.get(func, ())
-        if written == ():
-            written = self.writes[func] = _written(func)
-        if written is None:
-            if func.namespace == "c10d":
-                self._on_host(func, args)
-            return func(*args, **kwargs)
-        if func not in recording.kernels:
-            recording.kernels.add(func)
-            recording.program.append(Load(str(func)))
-        if func is torch.ops.aten._local_scalar_dense.default:
-            recording.program.append(Synchronize("reads a number"))
-        if recording.pending:
-            for number, arg in enumerate((*args, *kwargs.values())):
-                for x in (arg,) if isinstance(arg, Tensor) else tree_leaves(arg):
-                    if isinstance(x, Tensor) and x.device.type == "cpu" and x.numel():
-                        _check(recording, span_of(x), number in written, func)
-        return func(*args, **kwargs)
-
-    def _on_host(self, func: Any, args: Any) -> None:
-        """A collective over gloo: hosts wait for each other."""
-        boxed = next(arg for arg in args if isinstance(arg, torch.ScriptObject))
-        ranks = tuple(dist.get_process_group_ranks(dist.ProcessGroup.unbox(boxed)))
-        self.recording.meet(ranks, f"{func._schema.name} over gloo")
-        self.turn.give(self.recording.rank)
-
-
-def _written(func: Any) -> frozenset[int] | None:
-    """Which arguments a kernel writes; None for what runs no kernel."""
-    if func.namespace == "c10d" or func.is_view or "empty" in func._schema.name:
-        return None
-    arguments = enumerate(func._schema.arguments)
-    return frozenset(i for i, argument in arguments if argument.alias_info is not None and argument.alias_info.is_write)

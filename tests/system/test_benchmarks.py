@@ -77,6 +77,23 @@ def test_data_parallel():
 
 @pytest.mark.slow
 @pytest.mark.dist
+def test_memory():
+    sizes = ["--hidden", "64", "--layers", "4", "--vocab", "256", "--microbatches", "4", "--rounds", "1"]
+    result = run("memory", *sizes, "--budgets", "2", "--quick")
+    assert [case["layout"] for case in result["cases"]] == ["one", "one", "pipeline2", "pipeline2"]
+    assert all(positive(case, "ratio", "a_a", "predicted_ratio") for case in result["cases"])
+    assert result["kept"]
+
+
+@pytest.mark.slow
+def test_largest_model():
+    sizes = ["--limit-mib", "450", "--hidden", "128", "--start", "128", "--arms", "fixed"]
+    result = run("largest_model", *sizes)
+    assert result["cases"][0]["layers"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.dist
 def test_checkpoint():
     result = run("checkpoint", "--hidden", "64", "--layers", "1", "--vocab", "256", "--rounds", "1")
     assert [case["plan"] for case in result["cases"]] == ["one process", "data 2, zero 1", "tensor 2"]

@@ -70,9 +70,9 @@ def test_functions_are_those_of_pytorch(code, name):
     assert torch.allclose(out, wanted.float(), rtol=1e-6, atol=1e-7 if name != "exp" else 1e-37, equal_nan=True)
 
 
-@given(st.integers(1, 40), st.integers(1, 130), st.integers(1, 70), st.booleans())
+@given(st.integers(1, 40), st.integers(1, 130), st.integers(1, 70), st.booleans(), st.integers(0, 30))
 @settings(max_examples=12, deadline=None)
-def test_products_of_all_sizes(rows, columns, depth, small):
+def test_products_of_all_sizes(rows, columns, depth, small, part):
     code = smaller() if small else library()
     lanes, vectors = code.target.lanes, code.target.panel_vectors(columns)
     block = min(code.target.register_rows(vectors), rows)
@@ -80,7 +80,9 @@ def test_products_of_all_sizes(rows, columns, depth, small):
     packed = constant(pack_weight(w, vectors, lanes)).buffer.constant
     out = torch.full((rows + 1, columns), 7.0)
     epilogue = (("load", 0), ("load", 1), ("add", 0, 1))
-    kernel = Product(depth, columns, vectors, block, rows % block, depth, columns, epilogue, ((0, 1),), 1)
+    kernel = Product(
+        depth, columns, vectors, block, rows % block, depth, columns, epilogue, ((0, 1),), 1, 0, min(part, depth)
+    )
     panel = vectors * lanes
     numbers = (rows // block, int(rows % block > 0), columns // panel, int(columns % panel > 0))
     run(code, kernel, a, packed, out, 0, 0, bias, *numbers)

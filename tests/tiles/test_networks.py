@@ -1,9 +1,17 @@
 """Networks of transformers, with random weights, against themselves in PyTorch."""
 
+import time
+
 import pytest
 import torch
 
 import heddle
+from heddle.capture.export import export
+from heddle.tiles.graph import TileGraph
+from heddle.tiles.kernels.library import library
+from heddle.tiles.lower.walk import lower_program
+from heddle.tiles.memory import place_buffers
+from heddle.tiles.tiling import Tiling
 from tests.tiles.networks import largest_error, shaken
 
 transformers = pytest.importorskip("transformers")
@@ -65,3 +73,18 @@ def test_networks_give_what_pytorch_gives(make):
     assert type(found) is type(wanted)
     masks = {"aten.__and__.Tensor", "aten._to_copy.default", "aten.index.Tensor"}
     assert set(fast.fallback_operators) <= (masks if make is _bert else set())
+
+
+@pytest.mark.slow
+def test_the_graph_of_a_large_network_is_built_in_two_seconds():
+    """ResNet-50: what is cut, who waits for whom, and where it lies; capturing and compiling kernels are not in it."""
+    module = transformers.ResNetModel(transformers.ResNetConfig()).eval()
+    program = export(module, (torch.randn(1, 3, 224, 224),), {}, training=False, loss=None)
+    weights = {}
+    lower_program(program, library().target, Tiling(2), weights)  # packs
+    start = time.process_time()
+    lower, _ = lower_program(program, library().target, Tiling(2), weights)
+    graph = TileGraph.build(lower.operators)
+    place_buffers(graph)
+    assert time.process_time() - start < 2
+    assert len(graph.tiles) > 100

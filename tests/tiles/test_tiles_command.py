@@ -45,7 +45,7 @@ def test_simulate_says_what_dataflow_gains(module, capsys):
     assert set(found["milliseconds"]) == {"dataflow", "barriers, stealing", "barriers, static"}
 
 
-@pytest.mark.parametrize("suffix", ["json", "svg"])
+@pytest.mark.parametrize("suffix", ["json", "svg", "html"])
 def test_trace_is_written_and_has_every_tile(module, suffix, tmp_path, capsys):
     assert call("tiles", "trace", module, "--threads", "2", "-o", f"trace.{suffix}") == 0
     assert (tmp_path / f"trace.{suffix}").stat().st_size > 100
@@ -53,6 +53,11 @@ def test_trace_is_written_and_has_every_tile(module, suffix, tmp_path, capsys):
     if suffix == "json":
         events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
         assert sum(event["ph"] == "X" for event in events) == count
+    if suffix == "html":
+        page = (tmp_path / "trace.html").read_text()
+        assert f"{count:,} tiles on 2 cores" in page
+        assert page.count("<rect") >= count
+        assert "<script" not in page
 
 
 @pytest.mark.parametrize(

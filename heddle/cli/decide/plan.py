@@ -245,7 +245,7 @@ def _here(name: str) -> str:
 def _write(output: Path, document: dict[str, Any], folder: Path, job: Job, chosen: Simulation) -> None:
     """The job as it was written, with the plan and what is predicted of it."""
     from heddle.cli.common import write_output
-    from heddle.spec.job_paths import moved
+    from heddle.cli.decide.job_paths import moved
     from heddle.spec.tables import to_table, to_toml
 
     _keep_others(output)

@@ -17,6 +17,10 @@ def probe(
         ranged(within="[1, 1e4]", help="How many to start here; under a launcher, those that it started. 2"),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Shorter messages: a fifth of the time, less exact.")] = False,
+    compare: Annotated[
+        Path | None,
+        typer.Option("--compare", help="Say which links have changed since this network.", metavar="OLD.toml"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Measure latency and bandwidth between all machines of a launch; find groups, and what is odd."""
@@ -29,12 +33,14 @@ def probe(
     from heddle.errors import HeddleError
     from heddle.runtime.environment import launched_place
     from heddle.spec.network import in_words
-    from heddle.spec.network.network_file import dumps_network
+    from heddle.spec.network.changes import changed_links
+    from heddle.spec.network.network_file import dumps_network, load_network
     from heddle.spec.tables import to_table
 
     require_torch("probe")
     place = launched_place()
     first = place is None or place.rank == 0
+    before = load_network(compare) if first and compare is not None else None
     if first and not output.absolute().parent.is_dir():  # before minutes are spent
         raise HeddleError(f"{output} cannot be written.", "There is no such folder.", "Choose another file.")
     from heddle.train.probe.probe import probe as measure
@@ -50,10 +56,12 @@ def probe(
     if found is None:
         return
     write_output(output, dumps_network(found.network))
+    changed = [] if before is None else changed_links(before, found.network)
     if as_json:
         console.out(
             json.dumps(
                 {
+                    "changed": changed,
                     "network": to_table(found.network),
                     "ranks": found.ranks,
                     "oddities": found.oddities,
@@ -75,4 +83,9 @@ def probe(
             console.print(f"link   {one} {way} {two}: {link.latency_ms} ms, {link.gbps} Gbit/s", markup=False)
     for word in found.oddities:
         console.print(f"odd    {word}", markup=False, soft_wrap=True)
+    for word in changed:
+        console.print(f"changed {word}", markup=False, soft_wrap=True)
+    if before is not None:
+        word = f"Plan again with {output}" if changed else f"No link has changed much since {compare}"
+        console.print(f"{word}.", markup=False, soft_wrap=True)
     console.print(f"Written to {output} after {time.monotonic() - began:.0f} s.", soft_wrap=True)

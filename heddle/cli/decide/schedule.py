@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from heddle.cli.ranged import ranged
+from heddle.schedule.delayed import UPDATES
 from heddle.schedule.registry import IN_WORDS, RULES
 
 SEVERAL = [f"{rule.name} {rule.usual_virtual}" for rule in RULES.values() if rule.usual_virtual > 1]
 
 
 def schedule(
-    name: Annotated[str, typer.Argument(help=f"{IN_WORDS}; or searched")],
+    name: Annotated[str, typer.Argument(help=f"{IN_WORDS}; searched; or with late updates {', '.join(UPDATES)}")],
     pipeline: Annotated[int, ranged("--pipeline", "-p", within="[1, 1e4]", help="Pipeline ranks.")],
     microbatches: Annotated[int, ranged("--microbatches", "-m", within="[1, 1e5]", help="Microbatches per step.")],
     virtual: Annotated[
@@ -35,7 +36,9 @@ def schedule(
         tuple[float, float, float],
         typer.Option("--parts", help="Searched: seconds of a chunk's forward, backward input and backward weight."),
     ] = (1.0, 1.0, 1.0),
-    message: Annotated[float, ranged("--message", within="[0, 1e9]", help="Searched: seconds of a message.")] = 0.0,
+    message: Annotated[
+        float, ranged("--message", within="[0, 1e9]", help="Searched, or late updates: seconds of a message.")
+    ] = 0.0,
     hold: Annotated[
         float | None,
         ranged(
@@ -61,6 +64,11 @@ def schedule(
 
     if name == "searched":
         _searched(pipeline, microbatches, virtual or 1, parts, message, hold, as_json, output)
+        return
+    if name in UPDATES:
+        from heddle.cli.show.endless import show_endless
+
+        show_endless(name, pipeline, microbatches, message, as_json, output)
         return
     rule = rule_of(name, extra_warmup)
     virtual = virtual if virtual is not None else rule.usual_virtual

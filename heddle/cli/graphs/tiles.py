@@ -130,14 +130,17 @@ def simulate(
 def trace(
     source: SOURCE,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help=".json for ui.perfetto.dev, .svg or .png.", metavar="FILE")
+        Path,
+        typer.Option(
+            "--output", "-o", help=".html for a report, .json for ui.perfetto.dev, .svg or .png.", metavar="FILE"
+        ),
     ],
     threads: Annotated[str, typer.Option("--threads", help="Workers; all cores by default.")] = "",
 ) -> None:
     """Write which core ran which tile when."""
     from rich.console import Console
 
-    from heddle.cli.common import require_torch, write_trace
+    from heddle.cli.common import require_torch, write_output, write_trace
 
     require_torch("tiles trace")
     from heddle.tiles.measure import traced
@@ -149,7 +152,13 @@ def trace(
     for rank in range(found.ranks):
         busy = found.busy(rank) / (found.duration or 1)
         console.print(f"core {rank}: at work {busy:.0%} of the time")
-    console.print(write_trace(output, found), soft_wrap=True)
+    if output.suffix == ".html":
+        from heddle.report.cores import render_cores
+
+        write_output(output, render_cores(source, found))
+        console.print(f"Written to {output}. It opens in any browser.", soft_wrap=True)
+    else:
+        console.print(write_trace(output, found), soft_wrap=True)
 
 
 def _threads(text: str) -> list[int]:

@@ -43,8 +43,9 @@ def generate(
         if number:
             typer.echo("\n" + "─" * 40)
         typer.echo(prompt, nl=False)
-        options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed + number}
-        stream = continue_text(model, ids, engine=engine, **options)
+        stream = continue_text(
+            model, ids, engine=engine, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed + number
+        )
         text: list[int] = []
         shown = ""
         for token, _ in zip(stream, range(tokens), strict=False):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from heddle.lanes.dependence import Addresses, Region
-from heddle.lanes.ir import BITS
+from heddle.lanes.ir import BITS, split_commas
 
 SLOT = 64  # bytes for each value that goes in or out
 BUFFER = 1 << 14
@@ -112,7 +112,15 @@ def _indices(shape: Shape, addresses: Addresses) -> None:
 def _storable(kind: str) -> bool:
     if m := re.fullmatch(r"<(\d+) x (\w+)>", kind):
         return m[2] in BITS and int(m[1]) * BITS[m[2]] <= 8 * SLOT
+    if kind.startswith("{ "):  # what a function gives back in registers
+        parts = split_commas(kind[2:-2])
+        return len(parts) <= 4 and all(_storable(p) and p != "ptr" and _bits(p) <= 2 * SLOT for p in parts)
     return kind in BITS or kind == "ptr"
+
+
+def _bits(kind: str) -> int:
+    m = re.fullmatch(r"<(\d+) x (\w+)>", kind)
+    return int(m[1]) * BITS[m[2]] if m else BITS.get(kind, 8 * SLOT)
 
 
 def is_pointer_load(text: str) -> bool:

@@ -18,8 +18,9 @@ LARGEST = 16 << 20  # bytes of a file: LLVM takes a minute for them
 
 def read_source(path: Path, cpu: str | None = None, cflags: tuple[str, ...] = ()) -> str:
     """The IR of a file: C and C++ through clang, anything else as it is."""
-    text = read_text(path, "C (.c), or LLVM IR as llvm-dis prints it (.ll)", LARGEST)
-    return from_c(path, cpu, cflags) if path.suffix in COMPILED else text
+    if path.suffix in COMPILED and path.is_file():  # in whatever encoding: clang will say
+        return from_c(path, cpu, cflags)
+    return read_text(path, "C (.c), or LLVM IR as llvm-dis prints it (.ll)", LARGEST)
 
 
 def includes(folder: Path) -> tuple[str, ...]:
@@ -58,4 +59,4 @@ def from_c(path: Path, cpu: str | None, cflags: tuple[str, ...]) -> str:
                 "Lanes start from what clang makes of a C file.",
                 "Pass what it needs after --cflags, such as --cflags=-Iinclude.",
             )
-        return made.read_text()
+        return read_text(made, "LLVM IR", LARGEST)

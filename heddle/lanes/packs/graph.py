@@ -58,6 +58,7 @@ class Graph:
     makers: list[list[int]] = field(default_factory=list)  # productions of each item
     stores: dict[int, list[int]] = field(default_factory=dict)  # productions that do each store
     required: list[int] = field(default_factory=list)  # scalars that are read beyond the region
+    estimates: list[float] = field(default_factory=list)  # of each production with all it needs, once asked for
 
     @cached_property
     def live(self) -> dict[int, list[int]]:

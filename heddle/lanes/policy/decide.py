@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,13 @@ from heddle.lanes import choice
 from heddle.lanes.packs import Graph
 from heddle.lanes.policy.network import Arrays, Features, features, read_weights, scores
 from heddle.lanes.policy.polish import polished
-from heddle.lanes.policy.rollout import Demands, State, roll
+from heddle.lanes.policy.rollout import NOISE, Demands, State, roll
 from heddle.lanes.schedule import Cycle, arrange
 
 WEIGHTS = Path(__file__).parent / "weights.safetensors"
-WORK = 16_000  # productions that all attempts may look at together: large graphs get fewer attempts
-MOST, FEWEST = 8, 2  # attempts: the greedy one, and with noise; the cheapest is kept
+WORK = 160_000  # productions that all attempts may look at together: large graphs get fewer attempts
+MOST, FEWEST = 16, 8  # attempts: the greedy one, and with noise; the cheapest is kept
+HOPELESS = 1.3  # times the cost of the best: no polish makes good for that
 REPAIRS = 6  # of decisions that wait for each other
 
 
@@ -48,13 +50,20 @@ def decide(graph: Graph, w: dict[str, Any] | None = None, tries: int | None = No
 
     best = choice.used(graph, choice.scalar_choice(graph))
     packing = arrange(graph, best)
+    simple = polished(demands, choice.greedy(graph))
+    if choice.cost_of(graph, simple) < choice.cost_of(graph, best):
+        with suppress(Cycle):
+            packing, best = arrange(graph, simple), simple
     first = score(State.first(demands).marked(f))
     for attempt in range(attempts(graph) if tries is None else tries):
         noise = np.random.default_rng(attempt) if attempt else None
         banned: frozenset[int] = frozenset()
         for _ in range(REPAIRS):
-            state, _ = roll(demands, f, score, banned, noise, first)
-            chosen = polished(demands, choice.used(graph, state.chosen))
+            state, _ = roll(demands, f, score, banned, noise, first, NOISE[attempt % len(NOISE)], looks=1)
+            rough = choice.used(graph, state.chosen)
+            if choice.cost_of(graph, rough) > HOPELESS * choice.cost_of(graph, best):
+                break
+            chosen = polished(demands, rough)
             if choice.cost_of(graph, chosen) >= choice.cost_of(graph, best):
                 break
             try:

@@ -11,8 +11,8 @@ import numpy as np
 from heddle.lanes.packs import Graph
 from heddle.lanes.policy.network import Features
 
-LOOKS = 6  # at most so often the network sees what was decided; then its last scores hold
-NOISE = 0.6  # of the attempts after the first
+LOOKS = 6  # at most so often the network sees what was decided while it learns; then its last scores hold
+NOISE = (0.6, 1.5)  # of the attempts after the first, in turn: near to what the network says, and farther away
 
 Scores = np.ndarray[Any, Any]
 
@@ -100,6 +100,8 @@ def roll(
     banned: frozenset[int] = frozenset(),
     noise: np.random.Generator | None = None,
     first: Scores | None = None,
+    spread: float = NOISE[0],
+    looks: int = LOOKS,
 ) -> tuple[State, list[State]]:
     """Decide everything: stores, then vectors, then scalars. Also the states at which the network looked.
 
@@ -112,7 +114,7 @@ def roll(
     def look(known: Scores | None = None) -> Scores:
         seen.append(state.copy())
         value = score(state.marked(f)) if known is None else known
-        return value if noise is None else value + noise.gumbel(size=value.shape) * NOISE
+        return value if noise is None else value + noise.gumbel(size=value.shape) * spread
 
     value = look(first)
     for i, ways in graph.stores.items():
@@ -120,7 +122,7 @@ def roll(
             legal = [n for n in ways if n not in banned and state.stored.isdisjoint(graph.productions[n].members)]
             state.take(max(legal, key=lambda n: (value[n], -n)))
     while state.asked:
-        if len(seen) < LOOKS:
+        if len(seen) < looks:
             value = look()
         now = [need for need in state.asked if demands.wide[need]] or list(state.asked)
         for need in now:

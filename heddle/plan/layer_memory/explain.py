@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from heddle.cost.work import work_of
 from heddle.format import GIB, seconds_in_words
@@ -81,6 +82,29 @@ def smallest_budget(found: Simulation) -> float:
         lean = best_strategies(_within(found.job, middle))
         low, high = (middle, high) if lean is None else (low, min(middle, lean.worst / GIB))
     return high
+
+
+class MemoryPrice(NamedTuple):
+    """The least seconds per step that a split can do with so much memory."""
+
+    gib: float
+    seconds: float
+
+
+def price_of_memory(found: Simulation, budgets: int) -> list[MemoryPrice]:
+    """Of the same split, from the least memory that fits to as much as it can use: never slower with more."""
+    free = best_strategies(_within(found.job, 1e6))
+    if free is None:
+        return []
+    least, most = smallest_budget(found), free.worst / GIB
+    prices: list[MemoryPrice] = []
+    for number in range(budgets):
+        gib = least + (most - least) * number / (budgets - 1) if budgets > 1 else most
+        here = best_strategies(_within(found.job, gib * (1 + 1e-9)))
+        if here is not None:
+            seconds = min([here.step_seconds, *(price.seconds for price in prices)])
+            prices.append(MemoryPrice(gib, seconds))
+    return prices
 
 
 def _within(job: Job, gib: float) -> Job:

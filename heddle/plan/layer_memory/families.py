@@ -58,7 +58,7 @@ def best_by_layer(
         if found is not None and found.step_seconds <= wish.limit(job) and not beaten(wish.of(found)):
             best = found
 
-    if than is not None and _pays(than.plan):  # the split that was found, first of all
+    if than is not None and pays(than.plan):  # the split that was found, first of all
         look_into(replace(than.plan, recompute="none"))
     for key, plan in list(_estimated(job, space, step, wish, beaten))[:SOLVED]:
         if beaten(key):
@@ -67,7 +67,7 @@ def best_by_layer(
     return best
 
 
-def _pays(plan: Plan) -> bool:
+def pays(plan: Plan) -> bool:
     """Whether a plan spends time on needing less memory."""
     return plan.recompute != "none" or (plan.zero >= 2 and plan.data > 1)
 

@@ -56,7 +56,7 @@ def options(cluster: Cluster, work: Work, plan: Plan, microbatches: int, strateg
         shared = plan.data if memory.zero else 1
         update = moved.step or float(compute.optimizer(cluster, held.parameters / shared, work.element))
         own = states(work, held.parameters, memory)
-        brief = gathered([own] * (2 + plan.prefetch), plan.prefetch) if own.summed else 0.0
+        brief = gathered([own] * (2 + plan.prefetch), plan.prefetch).total
         kept = own.kept * (2 + plan.prefetch)  # which is there all the time, and not only for a moment
         found.append(
             Option(

@@ -22,10 +22,10 @@ from heddle.format import GIB
 from heddle.plan.layer_memory.front import Group, front
 from heddle.plan.layer_memory.options import Option, legal, options, useful
 from heddle.plan.layer_memory.stage import StageChoice, StageSearch, Ways, in_flight, moments, place_of
+from heddle.plan.layer_memory.tier_memory import fits_host, tier_bytes
 from heddle.schedule import Schedule, build
 from heddle.simulate.simulation import Simulation, simulate_if_fits
 from heddle.simulate.stage_memory import stage_memory
-from heddle.simulate.tier_memory import fits_host, tier_bytes
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.layer_memory import OFFLOADED, LayerMemory, Zero

@@ -26,6 +26,7 @@ from heddle.spec.job import Job
 from heddle.spec.network import Network
 from heddle.spec.plan import Plan
 from heddle.spec.ranks import Coordinates, rank_of
+from heddle.spec.rules.even import even_stages
 
 # by which latency is paid for less and less, and memory more and more
 SCHEDULES: tuple[tuple[str, int | None], ...] = (
@@ -37,6 +38,7 @@ SCHEDULES: tuple[tuple[str, int | None], ...] = (
     ("gpipe", None),
 )
 FEW = 4  # devices of which all layouts are tried
+GRACE = 2.0  # seconds beyond the limit in which layers may still move
 MOST_MICROBATCHES = 256  # of a replica: more of them make messages that are all latency
 PASSED_ON = ("recompute", "compress_gradients", "compress_activations", "zero")  # what is given holds for all plans
 
@@ -87,7 +89,7 @@ def plans_over(
             "Use another global_batch, recompute = 'full' in [plan], or more devices.",
         )
     order = sorted(best.values(), key=lambda each: each.step.seconds)[:top]
-    improved = [_improved(job, network, each, end) for each in order]
+    improved = [_layers_moved(job, network, _improved(job, network, each, end), end) for each in order]
     return sorted(improved, key=lambda each: each.step.seconds)
 
 
@@ -200,4 +202,23 @@ def _improved(job: Job, network: Network, found: NetworkPlan, end: float) -> Net
             tried = _measured(priced, tuple(devices))
             if tried is not None and tried.step.seconds < found.step.seconds * (1 - 1e-9):
                 found, better = tried, True
+    return found
+
+
+def _layers_moved(job: Job, network: Network, found: NetworkPlan, end: float) -> NetworkPlan:
+    """The same with single layers moved to other stages, as long as that helps: the model's ends weigh, too."""
+    stages = list(found.plan.stages or even_stages(job.model.layers, found.plan.chunks))
+    better = len(stages) > 1
+    while better:
+        better = False
+        for a, b in permutations(range(len(stages)), 2):
+            if time.process_time() > end + GRACE:
+                return found
+            if stages[a] == 1:
+                continue
+            moved = [layers - (place == a) + (place == b) for place, layers in enumerate(stages)]
+            plan = replace(found.plan, stages=tuple(moved))
+            priced = OverNetwork(replace(job, plan=plan, network=None), network, found.devices)
+            if priced.step.seconds < found.step.seconds * (1 - 1e-9) and priced.verdict().fits:
+                found, stages, better = NetworkPlan(plan, found.devices, priced.step), moved, True
     return found

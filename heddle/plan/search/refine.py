@@ -12,7 +12,7 @@ from heddle.plan.search.objective import SearchGoal
 from heddle.plan.search.space import recompute_first
 from heddle.schedule import Placement, rule_of
 from heddle.simulate.simulation import Simulation, simulate_if_fits
-from heddle.spec.even import even_stages
+from heddle.spec.rules.even import even_stages
 
 
 def balanced(found: Simulation, wish: SearchGoal) -> Simulation | None:

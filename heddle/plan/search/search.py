@@ -18,7 +18,7 @@ from heddle.cost.compute import peak_flops
 from heddle.cost.local_machine import measured_machine
 from heddle.errors import HeddleError
 from heddle.format import GIB
-from heddle.plan.layer_memory.families import best_by_layer
+from heddle.plan.layer_memory.families import best_by_layer, pays
 from heddle.plan.search.candidates import Candidates, Choice
 from heddle.plan.search.describe import in_words
 from heddle.plan.search.late import without_update
@@ -157,9 +157,10 @@ def search(
         # what fits in closed form by a hair may not when it is looked at exactly
         choices = candidates.choices(top)
         own = None
-        if by_layer or (by_layer is None and not (choices and wish.objective == "smallest")):
+        than = choices[0].best if choices else None
+        short = than is None or memory_gib is not None or pays(than.plan)
+        if by_layer or (by_layer is None and short and (than is None or wish.objective != "smallest")):
             # unasked, layers that choose for themselves must be worth it: faster by more than a prediction is off
-            than = choices[0].best if choices else None
             own = best_by_layer(job, space, step, wish, than, 0.0 if by_layer else MARGIN)
         if own is not None:
             choices = [Choice(own, 1, ()), *choices]

@@ -19,10 +19,10 @@ import numpy as np
 from heddle.cost.work import exchange_columns
 from heddle.errors import HeddleError, divisors, listing, nearest, nearest_number
 from heddle.schedule import NAMES, RULES, Placement
-from heddle.spec.even import even_stages
 from heddle.spec.layer_memory import Recompute
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import AXES, WRITTEN, Plan
+from heddle.spec.rules.even import even_stages
 
 SEARCHED = ("1f1b", "interleaved")  # for one chunk per rank and for several; others where they are asked for
 ALL = "all"  # every schedule but GPipe, in place of a name

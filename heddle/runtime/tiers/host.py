@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from heddle.runtime.device import Mark, has_gpus, on_gpu
+from heddle.runtime.device import CopyStream, Mark, has_gpus, on_gpu
 from heddle.runtime.tiers.tier import Slot, Tier, tag
 
 
@@ -20,38 +20,36 @@ class Host(Tier):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stream = torch.cuda.Stream() if has_gpus() else None
+        self.copies = CopyStream() if has_gpus() else None
 
     def _region(self, size: int) -> Tensor:
-        return tag(torch.empty(size, dtype=torch.uint8, pin_memory=self.stream is not None), self)
+        return tag(torch.empty(size, dtype=torch.uint8, pin_memory=self.copies is not None), self)
 
     def _home(self, size: int) -> Tensor:
-        return torch.zeros(size, dtype=torch.uint8, pin_memory=self.stream is not None)
+        return torch.zeros(size, dtype=torch.uint8, pin_memory=self.copies is not None)
 
     def _write(self, slot: Slot, region: object, x: Tensor) -> None:
         assert isinstance(region, Tensor)
         slot.region = region[: slot.size]
-        if self.stream is None or not on_gpu(x.device):
+        if self.copies is None or not on_gpu(x.device):
             slot.region.copy_(x)
             return
-        self.stream.wait_stream(torch.cuda.current_stream(x.device))
-        with torch.cuda.stream(self.stream):
+        with self.copies.copying(x.device):
             slot.region.copy_(x, non_blocking=True)
             copied = Mark(x.device, timed=False)
         device, held = x.device, [x]  # its memory is not given to others before it is copied
 
         def wait() -> None:
             # the device waits and the host goes on: what gets the memory next is behind the copy in the device's order
-            torch.cuda.current_stream(device).wait_event(copied.event)
+            copied.hold(device)
             held.clear()
 
         slot.wait = wait
 
     def prefetch(self, slot: Slot) -> None:
-        if slot.value is None and slot.coming is None and self.stream is not None and slot.region is not None:
+        if slot.value is None and slot.coming is None and self.copies is not None and slot.region is not None:
             value = torch.empty(slot.size, dtype=torch.uint8, device=slot.device)
-            self.stream.wait_stream(torch.cuda.current_stream(slot.device))
-            with torch.cuda.stream(self.stream):
+            with self.copies.copying(slot.device):
                 value.copy_(slot.region, non_blocking=True)
                 slot.coming = value, Mark(slot.device, timed=False)
 
@@ -66,7 +64,7 @@ class Host(Tier):
         if slot.coming is not None:
             value, mark = slot.coming
             slot.coming = None
-            torch.cuda.current_stream(slot.device).wait_event(mark.event)
+            mark.hold(slot.device)
             return value
         value = torch.empty(slot.size, dtype=torch.uint8, device=slot.device)
         return value if slot.region is None else value.copy_(slot.region)

@@ -264,9 +264,9 @@ class OverNetwork:
         for stage in range(plan.pipeline):
             for tensor in range(plan.tensor):
                 members = self.places[tensor, :, stage]
-                for a, b, sent in exchange_messages(members, self.held[stage], self.work):
-                    seconds = sent / float(self.speed[a, b]) / every
-                    add(a, b, 0.0, sent / every, seconds, self.exchanges[stage] / len(members))
+                for a, b, size in exchange_messages(members, self.held[stage], self.work):
+                    seconds = size / float(self.speed[a, b]) / every
+                    add(a, b, 0.0, size / every, seconds, self.exchanges[stage] / len(members))
         uses = [LinkUse(names[a], names[b], *use) for (a, b), use in found.items()]
         return sorted(uses, key=lambda use: (-use.busy, use.source, use.target))
 

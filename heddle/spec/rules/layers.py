@@ -7,6 +7,7 @@ from typing import Protocol
 from heddle.errors import HeddleError
 from heddle.spec.layer_memory import LayerRun, Recompute
 from heddle.spec.model import ModelSpec
+from heddle.spec.rules.even import even_stages
 
 
 class Split(Protocol):
@@ -24,17 +25,6 @@ class Split(Protocol):
     def layers(self) -> tuple[LayerRun, ...]: ...
     @property
     def recompute(self) -> Recompute | tuple[Recompute, ...]: ...
-
-
-def even_stages(layers: int, chunks: int) -> tuple[int, ...]:
-    """Layers of each chunk, as even as can be.
-
-    The chunks that get one more sit before the last, which also holds the output layer, and where there is a choice
-    after the first, which holds the embedding.
-    """
-    small, extra = divmod(layers, chunks)
-    first = (chunks - extra) // 2
-    return tuple(small + (first <= chunk < first + extra) for chunk in range(chunks))
 
 
 def check_layers(plan: Split, model: ModelSpec) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, Protocol
 
 from heddle.errors import HeddleError
-from heddle.schedule.delayed import SYNCHRONOUS, update_rule
+from heddle.schedule.delayed import SYNCHRONOUS, DelayedSchedule, update_rule
 from heddle.schedule.registry import rule_of
 from heddle.schedule.written import SEARCHED
 from heddle.spec.layer_memory import LayerRun
@@ -36,6 +36,37 @@ class Choices(Protocol):
     def offload(self) -> tuple[str, ...]: ...
     @property
     def layers(self) -> tuple[LayerRun, ...]: ...
+
+
+class Training(Protocol):
+    """What of a job's [train] late updates depend on."""
+
+    @property
+    def warmup(self) -> int: ...
+    @property
+    def delay_warmup(self) -> int: ...
+    @property
+    def precision(self) -> str | None: ...
+
+
+def check_late(plan: Choices, train: Training) -> None:
+    """Refuse late updates that the training does not allow."""
+    if plan.update == SYNCHRONOUS:
+        return
+    if train.precision == "fp16":
+        raise HeddleError(
+            f"update = '{plan.update}' cannot be combined with precision = 'fp16'.",
+            "The loss scale of a step depends on what came of the one before, which is not known yet.",
+            "Use train.precision = 'bf16', or update = 'synchronous'.",
+        )
+    latest = max(DelayedSchedule(update_rule(plan.update), plan.pipeline, 1).delays)
+    if not train.delay_warmup and 0 < train.warmup < latest:
+        raise HeddleError(
+            f"train.warmup = {train.warmup} is shorter than the delay of update = '{plan.update}' over pipeline = "
+            f"{plan.pipeline}, {latest} steps.",
+            "The first stage would get its first gradient when the learning rate is no longer low.",
+            f"Use train.warmup = {latest} or more, or train.delay_warmup = {train.warmup}.",
+        )
 
 
 def check_order(plan: Choices) -> None:

@@ -83,7 +83,9 @@ class Pool:
             fill(call)
             self.call(self.address, int(self.table[number]))
             if not call[at.FINISHED]:
-                raise HeddleError("The workers were stopped.", "Python is ending.", "Wait for calls before you exit.")
+                raise HeddleError(
+                    "The workers were stopped.", "Python is ending, or their group was closed.", "Wait for calls first."
+                )
         finally:
             with self.change:
                 self.free.append(number)
@@ -127,6 +129,16 @@ def pool(threads: int) -> Pool:
         if threads not in _pools or _pools[threads].process != os.getpid():
             _pools[threads] = Pool(threads)
         return _pools[threads]
+
+
+def worker_count(threads: int | None) -> int:
+    """How many workers a user asked for; all cores by default."""
+    whole = isinstance(threads, int) and not isinstance(threads, bool)
+    if threads is not None and (not whole or not 1 <= threads <= MOST):
+        raise HeddleError(
+            f"threads = {threads!r}.", f"Workers are 1 to {MOST}.", f"This process may use {cores()} cores."
+        )
+    return threads or cores()
 
 
 def cores() -> int:

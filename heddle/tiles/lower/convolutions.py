@@ -68,7 +68,7 @@ def _products(
     height, width = node.meta["val"].shape[2:] if node.meta["val"].dim() == 4 else (1, node.meta["val"].shape[2])
     table = None if plain else Taps.of(image, window, height, width, 0.0)
     for group in range(groups):
-        part = image if groups == 1 else image.then(lambda each, group=group: each.narrow(1, group * depth, depth))
+        part = _channels(image, group * depth, depth)
         matrix = part.then(lambda each: each.permute(0, 2, 3, 1)).reshaped((rows, depth)) if plain else None
         if plain and matrix is None:  # rows of a piece of something larger
             table = table or Taps.of(image, window, height, width, 0.0)
@@ -78,9 +78,6 @@ def _products(
             flat = mine.permute(2, 3, 1, 0).reshape(-1, channels)
             lower.weights[key] = (original, packed_constant(flat, vectors, lower.target.lanes))
 
-        def columns(view: View, group: int = group) -> View:
-            return view if groups == 1 else view.then(lambda meta: meta.narrow(1, group * channels, channels))
-
         lower.operators.append(
             ProductOperator(
                 name,
@@ -88,14 +85,19 @@ def _products(
                 lower.tiling,
                 part if matrix is None else matrix,
                 lower.weights[key][1],
-                columns(epilogue.output),
+                _channels(epilogue.output, group * channels, channels),
                 depth,
                 vectors,
                 epilogue.recipe,
-                [columns(each) for each in epilogue.operands],
+                [_channels(each, group * channels, channels) for each in epilogue.operands],
                 table if matrix is None else None,
             )
         )
+
+
+def _channels(view: View, begin: int, count: int) -> View:
+    """Some channels of an image, or columns of a matrix."""
+    return view if count == view.shape[1] else view.then(lambda meta: meta.narrow(1, begin, count))
 
 
 def conv_geometry(lower: Lowering, node: fx.Node) -> tuple[Any, Tensor, Tensor | None, Window, int] | None:

@@ -85,7 +85,7 @@ def repeats(node: fx.Node) -> tuple[int, int] | None:
         small * times == large for small, times, large in zip(image.shape[2:], found, value.shape[2:], strict=True)
     )
     scales = node.args[2] if len(node.args) > 2 else node.kwargs.get("scale_factors")
-    same = scales is None or list(scales) == found  # type: ignore[call-overload]
+    same = scales is None or list(scales) == found  # type: ignore[arg-type]
     return (found[0], found[1]) if exact and same else None
 
 

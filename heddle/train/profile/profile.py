@@ -1,4 +1,4 @@
-"""Measuring the machine: matrix products, memory, attention, starting kernels, messages, tiers; by all processes at once.
+"""Measuring the machine: products, memory, attention, kernel launches, messages, tiers; by all processes at once.
 
 Processes compute at the same time, as they do in training, so that what they take from each other (memory bandwidth,
 cores, clock) is in the numbers. Every process counts what it gets done in the same stretch of time.

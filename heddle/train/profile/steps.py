@@ -76,11 +76,11 @@ def with_steps(cluster: Cluster, found: Sequence[StepTime], world: int) -> Clust
 
     few, many = beyond(0), beyond(1)
     each = max(0.0, (many - few) / (MANY - FEW))
-    aside = {"microbatch_us": 1e6 * each, "step_us": 1e6 * max(0.0, few - FEW * each)}
-    cluster = replace(cluster, efficiency=replace(cluster.efficiency, **aside))
+    once = max(0.0, few - FEW * each)
+    efficiency = replace(cluster.efficiency, microbatch_us=1e6 * each, step_us=1e6 * once)
+    cluster = replace(cluster, efficiency=efficiency)
     if len(found) > 2:
         # what is sent is waited for once on each way down and up again, and at both ends of every microbatch
         passes = 2 * (found[2].microbatches + world - 1)
-        wakes = {"message_us": 1e6 * beyond(2) / passes / 2}
-        cluster = replace(cluster, efficiency=replace(cluster.efficiency, **wakes))
+        cluster = replace(cluster, efficiency=replace(efficiency, message_us=1e6 * beyond(2) / passes / 2))
     return cluster

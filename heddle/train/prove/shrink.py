@@ -62,7 +62,7 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
         schedule=train.schedule,
         final_learning_rate=train.final_learning_rate,
         decay=train.decay,
-        warmup=min(train.warmup, 2),
+        warmup=min(train.warmup, 2 if plan.delayed is None else 0),
         beta1=train.beta1,
         beta2=train.beta2,
         epsilon=train.epsilon,

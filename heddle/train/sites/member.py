@@ -232,7 +232,7 @@ def _swapped(channels: dict[int, Channel], sent: dict[int, Tensor], size: int) -
 
     def send(other: int) -> None:
         try:
-            channels[other].send(memoryview(sent[other].contiguous().numpy()))
+            channels[other].send(sent[other].contiguous().numpy().tobytes())
         except LostError as error:
             failed.append(error)
 

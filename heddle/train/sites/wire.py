@@ -67,14 +67,14 @@ class Channel:
         connection.settimeout(SHAKE)
         own = secrets.token_bytes(NONCE)
         if server:
-            theirs = self._exactly(NONCE)
+            theirs = bytes(self._exactly(NONCE))
             self._push(own + _proof(secret, b"server", theirs, own))
             proven = hmac.compare_digest(self._exactly(PROOF), _proof(secret, b"client", own, theirs))
             client_nonce, server_nonce = theirs, own
         else:
             self._push(own)
             answer = self._exactly(NONCE + PROOF)
-            theirs = answer[:NONCE]
+            theirs = bytes(answer[:NONCE])
             proven = hmac.compare_digest(answer[NONCE:], _proof(secret, b"server", own, theirs))
             if proven:
                 self._push(_proof(secret, b"client", theirs, own))
@@ -154,7 +154,7 @@ class Channel:
 
 
 def _proof(secret: bytes, who: bytes, one: bytes, two: bytes) -> bytes:
-    return hmac.digest(secret, b"heddle 1 " + who + b"|" + bytes(one) + bytes(two), "sha256")
+    return hmac.digest(secret, b"heddle 1 " + who + b"|" + one + two, "sha256")
 
 
 def _code(key: bytes, number: int, frame: bytes | bytearray | memoryview) -> bytes:

@@ -120,12 +120,11 @@ class CheckedTrainer(Trainer):
         """Whether the last update was right, as all ranks know; if not, it is by now."""
         assert self.unchecked is not None
         step, rate = self.unchecked
-        squared = step.sums[1]
-        right = self.optimizer.leaves_alone(squared)
+        right = self.optimizer.leaves_alone(step.read().norm)
         if not right:
             self.wait_for_weights()
             self.undo.restore(self.optimizer)
-            self._update(rate, squared)
+            self._update(rate, step.sums[1])
             self.undone += 1
         self._settled()
         return right
@@ -139,6 +138,6 @@ class CheckedTrainer(Trainer):
     def _settled(self) -> None:
         """The last update stands; its gradients are no longer needed."""
         assert self.unchecked is not None
-        self.trusting = self.optimizer.leaves_alone(self.unchecked.step.sums[1])
+        self.trusting = self.optimizer.leaves_alone(self.unchecked.step.read().norm)
         self.unchecked = None
         self.parallel.gradients.clear()

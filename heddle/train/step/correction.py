@@ -42,10 +42,13 @@ class Mending:
     def __init__(self, train: Train) -> None:
         self.correction = train.delay_correction
         self.before: dict[Tensor, deque[Tensor]] = {}  # the last updates of a parameter, for feedback
+        self.rehearsed = False
 
     def step(self, adam: torch.optim.AdamW) -> None:
         """Update what has a gradient."""
         late = [group for group in adam.param_groups if group["late"]]
+        if not late and not self.rehearsed:
+            self._rehearse([p for group in adam.param_groups for p in group["params"]])
         due = [(group, p) for group in late for p in group["params"] if p.grad is not None]
         if self.correction == "feedback":
             olds = [p.detach().clone() for _, p in due]
@@ -61,6 +64,23 @@ class Mending:
     def forget(self) -> None:
         """Nothing is late any more."""
         self.before.clear()
+
+    def _rehearse(self, params: list[Tensor]) -> None:
+        """Correct numbers that nobody needs, while nothing is late. A device loads a kernel when it first runs, and
+        waits for its messages then: in a pipeline that does not drain, for others that may wait for it in turn.
+        """
+        self.rehearsed = True
+        if not params or self.correction not in ("feedback", "nesterov"):
+            return
+        p = torch.ones(4096, dtype=params[0].dtype, device=params[0].device)
+        p.grad = torch.ones_like(p)
+        if self.correction == "feedback":
+            for _ in range(2):
+                self._feed_back(p, p.detach().clone(), 1)
+            del self.before[p]
+        else:
+            state = {"step": torch.ones((), device=p.device), "exp_avg": p.grad, "exp_avg_sq": p.grad}
+            _look_ahead({"betas": (0.9, 0.9), "lr": 0.0, "eps": 1e-8}, p, state)
 
     def _feed_back(self, p: Tensor, old: Tensor, delay: int) -> None:
         """Add what the update of `delay` steps ago, which stood in for this one at the time, turns out to have missed:

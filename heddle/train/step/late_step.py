@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from heddle.parallel.collectives import Handle
@@ -30,8 +31,9 @@ class LateStep(StepInFlight):
     def read(self) -> StepResult:
         """What it tells, once all ranks have come so far."""
         if self.result is None:
-            loss, _, stops = self.sums.tolist()
-            norm = float(self.sums[1].sqrt())  # as the optimizer takes it: others round it differently
+            loss, squared, stops = self.sums.unbind()
+            # the root as the optimizer takes it: others round it differently; by kernels that have all run before
+            loss, norm, stops = torch.stack([loss, squared.sqrt(), stops]).tolist()
             self.settle(norm)
             self.result = StepResult(loss, norm, stops > 0)
         return self.result

@@ -95,7 +95,9 @@ class Optimizer:
         gradients; nobody has waited for a number yet. Who reads the norm tells `settle`.
         """
         norm = squared_norm.double().sqrt() / self.scale.value
-        divisor = self._divisor(norm)
+        divisor = torch.full_like(norm, self.scale.value)
+        if self.train.clip:
+            divisor *= (norm / self.train.clip).clamp(min=1)
         # what torch.amp's gradient scaler would set, and the fused kernel reads
         self.adam.grad_scale = divisor.float()  # type: ignore[attr-defined]
         self.adam.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
@@ -116,17 +118,9 @@ class Optimizer:
         self.adam.param_groups = groups
         return norm
 
-    def _divisor(self, norm: Tensor) -> Tensor:
-        """What gradients are divided by."""
-        divisor = torch.full_like(norm, self.scale.value)
-        if self.train.clip:
-            divisor *= (norm / self.train.clip).clamp(min=1)
-        return divisor
-
-    def leaves_alone(self, squared_norm: Tensor) -> bool:
+    def leaves_alone(self, norm: float) -> bool:
         """Whether a step with that norm updates as one with a norm of nothing would: finite, and nothing is clipped."""
-        norm = squared_norm.double().sqrt() / self.scale.value
-        return bool(norm.isfinite()) and bool(self._divisor(norm) == self.scale.value)
+        return math.isfinite(norm) and not (self.train.clip and norm / self.train.clip > 1)
 
     def _homes(self, turn: Sequence[Piece]) -> Iterator[tuple[Piece, Tensor]]:
         """What of a turn's state has its home on a tier."""

@@ -162,7 +162,7 @@ def test_the_manual_works(tmp_path, monkeypatch, capsys):
     page = REPOSITORY / "docs" / "decide/plan.md"
     monkeypatch.chdir(tmp_path)
     write_named_blocks(page, tmp_path)
-    assert len(run_commands(page, tmp_path)) == 9
+    assert len(run_commands(page, tmp_path)) == 12
     (code,) = blocks(page, "python")
     capsys.readouterr()
     exec(compile(code, str(page), "exec"), {})

@@ -126,16 +126,21 @@ def test_validate_prints_the_promised_json(capsys, tmp_path):
     with path.open("a") as file:
         file.write(
             "odd,"
-            + ",".join(["1.0", *RUN[1:], "8", "2", "1", "1", "4", "A100", "4", "bf16", "flash", "none", "x", "2"])
+            + ",".join(["1.0", *RUN[1:], "8", "2", "1", "1", "4", "A100", "4", "bf16", "flash", "none", "x", "3"])
             + "\n"
         )
     assert call("validate", path, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found.keys() >= {"rows", "mape", "median", "worst", "skipped"}
     assert found["rows"][0].keys() >= {"id", "measured_s", "predicted_s", "error_pct"}
-    assert found["skipped"] == [{"id": "odd", "why": "context parallelism (cp = 2) is not modelled"}]
+    (skipped,) = found["skipped"]
+    assert skipped["id"] == "odd"
+    assert "cp = 3 does not divide" in skipped["why"]
+    assert found["software"] == {"heddle": len(found["rows"])}
     assert call("validate", path) == 0
-    assert "skipped: context parallelism" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "skipped: cp = 3" in printed
+    assert "software 'heddle'" in printed
 
 
 def test_validate_refuses_rows_without_columns(capsys, tmp_path):

@@ -41,6 +41,13 @@ def test_the_model_writes_what_it_learned(folder):
     assert said == "é→ж😀é→ж😀\n"
 
 
+@pytest.mark.slow
+def test_tiles_write_the_same_text(generated):
+    pytest.importorskip("llvmlite")
+    arguments = ("--prompt", "é→", "--temperature", "0", "--tokens", "17")
+    assert generated(*arguments, "--tiles") == generated(*arguments)
+
+
 def test_the_same_seed_gives_the_same_text(generated):
     arguments = ("--prompt", "é", "--temperature", "5", "--tokens", "40")
     first = generated(*arguments, "--seed", "1")

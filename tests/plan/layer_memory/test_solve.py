@@ -88,20 +88,26 @@ def test_nothing_fits_where_nothing_can():
 
 
 def test_a_budget_is_a_promise_and_layers_keep_it_faster():
-    """GPT-3 with 24 GiB a device: what every layer chooses for itself beats one word for all."""
-    train = Train(global_batch=512, precision="bf16")
+    """GPT-3 with 24 GiB a device: what every layer chooses for itself beats one word for all.
+
+    By less where two devices share their way to the host, as those of a DGX A100 do.
+    """
+    cluster = cluster_from_table({"preset": "dgx-a100-80gb", "nodes": 64})
+    alone = replace(cluster, device=replace(cluster.device, host_sharing=1))
     gpt3 = Job(
         model=model_from_table({"preset": "gpt3-175b"}),
         data=Data(text="-"),
-        train=train,
-        cluster=cluster_from_table({"preset": "dgx-a100-80gb", "nodes": 64}),
+        train=Train(global_batch=512, precision="bf16"),
+        cluster=cluster,
     )
     fixed = {"tensor": 8, "pipeline": 16, "virtual": 6, "microbatch": 2, "sequence": True}
-    plain, own = (
-        search(gpt3, memory_gib=24.0, fixed=fixed, by_layer=by_layer, top=1).best for by_layer in (False, True)
+    plain, shared, own = (
+        search(a_job, memory_gib=24.0, fixed=fixed, by_layer=by_layer, top=1).best
+        for a_job, by_layer in ((gpt3, False), (gpt3, True), (replace(gpt3, cluster=alone), True))
     )
     assert own.worst <= 24 * GIB
     assert own.step_seconds < 0.97 * plain.step_seconds
+    assert own.step_seconds < shared.step_seconds < plain.step_seconds
     assert own.plan.layers
     assert simulate(own.job).step_seconds == own.step_seconds
 

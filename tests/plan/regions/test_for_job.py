@@ -11,10 +11,12 @@ import pytest
 
 from heddle.errors import HeddleError
 from heddle.plan.regions.for_job import SCHEDULES, plans_over
+from heddle.plan.regions.network_search import held, reasons, search_network
 from heddle.simulate.network.over_network import step_over_network
+from heddle.simulate.simulation import simulate
 from heddle.spec import Plan
 from heddle.spec.job import job_from_tables
-from heddle.spec.network import Group, GroupLink, Network
+from heddle.spec.network import Group, GroupLink, Network, Speed
 from heddle.spec.network.network_file import dumps_network
 from tests.helpers.commands import call
 
@@ -51,7 +53,7 @@ def network(seed: int, count: int) -> Network:
     return Network(groups=tuple(Group(name=name) for name in names), links=links)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_four_devices_get_the_best_of_all_layouts_degrees_and_schedules(seed):
     some = network(seed, 4)
     best = plans_over(JOB, some)[0]
@@ -67,7 +69,7 @@ def test_four_devices_get_the_best_of_all_layouts_degrees_and_schedules(seed):
                 least = min(
                     least, *(step_over_network(job, some, devices).seconds for devices in permutations(range(4)))
                 )
-    assert best.step.seconds == pytest.approx(least)
+    assert best.step.seconds <= least * (1 + 1e-9)  # stages may be uneven beside that
     assert best.step == step_over_network(replace(JOB, plan=best.plan), some, best.devices)
 
 
@@ -120,3 +122,34 @@ def test_the_command(tmp_path, capsys):
     plans = json.loads(capsys.readouterr().out)["plans"]
     assert set(plans[0]) == {"plan", "devices", "seconds", "pipeline", "exchange", "agreement"}
     assert sorted(plans[0]["devices"]) == [0, 1, 2, 3]
+
+
+def test_slow_devices_get_fewer_layers_or_samples():
+    """Two groups, one of them three times as fast; links that cost next to nothing."""
+    device = JOB.cluster.device
+    slow = replace(device, tflops=replace(device.tflops, fp32=device.tflops.fp32 / 3), memory_gbs=device.memory_gbs / 3)
+    near = Speed(gbps=1000.0)
+    groups = (Group(name="fast", device=device), Group(name="slow", device=slow))
+    some = Network(groups=groups, across=near)
+    over = replace(JOB, model=replace(JOB.model, layers=12), network=some)
+    pipeline = search_network(over, {"pipeline": 2, "microbatch": 1}).best
+    layers = dict(zip(pipeline.plan.devices, pipeline.plan.stages, strict=True))
+    assert layers[0] >= 2 * layers[1]
+    replicas = search_network(over, {"data": 2, "microbatch": 1}).best
+    samples = dict(zip(replicas.plan.devices, replicas.plan.shares, strict=True))
+    assert samples == {0: 6, 1: 2}
+    equal = simulate(replace(over, plan=replace(replicas.plan, shares=()))).step_seconds
+    assert replicas.step_seconds < 0.75 * equal
+    assert sum(replicas.breakdown) == pytest.approx(replicas.step_seconds)
+    assert any("Replicas take" in line for line in reasons(search_network(over, {"data": 2, "microbatch": 1})))
+
+
+def test_tensor_ranks_stay_inside_a_group():
+    inside = Speed(latency_ms=0.001, gbps=1000.0)
+    groups = tuple(Group(name=name, devices=2, inside=inside) for name in ("a", "b"))
+    over = replace(JOB, network=Network(groups=groups, across=Speed(latency_ms=50.0, gbps=0.01)))
+    found = search_network(over, {"tensor": 2})
+    for each in found.plans:
+        for first in range(0, 4, 2):
+            assert each.plan.devices[first] // 2 == each.plan.devices[first + 1] // 2
+    assert {name for name, pairs in held(found.best.plan, over.network).items() if pairs} == {"a", "b"}

@@ -70,10 +70,10 @@ def check(seeds):
         tight += 0 < len(fitting) < len(every)
         if not fitting:
             with pytest.raises(HeddleError, match=r"none fits|cannot be divided"):
-                heddle.plan(job)
+                heddle.plan(job, by_layer=False)
             refused += 1
             continue
-        found = heddle.plan(job)
+        found = heddle.plan(job, by_layer=False)
         assert found.fastest.step_seconds <= min(fitting) * (1 + 1e-9), seed
         assert found.best.step_seconds <= found.fastest.step_seconds * (1 + MARGIN), seed
         for each in (found.fastest, *found.plans):  # what is said of a plan is what `heddle simulate` says

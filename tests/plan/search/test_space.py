@@ -30,6 +30,8 @@ def everything(model, sequence, batch, devices, schedule=None):
             range(1, model.layers + 1), (False, True), range(4 if d > 1 else 1), range(1, batch + 1), RECOMPUTE
         )
         for v, seq, zero, micro, recompute in choices:
+            if p > 1 and zero > 1:  # which plan.layer_memory chooses for each layer
+                continue
             name = schedule or ("interleaved" if v > 1 else "1f1b")
             try:
                 plan = Plan(

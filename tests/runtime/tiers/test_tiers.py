@@ -9,6 +9,7 @@ import sys
 import weakref
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
@@ -16,6 +17,7 @@ import torch
 
 import heddle.runtime.tiers.host
 from heddle.errors import HeddleError
+from heddle.runtime.device import CopyStream, Mark
 from heddle.runtime.tiers import Disk, Host, Tier, tier_of
 
 
@@ -49,11 +51,18 @@ class LoggedStream:
     def wait_stream(self, other: LoggedStream) -> None:
         self.log.append(f"{self.name} waits for {other.name}")
 
-    def wait_event(self, event: str) -> None:
-        self.log.append(f"{self.name} waits for {event}")
+    def wait_event(self, _event: object) -> None:
+        self.log.append(f"{self.name} waits for the copy")
 
     def synchronize(self) -> None:
         self.log.append("the host waits")
+
+
+def marked(event: object) -> Mark:
+    """As a GPU's."""
+    mark = Mark(torch.device("cpu"))
+    mark.event = event
+    return mark
 
 
 def test_a_gpu_waits_for_its_copies_and_its_host_does_not():
@@ -62,14 +71,15 @@ def test_a_gpu_waits_for_its_copies_and_its_host_does_not():
     compute, copies = LoggedStream("compute", log), LoggedStream("copies", log)
     tier, value = Host(), noise(5000)
     tier.spare[8192].append(torch.zeros(8192, dtype=torch.uint8))
-    tier.stream = copies  # type: ignore[assignment]
-    mark = type("Marked", (), {"event": "the copy", "wait": copies.synchronize})
+    event = SimpleNamespace(record=lambda: None, synchronize=copies.synchronize)
     with (
+        patch.object(torch.cuda, "Stream", lambda: copies),
         patch.object(torch.cuda, "current_stream", lambda _: compute),
         patch.object(torch.cuda, "stream", lambda _: nullcontext()),
         patch.object(heddle.runtime.tiers.host, "on_gpu", lambda _: True),
-        patch.object(heddle.runtime.tiers.host, "Mark", lambda *_, **__: mark),
+        patch.object(heddle.runtime.tiers.host, "Mark", lambda _, timed: marked(event)),
     ):
+        tier.copies = CopyStream()
         slot = tier.put(value)
         assert log == ["copies waits for compute"]
         left, kept = weakref.ref(value), value.clone()

@@ -33,7 +33,8 @@ class Plain(Optimizer):
 
     def __init__(self, old: Optimizer) -> None:
         super().__init__(old.pieces, old.train)
-        self.adam = torch.optim.SGD([piece.master for piece in old.pieces], lr=0.1, fused=True)
+        groups = [{key: group[key] for key in ("params", "share", "delay", "late")} for group in self.adam.param_groups]
+        self.adam = torch.optim.SGD(groups, lr=0.1, fused=True)
 
 
 def learn(mesh: Mesh, a_job: Job, plain: bool = False) -> tuple[list[float], dict[str, torch.Tensor]]:

@@ -6,12 +6,12 @@ import numpy as np
 
 from heddle.cost.layers import chunk_layers
 from heddle.cost.offload import away
-from heddle.cost.work import Work, work_of
+from heddle.cost.work import Work
 from heddle.format import GIB
 from heddle.schedule import Kind, Schedule
 from heddle.simulate.stage_memory import bytes_of, of_a_layer, parts_of
 from heddle.spec.cluster import Cluster
-from heddle.spec.job import Job, PlannedJob
+from heddle.spec.job import PlannedJob
 
 
 def tier_bytes(job: PlannedJob, work: Work, schedule: Schedule, tier: str) -> list[float]:
@@ -34,12 +34,6 @@ def tier_bytes(job: PlannedJob, work: Work, schedule: Schedule, tier: str) -> li
             changes = holds[order // plan.chunks] * each[order % plan.chunks]
             held[rank] += float(np.cumsum(changes).max(initial=0.0))
     return held
-
-
-def of_each_stage(job: Job, cluster: Cluster, tier: str) -> list[float]:
-    """The same for who has no schedule yet."""
-    planned = job.planned
-    return tier_bytes(planned, work_of(planned, cluster), planned.plan.order_of_work(job.train.global_batch), tier)
 
 
 def fits_host(held: list[float], cluster: Cluster) -> bool:

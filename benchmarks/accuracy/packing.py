@@ -1,6 +1,6 @@
 """What packing saves by LLVM's own costs, on programs that nobody learned from, block by block.
 
-    python -m benchmarks.accuracy.lanes [FOLDER ...] [--seconds 10] [--made-up 0] [--store rows.jsonl]
+    python -m benchmarks.accuracy.packing [FOLDER ...] [--seconds 10] [--made-up 0] [--store rows.jsonl]
 
 For every block that anyone packs: the cost reduction over scalar code of LLVM 22's superword pass, of the programme, of
 the policy, and of what the portfolio kept. Beside that how often the programme proved its answer to be the best, what
@@ -121,7 +121,7 @@ def main() -> None:
             with options.store.open("a") as file:
                 file.writelines(json.dumps(r) + "\n" for r in more)
     cases, facts = summary(rows)
-    report_cases("lanes", "LLVM 22's superword pass", cases, **facts)
+    report_cases("packing", "LLVM 22's superword pass", cases, **facts)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,64 @@
+"""What `heddle schedule` prints of an order of work that never drains."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.console import Console
+
+from heddle.cli.common import write_trace
+from heddle.schedule import verify
+from heddle.schedule.delayed import DelayedSchedule, update_rule
+from heddle.simulate.late import enough_steps, steady_seconds, weight_versions, with_replays
+from heddle.simulate.replay import replay, step_time
+from heddle.trace.terminal import draw
+
+DRAWN = 3  # steps
+
+
+def show_endless(
+    name: str, pipeline: int, microbatches: int, message: float, as_json: bool, output: Path | None
+) -> None:
+    """Draw its first steps, and state its period, its delays and the weights that it keeps."""
+    delayed = DelayedSchedule(update_rule(name), pipeline, microbatches)
+    chunks = range(delayed.chunks)
+    # first and last chunk of a ring share a rank, and the work that others have alone
+    ring = delayed.chunks > pipeline
+    forward = [0.5 if ring and chunk in (0, chunks[-1]) else 1.0 for chunk in chunks]
+    backward = with_replays(delayed.rule, forward, [2 * seconds for seconds in forward])
+    period = steady_seconds(delayed, lambda order: step_time(order, forward, backward, message))
+    verified = verify(delayed.unrolled(enough_steps(delayed)))
+    trace = replay(delayed.unrolled(DRAWN), forward, backward, message)
+    versions = [weight_versions(delayed, chunk) for chunk in chunks]
+    useful = 3 * microbatches / period
+    facts = {
+        "name": name,
+        "pipeline": pipeline,
+        "microbatches": microbatches,
+        "period": period,
+        "utilisation": useful,
+        "delays": delayed.delays,
+        "weight_versions": versions,
+        "peak_stash": verified.peak_stash,
+    }
+    file = write_trace(output, trace) if output is not None else ""
+    console = Console(highlight=False)
+    if as_json:
+        console.out(json.dumps(facts | {"ranks": delayed.unrolled(DRAWN).ranks}))
+        return
+    console.print(draw(trace, console.width), soft_wrap=True)
+    console.print(f"\nThe first {DRAWN} steps, and what is left of them; a run goes on instead.\n", soft_wrap=True)
+    console.print(f"period      {period:g} per step; useful work is {useful:.0%} of it")
+    console.print(f"            (a rank's forward takes 1, its backward 2, messages {message:g})")
+    console.print(f"delay       {_row(delayed.delays)} updates, by chunk")
+    console.print(f"old weights {_row(versions)} versions, by chunk")
+    console.print(f"peak stash  {_row(verified.peak_stash)}")
+    console.print(f"verified    {verified.actions} actions, {verified.messages} messages: complete, no deadlock")
+    if file:
+        console.print(f"\n{file}", soft_wrap=True)
+
+
+def _row(numbers: Iterable[int]) -> str:
+    return " ".join(map(str, numbers))

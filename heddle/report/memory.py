@@ -1,0 +1,123 @@
+"""Memory in the report: what stages hold over a step, predicted and measured; what layers do; what a GiB is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from heddle.format import memory_unit, seconds_in_words
+from heddle.plan.layer_memory.explain import price_of_memory, strips
+from heddle.report import html as text
+from heddle.report.subject import Subject
+from heddle.simulate.memory_curve import Curve
+from heddle.simulate.simulation import Simulation
+from heddle.spec.ranks import coordinates
+from heddle.trace.trace import COMPUTE, Trace
+
+STAGES = 8  # that are drawn at most: the first ones and the last
+WIDE, TALL = 640, 90
+BUDGETS = 8
+LARGE = 1 << 14  # stages × layers beyond which prices are not looked for: a page is made in seconds
+
+
+def curves(subject: Subject) -> str:
+    """What microbatches leave on each stage over the step: predicted, and over it what was measured."""
+    prediction = subject.prediction
+    if prediction is None:
+        return ""
+    measured = _measured(subject)
+    always = [bill.weights + bill.gradients + bill.optimizer for bill in prediction.memory]
+    expected = [
+        [(second, held - float(base)) for second, held in curve]
+        for curve, base in zip(prediction.memory_curves, always, strict=True)
+    ]
+    stages: Sequence[int] = range(len(expected))
+    if len(stages) > STAGES:
+        stages = sorted({*range(STAGES - 1), len(expected) - 1})
+    figures = "".join(_figure(stage, expected[stage], measured.get(stage)) for stage in stages)
+    over = "; the line is measured, at the end of each action of step 2" if measured else ""
+    return text.details("Over the step", f"<p>What microbatches leave on one device of a stage{over}.</p>{figures}")
+
+
+def _measured(subject: Subject) -> dict[int, Curve]:
+    """Of the first rank of each stage, where the run was watched."""
+    trace = subject.measured.watched if subject.measured is not None else None
+    if trace is None:
+        return {}
+    plan = subject.job.plan
+    first: dict[int, int] = {}
+    for rank in range(plan.world):
+        first.setdefault(coordinates(plan, rank).pipeline, rank)
+    return {stage: curve for stage, rank in first.items() if (curve := measured_curve(trace, rank))}
+
+
+def measured_curve(trace: Trace, rank: int) -> Curve:
+    """Bytes that lived at the end of each action, from when the step began."""
+    spans = [span for span in trace.spans if span.rank == rank and span.lane == COMPUTE]
+    if not any(span.bytes for span in spans):
+        return []
+    began = min(span.start for span in spans)
+    return [(0.0, 0.0)] + [(span.end - began, float(span.bytes)) for span in sorted(spans, key=lambda each: each.end)]
+
+
+def _figure(stage: int, expected: Curve, measured: Curve | None) -> str:
+    """Both over the same share of their own step: seconds differ, and are compared elsewhere."""
+    most = max([held for _, held in expected] + [held for _, held in measured or []]) or 1.0
+    unit, size = memory_unit(most)
+    area = _path(expected, most, steps=True)
+    line = f'<path d="{_path(measured, most, steps=True)}" fill="none" stroke="currentColor"/>' if measured else ""
+    peaks = f"predicted {max(held for _, held in expected) / size:.3g}"
+    if measured:
+        peaks += f", measured {max(held for _, held in measured) / size:.3g}"
+    words = f"stage {stage}, at most {peaks} {unit}"
+    return (
+        f'<figure><figcaption>{words}</figcaption><svg viewBox="0 0 {WIDE} {TALL}" role="img" '
+        f'aria-label="memory of {words}" preserveAspectRatio="none" style="width:100%;height:{TALL}px">'
+        f'<path d="{area}V{TALL}H0Z" fill="#7aa6d8" fill-opacity="0.5"/>{line}</svg></figure>'
+    )
+
+
+def _path(curve: Sequence[tuple[float, float]], most: float, steps: bool) -> str:
+    end = max(second for second, _ in curve) or 1.0
+    points = [(WIDE * second / end, TALL * (1 - 0.95 * max(held, 0.0) / most)) for second, held in curve]
+    words = [f"M{points[0][0]:.1f} {points[0][1]:.1f}"]
+    for x, y in points[1:]:
+        words.append(f"H{x:.1f}V{y:.1f}" if steps else f"L{x:.1f} {y:.1f}")
+    return "".join(words)
+
+
+def layers(prediction: Simulation) -> str:
+    """What each layer does, stage by stage, where they differ."""
+    if not prediction.plan.by_layer:
+        return ""
+    return f"<h3>What each layer does</h3><pre>{escape(chr(10).join(strips(prediction)))}</pre>"
+
+
+def prices(subject: Subject) -> str:
+    """Seconds per step over the memory of a device, for this split: what more would buy, and the least that fits."""
+    prediction = subject.prediction
+    if prediction is None or prediction.plan.pipeline * subject.job.model.layers > LARGE:
+        return ""
+    if prediction.plan.update != "synchronous":
+        return ""
+    found = price_of_memory(prediction, BUDGETS)
+    if len(found) < 2:
+        return ""
+    least = found[0]
+    rows = []
+    for here, there in zip(found, [*found[1:], None], strict=True):
+        gain = "–"
+        if there is not None and there.gib > here.gib:
+            gain = seconds_in_words((here.seconds - there.seconds) / (there.gib - here.gib))
+        rows.append((f"{here.gib:.3g}", text.seconds(here.seconds), gain))
+    most = max(point.seconds for point in found)
+    wide = found[-1].gib - least.gib or 1.0
+    curve = [((point.gib - least.gib) / wide, point.seconds) for point in found]
+    drawn = (
+        f'<svg viewBox="0 0 {WIDE} {TALL}" role="img" aria-label="seconds per step over GiB per device" '
+        f'preserveAspectRatio="none" style="width:100%;height:{TALL}px">'
+        f'<path d="{_path(curve, most, steps=False)}" fill="none" stroke="currentColor"/></svg>'
+    )
+    head = ["GiB per device", "a step", "one GiB more saves, per step"]
+    words = f"With this split the least that fits is {least.gib:.3g} GiB per device."
+    return text.details("What memory is worth", f"<p>{words}</p>{drawn}{text.table(head, rows)}")
