@@ -71,8 +71,8 @@ def plan(
         days: the deadline.
         tokens: what is learned from until then; the job's steps if left out.
         by_layer: let every layer recompute, shard and offload on its own: True, wherever that is faster; False, never;
-            left out, where memory is short (nothing else fits, `memory_gib` is given, or the best plan pays for
-            needing less) and it is faster by more than a prediction is off.
+            left out, where memory is short (nothing else fits, or `memory_gib` is given) and it is faster by more
+            than a prediction is off.
 
     >>> import heddle
     >>> found = heddle.plan("examples/plans/gpt3-175b.toml")

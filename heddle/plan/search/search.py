@@ -18,7 +18,7 @@ from heddle.cost.compute import peak_flops
 from heddle.cost.local_machine import measured_machine
 from heddle.errors import HeddleError
 from heddle.format import GIB
-from heddle.plan.layer_memory.families import best_by_layer, pays
+from heddle.plan.layer_memory.families import best_by_layer
 from heddle.plan.search.candidates import Candidates, Choice
 from heddle.plan.search.describe import in_words
 from heddle.plan.search.late import without_update
@@ -158,7 +158,7 @@ def search(
         choices = candidates.choices(top)
         own = None
         than = choices[0].best if choices else None
-        short = than is None or memory_gib is not None or pays(than.plan)
+        short = than is None or memory_gib is not None
         if by_layer or (by_layer is None and short and (than is None or wish.objective != "smallest")):
             # unasked, layers that choose for themselves must be worth it: faster by more than a prediction is off
             own = best_by_layer(job, space, step, wish, than, 0.0 if by_layer else MARGIN)
