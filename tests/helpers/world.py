@@ -81,10 +81,10 @@ def _live(rank: int, store: Path, pipe: Connection) -> None:
     torch.set_num_threads(1)
     limit = timedelta(seconds=PATIENCE)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=SIZE, timeout=limit)
-    meshes: dict[tuple[int, int, int, bool], Any] = {}  # groups take long to make, and equal degrees can share them
+    meshes: dict[tuple[int, ...], Any] = {}  # groups take long to make, and equal degrees can share them
     while True:
         work, plan, arguments = pipe.recv()
-        degrees = plan.tensor, plan.data, plan.pipeline, plan.local_steps > 0
+        degrees = plan.tensor, plan.data, plan.pipeline, plan.local_steps > 0, plan.last_rank
         try:
             if degrees not in meshes:
                 meshes[degrees] = build_mesh(plan, rank, SIZE)
