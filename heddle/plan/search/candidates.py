@@ -25,6 +25,7 @@ from heddle.spec.plan import WRITTEN
 
 CHOICE = (*WRITTEN, "microbatch")  # what people argue about
 VARIANT = ("sequence", "virtual", "zero", "recompute")
+BALANCED = 16  # plans whose layers are moved between stages: those with the lowest bounds
 ACTIONS = 60_000  # that are replayed at most to rank what comes after the best: a fraction of a second
 
 
@@ -85,12 +86,28 @@ class Candidates:
                 found = other
         return found
 
+    def finest(self) -> Simulation | None:
+        """The best with layers moved between stages where that is faster; it need not come of the best without."""
+        found = self.best()
+        if found is None:
+            return None
+        tried = (self.exact(row) for row in self._by_bound(self.rows)[:BALANCED])
+        even = [found, *(each for each in tried if each is not None)]
+        return min([*even, *filter(None, (balanced(each, self.wish) for each in even))], key=self.wish.of)
+
+    def among(self, rows: np.ndarray) -> Candidates:
+        """Some of the plans, as if the search had been for these; what was replayed stays known."""
+        some = Candidates(self.job, self.space, self.step, self.wish)
+        some.rows, some._known = rows, self._known
+        return some
+
     def choices(self, top: int) -> list[Choice]:
         """The best choices, ranked; each with the variant that is preferred."""
         first = self.best()
         if first is None:
             return []
         shown = self._variants(first, top)
+        shown |= {id(self.fastest): self.fastest}
         shown |= {id(each): each for found in list(shown.values()) if (each := balanced(found, self.wish))}
         order = ranked(shown.values(), self.wish)
         taken: dict[Any, Simulation] = {}
@@ -101,9 +118,9 @@ class Candidates:
     @cached_property
     def fastest(self) -> Simulation:
         """The best of all by the objective alone, whatever machinery it needs."""
-        first = self.best()
-        assert first is not None
-        return balanced(first, self.wish) or first
+        found = self.finest()
+        assert found is not None
+        return found
 
     def _variants(self, first: Simulation, top: int) -> dict[int, Simulation]:
         """Of each choice that is as good as the best the preferred variant; of the next ones the best."""

@@ -16,7 +16,6 @@ from heddle.plan.search.describe import in_words, overfull, recompute_in_words
 from heddle.plan.search.objective import MARGIN, SearchGoal
 from heddle.plan.search.pricing import priced
 from heddle.plan.search.ranking import parts
-from heddle.plan.search.refine import balanced
 from heddle.plan.search.search import Search, summary
 from heddle.plan.search.space import RECOMPUTE, recompute_number
 from heddle.schedule.registry import NAMES
@@ -29,6 +28,7 @@ OTHERS = ("virtual", "sequence", "zero", "microbatch", "recompute", "schedule")
 
 
 LINES = 12  # on layers
+TOP = 10  # choices that are looked at for each neighbour, as in a search for it
 
 
 @dataclass(frozen=True)
@@ -137,10 +137,11 @@ def _neighbour(search: Search, name: str, value: Any) -> Neighbour:
     if not wanted.any():
         return Neighbour(change, None, _no_such_plan(search, name, value))
     alone = _differs_least(search, name, np.flatnonzero(wanted))
-    found = candidates.best(candidates.rows[wanted[candidates.rows]])
+    some = candidates.among(candidates.rows[wanted[candidates.rows]])
+    found = min((choice.best for choice in some.choices(TOP)), key=search.wish.of, default=None)
     if found is None:
         return Neighbour(change, alone, f"does not fit: {overfull(alone)}")
-    judged = _judged(search, change, balanced(found, search.wish) or found)
+    judged = _judged(search, change, min(found, some.fastest, key=search.wish.of))
     also = _difference(search.best.plan, found.plan, name)  # doubling one degree halves another
     why = f"with {also}: {judged.why}" if also else judged.why
     if not alone.fits and alone.plan != found.plan:
