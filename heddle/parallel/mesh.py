@@ -95,7 +95,7 @@ def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
         host = replace(whole, group=dist.new_group(everyone, backend=backend, group_desc="host"))
     # with no limit of its own: how long a rank may take to write is for the watchdog to say
     members = everyone if rank < plan.world else [rank]
-    saving = dist.new_group(members, EVER, backend, use_local_synchronization=True, group_desc="saves")
+    saving = dist.new_group(members, timeout=EVER, backend=backend, use_local_synchronization=True, group_desc="saves")
     if rank >= plan.world:
         return None
     again = {"host": host, "saves": replace(whole, group=saving)}

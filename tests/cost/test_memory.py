@@ -112,7 +112,8 @@ def test_the_bill_is_what_the_trainer_holds(plan):
     kinds, bills = dry_run(job(model, **plan)).kinds, simulate(job(model, **plan)).memory
     for kind in kinds:
         bill = bills[kind.stages[0]]
-        assert bill.weights == kind.held.parameter_bytes
+        rows = 1e-3 if plan.get("zero", 0) >= 2 else 0  # shards are of whole rows
+        assert bill.weights == pytest.approx(kind.held.parameter_bytes, rel=rows)
         assert bill.gradients == pytest.approx(kind.held.gradient_bytes, rel=1e-3)
         assert bill.optimizer == pytest.approx(kind.held.optimizer_bytes, rel=1e-3)
         assert bill.activations == pytest.approx(kind.peak_saved, rel=0.02)

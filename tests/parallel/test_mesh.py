@@ -160,7 +160,7 @@ def test_a_large_world_takes_few_calls(bound):
             assert mesh.world.group is dist.group.WORLD
         finally:
             dist.destroy_process_group()
-    assert len(calls) == 8  # tensor, data, pipeline, ends, and four lists of channels
+    assert len(calls) == 9  # tensor, data, pipeline, ends, four lists of channels, and the group that saves
     assert set(mesh.channels) == {(0, 1), (1, 0), (0, 7), (7, 0)}
     for groups in calls if bound else []:
         assert sorted(rank for ranks in groups for rank in ranks) == list(range(plan.world))  # each rank once

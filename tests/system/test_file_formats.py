@@ -76,7 +76,8 @@ def test_every_command_that_prints_json_is_there():
     named = {command for row in JSON for command in quoted(row[0])}
     assert named == {*COMMANDS, "heddle profile"}  # whose keys are those of a cluster
     sources = {path.stem for path in (REPOSITORY / "heddle" / "cli").rglob("*.py") if '"--json"' in path.read_text()}
-    assert {command.split()[1] for command in named} == sources
+    own_pages = {"compare", "lanes", "tiles"}  # which say what theirs holds
+    assert {command.split()[1] for command in named} == sources - own_pages
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -147,7 +147,7 @@ def test_devices_are_written_to_as_they_are(tmp_path):
 
 # What the program itself made a moment ago, and what torch or safetensors open by themselves.
 OWN = (
-    *("heddle/files.py", "heddle/report/page.py"),
+    *("heddle/files.py", "heddle/report/page.py", "heddle/report/cores.py", "heddle/report/losses.py"),
     *(f"heddle/{room}/" for room in ("capture", "checkpoint", "cli", "data", "runs", "runtime", "tiles", "train")),
 )
 
