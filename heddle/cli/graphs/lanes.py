@@ -27,7 +27,7 @@ def lanes(
         float, ranged("--time-limit", within=POSITIVE, help="Seconds for the programme, for each stretch of code.")
     ] = 10.0,
     weights: Annotated[
-        Path | None, typer.Option("--weights", help="Of the policy, as `heddle lanes train` writes them.")
+        Path | None, typer.Option("--weights", help="The policy's weights, as heddle lanes train writes them.")
     ] = None,
     cflags: Annotated[list[str] | None, typer.Option("--cflags", help="For clang, where a file is C.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
