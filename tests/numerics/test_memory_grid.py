@@ -127,7 +127,7 @@ def test_a_plan_learns_what_one_device_learns(world, name):
     model, plan, batch = CELLS[name]
     parallel, *_ = world.run(observe, plan, job(model, plan, batch))
     comparison = compare(parallel, serial(model, batch), rounding(model, batch))
-    assert len(comparison.losses) == 20
+    assert len(comparison.losses) == len(serial(model, batch).losses)
     assert comparison.max_loss_diff <= LOSS_LIMIT
     assert comparison.max_gradient_diff <= comparison.gradient_limit < 1e-4, (comparison.worst, comparison.norm)
 
