@@ -44,7 +44,7 @@ def demo_job(plan: str, steps: int) -> PlannedJob:
     if prod(degrees) > MOST:
         raise HeddleError(
             f"--plan {plan} needs {prod(degrees)} processes.",
-            f"All of them run on this machine; more than {MOST} would mostly wait for each other.",
+            f"They all run on this machine, where more than {MOST} would mostly wait for each other.",
             "Use --plan 2x2x2; `heddle plan` and `heddle simulate` take thousands.",
         )
     split = dict(zip(WRITTEN, degrees, strict=True))
@@ -68,7 +68,7 @@ def make_room(job: Job) -> None:
             if not _is_demo(job):
                 raise HeddleError(
                     f"{folder} is the folder of another run.",
-                    "A demo takes the place of the demo before it, and of nothing else.",
+                    "A demo replaces the previous demo, and nothing else.",
                     f"Rename {folder}, or run `heddle demo` elsewhere.",
                 )
             shutil.rmtree(folder)

@@ -91,7 +91,9 @@ def read_bytes(path: Path, purpose: str, largest: int = LARGEST) -> bytes:
         raise unreadable(path, purpose, error) from None
     if len(found) > largest:
         raise HeddleError(
-            f"{shown(path)} grows while it is read.", f"It should hold {purpose}.", "Read it when it is whole."
+            f"{shown(path)} is growing while it is read.",
+            f"It should hold {purpose}.",
+            "Try again when it is complete.",
         )
     return found
 

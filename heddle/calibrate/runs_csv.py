@@ -64,10 +64,10 @@ def read_rows(
         raise HeddleError(
             f"{path} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}.",
             f"A row of measured runs has at least {', '.join(NEEDED)}.",
-            "See docs/decide/calibration.md for all of them.",
+            "docs/decide/calibration.md lists all columns.",
         )
     if not tables:
-        raise HeddleError(f"{path} has no rows.", "It has a header only.", "Add measured runs.")
+        raise HeddleError(f"{path} has no rows.", "It only has a header.", "Add measured runs.")
     rows, skipped = [], []
     for number, table in enumerate(tables):
         name = table.get("id") or f"row {number + 1}"

@@ -93,7 +93,7 @@ def register(custom: Custom) -> None:
         namespace, name = missing[0]
         raise HeddleError(
             f"The operator {namespace}::{name} is not known in a process that runs a stage.",
-            "It is registered by code that this process cannot import: a notebook's, say, or that of `python -c`.",
+            "It is registered by code that this process cannot import, such as a notebook or `python -c`.",
             "Define it in a module of its own, and import that where the module is made.",
         )
 

@@ -62,7 +62,7 @@ def find_source(path: Path, mesh: Mesh, warn: Warn) -> WeightSource:
     if (path / ABOUT).is_file():
         problem = agree(mesh, damage(path, mesh))
         if problem is not None:
-            raise HeddleError(f"The checkpoint {path} is not whole.", problem, "Copy it again, or take another.")
+            raise HeddleError(f"The checkpoint {path} is not intact.", problem, "Copy it again, or use another.")
         return checkpoint_source(path)
     if (path / CONFIG).is_file():
         return huggingface_source(path, mesh)
@@ -109,10 +109,9 @@ def check_tokenizer(source: WeightSource, data: Prepared) -> None:
         why = f"{folder} has a tokenizer of its own in {', '.join(others)}."
     if strange:
         raise HeddleError(
-            f"{given} is not what the weights of {source.folder} were trained on.",
+            f"{given} is not the tokenizer that the weights in {source.folder} were trained with.",
             why,
-            "Leave [data] tokenizer out, and the one that came with the weights is used; "
-            "tokens that are prepared already have to be prepared with it.",
+            "Leave [data] tokenizer out to use the one that came with the weights; prepared tokens must use it, too.",
         )
 
 

@@ -37,7 +37,7 @@ class Document:
         """Refuse a document that lacks a key."""
         for key in keys:
             if key not in self.content:
-                raise HeddleError(f"{self.what} lacks '{key}'.", rule, f"Add {key!r}: the manual shows the format.")
+                raise HeddleError(f"{self.what} lacks '{key}'.", rule, f"Add {key!r}; the manual shows the format.")
 
     def tables(self, key: str, most: int, thing: str) -> list[Mapping[str, Any]]:
         """A list of objects, such as the nodes."""

@@ -18,7 +18,7 @@ def bench(folder: Path, options: Options, cflags: tuple[str, ...] = ()) -> dict[
     if not files:
         raise HeddleError(
             f"{folder} has no .c or .ll file.",
-            "A bench runs over the kernels of a folder.",
+            "A benchmark runs the kernels of a folder.",
             "Give a folder with C files or LLVM IR.",
         )
     functions, skipped = [], []

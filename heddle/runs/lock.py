@@ -89,7 +89,7 @@ def _take(folder: Path, warn: Callable[[str], None]) -> int:
             time.sleep(0.05)
         except OSError as error:
             if error.errno in NO_LOCKS:
-                warn(f"{folder} lies on a file system without locks: take care that no other process trains there.")
+                warn(f"{folder} is on a file system without locks: make sure that no other process trains there.")
                 return descriptor
             os.close(descriptor)
             raise

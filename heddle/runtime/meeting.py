@@ -112,8 +112,8 @@ def _resolved(host: str) -> list[Address]:
             if time.monotonic() > end or isinstance(error, UnicodeError):
                 raise HeddleError(
                     f"MASTER_ADDR={host!r} is not an address.",
-                    f"Looking it up fails: {getattr(error, 'strerror', None) or error}.",
-                    "Set it to the name or address of rank 0's machine, as all the others reach it.",
+                    f"Looking it up failed: {getattr(error, 'strerror', None) or error}.",
+                    "Set it to the name or address at which the others can reach rank 0's machine.",
                 ) from None
         time.sleep(0.5)
 
@@ -126,7 +126,7 @@ def _listen(host: str, addresses: list[Address], port: int) -> tuple[socket.sock
     if ip_address(address.partition("%")[0]).is_loopback and machines > 1:
         raise HeddleError(
             f"MASTER_ADDR={host} is {address} on rank 0's machine, which the other {machines - 1} cannot reach.",
-            "Rank 0 listens at the address that is named, and at no other.",
+            "Rank 0 listens only on the address given.",
             f"Set MASTER_ADDR to its address in the cluster's network; or {LISTEN} to that, if only here the name "
             "means another one.",
         )
@@ -158,9 +158,9 @@ def _wait_for_rank_0(host: str, addresses: list[Address], port: int, place: Laun
             sys.stderr.write(f"Rank {place.rank} waits for rank 0 at {host}:{port} ({why}).\n")
         time.sleep(0.1)
     raise HeddleError(
-        f"Rank {place.rank} finds nobody at MASTER_ADDR:MASTER_PORT = {host}:{port}.",
-        f"Rank 0 did not answer there within {patience} s: {why}.",
-        f"Set MASTER_ADDR to rank 0's machine, and let its firewall pass the others; {PATIENCE} waits longer.",
+        f"Rank {place.rank} cannot reach rank 0 at MASTER_ADDR:MASTER_PORT = {host}:{port}.",
+        f"There was no answer within {patience} s: {why}.",
+        f"Set MASTER_ADDR to rank 0's machine, and let the others through its firewall; {PATIENCE} waits longer.",
     )
 
 

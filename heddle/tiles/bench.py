@@ -63,7 +63,7 @@ def bench(make: Make, threads: int, engines: Sequence[str], rounds: int = 7, at_
                 process.join()
     if "heddle" not in facts:
         raise HeddleError(
-            "The module was not compiled.", missing.get("heddle", "It was not asked for."), "Read on above."
+            "The module was not compiled.", missing.get("heddle", "It was not requested."), "See the messages above."
         )
     ours = facts["heddle"]
     return {

@@ -36,7 +36,7 @@ class Group:
         """A module that runs on the group's workers."""
         if priority not in PRIORITIES:
             raise HeddleError(
-                f"There is no priority {priority!r}.", "It says what goes first.", nearest(priority, PRIORITIES)
+                f"There is no priority {priority!r}.", "It says which call goes first.", nearest(priority, PRIORITIES)
             )
         if self.workers is None:
             raise HeddleError("This group is closed.", "Its workers have ended.", "Make another one.")

@@ -142,7 +142,7 @@ class TileProgram:
             if int(instance.arena[0]):
                 raise HeddleError(
                     "An index is outside its table.",
-                    "An embedding was asked for a row that it does not have.",
+                    "An embedding does not have the requested row.",
                     "Check the largest index against the vocabulary.",
                 )
             return [self._result(kind, value, instance) for kind, value in self.results]
@@ -190,7 +190,7 @@ class TileProgram:
         except RuntimeError as error:
             instance.failed = HeddleError(
                 f"{operator.name} failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
-                f"PyTorch runs {operator.operator}, and refused these inputs.",
+                f"PyTorch runs {operator.operator}, and rejected these inputs.",
                 "Compare their shapes and types with those that the module takes.",
             )
         except BaseException as error:  # handed to whoever called
@@ -220,7 +220,7 @@ def enough_memory(purpose: str) -> Iterator[None]:
             raise
         raise HeddleError(
             f"There is no memory for {purpose}.",
-            str(error).splitlines()[0] if str(error) else "The system gave none.",
+            str(error).splitlines()[0] if str(error) else "The allocation failed.",
             "Use a smaller batch, fewer calls at once, or a larger machine.",
         ) from None
 

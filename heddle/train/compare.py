@@ -138,7 +138,7 @@ def _check(jobs: Sequence[tuple[str, Job]]) -> None:
     if launched_place() is not None:
         raise HeddleError(
             "`heddle compare` was started by a launcher.",
-            "It starts the processes of one run after another by itself.",
+            "It starts the processes of both runs itself, one after the other.",
             "Train both with the launcher, then give the run folders: heddle compare RUN RUN.",
         )
     (name, first), (other, second) = jobs
@@ -165,8 +165,8 @@ def _done(job: Job) -> bool:
     same = replace(job.train, sequence=before.train.sequence)  # None means the model's own
     if (before.planned.plan, before.train, before.sequence) != (job.planned.plan, same, job.sequence):
         raise HeddleError(
-            f"{job.run_folder} was trained on other terms.",
-            "A comparison takes up the runs of the one before it, and this would be another one.",
+            f"{job.run_folder} was trained with other settings.",
+            "A comparison continues the runs of an earlier one only if nothing has changed.",
             "Choose another name with --name, or delete that folder.",
         )
     done = read_metrics(job.run_folder / "metrics.jsonl")

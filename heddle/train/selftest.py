@@ -111,7 +111,7 @@ def refuse_finished(folder: Path) -> None:
     if (before := read_verdict(folder)) is not None and before.finished:
         raise HeddleError(
             f"{folder / VERDICT} holds the verdict of an earlier self-test.",
-            "It may be the one that somebody wants to see.",
+            "Somebody may still need it.",
             "Choose another folder with --folder, or delete this one.",
         )
 

@@ -46,8 +46,8 @@ from heddle.train.phases import Phase, Phases
 
 EXIT_CODE = 75  # of a rank of a run that was ended because it stood still
 HUNG = HeddleError(
-    "The run stood still and was ended.",
-    "The report above, and in the run's folder `hang`, says who waited for whom and who never arrived.",
+    "The run hung and was ended.",
+    "The report above, and in the run's folder `hang`, says which rank waited for which, and which never arrived.",
     "Resume from the newest checkpoint with --resume; [train] hang_after sets how long a step may take.",
 )
 ASKED, ANSWERED = "doctor/asked", "doctor/answered"  # how often anybody was asked for progress, and had some

@@ -56,7 +56,7 @@ def test_half_written_metrics_are_read_up_to_what_is_whole(tmp_path, rest):
         file.write("\n")
     subject = read_subject(folder)
     assert len(subject.measured.steps) == 40
-    assert "holds 44 rows that are whole: 1 of its 45 lines are not" in told(subject)
+    assert "has 44 complete rows; 1 of its 45 lines are incomplete" in told(subject)
 
 
 def test_metrics_that_are_no_text_and_none_at_all(tmp_path):

@@ -68,7 +68,7 @@ def test_what_fits_is_taken():
             Plan(data=2),
             None,
             [*nodes(1), replace(GPU, gpu=False)],
-            ("Rank 1 sees no GPU, rank 0 does", "same kind", "--gpus-per-node"),
+            ("Rank 1 sees no GPU, but rank 0 does", "same kind", "--gpus-per-node"),
         ),
     ],
 )

@@ -74,7 +74,7 @@ def test_weight_gradients_come_after_what_they_are_made_of():
         (("zb-h1", 4, 8, 2), "'zb-h1' runs 1 chunk per rank, not virtual = 2"),
         (("zb-v", 4, 8, 1), "'zb-v' runs 2 chunks per rank, not virtual = 1"),
         (("dualpipev", 4, 8, 3), "'dualpipev' runs 2 chunks per rank, not virtual = 3"),
-        (("dualpipev", 4, 7, 2), "needs 8 microbatches per step, there are 7"),
+        (("dualpipev", 4, 7, 2), "needs 8 microbatches per step, but there are 7"),
     ],
 )
 def test_what_a_schedule_cannot_run(arguments, message):

@@ -87,8 +87,8 @@ class Agreed:
         if not self.found.good:
             raise HeddleError(
                 f"Heddle and transformers disagree: {self.found}.",
-                f"Rounding explains {LIMIT:.0e} of the largest logit. Nothing was written.",
-                "Is the configuration that of these weights? If so, this is a mistake of Heddle's: please report it.",
+                f"Rounding explains at most {LIMIT:.0e} of the largest logit. Nothing was written.",
+                "Does the configuration belong to these weights? If so, this is a bug in Heddle: please report it.",
             )
 
     def __str__(self) -> str:

@@ -268,7 +268,7 @@ def _keep_others(output: Path) -> None:
         found = {}
     if "model" not in found and "train" not in found:
         raise HeddleError(
-            f"{output} exists, and is not a job.",
-            "A job with its plan would take its place.",
+            f"{output} exists and is not a job.",
+            "It would be replaced by a job with its plan.",
             "Choose another file for -o.",
         )

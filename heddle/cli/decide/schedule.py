@@ -143,7 +143,7 @@ def _searched(
     if not all(part > 0 for part in parts):
         raise HeddleError(
             f"--parts {' '.join(f'{part:g}' for part in parts)} has a part that takes no time.",
-            "A forward and both halves of a backward are work.",
+            "A forward and both halves of a backward take time.",
             "Give three numbers above 0, such as --parts 1 1 1.",
         )
     chunks, placement = pipeline * virtual, Placement.V if virtual == 2 else Placement.LOOP

@@ -65,7 +65,7 @@ def lanes(
     if len(what) > 1:
         raise HeddleError(
             f"heddle lanes takes one file, got {len(what)}.",
-            "Each file is a module of its own.",
+            "Each file is a separate module.",
             "For many at once: heddle lanes bench FOLDER.",
         )
     from heddle.lanes.ir import machine, parse_llvm, read_source
@@ -95,7 +95,7 @@ def _folder(what: list[str]) -> Path:
     if len(what) != 2:
         raise HeddleError(
             f"`heddle lanes {what[0]}` takes one folder, got {len(what) - 1}.",
-            "It looks for .c and .ll files in it and below.",
+            "It searches that folder and its subfolders for .c and .ll files.",
             f"heddle lanes {what[0]} kernels/",
         )
     return Path(what[1])

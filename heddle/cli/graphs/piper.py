@@ -60,8 +60,8 @@ def piper(
     given = job = load_job(file) if file.suffix == ".toml" else None
     if output is not None and (job is None or not uniform):
         raise HeddleError(
-            f"There is no plan to write to {output}.",
-            "A plan that can be trained is for a job, with the same degrees in all stages.",
+            f"There is no trainable plan to write to {output}.",
+            "A plan can be trained if it is for a job and has the same degrees in all stages.",
             f"Give a job, and --uniform: heddle piper JOB.toml --uniform -o {output}.",
         )
     started = time.perf_counter()
@@ -74,7 +74,7 @@ def piper(
     for count in counts or []:
         if not 1 <= count <= workload.devices:
             raise HeddleError(
-                f"--also {count} is not between 1 and {workload.devices}.",
+                f"--also must be in [1, {workload.devices}], got {count}.",
                 "One run answers for every number of devices up to the largest.",
                 f"Give the largest one as --devices {max(count, 1)}.",
             )
@@ -122,7 +122,7 @@ def _refuse(what: str, options: dict[str, Any], instead: str) -> None:
 
     for name, value in options.items():
         if value is not None:
-            raise HeddleError(f"{name} says nothing about {what}.", f"That is in {instead}.", f"Leave {name} out.")
+            raise HeddleError(f"{name} does not apply to {what}.", f"That is in {instead}.", f"Leave {name} out.")
 
 
 def _published(

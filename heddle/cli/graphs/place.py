@@ -126,14 +126,14 @@ def _check_file(graph: str, of_modules: dict[str, object]) -> None:
         known = functions_of(Path(graph))
         raise HeddleError(
             f"{graph} names no function.",
-            "What is placed is a module, and a function makes it: it gives (module, example inputs).",
+            "A function must make the module that is placed: it returns (module, example inputs).",
             f"Name it: heddle place {graph}:{known[-1] if known else 'make'}"
             + (f". Functions there: {', '.join(known)}." if len(known) > 1 else ""),
         )
     for option, given in of_modules.items():
         if given:
             raise HeddleError(
-                f"{option} says nothing about {graph}.",
+                f"{option} does not apply to {graph}.",
                 "The file of a graph has its times, backward operators included.",
                 f"Leave {option} out, or place a module: MODULE.py:FUNCTION.",
             )

@@ -172,6 +172,6 @@ def _threads(text: str) -> list[int]:
     words = [word.strip() for word in text.split(",")] if text else [str(cores())]
     if not all(re.fullmatch("[0-9]{1,9}", word) and 1 <= int(word) <= MOST for word in words):
         raise HeddleError(
-            f"--threads {shown(text)} names no numbers of workers.", f"Each is 1 to {MOST}.", "--threads 1,2"
+            f"--threads {shown(text)} is not a list of worker counts.", f"Each is 1 to {MOST}.", "--threads 1,2"
         )
     return [int(word) for word in words]

@@ -48,7 +48,7 @@ def inspect(
         console.print(_every_tensor(contents.tensors) if every else _by_layer(contents.tensors))
     if verdict is not None and verdict.problems:
         raise HeddleError(
-            f"{contents.folder} is damaged.", " ".join(verdict.problems[:3]), "Copy it again, or take another."
+            f"{contents.folder} is damaged.", " ".join(verdict.problems[:3]), "Copy it again, or use another."
         )
 
 

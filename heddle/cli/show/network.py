@@ -31,7 +31,7 @@ def show_over_network(
     if refused:
         raise HeddleError(
             f"{refused[0]} does not go with a [network].",
-            "Over a network the fastest plan on all of its devices is looked for.",
+            "Over a network, Heddle looks for the fastest plan on all of its devices.",
             f"Leave {refused[0]} out, or describe a smaller network.",
         )
     found = search_network(job, fixed, top)

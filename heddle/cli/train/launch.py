@@ -83,15 +83,15 @@ def check(name: str, asked: dict[str, str | None]) -> None:
     if any(not character.isprintable() for character in name):
         raise HeddleError(
             f"The name of the run, {name!r}, has characters that cannot be printed.",
-            "It stands in the lines of a script.",
+            "The name is written into a script.",
             f"Choose another one with --name, such as {WORD.sub('-', name).strip('-') or 'run'}.",
         )
     for option, value in asked.items():
         pattern, example = ASKED[option]
         if value is not None and not re.fullmatch(pattern, value):
             raise HeddleError(
-                f"--{option} {value!r} is not something that Slurm understands.",
-                "It stands in the script as it is.",
+                f"--{option} {value!r} is not valid for Slurm.",
+                "It is written into the script unchanged.",
                 f"Write it like {example}.",
             )
 

@@ -38,7 +38,7 @@ def meeting(
         place = MeetingPlace(address, secret, quorum, wait, tell)
     except OSError as error:
         raise HeddleError(
-            f"{listen} cannot be listened at.", f"{error.strerror or error}.", "Name an address of this machine."
+            f"Cannot listen on {listen}.", f"{error.strerror or error}.", "Name an address of this machine."
         ) from None
     tell(f"Sites meet at {address[0]}:{place.port}: at least {quorum}, nobody waits longer than {wait:g} s.")
     try:

@@ -140,6 +140,6 @@ def _refuse_together(dry_run: bool, others: dict[str, bool]) -> None:
         if given:
             raise HeddleError(
                 f"--dry-run and {option} exclude each other.",
-                "A dry run takes one step with tensors that have no numbers, and writes nothing.",
+                "A dry run takes one step with meta tensors, and writes nothing.",
                 f"Leave {option} out.",
             )

@@ -58,7 +58,7 @@ def train(folder: Path | None, family: str, output: Path, made_up: int = MADE_UP
     learned, tested = split(found)
     if not learned or not tested:
         raise HeddleError(
-            f"{folder} has too little to learn from: {len(found)} stretches of code.",
+            f"{folder} has too little to learn from: {len(found)} regions of code.",
             "A fifth of the programs is held out, and the others must have something to pack.",
             "Give a folder with more kernels.",
         )

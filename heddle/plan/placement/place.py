@@ -73,7 +73,7 @@ def place(
     if objective != "throughput":
         raise HeddleError(
             f"There is no objective '{objective}'.",
-            "A placement is good for one of two things.",
+            "A placement is optimized for one of two objectives.",
             nearest(objective, ("throughput", "latency")),
         )
     contiguous = contiguous and method not in ("ip", "local")
@@ -285,7 +285,7 @@ class _Search:
         total = self.problem.size.sum() / GIB
         return HeddleError(
             f"No placement fits {self.problem.accelerators} accelerators of {self.problem.memory / GIB:.3g} GiB.",
-            f"The operators hold {total:.3g} GiB together"
+            f"Together the operators need {total:.3g} GiB"
             + (f"; the method was {method}." if method != "auto" else "."),
             "Give more devices, more memory or a CPU.",
         )

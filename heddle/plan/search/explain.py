@@ -99,7 +99,7 @@ def _layers(best: Simulation) -> Iterator[str]:
     lines = list(reasons(best))
     yield from lines[:LINES]
     if len(lines) > LINES:
-        yield f"… and {len(lines) - LINES} more runs of layers"
+        yield f"… and {len(lines) - LINES} more ranges of layers"
     gain = next_gib(best)
     if gain is not None:
         yield f"One GiB more per device would save {seconds_in_words(gain)} per step with the same split."
