@@ -33,12 +33,12 @@ SHOWN = 5  # plans of the table
 def demo(
     plan: Annotated[
         str,
-        typer.Option(help="How to split the work; 2x1x1 starts two processes only.", metavar="TENSORxPIPELINExDATA"),
+        typer.Option(help="tensor x pipeline x data; 2x1x1 starts only two processes.", metavar="TENSORxPIPELINExDATA"),
     ] = "2x2x2",
-    steps: Annotated[int, ranged(within=COUNT, help="How long to train.")] = 100,
+    steps: Annotated[int, ranged(within=COUNT, help="Steps to train.")] = 100,
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in the browser at the end.")] = False,
 ) -> None:
-    """See everything in two minutes: measure this machine, plan, draw, train, write, compare."""
+    """See everything in two minutes: measure this machine, plan, simulate, train, generate, compare."""
     import os
     import time
 

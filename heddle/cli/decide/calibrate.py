@@ -13,13 +13,15 @@ def calibrate(
     rows: Annotated[
         list[Path], typer.Option("--from", help="Measured runs, layer times or collectives; repeatable.", metavar="CSV")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the calibrated cluster goes.", metavar="FILE")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Write the calibrated cluster to this file.", metavar="FILE")
+    ],
     constants: Annotated[
-        list[str] | None, typer.Option("--fit", help="Which constants; repeatable. Else all.", metavar="NAME")
+        list[str] | None, typer.Option("--fit", help="Constants to fit; repeatable. Default: all.", metavar="NAME")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print how well it fits as JSON.")] = False,
 ) -> None:
-    """Fit a cluster's constants to measured rows, and say how well they predict rows they have not seen."""
+    """Fit a cluster's constants to measured rows, and say how well they predict unseen rows."""
     import json
 
     from rich.console import Console

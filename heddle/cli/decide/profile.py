@@ -16,16 +16,18 @@ if TYPE_CHECKING:
 
 
 def profile(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the cluster goes.", metavar="FILE.toml")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Write the cluster to this file.", metavar="FILE.toml")
+    ],
     processes: Annotated[
-        int | None, ranged(within="[1, 1e4]", help="How many processes to measure with; else one per GPU or core.")
+        int | None, ranged(within="[1, 1e4]", help="Processes to measure with. Default: one per GPU or core.")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Seconds instead of most of a minute; far less exact.")
+        bool, typer.Option("--quick", help="Take seconds instead of most of a minute; far less accurate.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the cluster as JSON.")] = False,
 ) -> None:
-    """Measure this machine: matrix products, memory, collectives, starting kernels, host and disk."""
+    """Measure this machine: matrix products, memory, collectives, kernel launches, host and disk."""
     import json
     import time
 

@@ -21,23 +21,29 @@ if TYPE_CHECKING:
 def piper(
     file: Annotated[Path, typer.Argument(help="A workload in the published format, or a job: FILE.json, JOB.toml.")],
     devices: Annotated[
-        int | None, ranged("--devices", "-k", within=COUNT, help="Devices; the file's number by default.")
+        int | None, ranged("--devices", "-k", within=COUNT, help="Devices. Default: the file's.")
     ] = None,
     memory_gib: Annotated[
-        float | None, ranged("--memory-gib", within=POSITIVE, help="Memory of each; the file's.")
+        float | None, ranged("--memory-gib", within=POSITIVE, help="Memory per device. Default: the file's.")
     ] = None,
     bandwidth_gib: Annotated[
-        float | None, ranged("--bandwidth-gib", within=POSITIVE, help="GiB/s of each; the file's.")
+        float | None,
+        ranged("--bandwidth-gib", within=POSITIVE, help="Bandwidth per device, in GiB/s. Default: the file's."),
     ] = None,
-    microbatches: Annotated[int | None, ranged("--microbatches", within=COUNT, help="In a batch; the file's.")] = None,
+    microbatches: Annotated[
+        int | None, ranged("--microbatches", within=COUNT, help="Microbatches per batch. Default: the file's.")
+    ] = None,
     microbatch: Annotated[
-        int | None, ranged("--microbatch", within=COUNT, help="Of a job: its samples; the plan's, or 1.")
+        int | None,
+        ranged("--microbatch", within=COUNT, help="For a job: samples per microbatch. Default: the plan's, or 1."),
     ] = None,
     uniform: Annotated[
         bool, typer.Option("--uniform", help="The same degrees in all stages, as training needs.")
     ] = False,
-    counts: Annotated[list[int] | None, typer.Option("--also", help="Other numbers of devices up to K.")] = None,
-    time_limit: Annotated[float, ranged("--time-limit", within=POSITIVE, help="Seconds; then the best so far.")] = 60.0,
+    counts: Annotated[
+        list[int] | None, typer.Option("--also", help="Also answer for this number of devices, up to --devices.")
+    ] = None,
+    time_limit: Annotated[float, ranged("--time-limit", within=POSITIVE, help="Seconds, then the best so far.")] = 60.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="With --uniform: write the job with this plan.")

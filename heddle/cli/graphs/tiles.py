@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 app = typer.Typer(cls=Group, help="Run a network on CPU cores, tile by tile.", no_args_is_help=True)
 
 SOURCE = Annotated[
-    str, typer.Argument(metavar="MODULE.py:FUNCTION", help="A function that gives (module, example inputs).")
+    str, typer.Argument(metavar="MODULE.py:FUNCTION", help="A function that returns (module, example inputs).")
 ]
 
 
@@ -41,14 +41,14 @@ class _Source:
 @app.command(cls=Command)
 def bench(
     source: SOURCE,
-    threads: Annotated[str, typer.Option("--threads", help="Workers, one case each: 1,2.")] = "",
+    threads: Annotated[str, typer.Option("--threads", help="Numbers of workers to time, such as 1,2.")] = "",
     peers: Annotated[
-        bool, typer.Option("--peers", help="Also torch.compile, onnxruntime and OpenVINO, where installed.")
+        bool, typer.Option("--peers", help="Also time torch.compile, onnxruntime and OpenVINO, if installed.")
     ] = False,
-    rounds: Annotated[int, ranged("--rounds", within="[1, 1e4]", help="Turns of each engine.")] = 7,
+    rounds: Annotated[int, ranged("--rounds", within="[1, 1e4]", help="Rounds per engine.")] = 7,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
-    """Time a module as tiles against PyTorch and others, each in a process of its own."""
+    """Time a module run as tiles against PyTorch and others, each in its own process."""
     import json
 
     from rich.console import Console
@@ -88,17 +88,16 @@ def simulate(
     source: SOURCE,
     cores: Annotated[int, ranged("--cores", within="[1, 4096]", help="Cores of the machine.")] = 64,
     slow: Annotated[
-        str | None, typer.Option("--slow", help="So many of them at so much of the speed: 8x0.45.", metavar="NxS")
+        str | None, typer.Option("--slow", help="Slow cores, as NUMBERxSPEED: 8x0.45.", metavar="NxS")
     ] = None,
     bandwidth: Annotated[
-        float | None, ranged("--bandwidth", within=POSITIVE, help="Of its memory, in GB/s; else it grows with cores.")
+        float | None,
+        ranged("--bandwidth", within=POSITIVE, help="Its memory bandwidth in GB/s. Default: grows with the cores."),
     ] = None,
-    calls: Annotated[
-        int, ranged("--calls", within="[1, 1e4]", help="Calls on one core here that times are taken from.")
-    ] = 7,
+    calls: Annotated[int, ranged("--calls", within="[1, 1e4]", help="Calls to measure on one core here.")] = 7,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
-    """Run the tiles, with times measured here, on a machine one does not have."""
+    """Predict the module on a machine you do not have, from times measured here."""
     import json
 
     from rich.console import Console
@@ -135,7 +134,7 @@ def trace(
             "--output", "-o", help=".html for a report, .json for ui.perfetto.dev, .svg or .png.", metavar="FILE"
         ),
     ],
-    threads: Annotated[str, typer.Option("--threads", help="Workers; all cores by default.")] = "",
+    threads: Annotated[str, typer.Option("--threads", help="Workers. Default: all cores.")] = "",
 ) -> None:
     """Write which core ran which tile when."""
     from rich.console import Console

@@ -24,7 +24,7 @@ def inspect(
     verify: Annotated[bool, typer.Option("--verify", help="Read everything and compare checksums.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
 ) -> None:
-    """List what a checkpoint holds, and with --verify whether it is whole."""
+    """List what a checkpoint holds; with --verify, check that it is intact."""
     from heddle.cli.common import require_torch
 
     require_torch("inspect")

@@ -42,19 +42,19 @@ def launch(
     partition: Annotated[str | None, typer.Option(help="Slurm: the partition.")] = None,
     account: Annotated[str | None, typer.Option(help="Slurm: the account.")] = None,
     cpus: Annotated[
-        int | None, ranged(within=COUNT, help="Slurm: CPUs per process; else 8 with GPUs, 1 without.")
+        int | None, ranged(within=COUNT, help="Slurm: CPUs per process. Default: 8 with GPUs, 1 without.")
     ] = None,
-    mem: Annotated[
-        str | None, typer.Option(help="Slurm: memory per node, such as 500G; else all of whole nodes.")
+    mem: Annotated[str | None, typer.Option(help="Slurm: memory per node, such as 500G. Default: all of it.")] = None,
+    port: Annotated[
+        int | None, ranged(within="[1024, 65535]", help="Port on the first node where processes meet.")
     ] = None,
-    port: Annotated[int | None, ranged(within="[1024, 65535]", help="Where processes meet on the first node.")] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the run folder, in place of the job's.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run folder, instead of the job's.")] = None,
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", help="Change a key: --set train.steps=50", metavar="TABLE.KEY=VALUE"),
     ] = None,
 ) -> None:
-    """Print what starts a job's processes on a cluster: a script for sbatch, or torchrun commands."""
+    """Print what starts a job on a cluster: a script for sbatch, or torchrun commands."""
     from heddle.cli.common import load_with_changes
     from heddle.errors import HeddleError
 

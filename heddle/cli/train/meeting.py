@@ -10,15 +10,13 @@ from heddle.cli.ranged import COUNT, ranged
 
 
 def meeting(
-    listen: Annotated[
-        str, typer.Option("--listen", help="The address to listen at, and no other.", metavar="HOST:PORT")
-    ],
-    quorum: Annotated[int, ranged("--quorum", within=COUNT, help="Sites that an outer step takes at least.")] = 2,
+    listen: Annotated[str, typer.Option("--listen", help="The only address to listen on.", metavar="HOST:PORT")],
+    quorum: Annotated[int, ranged("--quorum", within=COUNT, help="The fewest sites for an outer step.")] = 2,
     wait: Annotated[
-        float, ranged("--wait", within="[0.1, 86400]", help="Seconds after which the others go on without a site.")
+        float, ranged("--wait", within="[0.1, 86400]", help="Seconds after which the others continue without a site.")
     ] = 60.0,
 ) -> None:
-    """Keep the list of sites that train together, until their run is over; HEDDLE_SECRET keeps strangers out."""
+    """Coordinate sites that train together, until their run ends; HEDDLE_SECRET keeps strangers out."""
     from rich.console import Console
 
     from heddle.cli.common import require_torch
