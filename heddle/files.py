@@ -35,12 +35,12 @@ KINDS = {
 }
 REASONS = {
     errno.ENOENT: "Nothing has that name.",
-    errno.ENOTDIR: "What its path names as a folder is a file.",
+    errno.ENOTDIR: "A part of its path is a file, not a folder.",
     errno.ELOOP: "It is a symbolic link that leads back to itself.",
     errno.ENAMETOOLONG: "Its name is longer than this system allows.",
-    errno.EACCES: "You may not read it.",
+    errno.EACCES: "You do not have permission to read it.",
 }
-FULL = "Make room, or write to another disk."
+FULL = "Free some space, or write to another disk."
 
 
 def check_readable(path: Path, purpose: str, largest: int | None = None) -> int:

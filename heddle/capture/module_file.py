@@ -20,7 +20,7 @@ from heddle.files import check_readable, read_text, shown
 LARGEST = 4 << 20  # bytes of a user's file
 
 SOURCE = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")
-HOW = "Name a Python file and a function in it that gives (module, example inputs): model.py:make."
+HOW = "Name a Python file and a function in it that returns (module, example inputs): model.py:make."
 
 
 def load_source(text: str) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]]:

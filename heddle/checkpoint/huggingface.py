@@ -80,7 +80,7 @@ def open_huggingface(folder: Path) -> HuggingFaceFolder:
     for file in _files(folder):
         header = _header(folder, file)
         twice = [f"{name} is in {held[name].file} and in {file}" for name in header if name in held]
-        _refuse(twice, f"{folder} holds the same tensor twice.", "Which one counts? Remove the other.")
+        _refuse(twice, f"{folder} holds the same tensor twice.", "Remove the one that is wrong.")
         held |= header
     return HuggingFaceFolder(folder, model, held, _place(folder, model, held))
 

@@ -102,11 +102,11 @@ def check_tokenizer(source: WeightSource, data: Prepared) -> None:
     if own.is_file():
         theirs, ours = vocabulary(own), vocabulary(data.folder / TOKENIZER_FILE)
         strange = [token for token, number in theirs.items() if ours.get(token) != number]
-        why = f"{len(strange):,} of the {len(theirs):,} tokens of {own} have another number there, or none."
+        why = f"{len(strange):,} of the {len(theirs):,} tokens of {own} have a different id there, or none."
     else:
         others = [name for name in TOKENIZERS if (folder / name).is_file()]
         strange = others if data.tokenizer.kind == BYTE_KIND else []
-        why = f"{folder} has a tokenizer of its own in {', '.join(others)}."
+        why = f"{folder} has its own tokenizer in {', '.join(others)}."
     if strange:
         raise HeddleError(
             f"{given} is not the tokenizer that the weights in {source.folder} were trained with.",

@@ -48,7 +48,7 @@ class Document:
             raise self.refuse(
                 f"'{key}' has {len(found):,} entries.",
                 f"Graphs of up to {most:,} {key} are read.",
-                "Merge what belongs together, a layer's operators say, and write a smaller graph.",
+                "Merge nodes that belong together, such as a layer's operators.",
             )
         return [self.table(item, f"{thing} {number}") for number, item in enumerate(found)]
 

@@ -223,7 +223,7 @@ def _report(
     every = [p for ps in ours.values() for p in ps]
     notes = [too_long(function)]
     if 0 < len(ours.get("ilp", [])) < len(ours.get("policy", [])):
-        notes.append(f"the programme's time was up after {len(ours['ilp'])} of {len(ours['policy'])} stretches")
+        notes.append(f"the integer program ran out of time after {len(ours['ilp'])} of {len(ours['policy'])} regions")
     return FunctionReport(
         name,
         blocks,

@@ -112,5 +112,5 @@ def _in_use(folder: Path, holder: str) -> HeddleError:
         why, hint = f"{who} is gone, but processes that it started still run.", "End them, then continue with --resume."
     else:
         why = f"{who} trains there."
-        hint = "Wait for it to end or stop it with Ctrl-C; a run of its own needs another --name."
+        hint = "Wait for it to end or stop it with Ctrl-C; for a separate run, choose another --name."
     return HeddleError(f"The run folder {folder} is in use.", why, hint)

@@ -46,7 +46,7 @@ def join(plan: Plan, place: LaunchedRank, file: Path | None = None) -> Mesh:
     if place.world != plan.world:
         raise SharedError(
             f"{place.world} processes started, but the plan needs {world_in_words(plan)}.",
-            "Every process holds one place of the mesh.",
+            "Every process takes one position in the mesh.",
             f"Start {plan.world} of them, or change the plan.",
         )
     # a launcher's process number is a device of the network; which rank that device gets is the plan's to say

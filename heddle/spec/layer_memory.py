@@ -22,7 +22,7 @@ OFFLOADED = {
     "input": "the layer's input, which is all that full recomputation keeps",
     "activations": "all that the backward pass needs of the forward pass",
     "weights": "the weights, which are fetched whenever the layer computes",
-    "optimizer": "the optimizer's state, which is updated where it lives",
+    "optimizer": "the optimizer state, which is updated where it is stored",
 }
 TIERS = ("host", "disk")
 

@@ -125,7 +125,7 @@ class TileProgram:
         instance = self._take(pool.threads)
         try:
             instance.inputs, instance.failed = inputs, None
-            with enough_memory("what the module gives"):
+            with enough_memory("the module's outputs"):
                 instance.outputs = [
                     torch.empty_strided(tuple(m.shape), m.stride(), dtype=m.dtype) for m in self.output_metas
                 ]

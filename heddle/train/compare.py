@@ -47,7 +47,7 @@ class Comparison:
             assert won is not None
             words = f"{winner.name} reaches {self.loss:g} nats per token first: after {won[1]:.3g} s"
             if lost is None:
-                lines.append(f"{words}; {other.name} does not get there with every seed.")
+                lines.append(f"{words}; {other.name} does not reach it with every seed.")
             else:
                 lines.append(
                     f"{words} and {short(won[0])} tokens; {other.name} takes {lost[1]:.3g} s ({lost[1] / won[1]:.2f} "
@@ -55,8 +55,10 @@ class Comparison:
                 )
         spread = max(_spread(setting) for setting in self.settings)
         seeds = min(len(setting.curves) for setting in self.settings)
-        known = f"seeds of one setting lie up to {spread:.4f} apart" if seeds > 1 else "one seed says nothing of noise"
-        lines.append(f"At the end {b.name} is {self.gap:+.4f} nats per token from {a.name}; {known}.")
+        known = (
+            f"seeds of one setting differ by up to {spread:.4f}" if seeds > 1 else "one seed says nothing about noise"
+        )
+        lines.append(f"At the end {b.name} is {self.gap:+.4f} nats per token relative to {a.name}; {known}.")
         return lines
 
     def to_json(self) -> dict[str, object]:

@@ -297,7 +297,7 @@ class _Parts:
 
         if not again:
             if self.mesh.world.size == 1:
-                return True, "one process has nobody to start it again", {"skipped": True}
+                return True, "a single process cannot be restarted", {"skipped": True}
             train_rank(self.mesh, killed, RunOptions(), after_step=die)
         result = train_rank(self.mesh, killed, RunOptions(resume=bool(checkpoints(saved))))
         good, words, _ = self._same("killed")

@@ -294,7 +294,7 @@ class Doctor:
         """The stack of a rank of this machine that does not answer by itself; a stopped one is woken."""
         process = self._ask("process", rank) or {}
         if process.get("host") != socket.gethostname():
-            return "It runs on another machine; its stack cannot be had from here."
+            return "It runs on another machine; its stack is not available here."
         path = Path(process["stack"])
         with suppress(ProcessLookupError, FileNotFoundError):
             os.kill(process["pid"], signal.SIGUSR1)
@@ -304,7 +304,7 @@ class Doctor:
                 time.sleep(0.05)
         # threads are listed newest first, so the last one is the main thread
         main = path.read_text().rpartition("Thread ")[2] if path.exists() else ""
-        return f"Its stack, innermost call first:\n{main}" if main else "It left no stack."
+        return f"Its stack, innermost call first:\n{main}" if main else "It left no stack trace."
 
 
 def forget(folder: Path) -> None:

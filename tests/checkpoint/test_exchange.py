@@ -833,7 +833,7 @@ def test_where_the_check_is_left_out_that_is_said(monkeypatch):
     model = read_config(CONFIGS["llama"])
     assert str(agreement.Agreed(model, wanted=False)) == "Not compared with transformers: --no-check."
     monkeypatch.setattr(agreement, "_transformers", lambda: None)
-    assert "not installed; to have it checked: pip install transformers" in str(agreement.Agreed(model, wanted=True))
+    assert "not installed; to compare: pip install transformers" in str(agreement.Agreed(model, wanted=True))
     monkeypatch.setattr(agreement, "_transformers", lambda: agreement)
     assert agreement.obstacle(model) is None
     monkeypatch.setattr(agreement, "_free_memory", lambda: 1000)

@@ -89,7 +89,7 @@ def test_data_in_other_tokens_is_refused(folder, tokenizer, capsys):
     assert call("train", "job.toml", "--set", f"data.tokenizer={tokenizer}") == 2
     said = capsys.readouterr().err
     assert f"data.tokenizer = '{tokenizer}' is not the tokenizer that the weights in" in said
-    assert "have another number there, or none" in said
+    assert "have a different id there, or none" in said
     assert "Leave [data] tokenizer out" in said
     assert not Path("runs").exists()
 
@@ -126,7 +126,7 @@ def test_weights_without_a_tokenizer_need_one_to_be_named(folder, capsys):
     assert call("train", "job.toml", "--set", "data.tokenizer=bytes", "--set", "train.steps=1") == 0
     (folder / "tokenizer.model").write_bytes(b"sentencepiece")
     assert call("train", "job.toml", "--name", "x", "--set", "data.tokenizer=bytes") == 2
-    assert "has a tokenizer of its own in tokenizer.model" in capsys.readouterr().err
+    assert "has its own tokenizer in tokenizer.model" in capsys.readouterr().err
 
 
 def test_a_tokenizer_that_is_a_link_elsewhere_is_refused(folder, capsys):

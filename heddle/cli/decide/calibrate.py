@@ -67,12 +67,12 @@ def calibrate(
     if found.fit is not None:
         console.print(
             f"\n{len(found.fit.errors)} rows: mean error {found.fit.mape:.2f} %, "
-            f"leave-one-out {found.fit.leave_one_out:.2f} %, as it was {found.fit.unfitted:.2f} %",
+            f"leave-one-out {found.fit.leave_one_out:.2f} %, before fitting {found.fit.unfitted:.2f} %",
             soft_wrap=True,
         )
     if found.kept:
         console.print(
-            f"Fitting does not help on rows it has not seen: the constants of '{start.name}' stay as they were.",
+            f"Fitting does not improve predictions of unseen rows: the constants of '{start.name}' are kept.",
             soft_wrap=True,
         )
     for doubt in doubts:

@@ -187,14 +187,14 @@ def plan(
     show_choices(console, found, top)
     if "global_batch" in assumed:
         console.print(
-            f"Nothing says how many samples a step takes: planned for global_batch = {found.job.train.global_batch}. "
-            "Another batch has another best plan: --global-batch.",
+            f"No batch size is given: planned for global_batch = {found.job.train.global_batch}. "
+            "The best plan depends on it: set --global-batch.",
             style="bold",
             soft_wrap=True,
         )
     show_best(console, found)
     if fixed.get("schedule") == SEARCHED:
-        none = "No searched order would be faster than the best schedule that has a name."
+        none = "No searched order would be faster than the best named schedule."
         console.print(searched_in_words(searched[0], found.best) if searched else none, soft_wrap=True)
     if allow_delay:
         words = late_in_words(late[0], found.best) if late else "No plan with late updates would be faster."
@@ -204,7 +204,7 @@ def plan(
     if reasons is not None:
         show_reasons(console, reasons)
     if output is not None:
-        console.print(f"\nWritten to {output}: heddle train, prove and simulate take it as it is.", soft_wrap=True)
+        console.print(f"\nWritten to {output}, ready for heddle train, prove and simulate.", soft_wrap=True)
         if job is None:
             console.print(f"Training reads data.text = {PLACEHOLDER!r}: name your own text there.", soft_wrap=True)
 

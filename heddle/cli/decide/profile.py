@@ -53,7 +53,7 @@ def profile(
         return
     show(console, found)
     took = time.monotonic() - began
-    console.print(f"Written to {output} after {took:.0f} s. A job names it as cluster.file.", soft_wrap=True)
+    console.print(f"Written to {output} after {took:.0f} s. Use it in a job as cluster.file.", soft_wrap=True)
 
 
 def show(console: Console, found: Cluster) -> None:
@@ -70,7 +70,7 @@ def show(console: Console, found: Cluster) -> None:
     console.print(f"memory      {device.memory_gbs:.3g} GB/s, of which kernels reach {efficiency.memory:.0%}")
     for tier, speed in (("host", device.host_gbs), ("disk", device.disk_gbs)):
         if speed is not None:
-            console.print(f"{tier:<11} {speed:.3g} GB/s there or back, for what a plan offloads")
+            console.print(f"{tier:<11} {speed:.3g} GB/s each way, for what a plan offloads")
     console.print(f"kernels     {_us(efficiency.launch_us)} us to start one")
     for link in found.links:
         console.print(

@@ -70,7 +70,7 @@ def _summary(prepared: Prepared) -> Table:
         "tokens": f"{meta.train.tokens:,} to train, {meta.validation.tokens:,} to validate",
         "vocabulary": f"{meta.vocab:,} ({meta.tokenizer})",
         "bytes per token": f"{meta.bytes_per_token:.3f}",
-        "unigram entropy": f"{meta.unigram_entropy:.3f} nats, the loss of knowing frequencies alone",
+        "unigram entropy": f"{meta.unigram_entropy:.3f} nats, the loss of guessing by frequency alone",
         "folder": str(prepared.folder),
     }
     for name, value in rows.items():

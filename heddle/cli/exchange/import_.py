@@ -43,7 +43,7 @@ def hf(
     console = Console(highlight=False, soft_wrap=True, markup=False)
     console.print(f"{source.model.name}: {source.model.parameters:,} parameters, {summary(written)}.")
     console.print(str(agreed))
-    console.print(f'Start a run from it with [train] from = "{output}": its model and its tokenizer come along.')
+    console.print(f'Start a run from it with [train] from = "{output}": its model and tokenizer are used.')
 
 
 def summary(written: Written) -> str:

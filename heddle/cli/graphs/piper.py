@@ -110,7 +110,7 @@ def piper(
         console.out(json.dumps(_facts(best, also, planned, taken)))
         return
     if given is not None and given.plan is not None:
-        console.print("The file's [plan] gives the microbatch; everything else is searched for.\n")
+        console.print("The file's [plan] gives the microbatch; everything else is searched.\n")
     _show(console, workload, best, also)
     if planned is not None:
         from heddle.simulate.simulation import simulate

@@ -93,7 +93,7 @@ def place(
 
     def progress(value: float, bound: float) -> None:
         if sys.stderr.isatty():
-            status.print(f"best {value:.6g}, at best {bound:.6g}", end="\r")
+            status.print(f"best so far {value:.6g}, lower bound {bound:.6g}", end="\r")
 
     found = search(
         operators,

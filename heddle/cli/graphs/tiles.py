@@ -115,14 +115,14 @@ def simulate(
         console.out(json.dumps(found))
         return
     console.print(
-        f"{found['tiles']:,} tiles, {found['one_core_milliseconds']:.2f} ms on one core; {cores} cores that give "
-        f"{found['speeds']:.1f} of it"
+        f"{found['tiles']:,} tiles, {found['one_core_milliseconds']:.2f} ms on one core; simulated: {cores} cores, "
+        f"{found['speeds']:.1f} times the speed of one"
     )
     for name, value in found["milliseconds"].items():
-        console.print(f"  {name:<20} {value:>9.3f} ms  {found['speedup'][name]:>6.2f}× of one core")
+        console.print(f"  {name:<20} {value:>9.3f} ms  {found['speedup'][name]:>6.2f}× one core")
     for name, value in found["dataflow_gain"].items():
         without = found["dataflow_gain_without_spread"][name]
-        console.print(f"dataflow over {name}: {value:.2f}×, of which without the spread of tile times {without:.2f}×")
+        console.print(f"dataflow over {name}: {value:.2f}× ({without:.2f}× without the spread of tile times)")
 
 
 @app.command(cls=Command)
@@ -150,7 +150,7 @@ def trace(
     console.print(f"{len(found.spans):,} tiles on {found.ranks} cores in {1e3 * found.duration:.2f} ms")
     for rank in range(found.ranks):
         busy = found.busy(rank) / (found.duration or 1)
-        console.print(f"core {rank}: at work {busy:.0%} of the time")
+        console.print(f"core {rank}: busy {busy:.0%} of the time")
     if output.suffix == ".html":
         from heddle.report.cores import render_cores
 

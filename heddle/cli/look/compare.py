@@ -53,7 +53,7 @@ def compare(
         jobs = [(label, load_with_changes(path, changes or [])) for label, path in zip(names, paths, strict=True)]
         trained = comparing.compare(jobs, seeds, loss, name, console.print)
         if trained is None:
-            console.print("Stopped. The same command goes on where it was.")
+            console.print("Stopped. Run the same command to continue.")
             return
         found = trained
     write_output(output, losses_page(found.settings, found.loss, found.in_words()))

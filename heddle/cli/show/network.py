@@ -54,4 +54,4 @@ def show_over_network(
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
     if write is not None:
-        console.print("\nWritten: start one process for each device, numbered as the network's devices are.")
+        console.print("\nWritten: start one process per device, numbered like the devices of the network.")

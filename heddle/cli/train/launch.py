@@ -27,7 +27,7 @@ WORD = re.compile(r"[^A-Za-z0-9_.+-]")  # what a job's name, and the file of its
 CPUS_PER_GPU = 8  # what feeds a GPU: its host's thread, those of the data, of a checkpoint and of NCCL
 NETWORK = """\
 export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
-# Where NCCL takes another network than the fast one, name it:
+# If NCCL picks the wrong network, name the fast one:
 # export NCCL_SOCKET_IFNAME=ib0 NCCL_IB_HCA=mlx5
 """
 
@@ -130,7 +130,7 @@ def torchrun_lines(nodes: int, tasks: int, train: list[str], port: int | None) -
         return [f"torchrun --master-addr 127.0.0.1 --master-port {port or 29500} {command}"]
     meet = f'--master-addr "$MASTER_ADDR" --master-port {port or 29500}'
     return [
-        "# One line on each node, with MASTER_ADDR set to the address of the first one everywhere.",
+        "# Run one line on each node, with MASTER_ADDR set to the address of the first node.",
         *(f"torchrun --nnodes {nodes} --node-rank {node} {meet} {command}" for node in range(nodes)),
     ]
 
@@ -169,14 +169,14 @@ def slurm_script(
     return f"""\
 #!/bin/bash
 {chr(10).join(head)}
-# Two minutes before the time is up every process gets SIGTERM, ends its step and writes a checkpoint.
+# Two minutes before the time limit every process gets SIGTERM, finishes its step and writes a checkpoint.
 
 set -euo pipefail
 
 export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_PORT={port or "$((20000 + SLURM_JOB_ID % 10000))"}
 export OMP_NUM_THREADS=${{SLURM_CPUS_PER_TASK:-1}}
-export SRUN_CPUS_PER_TASK=${{SLURM_CPUS_PER_TASK:-1}}  # which srun does not take from sbatch
+export SRUN_CPUS_PER_TASK=${{SLURM_CPUS_PER_TASK:-1}}  # srun does not inherit it from sbatch
 {network}
 resume=
 if [ -e {run} ]; then

@@ -38,7 +38,7 @@ def meeting(
         raise HeddleError(
             f"Cannot listen on {listen}.", f"{error.strerror or error}.", "Name an address of this machine."
         ) from None
-    tell(f"Sites meet at {address[0]}:{place.port}: at least {quorum}, nobody waits longer than {wait:g} s.")
+    tell(f"Sites meet at {address[0]}:{place.port}: at least {quorum}, no site waits longer than {wait:g} s.")
     try:
         place.serve()
     finally:

@@ -69,9 +69,9 @@ def show(verdict: SelftestVerdict, folder: Path, console: Console) -> None:
         table.add_row(part.name, passed, f"{part.seconds:.0f} s", part.words)
     console.print(table)
     if verdict.passed:
-        console.print(f"[green]All is well.[/] The verdict is in {folder / VERDICT}.", soft_wrap=True)
+        console.print(f"[green]Everything works.[/] The verdict is in {folder / VERDICT}.", soft_wrap=True)
     else:
         console.print(
-            f"[red]Not all is well.[/] Please send {folder / VERDICT} and {folder / LOG} with your report.",
+            f"[red]Something failed.[/] Please send {folder / VERDICT} and {folder / LOG} with your report.",
             soft_wrap=True,
         )

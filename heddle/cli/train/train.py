@@ -70,7 +70,7 @@ def train(
     console = Console()
     if result.first_step >= result.steps:
         console.out(
-            f"{result.run} has done its {result.steps} steps already. "
+            f"{result.run} has already done its {result.steps} steps. "
             f"Train it for longer with --set train.steps={2 * result.first_step}.",
             highlight=False,
         )
@@ -110,7 +110,7 @@ def _tell(console: Console, found: Search) -> None:
     console.print(planned_in_words(found.best, found.feasible), soft_wrap=True)
     if disturbed(found.best.cluster):
         source = found.best.cluster.efficiency.source
-        console.print(f"Its seconds rest on {source}.", style="yellow", soft_wrap=True)
+        console.print(f"The predicted time is based on {source}.", style="yellow", soft_wrap=True)
 
 
 def _draw_last(console: Console, run: Path) -> None:

@@ -63,7 +63,7 @@ def train(folder: Path | None, family: str, output: Path, made_up: int = MADE_UP
             "Give a folder with more kernels.",
         )
     taken = time.perf_counter() - began
-    yield f"{len(learned)} stretches to learn from, {len(tested)} of other programs held out; {taken:.0f} s"
+    yield f"{len(learned)} regions to learn from, {len(tested)} of other programs held out; {taken:.0f} s"
     for line in learn(learned, tested, output):
         yield f"{line}; {time.perf_counter() - began:.0f} s"
     yield f"written {output}"
@@ -100,7 +100,7 @@ def learn(learned: list[Subject], tested: list[Subject], output: Path) -> Iterat
             best = reached
             save_file(plain, output)
         lessons = sum(len(s.lessons) for s in learned)
-        yield f"turn {turn}: {lessons} lessons, loss {loss:.3f}, {reached:.1%} of the programme's reduction held out"
+        yield f"turn {turn}: {lessons} lessons, loss {loss:.3f}, {reached:.1%} of the exact reduction, held out"
 
 
 def _plain(w: dict[str, torch.Tensor]) -> dict[str, np.ndarray[Any, Any]]:

@@ -67,7 +67,7 @@ def place_for_latency(
                 or left < 0.1
                 or (method == "auto" and problem.groups * problem.accelerators > 1500)
             ):
-                notes.append("Too large for the integer programme: the bound is the longest path's.")
+                notes.append("Too large for the integer program: the bound is the longest path.")
             elif value > bound * (1 + 1e-9):
                 from heddle.plan.placement.latency_ip import best_parts
 

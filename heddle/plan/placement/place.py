@@ -181,7 +181,7 @@ class _Search:
             found = best_split(smaller, ideals, self.value * (1 - 1e-9), self.deadline)
         except TooManyIdeals:
             self.notes.append(
-                f"The graph has more than {self.ideals:,} ideals: split along one line, bounded by integer programme."
+                f"The graph has more than {self.ideals:,} ideals: split along one line, bounded by an integer program."
             )
             self._fall_back()
             return False
@@ -228,7 +228,7 @@ class _Search:
         devices = self.problem.accelerators + self.problem.cpus
         fits = devices * (self.problem.groups + len(self.problem.cost)) <= VARIABLES
         if self.coarse or not fits or left(self.deadline) < 0.1:
-            self.notes.append("The integer programme was left out: there is no time for one of this size.")
+            self.notes.append("The integer program was skipped: there is not enough time for this size.")
             return False
         return True
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-Latency = Annotated[float, Range("[0, 1e9]", "It is what the shortest message takes, one way, in milliseconds.")]
-Bandwidth = Annotated[float, Range("(0, 1e9]", "It is what one device sends to another, in Gbit/s.")]
+Latency = Annotated[float, Range("[0, 1e9]", "It is the time of the shortest message, one way, in milliseconds.")]
+Bandwidth = Annotated[float, Range("(0, 1e9]", "It is the rate at which one device sends to another, in Gbit/s.")]
 MOST_IN_A_TABLE = 4096  # devices whose pairs are written out: a table of 128 MiB
 
 

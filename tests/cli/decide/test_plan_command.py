@@ -102,7 +102,7 @@ def test_a_batch_that_nobody_named_is_told_and_written(tmp_path, monkeypatch, ca
     shown = said(capsys, *options, "-o", "plan.toml")
     assert "planned for global_batch = 8" in shown
     assert json.loads(said(capsys, *options, "--json"))["assumed"] == {"global_batch": 8, "precision": "bf16"}
-    assert "Nothing says how many" not in said(capsys, *options, "--global-batch", "64")
+    assert "No batch size is given" not in said(capsys, *options, "--global-batch", "64")
     written = tomllib.loads(Path("plan.toml").read_text())
     assert written["train"] == {"global_batch": 8, "precision": "bf16"}
     # nobody trains 70 billion parameters on Python's own library by accident
