@@ -144,17 +144,17 @@ class Placed:
         microbatches: int | None = None,
         seed: int = 0,
     ) -> PlacedRun:
-        """PlacedRun batches through the stages, each in a process of its own.
+        """Run batches through the stages, each in its own process.
 
         In training, `microbatches` batches make a step (all of them if not given), run as 1F1B. Gradients are those of
-        the mean loss. With an optimizer the module's weights are updated after every step; without, its gradients are
+        the mean loss. With an optimizer the module's weights are updated after every step; without one, its gradients are
         there as after a backward pass. Buffers that the module updates are updated, too.
 
         Args:
-            batches: each like the example inputs: a tuple; where there are keywords, a mapping or a pair.
+            batches: each like the example inputs: a tuple; if there are keywords, a mapping or a pair.
             optimizer: makes one from parameters, such as `functools.partial(torch.optim.SGD, lr=0.1)`.
-            microbatches: batches of a step.
-            seed: of what is random in the stages, such as dropout.
+            microbatches: batches per step.
+            seed: random seed for the stages, such as for dropout.
         """
         from heddle.runtime.launch import run_processes
 

@@ -211,7 +211,7 @@ def plans(subject: Subject, number: int) -> str:
     head = ["#", "plan", "a step", "tokens/s", "MFU", "GiB", "free", "TOML"]
     ring = " The ring marks this plan." if own else ""
     return f"""<p>{len(front)} of {found.feasible:,} feasible plans are not beaten by any other in both time and memory.
- Point at one to read it, press it to copy its TOML; arrow keys go from one to the next.{ring}</p>
+ Point at one to read it, click it to copy its TOML; arrow keys go from one to the next.{ring}</p>
 <div class="front" role="group" aria-label="plans: seconds per step over GiB of the fullest stage">
 <div class="area">{marks}{points}</div><b class="xname">GiB of the fullest stage</b></div>
 <p class="status" role="status" aria-live="polite">seconds per step over GiB of the fullest stage</p>
