@@ -140,7 +140,7 @@ def train(job: Job | str | Path, *, resume: bool = False, trace: bool = False) -
 def dry_run(job: Job | str | Path) -> DryRun:
     """Run one step of every kind of rank in a job's plan, with meta tensors: nothing is allocated.
 
-    Whatever would fail in training is a `HeddleError` here; the result says what each rank would hold, send and receive.
+    What would fail in training is a `HeddleError` here; the result says what each rank would hold, send and receive.
     """
     from heddle.train.dry_run.dry_run import dry_run as try_job
     from heddle.train.planned import with_plan

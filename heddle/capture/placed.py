@@ -147,7 +147,7 @@ class Placed:
         """Run batches through the stages, each in its own process.
 
         In training, `microbatches` batches make a step (all of them if not given), run as 1F1B. Gradients are those of
-        the mean loss. With an optimizer the module's weights are updated after every step; without one, its gradients are
+        the mean loss. With an optimizer the module's weights are updated after every step; without, its gradients are
         there as after a backward pass. Buffers that the module updates are updated, too.
 
         Args:
