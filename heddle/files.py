@@ -74,7 +74,7 @@ def _check_kind(path: Path, found: os.stat_result, purpose: str) -> None:
         raise HeddleError(
             f"{shown(path)} is {KINDS.get(kind, 'not a file')}.",
             f"It should be a file that holds {purpose}.",
-            _beside(path) if kind == stat.S_IFDIR else "Write what it gives to a file, and name that.",
+            _beside(path) if kind == stat.S_IFDIR else "Write its output to a file, and name that.",
         )
 
 

@@ -94,7 +94,7 @@ def register(custom: Custom) -> None:
         raise HeddleError(
             f"The operator {namespace}::{name} is not known in a process that runs a stage.",
             "It is registered by code that this process cannot import, such as a notebook or `python -c`.",
-            "Define it in a module of its own, and import that where the module is made.",
+            "Define it in a separate Python module, and import that where the torch module is made.",
         )
 
 

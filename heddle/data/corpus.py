@@ -196,7 +196,7 @@ def _jsonl_texts(path: Path, file: TextIO, key: str) -> Iterator[TextIO]:
             raise HeddleError(
                 f"{where} has more than {LONGEST_LINE:,} characters.",
                 "A line of a .jsonl file is one document, which is read whole.",
-                "Write each document as a line of its own; a single text of any length goes into a .txt file.",
+                "Write each document on its own line; a single text of any length goes into a .txt file.",
             )
         if line.isspace():
             continue

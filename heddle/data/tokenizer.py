@@ -207,7 +207,7 @@ def read_tokenizer_json(path: Path) -> HuggingFaceTokenizer:
     raise HeddleError(
         f"{path} has no end-of-text token.",
         f"Documents are separated by one of {' '.join(END_NAMES)}; its special tokens are {special[:10]}.",
-        f'Name it in {CONFIG_FILE} beside the file: {{"eos_token": "…"}}.',
+        f'Name it in {CONFIG_FILE} next to the file: {{"eos_token": "…"}}.',
     )
 
 

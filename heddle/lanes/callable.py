@@ -122,7 +122,7 @@ def compile(  # noqa: A001
     kinds = [result[1] if result else "?", *(wanted.types[a] for a in wanted.arguments)]
     if not all(k in _C_TYPES for k in kinds):
         raise HeddleError(
-            f"'{wanted.name}' takes or gives {next(k for k in kinds if k not in _C_TYPES)}, which Python cannot pass.",
+            f"'{wanted.name}' takes or returns {next(k for k in kinds if k not in _C_TYPES)}, which Python can't pass.",
             "It can pass numbers and pointers, but not vectors and structures.",
             "Pass a pointer to it.",
         )

@@ -96,6 +96,6 @@ class Rule:
             raise HeddleError(
                 f"schedule = '{self.name}' over pipeline = {pipeline} needs {least} microbatches per step, but "
                 f"there are {microbatches}.",
-                "Its steady state begins when each rank has two microbatches of its own.",
+                "Its steady state begins once each rank has two microbatches.",
                 f"Use at least {least} (a larger global_batch or a smaller microbatch), or schedule = 'zb-v'.",
             )

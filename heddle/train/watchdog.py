@@ -285,7 +285,7 @@ class Doctor:
             words += f", chunk {doing.chunk}, microbatch {doing.microbatch}"
         if doing.waits_for:
             words += f"; waits for {', '.join(f'rank {rank}' for rank in doing.waits_for)}"
-        return words + (f" (oldest collective under way: {doing.pending})." if doing.pending else ".")
+        return words + (f" (oldest collective in flight: {doing.pending})." if doing.pending else ".")
 
     def _name(self, rank: int) -> str:
         return f"Rank {rank} ({coordinates(self.plan, rank)})"

@@ -58,7 +58,7 @@ def test_chunks_in_a_v():
 
 def test_a_whole_backward_beside_its_halves_is_refused():
     order = [Action(Kind.FORWARD, 0, 0), Action(B, 0, 0), Action(W, 0, 0), Action(Kind.BACKWARD, 0, 0)]
-    with pytest.raises(ScheduleError, match="comes beside its two halves"):
+    with pytest.raises(ScheduleError, match="is there as well as its two halves"):
         verify(Schedule("mine", 1, 1, 1, (tuple(order),)))
 
 

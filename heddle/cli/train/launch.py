@@ -116,7 +116,7 @@ def shape(job: Job) -> tuple[int, int]:
     nodes = plan.world // cluster.devices
     if nodes > cluster.nodes:
         raise HeddleError(
-            f"The plan needs {nodes} nodes of {cluster.devices} devices, the cluster has {cluster.nodes}.",
+            f"The plan needs {nodes} nodes of {cluster.devices} devices, but the cluster has {cluster.nodes}.",
             f"{world_in_words(plan)} processes.",
             f"Write nodes = {nodes} in [cluster] if it has them, or use a smaller plan.",
         )

@@ -21,7 +21,7 @@ def without_update(fixed: dict[str, Any]) -> dict[str, Any]:
     if update != SYNCHRONOUS:
         raise HeddleError(
             f"The planner does not search plan.update = {update!r}.",
-            "Late updates may change the loss, so they are only considered, beside the others, with --allow-delay.",
+            "Late updates may change the loss, so they are only considered with --allow-delay.",
             "Leave update out, and add --allow-delay; `heddle simulate` predicts a plan as it is.",
         )
     return fixed

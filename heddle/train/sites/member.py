@@ -138,7 +138,7 @@ class Member:
             try:
                 connection, _ = self.listener.accept()
             except OSError:
-                raise LostError(f"nobody came within {self.wait:.0f} s") from None
+                raise LostError(f"no site came within {self.wait:.0f} s") from None
             try:
                 channel = Channel(connection, self.secret, server=True).within(self.wait)
                 return channel, channel.hear()

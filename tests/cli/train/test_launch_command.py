@@ -92,7 +92,7 @@ def test_a_torchrun_command_for_every_node(printed):
         ),
         (
             ("--slurm", "--set", "plan.data=64"),
-            ["needs 8 nodes of 8 devices, the cluster has 4", "1 × 1 × 64 = 64", "nodes = 8"],
+            ["needs 8 nodes of 8 devices, but the cluster has 4", "1 × 1 × 64 = 64", "nodes = 8"],
         ),
     ],
 )
