@@ -150,7 +150,7 @@ def parse_json(text: str) -> Any:
 
 
 def read_toml(path: Path, purpose: str = "a job, described in TOML") -> dict[str, Any]:
-    """The tables of a TOML file; a missing or malformed one is the user's to mend, not a traceback."""
+    """The tables of a TOML file; a missing or malformed one is the user's to fix, not a traceback."""
     text = read_text(path, purpose, LARGEST_TOML)
     try:
         return parse_toml(text)

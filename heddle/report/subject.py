@@ -53,7 +53,7 @@ class MeasuredRun:
 
 @dataclass(frozen=True)
 class Subject:
-    """All that is known of it. What could not be had is told in `notices`, each with a way to mend it."""
+    """All that is known of it. What is missing is in `notices`, each with a way to fix it."""
 
     name: str
     job: PlannedJob

@@ -120,7 +120,7 @@ def _is_first_to_fail(place: LaunchedRank, error: Exception, store: Any) -> bool
 def run_processes(plan: Plan, work: Callable[..., Any], *arguments: Any, restarts: int = 0) -> Any:
     """Start the plan's processes on this machine, let each do `work(mesh, *arguments)`, give rank 0's result.
 
-    When one dies, all are started again, up to `restarts` times; what a user has to mend is told at once. Ctrl-C,
+    When one dies, all are started again, up to `restarts` times; what a user has to fix is reported at once. Ctrl-C,
     SIGTERM and a closed terminal are passed on once, as a request to stop after the step; a second one ends everything.
     """
     forkserver.set_environment(plan.world)
