@@ -556,7 +556,7 @@ def test_pickles_stay_shut():
     (folder / "pytorch_model.bin").write_bytes(b"\x80\x04cposix\nsystem\n")
     error = refused(folder)
     assert "pytorch_model.bin" in error.what
-    assert "Nothing is ever unpickled" in error.why
+    assert "never unpickles anything" in error.why
     (folder / "pytorch_model.bin").unlink()
     assert "holds no weights" in refused(folder).what
 
@@ -580,7 +580,7 @@ def test_a_link_that_leads_elsewhere_is_refused(shards):
     first = sorted(folder.glob("*.safetensors"))[0]
     first.rename("elsewhere.safetensors")
     first.symlink_to(Path("elsewhere.safetensors").absolute())
-    assert "leads elsewhere" in refused(folder).what
+    assert "is outside the folder" in refused(folder).what
 
 
 def test_the_links_of_the_hubs_cache_are_followed():
@@ -601,7 +601,7 @@ def test_the_links_of_the_hubs_cache_are_followed():
     (blobs / first.name).rename("elsewhere.safetensors")
     first.unlink()
     first.symlink_to(Path("elsewhere.safetensors").absolute())
-    assert "leads elsewhere" in refused(snapshot).what
+    assert "is outside the folder" in refused(snapshot).what
 
 
 @pytest.mark.parametrize("name", ["merges.txt", "tokenizer.json", "generation_config.json", "config.json"])
@@ -724,7 +724,7 @@ def test_a_damaged_checkpoint_is_refused_before_it_is_used():
     content = bytearray(part.read_bytes())
     content[-5] ^= 1
     part.write_bytes(content)
-    with pytest.raises(HeddleError, match="is not whole") as caught:
+    with pytest.raises(HeddleError, match="is not intact") as caught:
         find_source(Path("imported"), Mesh(), print)
     assert "checksum" in caught.value.why
 
@@ -737,7 +737,7 @@ def test_an_index_that_leaves_numbers_out_is_refused(change):
     table = json.loads(index.read_text())
     table["head.weight"] |= change
     index.write_text(json.dumps(table))
-    with pytest.raises(HeddleError, match=r"is not whole") as caught:
+    with pytest.raises(HeddleError, match=r"is not intact") as caught:
         find_source(Path("imported"), Mesh(), print)
     assert "head.weight" in caught.value.why
 

@@ -22,7 +22,7 @@ def check(folder, said, world, steps):
     run = folder / "runs" / "demo"
     job = load_job(run / "job.toml")
     assert job.plan.world == world == job.cluster.devices
-    assert f"with {world} processes at work" in job.cluster.efficiency.source
+    assert f"with {world} processes running" in job.cluster.efficiency.source
     assert len(losses(run)) == steps
     assert traced_steps(run / "traces") == list(range(1, min(steps, 20) + 1))
     assert "predicted over measured" in (run / "report.html").read_text(encoding="utf-8")

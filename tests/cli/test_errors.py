@@ -47,7 +47,7 @@ MISTAKES = {
     ),
     "unknown preset": (
         ["model.preset=tinny"],
-        ["no model preset 'tinny'", "ships with Heddle", r"Did you mean 'tiny'\?"],
+        ["no model preset 'tinny'", "Presets ship with Heddle", r"Did you mean 'tiny'\?"],
     ),
     "unknown word": (["train.precision=fp8"], ["train.precision = 'fp8'", "one of a few words", "bf16, fp16, fp32"]),
     "wrong type": (["train.steps=many"], ["train.steps = 'many' has the wrong type", "whole number", "steps = 8"]),
@@ -143,7 +143,7 @@ def test_a_run_never_writes_over_another(job, refused, tmp_path):
     (tmp_path / "runs" / "small" / "notes").mkdir(parents=True)
     what, why, hint = refused("train", "job.toml")
     assert "runs/small exists already" in what
-    assert "never writes over another" in why
+    assert "never overwrites another" in why
     assert "--resume" in hint
     assert "--name" in hint
 
@@ -159,7 +159,7 @@ def test_a_run_is_not_resumed_with_another_model(job, refused, tmp_path):
     assert call("train", "job.toml", "--set", "train.steps=1") == 0
     before = (tmp_path / "runs" / "small" / "job.toml").read_bytes()
     what, why, hint = refused("train", "job.toml", "--resume", "--set", "model.layers=2")
-    assert "runs/small trains another model" in what
+    assert "runs/small is a run of another model" in what
     assert "layers was 1, is 2" in why
     assert "--name" in hint
     assert (tmp_path / "runs" / "small" / "job.toml").read_bytes() == before

@@ -108,13 +108,13 @@ def test_what_is_no_run(tmp_path, make, capsys):
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert len(error.splitlines()) == 3
-    assert {"folder": "Runs near it", "nothing": "heddle train", "trace": "run's folder", "step": "Traced are 1, 2"}[
+    assert {"folder": "Runs near it", "nothing": "heddle train", "trace": "run's folder", "step": "Traced steps: 1, 2"}[
         make
     ] in error
 
 
 def test_a_step_of_a_job_file_is_refused():
-    with pytest.raises(HeddleError, match="only predicted"):
+    with pytest.raises(HeddleError, match="has a prediction only"):
         read_subject(PLAN, 3)
 
 

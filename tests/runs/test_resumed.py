@@ -106,4 +106,4 @@ def test_a_run_without_a_record_of_its_tokens_goes_by_its_job(folder, capsys):
 
 def test_another_model_is_never_allowed(folder, capsys):
     assert call("train", "job.toml", "--resume", "--allow-changes", "--set=model.layers=2") == 2
-    assert "trains another model" in capsys.readouterr().err
+    assert "is a run of another model" in capsys.readouterr().err

@@ -31,7 +31,7 @@ def test_ranks_that_would_choose_different_precisions_are_refused():
     refuse_mixed(["bf16", "bf16"])
     with pytest.raises(HeddleError) as error:
         refuse_mixed(["bf16", "bf16", "fp32"])
-    assert error.value.what == "Rank 0 would train in bf16, rank 2 in fp32."
+    assert error.value.what == "Rank 0 would train in bf16, but rank 2 in fp32."
     assert 'precision = "fp32"' in error.value.hint
 
 

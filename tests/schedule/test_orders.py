@@ -136,7 +136,7 @@ def test_1f1b_with_chunks_points_to_interleaved():
 
 @pytest.mark.parametrize("sizes", [(0, 4, 1), (2, 0, 1), (2, 4, 0), (2, -1, 1)])
 def test_sizes_count_from_one(sizes):
-    with pytest.raises(HeddleError, match="counts from 1"):
+    with pytest.raises(HeddleError, match="must be 1 or more"):
         build("interleaved", *sizes)
 
 

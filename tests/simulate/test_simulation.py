@@ -105,7 +105,7 @@ def test_jitter_is_repeatable_and_costs_time():
     assert once != step_time(schedule, noise=jitter(schedule, 0.05, seed=2))
     assert once > step_time(schedule)
     assert step_time(schedule, noise=jitter(schedule, 0.0)) == pytest.approx(step_time(schedule))
-    with pytest.raises(HeddleError, match="negative"):
+    with pytest.raises(HeddleError, match="spread must be 0 or more"):
         jitter(schedule, -0.1)
 
 

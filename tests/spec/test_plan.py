@@ -270,7 +270,7 @@ def test_plain_lists_and_runs_mean_the_same():
     ("table", "said"),
     [
         ({"recompute": ["full x 0"]}, r"plan\.recompute\[0\] = 'full x 0' repeats full 0 times"),
-        ({"recompute": ["full x 1000000000"]}, "1 to 100,000 entries"),
+        ({"recompute": ["full x 1000000000"]}, "1 to 100,000 times"),
         ({"recompute": ["ful x 3"]}, "Did you mean 'full'"),
         ({"stages": ["five x 3"]}, "a whole number"),
         ({"stages": ["5 times 3"]}, "a whole number"),

@@ -35,7 +35,7 @@ class SearchGoal:
             )
         if self.objective == "fewest" and self.days is None:
             raise HeddleError(
-                "The objective 'devices' needs a deadline.",
+                "The objective 'fewest' needs a deadline.",
                 "It finds the fewest devices that meet one.",
                 "Add --days 30, or days=30.",
             )
