@@ -140,7 +140,7 @@ def test_a_module_is_placed_for_training_with_a_loss(capsys):
     assert call("place", "net.py:make", "--loss", "cros_entropy", "--times", "modelled") == 2
     assert "Did you mean 'cross_entropy'?" in capsys.readouterr().err
     assert call("place", OPERATORS, "--loss", "cross_entropy") == 2
-    assert "--loss says nothing about" in capsys.readouterr().err
+    assert "--loss does not apply to" in capsys.readouterr().err
 
 
 def test_units_and_what_goes_where_are_printed(capsys):
