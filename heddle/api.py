@@ -58,21 +58,21 @@ def plan(
     tokens: float | None = None,
     by_layer: bool | None = None,
 ) -> Search | NetworkSearch:
-    """Find the best plan for a job's model and batch on its cluster; the job's own plan is not looked at.
+    """Find the best plan for a job's model and batch on its cluster; the job's own plan is ignored.
 
     Args:
         job: what is trained, and on what; without a cluster, on this machine.
         objective: "fastest" step; "cheapest", in device-seconds, and "fewest" devices that meet the deadline of
             `days`, both on at most all of the cluster's devices; "smallest" memory.
-        fixed: fields of the plan that are decided, such as {"tensor": 8}.
+        fixed: fields of the plan that are already decided, such as {"tensor": 8}.
         top: how many plans to simulate exactly and return, best first.
         devices: use this many of the cluster's devices.
         memory_gib: use at most this much of a device's memory.
         days: the deadline.
-        tokens: what is learned from until then; the job's steps if left out.
+        tokens: tokens to train on by then; the job's steps if left out.
         by_layer: let every layer recompute, shard and offload on its own: True, wherever that is faster; False, never;
-            left out, where memory is short (nothing else fits, or `memory_gib` is given) and it is faster by more
-            than a prediction is off.
+            left out, if memory is short (nothing else fits, or `memory_gib` is given) and it is faster by more
+            than the error of a prediction.
 
     >>> import heddle
     >>> found = heddle.plan("examples/plans/gpt3-175b.toml")
@@ -119,13 +119,13 @@ def simulate(job: Job | str | Path) -> Simulation:
 
 
 def train(job: Job | str | Path, *, resume: bool = False, trace: bool = False) -> Result | None:
-    """Train a job, on as many processes as its plan takes; a job without a plan is planned first.
+    """Train a job, on as many processes as its plan needs; a job without a plan is planned first.
 
-    In a script that starts several processes, call it below `if __name__ == "__main__":`.
+    In a script that starts several processes, call it under `if __name__ == "__main__":`.
 
     Args:
         job: what to train.
-        resume: go on from the newest checkpoint.
+        resume: continue from the newest checkpoint.
         trace: record what every rank does.
 
     Returns:
@@ -138,9 +138,9 @@ def train(job: Job | str | Path, *, resume: bool = False, trace: bool = False) -
 
 
 def dry_run(job: Job | str | Path) -> DryRun:
-    """Take one step of every kind of rank that a job's plan has, with tensors that hold no numbers.
+    """Run one step of every kind of rank in a job's plan, with meta tensors: nothing is allocated.
 
-    Whatever would fail there is a `HeddleError` here; the answer says what each rank would hold, send and receive.
+    What would fail in training is a `HeddleError` here; the result says what each rank would hold, send and receive.
     """
     from heddle.train.dry_run.dry_run import dry_run as try_job
     from heddle.train.planned import with_plan
@@ -149,14 +149,14 @@ def dry_run(job: Job | str | Path) -> DryRun:
 
 
 def prove(job: Job | str | Path, steps: int = 20) -> Proof | None:
-    """Show that a job's plan trains like one device: losses and every gradient, on a model shrunk for it.
+    """Check that a job's plan trains like one device: losses and every gradient, on a shrunken model.
 
     Args:
         job: a job with a plan.
-        steps: how many to train.
+        steps: how many steps to train.
 
     Returns:
-        What was tried and how it came out. None on all but the first rank of a launcher.
+        What was tried, and the result. None on all but the first rank of a launcher.
     """
     from heddle.train.prove.prove import prove as run_proof
 
@@ -173,15 +173,15 @@ def generate(
     top_p: float = 1.0,
     seed: int = 0,
 ) -> str:
-    """Let a trained model go on with a text.
+    """Let a trained model continue a text.
 
     Args:
         run: a run's folder, a checkpoint or a Hugging Face folder.
         prompt: the text.
         tokens: how many to add, at most.
         temperature: 0 always takes the likeliest token.
-        top_k: draw from this many likeliest tokens; 0: from all.
-        top_p: draw from the likeliest that reach this probability.
+        top_k: sample from this many likeliest tokens; 0: from all.
+        top_p: sample from the likeliest tokens that together reach this probability.
         seed: the same seed gives the same text.
 
     Returns:
@@ -214,9 +214,9 @@ def report(
 
     Args:
         subject: a run's folder, or a job file.
-        other: another one, to show beside it.
-        output: where the page goes.
-        step: which traced step to show; else a typical one.
+        other: another one, to show side by side.
+        output: the file to write.
+        step: which traced step to show; a typical one if not given.
 
     Returns:
         Where the page is.
@@ -239,12 +239,12 @@ def piper(
     """Find the pipeline with the best throughput for a graph of layers: stages, degrees, memory options.
 
     Args:
-        workload: a file of the published format, or a `Workload` read from one.
+        workload: a file in the published format, or a `Workload` read from one.
         devices: how many; the workload's number if not given.
         time_limit: seconds, after which the best so far is the answer.
 
     Returns:
-        The pipeline; None where nothing fits.
+        The pipeline, or None if nothing fits.
 
     >>> import heddle
     >>> found = heddle.piper("examples/layers.json", devices=4)
@@ -274,16 +274,16 @@ def capture(
     """Turn a module into a graph of operators, through `torch.export`.
 
     Args:
-        module: any module whose path does not depend on the numbers in its inputs.
-        example_inputs: a tuple, as the module is called with; it runs for these shapes only.
+        module: any module whose control flow does not depend on the values of its inputs.
+        example_inputs: a tuple of what the module is called with; it then runs for these shapes only.
         keywords: named inputs.
-        training: backward operators as well. The module must then give its loss.
-        loss: of the module's output and of a target; the target is then the last of the example inputs.
+        training: backward operators as well. The module must then return its loss.
+        loss: a function of the module's output and a target; the target is then the last of the example inputs.
         times: "measured", here, in as many processes at once as there are devices; or "modelled", from FLOPs and bytes
-            alone: nothing is run, and the module may be made of fake tensors.
+            alone: nothing is run, and the module may consist of fake tensors.
         cluster: whose devices and links to model; this machine if not given.
         devices: for how many devices.
-        memory: bytes of each; those of the cluster's if not given.
+        memory: bytes per device; the cluster's if not given.
 
     >>> import heddle, torch
     >>> mlp = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 64))
@@ -328,22 +328,22 @@ def place(
 ) -> Placed | Placement:
     """Place a module's operators on devices; or those of a graph, or of a graph's file.
 
-    A module gives a `Placed`, which can `run`; a graph gives a `Placement`, as a graph from `capture` does too.
+    For a module it returns a `Placed`, which can `run`; for a graph, such as one from `capture`, a `Placement`.
 
     Args:
-        what: a module, a graph, or a file of the published format.
-        example_inputs: of a module, as for `capture`; so are `keywords`, `training`, `loss`, `times` and `cluster`.
+        what: a module, a graph, or a file in the published format.
+        example_inputs: for a module, as for `capture`; so are `keywords`, `training`, `loss`, `times` and `cluster`.
         keywords: named inputs.
         devices: how many accelerators; for a module 2 if not given, for a graph its own number.
-        memory: bytes of each.
+        memory: bytes per accelerator.
         training: whether the module is trained.
-        loss: of its output and a target.
+        loss: a function of its output and a target.
         times: "measured" or "modelled".
         cluster: whose devices to model.
         objective: "throughput" (the smallest maximum load) or "latency" (of a single sample).
-        method: "auto" is exact where that is possible; docs/decide/placement.md tells of the others.
-        contiguous: devices form a pipeline. Without it, splits may be better, but cannot be run.
-        cpus: how many CPUs beside the accelerators; a graph's own number if not given.
+        method: "auto" is exact where possible; docs/decide/placement.md describes the others.
+        contiguous: require a pipeline. Other splits may be better, but cannot be run.
+        cpus: how many CPUs in addition to the accelerators; a graph's own number if not given.
         time_limit: seconds, after which the best so far is the answer.
         progress: called with the best value and the lower bound when they change.
 

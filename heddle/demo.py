@@ -44,7 +44,7 @@ def demo_job(plan: str, steps: int) -> PlannedJob:
     if prod(degrees) > MOST:
         raise HeddleError(
             f"--plan {plan} needs {prod(degrees)} processes.",
-            f"All of them run on this machine; more than {MOST} would mostly wait for each other.",
+            f"They all run on this machine, where more than {MOST} would mostly wait for each other.",
             "Use --plan 2x2x2; `heddle plan` and `heddle simulate` take thousands.",
         )
     split = dict(zip(WRITTEN, degrees, strict=True))
@@ -68,7 +68,7 @@ def make_room(job: Job) -> None:
             if not _is_demo(job):
                 raise HeddleError(
                     f"{folder} is the folder of another run.",
-                    "A demo takes the place of the demo before it, and of nothing else.",
+                    "A demo replaces the previous demo, and nothing else.",
                     f"Rename {folder}, or run `heddle demo` elsewhere.",
                 )
             shutil.rmtree(folder)
@@ -90,13 +90,13 @@ def _is_demo(job: Job) -> bool:
 def standing(found: Search, chosen: Simulation, fewer: Simulation | None) -> Iterator[str]:
     """What is shown, and how good it is beside the best plan of as many processes, and of one per core."""
     seconds = chosen.step_seconds
-    yield f"For the show: {in_words(chosen.plan)}."
+    yield f"Shown here: {in_words(chosen.plan)}."
     verdict = f"{seconds:.3g} s per step, {seconds / found.best.step_seconds - 1:.0%} more than the best"
     if chosen.plan == found.best.plan:
         verdict = f"{seconds:.3g} s per step, and no other is faster"
     yield f"It is number {found.rank(chosen.plan)} of {found.feasible:,} by prediction: {verdict}."
     if fewer is not None:
         yield (
-            f"{chosen.plan.world} processes take turns on {fewer.plan.world} cores: it is to look at, not to be fast. "
+            f"{chosen.plan.world} processes take turns on {fewer.plan.world} cores: this is for show, not for speed. "
             f"One process per core ({in_words(fewer.plan)}) should need {fewer.step_seconds:.3g} s."
         )

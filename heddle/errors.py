@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class HeddleError(Exception):
-    """A mistake the user can mend, told in three parts.
+    """A mistake the user can fix, in three parts.
 
     Args:
         what: what is wrong, in one sentence that names the value.

@@ -35,12 +35,12 @@ KINDS = {
 }
 REASONS = {
     errno.ENOENT: "Nothing has that name.",
-    errno.ENOTDIR: "What its path names as a folder is a file.",
+    errno.ENOTDIR: "A part of its path is a file, not a folder.",
     errno.ELOOP: "It is a symbolic link that leads back to itself.",
     errno.ENAMETOOLONG: "Its name is longer than this system allows.",
-    errno.EACCES: "You may not read it.",
+    errno.EACCES: "You do not have permission to read it.",
 }
-FULL = "Make room, or write to another disk."
+FULL = "Free some space, or write to another disk."
 
 
 def check_readable(path: Path, purpose: str, largest: int | None = None) -> int:
@@ -74,7 +74,7 @@ def _check_kind(path: Path, found: os.stat_result, purpose: str) -> None:
         raise HeddleError(
             f"{shown(path)} is {KINDS.get(kind, 'not a file')}.",
             f"It should be a file that holds {purpose}.",
-            _beside(path) if kind == stat.S_IFDIR else "Write what it gives to a file, and name that.",
+            _beside(path) if kind == stat.S_IFDIR else "Write its output to a file, and name that.",
         )
 
 
@@ -91,7 +91,9 @@ def read_bytes(path: Path, purpose: str, largest: int = LARGEST) -> bytes:
         raise unreadable(path, purpose, error) from None
     if len(found) > largest:
         raise HeddleError(
-            f"{shown(path)} grows while it is read.", f"It should hold {purpose}.", "Read it when it is whole."
+            f"{shown(path)} is growing while it is read.",
+            f"It should hold {purpose}.",
+            "Try again when it is complete.",
         )
     return found
 
@@ -148,7 +150,7 @@ def parse_json(text: str) -> Any:
 
 
 def read_toml(path: Path, purpose: str = "a job, described in TOML") -> dict[str, Any]:
-    """The tables of a TOML file; a missing or malformed one is the user's to mend, not a traceback."""
+    """The tables of a TOML file; a missing or malformed one is the user's to fix, not a traceback."""
     text = read_text(path, purpose, LARGEST_TOML)
     try:
         return parse_toml(text)

@@ -159,7 +159,7 @@ def main() -> None:
     try:
         cases = [case_of(runs, method, options) for method in options.methods]
     except TimeoutError:
-        sys.exit("not all runs are done; the same command goes on")
+        sys.exit("not all runs are done; run the same command to continue")
     for case in cases:
         case["gap"] = round(case["loss"] - cases[0]["loss"], 4)
     about = {"benchmark": "loss under late updates", "peer": "synchronous updates", "steps": options.steps}

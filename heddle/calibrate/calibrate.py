@@ -88,7 +88,7 @@ def _with_collectives(cluster: Cluster, rows: list[dict[str, str]]) -> Cluster:
     """The innermost link as measured all-reduces show it."""
     if not cluster.links:
         raise HeddleError(
-            f"Cluster '{cluster.name}' has no links.", "Collectives run over one.", "Add [[cluster.links]]."
+            f"Cluster '{cluster.name}' has no links.", "Collectives run over links.", "Add [[cluster.links]]."
         )
     try:
         ranks, count, seconds = (
@@ -98,7 +98,9 @@ def _with_collectives(cluster: Cluster, rows: list[dict[str, str]]) -> Cluster:
         raise HeddleError("A measured collective has no number.", f"{error}.", "Fix or remove the row.") from None
     if len(rows) < 6:
         raise HeddleError(
-            f"{len(rows)} collectives cannot carry 3 constants.", "Every constant needs at least two.", "Measure more."
+            f"{len(rows)} collectives are too few to fit 3 constants.",
+            "Every constant needs at least two.",
+            "Measure more.",
         )
     for name, values, least, most in (
         ("n_ranks", ranks, 2, 1e6),
@@ -109,7 +111,7 @@ def _with_collectives(cluster: Cluster, rows: list[dict[str, str]]) -> Cluster:
         if len(odd):
             raise HeddleError(
                 f"{name} must be in [{least:g}, {most:g}], got {values[odd[0]]:g}.",
-                f"It is that of measured collective {odd[0] + 1}.",
+                f"Measured collective {odd[0] + 1} has that value.",
                 "Fix or remove the row.",
             )
     start, hop, speed = fit_collectives(count, ranks, seconds * 1e-9)
@@ -168,7 +170,7 @@ def _layer_times(path: Path, tables: list[dict[str, str]], cluster: Cluster) -> 
     """Forward and backward of one layer, in the modes of Table 4 of arXiv 2205.05198."""
     works, seconds, skipped = [], [], []
     if not tables:
-        raise HeddleError(f"{path} has no rows.", "It has a header only.", "Add measured layers.")
+        raise HeddleError(f"{path} has no rows.", "It only has a header.", "Add measured layers.")
     for number, row in enumerate(tables, 1):
         try:
             layers, hidden, heads, sequence = (count_of(row, name) for name in ("layers", "hidden", "heads", "seq"))

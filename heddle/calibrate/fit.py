@@ -152,7 +152,7 @@ def check_rows(rows: int, names: Sequence[str]) -> None:
     """Refuse more constants than the rows can carry: one for every two rows."""
     if rows < 2 * len(names):
         raise HeddleError(
-            f"{rows} row{'s' * (rows != 1)} cannot carry {len(names)} constants ({', '.join(names)}).",
+            f"{rows} row{'s' * (rows != 1)} cannot determine {len(names)} constants ({', '.join(names)}).",
             "Every constant needs at least two rows, or the fit follows their noise.",
             f"Give {2 * len(names)} rows, or fit fewer: --fit {' --fit '.join(names[: max(1, rows // 2)])}."
             if rows >= 2

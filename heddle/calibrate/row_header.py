@@ -68,7 +68,5 @@ def read_csv(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     header = [column(name) for name in lines[0]] if lines else []
     double = next((name for place, name in enumerate(header) if name and name in header[:place]), None)
     if double is not None:
-        raise HeddleError(
-            f"{path} has two columns for {double}.", "Which of the two counts is not known.", "Remove one."
-        )
+        raise HeddleError(f"{path} has two columns for {double}.", "It is unclear which one to use.", "Remove one.")
     return header, [dict(zip(header, (cell.strip() for cell in line), strict=False)) for line in lines[1:]]

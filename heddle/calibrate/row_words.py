@@ -33,7 +33,7 @@ def number_of(text: Mapping[str, str], name: str, default: float | None = None) 
     except ValueError:
         raise CannotModelError(f"{name} = {shorten(value)} is not a number") from None
     if not 0 <= number <= MOST:
-        raise CannotModelError(f"{name} = {shorten(value)} is not from 0 to {MOST:g}")
+        raise CannotModelError(f"{name} = {shorten(value)} is not in [0, {MOST:g}]")
     return number
 
 

@@ -64,10 +64,10 @@ def read_rows(
         raise HeddleError(
             f"{path} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}.",
             f"A row of measured runs has at least {', '.join(NEEDED)}.",
-            "See docs/decide/calibration.md for all of them.",
+            "docs/decide/calibration.md lists all columns.",
         )
     if not tables:
-        raise HeddleError(f"{path} has no rows.", "It has a header only.", "Add measured runs.")
+        raise HeddleError(f"{path} has no rows.", "It only has a header.", "Add measured runs.")
     rows, skipped = [], []
     for number, table in enumerate(tables):
         name = table.get("id") or f"row {number + 1}"
@@ -97,7 +97,7 @@ def read_row(
     world = prod(plan[axis] for axis in AXES) * plan["context"]
     devices = count_of(text, "n_gpus", world)
     if world != devices:
-        raise CannotModelError(f"its degrees make {world} devices, n_gpus says {devices}")
+        raise CannotModelError(f"its degrees make {world} devices, but n_gpus says {devices}")
     machine = cluster_of(text, fallback) if cluster is None else adapted(cluster, text)
     machine = replace(machine, nodes=max(1, -(-devices // machine.devices)))
     if not text.get("precision"):
@@ -274,7 +274,7 @@ def _numbers(precision: str, software: Software, text: Mapping[str, str]) -> dic
     if not base:
         raise CannotModelError(f"precision = {precision!r} is not known")
     if "rowwise" in word:
-        raise CannotModelError("8-bit products with a scale for each row are not modelled")
+        raise CannotModelError("8-bit products with one scale per row are not modelled")
     pure = "pure" in word or (base == "fp16" and "megatron" in framework)  # gradients as short as weights
     # NeMo's recipes keep and send gradients in bf16 (grad_reduce_in_fp32 = False); Megatron-LM by itself in fp32
     short = pure or (software.facts.reduces < 4 and re.search(r"nemo|bridge|dgxc", framework) is not None)

@@ -88,8 +88,8 @@ def _check(program: Program) -> None:
         shapes = [tensor.shape for tensor in tensors_of(node.meta.get("val"))]
         if any(not isinstance(size, int) for shape in shapes for size in shape):
             raise HeddleError(
-                f"The module cannot be captured: {program.where(node)} gives a tensor whose size depends on numbers.",
-                f"{node.target} gives {list(shapes[0])} here, and stages must know what they send each other.",
+                f"The module cannot be captured: {program.where(node)} returns a tensor of unknown size.",
+                f"{node.target} returns {list(shapes[0])} here, but stages must know the sizes they exchange.",
                 "Write it with torch.where or the like, so that all sizes are known.",
             )
     if not program.training:
@@ -99,8 +99,8 @@ def _check(program: Program) -> None:
     if first is None or first.numel() != 1:
         what = f"{len(outputs)} tensors" if first is None else f"a tensor of shape {list(first.shape)}"
         raise HeddleError(
-            f"The module gives {what}, and training needs one number, the loss.",
-            "Gradients are those of the loss.",
+            f"The module returns {what}, but training needs one number, the loss.",
+            "Gradients are taken of the loss.",
             "Give loss=, a function of the module's output and of the last example input.",
         )
 
@@ -123,8 +123,8 @@ def _refused(module: nn.Module, error: Exception) -> HeddleError:
     reason = text.splitlines()[0] if text else type(error).__name__
     if "Cache'>" in reason or 'Cache" ' in reason:  # what Hugging Face models give beside their logits
         return HeddleError(
-            f"The module cannot be captured: {type(module).__name__} gives a cache of keys and values.",
-            "A cache is for generating token by token; it is not a tensor that one stage could send to another.",
+            f"The module cannot be captured: {type(module).__name__} returns a key-value cache.",
+            "A cache is for generating token by token; it is not a tensor that stages can send to each other.",
             "Switch it off: pass use_cache=False among the keywords, or set model.config.use_cache = False.",
         )
     return HeddleError(

@@ -20,16 +20,14 @@ from heddle.files import check_readable, read_text, shown
 LARGEST = 4 << 20  # bytes of a user's file
 
 SOURCE = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")
-HOW = "Name a Python file and a function in it that gives (module, example inputs): model.py:make."
+HOW = "Name a Python file and a function in it that returns (module, example inputs): model.py:make."
 
 
 def load_source(text: str) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]]:
     """Call the function that a user named: it gives (module, inputs), or (module, inputs, keywords)."""
     match = SOURCE.fullmatch(text)
     if match is None:
-        raise HeddleError(
-            f"{shown(text)} names no function.", "What is placed is a module, which a function makes.", HOW
-        )
+        raise HeddleError(f"{shown(text)} names no function.", "A function must make the module that is placed.", HOW)
     path, function = Path(match["file"]), match["function"]
     check_readable(path, "a function that makes a module", LARGEST)
     loaded = _imported(path)
@@ -45,8 +43,8 @@ def load_source(text: str) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]]:
         raise _failed(f"{function}() of {path} failed", path, error) from None
     if not isinstance(made, tuple) or len(made) not in (2, 3):
         raise HeddleError(
-            f"{function}() of {path} gives a {type(made).__name__}.",
-            "What is placed is a module with example inputs.",
+            f"{function}() of {path} returns a {type(made).__name__}.",
+            "It should return a module with example inputs.",
             "Return (module, inputs), or (module, inputs, keywords); inputs is a tuple.",
         )
     module, inputs, *keywords = made
@@ -67,7 +65,7 @@ def load_loss(text: str, source: str) -> Callable[[Any, Any], Any]:
         losses = [each for each in dir(torch.nn.functional) if each.endswith(("_loss", "entropy", "divergence"))]
         raise HeddleError(
             f"There is no loss '{name}'.",
-            f"Neither {shown(path)} has such a function nor torch.nn.functional.",
+            f"Neither {shown(path)} nor torch.nn.functional has such a function.",
             nearest(name, {*losses, *functions_of(path)}),
         )
     loss: Callable[[Any, Any], Any] = found
@@ -112,6 +110,6 @@ def _failed(what: str, path: Path, error: BaseException) -> HeddleError:
         lines = [error.lineno]
     return HeddleError(
         f"{what}: {type(error).__name__}: {error}",
-        f"That was at line {lines[-1]} of it." if lines else "That was while Python read it.",
+        f"It was raised at line {lines[-1]}." if lines else "It was raised while Python read the file.",
         f"Try it alone: python {shown(path)}",
     )

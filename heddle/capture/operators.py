@@ -93,8 +93,8 @@ def register(custom: Custom) -> None:
         namespace, name = missing[0]
         raise HeddleError(
             f"The operator {namespace}::{name} is not known in a process that runs a stage.",
-            "It is registered by code that this process cannot import: a notebook's, say, or that of `python -c`.",
-            "Define it in a module of its own, and import that where the module is made.",
+            "It is registered by code that this process cannot import, such as a notebook or `python -c`.",
+            "Define it in a separate Python module, and import that where the torch module is made.",
         )
 
 

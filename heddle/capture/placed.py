@@ -48,7 +48,7 @@ def captured(
     """What `heddle.capture` does."""
     if times not in TIMES:
         raise HeddleError(
-            f"There are no times '{times}'.", "They are measured here, or modelled.", nearest(times, TIMES)
+            f"There are no times '{times}'.", "Times are measured here, or modelled.", nearest(times, TIMES)
         )
     if devices < 1:
         raise HeddleError(
@@ -144,17 +144,17 @@ class Placed:
         microbatches: int | None = None,
         seed: int = 0,
     ) -> PlacedRun:
-        """PlacedRun batches through the stages, each in a process of its own.
+        """Run batches through the stages, each in its own process.
 
         In training, `microbatches` batches make a step (all of them if not given), run as 1F1B. Gradients are those of
         the mean loss. With an optimizer the module's weights are updated after every step; without, its gradients are
         there as after a backward pass. Buffers that the module updates are updated, too.
 
         Args:
-            batches: each like the example inputs: a tuple; where there are keywords, a mapping or a pair.
+            batches: each like the example inputs: a tuple; if there are keywords, a mapping or a pair.
             optimizer: makes one from parameters, such as `functools.partial(torch.optim.SGD, lr=0.1)`.
-            microbatches: batches of a step.
-            seed: of what is random in the stages, such as dropout.
+            microbatches: batches per step.
+            seed: random seed for the stages, such as for dropout.
         """
         from heddle.runtime.launch import run_processes
 
@@ -211,11 +211,11 @@ def _throughput(made: list[StageResult], orders: StageOptions, count: int) -> fl
 def _check_run(works: list[list[Any]], orders: StageOptions) -> None:
     if not works:
         raise HeddleError(
-            "There are no batches.", "Stages run what they are given.", "Give at least one, like the example inputs."
+            "There are no batches.", "Stages need something to run.", "Give at least one, like the example inputs."
         )
     if orders.optimizer is not None and not orders.training:
         raise HeddleError(
-            "There is nothing to optimise in inference.", "It makes no gradients.", "Place with training=True."
+            "There is nothing to optimize in inference.", "It makes no gradients.", "Place with training=True."
         )
     if len(works) % orders.microbatches:
         raise HeddleError(
@@ -228,7 +228,7 @@ def _check_run(works: list[list[Any]], orders: StageOptions) -> None:
     except Exception:
         raise HeddleError(
             "The optimizer cannot be sent to the processes.",
-            "It is pickled on its way to them, and a function without a name in a module cannot be.",
+            "It is pickled for that, and a function without a name in a module cannot be pickled.",
             "Use functools.partial(torch.optim.SGD, lr=0.1) or the like.",
         ) from None
 
@@ -247,7 +247,7 @@ def flat_batch(program: Program, batch: Any, number: int) -> list[Any]:
     if set(given[1]) != set(keywords):
         raise HeddleError(
             f"Batch {number} has the keywords {sorted(given[1])}.",
-            "A module runs as it was captured.",
+            "A module runs exactly as it was captured.",
             f"The example had {sorted(keywords)}.",
         )
     flat, spec = pytree.tree_flatten((given[0], {name: given[1][name] for name in keywords}))
@@ -255,7 +255,7 @@ def flat_batch(program: Program, batch: Any, number: int) -> list[Any]:
     if len(flat) != len(expected) or spec != like:
         raise HeddleError(
             f"Batch {number} does not look like the example inputs.",
-            f"It has {len(flat)} values, they have {len(expected)}.",
+            f"It has {len(flat)} values; the example inputs have {len(expected)}.",
             "Give all inputs in the same order; in training with a loss, the target comes last.",
         )
     for node, value, example in zip(program.inputs, flat, expected, strict=True):

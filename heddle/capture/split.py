@@ -234,8 +234,8 @@ def real_values(program: Program) -> Values:
             if values[node].device.type == "meta" or isinstance(values[node], FakeTensor):
                 raise HeddleError(
                     f"{program.state[node.name]} has no values.",
-                    "The module was made of fake tensors or on the meta device: it can be placed, but not run.",
-                    "Make it with its weights, or model its times: times='modelled'.",
+                    "The module consists of fake or meta tensors: it can be placed, but not run.",
+                    "Create it with real weights, or model its times: times='modelled'.",
                 )
         elif node.op == "get_attr":
             values[node] = getattr(program.exported.graph_module, node.target)

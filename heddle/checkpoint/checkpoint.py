@@ -128,7 +128,7 @@ class Saver:
             self.failure = HeddleError(
                 f"The checkpoint of step {progress.step} could not be written to {self.folder}.",
                 f"{error.strerror or error}.",
-                "Earlier checkpoints are untouched; make room, then continue with --resume.",
+                "Earlier checkpoints are untouched; free some space, then continue with --resume.",
             )
         except BaseException as error:
             self.failure = error
@@ -205,9 +205,9 @@ def newest_good(folder: Path, mesh: Mesh, warn: Callable[[str], None]) -> Path:
         warn(f"{problem} Going back to {found[number - 1].name}." if number else problem)
     if found:
         raise HeddleError(
-            f"No checkpoint in {folder} is whole.",
-            f"{len(found)} were looked at, and each is damaged.",
-            f"Bring one back from a copy, or delete {folder.parent} and start over.",
+            f"No checkpoint in {folder} is intact.",
+            f"{len(found)} were checked, and all are damaged.",
+            f"Restore one from a copy, or delete {folder.parent} and start over.",
         )
     raise HeddleError(
         f"There is no checkpoint in {folder}.",

@@ -80,7 +80,7 @@ def open_huggingface(folder: Path) -> HuggingFaceFolder:
     for file in _files(folder):
         header = _header(folder, file)
         twice = [f"{name} is in {held[name].file} and in {file}" for name in header if name in held]
-        _refuse(twice, f"{folder} holds the same tensor twice.", "Which one counts? Remove the other.")
+        _refuse(twice, f"{folder} holds the same tensor twice.", "Remove the one that is wrong.")
         held |= header
     return HuggingFaceFolder(folder, model, held, _place(folder, model, held))
 
@@ -103,7 +103,7 @@ def refuse_untied(opened: HuggingFaceFolder) -> None:
     if not alike:
         raise HeddleError(
             f"{head} and {embedding} of {opened.folder} differ, although tie_word_embeddings is true.",
-            "A tied model has one of them, and either choice would change what it computes.",
+            "A tied model has only one of them, and either choice would change what it computes.",
             f'Set "tie_word_embeddings" to false in {CONFIG}, or remove {head}.',
         )
 
@@ -119,8 +119,8 @@ def _files(folder: Path) -> list[str]:
         if pickled:
             raise HeddleError(
                 f"The weights of {folder} are pickled: {', '.join(pickled[:3])}.",
-                "Nothing is ever unpickled: opening such a file runs whatever code somebody put into it.",
-                "Where you trust it, convert it with transformers: from_pretrained(…).save_pretrained(…).",
+                "Heddle never unpickles anything: opening such a file runs whatever code somebody put into it.",
+                "If you trust it, convert it with transformers: from_pretrained(…).save_pretrained(…).",
             )
         raise HeddleError(
             f"{folder} holds no weights.",
@@ -130,8 +130,8 @@ def _files(folder: Path) -> list[str]:
     for file in files:
         if not belongs(folder, file):
             raise HeddleError(
-                f"{folder} names the file {file!r} among its weights, which leads elsewhere.",
-                "The files of a model lie in its own folder.",
+                f"{folder} lists the weight file {file!r}, which is outside the folder.",
+                "The files of a model are in its own folder.",
                 "Do not load this model; somebody has tampered with it.",
             )
     return files
@@ -161,9 +161,9 @@ def refuse_links(folder: Path, *names: str) -> None:
     for name in names:
         if (folder / name).is_symlink() and not belongs(folder, name):
             raise HeddleError(
-                f"{folder / name} is a link that leads out of the model's folder.",
-                "The files of a model lie in its own folder, or among the blobs of the same repository in a cache.",
-                "If you trust what it leads to, put a copy in its place; else remove it.",
+                f"{folder / name} is a link out of the model's folder.",
+                "The files of a model are in its own folder, or among the blobs of the same repository in a cache.",
+                "If you trust its target, replace the link with a copy; otherwise remove it.",
             )
 
 
@@ -178,7 +178,7 @@ def _header(folder: Path, file: str) -> dict[str, HeldFile]:
     except FileNotFoundError:
         raise HeddleError(f"{folder / file} is missing.", f"{INDEX} names it.", "Is the download complete?") from None
     except (OSError, SafetensorError) as error:
-        raise HeddleError(f"{folder / file} is damaged.", f"{error}.", "Fetch it again.") from None
+        raise HeddleError(f"{folder / file} is damaged.", f"{error}.", "Download it again.") from None
 
 
 def _place(folder: Path, model: ModelSpec, held: dict[str, HeldFile]) -> dict[str, StoredTensor]:

@@ -64,7 +64,7 @@ def read_index(folder: Path) -> dict[str, StoredTensor]:
         if not lies_in(folder, name):
             raise HeddleError(
                 f"{folder / INDEX} names the file {name!r}.",
-                "The files of a checkpoint lie in its own folder.",
+                "The files of a checkpoint are in its own folder.",
                 "Do not load this checkpoint; somebody has tampered with it.",
             )
     for name, tensor in index.items():
@@ -77,7 +77,7 @@ def read_index(folder: Path) -> dict[str, StoredTensor]:
             raise HeddleError(
                 f"{folder / INDEX} is damaged.",
                 f"{name}, {_size(tensor.shape)}, {problem}.",
-                "Take another checkpoint.",
+                "Use another checkpoint.",
             )
     return index
 
@@ -149,7 +149,7 @@ def _stored(folder: Path, name: str, entry: object) -> StoredTensor:
                 return StoredTensor(dtype, tuple(shape), tuple(stored))
     raise HeddleError(
         f"{folder / INDEX} is damaged.",
-        f"What it says of {name} is not the place of a tensor.",
+        f"Its entry for {name} is not the location of a tensor.",
         "Use another checkpoint, or copy this one again.",
     )
 

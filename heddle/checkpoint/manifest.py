@@ -42,7 +42,7 @@ def read_about(checkpoint: Path) -> dict[str, Any]:
     about = read_json(checkpoint / ABOUT, "what a checkpoint says about itself")
     if about.get("format") != FORMAT or not all(isinstance(about.get(key), dict) for key in ("progress", "checksums")):
         raise HeddleError(
-            f"{checkpoint / ABOUT} is not one that this Heddle reads.",
+            f"{checkpoint / ABOUT} has a format that this version of Heddle cannot read.",
             f"It reads format {FORMAT}.",
             "Use another checkpoint, or copy this one again.",
         )
@@ -78,7 +78,7 @@ def _compare(path: Path, found: str, written: object) -> None:
     if found != written:
         raise HeddleError(
             f"{path} is damaged.",
-            f"It has checksum {found}, written with {written}.",
+            f"Its checksum is {found}; it was written with {written}.",
             "Use another checkpoint, or copy this one again.",
         )
 

@@ -62,7 +62,7 @@ def find_source(path: Path, mesh: Mesh, warn: Warn) -> WeightSource:
     if (path / ABOUT).is_file():
         problem = agree(mesh, damage(path, mesh))
         if problem is not None:
-            raise HeddleError(f"The checkpoint {path} is not whole.", problem, "Copy it again, or take another.")
+            raise HeddleError(f"The checkpoint {path} is not intact.", problem, "Copy it again, or use another.")
         return checkpoint_source(path)
     if (path / CONFIG).is_file():
         return huggingface_source(path, mesh)
@@ -102,17 +102,16 @@ def check_tokenizer(source: WeightSource, data: Prepared) -> None:
     if own.is_file():
         theirs, ours = vocabulary(own), vocabulary(data.folder / TOKENIZER_FILE)
         strange = [token for token, number in theirs.items() if ours.get(token) != number]
-        why = f"{len(strange):,} of the {len(theirs):,} tokens of {own} have another number there, or none."
+        why = f"{len(strange):,} of the {len(theirs):,} tokens of {own} have a different id there, or none."
     else:
         others = [name for name in TOKENIZERS if (folder / name).is_file()]
         strange = others if data.tokenizer.kind == BYTE_KIND else []
-        why = f"{folder} has a tokenizer of its own in {', '.join(others)}."
+        why = f"{folder} has its own tokenizer in {', '.join(others)}."
     if strange:
         raise HeddleError(
-            f"{given} is not what the weights of {source.folder} were trained on.",
+            f"{given} is not the tokenizer that the weights in {source.folder} were trained with.",
             why,
-            "Leave [data] tokenizer out, and the one that came with the weights is used; "
-            "tokens that are prepared already have to be prepared with it.",
+            "Leave [data] tokenizer out to use the one that came with the weights; prepared tokens must use it, too.",
         )
 
 

@@ -157,7 +157,7 @@ def check_file(path: Path, boxes: Iterable[tuple[str, Stored]] = ()) -> None:
                 if sums.get(key) != found:
                     raise HeddleError(
                         f"{path} is damaged.",
-                        f"Tensor {key} has checksum {found}, written with {sums.get(key)}.",
+                        f"Tensor {key} has checksum {found}; it was written with {sums.get(key)}.",
                         "Use another checkpoint, or copy this one again.",
                     )
     except FileNotFoundError:

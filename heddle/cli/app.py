@@ -94,7 +94,7 @@ def _run() -> int:
     except MemoryError:
         show(
             HeddleError(
-                "There is not enough memory.", "What was asked for does not fit this machine.", "Ask for less of it."
+                "There is not enough memory.", "The request needs more than this machine has.", "Reduce its size."
             )
         )
         return 2

@@ -77,8 +77,8 @@ def apply_change(document: dict[str, Any], change: str) -> None:
     table, dot, key = name.strip().partition(".")
     if not (equals and dot and table and key):
         raise HeddleError(
-            f"--set {change} names no key and value.",
-            "A key is named with its table, and has a value.",
+            f"--set {change} does not give a key and a value.",
+            "A key is written with its table, and gets a value.",
             "Write it as --set train.steps=50.",
         )
     try:
@@ -94,6 +94,6 @@ def check_page(path: Path) -> None:
     if path.suffix.lower() not in (".html", ".htm"):
         raise HeddleError(
             f"-o {path} is not the name of a page.",
-            "What is written is HTML, and would take the place of whatever is there.",
+            "The page is HTML, and would replace whatever is there.",
             f"Name it {path.stem or 'page'}.html.",
         )

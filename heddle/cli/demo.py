@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from heddle.spec.plan import Plan
 
 ACTS = {
-    "Measure": "How fast is this machine with {} at work? They share its cores, so all are timed at once.",
+    "Measure": "How fast is this machine with {} running? They share its cores, so all are timed at once.",
     "Plan": "Which split of a small GPT over {} is the fastest? Every legal one is priced.",
-    "Simulate": "What would each stage do in a step, and what would a process of each stage hold?",
-    "Train": "Now {} really train it on the library of this Python.",
-    "Write": "What the model has learned of Python by now.",
-    "Compare": "Was the prediction right? A step as predicted, and the median of those that were trained.",
+    "Simulate": "What would each stage do during a step, and how much memory would its processes need?",
+    "Train": "Now {} train it for real, on Python's own library.",
+    "Write": "What the model has learned about Python so far.",
+    "Compare": "Was the prediction right? The predicted step, and the median of those that were trained.",
 }
 SHOWN = 5  # plans of the table
 
@@ -33,12 +33,12 @@ SHOWN = 5  # plans of the table
 def demo(
     plan: Annotated[
         str,
-        typer.Option(help="How to split the work; 2x1x1 starts two processes only.", metavar="TENSORxPIPELINExDATA"),
+        typer.Option(help="tensor x pipeline x data; 2x1x1 starts only two processes.", metavar="TENSORxPIPELINExDATA"),
     ] = "2x2x2",
-    steps: Annotated[int, ranged(within=COUNT, help="How long to train.")] = 100,
+    steps: Annotated[int, ranged(within=COUNT, help="Steps to train.")] = 100,
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in the browser at the end.")] = False,
 ) -> None:
-    """See everything in two minutes: measure this machine, plan, draw, train, write, compare."""
+    """See everything in two minutes: measure this machine, plan, simulate, train, generate, compare."""
     import os
     import time
 
@@ -155,13 +155,13 @@ def _train(console: Console, chosen: Simulation) -> bool:
     assert result is not None
     if result.step < result.steps:
         console.print(
-            f"Stopped after step {result.step} of {result.steps}. `heddle report {result.run}` shows what there is; "
-            "`heddle demo` begins again.",
+            f"Stopped after step {result.step} of {result.steps}. `heddle report {result.run}` shows its data; "
+            "`heddle demo` starts over.",
         )
         return False
     console.print(
         f"Trained {result.steps} steps in {result.seconds:.0f} s: loss {result.loss:.2f} nats per token. "
-        f"Guessing by how frequent each token is would score {result.unigram_entropy:.2f}.",
+        f"Guessing by token frequency alone would score {result.unigram_entropy:.2f}.",
     )
     return True
 
@@ -180,7 +180,7 @@ def _compare(console: Console, run: Path) -> Path:
         write_output(page, render([subject]))
     show_difference(console, subject)
     console.print(
-        f"\nThe page with the timeline of every process, predicted over measured: {page}\n"
+        f"\nThe page with the timeline of every process, predicted against measured: {page}\n"
         f"Open it in a browser: {page.absolute().as_uri()}",
     )
     return page

@@ -9,7 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 
 # Commands by what the user wants, in the order of --help.
 START = "Start here"
-DECIDE = "Decide: how to split a model, and what it will take"
+DECIDE = "Decide: how to split a model, and what it will cost"
 TRAIN = "Train, and use what was trained"
 LOOK = "Look: what happened, and was the prediction right?"
 EXCHANGE = "Exchange: text, tokens and weights"

@@ -89,12 +89,12 @@ def told(error: OSError) -> HeddleError:
     reason = f"{error.strerror or error}."
     if error.filename is None:
         return HeddleError(
-            "The output cannot be written.", reason, "Make room on the disk, or send the output elsewhere."
+            "The output cannot be written.", reason, "Free some disk space, or send the output elsewhere."
         )
     return HeddleError(
         f"{shown(os.fsdecode(error.filename))} cannot be used.",
         reason,
-        "Check the path, its permissions, and the room on its disk.",
+        "Check the path, its permissions, and the free space on its disk.",
     )
 
 

@@ -47,7 +47,7 @@ STEP = {
     "optimizer": Item("optimizer", "white on red", "#d55e00"),
     "bubble": Item("bubble", "black on white", "#b4b8bc", "idle, or waiting for a neighbour"),
     "jitter": Item("waiting for the slowest node", "white on bright_black", "#70767c"),
-    "moved": Item("offload", "black on bright_green", "#009e73", "copies to host memory or disk that nothing hides"),
+    "moved": Item("offload", "black on bright_green", "#009e73", "copies to host memory or disk that are not hidden"),
 }
 # of a measured step only: what happens between two of them
 MEASURED = {"outside": Item("around the step", "black on bright_yellow", "#c9b458", "data, metrics, checkpoints")}

@@ -55,7 +55,7 @@ def peak_flops(cluster: Cluster, precision: str) -> float:
         raise HeddleError(
             f"Cluster '{cluster.name}' does not state how fast {cluster.device.name} multiplies in {precision}.",
             "Without device.tflops no time can be predicted.",
-            f"Train in a precision that is stated ({known})."
+            f"Train in a precision that it states ({known})."
             if known
             else f"Measure it with `heddle profile -o {cluster.name}.toml`, or add device.tflops.{precision} to it.",
         )

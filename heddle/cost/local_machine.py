@@ -23,7 +23,7 @@ LONGER = 0.5  # seconds if the first look was disturbed
 AWAY = 0.8  # share of a look's time that its own work has on a core that nobody else wants
 SPREAD = 1.5  # the usual sample over the quickest, where nobody slows the core or its memory down
 
-DISTURBED = "a quick look at this CPU that cannot be trusted"
+DISTURBED = "a quick measurement of this CPU that cannot be trusted"
 
 # What PyTorch's kernels and gloo reach on common CPUs; `heddle profile` measures them.
 USUAL = Efficiency(
@@ -37,7 +37,7 @@ USUAL = Efficiency(
     launch_us=10.0,
     gelu_ns=1.0,
     collective_us=150.0,
-    source="a quick look at this CPU; `heddle profile` looks closely",
+    source="a quick measurement of this CPU; `heddle profile` is more accurate",
 )
 
 
@@ -133,7 +133,7 @@ def _doubt(share: float, spent: list[float]) -> str:
     """Why samples may be wrong, in words; `share`: of the time that passed, what their process had a core."""
     cores, load = os.cpu_count() or 1, os.getloadavg()[0]
     if share < AWAY:
-        return f"other work had its core for {1 - share:.0%} of the time (load {load:.1f} on {cores} cores)"
+        return f"other work used its core for {1 - share:.0%} of the time (load {load:.1f} on {cores} cores)"
     spread = statistics.median(spent) / max(min(spent), 1e-9)
     if spread > SPREAD:
         return f"its samples differ {spread:.1f}-fold (load {load:.1f} on {cores} cores)"

@@ -132,8 +132,8 @@ def _match(pattern: str, base: Path) -> dict[str, Path]:
         if path.suffix in PACKED:
             raise HeddleError(
                 f"{path} is not text.",
-                f"Files that end in {path.suffix} are packed; their bytes would be learned as they are.",
-                "Unpack it to .txt or .jsonl first, or use a pattern that leaves it out.",
+                f"Files that end in {path.suffix} are compressed; the model would be trained on those bytes.",
+                "Unpack it to .txt or .jsonl first, or use a pattern that excludes it.",
             )
     return files
 
@@ -163,7 +163,7 @@ def _children(folder: Path, skipped: frozenset[str]) -> list[Path]:
         return [child for child in folder.iterdir() if child.name not in skipped] if folder.is_dir() else []
     except OSError as error:
         raise HeddleError(
-            f"The folder {folder} cannot be read.", f"{error.strerror}.", "Use a pattern that leaves it out."
+            f"The folder {folder} cannot be read.", f"{error.strerror}.", "Use a pattern that excludes it."
         ) from None
 
 
@@ -196,7 +196,7 @@ def _jsonl_texts(path: Path, file: TextIO, key: str) -> Iterator[TextIO]:
             raise HeddleError(
                 f"{where} has more than {LONGEST_LINE:,} characters.",
                 "A line of a .jsonl file is one document, which is read whole.",
-                "Write each document as a line of its own; a single text of any length goes into a .txt file.",
+                "Write each document on its own line; a single text of any length goes into a .txt file.",
             )
         if line.isspace():
             continue
@@ -234,8 +234,8 @@ def _cut(source: TextIO, path: Path) -> Iterator[tuple[str, bool]]:
     while chunk := source.read(PIECE):
         if len(chunk) == PIECE and not chunk.strip("\0"):
             raise HeddleError(
-                f"{path} is not text all through.",
-                f"It holds {PIECE:,} NUL characters in a row, as a file with a hole in it does: one that was cut short "
+                f"{path} is not all text.",
+                f"It holds {PIECE:,} NUL characters in a row, as a file with a hole does: one that was truncated "
                 "while it was copied, or given a size and never written.",
                 "Copy or write it again, or leave it out of data.text.",
             )

@@ -114,7 +114,7 @@ def _whole_or_nothing(output: Path) -> Iterator[Path]:
         raise HeddleError(
             f"{output} cannot be written.",
             f"{error.strerror or error}.",
-            "Choose a folder that does not exist yet, on a disk with room.",
+            "Choose a folder that does not exist yet, on a disk with free space.",
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

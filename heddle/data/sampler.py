@@ -82,7 +82,7 @@ class Samples:
         return shuffled(place.astype(np.uint64), self.count, keys).astype(np.int64)
 
     def batch_of(self, numbers: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Inputs and targets of the samples with these numbers, one a row."""
+        """Inputs and targets of the samples with these numbers, one per row."""
         starts = self.window_of(numbers) * self.sequence
         rows = np.empty((len(starts), self.sequence + 1), np.int64)
         for row, start in zip(rows, starts, strict=True):

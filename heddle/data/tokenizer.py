@@ -205,9 +205,9 @@ def read_tokenizer_json(path: Path) -> HuggingFaceTokenizer:
         [str(token.get("content")) for token in added if isinstance(token, dict)] if isinstance(added, list) else []
     )
     raise HeddleError(
-        f"{path} has no token for the end of a text.",
-        f"Documents are told apart by one of {' '.join(END_NAMES)}; its special tokens are {special[:10]}.",
-        f'Name it in {CONFIG_FILE} beside the file: {{"eos_token": "…"}}.',
+        f"{path} has no end-of-text token.",
+        f"Documents are separated by one of {' '.join(END_NAMES)}; its special tokens are {special[:10]}.",
+        f'Name it in {CONFIG_FILE} next to the file: {{"eos_token": "…"}}.',
     )
 
 
@@ -235,7 +235,7 @@ def check_tokenizer(word: str, base: Path) -> int | Path | None:
     if kind == "bpe":
         if not (size.isascii() and size.isdecimal() and len(size) < 9) or not SMALLEST_BPE <= int(size) <= LARGEST_BPE:
             raise HeddleError(
-                f"data.tokenizer = '{word}' has no vocabulary size that works.",
+                f"data.tokenizer = '{word}' does not have a valid vocabulary size.",
                 f"BPE needs a number of tokens, {SMALLEST_BPE} at least: {BYTES} bytes and the end of text. "
                 f"{LARGEST_BPE:,} are the most.",
                 "For example 'bpe:8192'.",
@@ -253,7 +253,7 @@ def check_tokenizer(word: str, base: Path) -> int | Path | None:
         )
     raise HeddleError(
         f"data.tokenizer = '{word}' is not known.",
-        "It is a kind of tokenizer, or the path of a file that exists.",
+        "It must be a kind of tokenizer, or the path of an existing file.",
         nearest(word, ("bytes", "bpe:8192", "path/to/tokenizer.json")),
     )
 

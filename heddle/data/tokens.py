@@ -146,7 +146,7 @@ def open_tokens(path: Path, split: TokenSplit, dtype: str, vocab: int, verify: b
 
 def _beyond(path: Path, largest: int, vocab: int) -> HeddleError:
     return HeddleError(
-        f"{path} holds the token id {largest}.", f"The vocabulary in {META_FILE} ends at {vocab - 1}.", AGAIN
+        f"{path} holds the token id {largest}.", f"According to {META_FILE}, the largest is {vocab - 1}.", AGAIN
     )
 
 

@@ -37,7 +37,7 @@ class Document:
         """Refuse a document that lacks a key."""
         for key in keys:
             if key not in self.content:
-                raise HeddleError(f"{self.what} lacks '{key}'.", rule, f"Add {key!r}: the manual shows the format.")
+                raise HeddleError(f"{self.what} lacks '{key}'.", rule, f"Add {key!r}; the manual shows the format.")
 
     def tables(self, key: str, most: int, thing: str) -> list[Mapping[str, Any]]:
         """A list of objects, such as the nodes."""
@@ -48,7 +48,7 @@ class Document:
             raise self.refuse(
                 f"'{key}' has {len(found):,} entries.",
                 f"Graphs of up to {most:,} {key} are read.",
-                "Merge what belongs together, a layer's operators say, and write a smaller graph.",
+                "Merge nodes that belong together, such as a layer's operators.",
             )
         return [self.table(item, f"{thing} {number}") for number, item in enumerate(found)]
 

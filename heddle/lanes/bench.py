@@ -18,7 +18,7 @@ def bench(folder: Path, options: Options, cflags: tuple[str, ...] = ()) -> dict[
     if not files:
         raise HeddleError(
             f"{folder} has no .c or .ll file.",
-            "A bench runs over the kernels of a folder.",
+            "A benchmark runs the kernels of a folder.",
             "Give a folder with C files or LLVM IR.",
         )
     functions, skipped = [], []
@@ -84,8 +84,8 @@ def table_of(found: dict[str, Any]) -> Iterator[str]:
         yield f"{f['function']:{width}}" + "".join(f"  {n:>6}" for n in numbers) + f"  {f['chosen']}"
     facts = found["summary"]
     yield ""
-    yield f"{facts['functions']} functions that anyone packs"
-    yield f"{facts['emitted']} stretches of code emitted and equal, {facts['rejected']} rejected"
+    yield f"{facts['functions']} functions that some method packs"
+    yield f"{facts['emitted']} regions of code emitted and equal, {facts['rejected']} rejected"
     yield "mean cost reduction  " + ", ".join(f"{name} {value:.1%}" for name, value in facts["reduction"].items())
     if "speed" in facts:
         speed = facts["speed"]

@@ -30,9 +30,9 @@ class Loaded:
             missing = declared.is_declaration and not declared.name.startswith("llvm.")
             if missing and llvm.address_of_symbol(declared.name) is None:
                 raise HeddleError(
-                    f"'{declared.name}' is called, and nobody here defines it.",
-                    "A module that is to run must find every function it calls.",
-                    "Put its body into the same file, or only write the IR: heddle lanes FILE -o kernel.ll.",
+                    f"'{declared.name}' is called but not defined here.",
+                    "To run, a module needs every function it calls.",
+                    "Define it in the same file, or only write the IR: heddle lanes FILE -o kernel.ll.",
                 )
         self._machine = ir.machine()
         self._engine = llvm.create_mcjit_compiler(parsed, self._machine)
@@ -122,8 +122,8 @@ def compile(  # noqa: A001
     kinds = [result[1] if result else "?", *(wanted.types[a] for a in wanted.arguments)]
     if not all(k in _C_TYPES for k in kinds):
         raise HeddleError(
-            f"'{wanted.name}' takes or gives {next(k for k in kinds if k not in _C_TYPES)}, which Python cannot pass.",
-            "Numbers and pointers go through; vectors and structures do not.",
+            f"'{wanted.name}' takes or returns {next(k for k in kinds if k not in _C_TYPES)}, which Python can't pass.",
+            "It can pass numbers and pointers, but not vectors and structures.",
             "Pass a pointer to it.",
         )
     made = improve(text, Options(method=method, seconds=seconds, family=family), wanted.name)

@@ -52,7 +52,7 @@ def table(family: str) -> Table:
     if family not in families():
         raise HeddleError(
             f"There is no table of costs for '{family}'.",
-            "Costs are LLVM's own, one table for each family of CPUs.",
+            "Costs are LLVM's own, one table per CPU family.",
             nearest(family, families()),
         )
     body = read_json(COSTS / f"{family}.json", "costs of instructions")

@@ -24,7 +24,7 @@ def native_part(function: Callable[..., Any]) -> tuple[str, str, Any]:
     if not made:
         raise HeddleError(
             f"{function!r} has not been compiled yet.",
-            "A Numba function has IR once it was called, or was given its signature.",
+            "A Numba function has IR once it has been called or given a signature.",
             "Call it once, or write @njit('void(float32[::1])').",
         )
     arguments, text = made[0]
@@ -49,7 +49,7 @@ class Marshal:
             raise HeddleError(
                 f"{self.name} takes {len(self.signature.args)} arguments, got {len(arguments)}.",
                 f"It was compiled as {self.signature}.",
-                "Call it as the function it was made from.",
+                "Call it like the original function.",
             )
         given: list[Any] = []
         for value, kind in zip(arguments, self.signature.args, strict=True):
@@ -59,7 +59,7 @@ class Marshal:
         if status not in (0, -2):  # -2 is None
             raise HeddleError(
                 f"{self.name} raised an exception.",
-                "Packed code does not carry Python's exceptions.",
+                "Packed code cannot pass on Python exceptions.",
                 "Call the Numba function itself with the same arguments to see which.",
             )
         return None if self.result is None else np.frombuffer(place.raw, self.result, 1)[0].item()
@@ -68,7 +68,7 @@ class Marshal:
         if not isinstance(value, np.ndarray) or value.ndim != kind.ndim or value.dtype != np.dtype(str(kind.dtype)):
             raise HeddleError(
                 f"{self.name} was given {type(value).__name__} {getattr(value, 'dtype', '')} for {kind}.",
-                "Packed code is for the types its function was compiled for.",
+                "Packed code only takes the types that its function was compiled for.",
                 f"It was compiled as {self.signature}.",
             )
         if kind.layout == "C" and not value.flags.c_contiguous:

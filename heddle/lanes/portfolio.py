@@ -54,7 +54,7 @@ class Options:
         if self.method not in METHODS:
             raise HeddleError(
                 f"There is no method '{self.method}'.",
-                "A packing is LLVM's, the programme's (ilp), the policy's, or the best of them (auto).",
+                "A packing comes from LLVM, the integer program (ilp), the policy, or the best of them (auto).",
                 nearest(self.method, METHODS),
             )
         return replace(self, family=self.family or costs.family_here())
@@ -66,8 +66,8 @@ class Options:
         if "policy" in found and self.weights is None and shipped() is None:
             if self.method == "policy":
                 raise HeddleError(
-                    "There are no weights of a policy here.",
-                    "The policy is trained on the programme's answers.",
+                    "There are no policy weights here.",
+                    "The policy is trained on the solutions of the integer program.",
                     "Train it with: heddle lanes train FOLDER. Or use --method ilp.",
                 )
             found.remove("policy")
@@ -223,7 +223,7 @@ def _report(
     every = [p for ps in ours.values() for p in ps]
     notes = [too_long(function)]
     if 0 < len(ours.get("ilp", [])) < len(ours.get("policy", [])):
-        notes.append(f"the programme's time was up after {len(ours['ilp'])} of {len(ours['policy'])} stretches")
+        notes.append(f"the integer program ran out of time after {len(ours['ilp'])} of {len(ours['policy'])} regions")
     return FunctionReport(
         name,
         blocks,

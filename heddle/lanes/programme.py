@@ -165,8 +165,8 @@ def solver_library() -> Any:
         from ortools.sat.python import cp_model
     except ImportError as error:
         raise HeddleError(
-            "The programme needs ortools, which is not installed.",
+            "--method ilp needs ortools, which is not installed.",
             "It solves for the cheapest packing.",
-            f"To get it: {how_to_install('lanes')}. --method llvm and policy need none.",
+            f"To get it: {how_to_install('lanes')}. --method llvm and policy do not need it.",
         ) from error
     return cp_model

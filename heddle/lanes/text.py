@@ -34,7 +34,7 @@ def explained(found: Result) -> Iterator[str]:
         yield "  cost   " + ", ".join(f"{c} {r.cost[c]}" for c in ORDER if c in r.cost)
         if r.nanoseconds:
             yield "  time   " + ", ".join(f"{c} {_ns(t)}" for c, t in r.nanoseconds.items())
-        yield f"  check  {r.checked} stretches equal on random and edge inputs" + (
+        yield f"  check  {r.checked} regions equal on random and edge-case inputs" + (
             f", {len(r.rejected)} rejected: {r.rejected[0]}" if r.rejected else ""
         )
         yield from (f"  note   {note}" for note in r.notes)

@@ -66,7 +66,7 @@ def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
     if world < plan.world:
         raise HeddleError(
             f"The plan needs {world_in_words(plan)} processes, but {world} started.",
-            "Every process holds one place of the mesh.",
+            "Every process takes one position in the mesh.",
             f"Start {plan.world}, or change the degrees so that their product is {world}.",
         )
     if plan.world == 1 and world == 1:

@@ -104,7 +104,7 @@ def _ranks_table(trace: Trace) -> str:
         sums[span.rank][kind_of(span)] += span.end - span.start
     kinds = [kind for kind in KINDS if any(row[kind] for row in sums)]
     rows = [(str(rank), *(text.seconds(row[kind]) for kind in kinds)) for rank, row in enumerate(sums)]
-    return text.table(["rank", *kinds], rows, "Seconds of each rank by kind; communication may go on beside the rest")
+    return text.table(["rank", *kinds], rows, "Seconds per rank by kind; communication may overlap the rest")
 
 
 def learning_data(measured: MeasuredRun | None) -> dict[str, Any] | None:
@@ -209,9 +209,9 @@ def plans(subject: Subject, number: int) -> str:
             )
         )
     head = ["#", "plan", "a step", "tokens/s", "MFU", "GiB", "free", "TOML"]
-    ring = " The ring is this plan." if own else ""
-    return f"""<p>{len(front)} of {found.feasible:,} feasible plans are beaten by no other in both time and memory.
- Point at one to read it, press it to copy its TOML; arrow keys go from one to the next.{ring}</p>
+    ring = " The ring marks this plan." if own else ""
+    return f"""<p>{len(front)} of {found.feasible:,} feasible plans are not beaten by any other in both time and memory.
+ Point at one to read it, click it to copy its TOML; arrow keys go from one to the next.{ring}</p>
 <div class="front" role="group" aria-label="plans: seconds per step over GiB of the fullest stage">
 <div class="area">{marks}{points}</div><b class="xname">GiB of the fullest stage</b></div>
 <p class="status" role="status" aria-live="polite">seconds per step over GiB of the fullest stage</p>

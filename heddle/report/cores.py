@@ -36,8 +36,8 @@ def render_cores(title: str, trace: Trace) -> str:
 <main>
 <p>{len(trace.spans):,} tiles on {trace.ranks} cores in {seconds(trace.duration)}.</p>
 <section id="timeline"><h2>Timeline</h2>{to_svg(trace, names=names)}</section>
-<section id="cores"><h2>Cores</h2>{table(("core", "tiles", "at work", "share"), cores)}</section>
-<section id="operators"><h2>Operators that took longest</h2>{_operators(trace)}</section>
+<section id="cores"><h2>Cores</h2>{table(("core", "tiles", "busy", "share"), cores)}</section>
+<section id="operators"><h2>Slowest operators</h2>{_operators(trace)}</section>
 </main>
 <footer>Made by heddle tiles trace.</footer>
 </body>

@@ -120,7 +120,7 @@ def in_words(subject: Subject) -> Iterator[str]:
     if here is None or measured.trace is None:
         seconds = measured.step_seconds
         if seconds is not None:
-            yield f"{_compared(prediction.step_seconds, seconds)} Where, only a trace can say."
+            yield f"{_compared(prediction.step_seconds, seconds)} Only a trace can say where."
         return
     took, expected = sum(here.values()), sum(there.values())
     yield f"Step {measured.traced}: " + _compared(expected, took)

@@ -93,7 +93,7 @@ def _table(uses: list[LinkUse], seen: dict[tuple[str, str], Seen]) -> str:
     heads += ["measured MB between stages", "measured waiting"] if seen else []
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in _cells(use, seen))}</tr>" for use in uses[:MOST])
     head = "".join(f"<th>{each}</th>" for each in heads)
-    note = "Of one step, all ranks together; busy: the busiest link between the two groups."
+    note = "For one step, all ranks together; busy: the busiest link between the two groups."
     return f'<p>{note}</p><div class="wide" tabindex="0"><table><tr>{head}</tr>{body}</table></div>'
 
 

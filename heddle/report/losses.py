@@ -39,7 +39,7 @@ svg {{ width: 100%; height: auto; font-size: 12px; }}
 </style></head><body><header><h1>{title}</h1></header><main>
 <section><h2>Which learns faster</h2>{text.listed(verdict)}{_table(settings, loss)}</section>
 <section><h2>Loss</h2><ul class="legend">{legend}</ul><div class="curves">{charts}</div>
-<p>Each point is the mean over the last {SMOOTHED:.0%} of a run's steps. Seconds are those of steps: evaluating and
+<p>Each point is the mean over the last {SMOOTHED:.0%} of a run's steps. Seconds count steps only: evaluating and
 saving are left out.</p></section></main><footer>Made by heddle compare.</footer></body></html>
 """
 

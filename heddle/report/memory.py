@@ -36,7 +36,7 @@ def curves(subject: Subject) -> str:
         stages = sorted({*range(STAGES - 1), len(expected) - 1})
     figures = "".join(_figure(stage, expected[stage], measured.get(stage)) for stage in stages)
     over = "; the line is measured, at the end of each action of step 2" if measured else ""
-    return text.details("Over the step", f"<p>What microbatches leave on one device of a stage{over}.</p>{figures}")
+    return text.details("Over the step", f"<p>What microbatches keep on one device of each stage{over}.</p>{figures}")
 
 
 def _measured(subject: Subject) -> dict[int, Curve]:
@@ -119,5 +119,5 @@ def prices(subject: Subject) -> str:
         f'<path d="{_path(curve, most, steps=False)}" fill="none" stroke="currentColor"/></svg>'
     )
     head = ["GiB per device", "a step", "one GiB more saves, per step"]
-    words = f"With this split the least that fits is {least.gib:.3g} GiB per device."
+    words = f"With this split, the least memory that fits is {least.gib:.3g} GiB per device."
     return text.details("What memory is worth", f"<p>{words}</p>{drawn}{text.table(head, rows)}")

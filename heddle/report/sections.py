@@ -84,8 +84,8 @@ def plan(subject: Subject) -> str:
         drift = prediction.step_seconds / before.step_seconds - 1
         if abs(drift) > 0.02:
             shown += (
-                f"<p>When it was planned, {text.seconds(before.step_seconds)} per step were predicted; "
-                f"with what is known of the cluster now, {text.seconds(prediction.step_seconds)}.</p>"
+                f"<p>When it was planned, the prediction was {text.seconds(before.step_seconds)} per step; "
+                f"with what is known about the cluster now, it is {text.seconds(prediction.step_seconds)}.</p>"
             )
     found = subject.search
     if found is None:
@@ -235,7 +235,7 @@ def memory(subject: Subject) -> str:
     shown += f'<div class="bars" tabindex="0" role="group" aria-label="memory of every stage">{bars}</div>'
     measured = subject.measured.median("memory_gib") if subject.measured is not None else None
     if measured is not None:
-        shown += f"<p>Measured on the fullest rank, all of the process included: {text.memory(measured * GIB)}.</p>"
+        shown += f"<p>Measured on the fullest rank, for the whole process: {text.memory(measured * GIB)}.</p>"
     head = [unit, *bills[0]._fields, "total", "headroom"]
     shown += memory_parts.layers(prediction) + memory_parts.curves(subject) + memory_parts.prices(subject)
     return shown + text.details("As a table", text.table(head, rows, "Memory of one device of each stage"))

@@ -53,7 +53,7 @@ class MeasuredRun:
 
 @dataclass(frozen=True)
 class Subject:
-    """All that is known of it. What could not be had is told in `notices`, each with a way to mend it."""
+    """All that is known of it. What is missing is in `notices`, each with a way to fix it."""
 
     name: str
     job: PlannedJob
@@ -73,14 +73,16 @@ def read_subject(path: Path, step: int | None = None) -> Subject:
     if path.suffix in (".json", ".jsonl") and path.is_file():
         raise HeddleError(
             f"{path} is neither a run nor a job.",
-            "A report is made of a run's folder, which holds its traces and metrics, or of a job file.",
+            "A report is about a run folder, which holds traces and metrics, or about a job file.",
             "Give the run's folder, such as runs/NAME, or the .toml file.",
         )
     if path.suffix != ".toml" or path.is_dir():
         return _read_run(path, step)
     if step is not None:
         raise HeddleError(
-            f"{path} has no step {step}.", "Only runs have steps; a job file is only predicted.", "Leave --step out."
+            f"{path} has no step {step}.",
+            "Only runs have steps; a job file has a prediction only.",
+            "Leave --step out.",
         )
     notices: list[HeddleError] = []
     job = on_its_machine(load_job(path))
@@ -108,7 +110,7 @@ def _read_run(folder: Path, step: int | None) -> Subject:
         notices.append(
             HeddleError(
                 f"{folder} has no trace: its timeline is predicted only.",
-                "What every rank does is recorded where it is asked for.",
+                "What every rank does is recorded only on request.",
                 "Train with: heddle train JOB.toml --trace",
             )
         )
@@ -116,14 +118,14 @@ def _read_run(folder: Path, step: int | None) -> Subject:
         trace = _try(notices, lambda: read_step(run.traces, traced))
     if trace is not None:
         notices += [
-            HeddleError(words, "A run that is killed may leave half a line.", "The page shows what is whole.")
+            HeddleError(words, "A run that is killed may leave half a line.", "The page shows the complete lines.")
             for words in trace.skipped
         ]
     if trace is not None and trace.ranks != job.plan.world:
         notices.append(
             HeddleError(
-                f"Step {traced} was traced on {trace.ranks} ranks, the run's plan has {job.plan.world}.",
-                "The run was resumed under another plan; the trace is of the plan before.",
+                f"Step {traced} was traced on {trace.ranks} ranks, but the run's plan has {job.plan.world}.",
+                "The run was resumed under another plan; the trace belongs to the earlier one.",
                 f"Resume it with --trace, or look at the trace alone: heddle trace {folder} --step {traced}",
             )
         )
@@ -169,7 +171,7 @@ def _read_rows(path: Path, notices: list[HeddleError]) -> list[dict[str, Any]]:
         skipped: list[int] = []
         rows = read_metrics(path, skipped.append)
     except HeddleError as error:
-        notices.append(HeddleError(error.what, error.why, "The page is made without its numbers."))
+        notices.append(HeddleError(error.what, error.why, "The page is written without its numbers."))
         return []
     if not rows:
         notices.append(
@@ -180,9 +182,9 @@ def _read_rows(path: Path, notices: list[HeddleError]) -> list[dict[str, Any]]:
     elif odd := len(skipped):
         notices.append(
             HeddleError(
-                f"{path} holds {len(rows)} rows that are whole: {odd} of its {len(rows) + odd} lines are not.",
-                "A run that is killed, or still writes, may leave half a line.",
-                "The page shows what is whole; --resume puts the file right.",
+                f"{path} has {len(rows)} complete rows; {odd} of its {len(rows) + odd} lines are incomplete.",
+                "A run that was killed, or is still writing, may leave half a line.",
+                "The page shows the complete rows; --resume repairs the file.",
             )
         )
     return rows

@@ -77,7 +77,7 @@ def read_curve(folder: Path, skipped: Callable[[int], None] = lambda _: None) ->
     steps = [row for row in rows if _finite(row, "loss") and _finite(row, "seconds")]
     if not steps:
         raise HeddleError(
-            f"{folder} has no steps yet.", "A comparison is of what runs have learned.", "Let it take a few steps."
+            f"{folder} has no steps yet.", "A comparison needs the losses of both runs.", "Let it take a few steps."
         )
     validation = [row["validation_loss"] for row in rows if _finite(row, "validation_loss")]
     return Curve(

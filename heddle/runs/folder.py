@@ -76,7 +76,7 @@ def refuse_existing(job: Job) -> None:
     if begun(job.run_folder):
         raise HeddleError(
             f"The run folder {job.run_folder} exists already.",
-            "A run never writes over another.",
+            "A run never overwrites another.",
             "Resume it with --resume, or choose another name with --name.",
         )
 
@@ -112,7 +112,7 @@ def writing_to(run: Run) -> Iterator[None]:
         raise HeddleError(
             f"The run folder {run.folder} cannot be written.",
             f"{error.strerror or error}.",
-            "Earlier checkpoints are untouched; make room, then continue with --resume.",
+            "Earlier checkpoints are untouched; free some space, then continue with --resume.",
         ) from None
 
 
@@ -156,19 +156,19 @@ def check_resumed(job: Job, data: Prepared, allow: bool, warn: Callable[[str], N
             f"{name} was {getattr(before.model, name)!r}, is {getattr(job.model, name)!r}" for name in changed[:3]
         )
         raise HeddleError(
-            f"{run.folder} trains another model.",
+            f"{run.folder} is a run of another model.",
             f"{shown}.",
             "Choose another name with --name, or fix [model].",
         )
     changes = [*_changes(before, job), *_data_changes(run, before, job, data.meta)]
     if changes and not allow:
         raise HeddleError(
-            f"{run.folder} was started on other terms:",
+            f"{run.folder} was started with other settings:",
             "\n  ".join(changes),
             "Choose another name with --name, or resume anyway with --allow-changes.",
         )
     if changes:
-        warn(f"Going on with {'; '.join(changes)}.")
+        warn(f"Resuming with {'; '.join(changes)}.")
 
 
 def _changes(before: Job, job: Job) -> list[str]:

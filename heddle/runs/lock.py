@@ -89,7 +89,7 @@ def _take(folder: Path, warn: Callable[[str], None]) -> int:
             time.sleep(0.05)
         except OSError as error:
             if error.errno in NO_LOCKS:
-                warn(f"{folder} lies on a file system without locks: take care that no other process trains there.")
+                warn(f"{folder} is on a file system without locks: make sure that no other process trains there.")
                 return descriptor
             os.close(descriptor)
             raise
@@ -112,5 +112,5 @@ def _in_use(folder: Path, holder: str) -> HeddleError:
         why, hint = f"{who} is gone, but processes that it started still run.", "End them, then continue with --resume."
     else:
         why = f"{who} trains there."
-        hint = "Wait for it to end or stop it with Ctrl-C; a run of its own needs another --name."
+        hint = "Wait for it to end or stop it with Ctrl-C; for a separate run, choose another --name."
     return HeddleError(f"The run folder {folder} is in use.", why, hint)

@@ -72,7 +72,7 @@ def refuse(plan: Plan, cluster: Cluster | None, found: Sequence[Allotted]) -> No
     if len(gpus) < len(found):
         blind = [rank for rank, each in enumerate(found) if not each.gpu]
         raise HeddleError(
-            f"Rank {blind[0]} sees no GPU, rank {next(i for i, each in enumerate(found) if each.gpu)} does.",
+            f"Rank {blind[0]} sees no GPU, but rank {next(i for i, each in enumerate(found) if each.gpu)} does.",
             "All ranks of a run compute on the same kind of device.",
             "Ask for a GPU for every process: --gpus-per-node under Slurm; see also CUDA_VISIBLE_DEVICES.",
         )
@@ -85,7 +85,7 @@ def refuse(plan: Plan, cluster: Cluster | None, found: Sequence[Allotted]) -> No
             raise HeddleError(
                 f"The GPU of rank {rank}, a {least.name}, has {least.memory / GIB:.0f} GiB; [cluster] states "
                 f"{stated:.0f}.",
-                "A plan that was made for devices with more memory may run out of it in the middle of a run.",
+                "A plan made for devices with more memory may run out of memory in the middle of a run.",
                 f"Plan again with cluster.device.memory_gib = {least.memory / GIB:.0f}, or ask for other nodes.",
             )
 
@@ -95,9 +95,9 @@ def refuse_mixed(found: Sequence[str]) -> None:
     other = next((rank for rank, precision in enumerate(found) if precision != found[0]), None)
     if other is not None:
         raise HeddleError(
-            f"Rank 0 would train in {found[0]}, rank {other} in {found[other]}.",
-            "[train] precision is left out, so each node chose what its devices are best at.",
-            'State what all of them have, such as precision = "fp32".',
+            f"Rank 0 would train in {found[0]}, but rank {other} in {found[other]}.",
+            "[train] precision is not set, so each node chose the best for its devices.",
+            'Set one that all of them support, such as precision = "fp32".',
         )
 
 
@@ -112,7 +112,7 @@ def _refuse_shared(found: Sequence[Allotted]) -> None:
             raise HeddleError(
                 f"Ranks {' and '.join(map(str, ranks[:3]))} have the same GPU, {found[ranks[0]].name}.",
                 f"Their node has {len(here)} processes and shows them {len(gpus)} "
-                f"GPU{'s' * (len(gpus) > 1)}; every process takes one of its own.",
+                f"GPU{'s' * (len(gpus) > 1)}; every process needs its own.",
                 "Ask for as many GPUs as processes: --gpus-per-node under Slurm, not --gpus-per-task with one task.",
             )
 

@@ -45,7 +45,7 @@ def refuse_few_queues(plan: Plan, environment: MutableMapping[str, str] = os.env
     queues = environment.get(QUEUES, DEFAULTS[QUEUES])
     if plan.pipeline > 1 and queues.isdecimal() and int(queues) < STREAMS:
         raise HeddleError(
-            f"{QUEUES} is {queues}, and the plan has {plan.pipeline} pipeline stages.",
+            f"{QUEUES} is {queues}, but the plan has {plan.pipeline} pipeline stages.",
             f"A rank uses up to {STREAMS} streams. Where they share a hardware queue, a message that waits can hold up "
             "the computation that its sender waits for: training would hang.",
             f"Unset {QUEUES} (Heddle then sets {DEFAULTS[QUEUES]}), or train without a pipeline.",

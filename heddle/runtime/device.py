@@ -87,7 +87,7 @@ def _index(visible: int) -> int:
     needed = f"{processes} processes" if processes else f"at least {local + 1} processes"
     raise HeddleError(
         f"This node has {visible} GPUs for {needed}.",
-        f"Every process takes a GPU of its own, and this is number {local}, counted from 0. CUDA_VISIBLE_DEVICES is "
+        f"Every process needs its own GPU, and this is process {local}, counting from 0. CUDA_VISIBLE_DEVICES is "
         f"{os.environ.get('CUDA_VISIBLE_DEVICES', 'not set')}.",
         f"Start {visible} processes on each node, or ask for more GPUs: --gpus-per-node under Slurm.",
     )

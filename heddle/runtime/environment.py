@@ -37,8 +37,8 @@ def _place() -> LaunchedRank:
         if name not in os.environ:
             raise HeddleError(
                 f"{other} is set, but {name} is not.",
-                "A launcher sets both, and tells each process by them which of how many it is.",
-                f"Set {name} too; or unset {other}, and `heddle train` starts its processes by itself.",
+                "A launcher sets both, so that each process knows its rank and how many there are.",
+                f"Set {name} too; or unset {other}, and `heddle train` starts its own processes.",
             )
     rank, world = number("RANK"), number("WORLD_SIZE", 1)
     if rank >= world:
@@ -62,7 +62,7 @@ def number(name: str, lowest: int = 0, highest: int | None = None, default: int 
     raise HeddleError(
         f"{name} is not set." if text is None else f"{name}={text!r} must be a whole number {limits}.",
         "Launchers number and place their processes by such variables.",
-        f"Set {name} as torchrun or Slurm would, or unset it if no launcher is meant to be at work.",
+        f"Set {name} as torchrun or Slurm would, or unset it if you are not using a launcher.",
     )
 
 

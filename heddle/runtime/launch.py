@@ -46,7 +46,7 @@ def join(plan: Plan, place: LaunchedRank, file: Path | None = None) -> Mesh:
     if place.world != plan.world:
         raise SharedError(
             f"{place.world} processes started, but the plan needs {world_in_words(plan)}.",
-            "Every process holds one place of the mesh.",
+            "Every process takes one position in the mesh.",
             f"Start {plan.world} of them, or change the plan.",
         )
     # a launcher's process number is a device of the network; which rank that device gets is the plan's to say
@@ -120,7 +120,7 @@ def _is_first_to_fail(place: LaunchedRank, error: Exception, store: Any) -> bool
 def run_processes(plan: Plan, work: Callable[..., Any], *arguments: Any, restarts: int = 0) -> Any:
     """Start the plan's processes on this machine, let each do `work(mesh, *arguments)`, give rank 0's result.
 
-    When one dies, all are started again, up to `restarts` times; what a user has to mend is told at once. Ctrl-C,
+    When one dies, all are started again, up to `restarts` times; what a user has to fix is reported at once. Ctrl-C,
     SIGTERM and a closed terminal are passed on once, as a request to stop after the step; a second one ends everything.
     """
     forkserver.set_environment(plan.world)

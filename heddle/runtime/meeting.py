@@ -30,7 +30,7 @@ PATIENCE = "HEDDLE_MEETING_SECONDS"  # the variable that says how long they wait
 LISTEN = "HEDDLE_LISTEN"  # the variable that says where rank 0 listens, if that is not at MASTER_ADDR
 RESOLVING = 5.0  # seconds until a name that nobody knows counts as wrong: a new machine's may take a moment
 SOON = 10.0  # seconds after which a process that still waits says so
-ANOTHER_PORT = "Set MASTER_PORT to a free port of that machine: heddle launch --port, or torchrun --master-port."
+ANOTHER_PORT = "Set MASTER_PORT to a free port on that machine: heddle launch --port, or torchrun --master-port."
 
 Address = tuple[socket.AddressFamily, str]
 
@@ -85,7 +85,7 @@ def meet_at_address(place: LaunchedRank) -> Store:
         raise SharedError(
             f"Rank {place.rank} lost the others at {host}:{port}.",
             str(error).splitlines()[0],
-            "See what became of rank 0, which keeps what they tell each other.",
+            "Find out what happened to rank 0, which hosts their store.",
         ) from None
     return store
 
@@ -112,8 +112,8 @@ def _resolved(host: str) -> list[Address]:
             if time.monotonic() > end or isinstance(error, UnicodeError):
                 raise HeddleError(
                     f"MASTER_ADDR={host!r} is not an address.",
-                    f"Looking it up fails: {getattr(error, 'strerror', None) or error}.",
-                    "Set it to the name or address of rank 0's machine, as all the others reach it.",
+                    f"Looking it up failed: {getattr(error, 'strerror', None) or error}.",
+                    "Set it to the name or address at which the others can reach rank 0's machine.",
                 ) from None
         time.sleep(0.5)
 
@@ -126,7 +126,7 @@ def _listen(host: str, addresses: list[Address], port: int) -> tuple[socket.sock
     if ip_address(address.partition("%")[0]).is_loopback and machines > 1:
         raise HeddleError(
             f"MASTER_ADDR={host} is {address} on rank 0's machine, which the other {machines - 1} cannot reach.",
-            "Rank 0 listens at the address that is named, and at no other.",
+            "Rank 0 listens only on the address given.",
             f"Set MASTER_ADDR to its address in the cluster's network; or {LISTEN} to that, if only here the name "
             "means another one.",
         )
@@ -135,9 +135,9 @@ def _listen(host: str, addresses: list[Address], port: int) -> tuple[socket.sock
     except OSError as error:
         why, hint = f"{error.strerror}.", ANOTHER_PORT
         if error.errno == errno.EADDRINUSE:
-            why = "Another program listens there; perhaps a run that has not ended."
+            why = "Another program is listening there, perhaps a run that has not ended."
         if error.errno == errno.EADDRNOTAVAIL:
-            why = "That is not an address of this machine, on which rank 0 runs."
+            why = "That is not an address of this machine, where rank 0 runs."
             hint = f"Start rank 0 where MASTER_ADDR is; or set {LISTEN} if its network translates addresses."
         raise HeddleError(f"Rank 0 cannot listen at {address}:{port}.", why, hint) from None
 
@@ -158,9 +158,9 @@ def _wait_for_rank_0(host: str, addresses: list[Address], port: int, place: Laun
             sys.stderr.write(f"Rank {place.rank} waits for rank 0 at {host}:{port} ({why}).\n")
         time.sleep(0.1)
     raise HeddleError(
-        f"Rank {place.rank} finds nobody at MASTER_ADDR:MASTER_PORT = {host}:{port}.",
-        f"Rank 0 did not answer there within {patience} s: {why}.",
-        f"Set MASTER_ADDR to rank 0's machine, and let its firewall pass the others; {PATIENCE} waits longer.",
+        f"Rank {place.rank} cannot reach rank 0 at MASTER_ADDR:MASTER_PORT = {host}:{port}.",
+        f"There was no answer within {patience} s: {why}.",
+        f"Set MASTER_ADDR to rank 0's machine, and let the others through its firewall; {PATIENCE} waits longer.",
     )
 
 
@@ -177,7 +177,7 @@ def _wait_for_everybody(store: Store, place: LaunchedRank, where: str, patience:
         listed = ", ".join(map(str, missing[:8])) + ", …" * (len(missing) > 8)
         raise SharedError(
             f"{len(missing)} of {place.world} processes did not come to {where} within {patience} s: rank {listed}.",
-            "A run begins when all its ranks are there.",
-            f"See what became of them; {PATIENCE} waits longer.",
+            "A run starts when all its ranks have joined.",
+            f"Find out what happened to them; {PATIENCE} waits longer.",
         )
     store.set("everybody", "")

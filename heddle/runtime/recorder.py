@@ -122,7 +122,7 @@ class Recorder:
                 raise HeddleError(
                     f"The trace of step {step} could not be written to {folder}.",
                     f"{error.strerror}.",
-                    "Make room, or train without --trace.",
+                    "Free some space, or train without --trace.",
                 ) from None
         if step % DRIFT == 0:
             self.clock.compare()

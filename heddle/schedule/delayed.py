@@ -86,7 +86,7 @@ def update_rule(name: str) -> UpdateRule:
     if name not in UPDATES:
         raise HeddleError(
             f"There is no update '{name}'.",
-            "A plan says when updates are applied.",
+            "It says when a plan applies its updates.",
             nearest(name, UPDATE_NAMES),
         )
     return UPDATES[name]

@@ -29,7 +29,7 @@ def rule_of(name: str, extra_warmup: int | None = None) -> Rule:
     if name not in RULES:
         raise HeddleError(
             f"There is no schedule '{name}'.",
-            "A plan names the order of work it wants.",
+            "It names the order of work of a plan.",
             nearest(name, NAMES),
         )
     rule = RULES[name]
@@ -38,8 +38,8 @@ def rule_of(name: str, extra_warmup: int | None = None) -> Rule:
     if rule.deepened is None:
         deep = [each.name for each in RULES.values() if each.deepened is not None]
         raise HeddleError(
-            f"schedule = '{name}' has no extra_warmup, and {extra_warmup} is given.",
-            "Its order says how many microbatches each rank starts ahead.",
+            f"schedule = '{name}' does not take extra_warmup, got {extra_warmup}.",
+            "Its order fixes how many microbatches each rank starts early.",
             f"Use schedule = '{deep[0]}', or leave extra_warmup out.",
         )
     return rule.deepened(extra_warmup)
@@ -50,11 +50,13 @@ def build(name: str, pipeline: int, microbatches: int, virtual: int = 1, extra_w
     rule = rule_of(name, extra_warmup)
     for what, value in (("pipeline", pipeline), ("microbatches", microbatches), ("virtual", virtual)):
         if value < 1:
-            raise HeddleError(f"{what}={value} is not a schedule.", f"{what} counts from 1.", f"Use {what}=1.")
+            raise HeddleError(
+                f"{what} must be 1 or more, got {value}.", "A schedule needs something to run.", f"Use {what}=1."
+            )
     if 2 * pipeline * virtual * microbatches > MOST_ACTIONS:
         raise HeddleError(
-            f"pipeline={pipeline} × virtual={virtual} × microbatches={microbatches} is too much for one step.",
-            f"Every rank's work is laid out action by action, and more than {MOST_ACTIONS:,} of them take minutes.",
+            f"pipeline={pipeline} × virtual={virtual} × microbatches={microbatches} is too large for one step.",
+            f"Every rank's work is laid out action by action, and more than {MOST_ACTIONS:,} actions take minutes.",
             f"At most {MOST_ACTIONS // (2 * pipeline * virtual):,} microbatches are possible here: use larger ones, or "
             "a smaller global_batch.",
         )

@@ -79,7 +79,7 @@ class Rule:
             raise HeddleError(
                 f"schedule = '{self.name}' runs {self.most_virtual} chunk{'s' * (self.most_virtual > 1)} per rank, "
                 f"not virtual = {virtual}.",
-                "Its order of work deals no more than that to each rank.",
+                "Its order of work gives each rank no more than that.",
                 f"Use schedule = {several}, or virtual = {self.most_virtual}.",
             )
         if virtual < self.least_virtual:
@@ -94,8 +94,8 @@ class Rule:
         least = self.least_microbatches(pipeline)
         if microbatches < least:
             raise HeddleError(
-                f"schedule = '{self.name}' over pipeline = {pipeline} needs {least} microbatches per step, "
+                f"schedule = '{self.name}' over pipeline = {pipeline} needs {least} microbatches per step, but "
                 f"there are {microbatches}.",
-                "Its steady state begins when each rank has two microbatches of its own.",
+                "Its steady state begins once each rank has two microbatches.",
                 f"Use at least {least} (a larger global_batch or a smaller microbatch), or schedule = 'zb-v'.",
             )

@@ -74,7 +74,7 @@ def _check_rank(schedule: Schedule, rank: int, order: Sequence[Action]) -> None:
             why = f"A {kind} needs what its {kind.after} left."
             raise wrong(action, f"precedes its {kind.after}", why, f"Move it behind its {kind.after}.")
         if kind in WHOLE and kind not in SPLIT and (chunk, microbatch) in schedule.split:
-            raise wrong(action, "comes beside its two halves", "Its gradient would count twice.", "Remove it.")
+            raise wrong(action, "is there as well as its two halves", "Its gradient would count twice.", "Remove it.")
         # Between ranks the message orders producer and consumer; inside one rank only this list does.
         source = producer(schedule, action)
         if source is not None and source.chunk in own and source not in done:

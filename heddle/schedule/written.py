@@ -32,8 +32,8 @@ def read_order(lines: Sequence[str], pipeline: int, virtual: int) -> Schedule:
     """The schedule that these lines are."""
     if len(lines) != pipeline:
         raise HeddleError(
-            f"plan.order has {len(lines)} lines, pipeline = {pipeline}.",
-            "It has the order of work of each pipeline rank.",
+            f"plan.order has {len(lines)} lines, but pipeline = {pipeline}.",
+            "It has one line per pipeline rank, with its order of work.",
             "Let `heddle plan JOB.toml --schedule searched -o PLAN.toml` write it.",
         )
     placement = placed(virtual)
@@ -48,9 +48,9 @@ def order_for(lines: Sequence[str], pipeline: int, virtual: int, microbatches: i
     schedule = read_order(lines, pipeline, virtual)
     if schedule.microbatches != microbatches:
         raise HeddleError(
-            f"plan.order is of {schedule.microbatches} microbatches per step, there are {microbatches}.",
-            "A searched schedule is found for one number of them.",
-            f"Search again, or let a step have {schedule.microbatches}, by [train] global_batch.",
+            f"plan.order is for {schedule.microbatches} microbatches per step, but there are {microbatches}.",
+            "A searched schedule holds for one number of microbatches.",
+            f"Search again, or choose [train] global_batch so that a step has {schedule.microbatches}.",
         )
     verify(schedule)
     return schedule
@@ -70,7 +70,7 @@ def _actions(rank: int, line: str, placement: Placement, pipeline: int, virtual:
         if letter.upper() not in KINDS or not number.isdecimal() or lap >= len(chunks) or len(number) > 9:
             raise HeddleError(
                 f"plan.order of rank {rank} has the word {word[:20]!r}.",
-                f"A word is one of {', '.join(KINDS)} and a microbatch; small letters are for a rank's second chunk.",
+                f"A word is one of {', '.join(KINDS)} and a microbatch; lower case is for a rank's second chunk.",
                 "Let `heddle plan JOB.toml --schedule searched -o PLAN.toml` write it.",
             )
         actions.append(Action(KINDS[letter.upper()], chunks[lap], int(number)))
@@ -80,8 +80,8 @@ def _actions(rank: int, line: str, placement: Placement, pipeline: int, virtual:
 def _build(pipeline: int, microbatches: int, virtual: int) -> Schedule:  # noqa: ARG001
     raise HeddleError(
         f"schedule = '{SEARCHED}' has no order for pipeline = {pipeline} and {microbatches} microbatches.",
-        "Unlike the others it is found for one model on one cluster, and the plan writes it out.",
-        f"Use `heddle plan JOB.toml --schedule {SEARCHED} -o PLAN.toml`, or a schedule that has a rule.",
+        "Unlike the others, it is searched for one model on one cluster and written out in the plan.",
+        f"Use `heddle plan JOB.toml --schedule {SEARCHED} -o PLAN.toml`, or another schedule.",
     )
 
 

@@ -73,7 +73,9 @@ def jitter(schedule: Schedule, spread: float, seed: int = 0) -> Noise:
     import numpy as np
 
     if spread < 0:
-        raise HeddleError(f"A spread of {spread} is negative.", "It is a share of an action's time.", "Use 0.02.")
+        raise HeddleError(
+            f"spread must be 0 or more, got {spread}.", "It is a fraction of an action's time.", "Use 0.02."
+        )
     sigma = float(np.sqrt(np.log1p(spread**2)))
     draws = np.random.default_rng(seed)
     return [draws.lognormal(-(sigma**2) / 2, sigma, len(order)).tolist() for order in schedule.ranks]
@@ -166,7 +168,11 @@ def _per_chunk(what: str, cost: Cost, count: int) -> list[float]:
             "Give a single number if all are equal.",
         )
     if any(not value >= 0 for value in costs):
-        raise HeddleError(f"A {what} cost is {min(costs)}.", "Work takes time.", "Costs are seconds, 0 or more.")
+        raise HeddleError(
+            f"{what.capitalize()} costs must be 0 or more, got {min(costs)}.",
+            "They are seconds.",
+            "Use 0 for work that is free.",
+        )
     return costs
 
 

@@ -213,7 +213,7 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
     if job.plan is None:
         raise HeddleError(
             "The job has no plan.",
-            "What a step takes depends on how it is split.",
+            "The time of a step depends on how it is split.",
             "Use heddle.plan(job).best, the simulation of its best plan, or `heddle plan JOB.toml -o PLAN.toml`.",
         )
     job = job.planned
@@ -222,7 +222,7 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
     if plan.world > cluster.world:
         nodes = -(-plan.world // cluster.devices)
         raise HeddleError(
-            f"The plan needs {plan.world} devices, cluster '{cluster.name}' has {cluster.world}.",
+            f"The plan needs {plan.world} devices, but cluster '{cluster.name}' has {cluster.world}.",
             f"{world_in_words(plan)}, and every rank needs a device.",
             f"Measure it with `heddle profile --processes {plan.world}`."
             if cluster.device.host

@@ -183,7 +183,7 @@ def _window(config: dict[str, Any], model_type: str, layers: int) -> int | tuple
         )
     if kinds and len(kinds) != layers:
         raise HeddleError(
-            f"'layer_types' lists {len(kinds)} layers, 'num_hidden_layers' = {layers}.",
+            f"'layer_types' lists {len(kinds)} layers, but 'num_hidden_layers' = {layers}.",
             "It lists the kind of attention of each layer.",
             "The model's own config.json has it right.",
         )
@@ -192,8 +192,8 @@ def _window(config: dict[str, Any], model_type: str, layers: int) -> int | tuple
         kinds = [SLIDING if layer >= first else FULL for layer in range(layers)]
     if not qwen and FULL in kinds and SLIDING in kinds:
         raise HeddleError(
-            f"{kinds.count(SLIDING)} of the {layers} layers have sliding-window attention, the others do not.",
-            f"All layers of a model of type '{model_type}' have the same.",
+            f"{kinds.count(SLIDING)} of the {layers} layers have sliding-window attention, but the others do not.",
+            f"All layers of a model of type '{model_type}' have the same kind.",
             'Remove "layer_types".',
         )
     return tuple(window if kind == SLIDING else 0 for kind in kinds) or None
@@ -206,7 +206,7 @@ def _get(config: dict[str, Any], key: str, kind: type[T], default: T | None = No
         if default is None:
             raise HeddleError(
                 f"The configuration lacks '{key}'.",
-                "The model cannot be known without it.",
+                "It is needed to define the model.",
                 f"Add {key!r} as {JSON_NAMES[kind]}; the model's own config.json has it.",
             )
         return default

@@ -24,7 +24,7 @@ def write_config(spec: ModelSpec) -> dict[str, Any]:
         )
         raise HeddleError(
             f"Model '{spec.name}' fits no Hugging Face family.",
-            f"Known are {', '.join(FAMILIES)}; each fixes more than its sizes.",
+            f"Known: {', '.join(FAMILIES)}; each fixes more than the sizes.",
             f"The nearest is {model_type}: it would fit with {changes}.",
         )
     common = {

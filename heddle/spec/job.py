@@ -134,7 +134,7 @@ class Job:
         if self.sequence > self.model.sequence:
             raise HeddleError(
                 f"train.sequence = {self.sequence} is longer than the model's {self.model.sequence} positions.",
-                "The model has no position for the tokens beyond.",
+                "The model has no positions for the tokens beyond that.",
                 f"Use train.sequence = {self.model.sequence}, or model.sequence = {self.sequence}.",
             )
         if self.plan is not None:
@@ -143,8 +143,8 @@ class Job:
             check_late(self.plan, self.train)
             if self.train.precision == "fp16" and self.plan.compress_gradients != "none":
                 raise HeddleError(
-                    f"compress_gradients = '{self.plan.compress_gradients}' does not go with precision = 'fp16'.",
-                    "What codes could not say is kept for the next step, and fp16 may have another loss scale then.",
+                    f"compress_gradients = '{self.plan.compress_gradients}' excludes precision = 'fp16'.",
+                    "The rounding error is carried into the next step, where fp16 may have another loss scale.",
                     "Use train.precision = 'bf16', or compress_gradients = 'none'.",
                 )
 
@@ -156,7 +156,7 @@ class Job:
                 raise HeddleError(
                     f"train.{name} = {value} is not a multiple of "
                     f"{'train.meet_every' if self.train.meeting else 'plan.local_steps'} = {every}.",
-                    "Between two meetings every replica has weights of its own.",
+                    "Between two synchronizations every replica has its own weights.",
                     f"Use {name} = {max(1, round(value / every)) * every}.",
                 )
 
@@ -228,9 +228,7 @@ def check_tables(document: dict[str, Any]) -> None:
         if key not in TABLES:
             raise HeddleError(f"There is no table [{key}].", "Heddle never ignores a key.", nearest(key, TABLES))
         if not isinstance(table, dict):
-            raise HeddleError(
-                f"'{key}' is not a table.", "A job is made of tables.", f"Write [{key}] on a line of its own."
-            )
+            raise HeddleError(f"'{key}' is not a table.", "A job is made of tables.", f"Write [{key}] on its own line.")
 
 
 def job_from_tables(document: dict[str, Any], folder: Path = Path()) -> Job:
@@ -242,7 +240,7 @@ def job_from_tables(document: dict[str, Any], folder: Path = Path()) -> Job:
         if needed not in document and (needed == "data" or start is None):
             raise HeddleError(
                 f"The table [{needed}] is missing.",
-                "A job needs at least [model] and [data]; [train] from brings a model of its own.",
+                "A job needs at least [model] and [data]; [train] from brings its own model.",
                 f"Add [{needed}].",
             )
     cluster = cluster_from_table(document["cluster"], folder) if "cluster" in document else None

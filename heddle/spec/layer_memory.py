@@ -22,7 +22,7 @@ OFFLOADED = {
     "input": "the layer's input, which is all that full recomputation keeps",
     "activations": "all that the backward pass needs of the forward pass",
     "weights": "the weights, which are fetched whenever the layer computes",
-    "optimizer": "the optimizer's state, which is updated where it lives",
+    "optimizer": "the optimizer state, which is updated where it is stored",
 }
 TIERS = ("host", "disk")
 
@@ -53,7 +53,7 @@ class LayerRun:
         if not re.fullmatch(r"\d{1,9}(-\d{1,9})?", self.layers) or not self.numbers:
             raise HeddleError(
                 f"plan.layers names the layers {self.layers!r}.",
-                "A run is one layer, or the first and the last of several, counted from 0.",
+                "A range is one layer, or the first and the last of several, counting from 0.",
                 'For example layers = "0-5".',
             )
         check_offload(self.offload or (), "plan.layers.offload")
@@ -80,7 +80,7 @@ def check_offload(words: Sequence[str], where: str) -> None:
         if kinds.count(kind) > 1:
             raise HeddleError(
                 f"{where} names {kind} {kinds.count(kind)} times.",
-                "What leaves the device goes to one tier.",
+                "Each kind can be offloaded to one tier only.",
                 f'Use "{kind}:host" or "{kind}:disk".',
             )
 
@@ -90,26 +90,26 @@ def check_strategy(memory: LayerMemory, replicas: int, layer: int | None) -> Non
     who = "The plan" if layer is None else f"Layer {layer}"
     if memory.tier("input") and memory.recompute != "full":
         raise HeddleError(
-            f'{who} offloads its input and has recompute = "{memory.recompute}".',
+            f'{who} offloads its input but has recompute = "{memory.recompute}".',
             "Only full recomputation keeps nothing but the input.",
             f'Use recompute = "full", or offload "activations:{memory.tier("input")}".',
         )
     if memory.tier("activations") and memory.recompute == "full":
         raise HeddleError(
-            f'{who} offloads its activations and has recompute = "full".',
+            f'{who} offloads its activations but has recompute = "full".',
             "Full recomputation keeps nothing but the input.",
             f'Offload "input:{memory.tier("activations")}", or use recompute = "none".',
         )
     if memory.tier("weights") and not memory.tier("optimizer"):
         raise HeddleError(
-            f"{who} offloads its weights, and keeps the optimizer's state on the device.",
-            "Weights are updated where they live, and the state with them.",
+            f"{who} offloads its weights but keeps the optimizer state on the device.",
+            "Weights are updated where they are stored, together with the state.",
             f'Offload "optimizer:{memory.tier("weights")}" as well.',
         )
     if memory.tier("weights") and replicas > 1 and memory.zero != 3:
         raise HeddleError(
             f"{who} offloads its weights and has zero = {memory.zero}, with {replicas} replicas.",
-            "Weights that are fetched for every use are sharded as well: each replica fetches its share.",
+            "Offloaded weights must be sharded as well: each replica fetches only its share.",
             "Use zero = 3, or leave the weights on the device.",
         )
 
@@ -120,8 +120,8 @@ def check_runs(runs: Sequence[LayerRun]) -> None:
     for run in runs:
         if run.numbers.start < at:
             raise HeddleError(
-                f"plan.layers has the run {run.layers!r} after layer {at - 1}.",
-                "Runs stand in the order of the model, and a layer is in one of them at most.",
+                f"plan.layers has the range {run.layers!r} after layer {at - 1}.",
+                "Ranges follow the order of the model, and a layer is in at most one of them.",
                 f"Start it at layer {at}, or move it up.",
             )
         at = run.numbers.stop

@@ -97,8 +97,8 @@ class ModelSpec:
         if self.positions == "rotary" and self.head_size % 2:
             raise HeddleError(
                 f"head_size = {self.head_size} is odd.",
-                "Rotary positions turn pairs of numbers.",
-                "Use an even one.",
+                "Rotary positions rotate pairs of numbers.",
+                "Use an even head_size.",
             )
 
     def _check_layers(self) -> None:
@@ -113,8 +113,8 @@ class ModelSpec:
                 continue
             if len(value) != self.layers:
                 raise HeddleError(
-                    f"model.{name} lists {len(value)} layers, the model has {self.layers}.",
-                    "It is one number for all layers, or one for each.",
+                    f"model.{name} lists {len(value)} layers, but the model has {self.layers}.",
+                    "It is one number for all layers, or one per layer.",
                     f'For example {name} = ["{value[0] if value else 1024} x {self.layers}"].',
                 )
             if len(set(value)) == 1:

@@ -101,9 +101,9 @@ class Plan:
         check_runs(self.layers)
         if any(run.recompute is not None for run in self.layers) and not isinstance(self.recompute, str):
             raise HeddleError(
-                "plan.recompute lists layers, and plan.layers says what some recompute.",
+                "plan.recompute lists layers, but plan.layers also sets recompute for some.",
                 "Two lists could contradict each other.",
-                'Use one word for plan.recompute, such as "none", and the runs of plan.layers.',
+                'Use one word for plan.recompute, such as "none", and the ranges of plan.layers.',
             )
         words = {self.recompute} if isinstance(self.recompute, str) else set(self.recompute)
         for word in words:
@@ -234,8 +234,8 @@ class Plan:
         if self.delayed is not None and model.tied and self.last_rank != 0:
             raise HeddleError(
                 f"update = '{self.update}' cannot be combined with a tied output layer.",
-                "The first stage and the last would have to agree on its weight after every step, and so wait.",
-                "Use update = 'ouroboros', which has both on one device, or model.tied = false.",
+                "The first and the last stage would have to synchronize its weight after every step, and so wait.",
+                "Use update = 'ouroboros', which keeps both on one device, or model.tied = false.",
             )
         degrees = listing(model.tensor_degrees)
         for name, heads in (("heads", model.heads), ("kv_heads", model.kv_heads)):

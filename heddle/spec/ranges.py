@@ -60,14 +60,14 @@ FINITE = Range("(-∞, ∞)")  # of a number that has no range of its own
 
 REACHED = Range(
     "(0, 1]",
-    "It is what real work reaches of the stated number.",
+    "It is the fraction of the stated number that real work reaches.",
     "If more than the stated number was measured, state the measured one, with an efficiency of 1.",
 )
 Count = Annotated[int, Range("[1, 1e9]")]
 CountOrZero = Annotated[int, Range("[0, 1e9]")]
 Machines = Annotated[int, Range("[1, 1e6]")]
 Degree = Annotated[int, Range("[1, 1e6]", "1 means not split.")]
-Depth = Annotated[int, Range("[0, 64]", "Every layer that is fetched ahead takes memory.")]
+Depth = Annotated[int, Range("[0, 64]", "Every layer fetched ahead takes memory.")]
 Seed = Annotated[int, Range("[0, 2^63)")]
 Positive = Annotated[float, Range("(0, 1e9]")]
 Amount = Annotated[float, Range("[0, 1e9]")]

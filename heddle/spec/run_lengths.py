@@ -30,7 +30,7 @@ def expanded(items: Sequence[Any], where: str) -> Iterator[tuple[Any, str]]:
         if not 1 <= count <= MOST:
             raise HeddleError(
                 f"{here} = {item!r} repeats {value} {count} times.",
-                f"A run stands for 1 to {MOST:,} entries of a list.",
+                f"An item can repeat 1 to {MOST:,} times.",
                 f'For example "{value} x 4".',
             )
         number = int(value) if re.fullmatch(r"[+-]?\d+", value) else value

@@ -51,8 +51,8 @@ def model_in(folder: Path) -> ModelSpec:
             if not isinstance(table, dict):
                 raise HeddleError(
                     f"{folder / name} has no table [model].",
-                    "It should say what the weights are of.",
-                    "Take another checkpoint.",
+                    "It should describe the model of the weights.",
+                    "Use another checkpoint.",
                 )
             return model_from_table(table, folder)
     return read_config(read_json(folder / CONFIG, "a Hugging Face model configuration"))
@@ -75,7 +75,7 @@ def tokenizer_in(folder: Path) -> Path:
     if not path.is_file():
         raise HeddleError(
             f"{folder} has no {TOKENIZER_FILE}.",
-            "Its weights know the tokens that they were trained on; any others would mean nothing to them.",
+            "Weights only work with the tokens that they were trained on.",
             f'Name the tokenizer that belongs to it: [data] tokenizer = "FOLDER/{TOKENIZER_FILE}".',
         )
     return path

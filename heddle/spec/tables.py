@@ -78,7 +78,9 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         if (type(value), value) not in [(type(argument), argument) for argument in arguments]:
             words = [str(argument) for argument in arguments]
             raise HeddleError(
-                f"{where} = {shorten(value)} is not known.", "It is one of a few words.", nearest(str(value), words)
+                f"{where} = {shorten(value)} is not known.",
+                "It must be one of a few words.",
+                nearest(str(value), words),
             )
         return value
     if origin is tuple:

@@ -63,7 +63,7 @@ def bench(make: Make, threads: int, engines: Sequence[str], rounds: int = 7, at_
                 process.join()
     if "heddle" not in facts:
         raise HeddleError(
-            "The module was not compiled.", missing.get("heddle", "It was not asked for."), "Read on above."
+            "The module was not compiled.", missing.get("heddle", "It was not requested."), "See the messages above."
         )
     ours = facts["heddle"]
     return {
@@ -103,7 +103,7 @@ def _answer(pipe: Connection, name: str, patience: float) -> dict[str, Any]:
             return pipe.recv()
         return {"failed": f"{name} was not ready after {patience:.0f} s"}
     except EOFError:
-        return {"failed": f"{name} ended without a word"}
+        return {"failed": f"{name} ended without a message"}
 
 
 def _engine(name: str, make: Make, threads: int, at_once: int, pipe: Connection) -> None:

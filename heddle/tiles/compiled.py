@@ -151,15 +151,15 @@ def compile(  # noqa: A001 - as torch.compile
 ) -> Compiled:
     """A module as a callable that runs on CPU cores tile by tile, without gradients.
 
-    Each tile runs as soon as its own inputs are there, whatever operator it belongs to. Weights are taken as they are
-    now. Inputs of another shape or type are compiled for when they first come.
+    Each tile runs as soon as its own inputs are ready, whatever operator it belongs to. Weights are taken as they are
+    now. For inputs of another shape or type, the module is compiled again when they first occur.
 
     Args:
-        module: what to run; put it in evaluation mode before.
+        module: what to run; put it in evaluation mode first.
         example_inputs: what it is called with.
-        threads: workers; all cores that this process may use by default.
+        threads: workers; by default, all cores that this process may use.
         keywords: named inputs.
-        tune: try some tile sizes by running them; what is best is remembered for this machine and this graph.
+        tune: try some tile sizes by running them; the best are remembered for this machine and this graph.
     """
     workers = worker_count(threads)
     if not isinstance(module, nn.Module):

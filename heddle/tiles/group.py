@@ -16,9 +16,9 @@ PRIORITIES = {"high": 0, "normal": 1, "low": 2}
 
 
 class Group:
-    """Compiled modules that share workers. Call them from threads of your own, one or many.
+    """Compiled modules that share workers. Call them from your own threads, one or many.
 
-    A tile of a higher priority goes before all others that are ready; what is at work is not interrupted. A core that
+    A tile of a higher priority goes before all others that are ready; running tiles are not interrupted. A core that
     is slow, or that others load, steals less: nothing has to be told to it.
     """
 
@@ -36,7 +36,7 @@ class Group:
         """A module that runs on the group's workers."""
         if priority not in PRIORITIES:
             raise HeddleError(
-                f"There is no priority {priority!r}.", "It says what goes first.", nearest(priority, PRIORITIES)
+                f"There is no priority {priority!r}.", "It says which call goes first.", nearest(priority, PRIORITIES)
             )
         if self.workers is None:
             raise HeddleError("This group is closed.", "Its workers have ended.", "Make another one.")
@@ -45,7 +45,7 @@ class Group:
         return compiled
 
     def close(self) -> None:
-        """End the workers; modules of the group cannot be called any more."""
+        """Stop the workers; modules of the group can no longer be called."""
         if self.workers is not None:
             self.workers.stop()
             self.workers = None

@@ -125,7 +125,7 @@ class TileProgram:
         instance = self._take(pool.threads)
         try:
             instance.inputs, instance.failed = inputs, None
-            with enough_memory("what the module gives"):
+            with enough_memory("the module's outputs"):
                 instance.outputs = [
                     torch.empty_strided(tuple(m.shape), m.stride(), dtype=m.dtype) for m in self.output_metas
                 ]
@@ -142,7 +142,7 @@ class TileProgram:
             if int(instance.arena[0]):
                 raise HeddleError(
                     "An index is outside its table.",
-                    "An embedding was asked for a row that it does not have.",
+                    "An embedding does not have the requested row.",
                     "Check the largest index against the vocabulary.",
                 )
             return [self._result(kind, value, instance) for kind, value in self.results]
@@ -190,7 +190,7 @@ class TileProgram:
         except RuntimeError as error:
             instance.failed = HeddleError(
                 f"{operator.name} failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
-                f"PyTorch runs {operator.operator}, and refused these inputs.",
+                f"PyTorch runs {operator.operator}, and rejected these inputs.",
                 "Compare their shapes and types with those that the module takes.",
             )
         except BaseException as error:  # handed to whoever called
@@ -220,7 +220,7 @@ def enough_memory(purpose: str) -> Iterator[None]:
             raise
         raise HeddleError(
             f"There is no memory for {purpose}.",
-            str(error).splitlines()[0] if str(error) else "The system gave none.",
+            str(error).splitlines()[0] if str(error) else "The allocation failed.",
             "Use a smaller batch, fewer calls at once, or a larger machine.",
         ) from None
 

@@ -36,7 +36,11 @@ class Machine:
     def of(cls, cores: int, slow: str | None = None, bandwidth: float | None = None) -> Machine:
         """`slow` is "8x0.45": so many of the cores run at so much of the speed."""
         if not 1 <= cores <= 4096:
-            raise HeddleError(f"--cores {cores}.", "A machine has 1 to 4096 cores.", "--cores 64")
+            raise HeddleError(
+                f"--cores must be in [1, 4096], got {cores}.",
+                "It is the size of the simulated machine.",
+                "Use --cores 64.",
+            )
         speeds = [1.0] * cores
         if slow:
             count, _, speed = slow.partition("x")
@@ -46,7 +50,9 @@ class Machine:
                 number, factor = -1, -1.0
             if not 0 <= number <= cores or not 0 < factor <= 100:
                 raise HeddleError(
-                    f"--slow {slow}.", f"It says how many of the {cores} cores run at what speed.", "--slow 8x0.45"
+                    f"--slow {slow} is not valid.",
+                    f"It says how many of the {cores} cores run at what speed.",
+                    "Use --slow 8x0.45.",
                 )
             speeds[cores - number :] = [factor] * number
         return cls(tuple(speeds), bandwidth)

@@ -50,7 +50,7 @@ class Layout:
 def lay_out(trace: Trace, width: int, names: Sequence[str] | None = None) -> Layout:
     """A row per rank: its work, and below it in a narrow strip what goes on beside; then the axis and the legend."""
     if trace.duration <= 0:
-        raise HeddleError("There is nothing to draw in this trace.", "No span takes any time.", "Trace a whole step.")
+        raise HeddleError("There is nothing to draw in this trace.", "All its spans are empty.", "Trace a whole step.")
     names = names or [f"rank {rank}" for rank in range(trace.ranks)]
     beside = BESIDE if any(is_beside(span) for span in trace.spans) else 0
     room = width - LEFT - RIGHT

@@ -27,8 +27,8 @@ def read_step(folder: Path, step: int) -> Trace:
     if step not in steps:
         raise HeddleError(
             f"There is no trace of step {step} in {folder}.",
-            "The first steps of a run are traced where --trace asks for it.",
-            f"Traced are {listing(steps)}." if steps else "Train with: heddle train JOB.toml --trace",
+            "The first steps of a run are traced if it was started with --trace.",
+            f"Traced steps: {listing(steps)}." if steps else "Train with: heddle train JOB.toml --trace",
         )
     first = Trace.read(_path(folder, step, 0))
     # Files of more ranks may be there, of a larger plan that did this step before the run was resumed.

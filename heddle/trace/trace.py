@@ -117,8 +117,8 @@ class Trace:
             )
         if {key: header.get(key) for key in expected} != expected or not _count(header.get("ranks")):
             raise HeddleError(
-                f"'{path}' is a trace, but not one that this Heddle reads (version {header.get('version')}).",
-                f"It reads version {VERSION} of 1 to {MOST_RANKS:,} ranks, with the columns {', '.join(Span._fields)}.",
+                f"'{path}' is a trace that this version of Heddle cannot read (version {header.get('version')}).",
+                f"It reads version {VERSION}, 1 to {MOST_RANKS:,} ranks, and the columns {', '.join(Span._fields)}.",
                 "Write it again with this Heddle, or read it with the one that wrote it.",
             )
         ranks = header["ranks"]
@@ -126,9 +126,9 @@ class Trace:
         whole = [span for span in spans if span is not None]
         if spans and not whole:
             raise HeddleError(
-                f"'{path}' has no span that is whole.",
+                f"'{path}' has no complete span.",
                 f"A span is [{', '.join(Span._fields)}], its rank below {ranks}, its end not before its start.",
-                "Trace the run again, or take the trace of another step.",
+                "Trace the run again, or use the trace of another step.",
             )
         return cls(ranks, whole, _skipped(Path(path), spans, ranks))
 

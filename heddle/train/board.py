@@ -44,7 +44,7 @@ class Board:
             self.writer = None
             self.warn(
                 f"TensorBoard's file in {self.folder} cannot be written: {error.strerror or error}. "
-                "The run goes on without it; all numbers are in metrics.jsonl."
+                "The run continues without it; all numbers are in metrics.jsonl."
             )
 
     def _quiet(self, failed: threading.ExceptHookArgs) -> None:

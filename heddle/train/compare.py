@@ -47,7 +47,7 @@ class Comparison:
             assert won is not None
             words = f"{winner.name} reaches {self.loss:g} nats per token first: after {won[1]:.3g} s"
             if lost is None:
-                lines.append(f"{words}; {other.name} does not get there with every seed.")
+                lines.append(f"{words}; {other.name} does not reach it with every seed.")
             else:
                 lines.append(
                     f"{words} and {short(won[0])} tokens; {other.name} takes {lost[1]:.3g} s ({lost[1] / won[1]:.2f} "
@@ -55,8 +55,10 @@ class Comparison:
                 )
         spread = max(_spread(setting) for setting in self.settings)
         seeds = min(len(setting.curves) for setting in self.settings)
-        known = f"seeds of one setting lie up to {spread:.4f} apart" if seeds > 1 else "one seed says nothing of noise"
-        lines.append(f"At the end {b.name} is {self.gap:+.4f} nats per token from {a.name}; {known}.")
+        known = (
+            f"seeds of one setting differ by up to {spread:.4f}" if seeds > 1 else "one seed says nothing about noise"
+        )
+        lines.append(f"At the end {b.name} is {self.gap:+.4f} nats per token relative to {a.name}; {known}.")
         return lines
 
     def to_json(self) -> dict[str, object]:
@@ -138,7 +140,7 @@ def _check(jobs: Sequence[tuple[str, Job]]) -> None:
     if launched_place() is not None:
         raise HeddleError(
             "`heddle compare` was started by a launcher.",
-            "It starts the processes of one run after another by itself.",
+            "It starts the processes of both runs itself, one after the other.",
             "Train both with the launcher, then give the run folders: heddle compare RUN RUN.",
         )
     (name, first), (other, second) = jobs
@@ -165,8 +167,8 @@ def _done(job: Job) -> bool:
     same = replace(job.train, sequence=before.train.sequence)  # None means the model's own
     if (before.planned.plan, before.train, before.sequence) != (job.planned.plan, same, job.sequence):
         raise HeddleError(
-            f"{job.run_folder} was trained on other terms.",
-            "A comparison takes up the runs of the one before it, and this would be another one.",
+            f"{job.run_folder} was trained with other settings.",
+            "A comparison continues the runs of an earlier one only if nothing has changed.",
             "Choose another name with --name, or delete that folder.",
         )
     done = read_metrics(job.run_folder / "metrics.jsonl")

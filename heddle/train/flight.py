@@ -86,7 +86,7 @@ class Flight:
         if not math.isfinite(result.loss) or not (math.isfinite(result.norm) or begun.scale is not None):
             raise HeddleError(
                 f"Step {begun.number} has loss {result.loss} and gradient norm {result.norm}.",
-                "Training cannot continue from numbers that are not finite; any checkpoint is from before them.",
+                "Training cannot continue from numbers that are not finite; any checkpoint is from before that.",
                 "Lower [train] learning_rate, lengthen warmup or set clip; then --resume --allow-changes, or start "
                 "over.",
             )

@@ -237,7 +237,7 @@ def _source(job: Job, data: Prepared, mesh: Mesh, warn: Callable[[str], None]) -
         check_companions(source)
         check_tokenizer(source, data)
     if words := differences(source, job.model):
-        warn(f"[model] is not quite that of {source.folder}: {words}.")
+        warn(f"[model] differs from that of {source.folder}: {words}.")
     return source
 
 

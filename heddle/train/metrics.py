@@ -88,7 +88,7 @@ class Metrics:
             than = "longer" if measured > self.predicted else "shorter"
             self.console.print(
                 f"A step was predicted to take {self.predicted:.3g} s. The first {FIRST} take {measured:.3g} s, "
-                f"{off:.3g} times {than}: the time left is from what was measured.",
+                f"{off:.3g} times {than}: the ETA is based on the measured time.",
                 style="yellow",
                 soft_wrap=True,
                 highlight=False,
@@ -115,7 +115,7 @@ class Metrics:
             kept = self.path.with_suffix(".damaged.jsonl")
             shutil.copyfile(self.path, kept)
             lines = f"Line {skipped[0]}" if len(skipped) == 1 else f"{len(skipped)} lines, the first {skipped[0]},"
-            self._warn(f"{lines} of {self.path} cannot be read and is left out; all of it is kept as {kept.name}.")
+            self._warn(f"{lines} of {self.path} cannot be read and is left out; the original is kept as {kept.name}.")
         replace_text(self.path, "".join(json.dumps(row) + "\n" for row in rows if row["step"] <= step))
 
     def _warn(self, words: str) -> None:

@@ -19,8 +19,8 @@ def with_plan(job: Job, resume: bool = False, dry_run: bool = False) -> tuple[Jo
     place = launched_place()
     if place is not None and place.world > 1:
         raise HeddleError(
-            f"{place.world} processes were started, and the job has no [plan].",
-            "Each of them would plan by itself, and they might not agree.",
+            f"{place.world} processes were started, but the job has no [plan].",
+            "Each of them would plan on its own, and they might not agree.",
             "Plan once with `heddle plan JOB.toml -o plan.toml`, then train plan.toml.",
         )
     before = job.run_folder / "job.toml"
@@ -29,7 +29,7 @@ def with_plan(job: Job, resume: bool = False, dry_run: bool = False) -> tuple[Jo
     here = this_machine().devices
     if job.cluster is not None and job.cluster.world > here and not dry_run:
         raise HeddleError(
-            f"The job's cluster has {job.cluster.world} devices, this machine has {here}.",
+            f"The job's cluster has {job.cluster.world} devices, but this machine has {here}.",
             "A job without a [plan] is planned for its cluster, and trained where it is started.",
             "Write a plan with `heddle plan JOB.toml -o plan.toml`, and start it there: see `heddle launch`.",
         )

@@ -111,7 +111,7 @@ def refuse_finished(folder: Path) -> None:
     if (before := read_verdict(folder)) is not None and before.finished:
         raise HeddleError(
             f"{folder / VERDICT} holds the verdict of an earlier self-test.",
-            "It may be the one that somebody wants to see.",
+            "Somebody may still need it.",
             "Choose another folder with --folder, or delete this one.",
         )
 
@@ -297,7 +297,7 @@ class _Parts:
 
         if not again:
             if self.mesh.world.size == 1:
-                return True, "one process has nobody to start it again", {"skipped": True}
+                return True, "a single process cannot be restarted", {"skipped": True}
             train_rank(self.mesh, killed, RunOptions(), after_step=die)
         result = train_rank(self.mesh, killed, RunOptions(resume=bool(checkpoints(saved))))
         good, words, _ = self._same("killed")

@@ -46,8 +46,8 @@ from heddle.train.phases import Phase, Phases
 
 EXIT_CODE = 75  # of a rank of a run that was ended because it stood still
 HUNG = HeddleError(
-    "The run stood still and was ended.",
-    "The report above, and in the run's folder `hang`, says who waited for whom and who never arrived.",
+    "The run hung and was ended.",
+    "The report above, and in the run's folder `hang`, says which rank waited for which, and which never arrived.",
     "Resume from the newest checkpoint with --resume; [train] hang_after sets how long a step may take.",
 )
 ASKED, ANSWERED = "doctor/asked", "doctor/answered"  # how often anybody was asked for progress, and had some
@@ -285,7 +285,7 @@ class Doctor:
             words += f", chunk {doing.chunk}, microbatch {doing.microbatch}"
         if doing.waits_for:
             words += f"; waits for {', '.join(f'rank {rank}' for rank in doing.waits_for)}"
-        return words + (f" (oldest collective under way: {doing.pending})." if doing.pending else ".")
+        return words + (f" (oldest collective in flight: {doing.pending})." if doing.pending else ".")
 
     def _name(self, rank: int) -> str:
         return f"Rank {rank} ({coordinates(self.plan, rank)})"
@@ -294,7 +294,7 @@ class Doctor:
         """The stack of a rank of this machine that does not answer by itself; a stopped one is woken."""
         process = self._ask("process", rank) or {}
         if process.get("host") != socket.gethostname():
-            return "It runs on another machine; its stack cannot be had from here."
+            return "It runs on another machine; its stack is not available here."
         path = Path(process["stack"])
         with suppress(ProcessLookupError, FileNotFoundError):
             os.kill(process["pid"], signal.SIGUSR1)
@@ -304,7 +304,7 @@ class Doctor:
                 time.sleep(0.05)
         # threads are listed newest first, so the last one is the main thread
         main = path.read_text().rpartition("Thread ")[2] if path.exists() else ""
-        return f"Its stack, innermost call first:\n{main}" if main else "It left no stack."
+        return f"Its stack, innermost call first:\n{main}" if main else "It left no stack trace."
 
 
 def forget(folder: Path) -> None:

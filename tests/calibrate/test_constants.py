@@ -138,4 +138,4 @@ def test_a_collective_that_cannot_be_is_named(tmp_path, row):
     finally:
         os.chdir(before)
     assert found.code == 2, found
-    assert "measured collective 10" in found.err
+    assert "Measured collective 10" in found.err

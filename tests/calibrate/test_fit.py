@@ -68,7 +68,7 @@ def test_no_share_is_fitted_above_1():
 
 
 def test_fewer_rows_than_constants_carry_none():
-    with pytest.raises(HeddleError, match="3 rows cannot carry 2 constants") as error:
+    with pytest.raises(HeddleError, match="3 rows cannot determine 2 constants") as error:
         check_rows(3, ["matmul", "memory"])
     assert "--fit matmul" in error.value.hint
     check_rows(4, ["matmul", "memory"])

@@ -94,7 +94,7 @@ def test_what_is_not_stated_is_assumed_aloud():
         ({"gbs": "1", "dp": "2", "n_gpus": "32", "mbs": ""}, "without a sample"),
         ({"gpu": "TPU v4"}, "no preset for the GPU 'TPU v4'"),
         ({"precision": "int4"}, "int4"),
-        ({"precision": "fp8-rowwise"}, "each row"),
+        ({"precision": "fp8-rowwise"}, "scale per row"),
         ({"layers": "many"}, "'many' is not a number"),
     ],
 )

@@ -65,7 +65,7 @@ def test_a_mixture_of_experts_of_transformers_runs_as_it_was_placed():
     experts = {"num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2, "vocab_size": 97}
     model = transformers.MixtralForCausalLM(transformers.MixtralConfig(**sizes, **experts)).eval()
     keywords = {"input_ids": torch.randint(0, 97, (2, 8))}
-    with pytest.raises(HeddleError, match=r"gives a cache of keys and values(.|\n)*use_cache=False"):
+    with pytest.raises(HeddleError, match=r"returns a key-value cache(.|\n)*use_cache=False"):
         heddle.place(model, (), keywords, times="modelled")
     model.config.use_cache = False
     placed = heddle.place(model, (), keywords, times="modelled")

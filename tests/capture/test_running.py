@@ -129,7 +129,7 @@ def test_measured_times_predict():
         ([(torch.ones(3, 4),)], {}, r"Input input of batch 0 is \(\[3, 4\]"),
         ([(torch.ones(2, 4), 1)], {}, "Batch 0 does not look like the example inputs"),
         ([{"x": torch.ones(2, 4)}], {}, "Batch 0 has the keywords"),
-        ([(torch.ones(2, 4),)], {"optimizer": torch.optim.SGD}, "nothing to optimise in inference"),
+        ([(torch.ones(2, 4),)], {"optimizer": torch.optim.SGD}, "nothing to optimize in inference"),
         ([(torch.ones(2, 4),)] * 3, {"microbatches": 2}, "3 batches do not make whole steps of 2"),
     ],
 )

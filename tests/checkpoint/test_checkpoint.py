@@ -187,7 +187,7 @@ def test_no_checkpoint_at_all_and_none_that_is_whole(tmp_path):
         newest_good(tmp_path, Mesh(), print)
     saved(tmp_path, 1)
     flip(tmp_path / "step-00000001" / "part-00000.safetensors", -1)
-    with pytest.raises(HeddleError, match=r"No checkpoint in .* is whole"):
+    with pytest.raises(HeddleError, match=r"No checkpoint in .* is intact"):
         newest_good(tmp_path, Mesh(), lambda words: None)
 
 

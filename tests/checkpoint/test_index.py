@@ -110,7 +110,7 @@ def test_a_signed_index_that_covers_a_tensor_twice_and_not_at_all_is_refused(tmp
     signed(checkpoint, shifted)
     with pytest.raises(HeddleError, match="two boxes that overlap"):
         read_index(checkpoint)
-    with pytest.raises(HeddleError, match="is not whole"):
+    with pytest.raises(HeddleError, match="is not intact"):
         find_source(checkpoint, Mesh(), print)
 
 

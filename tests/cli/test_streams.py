@@ -69,7 +69,7 @@ def test_output_that_finds_no_room_is_told():
     what, why, hint = errors.decode().splitlines()
     assert what == "error: The output cannot be written."
     assert "No space left on device" in why
-    assert "Make room" in hint
+    assert "Free some disk space" in hint
 
 
 def test_closed_streams_are_no_traceback():

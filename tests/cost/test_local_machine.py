@@ -26,7 +26,7 @@ def test_time_away_from_the_core_is_not_counted():
     began = time.perf_counter()
     found = look(interrupted)
     assert found.seconds < 0.01
-    assert "other work had its core" in found.doubt
+    assert "other work used its core" in found.doubt
     assert time.perf_counter() - began > LONGER  # it looked again, for longer
 
 
@@ -36,7 +36,7 @@ def test_samples_that_differ_are_doubted():
     assert machine._doubt(2.0, [0.001, 0.0011, 0.0012]) == ""  # two threads
 
 
-@pytest.mark.parametrize("doubt", ["", "other work had its core for 97% of the time"])
+@pytest.mark.parametrize("doubt", ["", "other work used its core for 97% of the time"])
 def test_a_disturbed_look_is_told_with_its_reason(monkeypatch, doubt):
     monkeypatch.setattr(machine, "look", lambda work: Look(0.001, doubt))
     found = measured_machine(this_machine())

@@ -160,7 +160,7 @@ def test_truncation_padding_and_added_tokens_of_a_file_are_left_out(tmp_path: Pa
 
 def test_a_file_without_an_end_of_text_is_refused(tmp_path: Path) -> None:
     word_level(tmp_path / "tokenizer.json", "[CLS]")
-    with pytest.raises(HeddleError, match=r"no token for the end") as caught:
+    with pytest.raises(HeddleError, match=r"no end-of-text token") as caught:
         read_tokenizer_json(tmp_path / "tokenizer.json")
     assert "[CLS]" in caught.value.why
     assert "eos_token" in caught.value.hint

@@ -71,7 +71,7 @@ def test_a_token_beyond_the_vocabulary_is_named(folder: Path) -> None:
     for verify in (True, False):
         error = refused(folder, verify)
         assert "holds the token id 256" in error.what
-        assert "ends at 199" in error.why
+        assert "largest is 199" in error.why
     meta = json.loads((folder / "data.json").read_text())
     edit(folder, train={**meta["train"], "largest": 3}, validation={**meta["validation"], "largest": 3})
     assert "holds the token id 256" in refused(folder).what  # found in the file itself

@@ -96,5 +96,5 @@ def test_training_writes_weights(tmp_path, monkeypatch):
 def test_weights_of_another_shape_are_refused(tmp_path):
     path = tmp_path / "other.safetensors"
     path.write_bytes(b"\x02\0\0\0\0\0\0\0{}")
-    with pytest.raises(HeddleError, match="has no weights of a policy"):
+    with pytest.raises(HeddleError, match="does not hold the weights of a policy"):
         read_weights(path)

@@ -195,7 +195,7 @@ def test_compile_gives_a_callable():
     assert o.tolist() == [2.0, 0.0]
     assert add.report.equal
     assert "f:" in add.assembly
-    with pytest.raises(heddle.errors.HeddleError, match="nobody here defines it"):
+    with pytest.raises(heddle.errors.HeddleError, match="is called but not defined here"):
         heddle.lanes.compile("declare void @elsewhere()\ndefine void @g() {\n  call void @elsewhere()\n  ret void\n}")
 
 

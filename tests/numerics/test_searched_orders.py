@@ -59,12 +59,12 @@ def test_mistakes_in_an_order_are_told():
     order = searched(2, 4)
     with pytest.raises(HeddleError, match="has the word 'X0'"):
         read_order(("X0", order[1]), 2, 1)
-    with pytest.raises(HeddleError, match="2 lines, pipeline = 3"):
+    with pytest.raises(HeddleError, match="2 lines, but pipeline = 3"):
         read_order(order, 3, 1)
     with pytest.raises(HeddleError, match="schedule = '1f1b'"):
         Plan(pipeline=2, order=order)
     plan = Plan(pipeline=2, schedule="searched", order=order)
-    with pytest.raises(HeddleError, match="4 microbatches per step, there are 6"):
+    with pytest.raises(HeddleError, match="4 microbatches per step, but there are 6"):
         plan.check(llama(), 6, 8)
     with pytest.raises(ScheduleError):  # a microbatch is lost
         dataclasses.replace(plan, order=(order[0], order[1].replace(" I3", ""))).check(llama(), 4, 8)

@@ -174,7 +174,7 @@ def test_one_hardware_queue_blocks_a_pipeline():
     run.replay(queues=STREAMS)
     with pytest.raises(StrictError, match="holds up what is behind it"):
         run.replay(queues=1)
-    with pytest.raises(HeddleError, match="CUDA_DEVICE_MAX_CONNECTIONS is 1, and the plan has 2 pipeline stages"):
+    with pytest.raises(HeddleError, match="CUDA_DEVICE_MAX_CONNECTIONS is 1, but the plan has 2 pipeline stages"):
         refuse_few_queues(INTERLEAVED, {"CUDA_DEVICE_MAX_CONNECTIONS": "1"})
     refuse_few_queues(TENSOR, {"CUDA_DEVICE_MAX_CONNECTIONS": "1"})
     refuse_few_queues(INTERLEAVED, {})

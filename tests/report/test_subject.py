@@ -56,7 +56,7 @@ def test_half_written_metrics_are_read_up_to_what_is_whole(tmp_path, rest):
         file.write("\n")
     subject = read_subject(folder)
     assert len(subject.measured.steps) == 40
-    assert "holds 44 rows that are whole: 1 of its 45 lines are not" in told(subject)
+    assert "has 44 complete rows; 1 of its 45 lines are incomplete" in told(subject)
 
 
 def test_metrics_that_are_no_text_and_none_at_all(tmp_path):
@@ -108,13 +108,13 @@ def test_what_is_no_run(tmp_path, make, capsys):
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert len(error.splitlines()) == 3
-    assert {"folder": "Runs near it", "nothing": "heddle train", "trace": "run's folder", "step": "Traced are 1, 2"}[
+    assert {"folder": "Runs near it", "nothing": "heddle train", "trace": "run's folder", "step": "Traced steps: 1, 2"}[
         make
     ] in error
 
 
 def test_a_step_of_a_job_file_is_refused():
-    with pytest.raises(HeddleError, match="only predicted"):
+    with pytest.raises(HeddleError, match="has a prediction only"):
         read_subject(PLAN, 3)
 
 

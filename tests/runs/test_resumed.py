@@ -50,7 +50,7 @@ def test_other_terms_are_refused_and_nothing_is_touched(change, told, folder, ca
     before = {path: path.read_bytes() for path in Path("runs").rglob("*") if path.is_file() and path.name != "lock"}
     assert resume(change) == 2
     said = capsys.readouterr().err
-    assert "error: runs/small was started on other terms:" in said
+    assert "error: runs/small was started with other settings:" in said
     assert f"  {told}" in said
     assert "--allow-changes" in said
     after = {path: path.read_bytes() for path in Path("runs").rglob("*") if path.is_file() and path.name != "lock"}
@@ -74,7 +74,7 @@ def test_what_is_asked_for_is_done_and_told(folder, capsys):
     command = ["train", "job.toml", "--resume", "--allow-changes", "--set=train.steps=4", "--set=train.seed=1"]
     assert call(*command, "--set=data.validation=0.4") == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "Going on with train.seed was 0, is 1; the train tokens were " in said
+    assert "Resuming with train.seed was 0, is 1; the train tokens were " in said
     # from now on these are its terms
     assert call(*command[:3], "--set=train.steps=5", "--set=train.seed=1", "--set=data.validation=0.4") == 0
     assert call(*command[:3], "--set=train.steps=6") == 2
@@ -106,4 +106,4 @@ def test_a_run_without_a_record_of_its_tokens_goes_by_its_job(folder, capsys):
 
 def test_another_model_is_never_allowed(folder, capsys):
     assert call("train", "job.toml", "--resume", "--allow-changes", "--set=model.layers=2") == 2
-    assert "trains another model" in capsys.readouterr().err
+    assert "is a run of another model" in capsys.readouterr().err

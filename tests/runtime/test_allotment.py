@@ -31,7 +31,7 @@ def test_ranks_that_would_choose_different_precisions_are_refused():
     refuse_mixed(["bf16", "bf16"])
     with pytest.raises(HeddleError) as error:
         refuse_mixed(["bf16", "bf16", "fp32"])
-    assert error.value.what == "Rank 0 would train in bf16, rank 2 in fp32."
+    assert error.value.what == "Rank 0 would train in bf16, but rank 2 in fp32."
     assert 'precision = "fp32"' in error.value.hint
 
 
@@ -68,7 +68,7 @@ def test_what_fits_is_taken():
             Plan(data=2),
             None,
             [*nodes(1), replace(GPU, gpu=False)],
-            ("Rank 1 sees no GPU, rank 0 does", "same kind", "--gpus-per-node"),
+            ("Rank 1 sees no GPU, but rank 0 does", "same kind", "--gpus-per-node"),
         ),
     ],
 )

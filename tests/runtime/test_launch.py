@@ -207,10 +207,10 @@ def test_what_no_launcher_would_say_is_refused(folder, environment, capsys, vari
         (1, {"MASTER_PORT": "http"}, "MASTER_PORT='http' must be"),
         (0, {"MASTER_ADDR": "192.0.2.7"}, r"Rank 0 cannot listen at 192.0.2.7:\d+.\nThat is not an address of this"),
         (0, {"SLURM_STEP_NUM_NODES": "2"}, "127.0.0.1 on rank 0's machine, which the other 1 cannot reach"),
-        (0, {}, r"Rank 0 cannot listen at 127.0.0.1:\d+.\nAnother program listens there"),
+        (0, {}, r"Rank 0 cannot listen at 127.0.0.1:\d+.\nAnother program is listening there"),
         (1, {"MASTER_ADDR": "nowhere.invalid"}, "MASTER_ADDR='nowhere.invalid' is not an address"),
         (1, {"MASTER_ADDR": "a" * 70}, "MASTER_ADDR='a+' is not an address"),
-        (1, {"MASTER_PORT": "1"}, r"Rank 1 finds nobody at MASTER_ADDR:MASTER_PORT = 127.0.0.1:1\."),
+        (1, {"MASTER_PORT": "1"}, r"Rank 1 cannot reach rank 0 at MASTER_ADDR:MASTER_PORT = 127.0.0.1:1\."),
         (1, {"HEDDLE_MEETING_SECONDS": "soon"}, "HEDDLE_MEETING_SECONDS='soon' must be"),
     ],
 )

@@ -255,7 +255,7 @@ def test_a_missing_step_or_rank_is_told(tmp_path):
     with pytest.raises(HeddleError, match=r"no trace of step 1 in(.|\n)*--trace"):
         read_step(tmp_path, 1)
     write_rank(tmp_path, 4, 0, Trace(2, []))
-    with pytest.raises(HeddleError, match=r"no trace of step 1 in(.|\n)*Traced are 4\."):
+    with pytest.raises(HeddleError, match=r"no trace of step 1 in(.|\n)*Traced steps: 4\."):
         read_step(tmp_path, 1)
     with pytest.raises(HeddleError, match="rank-00001"):
         read_step(tmp_path, 4)
@@ -274,7 +274,7 @@ def test_the_command_draws_the_last_step_and_writes_it_for_perfetto(four_stages,
     assert call("trace", four_stages, "--step", "1") == 0
     assert "step 1: " in capsys.readouterr().out
     assert call("trace", four_stages, "--step", "9") == 2
-    assert "Traced are 1, 2 and 3." in capsys.readouterr().err
+    assert "Traced steps: 1, 2 and 3." in capsys.readouterr().err
 
 
 @pytest.mark.dist

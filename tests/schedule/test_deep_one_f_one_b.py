@@ -65,7 +65,7 @@ def test_more_warmup_never_takes_longer_and_ends_at_gpipe_or_better(pipeline, mi
 
 def test_a_plan_says_how_deep():
     assert Plan(pipeline=2, schedule="deep-1f1b", extra_warmup=3).extra_warmup == 3
-    with pytest.raises(HeddleError, match="schedule = '1f1b' has no extra_warmup, and 3 is given") as caught:
+    with pytest.raises(HeddleError, match="schedule = '1f1b' does not take extra_warmup, got 3") as caught:
         Plan(pipeline=2, extra_warmup=3)
     assert "deep-1f1b" in caught.value.hint
     with pytest.raises(HeddleError, match=r"plan.extra_warmup must be in \[0, 1e9\], got -1"):

@@ -37,7 +37,7 @@ FIGURE_4_TOP = {
     0: "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7",
     3: "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7",
 }
-# PTD-P Figure 4, bottom: two chunks a device, dark (a) and light (b).
+# PTD-P Figure 4, bottom: two chunks per device, dark (a) and light (b).
 FIGURE_4_BOTTOM = {
     0: (
         "F0a F1a F2a F3a F0b F1b F2b F3b F4a F5a "  # warm-up: 4 of chunk a, and 2 for each of 3 ranks behind
@@ -136,7 +136,7 @@ def test_1f1b_with_chunks_points_to_interleaved():
 
 @pytest.mark.parametrize("sizes", [(0, 4, 1), (2, 0, 1), (2, 4, 0), (2, -1, 1)])
 def test_sizes_count_from_one(sizes):
-    with pytest.raises(HeddleError, match="counts from 1"):
+    with pytest.raises(HeddleError, match="must be 1 or more"):
         build("interleaved", *sizes)
 
 

@@ -58,7 +58,7 @@ def test_chunks_in_a_v():
 
 def test_a_whole_backward_beside_its_halves_is_refused():
     order = [Action(Kind.FORWARD, 0, 0), Action(B, 0, 0), Action(W, 0, 0), Action(Kind.BACKWARD, 0, 0)]
-    with pytest.raises(ScheduleError, match="comes beside its two halves"):
+    with pytest.raises(ScheduleError, match="is there as well as its two halves"):
         verify(Schedule("mine", 1, 1, 1, (tuple(order),)))
 
 
@@ -74,7 +74,7 @@ def test_weight_gradients_come_after_what_they_are_made_of():
         (("zb-h1", 4, 8, 2), "'zb-h1' runs 1 chunk per rank, not virtual = 2"),
         (("zb-v", 4, 8, 1), "'zb-v' runs 2 chunks per rank, not virtual = 1"),
         (("dualpipev", 4, 8, 3), "'dualpipev' runs 2 chunks per rank, not virtual = 3"),
-        (("dualpipev", 4, 7, 2), "needs 8 microbatches per step, there are 7"),
+        (("dualpipev", 4, 7, 2), "needs 8 microbatches per step, but there are 7"),
     ],
 )
 def test_what_a_schedule_cannot_run(arguments, message):

@@ -60,5 +60,5 @@ def test_a_planner_offers_late_updates_only_where_they_gain():
     assert all(each.fits for each in late)
     assert late[0].step_seconds < found.best.step_seconds
     assert "The loss may differ" in late_in_words(late[0], found.best)
-    with pytest.raises(HeddleError, match=r"plan.update = '2bw' is not searched for"):
+    with pytest.raises(HeddleError, match=r"does not search plan.update = '2bw'"):
         search(job(None), fixed={"update": "2bw"})

@@ -199,6 +199,6 @@ def test_a_list_of_equal_layers_is_one_number():
 
 @pytest.mark.parametrize("field", ["ffn", "window"])
 def test_a_list_has_an_entry_for_each_layer(field):
-    with pytest.raises(HeddleError, match=f"model.{field} lists 2 layers, the model has 6") as caught:
+    with pytest.raises(HeddleError, match=f"model.{field} lists 2 layers, but the model has 6") as caught:
         replace(DIFFERING, **{field: (8, 16)})
     assert f'{field} = ["8 x 6"]' in caught.value.hint

@@ -136,7 +136,7 @@ TWO = {
         ({"groups": [{"name": "a", "devices": 2}]}, "Nothing joins the 2 devices of 'a'", "inside = {"),
         ({"groups": [{"name": "a", "devices": 0}]}, "devices must be in [1, 1e6], got 0", "smallest"),
         ({"groups": [{"name": "a:1"}]}, "'a:1' cannot be the name", ""),
-        ({"groups": [{"name": "a"}, {"name": "a"}]}, "two groups called 'a'", "another name"),
+        ({"groups": [{"name": "a"}, {"name": "a"}]}, "two groups called 'a'", "Rename one"),
         ({"links": []}, "No link leads from 'a' to 'b'", "between = ['a', 'b']"),
         ({"links": [{"from": "a", "to": "b", **SLOW}]}, "No link leads from 'b' to 'a'", "across"),
         ({"links": [{"between": ["a", "c"], **SLOW}]}, "no group 'c'", "Known: a, b"),

@@ -125,10 +125,10 @@ def test_too_many_chunks_are_refused_and_every_way_out_works(layers: int, pipeli
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
-        ((4, 4, 3), "stages = [4, 4, 3] carries 11 layers, the model has 12"),
-        ((4, 4, 5), "stages = [4, 4, 5] carries 13 layers, the model has 12"),
-        ((6, 6), "stages lists 2 chunks, the plan has 3"),
-        ((3, 3, 3, 3), "stages lists 4 chunks, the plan has 3"),
+        ((4, 4, 3), "stages = [4, 4, 3] carries 11 layers, but the model has 12"),
+        ((4, 4, 5), "stages = [4, 4, 5] carries 13 layers, but the model has 12"),
+        ((6, 6), "stages lists 2 chunks, but the plan has 3"),
+        ((3, 3, 3, 3), "stages lists 4 chunks, but the plan has 3"),
     ],
 )
 def test_stages_carry_every_layer_once(stages: tuple[int, ...], message: str) -> None:
@@ -142,7 +142,7 @@ def test_stages_carry_every_layer_once(stages: tuple[int, ...], message: str) ->
 @pytest.mark.parametrize("length", [0, 11, 13])
 def test_recompute_names_every_layer(length: int) -> None:
     error = refusal(Plan(recompute=("full",) * length))
-    assert error.what == f"recompute lists {length} layers, the model has 12."
+    assert error.what == f"recompute lists {length} layers, but the model has 12."
     assert error.hint == 'For example recompute = "selective".'
     Plan(recompute="selective").check(MODEL, 48, 64)
 
@@ -270,7 +270,7 @@ def test_plain_lists_and_runs_mean_the_same():
     ("table", "said"),
     [
         ({"recompute": ["full x 0"]}, r"plan\.recompute\[0\] = 'full x 0' repeats full 0 times"),
-        ({"recompute": ["full x 1000000000"]}, "1 to 100,000 entries"),
+        ({"recompute": ["full x 1000000000"]}, "1 to 100,000 times"),
         ({"recompute": ["ful x 3"]}, "Did you mean 'full'"),
         ({"stages": ["five x 3"]}, "a whole number"),
         ({"stages": ["5 times 3"]}, "a whole number"),

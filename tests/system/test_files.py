@@ -133,7 +133,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "replace", full)
     error = refused(write_output, path, "lost")
     assert "No space left" in error.why
-    assert "Make room" in error.hint
+    assert "Free some space" in error.hint
     assert path.read_text() == "after"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["link.json", "made.json"]
 

@@ -79,7 +79,7 @@ def test_other_versions_are_refused(tmp_path, change):
     EXAMPLE.write(path)
     header = json.loads(path.read_text().splitlines()[0])
     path.write_text(json.dumps(header | change))
-    with pytest.raises(HeddleError, match="not one that this Heddle reads"):
+    with pytest.raises(HeddleError, match="a trace that this version of Heddle cannot read"):
         Trace.read(path)
 
 
@@ -106,7 +106,7 @@ def test_a_broken_line_is_named_and_the_others_are_read(tmp_path, line):
     (words,) = trace.skipped
     assert "1 of the 3 lines" in words
     assert "the first is line 3" in words
-    with pytest.raises(HeddleError, match="has no span that is whole"):
+    with pytest.raises(HeddleError, match="has no complete span"):
         Trace.read(written(tmp_path / "trace.jsonl", line))
 
 

@@ -74,7 +74,7 @@ def test_a_board_that_cannot_be_written_is_told_and_the_run_goes_on(tmp_path):
     )
     said = ended.stdout + ended.stderr
     assert "Traceback" not in said
-    assert said.count("tensorboard cannot be written: File too large. The run goes on without it") == 1
+    assert said.count("tensorboard cannot be written: File too large. The run continues without it") == 1
     assert len(losses(tmp_path / "runs" / "small")) == 31
     assert "The checkpoint of step 31 could not be written" in said
 

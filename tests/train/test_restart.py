@@ -101,7 +101,7 @@ def test_the_bill_of_any_rank_is_printed_though_the_others_fail_because_of_it(tm
     )
     assert ended.returncode != 0
     assert "error: Rank 1 (data 1, pipeline 0, tensor 0) ran out of memory." in ended.stderr
-    assert "GiB in all, beside what kernels take" in ended.stderr
+    assert "GiB in all, plus what kernels take" in ended.stderr
 
 
 def test_running_out_of_memory_is_told_with_the_bill_and_what_fits(tmp_path):

@@ -33,7 +33,7 @@ def test_it_passes_with_processes_of_its_own(tmp_path):
     assert len(found["about"]["devices"]) == 2
     assert {"heddle", "torch", "python", "system", "backend", "settings", "plan"} <= found["about"].keys()
     assert found["about"]["precision"] == "fp32"
-    assert "All is well. The verdict is in selftest/selftest.json." in said
+    assert "Everything works. The verdict is in selftest/selftest.json." in said
     again = finish(heddle("selftest", cwd=tmp_path), code=2)
     assert "holds the verdict of an earlier self-test" in again
 
@@ -56,7 +56,7 @@ def test_it_passes_under_two_agents_of_torchrun(tmp_path, meeting):
     assert found["passed"], said
     assert found["about"]["launcher"] == "torchrun"
     assert found["parts"][-1]["numbers"] == {"restart": 1, "went_on_from": 8}
-    assert sum("All is well" in each for each in said) == 1
+    assert sum("Everything works" in each for each in said) == 1
 
 
 def test_a_part_that_fails_is_told_and_the_others_go_on(tmp_path, monkeypatch, capsys):

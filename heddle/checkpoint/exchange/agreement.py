@@ -49,7 +49,7 @@ class Agreement:
 def obstacle(model: ModelSpec) -> str | None:
     """Why the two cannot be compared here; None if they can."""
     if _transformers() is None:
-        return "transformers is not installed; to have it checked: pip install transformers"
+        return "transformers is not installed; to compare: pip install transformers"
     needed, free = 4 * model.parameters, _free_memory()
     if free is not None and needed > free // 2:
         return f"the model takes {needed / GIB:.1f} GiB in fp32, and {free / GIB:.1f} GiB are free"
@@ -87,8 +87,8 @@ class Agreed:
         if not self.found.good:
             raise HeddleError(
                 f"Heddle and transformers disagree: {self.found}.",
-                f"Rounding explains {LIMIT:.0e} of the largest logit. Nothing was written.",
-                "Is the configuration that of these weights? If so, this is a mistake of Heddle's: please report it.",
+                f"Rounding explains at most {LIMIT:.0e} of the largest logit. Nothing was written.",
+                "Does the configuration belong to these weights? If so, this is a bug in Heddle: please report it.",
             )
 
     def __str__(self) -> str:

@@ -175,7 +175,7 @@ def new_folder(output: Path) -> Iterator[Path]:
     """A folder to fill, which gets its name when all went well and is gone when not; never one that exists."""
     if output.exists():
         raise HeddleError(
-            f"{output} exists already.", "Weights are never written over others.", "Choose another folder with -o."
+            f"{output} exists already.", "Existing weights are never overwritten.", "Choose another folder with -o."
         )
     temporary = output.parent / f".{output.name}.{uuid.uuid4().hex[:8]}.part"
     try:
@@ -189,7 +189,7 @@ def new_folder(output: Path) -> Iterator[Path]:
         raise HeddleError(
             f"{output} cannot be written.",
             f"{error.strerror or error}.",
-            "Choose a folder that does not exist yet, on a disk with room.",
+            "Choose a folder that does not exist yet, on a disk with free space.",
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

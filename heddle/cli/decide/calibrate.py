@@ -13,13 +13,15 @@ def calibrate(
     rows: Annotated[
         list[Path], typer.Option("--from", help="Measured runs, layer times or collectives; repeatable.", metavar="CSV")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the calibrated cluster goes.", metavar="FILE")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Write the calibrated cluster to this file.", metavar="FILE")
+    ],
     constants: Annotated[
-        list[str] | None, typer.Option("--fit", help="Which constants; repeatable. Else all.", metavar="NAME")
+        list[str] | None, typer.Option("--fit", help="Constants to fit; repeatable. Default: all.", metavar="NAME")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print how well it fits as JSON.")] = False,
 ) -> None:
-    """Fit a cluster's constants to measured rows, and say how well they predict rows they have not seen."""
+    """Fit a cluster's constants to measured rows, and say how well they predict unseen rows."""
     import json
 
     from rich.console import Console
@@ -65,12 +67,12 @@ def calibrate(
     if found.fit is not None:
         console.print(
             f"\n{len(found.fit.errors)} rows: mean error {found.fit.mape:.2f} %, "
-            f"leave-one-out {found.fit.leave_one_out:.2f} %, as it was {found.fit.unfitted:.2f} %",
+            f"leave-one-out {found.fit.leave_one_out:.2f} %, before fitting {found.fit.unfitted:.2f} %",
             soft_wrap=True,
         )
     if found.kept:
         console.print(
-            f"Fitting does not help on rows it has not seen: the constants of '{start.name}' stay as they were.",
+            f"Fitting does not improve predictions of unseen rows: the constants of '{start.name}' are kept.",
             soft_wrap=True,
         )
     for doubt in doubts:

@@ -22,13 +22,14 @@ PLACEHOLDER = "corpus/*.txt"  # the text of a job that is given by options alone
 
 def plan(
     job: Annotated[
-        Path | None, typer.Argument(help="A job file; what its [plan] says is fixed.", metavar="[JOB.toml]")
+        Path | None, typer.Argument(help="A job file; whatever its [plan] sets is kept.", metavar="[JOB.toml]")
     ] = None,
     top: Annotated[int, ranged(within=COUNT, help="How many plans to show.")] = 10,
     explain: Annotated[bool, typer.Option("--explain", help="Say why this plan, and why not others.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the job with its best plan.", metavar="PLAN.toml")
+        Path | None,
+        typer.Option("--output", "-o", help="Write the job with the best plan to this file.", metavar="PLAN.toml"),
     ] = None,
     objective: Annotated[
         str, typer.Option(help="fastest step, cheapest step, fewest devices by --days, or smallest memory.")
@@ -36,56 +37,59 @@ def plan(
     memory_gib: Annotated[float | None, ranged(within=POSITIVE, help="Use at most this much per device.")] = None,
     days: Annotated[float | None, ranged(within=POSITIVE, help="The deadline.")] = None,
     tokens: Annotated[
-        float | None, ranged(within="[1, 1e18]", help="Tokens to train on by the deadline; else the job's steps.")
+        float | None, ranged(within="[1, 1e18]", help="Tokens to train on by the deadline. Default: the job's steps.")
     ] = None,
     devices: Annotated[int | None, ranged(within=COUNT, help="Use this many of the cluster's devices.")] = None,
     free: Annotated[
-        bool, typer.Option("--free", help="Do not keep to the file's [plan]; say how good it is instead.")
+        bool, typer.Option("--free", help="Search all plans, and say how the file's [plan] compares.")
     ] = False,
     by_layer: Annotated[
         bool | None,
         typer.Option(
             "--by-layer/--no-by-layer",
-            help="Let every layer recompute, shard and offload on its own; else where it is worth it.",
+            help="Choose recompute, zero and offload layer by layer. Default: where memory is short.",
             show_default=False,
         ),
     ] = None,
     allow_delay: Annotated[
-        bool, typer.Option("--allow-delay", help="Also look at updates that come late; the loss may differ.")
+        bool, typer.Option("--allow-delay", help="Also consider late updates; the loss may differ.")
     ] = False,
     model: Annotated[
         str | None, typer.Option(help="Without a job: a preset, or a config.json.", metavar="NAME|CONFIG.json")
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option(help="A preset, or a file; else the job's, or this machine.", metavar="NAME|FILE.toml")
+        str | None,
+        typer.Option(help="A preset, or a file. Default: the job's, or this machine.", metavar="NAME|FILE.toml"),
     ] = None,
     nodes: Annotated[int | None, ranged(within="[1, 1e6]", help="How many nodes the cluster has.")] = None,
     global_batch: Annotated[int | None, ranged(within=COUNT, help="Samples per step.")] = None,
     sequence_length: Annotated[int | None, ranged(within=COUNT, help="Tokens per sample.")] = None,
     precision: Annotated[
-        str | None, typer.Option(help="fp32, bf16 or fp16; else what the devices are best at.")
+        str | None, typer.Option(help="fp32, bf16 or fp16. Default: the best for the devices.")
     ] = None,
     tensor: Annotated[
         int | None, ranged(within="[1, 1e6]", help="Devices that each layer is split over.", rich_help_panel=FIXED)
     ] = None,
     sequence_parallel: Annotated[
-        bool | None, typer.Option(help="Split the sequence over them, too.", rich_help_panel=FIXED)
+        bool | None, typer.Option(help="Split the sequence over these devices, too.", rich_help_panel=FIXED)
     ] = None,
-    pipeline: Annotated[int | None, ranged(within="[1, 1e6]", help="Stages.", rich_help_panel=FIXED)] = None,
+    pipeline: Annotated[int | None, ranged(within="[1, 1e6]", help="Pipeline stages.", rich_help_panel=FIXED)] = None,
     virtual: Annotated[
         int | None, ranged(within="[1, 1e6]", help="Chunks of the model per stage.", rich_help_panel=FIXED)
     ] = None,
-    data: Annotated[int | None, ranged(within="[1, 1e6]", help="Replicas.", rich_help_panel=FIXED)] = None,
+    data: Annotated[
+        int | None, ranged(within="[1, 1e6]", help="Data-parallel replicas.", rich_help_panel=FIXED)
+    ] = None,
     zero: Annotated[
         int | None,
         ranged(
             within="[0, 3]",
-            help="What replicas share: 0 nothing, 1 optimizer, 2 gradients, 3 parameters.",
+            help="What replicas shard: 0 nothing, 1 optimizer, 2 + gradients, 3 + parameters.",
             rich_help_panel=FIXED,
         ),
     ] = None,
     microbatch: Annotated[
-        int | None, ranged(within="[1, 1e6]", help="Samples of a microbatch.", rich_help_panel=FIXED)
+        int | None, ranged(within="[1, 1e6]", help="Samples per microbatch.", rich_help_panel=FIXED)
     ] = None,
     schedule: Annotated[
         str | None,
@@ -183,14 +187,14 @@ def plan(
     show_choices(console, found, top)
     if "global_batch" in assumed:
         console.print(
-            f"Nothing says how many samples a step takes: planned for global_batch = {found.job.train.global_batch}. "
-            "Another batch has another best plan: --global-batch.",
+            f"No batch size is given: planned for global_batch = {found.job.train.global_batch}. "
+            "The best plan depends on it: set --global-batch.",
             style="bold",
             soft_wrap=True,
         )
     show_best(console, found)
     if fixed.get("schedule") == SEARCHED:
-        none = "No searched order would be faster than the best schedule that has a name."
+        none = "No searched order would be faster than the best named schedule."
         console.print(searched_in_words(searched[0], found.best) if searched else none, soft_wrap=True)
     if allow_delay:
         words = late_in_words(late[0], found.best) if late else "No plan with late updates would be faster."
@@ -200,7 +204,7 @@ def plan(
     if reasons is not None:
         show_reasons(console, reasons)
     if output is not None:
-        console.print(f"\nWritten to {output}: heddle train, prove and simulate take it as it is.", soft_wrap=True)
+        console.print(f"\nWritten to {output}, ready for heddle train, prove and simulate.", soft_wrap=True)
         if job is None:
             console.print(f"Training reads data.text = {PLACEHOLDER!r}: name your own text there.", soft_wrap=True)
 
@@ -268,7 +272,7 @@ def _keep_others(output: Path) -> None:
         found = {}
     if "model" not in found and "train" not in found:
         raise HeddleError(
-            f"{output} exists, and is not a job.",
-            "A job with its plan would take its place.",
+            f"{output} exists and is not a job.",
+            "It would be replaced by a job with its plan.",
             "Choose another file for -o.",
         )

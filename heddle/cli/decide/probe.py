@@ -11,19 +11,23 @@ from heddle.cli.ranged import ranged
 
 
 def probe(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the network goes.", metavar="FILE.toml")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Write the network to this file.", metavar="FILE.toml")
+    ],
     processes: Annotated[
         int | None,
-        ranged(within="[1, 1e4]", help="How many to start here; under a launcher, those that it started. 2"),
+        ranged(within="[1, 1e4]", help="Processes to start on this machine. Default: 2, or those of the launcher."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Shorter messages: a fifth of the time, less exact.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Shorter messages: a fifth of the time, less accurate.")
+    ] = False,
     compare: Annotated[
         Path | None,
         typer.Option("--compare", help="Say which links have changed since this network.", metavar="OLD.toml"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
-    """Measure latency and bandwidth between all machines of a launch; find groups, and what is odd."""
+    """Measure latency and bandwidth between all processes of a launch; find groups and outliers."""
     import json
     import time
 

@@ -16,16 +16,18 @@ if TYPE_CHECKING:
 
 
 def profile(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the cluster goes.", metavar="FILE.toml")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Write the cluster to this file.", metavar="FILE.toml")
+    ],
     processes: Annotated[
-        int | None, ranged(within="[1, 1e4]", help="How many processes to measure with; else one per GPU or core.")
+        int | None, ranged(within="[1, 1e4]", help="Processes to measure with. Default: one per GPU or core.")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Seconds instead of most of a minute; far less exact.")
+        bool, typer.Option("--quick", help="Take seconds instead of most of a minute; far less accurate.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the cluster as JSON.")] = False,
 ) -> None:
-    """Measure this machine: matrix products, memory, collectives, starting kernels, host and disk."""
+    """Measure this machine: matrix products, memory, collectives, kernel launches, host and disk."""
     import json
     import time
 
@@ -51,7 +53,7 @@ def profile(
         return
     show(console, found)
     took = time.monotonic() - began
-    console.print(f"Written to {output} after {took:.0f} s. A job names it as cluster.file.", soft_wrap=True)
+    console.print(f"Written to {output} after {took:.0f} s. Use it in a job as cluster.file.", soft_wrap=True)
 
 
 def show(console: Console, found: Cluster) -> None:
@@ -68,7 +70,7 @@ def show(console: Console, found: Cluster) -> None:
     console.print(f"memory      {device.memory_gbs:.3g} GB/s, of which kernels reach {efficiency.memory:.0%}")
     for tier, speed in (("host", device.host_gbs), ("disk", device.disk_gbs)):
         if speed is not None:
-            console.print(f"{tier:<11} {speed:.3g} GB/s there or back, for what a plan offloads")
+            console.print(f"{tier:<11} {speed:.3g} GB/s each way, for what a plan offloads")
     console.print(f"kernels     {_us(efficiency.launch_us)} us to start one")
     for link in found.links:
         console.print(

@@ -21,7 +21,10 @@ def schedule(
     virtual: Annotated[
         int | None,
         ranged(
-            "--virtual", "-v", within="[1, 1e3]", help=f"Chunks of the model per rank; {', '.join(SEVERAL)}, others 1."
+            "--virtual",
+            "-v",
+            within="[1, 1e3]",
+            help=f"Chunks of the model per rank. Default: {', '.join(SEVERAL)}, others 1.",
         ),
     ] = None,
     extra_warmup: Annotated[
@@ -29,21 +32,19 @@ def schedule(
         ranged(
             "--extra-warmup",
             within="[0, 1e5]",
-            help="Of deep-1f1b: microbatches more that a rank starts for each rank behind; 1.",
+            help="deep-1f1b: extra microbatches a rank starts early, per later rank. Default: 1.",
         ),
     ] = None,
     parts: Annotated[
         tuple[float, float, float],
-        typer.Option("--parts", help="Searched: seconds of a chunk's forward, backward input and backward weight."),
+        typer.Option("--parts", help="searched: seconds of a chunk's forward, backward input and backward weight."),
     ] = (1.0, 1.0, 1.0),
     message: Annotated[
-        float, ranged("--message", within="[0, 1e9]", help="Searched, or late updates: seconds of a message.")
+        float, ranged("--message", within="[0, 1e9]", help="searched, or late updates: seconds per message.")
     ] = 0.0,
     hold: Annotated[
         float | None,
-        ranged(
-            "--hold", within="[1, 1e9]", help="Searched: microbatches x chunks that a rank may hold; any if left out."
-        ),
+        ranged("--hold", within="[1, 1e9]", help="searched: microbatches x chunks a rank may hold. Default: no limit."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the schedule as JSON.")] = False,
     output: Annotated[
@@ -143,7 +144,7 @@ def _searched(
     if not all(part > 0 for part in parts):
         raise HeddleError(
             f"--parts {' '.join(f'{part:g}' for part in parts)} has a part that takes no time.",
-            "A forward and both halves of a backward are work.",
+            "A forward and both halves of a backward take time.",
             "Give three numbers above 0, such as --parts 1 1 1.",
         )
     chunks, placement = pipeline * virtual, Placement.V if virtual == 2 else Placement.LOOP

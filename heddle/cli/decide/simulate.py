@@ -22,18 +22,18 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     trace: Annotated[
         Path | None,
-        typer.Option(help="Write the step: .json for ui.perfetto.dev, .svg or .png.", metavar="FILE"),
+        typer.Option(help="Write the timeline of the step: .json for ui.perfetto.dev, .svg or .png.", metavar="FILE"),
     ] = None,
     memory: Annotated[bool, typer.Option("--memory", help="Show the memory of every stage, item by item.")] = False,
     tokens: Annotated[
         float | None,
-        ranged(within="[1, 1e18]", help="Also say how many days this many tokens take; else the job's own."),
+        ranged(within="[1, 1e18]", help="Say how many days this many tokens take. Default: the job's own."),
     ] = None,
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="Change a key: --set plan.tensor=4.", metavar="TABLE.KEY=VALUE")
     ] = None,
 ) -> None:
-    """Predict a training step: seconds, memory of each stage, and whether it fits."""
+    """Predict a training step: its time, the memory of each stage, and whether it fits."""
     import json
 
     from rich.console import Console

@@ -11,7 +11,8 @@ import typer
 def validate(
     rows: Annotated[list[Path], typer.Argument(help="CSV files of measured runs.", metavar="ROWS.csv")],
     cluster: Annotated[
-        str | None, typer.Option(help="A cluster file or preset; else the preset of each row's GPU.", metavar="FILE")
+        str | None,
+        typer.Option(help="A cluster file or preset. Default: the preset of each row's GPU.", metavar="FILE"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:

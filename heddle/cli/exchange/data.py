@@ -26,14 +26,14 @@ def _data() -> None:
 @app.command(cls=Command)
 def prepare(
     text: Annotated[list[str], typer.Argument(help="Files or globs of text or .jsonl; 'stdlib:*.py' is Python's own.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to create.")],
     tokenizer: Annotated[
         str, typer.Option("--tokenizer", "-t", help="bytes, bpe:SIZE, or the path of a tokenizer.json.")
     ] = "bytes",
-    validation: Annotated[float, ranged(within="[0, 1)", help="Share of the tokens kept for evaluation.")] = 0.05,
+    validation: Annotated[float, ranged(within="[0, 1)", help="Fraction of the tokens kept for evaluation.")] = 0.05,
     key: Annotated[str, typer.Option(help="The field of a JSONL line that holds the text.")] = "text",
 ) -> None:
-    """Turn text into a folder of tokens, for a job to name as data.tokens."""
+    """Turn text into a folder of tokens, which jobs use as data.tokens."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -70,7 +70,7 @@ def _summary(prepared: Prepared) -> Table:
         "tokens": f"{meta.train.tokens:,} to train, {meta.validation.tokens:,} to validate",
         "vocabulary": f"{meta.vocab:,} ({meta.tokenizer})",
         "bytes per token": f"{meta.bytes_per_token:.3f}",
-        "unigram entropy": f"{meta.unigram_entropy:.3f} nats, the loss of knowing frequencies alone",
+        "unigram entropy": f"{meta.unigram_entropy:.3f} nats, the loss of guessing by frequency alone",
         "folder": str(prepared.folder),
     }
     for name, value in rows.items():

@@ -31,12 +31,14 @@ def _export() -> None:
 @app.command(cls=Command)
 def hf(
     weights: Annotated[Path, typer.Argument(help="A run or a checkpoint.", metavar="RUN|CHECKPOINT")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")],
-    dtype: Annotated[Dtype | None, typer.Option(help="Round the weights; they stay as they are if left out.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to create.")],
+    dtype: Annotated[
+        Dtype | None, typer.Option(help="Round the weights to this type. Default: leave them as they are.")
+    ] = None,
     shard_gib: Annotated[
-        float, ranged(within=POSITIVE, help="The largest file, and the most that is in memory at once.")
+        float, ranged(within=POSITIVE, help="The largest file, and the most held in memory at once.")
     ] = 5.0,
-    check: Annotated[bool, typer.Option(help="Compare logits with transformers, where it is installed.")] = True,
+    check: Annotated[bool, typer.Option(help="Compare logits with transformers, if it is installed.")] = True,
 ) -> None:
     """Write the weights of a run or a checkpoint as a Hugging Face folder, tokenizer included."""
     from heddle.cli.common import require_torch

@@ -23,10 +23,10 @@ def _import() -> None:
 @app.command(cls=Command)
 def hf(
     folder: Annotated[Path, typer.Argument(help="A model's folder: config.json and safetensors.", metavar="FOLDER")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The checkpoint to make.")],
-    check: Annotated[bool, typer.Option(help="Compare logits with transformers, where it is installed.")] = True,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The checkpoint to create.")],
+    check: Annotated[bool, typer.Option(help="Compare logits with transformers, if it is installed.")] = True,
 ) -> None:
-    """Make a Hugging Face folder into a checkpoint, for a job to name as train.from."""
+    """Turn a Hugging Face folder into a checkpoint, which jobs use as train.from."""
     from heddle.cli.common import require_torch
 
     require_torch("import")
@@ -43,7 +43,7 @@ def hf(
     console = Console(highlight=False, soft_wrap=True, markup=False)
     console.print(f"{source.model.name}: {source.model.parameters:,} parameters, {summary(written)}.")
     console.print(str(agreed))
-    console.print(f'Start a run from it with [train] from = "{output}": its model and its tokenizer come along.')
+    console.print(f'Start a run from it with [train] from = "{output}": its model and tokenizer are used.')
 
 
 def summary(written: Written) -> str:

@@ -14,28 +14,31 @@ def lanes(
     what: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE.c|FILE.ll|bench FOLDER|train [FOLDER]", help="A kernel; many; or what to learn from."
+            metavar="FILE.c|FILE.ll|bench FOLDER|train [FOLDER]",
+            help="A kernel file; or `bench FOLDER`, or `train FOLDER`.",
         ),
     ],
-    function: Annotated[str | None, typer.Option("--function", "-f", help="Only this one.")] = None,
+    function: Annotated[str | None, typer.Option("--function", "-f", help="Only this function.")] = None,
     method: Annotated[str, typer.Option("--method", help="auto, llvm, ilp or policy")] = "auto",
-    cpu: Annotated[str | None, typer.Option("--cpu", help="Whose costs; those nearest to this machine's.")] = None,
-    timed: Annotated[bool, typer.Option("--time", help="Time candidates here; the fastest is kept.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Show the packs, and each candidate's cost.")] = False,
+    cpu: Annotated[
+        str | None, typer.Option("--cpu", help="The CPU whose costs to use. Default: the closest to this machine.")
+    ] = None,
+    timed: Annotated[bool, typer.Option("--time", help="Time the candidates here and keep the fastest.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the packs and the cost of each candidate.")] = False,
     assembly: Annotated[bool, typer.Option("--assembly", "-S", help="Print or write assembly instead of IR.")] = False,
     time_limit: Annotated[
-        float, ranged("--time-limit", within=POSITIVE, help="Seconds for the programme, for each stretch of code.")
+        float, ranged("--time-limit", within=POSITIVE, help="Seconds for the integer program, per region of code.")
     ] = 10.0,
     weights: Annotated[
-        Path | None, typer.Option("--weights", help="The policy's weights, as heddle lanes train writes them.")
+        Path | None, typer.Option("--weights", help="The policy's weights, as written by `heddle lanes train`.")
     ] = None,
-    cflags: Annotated[list[str] | None, typer.Option("--cflags", help="For clang, where a file is C.")] = None,
+    cflags: Annotated[list[str] | None, typer.Option("--cflags", help="Flags for clang, if the file is C.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the module here; the table; or the weights.")
+        Path | None, typer.Option("--output", "-o", help="Write the module, the table or the weights to this file.")
     ] = None,
 ) -> None:
-    """Pack straight-line code into vectors: the best of LLVM's way and the exact one, checked bit for bit."""
+    """Pack straight-line code into vectors: the better of LLVM's way and the exact one, checked bit for bit."""
     import json
     import os
     import sys
@@ -65,7 +68,7 @@ def lanes(
     if len(what) > 1:
         raise HeddleError(
             f"heddle lanes takes one file, got {len(what)}.",
-            "Each file is a module of its own.",
+            "Each file is a separate module.",
             "For many at once: heddle lanes bench FOLDER.",
         )
     from heddle.lanes.ir import machine, parse_llvm, read_source
@@ -95,7 +98,7 @@ def _folder(what: list[str]) -> Path:
     if len(what) != 2:
         raise HeddleError(
             f"`heddle lanes {what[0]}` takes one folder, got {len(what) - 1}.",
-            "It looks for .c and .ll files in it and below.",
+            "It searches that folder and its subfolders for .c and .ll files.",
             f"heddle lanes {what[0]} kernels/",
         )
     return Path(what[1])

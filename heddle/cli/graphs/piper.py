@@ -21,23 +21,29 @@ if TYPE_CHECKING:
 def piper(
     file: Annotated[Path, typer.Argument(help="A workload in the published format, or a job: FILE.json, JOB.toml.")],
     devices: Annotated[
-        int | None, ranged("--devices", "-k", within=COUNT, help="Devices; the file's number by default.")
+        int | None, ranged("--devices", "-k", within=COUNT, help="Devices. Default: the file's.")
     ] = None,
     memory_gib: Annotated[
-        float | None, ranged("--memory-gib", within=POSITIVE, help="Memory of each; the file's.")
+        float | None, ranged("--memory-gib", within=POSITIVE, help="Memory per device. Default: the file's.")
     ] = None,
     bandwidth_gib: Annotated[
-        float | None, ranged("--bandwidth-gib", within=POSITIVE, help="GiB/s of each; the file's.")
+        float | None,
+        ranged("--bandwidth-gib", within=POSITIVE, help="Bandwidth per device, in GiB/s. Default: the file's."),
     ] = None,
-    microbatches: Annotated[int | None, ranged("--microbatches", within=COUNT, help="In a batch; the file's.")] = None,
+    microbatches: Annotated[
+        int | None, ranged("--microbatches", within=COUNT, help="Microbatches per batch. Default: the file's.")
+    ] = None,
     microbatch: Annotated[
-        int | None, ranged("--microbatch", within=COUNT, help="Of a job: its samples; the plan's, or 1.")
+        int | None,
+        ranged("--microbatch", within=COUNT, help="For a job: samples per microbatch. Default: the plan's, or 1."),
     ] = None,
     uniform: Annotated[
         bool, typer.Option("--uniform", help="The same degrees in all stages, as training needs.")
     ] = False,
-    counts: Annotated[list[int] | None, typer.Option("--also", help="Other numbers of devices up to K.")] = None,
-    time_limit: Annotated[float, ranged("--time-limit", within=POSITIVE, help="Seconds; then the best so far.")] = 60.0,
+    counts: Annotated[
+        list[int] | None, typer.Option("--also", help="Also answer for this number of devices, up to --devices.")
+    ] = None,
+    time_limit: Annotated[float, ranged("--time-limit", within=POSITIVE, help="Seconds, then the best so far.")] = 60.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="With --uniform: write the job with this plan.")
@@ -60,8 +66,8 @@ def piper(
     given = job = load_job(file) if file.suffix == ".toml" else None
     if output is not None and (job is None or not uniform):
         raise HeddleError(
-            f"There is no plan to write to {output}.",
-            "A plan that can be trained is for a job, with the same degrees in all stages.",
+            f"There is no trainable plan to write to {output}.",
+            "A plan can be trained if it is for a job and has the same degrees in all stages.",
             f"Give a job, and --uniform: heddle piper JOB.toml --uniform -o {output}.",
         )
     started = time.perf_counter()
@@ -74,7 +80,7 @@ def piper(
     for count in counts or []:
         if not 1 <= count <= workload.devices:
             raise HeddleError(
-                f"--also {count} is not between 1 and {workload.devices}.",
+                f"--also must be in [1, {workload.devices}], got {count}.",
                 "One run answers for every number of devices up to the largest.",
                 f"Give the largest one as --devices {max(count, 1)}.",
             )
@@ -104,7 +110,7 @@ def piper(
         console.out(json.dumps(_facts(best, also, planned, taken)))
         return
     if given is not None and given.plan is not None:
-        console.print("The file's [plan] gives the microbatch; everything else is searched for.\n")
+        console.print("The file's [plan] gives the microbatch; everything else is searched.\n")
     _show(console, workload, best, also)
     if planned is not None:
         from heddle.simulate.simulation import simulate
@@ -122,7 +128,7 @@ def _refuse(what: str, options: dict[str, Any], instead: str) -> None:
 
     for name, value in options.items():
         if value is not None:
-            raise HeddleError(f"{name} says nothing about {what}.", f"That is in {instead}.", f"Leave {name} out.")
+            raise HeddleError(f"{name} does not apply to {what}.", f"That is in {instead}.", f"Leave {name} out.")
 
 
 def _published(

@@ -16,31 +16,31 @@ def place(
         str,
         typer.Argument(
             metavar="GRAPH.json|MODULE.py:FUNCTION",
-            help="An operator graph in the published format, or a function that gives (module, example inputs).",
+            help="An operator graph in the published format, or a function that returns (module, example inputs).",
         ),
     ],
     objective: Annotated[str, typer.Option("--objective", help="throughput or latency")] = "throughput",
     method: Annotated[str, typer.Option("--method", help="auto, dp, dpl, ip, greedy, local or one")] = "auto",
     devices: Annotated[
         int | None,
-        ranged("--devices", "-k", within=COUNT_OR_ZERO, help="Accelerators; the file's number, for a module 2."),
+        ranged("--devices", "-k", within=COUNT_OR_ZERO, help="Accelerators. Default: the file's; 2 for a module."),
     ] = None,
-    cpus: Annotated[int | None, ranged("--cpus", within=COUNT_OR_ZERO, help="CPUs; the file's number.")] = None,
+    cpus: Annotated[int | None, ranged("--cpus", within=COUNT_OR_ZERO, help="CPUs. Default: the file's.")] = None,
     memory_gib: Annotated[
-        float | None, ranged("--memory-gib", within=POSITIVE, help="Of each accelerator; the file's.")
+        float | None, ranged("--memory-gib", within=POSITIVE, help="Memory per accelerator. Default: the file's.")
     ] = None,
     contiguous: Annotated[
-        bool, typer.Option("--contiguous/--any", help="Devices form a pipeline, or any split.")
+        bool, typer.Option("--contiguous/--any", help="Require a pipeline, or allow any split.")
     ] = True,
     times: Annotated[
-        str, typer.Option("--times", help="Of a module's operators: measured here, or modelled.")
+        str, typer.Option("--times", help="Times of a module's operators: measured here, or modelled.")
     ] = "measured",
     cluster: Annotated[
-        str | None, typer.Option("--cluster", help="Model times of a module on this cluster: a preset or a file.")
+        str | None, typer.Option("--cluster", help="Model a module's times on this cluster: a preset or a file.")
     ] = None,
     training: Annotated[
         bool,
-        typer.Option("--training", help="Of a module: place its backward, too. It gives a loss, or --loss does."),
+        typer.Option("--training", help="For a module: place its backward, too. It returns a loss, or use --loss."),
     ] = False,
     loss: Annotated[
         str | None,
@@ -50,11 +50,13 @@ def place(
             metavar="FUNCTION",
         ),
     ] = None,
-    time_limit: Annotated[float, ranged("--time-limit", within=POSITIVE, help="Seconds; then the best so far.")] = 60.0,
+    time_limit: Annotated[float, ranged("--time-limit", within=POSITIVE, help="Seconds, then the best so far.")] = 60.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the published output format.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the placement in the published format to this file.")
+    ] = None,
 ) -> None:
-    """Place the operators of a graph on accelerators and CPUs, for throughput or for latency."""
+    """Place the operators of a graph on accelerators and CPUs, for throughput or latency."""
     # Imported here so that `heddle --help` does not pay for them.
     import dataclasses
     import json
@@ -91,7 +93,7 @@ def place(
 
     def progress(value: float, bound: float) -> None:
         if sys.stderr.isatty():
-            status.print(f"best {value:.6g}, at best {bound:.6g}", end="\r")
+            status.print(f"best so far {value:.6g}, lower bound {bound:.6g}", end="\r")
 
     found = search(
         operators,
@@ -126,14 +128,14 @@ def _check_file(graph: str, of_modules: dict[str, object]) -> None:
         known = functions_of(Path(graph))
         raise HeddleError(
             f"{graph} names no function.",
-            "What is placed is a module, and a function makes it: it gives (module, example inputs).",
+            "A function must make the module that is placed: it returns (module, example inputs).",
             f"Name it: heddle place {graph}:{known[-1] if known else 'make'}"
             + (f". Functions there: {', '.join(known)}." if len(known) > 1 else ""),
         )
     for option, given in of_modules.items():
         if given:
             raise HeddleError(
-                f"{option} says nothing about {graph}.",
+                f"{option} does not apply to {graph}.",
                 "The file of a graph has its times, backward operators included.",
                 f"Leave {option} out, or place a module: MODULE.py:FUNCTION.",
             )

@@ -15,20 +15,21 @@ if TYPE_CHECKING:
 
 def regions(
     file: Annotated[
-        Path, typer.Argument(help="Networks and a workload, CASES.json; or with --job a network, NETWORK.toml.")
+        Path, typer.Argument(help="Networks and a workload, CASES.json; with --job, a network, NETWORK.toml.")
     ],
     job: Annotated[
-        Path | None, typer.Option("--job", help="Plan this job over a network, by the step that is predicted.")
+        Path | None, typer.Option("--job", help="Plan this job over the network, by its predicted step time.")
     ] = None,
-    case: Annotated[str | None, typer.Option("--case", help="Which network of the file; its only one.")] = None,
+    case: Annotated[str | None, typer.Option("--case", help="Which network of the file, if it has several.")] = None,
     pipeline: Annotated[
-        int | None, ranged("--pipeline", within=COUNT, help="Stages; the file's. Replicas follow from the devices.")
+        int | None,
+        ranged("--pipeline", within=COUNT, help="Stages. Default: the file's. Replicas follow from the devices."),
     ] = None,
-    data: Annotated[int | None, ranged("--data", within=COUNT, help="Replicas of each stage; the file's.")] = None,
+    data: Annotated[int | None, ranged("--data", within=COUNT, help="Replicas per stage. Default: the file's.")] = None,
     time_limit: Annotated[
-        float, ranged("--time-limit", within=POSITIVE, help="CPU seconds; then the best so far.")
+        float, ranged("--time-limit", within=POSITIVE, help="CPU seconds, then the best so far.")
     ] = 3.0,
-    seed: Annotated[int, ranged("--seed", within=COUNT_OR_ZERO, help="Of what the search draws.")] = 0,
+    seed: Annotated[int, ranged("--seed", within=COUNT_OR_ZERO, help="Random seed of the search.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
     """Choose which device holds which stage when links differ: sites, regions, spot machines (DT-FM)."""

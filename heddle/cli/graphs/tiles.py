@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 app = typer.Typer(cls=Group, help="Run a network on CPU cores, tile by tile.", no_args_is_help=True)
 
 SOURCE = Annotated[
-    str, typer.Argument(metavar="MODULE.py:FUNCTION", help="A function that gives (module, example inputs).")
+    str, typer.Argument(metavar="MODULE.py:FUNCTION", help="A function that returns (module, example inputs).")
 ]
 
 
@@ -41,14 +41,14 @@ class _Source:
 @app.command(cls=Command)
 def bench(
     source: SOURCE,
-    threads: Annotated[str, typer.Option("--threads", help="Workers, one case each: 1,2.")] = "",
+    threads: Annotated[str, typer.Option("--threads", help="Numbers of workers to time, such as 1,2.")] = "",
     peers: Annotated[
-        bool, typer.Option("--peers", help="Also torch.compile, onnxruntime and OpenVINO, where installed.")
+        bool, typer.Option("--peers", help="Also time torch.compile, onnxruntime and OpenVINO, if installed.")
     ] = False,
-    rounds: Annotated[int, ranged("--rounds", within="[1, 1e4]", help="Turns of each engine.")] = 7,
+    rounds: Annotated[int, ranged("--rounds", within="[1, 1e4]", help="Rounds per engine.")] = 7,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
-    """Time a module as tiles against PyTorch and others, each in a process of its own."""
+    """Time a module run as tiles against PyTorch and others, each in its own process."""
     import json
 
     from rich.console import Console
@@ -88,17 +88,16 @@ def simulate(
     source: SOURCE,
     cores: Annotated[int, ranged("--cores", within="[1, 4096]", help="Cores of the machine.")] = 64,
     slow: Annotated[
-        str | None, typer.Option("--slow", help="So many of them at so much of the speed: 8x0.45.", metavar="NxS")
+        str | None, typer.Option("--slow", help="Slow cores, as NUMBERxSPEED: 8x0.45.", metavar="NxS")
     ] = None,
     bandwidth: Annotated[
-        float | None, ranged("--bandwidth", within=POSITIVE, help="Of its memory, in GB/s; else it grows with cores.")
+        float | None,
+        ranged("--bandwidth", within=POSITIVE, help="Its memory bandwidth in GB/s. Default: grows with the cores."),
     ] = None,
-    calls: Annotated[
-        int, ranged("--calls", within="[1, 1e4]", help="Calls on one core here that times are taken from.")
-    ] = 7,
+    calls: Annotated[int, ranged("--calls", within="[1, 1e4]", help="Calls to measure on one core here.")] = 7,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
-    """Run the tiles, with times measured here, on a machine one does not have."""
+    """Predict the module on a machine you do not have, from times measured here."""
     import json
 
     from rich.console import Console
@@ -116,14 +115,14 @@ def simulate(
         console.out(json.dumps(found))
         return
     console.print(
-        f"{found['tiles']:,} tiles, {found['one_core_milliseconds']:.2f} ms on one core; {cores} cores that give "
-        f"{found['speeds']:.1f} of it"
+        f"{found['tiles']:,} tiles, {found['one_core_milliseconds']:.2f} ms on one core; simulated: {cores} cores, "
+        f"{found['speeds']:.1f} times the speed of one"
     )
     for name, value in found["milliseconds"].items():
-        console.print(f"  {name:<20} {value:>9.3f} ms  {found['speedup'][name]:>6.2f}× of one core")
+        console.print(f"  {name:<20} {value:>9.3f} ms  {found['speedup'][name]:>6.2f}× one core")
     for name, value in found["dataflow_gain"].items():
         without = found["dataflow_gain_without_spread"][name]
-        console.print(f"dataflow over {name}: {value:.2f}×, of which without the spread of tile times {without:.2f}×")
+        console.print(f"dataflow over {name}: {value:.2f}× ({without:.2f}× without the spread of tile times)")
 
 
 @app.command(cls=Command)
@@ -135,7 +134,7 @@ def trace(
             "--output", "-o", help=".html for a report, .json for ui.perfetto.dev, .svg or .png.", metavar="FILE"
         ),
     ],
-    threads: Annotated[str, typer.Option("--threads", help="Workers; all cores by default.")] = "",
+    threads: Annotated[str, typer.Option("--threads", help="Workers. Default: all cores.")] = "",
 ) -> None:
     """Write which core ran which tile when."""
     from rich.console import Console
@@ -151,7 +150,7 @@ def trace(
     console.print(f"{len(found.spans):,} tiles on {found.ranks} cores in {1e3 * found.duration:.2f} ms")
     for rank in range(found.ranks):
         busy = found.busy(rank) / (found.duration or 1)
-        console.print(f"core {rank}: at work {busy:.0%} of the time")
+        console.print(f"core {rank}: busy {busy:.0%} of the time")
     if output.suffix == ".html":
         from heddle.report.cores import render_cores
 
@@ -172,6 +171,6 @@ def _threads(text: str) -> list[int]:
     words = [word.strip() for word in text.split(",")] if text else [str(cores())]
     if not all(re.fullmatch("[0-9]{1,9}", word) and 1 <= int(word) <= MOST for word in words):
         raise HeddleError(
-            f"--threads {shown(text)} names no numbers of workers.", f"Each is 1 to {MOST}.", "--threads 1,2"
+            f"--threads {shown(text)} is not a list of worker counts.", f"Each is 1 to {MOST}.", "--threads 1,2"
         )
     return [int(word) for word in words]

@@ -13,22 +13,22 @@ from heddle.errors import HeddleError
 
 def compare(
     first: Annotated[Path, typer.Argument(help="A job file, or a run's folder.", metavar="A.toml|RUN")],
-    second: Annotated[Path, typer.Argument(help="The same for the other.", metavar="B.toml|RUN")],
-    seeds: Annotated[int, ranged(within="[1, 1000]", help="How often to train each, with other seeds.")] = 3,
+    second: Annotated[Path, typer.Argument(help="The other job file or run folder.", metavar="B.toml|RUN")],
+    seeds: Annotated[int, ranged(within="[1, 1000]", help="How often to train each, with different seeds.")] = 3,
     loss: Annotated[
-        float | None, ranged(within="(0, 1e3]", help="The loss to reach; else the lowest that all runs reach.")
+        float | None, ranged(within="(0, 1e3]", help="The loss to reach. Default: the lowest that all runs reach.")
     ] = None,
-    name: Annotated[str, typer.Option(help="Where the runs go: RUNS/NAME.")] = "compare",
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the page goes.", metavar="FILE.html")] = Path(
-        "compare.html"
-    ),
+    name: Annotated[str, typer.Option(help="The runs go to RUNS/NAME.")] = "compare",
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Write the page to this file.", metavar="FILE.html")
+    ] = Path("compare.html"),
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", help="Change a key of both: --set train.steps=50", metavar="TABLE.KEY=VALUE"),
     ] = None,
 ) -> None:
-    """Train two jobs on the same data, and draw their loss against tokens and time, with the spread over seeds."""
+    """Train two jobs on the same data, and plot their loss over tokens and time, with the spread over seeds."""
     from heddle.cli.common import check_page, load_with_changes, require_torch, write_output
 
     require_torch("compare")
@@ -53,7 +53,7 @@ def compare(
         jobs = [(label, load_with_changes(path, changes or [])) for label, path in zip(names, paths, strict=True)]
         trained = comparing.compare(jobs, seeds, loss, name, console.print)
         if trained is None:
-            console.print("Stopped. The same command goes on where it was.")
+            console.print("Stopped. Run the same command to continue.")
             return
         found = trained
     write_output(output, losses_page(found.settings, found.loss, found.in_words()))

@@ -24,7 +24,7 @@ def inspect(
     verify: Annotated[bool, typer.Option("--verify", help="Read everything and compare checksums.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
 ) -> None:
-    """List what a checkpoint holds, and with --verify whether it is whole."""
+    """List what a checkpoint holds; with --verify, check that it is intact."""
     from heddle.cli.common import require_torch
 
     require_torch("inspect")
@@ -48,7 +48,7 @@ def inspect(
         console.print(_every_tensor(contents.tensors) if every else _by_layer(contents.tensors))
     if verdict is not None and verdict.problems:
         raise HeddleError(
-            f"{contents.folder} is damaged.", " ".join(verdict.problems[:3]), "Copy it again, or take another."
+            f"{contents.folder} is damaged.", " ".join(verdict.problems[:3]), "Copy it again, or use another."
         )
 
 

@@ -13,13 +13,13 @@ from heddle.cli.ranged import COUNT, ranged
 def report(
     subject: Annotated[Path, typer.Argument(help="A run's folder, or a job file.", metavar="RUN|JOB.toml")],
     other: Annotated[
-        Path | None, typer.Argument(help="Another one, to show beside it.", metavar="[OTHER]", show_default=False)
+        Path | None, typer.Argument(help="Another one, to show side by side.", metavar="[OTHER]", show_default=False)
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the page goes.", metavar="FILE.html")] = Path(
-        "report.html"
-    ),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Write the page to this file.", metavar="FILE.html")
+    ] = Path("report.html"),
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
-    step: Annotated[int | None, ranged(within=COUNT, help="Which traced step to show; else a typical one.")] = None,
+    step: Annotated[int | None, ranged(within=COUNT, help="Which traced step to show. Default: a typical one.")] = None,
 ) -> None:
     """Write one HTML page about a run or a plan: timeline, time, memory, loss, and the other plans."""
     from rich.console import Console

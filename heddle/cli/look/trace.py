@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 def trace(
     run: Annotated[Path, typer.Argument(help="The folder of a run that was trained with --trace.", metavar="RUN")],
-    step: Annotated[int | None, ranged(within=COUNT, help="Which step; else the last that was traced.")] = None,
+    step: Annotated[int | None, ranged(within=COUNT, help="Which step. Default: the last traced one.")] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Also write it: .json for ui.perfetto.dev, .svg or .png.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Draw the pipeline as it was measured, and say what the time went to."""
+    """Draw the pipeline as it was measured, and say where the time went."""
     from rich.console import Console
 
     from heddle.cli.common import write_trace

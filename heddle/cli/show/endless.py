@@ -49,7 +49,7 @@ def show_endless(
         console.out(json.dumps(facts | {"ranks": delayed.unrolled(DRAWN).ranks}))
         return
     console.print(draw(trace, console.width), soft_wrap=True)
-    console.print(f"\nThe first {DRAWN} steps, and what is left of them; a run goes on instead.\n", soft_wrap=True)
+    console.print(f"\nThe first {DRAWN} steps, then the pipeline drains; a real run would continue.\n", soft_wrap=True)
     console.print(f"period      {period:g} per step; useful work is {useful:.0%} of it")
     console.print(f"            (a rank's forward takes 1, its backward 2, messages {message:g})")
     console.print(f"delay       {_row(delayed.delays)} updates, by chunk")

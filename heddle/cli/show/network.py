@@ -31,7 +31,7 @@ def show_over_network(
     if refused:
         raise HeddleError(
             f"{refused[0]} does not go with a [network].",
-            "Over a network the fastest plan on all of its devices is looked for.",
+            "Over a network, Heddle looks for the fastest plan on all of its devices.",
             f"Leave {refused[0]} out, or describe a smaller network.",
         )
     found = search_network(job, fixed, top)
@@ -54,4 +54,4 @@ def show_over_network(
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
     if write is not None:
-        console.print("\nWritten: start one process for each device, numbered as the network's devices are.")
+        console.print("\nWritten: start one process per device, numbered like the devices of the network.")

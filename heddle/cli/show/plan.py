@@ -82,8 +82,8 @@ def show_choices(console: Console, found: Search, top: int) -> None:
         *["tensor 8s: sequence parallel, too"] * any(each.plan.sequence for each in shown),
         *["pipe 4×2: interleaved, 2 chunks per rank"]
         * any(each.plan.virtual > 1 and each.plan.schedule in USUAL for each in shown),
-        *["recompute 2 of 8: everything in so many layers"] * any(isinstance(p.plan.recompute, tuple) for p in shown),
-        *["by layer: each layer recomputes, shards and offloads on its own"] * any(p.plan.layers for p in shown),
+        *["recompute 2 of 8: full, in 2 of 8 layers"] * any(isinstance(p.plan.recompute, tuple) for p in shown),
+        *["by layer: recompute, zero and offload differ between layers"] * any(p.plan.layers for p in shown),
         "GiB: the fullest stage",
         *[f"variants: other plans with these degrees and microbatch, which differ in {differ}"] * bool(differ),
     ]

@@ -15,13 +15,19 @@ def generate(
     run: Annotated[Path, typer.Argument(help="A run, a checkpoint or a Hugging Face folder.", metavar="RUN")],
     prompt: Annotated[str, typer.Option(help="Text to continue.")] = "",
     tokens: Annotated[int, ranged(within=COUNT, help="How many tokens to add.")] = 200,
-    temperature: Annotated[float, ranged(within="[0, 1e9]", help="0 always takes the likeliest token.")] = 0.8,
-    top_k: Annotated[int, ranged(within=COUNT_OR_ZERO, help="Draw from this many likeliest tokens; 0: from all.")] = 0,
-    top_p: Annotated[float, ranged(within="[0, 1]", help="Draw from the likeliest that reach this probability.")] = 1.0,
+    temperature: Annotated[
+        float, ranged(within="[0, 1e9]", help="Randomness; 0 always takes the likeliest token.")
+    ] = 0.8,
+    top_k: Annotated[
+        int, ranged(within=COUNT_OR_ZERO, help="Sample from this many likeliest tokens; 0: from all.")
+    ] = 0,
+    top_p: Annotated[
+        float, ranged(within="[0, 1]", help="Sample from the likeliest tokens that together reach this probability.")
+    ] = 1.0,
     seed: Annotated[int, ranged(within="[0, 2^63)", help="The same seed gives the same text.")] = 0,
     count: Annotated[int, ranged(within=COUNT, help="How many samples.")] = 1,
     tiles: Annotated[
-        bool, typer.Option("--tiles", help="Run on CPU cores tile by tile, where that is faster; compiles first.")
+        bool, typer.Option("--tiles", help="Run on CPU cores tile by tile, where that is faster. Compiles first.")
     ] = False,
 ) -> None:
     """Write text with a trained model."""

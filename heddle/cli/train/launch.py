@@ -27,7 +27,7 @@ WORD = re.compile(r"[^A-Za-z0-9_.+-]")  # what a job's name, and the file of its
 CPUS_PER_GPU = 8  # what feeds a GPU: its host's thread, those of the data, of a checkpoint and of NCCL
 NETWORK = """\
 export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
-# Where NCCL takes another network than the fast one, name it:
+# If NCCL picks the wrong network, name the fast one:
 # export NCCL_SOCKET_IFNAME=ib0 NCCL_IB_HCA=mlx5
 """
 
@@ -42,19 +42,19 @@ def launch(
     partition: Annotated[str | None, typer.Option(help="Slurm: the partition.")] = None,
     account: Annotated[str | None, typer.Option(help="Slurm: the account.")] = None,
     cpus: Annotated[
-        int | None, ranged(within=COUNT, help="Slurm: CPUs per process; else 8 with GPUs, 1 without.")
+        int | None, ranged(within=COUNT, help="Slurm: CPUs per process. Default: 8 with GPUs, 1 without.")
     ] = None,
-    mem: Annotated[
-        str | None, typer.Option(help="Slurm: memory per node, such as 500G; else all of whole nodes.")
+    mem: Annotated[str | None, typer.Option(help="Slurm: memory per node, such as 500G. Default: all of it.")] = None,
+    port: Annotated[
+        int | None, ranged(within="[1024, 65535]", help="Port on the first node where processes meet.")
     ] = None,
-    port: Annotated[int | None, ranged(within="[1024, 65535]", help="Where processes meet on the first node.")] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the run folder, in place of the job's.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run folder, instead of the job's.")] = None,
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", help="Change a key: --set train.steps=50", metavar="TABLE.KEY=VALUE"),
     ] = None,
 ) -> None:
-    """Print what starts a job's processes on a cluster: a script for sbatch, or torchrun commands."""
+    """Print what starts a job on a cluster: a script for sbatch, or torchrun commands."""
     from heddle.cli.common import load_with_changes
     from heddle.errors import HeddleError
 
@@ -83,15 +83,15 @@ def check(name: str, asked: dict[str, str | None]) -> None:
     if any(not character.isprintable() for character in name):
         raise HeddleError(
             f"The name of the run, {name!r}, has characters that cannot be printed.",
-            "It stands in the lines of a script.",
+            "The name is written into a script.",
             f"Choose another one with --name, such as {WORD.sub('-', name).strip('-') or 'run'}.",
         )
     for option, value in asked.items():
         pattern, example = ASKED[option]
         if value is not None and not re.fullmatch(pattern, value):
             raise HeddleError(
-                f"--{option} {value!r} is not something that Slurm understands.",
-                "It stands in the script as it is.",
+                f"--{option} {value!r} is not valid for Slurm.",
+                "It is written into the script unchanged.",
                 f"Write it like {example}.",
             )
 
@@ -116,7 +116,7 @@ def shape(job: Job) -> tuple[int, int]:
     nodes = plan.world // cluster.devices
     if nodes > cluster.nodes:
         raise HeddleError(
-            f"The plan needs {nodes} nodes of {cluster.devices} devices, the cluster has {cluster.nodes}.",
+            f"The plan needs {nodes} nodes of {cluster.devices} devices, but the cluster has {cluster.nodes}.",
             f"{world_in_words(plan)} processes.",
             f"Write nodes = {nodes} in [cluster] if it has them, or use a smaller plan.",
         )
@@ -130,7 +130,7 @@ def torchrun_lines(nodes: int, tasks: int, train: list[str], port: int | None) -
         return [f"torchrun --master-addr 127.0.0.1 --master-port {port or 29500} {command}"]
     meet = f'--master-addr "$MASTER_ADDR" --master-port {port or 29500}'
     return [
-        "# One line on each node, with MASTER_ADDR set to the address of the first one everywhere.",
+        "# Run one line on each node, with MASTER_ADDR set to the address of the first node.",
         *(f"torchrun --nnodes {nodes} --node-rank {node} {meet} {command}" for node in range(nodes)),
     ]
 
@@ -169,14 +169,14 @@ def slurm_script(
     return f"""\
 #!/bin/bash
 {chr(10).join(head)}
-# Two minutes before the time is up every process gets SIGTERM, ends its step and writes a checkpoint.
+# Two minutes before the time limit every process gets SIGTERM, finishes its step and writes a checkpoint.
 
 set -euo pipefail
 
 export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_PORT={port or "$((20000 + SLURM_JOB_ID % 10000))"}
 export OMP_NUM_THREADS=${{SLURM_CPUS_PER_TASK:-1}}
-export SRUN_CPUS_PER_TASK=${{SLURM_CPUS_PER_TASK:-1}}  # which srun does not take from sbatch
+export SRUN_CPUS_PER_TASK=${{SLURM_CPUS_PER_TASK:-1}}  # srun does not inherit it from sbatch
 {network}
 resume=
 if [ -e {run} ]; then

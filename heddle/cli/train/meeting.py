@@ -10,15 +10,13 @@ from heddle.cli.ranged import COUNT, ranged
 
 
 def meeting(
-    listen: Annotated[
-        str, typer.Option("--listen", help="The address to listen at, and no other.", metavar="HOST:PORT")
-    ],
-    quorum: Annotated[int, ranged("--quorum", within=COUNT, help="Sites that an outer step takes at least.")] = 2,
+    listen: Annotated[str, typer.Option("--listen", help="The only address to listen on.", metavar="HOST:PORT")],
+    quorum: Annotated[int, ranged("--quorum", within=COUNT, help="The fewest sites for an outer step.")] = 2,
     wait: Annotated[
-        float, ranged("--wait", within="[0.1, 86400]", help="Seconds after which the others go on without a site.")
+        float, ranged("--wait", within="[0.1, 86400]", help="Seconds after which the others continue without a site.")
     ] = 60.0,
 ) -> None:
-    """Keep the list of sites that train together, until their run is over; HEDDLE_SECRET keeps strangers out."""
+    """Coordinate sites that train together, until their run ends; HEDDLE_SECRET keeps strangers out."""
     from rich.console import Console
 
     from heddle.cli.common import require_torch
@@ -38,9 +36,9 @@ def meeting(
         place = MeetingPlace(address, secret, quorum, wait, tell)
     except OSError as error:
         raise HeddleError(
-            f"{listen} cannot be listened at.", f"{error.strerror or error}.", "Name an address of this machine."
+            f"Cannot listen on {listen}.", f"{error.strerror or error}.", "Name an address of this machine."
         ) from None
-    tell(f"Sites meet at {address[0]}:{place.port}: at least {quorum}, nobody waits longer than {wait:g} s.")
+    tell(f"Sites meet at {address[0]}:{place.port}: at least {quorum}, no site waits longer than {wait:g} s.")
     try:
         place.serve()
     finally:

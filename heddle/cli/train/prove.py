@@ -25,7 +25,7 @@ def prove(
         typer.Option("--set", help="Change a key: --set plan.tensor=2", metavar="TABLE.KEY=VALUE"),
     ] = None,
 ) -> None:
-    """Show that a plan trains like one device: losses and every gradient, on a model shrunk for it."""
+    """Check that a plan trains like one device: losses and every gradient, on a shrunken model."""
     from heddle.cli.common import load_with_changes, require_torch
 
     require_torch("prove")

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def selftest(
-    folder: Annotated[Path, typer.Option(help="Where the test works and leaves its verdict.")] = Path("selftest"),
+    folder: Annotated[Path, typer.Option(help="Folder for the test's files and its verdict.")] = Path("selftest"),
     processes: Annotated[
-        int | None, ranged(within=COUNT, help="How many processes; else one per GPU, or two on CPUs.")
+        int | None, ranged(within=COUNT, help="Number of processes. Default: one per GPU, or two on CPUs.")
     ] = None,
 ) -> None:
-    """Try everything on the devices at hand in about two minutes: prove, profile, train, resume, kill -9."""
+    """Test everything on this machine's devices in about two minutes: prove, profile, train, resume, kill -9."""
     from rich.console import Console
 
     from heddle.cli.common import require_torch
@@ -69,9 +69,9 @@ def show(verdict: SelftestVerdict, folder: Path, console: Console) -> None:
         table.add_row(part.name, passed, f"{part.seconds:.0f} s", part.words)
     console.print(table)
     if verdict.passed:
-        console.print(f"[green]All is well.[/] The verdict is in {folder / VERDICT}.", soft_wrap=True)
+        console.print(f"[green]Everything works.[/] The verdict is in {folder / VERDICT}.", soft_wrap=True)
     else:
         console.print(
-            f"[red]Not all is well.[/] Please send {folder / VERDICT} and {folder / LOG} with your report.",
+            f"[red]Something failed.[/] Please send {folder / VERDICT} and {folder / LOG} with your report.",
             soft_wrap=True,
         )

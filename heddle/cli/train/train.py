@@ -20,23 +20,21 @@ def train(
     job: Annotated[Path, typer.Argument(help="The job file.", metavar="JOB.toml")],
     resume: Annotated[bool, typer.Option("--resume", help="Resume from the newest checkpoint.")] = False,
     allow_changes: Annotated[
-        bool, typer.Option("--allow-changes", help="Resume on other terms: another corpus, batch, seed, …")
+        bool, typer.Option("--allow-changes", help="Resume with other settings: another corpus, batch, seed, …")
     ] = False,
-    name: Annotated[str | None, typer.Option(help="Name of the run folder, in place of the job's.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run folder, instead of the job's.")] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Record what every rank does, and show the bubble.")] = False,
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run", help="Try one step of every kind of rank here, with meta tensors: nothing is allocated."
-        ),
+        typer.Option("--dry-run", help="Try one step of every kind of rank, with meta tensors: nothing is allocated."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what a dry run found as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result of a dry run as JSON.")] = False,
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", help="Change a key: --set train.steps=50", metavar="TABLE.KEY=VALUE"),
     ] = None,
 ) -> None:
-    """Train the job of a file, from its first step or on from its newest checkpoint."""
+    """Train a job, from its first step or from its newest checkpoint."""
     from heddle.cli.common import load_with_changes, require_torch
 
     require_torch("train")
@@ -72,7 +70,7 @@ def train(
     console = Console()
     if result.first_step >= result.steps:
         console.out(
-            f"{result.run} has done its {result.steps} steps already. "
+            f"{result.run} has already done its {result.steps} steps. "
             f"Train it for longer with --set train.steps={2 * result.first_step}.",
             highlight=False,
         )
@@ -112,7 +110,7 @@ def _tell(console: Console, found: Search) -> None:
     console.print(planned_in_words(found.best, found.feasible), soft_wrap=True)
     if disturbed(found.best.cluster):
         source = found.best.cluster.efficiency.source
-        console.print(f"Its seconds rest on {source}.", style="yellow", soft_wrap=True)
+        console.print(f"The predicted time is based on {source}.", style="yellow", soft_wrap=True)
 
 
 def _draw_last(console: Console, run: Path) -> None:
@@ -140,6 +138,6 @@ def _refuse_together(dry_run: bool, others: dict[str, bool]) -> None:
         if given:
             raise HeddleError(
                 f"--dry-run and {option} exclude each other.",
-                "A dry run takes one step with tensors that have no numbers, and writes nothing.",
+                "A dry run takes one step with meta tensors, and writes nothing.",
                 f"Leave {option} out.",
             )

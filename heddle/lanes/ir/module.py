@@ -132,7 +132,7 @@ def choose_functions(module: Module, wanted: str | None) -> list[Function]:
         raise HeddleError(
             "There is no function with a body in this IR.",
             "Lanes pack the instructions of functions that are defined, not declared.",
-            "static functions that nothing calls are dropped by clang: make them visible.",
+            "clang drops static functions that nothing calls: remove `static`.",
         )
     if wanted is None:
         return module.functions

@@ -49,14 +49,14 @@ def from_c(path: Path, cpu: str | None, cflags: tuple[str, ...]) -> str:
         except subprocess.TimeoutExpired as error:
             raise HeddleError(
                 f"clang did not finish {path} in {SLOWEST} seconds.",
-                "Lanes start from what clang makes of a C file.",
+                "Lanes start from the IR that clang makes of a C file.",
                 "Give it in smaller files, or as IR: clang -O3 -S -emit-llvm.",
             ) from error
         if ran.returncode:
             errors = [line for line in ran.stderr.splitlines() if "error:" in line] or ran.stderr.splitlines()
             raise HeddleError(
                 f"clang cannot compile {path}: {(errors or ['it gave no reason'])[0][:200]}",
-                "Lanes start from what clang makes of a C file.",
+                "Lanes start from the IR that clang makes of a C file.",
                 "Pass what it needs after --cflags, such as --cflags=-Iinclude.",
             )
         return read_text(made, "LLVM IR", LARGEST)

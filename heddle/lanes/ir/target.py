@@ -53,6 +53,6 @@ def _same_architecture(text: str, source: str) -> None:
     if SAME.get(made_for, made_for) != SAME.get(here, here):
         raise HeddleError(
             f"{source} is IR for {made_for}, and this machine is {here}.",
-            "Packed code is run beside the scalar code before it is kept, which only its own kind of machine can do.",
+            "Packed code is checked by running it against the scalar code, which only works on the machine it is for.",
             f"Run it on such a machine, or make the IR for {here}; --cpu takes costs of another CPU.",
         )

@@ -184,8 +184,8 @@ def read_weights(path: Path) -> dict[str, np.ndarray[Any, Any]]:
                 raise ValueError(name)
     except (KeyError, TypeError, ValueError, struct.error) as error:
         raise HeddleError(
-            f"{shown(path)} has no weights of a policy: another shape or format.",
-            "They are a safetensors file as `heddle lanes train` writes it.",
-            "Leave --weights out for those that come with Heddle.",
+            f"{shown(path)} does not hold the weights of a policy: its shape or format differs.",
+            "They must be a safetensors file written by `heddle lanes train`.",
+            "Leave --weights out to use those that come with Heddle.",
         ) from error
     return found

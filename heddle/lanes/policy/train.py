@@ -58,12 +58,12 @@ def train(folder: Path | None, family: str, output: Path, made_up: int = MADE_UP
     learned, tested = split(found)
     if not learned or not tested:
         raise HeddleError(
-            f"{folder} has too little to learn from: {len(found)} stretches of code.",
+            f"{folder} has too little to learn from: {len(found)} regions of code.",
             "A fifth of the programs is held out, and the others must have something to pack.",
             "Give a folder with more kernels.",
         )
     taken = time.perf_counter() - began
-    yield f"{len(learned)} stretches to learn from, {len(tested)} of other programs held out; {taken:.0f} s"
+    yield f"{len(learned)} regions to learn from, {len(tested)} of other programs held out; {taken:.0f} s"
     for line in learn(learned, tested, output):
         yield f"{line}; {time.perf_counter() - began:.0f} s"
     yield f"written {output}"
@@ -100,7 +100,7 @@ def learn(learned: list[Subject], tested: list[Subject], output: Path) -> Iterat
             best = reached
             save_file(plain, output)
         lessons = sum(len(s.lessons) for s in learned)
-        yield f"turn {turn}: {lessons} lessons, loss {loss:.3f}, {reached:.1%} of the programme's reduction held out"
+        yield f"turn {turn}: {lessons} lessons, loss {loss:.3f}, {reached:.1%} of the exact reduction, held out"
 
 
 def _plain(w: dict[str, torch.Tensor]) -> dict[str, np.ndarray[Any, Any]]:

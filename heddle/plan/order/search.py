@@ -41,8 +41,8 @@ def search_order(stages: Stages, seconds: float = 10.0, seed: int = 0) -> Found:
     )
     if best is None:
         raise HeddleError(
-            f"No order of {stages.microbatches} microbatches over {stages.pipeline} ranks was found in these limits.",
-            "Each rank has to hold what its neighbours wait for.",
+            f"No order of {stages.microbatches} microbatches over {stages.pipeline} ranks fits these limits.",
+            "Each rank must hold what its neighbours wait for.",
             "Allow the ranks more memory.",
         )
     taken, _, name, order = best

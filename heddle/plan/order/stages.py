@@ -30,7 +30,7 @@ class Stages:
         chunks = len(self.forward)
         if chunks % self.pipeline or not chunks:
             raise HeddleError(
-                f"{chunks} chunks cannot be dealt to pipeline = {self.pipeline} ranks.",
+                f"{chunks} chunks cannot be divided among pipeline = {self.pipeline} ranks.",
                 "Every rank holds the same number of chunks.",
                 f"Give the seconds of {max(1, chunks // self.pipeline) * self.pipeline} chunks.",
             )
@@ -48,7 +48,7 @@ class Stages:
             least = sum(max(self.bytes_of(Kind.FORWARD, chunk), self.owes(chunk)) for chunk in self.chunks_of(rank))
             if limit < least:
                 raise HeddleError(
-                    f"Rank {rank} may hold {limit:.6g}, one microbatch needs {least:.6g} there.",
+                    f"Rank {rank} may hold {limit:.6g}, but one microbatch needs {least:.6g} there.",
                     "A rank holds at least one microbatch in each of its chunks.",
                     f"Allow {least:.6g} or more.",
                 )

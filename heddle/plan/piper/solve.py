@@ -52,10 +52,12 @@ def _answers(
 ) -> dict[int, PiperPlan | None]:
     line = _line(workload)
     most = min(most, TABLE // workload.devices)
-    note = f"The graph has more than {most:,} up-sets: only stages along one line of layers were looked at."
+    note = f"The graph has more than {most:,} up-sets: only stages along one line of layers were considered."
     try:
         if len(line) <= workload.graph.nodes:
-            note = f"The graph is large: only stages between {len(line):,} places on one line of layers were looked at."
+            note = (
+                f"The graph is large: only stages between {len(line):,} places on one line of layers were considered."
+            )
             raise TooManyIdeals(most)
         ideals = enumerate_ideals(workload.graph.reverse, most)
     except TooManyIdeals:

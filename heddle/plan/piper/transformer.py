@@ -42,7 +42,7 @@ def model_workload(job: Job, devices: int | None = None, microbatch: int | None 
     if devices > cluster.world:
         raise HeddleError(
             f"Cluster '{cluster.name}' has {cluster.world} devices, not {devices}.",
-            "What links reach beyond them is not known.",
+            "The links beyond them are not described.",
             f"Set cluster.nodes = {-(-devices // cluster.devices)}, or plan for {cluster.world} devices.",
         )
     samples = (job.plan.microbatch if job.plan else 1) if microbatch is None else microbatch

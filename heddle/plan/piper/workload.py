@@ -267,7 +267,7 @@ def _relayout(document: Document, options: list[Option], key: str, neighbour: st
     if len(values) > 1:
         raise HeddleError(
             f"{document.what}: the options of {where} differ in {key} for {neighbour}: {sorted(values)}.",
-            "Which option is best would then depend on where the stage ends, and Piper chooses options before.",
+            "The best option would then depend on where the stage ends, but Piper chooses options before that.",
             f"Give all options of one tensor degree the same {key}.",
         )
     return values.pop() if values else 0.0

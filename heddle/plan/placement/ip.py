@@ -37,7 +37,7 @@ def require_ortools() -> None:
     if importlib.util.find_spec("ortools") is None:
         raise HeddleError(
             "This method needs ortools, which this environment lacks.",
-            "Integer programmes are solved by its CP-SAT; the dynamic programmes work without it.",
+            "Its CP-SAT solves integer programs; the dynamic programs work without it.",
             f"Install it: {how_to_install('plan')}. Or use --method dp or dpl.",
         )
 

@@ -36,8 +36,8 @@ def place_for_latency(
     started = time.perf_counter()
     if graph.backward.any():
         raise HeddleError(
-            "The graph has backward operators, and latency is that of one forward pass.",
-            "A sample in training has no latency to speak of: the next ones fill the pipeline.",
+            "The graph has backward operators, but latency is defined for one forward pass.",
+            "In training, the latency of one sample does not matter: the next samples fill the pipeline.",
             "Use --objective throughput, or a graph without backward operators.",
         )
     whole = graph.problem
@@ -67,7 +67,7 @@ def place_for_latency(
                 or left < 0.1
                 or (method == "auto" and problem.groups * problem.accelerators > 1500)
             ):
-                notes.append("Too large for the integer programme: the bound is the longest path's.")
+                notes.append("Too large for the integer program: the bound is the longest path.")
             elif value > bound * (1 + 1e-9):
                 from heddle.plan.placement.latency_ip import best_parts
 
@@ -81,7 +81,7 @@ def place_for_latency(
     if best is None:
         raise HeddleError(
             "No placement was found that fits the accelerators' memory.",
-            f"The operators hold {problem.size.sum() / GIB:.3g} GiB together.",
+            f"Together the operators need {problem.size.sum() / GIB:.3g} GiB.",
             "Give more devices, more memory or a CPU.",
         )
     optimal = bool(optimal or value <= bound * (1 + 1e-9))

@@ -242,13 +242,13 @@ def _check(graph: OperatorGraph, problem: Problem) -> None:
     if not all(0 <= count <= MOST_DEVICES for count in counts) or not any(counts):
         raise HeddleError(
             f"There are {problem.accelerators} accelerators and {problem.cpus} CPUs.",
-            f"Operators need at least one device, and up to {MOST_DEVICES:,} of a kind are looked at.",
+            f"Operators need at least one device, and at most {MOST_DEVICES:,} of each kind.",
             "Try --devices 2.",
         )
     if not problem.memory >= 0:
         raise HeddleError(
-            f"An accelerator cannot have {problem.memory / GIB:g} GiB.",
-            "Memory is a number, 0 or more.",
+            f"Accelerator memory must be 0 or more, got {problem.memory / GIB:g} GiB.",
+            "Operators are placed where they fit.",
             "Try --memory-gib 16.",
         )
     if problem.cpus:

@@ -73,7 +73,7 @@ def place(
     if objective != "throughput":
         raise HeddleError(
             f"There is no objective '{objective}'.",
-            "A placement is good for one of two things.",
+            "A placement is optimized for one of two objectives.",
             nearest(objective, ("throughput", "latency")),
         )
     contiguous = contiguous and method not in ("ip", "local")
@@ -181,7 +181,7 @@ class _Search:
             found = best_split(smaller, ideals, self.value * (1 - 1e-9), self.deadline)
         except TooManyIdeals:
             self.notes.append(
-                f"The graph has more than {self.ideals:,} ideals: split along one line, bounded by integer programme."
+                f"The graph has more than {self.ideals:,} ideals: split along one line, bounded by an integer program."
             )
             self._fall_back()
             return False
@@ -228,7 +228,7 @@ class _Search:
         devices = self.problem.accelerators + self.problem.cpus
         fits = devices * (self.problem.groups + len(self.problem.cost)) <= VARIABLES
         if self.coarse or not fits or left(self.deadline) < 0.1:
-            self.notes.append("The integer programme was left out: there is no time for one of this size.")
+            self.notes.append("The integer program was skipped: there is not enough time for this size.")
             return False
         return True
 
@@ -285,7 +285,7 @@ class _Search:
         total = self.problem.size.sum() / GIB
         return HeddleError(
             f"No placement fits {self.problem.accelerators} accelerators of {self.problem.memory / GIB:.3g} GiB.",
-            f"The operators hold {total:.3g} GiB together"
+            f"Together the operators need {total:.3g} GiB"
             + (f"; the method was {method}." if method != "auto" else "."),
             "Give more devices, more memory or a CPU.",
         )

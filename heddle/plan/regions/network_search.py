@@ -83,7 +83,7 @@ def search_network(
     if unknown := [name for name in fixed if name not in FIXABLE]:
         raise HeddleError(
             f"Over a network, plan.{unknown[0]} cannot be fixed.",
-            "Plans over a network are searched by the links that they use.",
+            "The search over a network goes by the links that plans use.",
             f"{listing(FIXABLE)} can.",
         )
     build(Plan, {name: value for name, value in fixed.items() if name in ("compress_gradients", "zero")}, "plan")

@@ -27,7 +27,7 @@ def in_words(plan: Plan) -> str:
         parts.append(f"offload {', '.join(plan.offload)}")
     parts += [f"layers {run.layers}: {run_in_words(run)}" for run in plan.layers[:RUNS]]
     if len(plan.layers) > RUNS:
-        parts.append(f"{len(plan.layers) - RUNS} more runs of layers")
+        parts.append(f"{len(plan.layers) - RUNS} more ranges of layers")
     return ", ".join(parts)
 
 

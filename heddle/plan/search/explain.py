@@ -99,7 +99,7 @@ def _layers(best: Simulation) -> Iterator[str]:
     lines = list(reasons(best))
     yield from lines[:LINES]
     if len(lines) > LINES:
-        yield f"… and {len(lines) - LINES} more runs of layers"
+        yield f"… and {len(lines) - LINES} more ranges of layers"
     gain = next_gib(best)
     if gain is not None:
         yield f"One GiB more per device would save {seconds_in_words(gain)} per step with the same split."
@@ -261,7 +261,7 @@ def _takeaways(search: Search) -> Iterator[str]:
         )
     if plan.data > 1:
         size, least = plan.tensor * plan.pipeline, _least_split(search)
-        other = "the least that fits" if size == least else f"{least} would fit, too, and be slower"
+        other = "the least that fits" if size == least else f"{least} would fit, too, but be slower"
         yield (
             f"Split the model until it fits, then add replicas (PTD-P, takeaway 2): "
             f"tensor × pipeline = {size}, {other}; {plan.data} replicas."

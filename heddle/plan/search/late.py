@@ -20,8 +20,8 @@ def without_update(fixed: dict[str, Any]) -> dict[str, Any]:
     update = fixed.pop("update", SYNCHRONOUS)
     if update != SYNCHRONOUS:
         raise HeddleError(
-            f"plan.update = {update!r} is not searched for.",
-            "Late updates may change the loss: they are looked at where --allow-delay says so, beside the others.",
+            f"The planner does not search plan.update = {update!r}.",
+            "Late updates may change the loss, so they are only considered with --allow-delay.",
             "Leave update out, and add --allow-delay; `heddle simulate` predicts a plan as it is.",
         )
     return fixed

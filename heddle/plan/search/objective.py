@@ -30,17 +30,19 @@ class SearchGoal:
         if self.objective not in get_args(Objective):
             raise HeddleError(
                 f"There is no objective '{self.objective}'.",
-                "Plans are ranked by one of a few.",
+                "Plans are ranked by one objective.",
                 nearest(self.objective, get_args(Objective)),
             )
         if self.objective == "fewest" and self.days is None:
             raise HeddleError(
-                "The fewest devices for what deadline?", "That objective needs one.", "Add --days 30, or days=30."
+                "The objective 'fewest' needs a deadline.",
+                "It finds the fewest devices that meet one.",
+                "Add --days 30, or days=30.",
             )
         for name in ("days", "tokens"):
             if (value := getattr(self, name)) is not None and not value > 0:
                 raise HeddleError(
-                    f"{name} = {value} is not positive.", "There is nothing less than none.", f"Give a {name} above 0."
+                    f"{name} must be above 0, got {value}.", "It limits what plans may take.", f"Give a {name} above 0."
                 )
 
     def limit(self, job: Job) -> float:

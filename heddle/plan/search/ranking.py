@@ -62,6 +62,6 @@ def ties_in_words(shown: Sequence[Simulation], fastest: Simulation, wish: Search
         return ""
     which = f"1 to {count} are" if count > 1 else "1 is"
     return (
-        f"{which} as fast as the fastest ({fastest.step_seconds:.4g} s) within {MARGIN:.0%}, less than a prediction "
-        "can tell: there the plan that needs least machinery comes first, then the one with most free memory."
+        f"{which} as fast as the fastest ({fastest.step_seconds:.4g} s) within {MARGIN:.0%}, below the error of a "
+        "prediction: among these, the simplest plan comes first, then the one with the most free memory."
     )

@@ -204,7 +204,7 @@ def device_counts(cluster: Cluster, wish: SearchGoal, devices: int | None) -> li
         raise HeddleError(
             f"A plan cannot use {most} devices.",
             f"Cluster '{cluster.name}' has {cluster.world}.",
-            f"Use from 1 to {cluster.world}, or set cluster.nodes.",
+            f"Use 1 to {cluster.world}, or set cluster.nodes.",
         )
     if wish.objective in ("fastest", "smallest"):
         return [most]

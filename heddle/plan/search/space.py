@@ -248,9 +248,9 @@ def check_fixed(model: ModelSpec, sequence: int, batch: int, counts: Iterable[in
     given = f"With {' and '.join(words[:-1])}, " if rest else ""
     raise HeddleError(
         f"No plan on {devices} has {' and '.join(words)}.",
-        "Each of them is possible, not all of them together."
+        "Each of them is possible, but not all of them together."
         if rest
-        else f"{model.name} cannot be split so over {devices}.",
+        else f"{model.name} cannot be split that way over {devices}.",
         f"{given}{last} can be {legal}." if given else f"{last.capitalize()} can be {legal}.",
     )
 
@@ -287,7 +287,7 @@ def _indivisible(model: ModelSpec, batch: int, counts: list[int]) -> HeddleError
     hints = [f"global_batch = {near[0]}"] + ([f"{fewer} of the devices"] if fewer else [])
     return HeddleError(
         f"global_batch = {batch} cannot be divided over {most} devices.",
-        f"Whichever way {model.name} is split over them, the replicas that are left do not divide the batch.",
+        f"Whichever way {model.name} is split over them, the number of replicas does not divide the batch.",
         f"Use {', or '.join(hints)}.",
     )
 
@@ -299,8 +299,8 @@ def read_fixed(table: Mapping[str, Any]) -> dict[str, Any]:
     if "extra_warmup" in table:
         raise HeddleError(
             "The planner does not fix extra_warmup.",
-            "It plans deep-1f1b with one microbatch more for each rank behind.",
-            "Write extra_warmup into the [plan] of a job, and see with `heddle simulate` what it is worth.",
+            "It plans deep-1f1b with one extra microbatch for each later rank.",
+            "Set extra_warmup in the [plan] of a job, and see with `heddle simulate` what it gains.",
         )
     unknown = [name for name in table if name not in FIELDS]
     if unknown:

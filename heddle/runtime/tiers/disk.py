@@ -113,7 +113,7 @@ class Disk(Tier):
         return HeddleError(
             f"The file that offload uses in {self.folder} could not {what}.",
             f"{error.strerror or error}.",
-            "The last checkpoint is untouched. Make room or set train.offload_folder, then go on with --resume.",
+            "The last checkpoint is untouched. Free space or set train.offload_folder, then --resume.",
         )
 
 

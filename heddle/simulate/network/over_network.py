@@ -86,9 +86,9 @@ class OverNetwork:
         self.devices = list(devices)
         if len(self.devices) != self.plan.world or max(self.devices) >= self.network.devices:
             raise HeddleError(
-                f"The plan has {self.plan.world} ranks, and {len(self.devices)} of {self.network.devices} devices are "
+                f"The plan has {self.plan.world} ranks, but {len(self.devices)} of {self.network.devices} devices are "
                 "given.",
-                "Every rank has a device of the network.",
+                "Every rank runs on one device of the network.",
                 "Change the degrees, or the network.",
             )
         self.places = np.array(self.devices)[_ranks(self.plan)]  # device by tensor rank, replica and stage

@@ -23,8 +23,8 @@ def network_of(table: dict[str, Any], folder: Path = Path()) -> Network:
         return network_from_table(table)
     if len(table) > 1 or not isinstance(table["file"], str):
         raise HeddleError(
-            "[network] has 'file' beside other keys." if len(table) > 1 else "network.file is not a string.",
-            "A network is in a file, or in the job.",
+            "[network] has 'file' and other keys." if len(table) > 1 else "network.file is not a string.",
+            "A network is described in a file or in the job, not both.",
             'Write file = "network.toml", as `heddle probe -o network.toml` makes it, and nothing else.',
         )
     return load_network(folder / table["file"])

@@ -18,7 +18,7 @@ def changed_links(before: Network, now: Network) -> list[str]:
 
     if before.devices != now.devices:
         raise HeddleError(
-            f"There were {before.devices} devices, and there are {now.devices}.",
+            f"There were {before.devices} devices, and now there are {now.devices}.",
             "Links are compared device by device.",
             "Compare with a network of the same devices.",
         )

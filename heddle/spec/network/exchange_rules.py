@@ -43,33 +43,33 @@ def check_exchange(plan: Choices) -> None:
     if plan.local_steps and plan.data == 1:
         raise HeddleError(
             f"local_steps = {plan.local_steps} needs replicas.",
-            "It says after how many steps they meet, and one has nobody to meet.",
+            "It says after how many steps they synchronize, and there is only one.",
             "Use local_steps = 0, or data = 2.",
         )
     coded = plan.compress_gradients != "none" or plan.compress_activations != "none"
     if plan.update != SYNCHRONOUS and (plan.local_steps or coded):
         raise HeddleError(
-            f"update = '{plan.update}' cannot be combined with local_steps or codes.",
-            "Late updates bring an exchange of their own, which sends numbers as they are.",
+            f"update = '{plan.update}' cannot be combined with local_steps or compression.",
+            "Late updates have their own exchange, which does not compress.",
             "Use update = 'synchronous', or leave local_steps, compress_gradients and compress_activations out.",
         )
     zero = max(plan.zero, *(run.zero or 0 for run in plan.layers), 0)
     if plan.local_steps and zero:
         raise HeddleError(
             f"local_steps = {plan.local_steps} cannot be combined with zero = {zero}.",
-            "Replicas that learn by themselves share nothing between two meetings.",
+            "Replicas that train on their own share nothing between two synchronizations.",
             "Use zero = 0, or local_steps = 0.",
         )
     if plan.local_steps and (plan.offload or any(run.offload for run in plan.layers)):
         raise HeddleError(
             f"local_steps = {plan.local_steps} cannot be combined with offload.",
-            "Replicas exchange how far their weights have come, which lie on the device for that.",
+            "Replicas exchange the change of their weights, which must be on the device for that.",
             "Leave offload out, or use local_steps = 0.",
         )
     if zero >= 2 and plan.compress_gradients != "none":
         raise HeddleError(
             f"compress_gradients = '{plan.compress_gradients}' cannot be combined with zero = {zero}.",
-            "What codes could not say is kept for the next step, and sharded gradients are not kept.",
+            "The rounding error is carried into the next step, and sharded gradients are not kept.",
             "Use zero = 1, or compress_gradients = 'none'.",
         )
 
@@ -80,26 +80,26 @@ def check_places(plan: Choices) -> None:
         raise HeddleError(
             f"plan.devices lists {len(plan.devices)} devices, {len(set(plan.devices))} of them different; the plan has "
             f"{plan.world} ranks.",
-            "Every rank runs on a device of its own.",
+            "Every rank needs its own device.",
             "Let `heddle plan` write the list, or leave it out: rank r then runs on device r.",
         )
     if plan.devices and max(plan.devices) >= plan.world:
         raise HeddleError(
             f"plan.devices names device {max(plan.devices)}; the plan has {plan.world} ranks.",
-            "Processes are numbered as the devices of the network are, and all of them are used.",
-            "Describe a network of those devices alone.",
+            "Processes have the same numbers as the devices of the network, and all of them are used.",
+            "Describe a network of only those devices.",
         )
     zero = max(plan.zero, *(run.zero or 0 for run in plan.layers), 0)
     if plan.shares and zero >= 2:
         raise HeddleError(
             f"plan.shares cannot be combined with zero = {zero}.",
-            "Shards are gathered for every microbatch, of which replicas would have unequal numbers.",
+            "Shards are gathered for every microbatch, and replicas would have different numbers of them.",
             "Use zero = 0 or 1, or leave shares out.",
         )
     if plan.shares and plan.update != SYNCHRONOUS:
         raise HeddleError(
             f"update = '{plan.update}' cannot be combined with shares.",
-            "Late updates expect as many microbatches of every replica.",
+            "Late updates expect the same number of microbatches from every replica.",
             "Leave shares out, or use update = 'synchronous'.",
         )
 
@@ -111,7 +111,7 @@ def check_shares(plan: Choices, global_batch: int) -> None:
             raise HeddleError(
                 f"plan.shares = {list(plan.shares)} are {len(plan.shares)} shares of {sum(plan.shares)} samples; there "
                 f"are {plan.data} replicas and global_batch = {global_batch}.",
-                "Every sample is learned from once, by one replica.",
+                "Every sample is used once, by one replica.",
                 f"Give {plan.data} numbers that add up to {global_batch}, or leave shares out.",
             )
         if any(share % plan.microbatch for share in plan.shares):

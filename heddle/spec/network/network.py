@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-Latency = Annotated[float, Range("[0, 1e9]", "It is what the shortest message takes, one way, in milliseconds.")]
-Bandwidth = Annotated[float, Range("(0, 1e9]", "It is what one device sends to another, in Gbit/s.")]
+Latency = Annotated[float, Range("[0, 1e9]", "It is the time of the shortest message, one way, in milliseconds.")]
+Bandwidth = Annotated[float, Range("(0, 1e9]", "It is the rate at which one device sends to another, in Gbit/s.")]
 MOST_IN_A_TABLE = 4096  # devices whose pairs are written out: a table of 128 MiB
 
 
@@ -49,7 +49,7 @@ class Group:
         if not self.name or ":" in self.name or self.name != self.name.strip():
             raise HeddleError(
                 f"{self.name!r} cannot be the name of a group.",
-                "It has no space at its ends, and no colon: that stands before the number of a device.",
+                "A name has no spaces at its ends, and no colon, which comes before a device number.",
                 "For example name = 'Ohio'.",
             )
 
@@ -117,13 +117,13 @@ class Network:
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise HeddleError(
-                f"The network has two groups called {twice!r}.", "Links name groups.", "Give one another name."
+                f"The network has two groups called {twice!r}.", "Links name groups.", "Rename one of them."
             )
         for group in self.groups:
             if group.devices > 1 and group.inside is None:
                 raise HeddleError(
                     f"Nothing joins the {group.devices} devices of {group.name!r}.",
-                    "A group of several devices says how they reach each other.",
+                    "A group of several devices must say how they are linked.",
                     "For example inside = { latency_ms = 1.0, gbps = 10.0 }.",
                 )
         self._check_links()
@@ -135,7 +135,7 @@ class Network:
             if one.group == two.group and (one.device is None or two.device is None or one.device == two.device):
                 raise HeddleError(
                     f"A link leads from {way[0]!r} to {way[1]!r}, within one group.",
-                    "What joins the devices of a group is its `inside`; a link may join two single devices of it.",
+                    "The devices of a group are joined by its `inside`; a link may join two single devices of it.",
                     f"Set `inside` of {self.groups[one.group].name!r}, or name two devices of it, such as "
                     f"'{self.groups[one.group].name}:0'.",
                 )
@@ -152,7 +152,7 @@ class Network:
                     if a != b and (a, b) not in whole:
                         raise HeddleError(
                             f"No link leads from {group.name!r} to {other.name!r}.",
-                            "Every two groups are joined.",
+                            "Every pair of groups needs a link.",
                             f"Add a [[network.links]] between = ['{group.name}', '{other.name}'], or `across` for all "
                             "that have none.",
                         )
@@ -216,7 +216,7 @@ class Network:
         if n > MOST_IN_A_TABLE:
             raise HeddleError(
                 f"The network has {n:,} devices.",
-                f"All pairs of up to {MOST_IN_A_TABLE:,} are written out.",
+                f"Links are written out pair by pair, for at most {MOST_IN_A_TABLE:,} devices.",
                 "Describe one device of each node.",
             )
         delay, bandwidth = np.zeros((n, n)), np.full((n, n), np.inf)

@@ -45,7 +45,7 @@ def network_from_table(table: dict[str, Any]) -> Network:
         if not isinstance(name, str) or name not in known:
             raise HeddleError(
                 f"There is no network preset {shorten(name)}.",
-                "A preset brings published links between regions.",
+                "A preset has published links between regions.",
                 nearest(str(name), known),
             )
         inside = inside or known[name]["inside"]
@@ -57,7 +57,9 @@ def network_from_table(table: dict[str, Any]) -> Network:
             devices = known_devices()
             if word not in devices:
                 raise HeddleError(
-                    f"There is no device {shorten(word)}.", "A name stands for a preset's.", nearest(word, devices)
+                    f"There is no device {shorten(word)}.",
+                    "A name refers to the device of a preset.",
+                    nearest(word, devices),
                 )
             group["device"] = to_table(devices[word])
     for key in table:
@@ -84,7 +86,7 @@ def _preset_links(
         if each not in known:
             raise HeddleError(
                 f"Preset {name!r} has no region {shorten(each)}.",
-                "It brings links between the regions that were measured.",
+                "It has links between the regions that were measured.",
                 nearest(each, known),
             )
     said = [tuple(link.get("between", ())) for link in links if isinstance(link.get("between", ()), list | tuple)]

@@ -34,9 +34,7 @@ def network_presets() -> dict[str, dict[str, Any]]:
 def preset(kind: str, name: str, known: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """A copy of the table that goes by this name."""
     if name not in known:
-        raise HeddleError(
-            f"There is no {kind} preset '{name}'.", "Presets are what ships with Heddle.", nearest(name, known)
-        )
+        raise HeddleError(f"There is no {kind} preset '{name}'.", "Presets ship with Heddle.", nearest(name, known))
     return {"name": name, **known[name]}
 
 

@@ -39,25 +39,25 @@ def check_layers(plan: Split, model: ModelSpec) -> None:
         even = list(even_stages(model.layers, plan.chunks))
         if len(plan.stages) != plan.chunks:
             raise HeddleError(
-                f"stages lists {len(plan.stages)} chunks, the plan has {plan.chunks}.",
+                f"stages lists {len(plan.stages)} chunks, but the plan has {plan.chunks}.",
                 f"It needs pipeline × virtual = {plan.pipeline} × {plan.virtual} entries.",
                 f"As even as can be: stages = {even}.",
             )
         if sum(plan.stages) != model.layers:
             raise HeddleError(
-                f"stages = {list(plan.stages)} carries {sum(plan.stages)} layers, the model has {model.layers}.",
+                f"stages = {list(plan.stages)} carries {sum(plan.stages)} layers, but the model has {model.layers}.",
                 "Every layer is trained exactly once, and every chunk holds at least one.",
                 f"As even as can be: stages = {even}.",
             )
     if plan.layers and plan.layers[-1].numbers.stop > model.layers:
         raise HeddleError(
-            f"plan.layers has the run {plan.layers[-1].layers!r}, the model has {model.layers} layers.",
+            f"plan.layers has the range {plan.layers[-1].layers!r}, but the model has {model.layers} layers.",
             "Layers are counted from 0.",
             f"The last one is {model.layers - 1}.",
         )
     if not isinstance(plan.recompute, str) and len(plan.recompute) != model.layers:
         raise HeddleError(
-            f"recompute lists {len(plan.recompute)} layers, the model has {model.layers}.",
+            f"recompute lists {len(plan.recompute)} layers, but the model has {model.layers}.",
             "It is one word for all layers, or one per layer.",
             'For example recompute = "selective".',
         )

@@ -56,7 +56,7 @@ def check_late(plan: Choices, train: Training) -> None:
     if train.precision == "fp16":
         raise HeddleError(
             f"update = '{plan.update}' cannot be combined with precision = 'fp16'.",
-            "The loss scale of a step depends on what came of the one before, which is not known yet.",
+            "The loss scale of a step depends on the outcome of the previous one, which is not known yet.",
             "Use train.precision = 'bf16', or update = 'synchronous'.",
         )
     latest = max(DelayedSchedule(update_rule(plan.update), plan.pipeline, 1).delays)
@@ -64,7 +64,7 @@ def check_late(plan: Choices, train: Training) -> None:
         raise HeddleError(
             f"train.warmup = {train.warmup} is shorter than the delay of update = '{plan.update}' over pipeline = "
             f"{plan.pipeline}, {latest} steps.",
-            "The first stage would get its first gradient when the learning rate is no longer low.",
+            "The first stage would get its first gradient after the learning rate has risen.",
             f"Use train.warmup = {latest} or more, or train.delay_warmup = {train.warmup}.",
         )
 
@@ -74,8 +74,8 @@ def check_order(plan: Choices) -> None:
     _check_split(plan)
     if plan.order and (plan.schedule != SEARCHED or plan.pipeline == 1):
         raise HeddleError(
-            f"plan.order is written out, and schedule = '{plan.schedule}' over pipeline = {plan.pipeline}.",
-            "Schedules with a rule bring their own order, and one stage needs none.",
+            f"plan.order is given, but schedule = '{plan.schedule}' over pipeline = {plan.pipeline}.",
+            "Other schedules have their own order, and a single stage needs none.",
             f"Use schedule = '{SEARCHED}' with a pipeline, or leave order out.",
         )
     if plan.update != SYNCHRONOUS:
@@ -89,7 +89,7 @@ def _check_split(plan: Choices) -> None:
     if rule_of(plan.schedule).splits and plan.pipeline > 1 and (what := _not_whole(plan)):
         raise HeddleError(
             f"schedule = '{plan.schedule}' cannot be combined with {what}.",
-            "It makes weight gradients later than a layer's backward, when what was gathered for it is gone.",
+            "It computes weight gradients after a layer's backward, when the gathered weights are gone.",
             "Use zero = 1 and no offload of weights, or schedule = '1f1b' or 'interleaved'.",
         )
 
@@ -100,20 +100,20 @@ def _check_update(plan: Choices) -> None:
     if plan.pipeline == 1:
         raise HeddleError(
             f"update = '{plan.update}' needs a pipeline.",
-            "Updates are late so that no stage waits for the ones behind it; one stage waits for nobody.",
+            "Updates are late so that no stage waits for later ones; a single stage never waits.",
             "Use pipeline = 2, or update = 'synchronous'.",
         )
     for key, value, plain in (("virtual", plan.virtual, 1), ("schedule", plan.schedule, "1f1b")):
         if value != plain:
             raise HeddleError(
                 f"update = '{plan.update}' cannot be combined with {key} = {value!r}.",
-                "A method with late updates brings its own order of work, with one chunk after another.",
+                "A method with late updates has its own order of work, with one chunk per rank.",
                 f"Use {key} = {plain!r}, or update = 'synchronous'.",
             )
     if what := _not_whole(plan):
         raise HeddleError(
             f"update = '{plan.update}' cannot be combined with {what}.",
-            "Old weights are kept whole for the microbatches under way.",
+            "Old weights are kept whole for the microbatches in flight.",
             "Use zero = 1 and no offload of weights, or update = 'synchronous'.",
         )
 
@@ -123,7 +123,7 @@ def _check_after(plan: Choices) -> None:
     if plan.pipeline == 1:
         raise HeddleError(
             "check_step = 'after' needs a pipeline.",
-            "Updates are checked afterwards so that no stage waits for the others; one stage waits for nobody.",
+            "Updates are checked afterwards so that no stage waits for the others; a single stage never waits.",
             "Use pipeline = 2, or check_step = 'before'.",
         )
     what = f"update = '{plan.update}'" if plan.update != SYNCHRONOUS else _not_whole(plan)
@@ -134,7 +134,7 @@ def _check_after(plan: Choices) -> None:
     if what is not None:
         raise HeddleError(
             f"check_step = 'after' cannot be combined with {what}.",
-            "What an update changed is kept on the device, whole, until all stages have said that it stands.",
+            "What an update overwrites is kept on the device, whole, until all stages confirm the update.",
             "Use check_step = 'before', or leave the other out.",
         )
 

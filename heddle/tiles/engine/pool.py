@@ -30,7 +30,9 @@ class Pool:
     def __init__(self, threads: int) -> None:
         if not 1 <= threads <= MOST:
             raise HeddleError(
-                f"threads = {threads}.", f"Workers are 1 to {MOST}.", f"This machine has {cores()} cores."
+                f"threads must be in [1, {MOST}], got {threads}.",
+                "Each worker is a thread.",
+                f"This machine has {cores()} cores.",
             )
         self.threads, self.process = threads, os.getpid()
         self.library = ctypes.CDLL(None)
@@ -84,7 +86,9 @@ class Pool:
             self.call(self.address, int(self.table[number]))
             if not call[at.FINISHED]:
                 raise HeddleError(
-                    "The workers were stopped.", "Python is ending, or their group was closed.", "Wait for calls first."
+                    "The workers were stopped.",
+                    "Python is ending, or their group was closed.",
+                    "Wait for calls to finish first.",
                 )
         finally:
             with self.change:
@@ -96,7 +100,9 @@ class Pool:
         """A free place, as soon as the tiles of all calls fit a stack."""
         if tiles > at.CAPACITY:
             raise HeddleError(
-                f"The module has {tiles:,} tiles.", f"A worker holds {at.CAPACITY:,}.", "Compile parts of the module."
+                f"The module has {tiles:,} tiles.",
+                f"A worker holds at most {at.CAPACITY:,}.",
+                "Compile parts of the module.",
             )
         with self.change:
             while not self.free or self.tiles + tiles > at.CAPACITY:
@@ -136,7 +142,9 @@ def worker_count(threads: int | None) -> int:
     whole = isinstance(threads, int) and not isinstance(threads, bool)
     if threads is not None and (not whole or not 1 <= threads <= MOST):
         raise HeddleError(
-            f"threads = {threads!r}.", f"Workers are 1 to {MOST}.", f"This process may use {cores()} cores."
+            f"threads must be in [1, {MOST}], got {threads!r}.",
+            "Each worker is a thread.",
+            f"This process may use {cores()} cores.",
         )
     return threads or cores()
 

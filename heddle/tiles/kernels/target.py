@@ -93,7 +93,7 @@ def from_features(triple: str, cpu: str, features: dict[str, bool], l1: int, l2:
         return Target(triple, cpu, flat, 4, 32, l1, l2)
     raise HeddleError(
         f"Tiles cannot be compiled for {triple}.",
-        "The generator writes for 64-bit x86 and Arm.",
+        "Kernels are generated for 64-bit x86 and Arm.",
         "Run the module with PyTorch here.",
     )
 
@@ -106,7 +106,9 @@ def this_cpu() -> Target:
     chosen = os.environ.get(CHOICE, "")
     if chosen:
         if chosen not in ("x86-64-v3", "x86-64-v4"):
-            raise HeddleError(f"{CHOICE} is {chosen!r}.", "It names what kernels may use.", "x86-64-v3 or x86-64-v4.")
+            raise HeddleError(
+                f"{CHOICE} is {chosen!r}.", "It sets which instructions kernels may use.", "Use x86-64-v3 or x86-64-v4."
+            )
         wide = {"avx512f": True, "avx512vl": True} if chosen == "x86-64-v4" else {"avx2": True, "fma": True}
         target = from_features(triple, chosen, wide, l1, l2)
         return Target(triple, chosen, "", target.lanes, target.registers, l1, l2)

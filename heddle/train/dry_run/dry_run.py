@@ -218,7 +218,7 @@ def _refusing(mesh: Mesh) -> Iterator[None]:
     except (RuntimeError, ValueError) as error:
         raise HeddleError(
             f"Rank {mesh.rank} ({mesh}) cannot take a step: {error}",
-            "A dry run runs the code of training, so training would end here, too.",
+            "A dry run runs the training code, so training would fail here, too.",
             "Try other degrees for the axis that this shape is split over.",
         ) from error
 

@@ -49,8 +49,8 @@ def out_of_memory(job: Job, mesh: Mesh, base: int) -> HeddleError:
     bill = (
         f"weights {_gib(held.parameter_bytes)}, gradients {_gib(held.gradient_bytes)}, "
         f"optimizer {_gib(held.optimizer_bytes)}, activations {_gib(kind.peak_saved)} and temporary tensors "
-        f"{_gib(max(0, kind.temporary))} at their peak: {_gib(kind.bytes)} GiB in all, beside what kernels take for "
-        f"themselves; {_gib(limit)} GiB are there"
+        f"{_gib(max(0, kind.temporary))} at their peak: {_gib(kind.bytes)} GiB in all, plus what kernels take for "
+        f"themselves; {_gib(limit)} GiB are available"
     )
     # What failed needed more than was there, whatever of it was counted: what is to fit must need clearly less.
     room = MARGIN * min(limit, kind.bytes)

@@ -37,7 +37,7 @@ def show(found: DryRun, as_json: bool, console: Console) -> None:
         console.print(table(found, found.kinds[start : start + ABREAST]), highlight=False)
     most = max(kind.bytes for kind in found.kinds)
     console.print(
-        f"Every kind of rank took its step. The fullest holds {size(most, 2)} of tensors at its fullest moment.",
+        f"Every kind of rank took its step. The fullest holds {size(most, 2)} of tensors at its peak.",
         soft_wrap=True,
         highlight=False,
     )

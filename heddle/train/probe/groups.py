@@ -149,9 +149,11 @@ def _odd_members(
             end = f"{titles[place]}:{number} (rank {rank})"
             for value, word in ((sends, "sends"), (gets, "receives")):
                 if usual[1] / value > ODD:
-                    said.append(f"{end} {word} {_gbps(value)} Gbit/s within its group, the others {_gbps(usual[1])}.")
+                    said.append(
+                        f"{end} {word} {_gbps(value)} Gbit/s within its group, but the others {_gbps(usual[1])}."
+                    )
             if late / max(usual[0], LEAST_LATENCY) > ODD:
-                said.append(f"{end} takes {1e3 * late:.3g} ms to its group, the others {1e3 * usual[0]:.3g}.")
+                said.append(f"{end} takes {1e3 * late:.3g} ms to its group, but the others {1e3 * usual[0]:.3g}.")
     return said
 
 
@@ -164,7 +166,7 @@ def _odd_devices(groups: list[list[int]], titles: list[str], devices: Sequence[D
         for number, (rank, speed) in enumerate(zip(group, speeds, strict=True)):
             if speed and usual / speed > ODD:
                 said.append(
-                    f"{title}:{number} (rank {rank}) multiplies at {speed:.3g} TFLOP/s, the others {usual:.3g}."
+                    f"{title}:{number} (rank {rank}) multiplies at {speed:.3g} TFLOP/s, but the others at {usual:.3g}."
                 )
     return said
 

@@ -41,7 +41,7 @@ def profile(processes: int, quick: bool = False) -> Cluster:
 def described(processes: int, found: Timings) -> Cluster:
     """What was measured, as a cluster of so many devices."""
     several = f"{processes} process{'es' * (processes > 1)}"
-    cluster = cluster_of(machine(processes), found, f"measured by heddle profile with {several} at work")
+    cluster = cluster_of(machine(processes), found, f"measured by heddle profile with {several} running")
     return with_steps(cluster, found.steps, processes)
 
 

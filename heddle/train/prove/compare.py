@@ -147,9 +147,7 @@ def likely_cause(comparison: Comparison, plan: Plan, model: ModelSpec) -> str:
     if wrong:
         return _backward_cause(comparison, wrong, names, plan, model)
     if comparison.norm > comparison.gradient_limit:
-        return (
-            "every gradient is right, their norm is not: some rank counts what another counts, too, or nobody counts it"
-        )
+        return "every gradient is right, their norm is not: some gradient is counted by two ranks, or by none"
     step = next(i for i, loss in enumerate(comparison.losses) if not loss <= comparison.loss_limit)
     return f"the first gradients are right, the loss differs from step {step + 1} on: the update, or who gets it"
 

@@ -87,7 +87,7 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
     notes = [
         f"{name} {before} → {after}: {lost}"
         for name, before, after, lost in (
-            ("data", plan.data, data, "replicas are alike, two show what more would."),
+            ("data", plan.data, data, "replicas are alike, so two are enough."),
             ("tensor", plan.tensor, tensor, f"the sums over {plan.tensor} ranks were not tried."),
             ("pipeline", plan.pipeline, pipeline, f"the order of work of {plan.pipeline} stages was not tried."),
             ("virtual", plan.virtual, virtual, f"the order of work of {plan.virtual} chunks per rank was not tried."),
@@ -106,12 +106,12 @@ def _exact(plan: Plan) -> tuple[Plan, list[str]]:
     """The plan without what is not meant to be equal to one device."""
     codes = {"compress_gradients": plan.compress_gradients, "compress_activations": plan.compress_activations}
     notes = [
-        f"{name} {code} → none: codes round, so what was tried sends the numbers as they are."
+        f"{name} {code} → none: compression rounds, so the proof sends uncompressed numbers."
         for name, code in codes.items()
         if code != "none"
     ]
     if plan.local_steps:
-        notes.append(f"local_steps {plan.local_steps} → 0: what was tried sums gradients in every step.")
+        notes.append(f"local_steps {plan.local_steps} → 0: the proof sums gradients in every step.")
     return replace(plan, compress_gradients="none", compress_activations="none", local_steps=0), notes
 
 

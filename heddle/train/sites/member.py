@@ -87,7 +87,7 @@ class Member:
         word = self._shared(word)
         if "refused" in word:
             raise HeddleError(
-                f"The meeting place turned {self.site} away.", str(word["refused"]), "See what it says itself."
+                f"The meeting place refused {self.site}.", str(word["refused"]), "Its own output says more."
             )
         if "lost" in word:
             raise self._lost(LostError(word["lost"]))
@@ -96,9 +96,9 @@ class Member:
 
     def _lost(self, error: LostError) -> HeddleError:
         return HeddleError(
-            "The meeting place is gone.",
-            f"{error}. Without it sites cannot agree on who meets.",
-            "Start it again, and the sites with --resume.",
+            "The connection to the meeting place was lost.",
+            f"{error}. Without it, sites cannot agree on who takes part.",
+            "Restart it, then the sites with --resume.",
         )
 
     def _shared(self, word: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class Member:
             try:
                 connection, _ = self.listener.accept()
             except OSError:
-                raise LostError(f"nobody came within {self.wait:.0f} s") from None
+                raise LostError(f"no site came within {self.wait:.0f} s") from None
             try:
                 channel = Channel(connection, self.secret, server=True).within(self.wait)
                 return channel, channel.hear()
@@ -161,9 +161,9 @@ def _own_address(host: str, port: int) -> str:
             return str(sender.getsockname()[0])
     except OSError as error:
         raise HeddleError(
-            f"There is no way to the meeting place {host}:{port}.",
+            f"There is no route to the meeting place {host}:{port}.",
             f"{error}.",
-            "Name an address that this machine reaches.",
+            "Use an address that this machine can reach.",
         ) from None
 
 

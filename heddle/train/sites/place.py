@@ -90,7 +90,7 @@ class MeetingPlace:
             site = Site(str(word["site"])[:100], channel, str(word["digest"]), int(word["step"]))
             site.addresses = [str(each) for each in word["addresses"]]
         except (LostError, KeyError, TypeError, ValueError) as error:
-            self.tell(f"{host} was turned away: {error}")
+            self.tell(f"{host} was refused: {error}")
             connection.close()
             return
         with self.lock:
@@ -107,9 +107,9 @@ class MeetingPlace:
     def _why_not(self, site: Site) -> str | None:
         """Why a site cannot take part; None if it can."""
         if any(each.name == site.name for each in self.sites):
-            return f"There is a site {site.name!r} already; train.site names them."
+            return f"There is already a site {site.name!r}; set train.site."
         if self.sites and site.digest != self.sites[0].digest:
-            return "Its model or plan is not that of the others."
+            return "Its model or plan differs from that of the others."
         return "The run is over." if self.over else None
 
     def _listen(self, site: Site) -> None:
@@ -171,7 +171,7 @@ class MeetingPlace:
         if late or len(ready) == len(training):
             for site in training:
                 if site.state == "training":
-                    self.tell(f"{site.name} is late; the others go on")
+                    self.tell(f"{site.name} is late; the others continue")
                     site.state = "late"
             self._begin(ready)
 

@@ -195,7 +195,7 @@ def check_sites(job: PlannedJob) -> None:
         return
     if job.plan.local_steps or job.plan.zero or job.plan.offload or job.plan.layers:
         raise HeddleError(
-            "train.meeting does not go with plan.local_steps, zero, offload or layers.",
+            "train.meeting cannot be combined with plan.local_steps, zero, offload or layers.",
             "Each site holds all weights and their state, and meets the others after train.meet_every steps.",
             "Leave them out of [plan].",
         )

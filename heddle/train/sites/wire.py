@@ -109,7 +109,7 @@ class Channel:
             raise LostError(f"a frame of {length} bytes, where at most {most} are expected")
         frame = self._exactly(length)
         if not hmac.compare_digest(self._exactly(PROOF), _code(self._gets, self._got, frame)):
-            raise LostError("a frame that was changed on its way")
+            raise LostError("a frame that was changed in transit")
         self._got += 1
         return frame
 
@@ -148,7 +148,7 @@ class Channel:
             except OSError as error:
                 raise LostError(str(error)) from None
             if not got:
-                raise LostError("the other end has gone")
+                raise LostError("the connection was closed")
             at += got
         return found
 

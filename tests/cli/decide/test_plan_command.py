@@ -102,7 +102,7 @@ def test_a_batch_that_nobody_named_is_told_and_written(tmp_path, monkeypatch, ca
     shown = said(capsys, *options, "-o", "plan.toml")
     assert "planned for global_batch = 8" in shown
     assert json.loads(said(capsys, *options, "--json"))["assumed"] == {"global_batch": 8, "precision": "bf16"}
-    assert "Nothing says how many" not in said(capsys, *options, "--global-batch", "64")
+    assert "No batch size is given" not in said(capsys, *options, "--global-batch", "64")
     written = tomllib.loads(Path("plan.toml").read_text())
     assert written["train"] == {"global_batch": 8, "precision": "bf16"}
     # nobody trains 70 billion parameters on Python's own library by accident
@@ -130,7 +130,7 @@ def test_options_beat_the_file(job, capsys):
     [
         ([], "There is nothing to plan.", "Name a job file"),
         (["--model", "gpt3-175b", "--cluster", "dgx-a100", "--nodes", "0"], "--nodes must be in [1, 1e6], got 0", ""),
-        ([*GPT3[1:], "--devices", "9999"], "A plan cannot use 9999 devices.", "Use from 1 to 512"),
+        ([*GPT3[1:], "--devices", "9999"], "A plan cannot use 9999 devices.", "Use 1 to 512"),
         ([*GPT3[1:], "--tensor", "5"], "No plan on 512 devices has tensor = 5.", "Tensor can be 1, 2, 4"),
         (
             [*GPT3[1:], "--pipeline", "2", "--zero", "3", "--tensor", "8"],
@@ -205,4 +205,4 @@ def test_a_cluster_is_not_trained_on_a_laptop(job, capsys):
 def test_processes_of_a_launcher_do_not_plan_each_for_itself(job, monkeypatch, capsys):
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert "2 processes were started, and the job has no [plan]." in said(capsys, "train", job, code=2)
+    assert "2 processes were started, but the job has no [plan]." in said(capsys, "train", job, code=2)

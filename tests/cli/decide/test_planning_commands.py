@@ -73,13 +73,13 @@ def test_mistakes_in_a_module_are_told(capsys):
     Path("wrong.py").write_text("def one():\n    return 1\n\ndef bad():\n    return 1 / 0\n", encoding="utf-8")
     for source, told in (
         ("none.py:make", "There is no file none.py"),
-        ("broken.py:make", "broken.py cannot be imported: ValueError: no\n  That was at line 2 of it."),
+        ("broken.py:make", "broken.py cannot be imported: ValueError: no\n  It was raised at line 2."),
         ("wrong.py:on", "wrong.py has no function 'on'.\n  It is called to get the module.\n  Did you mean 'one'?"),
         ("wrong.py", "wrong.py names no function."),
         ("wrong.py", "heddle place wrong.py:bad. Functions there: one, bad."),
         ("broken.py", "heddle place broken.py:make"),
         ("wrong.py:one", "one() of wrong.py gives a int."),
-        ("wrong.py:bad", "ZeroDivisionError: division by zero\n  That was at line 5 of it."),
+        ("wrong.py:bad", "ZeroDivisionError: division by zero\n  It was raised at line 5."),
     ):
         assert call("place", source) == 2
         assert told in capsys.readouterr().err
@@ -90,7 +90,7 @@ def test_mistakes_in_a_module_are_told(capsys):
     [
         (("piper", LAYERS, "--devices", "0"), "--devices must be in [1, 1e9], got 0"),
         (("piper", LAYERS, "--memory-gib", "0.1"), "No plan fits 16 devices of 0.1 GiB"),
-        (("piper", LAYERS, "--also", "99"), "--also 99 is not between 1 and 16"),
+        (("piper", LAYERS, "--also", "99"), "--also must be in [1, 16], got 99"),
         (("piper", OPERATORS), "lacks 'bandwidth'"),
         (("piper", "none.json"), "There is no file none.json"),
         (("place", OPERATORS, "--devices", "0", "--cpus", "0"), "0 accelerators and 0 CPUs"),
@@ -140,7 +140,7 @@ def test_a_module_is_placed_for_training_with_a_loss(capsys):
     assert call("place", "net.py:make", "--loss", "cros_entropy", "--times", "modelled") == 2
     assert "Did you mean 'cross_entropy'?" in capsys.readouterr().err
     assert call("place", OPERATORS, "--loss", "cross_entropy") == 2
-    assert "--loss says nothing about" in capsys.readouterr().err
+    assert "--loss does not apply to" in capsys.readouterr().err
 
 
 def test_units_and_what_goes_where_are_printed(capsys):

@@ -166,7 +166,7 @@ def test_calibrate_writes_a_cluster_that_predicts_its_rows(capsys, tmp_path):
 def test_calibrate_refuses_what_rows_cannot_carry(capsys, tmp_path):
     path = write_rows(tmp_path / "rows.csv", count=3)
     assert call("calibrate", "--cluster", "dgx-a100-80gb", "--from", path, "-o", tmp_path / "mine.toml") == 2
-    assert "3 rows cannot carry 7 constants" in capsys.readouterr().err
+    assert "3 rows cannot determine 7 constants" in capsys.readouterr().err
     assert call("calibrate", "--cluster", "dgx-a100-80gb", "--from", path, "-o", "mine.toml", "--fit", "speed") == 2
     assert "There is no constant 'speed'" in capsys.readouterr().err
     assert call("calibrate", "--cluster", "dgx-z9", "--from", path, "-o", "mine.toml") == 2

@@ -47,7 +47,7 @@ def test_a_summary_says_what_was_made(here: Path) -> None:
         "tokens": f"{meta.train.tokens:,} to train, {meta.validation.tokens:,} to validate",
         "vocabulary": "270 (bpe:270)",
         "bytes per token": f"{meta.bytes_per_token:.3f}",
-        "unigram entropy": f"{meta.unigram_entropy:.3f} nats, the loss of knowing frequencies alone",
+        "unigram entropy": f"{meta.unigram_entropy:.3f} nats, the loss of guessing by frequency alone",
         "folder": "made",
     }
     assert meta.source.validation == 0.2

@@ -112,7 +112,7 @@ def test_bad_input_is_told_in_three_parts(kernel, tmp_path):
     assert "pipe.ll is a pipe" in refused(tmp_path / "pipe.ll")
     assert "/dev/zero is a device" in refused(kernel, "--method", "policy", "--weights", "/dev/zero")
     bits.write_bytes((2).to_bytes(8, "little") + b"[]")
-    assert "has no weights of a policy" in refused(kernel, "--method", "policy", "--weights", bits)
+    assert "does not hold the weights of a policy" in refused(kernel, "--method", "policy", "--weights", bits)
     empty = tmp_path / "declared.ll"
     empty.write_text("declare void @f()\n")
     assert "no function with a body" in refused(empty)

@@ -49,8 +49,8 @@ def test_what_cannot_be_compared_is_refused(jobs, tmp_path, capsys):
     wrong = {
         (job, "other.toml"): "job and other train on different tokens: data.text is",
         (job, "runs/compare/fast-seed-0"): "are a run and a job file",
-        (job, fast, "--set", "train.steps=7"): "runs/compare/job-seed-0 was trained on other terms",
-        (job, fast, "--set", "plan.microbatch=2"): "runs/compare/job-seed-0 was trained on other terms",
+        (job, fast, "--set", "train.steps=7"): "runs/compare/job-seed-0 was trained with other settings",
+        (job, fast, "--set", "plan.microbatch=2"): "runs/compare/job-seed-0 was trained with other settings",
         (job, "nowhere.toml"): "There is no file nowhere.toml",
         (job, fast, "--seeds", "0"): "--seeds must be in [1, 1000], got 0",
     }

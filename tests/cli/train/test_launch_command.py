@@ -92,7 +92,7 @@ def test_a_torchrun_command_for_every_node(printed):
         ),
         (
             ("--slurm", "--set", "plan.data=64"),
-            ["needs 8 nodes of 8 devices, the cluster has 4", "1 × 1 × 64 = 64", "nodes = 8"],
+            ["needs 8 nodes of 8 devices, but the cluster has 4", "1 × 1 × 64 = 64", "nodes = 8"],
         ),
     ],
 )
@@ -125,14 +125,14 @@ def test_a_name_is_one_word_wherever_it_stands(printed, tmp_path, name):
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (("--partition", "gpu\ntouch ran"), ["--partition 'gpu\\ntouch ran'", "as it is", "gpu or gpu,long"]),
-        (("--partition", "$(id)"), ["--partition '$(id)'", "as it is", "gpu or gpu,long"]),
-        (("--partition", "gpu --wrap=id"), ["--partition 'gpu --wrap=id'", "as it is", "gpu or gpu,long"]),
-        (("--account", "me;id"), ["--account 'me;id'", "as it is", "weavers"]),
-        (("--time", "soon"), ["--time 'soon'", "as it is", "24:00:00 or 1-12:00:00"]),
-        (("--name", "a\ntouch ran"), ["'a\\ntouch ran'", "lines of a script", "--name, such as a-touch-ran"]),
-        (("--set", 'train.name="a\\n#SBATCH --wrap=id"'), ["#SBATCH", "lines of a script", "such as a--SBATCH"]),
-        (("--mem", "500G\n#SBATCH --wrap=id"), ["--mem '500G\\n#SBATCH", "as it is", "500G"]),
+        (("--partition", "gpu\ntouch ran"), ["--partition 'gpu\\ntouch ran'", "unchanged", "gpu or gpu,long"]),
+        (("--partition", "$(id)"), ["--partition '$(id)'", "unchanged", "gpu or gpu,long"]),
+        (("--partition", "gpu --wrap=id"), ["--partition 'gpu --wrap=id'", "unchanged", "gpu or gpu,long"]),
+        (("--account", "me;id"), ["--account 'me;id'", "unchanged", "weavers"]),
+        (("--time", "soon"), ["--time 'soon'", "unchanged", "24:00:00 or 1-12:00:00"]),
+        (("--name", "a\ntouch ran"), ["'a\\ntouch ran'", "into a script", "--name, such as a-touch-ran"]),
+        (("--set", 'train.name="a\\n#SBATCH --wrap=id"'), ["#SBATCH", "into a script", "such as a--SBATCH"]),
+        (("--mem", "500G\n#SBATCH --wrap=id"), ["--mem '500G\\n#SBATCH", "unchanged", "500G"]),
         (("--cpus", "0"), ["--cpus must be in [1, 1e9], got 0", "smallest that works is 1"]),
         (("--port", "70000"), ["--port must be in [1024, 65535], got 70000", "largest that works is 65535"]),
         (("--port", "0"), ["--port must be in [1024, 65535], got 0", "smallest that works is 1024"]),

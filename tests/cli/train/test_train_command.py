@@ -172,7 +172,7 @@ def test_a_finished_run_can_be_trained_for_longer(job, tmp_path, capsys):
     capsys.readouterr()
     assert call("train", job, "--resume") == 0
     said = capsys.readouterr().out
-    assert "has done its 6 steps already" in said
+    assert "has already done its 6 steps" in said
     assert "nan" not in said
     assert call("train", job, "--resume", "--set", "train.steps=8") == 0
     assert [row["step"] for row in steps_of(tmp_path / "runs" / "small")] == [1, 2, 3, 4, 5, 6, 7, 8]

@@ -56,9 +56,9 @@ def test_a_slow_stage_and_a_limit_of_each_rank():
 
 
 def test_what_cannot_be_ordered():
-    with pytest.raises(HeddleError, match="3 chunks cannot be dealt"):
+    with pytest.raises(HeddleError, match="3 chunks cannot be divided"):
         Stages(2, 4, [1.0] * 3, [1.0] * 3, [1.0] * 3)
     with pytest.raises(HeddleError, match="differ in length"):
         Stages(2, 4, [1.0] * 2, [1.0] * 3, [1.0] * 2)
-    with pytest.raises(HeddleError, match=r"Rank 1 may hold 0.5, one microbatch needs 1"):
+    with pytest.raises(HeddleError, match=r"Rank 1 may hold 0.5, but one microbatch needs 1"):
         Stages(2, 4, [1.0] * 2, [1.0] * 2, [1.0] * 2, limits=(1.0, 0.5))

@@ -231,8 +231,8 @@ def test_the_command_writes_a_plan_that_is_simulated(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("-o", "plan.toml"), "There is no plan to write to plan.toml"),
-        (("--bandwidth-gib", "25"), "--bandwidth-gib says nothing about a job"),
+        (("-o", "plan.toml"), "There is no trainable plan to write to plan.toml"),
+        (("--bandwidth-gib", "25"), "--bandwidth-gib does not apply to a job"),
         (("--memory-gib", "0.001"), "No plan fits 8 devices of 0.001 GiB"),
     ],
 )

@@ -305,9 +305,9 @@ def test_devices_and_objectives_are_checked():
             heddle.plan(job, devices=devices)
     with pytest.raises(HeddleError, match="no objective 'quickest'"):
         heddle.plan(job, objective="quickest")
-    with pytest.raises(HeddleError, match="for what deadline"):
+    with pytest.raises(HeddleError, match="'fewest' needs a deadline"):
         heddle.plan(job, objective="fewest")
-    with pytest.raises(HeddleError, match="days = 0 is not positive"):
+    with pytest.raises(HeddleError, match="days must be above 0, got 0"):
         heddle.plan(job, objective="fewest", days=0)
 
 

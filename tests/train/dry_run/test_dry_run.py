@@ -119,7 +119,7 @@ def test_a_trillion_parameters_on_3072_ranks():
     assert middle.held.parameter_bytes == 2 * middle.held.parameters
     assert 0 <= middle.held.gradient_bytes - 4 * middle.held.parameters < 4 * 6 * 20
     assert 0 <= middle.held.optimizer_bytes - 12 * middle.held.parameters < 4 * 100
-    # 2 s b h bytes a layer with full recomputation (arXiv 2205.05198, §5)
+    # 2 s b h bytes per layer with full recomputation (arXiv 2205.05198, §5)
     assert middle.saved == (2 * 2 * 2048 * 25600,)
     assert middle.peak_stash == tuple(range(63, 1, -1))
     assert middle.peak_saved == 63 * middle.saved[0]

@@ -76,7 +76,7 @@ def test_a_slow_member_and_a_one_way_link_are_named(tmp_path):
     assert [group.name for group in found.network.groups] == ["a", "b"]
     assert any(word.startswith("a sends 0.") and "to b, and gets 0." in word for word in found.oddities)
     assert any(word.startswith("a:2 (rank 2) sends") and "the others" in word for word in found.oddities)
-    assert any(word == "b:2 (rank 6) multiplies at 0.3 TFLOP/s, the others 1." for word in found.oddities)
+    assert any(word == "b:2 (rank 6) multiplies at 0.3 TFLOP/s, but the others at 1." for word in found.oddities)
     assert len(found.oddities) == 3
     _, speed = found.network.tables()
     assert speed[2, 0] == pytest.approx(bandwidth[2, 0], rel=0.01)

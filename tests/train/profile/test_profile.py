@@ -63,4 +63,4 @@ def test_a_folder_that_is_not_there_is_told_before_measuring(tmp_path, capsys):
 def test_a_machine_that_nobody_profiled_gets_a_quick_look(tmp_path, capsys):
     assert call("simulate", write_job(tmp_path)) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "`heddle profile` looks closely" in said or DISTURBED in said  # by whatever else this machine does
+    assert "`heddle profile` is more accurate" in said or DISTURBED in said  # by whatever else this machine does

@@ -137,7 +137,7 @@ def test_relations_stay_and_sizes_shrink(a_job):
 def test_a_large_plan_shrinks_in_replicas_first():
     shrunk = shrink(job(LLAMA, Plan(tensor=4, pipeline=2, data=64, zero=1), 512))
     assert (shrunk.job.plan.tensor, shrunk.job.plan.pipeline, shrunk.job.plan.data) == (4, 2, 2)
-    assert shrunk.notes == ("data 64 → 2: replicas are alike, two show what more would.",)
+    assert shrunk.notes == ("data 64 → 2: replicas are alike, so two are enough.",)
 
 
 def test_what_cannot_be_tried_is_said():
