@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from heddle.cost import network
 from heddle.cost import step as stage
 from heddle.cost.memory import MASTER, MOMENTS
-from heddle.cost.work import Work
+from heddle.cost.work import Column, Work
 from heddle.spec.cluster import Cluster
 from heddle.spec.layer_memory import LayerMemory
 
@@ -79,6 +81,22 @@ def gathered(units: list[States], ahead: int) -> Gathered:
     fetched = sorted((unit.unit for unit in sharded), reverse=True)[: 1 + ahead]
     kept = sum(unit.kept for unit in sharded) + sum(fetched[1:])
     return Gathered(kept, fetched[0] + max(unit.summed for unit in sharded))
+
+
+def sharded_by_layer(work: Work) -> Column:
+    """Whether replicas share weights or gradients within a pipeline, where they are gathered layer by layer."""
+    return (work.zero >= 2) & (work.pipeline > 1) & (work.data > 1)
+
+
+def gathered_at_least(work: Work, layers: Column, layer: Column, end: Column) -> tuple[Column, Column]:
+    """Bytes that a rank then gathers, over a step and for a moment, for many plans at once; nothing further ahead.
+
+    It has so many layers of so many parameters each, and an end of the model with others, or none.
+    """
+    largest = np.maximum(layer, end)
+    ahead = np.where((layers > 1) | (end > layer), layer, end)
+    always = np.where(work.zero == 2, layers * layer + end, ahead) * work.element
+    return always, np.where(work.zero == 3, largest, 0.0) * work.element + 4 * largest
 
 
 class Away(NamedTuple):

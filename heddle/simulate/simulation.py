@@ -108,6 +108,7 @@ class Simulation:
             mfu=self.mfu,
             bubble=self.bubble,
             worst_stage_gib=self.worst / GIB,
+            budget_gib=self.limit / GIB,
         )
 
     def _utilisation(self, flops: float) -> float:

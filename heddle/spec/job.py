@@ -26,6 +26,7 @@ from heddle.spec.ranges import (
     check_ranges,
 )
 from heddle.spec.ranks import split_in_words
+from heddle.spec.rules.adapt import check_adapt
 from heddle.spec.rules.order import check_late
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 from heddle.spec.start import model_in, tokenizer_in
@@ -141,6 +142,7 @@ class Job:
             self.plan.check(self.model, self.train.global_batch, self.sequence)
             self._check_meetings(self.train.meet_every if self.train.meeting else self.plan.local_steps)
             check_late(self.plan, self.train)
+            check_adapt(self.plan, self.train.meeting, self.network is not None)
             if self.train.precision == "fp16" and self.plan.compress_gradients != "none":
                 raise HeddleError(
                     f"compress_gradients = '{self.plan.compress_gradients}' does not go with precision = 'fp16'.",

@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 from math import prod
 from statistics import mode
+from typing import get_args
 
 from heddle.errors import HeddleError, listing
 from heddle.schedule.actions import Schedule
@@ -30,7 +31,7 @@ from heddle.spec.layer_memory import (
 from heddle.spec.model import ModelSpec
 from heddle.spec.network.compression import ActivationCode, GradientCode
 from heddle.spec.network.exchange_rules import check_exchange, check_places, check_shares
-from heddle.spec.ranges import Count, CountOrZero, Degree, Depth, NonNegative, check_ranges
+from heddle.spec.ranges import Count, CountOrZero, Degree, Depth, NonNegative, Positive, check_ranges
 from heddle.spec.rules.even import even_stages as even_stages
 from heddle.spec.rules.layers import check_layers
 from heddle.spec.rules.order import CheckStep, check_order
@@ -78,6 +79,8 @@ class Plan:
     shares: tuple[Count, ...] = field(default=(), metadata=WHERE_SAID)
     # the device of the job's [network] that each rank runs on; empty: rank r on device r
     devices: tuple[CountOrZero, ...] = field(default=(), metadata=WHERE_SAID)
+    # whether a run may choose its layers' strategies once more, by what its first steps take and hold
+    adapt: bool = field(default=False, metadata=WHERE_SAID)
 
     def __post_init__(self) -> None:
         check_ranges(self, "plan")
@@ -215,6 +218,17 @@ class Plan:
         return self.pipeline > 1 and rule_of(self.schedule).splits
 
     @property
+    def zero_levels(self) -> tuple[Zero, ...]:
+        """The levels of ZeRO that all else in the plan goes with: those that its own rules do not refuse."""
+        return tuple(level for level in get_args(Zero) if self._goes_with(level))
+
+    def _goes_with(self, level: Zero) -> bool:
+        try:
+            return replace(self, zero=level, layers=()).zero == level
+        except HeddleError:
+            return False
+
+    @property
     def by_layer(self) -> bool:
         """Whether layers shard or offload on their own: more than one word for all says."""
         return bool(self.layers or self.offload) or (self.zero >= 2 and self.data > 1 and self.pipeline > 1)
@@ -275,6 +289,7 @@ class Predicted:
     mfu: NonNegative | None = None
     bubble: NonNegative | None = None  # idle over ideal time of the pipeline
     worst_stage_gib: NonNegative | None = None  # memory of one device of the fullest stage
+    budget_gib: Positive | None = None  # memory of a device that it was planned for
 
     def __post_init__(self) -> None:
         check_ranges(self, "predicted")

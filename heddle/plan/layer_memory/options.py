@@ -32,6 +32,8 @@ class Option(NamedTuple):
 
 def legal(plan: Plan, tiers: tuple[str, ...], zeros: tuple[Zero, ...]) -> Iterator[LayerMemory]:
     """Every strategy that a layer of a plan may have."""
+    if plan.check_step == "after" or plan.local_steps:  # which want all of it on the device
+        tiers = ()
     for recompute, zero in product(get_args(Recompute), zeros):
         kept = "input" if recompute == "full" else "activations"
         for activations, optimizer, weights in product((None, *tiers), repeat=3):
