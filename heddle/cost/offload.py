@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import network
+from heddle.cost import compute, network
 from heddle.cost import step as stage
 from heddle.cost.memory import MASTER, MOMENTS
 from heddle.cost.work import Column, Work
@@ -174,6 +174,16 @@ def copies(
         moved = 2 * (MOMENTS + masters) + (0 if cluster.device.host else 4 + work.element)
         step = shared * moved / tier_speed(cluster, tier)
     return Copies(forward.exposed(passes[0]), backward.exposed(passes[1]), step)
+
+
+def update_seconds(cluster: Cluster, work: Work, memory: LayerMemory, parameters: float, moved: float) -> float:
+    """The optimizer's part of a step for so many parameters, where copies of its state take `moved` seconds.
+
+    A host updates what it keeps for a GPU beside the copies of other layers. A CPU does both by itself.
+    """
+    shared = float(work.data) if memory.zero else 1.0
+    own = float(compute.optimizer(cluster, parameters / shared, work.element))
+    return moved + own if cluster.device.host else moved or own
 
 
 def shard_seconds(cluster: Cluster, work: Work, parameters: float, memory: LayerMemory) -> tuple[float, float]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from heddle.cost import compute
 from heddle.cost import step as stage
 from heddle.cost.layers import Chunk, LayerKind, chunk_layers
-from heddle.cost.offload import Copies, copies, shard_seconds
+from heddle.cost.offload import Copies, copies, shard_seconds, update_seconds
 from heddle.cost.step import LayerCost
 from heddle.cost.work import Work
 from heddle.schedule import Kind
@@ -151,11 +151,8 @@ def _tail_by_layer(
     parts = [[0.0, 0.0, 0.0] for _ in range(plan.pipeline)]  # every microbatch, once, update
     for rank, kind, parameters in parts_of(job.model, plan, work):
         each, once = shard_seconds(cluster, work, parameters, kind.memory)
-        shared = plan.data if kind.memory.zero else 1
-        update = float(compute.optimizer(cluster, parameters / shared, work.element))
         moved = copies(cluster, shapes[kind.shape], kind.memory, 0.0, parameters, (0.0, 0.0)).step
-        # on the host the update goes on beside the copies of other layers
-        for number, value in enumerate((each, once, moved if moved else update)):
+        for number, value in enumerate((each, once, update_seconds(cluster, work, kind.memory, parameters, moved))):
             parts[rank][number] += value
     last = sum(backward[chunk] for chunk in plan.chunks_of(0))
     tails = []

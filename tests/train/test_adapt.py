@@ -76,7 +76,9 @@ def test_what_adapts_must_be_predictable(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 @pytest.mark.dist
-@pytest.mark.parametrize("split", ["pipeline = 2\ndata = 2\nzero = 1", "tensor = 2\nsequence = true", "data = 2\nzero = 3"])
+@pytest.mark.parametrize(
+    "split", ["pipeline = 2\ndata = 2\nzero = 1", "tensor = 2\nsequence = true", "data = 2\nzero = 3"]
+)
 def test_several_processes_adapt_alike(tmp_path, split):
     write(tmp_path, split)
     heddle("train", "job.toml", "--name", "plain", cwd=tmp_path)

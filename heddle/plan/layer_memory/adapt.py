@@ -106,9 +106,8 @@ class _Seen:
         gbs = {tier: tier_speed(predicted.cluster, tier) / 1e9 for tier in ("host", "disk")} | dict(first.tier_gbs)
         here = simulate(replace(predicted.job, cluster=_with_tiers(predicted.cluster, gbs)))
         moved = float(here.breakdown.moved)
-        pace = first.seconds / here.step_seconds
-        if moved < first.seconds:
-            pace = (first.seconds - moved) / (here.step_seconds - moved)
+        # a step that took less than its copies alone says that tiers are quicker than they were when looked at
+        pace = max(first.seconds / here.step_seconds, (first.seconds - moved) / (here.step_seconds - moved))
         # More than predicted counts as a share of whatever is held, less only as so many bytes: both are careful.
         slack = 1 + predicted.cluster.efficiency.slack
         spare = min(then - now for now, then in zip(first.bytes, self.expected, strict=True)) * slack

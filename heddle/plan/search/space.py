@@ -171,6 +171,8 @@ def _choices(
         virtuals = [virtual for virtual in virtuals if pipeline * virtual == len(fixed["stages"])]
     slices = [0, 1] if tensor > 1 and sequence % tensor == 0 else [0]
     levels = sorted(set().union(*(zero_levels(degrees[1:], name, fixed) for name in schedules_of(fixed))))
+    if pipeline > 1 and "zero" not in fixed:  # levels 2 and 3 of a pipeline are for its layers to choose
+        levels = [level for level in levels if level <= 1]
     # a level that is asked for holds for one replica, too, though there is nothing to share
     zeros = _given(fixed, "zero", levels if data > 1 or "zero" in fixed else levels[:1])
     microbatches = _given(fixed, "microbatch", divisors(batch // data))
