@@ -35,7 +35,7 @@ from heddle.simulate.network.over_network import OverNetwork
 from heddle.simulate.network.parts import network_breakdown, network_timeline
 from heddle.simulate.replay import replay
 from heddle.simulate.shared_cores import replay_shared
-from heddle.simulate.stage_memory import LeftBytes, stage_memory
+from heddle.simulate.stage_memory import LeftBytes, every_stage_fits, stage_memory
 from heddle.simulate.timeline import Sizes, Tail, timeline
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
@@ -203,14 +203,17 @@ def simulate_if_fits(job: Job) -> Simulation | None:
 
 def fits(job: Job) -> bool:
     """Whether every stage of a job's plan fits into its devices: nothing is replayed."""
-    planned, cluster, _, _, memory, _ = _held(job)
+    planned, cluster, work = _placed(job)
+    plan = planned.plan
     if job.network is not None:
-        return OverNetwork(planned, job.network).verdict(memory).fits
-    return verdict(memory, cluster.device).fits
+        return OverNetwork(planned, job.network).verdict(_held(job)[4]).fits
+    if plan.delayed is not None or plan.check_step == "after":  # which hold more than their stages
+        return verdict(_held(job)[4], cluster.device).fits
+    return every_stage_fits(planned, plan, work, plan.order_of_work(job.train.global_batch), cluster)
 
 
-def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBreakdown, ...], LeftBytes]:
-    """A job with its plan, the machine, the order of work, what each stage holds, what a microbatch leaves behind."""
+def _placed(job: Job) -> tuple[PlannedJob, Cluster, Work]:
+    """A job with its plan, the machine that it fits on, and its work there."""
     if job.plan is None:
         raise HeddleError(
             "The job has no plan.",
@@ -229,7 +232,13 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
             if cluster.device.host
             else f"Set cluster.nodes = {nodes}.",
         )
-    work = work_of(job, cluster)
+    return job, cluster, work_of(job, cluster)
+
+
+def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBreakdown, ...], LeftBytes]:
+    """The same with the order of work, what each stage holds, and what a microbatch leaves behind."""
+    job, cluster, work = _placed(job)
+    plan = job.plan
     delayed = delayed_schedule(job)
     if delayed is None:
         schedule = plan.order_of_work(job.train.global_batch)
@@ -305,8 +314,8 @@ def _on_equal_devices(
 def _over_network(priced: OverNetwork, memory: tuple[MemoryBreakdown, ...], left: LeftBytes) -> Simulation:
     """The same where links and devices differ."""
     breakdown, bubble = network_breakdown(priced)
-    drawn, seconds = partial(network_timeline, priced), priced.step.seconds
-    return Simulation(priced.job, priced.cluster, seconds, breakdown, bubble, memory, left, drawn, priced)
+    drawn = partial(network_timeline, priced)
+    return Simulation(priced.job, priced.cluster, priced.step.seconds, breakdown, bubble, memory, left, drawn, priced)
 
 
 def _largest(bill: MemoryBreakdown) -> str:

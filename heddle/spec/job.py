@@ -189,7 +189,10 @@ class Job:
     @property
     def planned(self) -> PlannedJob:
         """The same job with a plan, its stages written out; without one, a single device does everything at once."""
-        plan = self.plan or Plan(microbatch=self.train.global_batch)
+        return self.with_plan(self.plan or Plan(microbatch=self.train.global_batch))
+
+    def with_plan(self, plan: Plan) -> PlannedJob:
+        """The same job under that plan, its stages written out."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         return PlannedJob(**given | {"plan": plan.resolved(self.model)})
 
@@ -209,6 +212,11 @@ class PlannedJob(Job):
     """A job that has its plan, with the stages written out: what is simulated, proven and trained."""
 
     plan: Plan
+
+    @property
+    def planned(self) -> PlannedJob:
+        """Itself, unless its plan was given another whose stages are not written out."""
+        return self if self.plan.stages else super().planned
 
 
 TABLES = ("model", "cluster", "network", "data", "train", "plan", "predicted")

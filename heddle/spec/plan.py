@@ -43,7 +43,7 @@ AXES = ("tensor", "data", "pipeline")
 WRITTEN = ("tensor", "pipeline", "data")  # in the order in which people write their degrees
 
 
-_built = lru_cache(maxsize=8)(build)  # plans that are compared often share theirs
+_built = lru_cache(maxsize=32)(build)  # plans that are compared often share theirs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +147,12 @@ class Plan:
 
     def rank_of(self, chunk: int) -> int:
         """The pipeline rank that holds a chunk."""
-        return self.placement.rank_of(chunk, self.pipeline)
+        return self._ranks[chunk]
+
+    @cached_property
+    def _ranks(self) -> tuple[int, ...]:
+        placement = self.placement
+        return tuple(placement.rank_of(chunk, self.pipeline) for chunk in range(self.chunks))
 
     def chunks_of(self, rank: int) -> tuple[int, ...]:
         """The chunks that a pipeline rank holds."""
@@ -191,6 +196,12 @@ class Plan:
     def recompute_of(self, layer: int) -> Recompute:
         """What layer recomputes in the backward pass."""
         return self.memory_of(layer).recompute
+
+    def recompute_words(self, layers: int) -> Sequence[Recompute]:
+        """What each of so many layers recomputes; a search asks this of many plans."""
+        if self.layers:
+            return [self.memory_of(layer).recompute for layer in range(layers)]
+        return [self.recompute] * layers if isinstance(self.recompute, str) else self.recompute
 
     def memory_of(self, layer: int) -> LayerMemory:
         """What a layer does to need less memory."""
