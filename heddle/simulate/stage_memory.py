@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from heddle.cost import memory
 from heddle.cost.fits import MemoryVerdict, fits, verdict
@@ -15,7 +13,8 @@ from heddle.cost.layers import Chunk, LayerKind, chunk_layers
 from heddle.cost.memory import MemoryBreakdown
 from heddle.cost.offload import Gathered, States, gathered, states
 from heddle.cost.work import Work, recomputing, work_of
-from heddle.schedule import Kind, Placement, Schedule
+from heddle.schedule import Placement, Schedule
+from heddle.simulate.fullest import ActionBytes, fullest_moment
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.layer_memory import LayerMemory, Recompute
@@ -93,10 +92,16 @@ def _stages(
     largest = max(float(work.padded_vocab * work.hidden), *(shape.parameters for shape in shapes))
     parameters = parameters_of(job.model, plan, work)
 
+    tables = ActionBytes.of(held)
+
     @cache  # of many stages most are alike
     def whole(parameters: float) -> tuple[float, float, float, float]:
         weights, gradients, optimizer, in_use = map(float, memory.states(work, parameters, largest))
         return weights, gradients, optimizer, in_use
+
+    @cache
+    def buffers(gradients: float) -> float:
+        return float(memory.update_buffers(work, gradients))
 
     @cache
     def messages(neighbours: int) -> tuple[int, float]:
@@ -110,10 +115,11 @@ def _stages(
             loops = plan.virtual > 1 and schedule.placement is Placement.LOOP
             inner = plan.pipeline > 2 and (loops or 0 < rank < plan.pipeline - 1)
             steady, waiting = messages(0 if plan.pipeline == 1 else 2 if inner else 1)
-            peak = _fullest(order, held, sent, steady)
+            peak = fullest_moment(order, tables, sent, steady)
             most, briefly = peak.activations, peak.briefly
-            present = gradients - sum(held[chunk].made for chunk in plan.chunks_of(rank)) + peak.made
-            update = gradients + float(memory.update_buffers(work, gradients)) - present - most
+            made = sum(held[chunk].made for chunk in plan.chunks_of(rank)) if alone else 0.0
+            present = gradients - made + peak.made
+            update = gradients + buffers(gradients) - present - most
             bill = MemoryBreakdown(weights, present, optimizer, most, max(briefly, update) + in_use + waiting, 0.0)
             yield bill._replace(slack=memory.slack(cluster, bill.total))
 
@@ -263,51 +269,3 @@ class _ChunkBytes(NamedTuple):
             own += gathered
         lately = memory.last_layer(work, own, shape.parameters, first)
         return cls(left, moment, float(memory.made_gradients(work, parameters, first, last)), float(lately), owed)
-
-
-class _Peak(NamedTuple):
-    """What a stage holds at its fullest moment, and of gradients what backwards have made by then."""
-
-    activations: float
-    briefly: float
-    made: float
-
-
-def _fullest(order: np.ndarray, held_bytes: Sequence[_ChunkBytes], sent: float, steady: int) -> _Peak:
-    """The fullest moment of a stage; `order`: what it does, as places among all chunks' actions of each kind.
-
-    What was sent to the next stage lives until the first answer from there; from then on `steady` messages do.
-    """
-    saved, moments, made, lately, owed = map(np.array, zip(*held_bytes, strict=True))
-    chunks, place = len(saved), np.arange(len(order))
-    nothing = np.zeros(chunks)
-
-    def each(of_kind: Callable[[Kind], np.ndarray]) -> np.ndarray:
-        return np.asarray(np.concatenate([of_kind(kind) for kind in Kind])[order])
-
-    change = each(lambda kind: kind.holds * saved + kind.owes * owed)
-    held = np.cumsum(change)
-    back = each(lambda kind: nothing + (kind.direction < 0)) > 0
-    sends = sent * (order < chunks - 1)
-    reached = np.cumsum(sends)
-    answered = np.maximum.accumulate(np.where(back, place, -1))  # the last backward so far
-    before = reached - sends
-    sending = np.where(answered < 0, before, before - reached[answered] + steady * sent)
-    # A backward holds most when it begins, or where it leaves more than it found, when it ends; a chunk's first one may
-    # when it ends, with the gradients it has made.
-    briefly = sending + each(lambda kind: moments if kind.direction < 0 else nothing)
-    activations = np.maximum(held - change, held)
-    if not any(made):
-        index = int(np.argmax(activations + briefly))
-        return _Peak(float(activations[index]), float(briefly[index]), 0.0)
-    first, makes = np.zeros(len(order)), each(lambda kind: made if kind.gradients else nothing)
-    adds = np.flatnonzero(makes)
-    at = adds[np.unique(order[adds] % chunks, return_index=True)[1]]
-    first[at] = makes[at]
-    grown = np.cumsum(first)
-    ending = sending + each(lambda kind: lately if kind.gradients else nothing)
-    moment = np.array([activations, briefly, grown - first])
-    later = np.where(first > 0, np.array([held, ending, grown]), 0.0)
-    totals = np.stack([moment.sum(axis=0), later.sum(axis=0)], axis=1)
-    index, which = divmod(int(np.argmax(totals)), 2)
-    return _Peak(*map(float, (moment, later)[which][:, index]))

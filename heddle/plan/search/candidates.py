@@ -58,23 +58,28 @@ class Candidates:
         return self._known[row]
 
     def _simulated(self, row: int) -> Simulation | None:
-        found = self._with(row, 0)
-        if found is not None or self.space.columns["recompute"][row] != SOME:
-            return found
-        # what fits as the bound sees it may need some more layers that recompute; the fewest are found by halving
+        if self.space.columns["recompute"][row] != SOME:
+            return self._with(row, 0)
+        # what fits as the bound sees it may need some more layers that recompute; many plans never fit
         ranks, count = (int(self.space.columns[name][row]) for name in ("pipeline", "recomputed"))
         all_of_them = -(-self.space.layers // ranks) - count
-        more = fewest_that_fit(lambda more: self._planned(row, more), all_of_them)
-        return self._with(row, more) if more < all_of_them else None  # that would be another plan
+        more = fewest_that_fit(lambda more: self._planned(row, more), range(all_of_them), 0)
+        self.replayed += self._actions(row) if more != 0 else 0
+        return None if more is None else self._with(row, more)
 
     def _with(self, row: int, more: int) -> Simulation | None:
-        planned = self._planned(row, more)
-        plan = planned.plan
-        self.replayed += 2 * plan.chunks * plan.microbatches(self.job.train.global_batch)
-        return simulate_if_fits(planned)
+        self.replayed += self._actions(row)
+        return simulate_if_fits(self._planned(row, more))
 
     def _planned(self, row: int, more: int) -> PlannedJob:
         return self.job.with_plan(self.space.plan(row, more))
+
+    def _actions(self, row: int) -> int:
+        """Of a step of one plan; looking for layers that must recompute takes about as long as replaying them."""
+        pipeline, virtual, data, size = (
+            int(self.space.columns[name][row]) for name in ("pipeline", "virtual", "data", "microbatch")
+        )
+        return 2 * pipeline * virtual * (self.job.train.global_batch // (data * size))
 
     def best(self, rows: np.ndarray | None = None) -> Simulation | None:
         """The best of all, or of some: none that is left out can be better."""

@@ -42,8 +42,8 @@ def _fewest(found: Simulation, stages: tuple[int, ...]) -> Simulation | None:
 
     every = max(sum(stages[chunk] for chunk in plan.chunks_of(r)) for r in range(plan.pipeline))
     now = max(sum(plan.recompute[layer] == "full" for layer in layers) for layers in _layers_of_ranks(found))
-    count = fewest_that_fit(with_count, every, now)
-    return None if count == every else simulate_if_fits(with_count(count))
+    count = fewest_that_fit(with_count, range(1, every), now)
+    return None if count is None else simulate_if_fits(with_count(count))
 
 
 def _layers_of_ranks(found: Simulation) -> Iterator[list[int]]:
@@ -52,21 +52,21 @@ def _layers_of_ranks(found: Simulation) -> Iterator[list[int]]:
         yield [layer for chunk in plan.chunks_of(rank) for layer in plan.layers_of(chunk, layers)]
 
 
-def fewest_that_fit(job: Callable[[int], Job], most: int, guess: int = 1) -> int:
-    """The least number from 1 on with which a job's plan fits; `most` if none below it does.
+def fewest_that_fit(job: Callable[[int], Job], among: range, guess: int) -> int | None:
+    """The least of some numbers with which a job's plan fits; None if not even the largest does, which is asked first.
 
-    From the guess it goes in strides that double, then by halving. Many plans never fit: that is asked early.
+    From the guess it goes in strides that double, then by halving.
     """
-    low, high, stride = 0, most, 1
-    at = min(guess, most - 1)
+    if not among or not fits(job(among[-1])):
+        return None
+    low, high, stride = among[0] - 1, among[-1], 1
+    at = min(max(guess, among[0]), high - 1)
     while high - low > 1:
         if fits(job(at)):
             high = at
-        elif high == most and not fits(job(most - 1)):
-            return most
         else:
-            low, high = at, min(high, most - 1)
-        beyond = high - stride if low == 0 else low + stride
+            low = at
+        beyond = low + stride if low >= guess else high - stride
         at = beyond if low < beyond < high else (low + high) // 2
         stride *= 2
     return high
