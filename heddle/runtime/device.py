@@ -273,11 +273,16 @@ def memory_gib(device: torch.device) -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB
 
 
+def forget_peak(device: torch.device) -> None:
+    """Let the peak of a GPU's memory be that from now on."""
+    if on_gpu(device):
+        torch.cuda.reset_peak_memory_stats(device)
+
+
 def free_unused() -> None:
     """Free what nobody names any more: modules and their hooks hold each other, and a GPU's allocator keeps memory."""
     gc.collect()
-    if has_gpus():
-        torch.cuda.empty_cache()
+    torch.cuda.empty_cache()  # nothing, where there is none
 
 
 def multiprocessors(device: torch.device) -> int | None:

@@ -22,7 +22,7 @@ from heddle.format import GIB
 from heddle.plan.layer_memory.adapt import FirstSteps, adapted
 from heddle.runs.durable import replace_text
 from heddle.runs.folder import Run
-from heddle.runtime.device import memory_gib, on_gpu
+from heddle.runtime.device import forget_peak, memory_gib, on_gpu
 from heddle.runtime.together import Together
 from heddle.simulate.simulation import simulate
 from heddle.spec.job import PlannedJob
@@ -65,10 +65,14 @@ class Adapter:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """During a step: the most bytes of tensors that live at once, in the first steps. GPUs count by themselves."""
-        if not self.open or self.living is None or self.watched == WATCHED:
+        if not self.open or self.watched == WATCHED:
             yield
             return
         self.watched += 1
+        if self.living is None:
+            forget_peak(self.device)
+            yield
+            return
         self.living.most = self.living.now
         with self.living:
             yield
