@@ -53,17 +53,23 @@ def _layers_of_ranks(found: Simulation) -> Iterator[list[int]]:
 
 
 def fewest_that_fit(job: Callable[[int], Job], among: range, guess: int) -> int | None:
-    """The least of some numbers with which a job's plan fits; None if not even the largest does, which is asked first.
+    """The least of some numbers with which a job's plan fits; None if none does.
 
-    From the guess it goes in strides that double, then by halving.
+    Bytes fall with the number, as a rule: what is recomputed lives for a moment. So the guess is asked first, and two
+    others before it is said that none fits. From the guess it goes in strides that double, then by halving.
     """
-    if not among or not fits(job(among[-1])):
+    if not among:
         return None
-    low, high, stride = among[0] - 1, among[-1], 1
-    at = min(max(guess, among[0]), high - 1)
+    low, high, stride = among[0] - 1, among[-1] + 1, 1
+    at = min(max(guess, among[0]), among[-1])
     while high - low > 1:
         if fits(job(at)):
             high = at
+        elif high > among[-1]:
+            far = next((each for each in (among[-1], (at + among[-1]) // 2) if each > at and fits(job(each))), None)
+            if far is None:
+                return None
+            low, high = at, far
         else:
             low = at
         beyond = low + stride if low >= guess else high - stride
