@@ -205,11 +205,10 @@ def fits(job: Job) -> bool:
     """Whether every stage of a job's plan fits into its devices: nothing is replayed."""
     planned, cluster, work = _placed(job)
     plan = planned.plan
-    if job.network is not None:
-        return OverNetwork(planned, job.network).verdict(_held(job)[4]).fits
-    if plan.delayed is not None or plan.check_step == "after":  # which hold more than their stages
-        return verdict(_held(job)[4], cluster.device).fits
-    return every_stage_fits(planned, plan, work, plan.order_of_work(job.train.global_batch), cluster)
+    if job.network is None and plan.delayed is None and plan.check_step == "before":
+        return every_stage_fits(planned, plan, work, plan.order_of_work(job.train.global_batch), cluster)
+    held, over = _held(job)[4], None if job.network is None else OverNetwork(planned, job.network)
+    return (verdict(held, cluster.device) if over is None else over.verdict(held)).fits
 
 
 def _placed(job: Job) -> tuple[PlannedJob, Cluster, Work]:
@@ -220,8 +219,7 @@ def _placed(job: Job) -> tuple[PlannedJob, Cluster, Work]:
             "What a step takes depends on how it is split.",
             "Use heddle.plan(job).best, the simulation of its best plan, or `heddle plan JOB.toml -o PLAN.toml`.",
         )
-    job = job.planned
-    plan = job.plan
+    job, plan = job.planned, job.planned.plan
     cluster = machine_for(job.cluster, plan.world)
     if plan.world > cluster.world:
         nodes = -(-plan.world // cluster.devices)
