@@ -40,7 +40,13 @@ def chunk_layers(model: ModelSpec, plan: Plan) -> tuple[Chunk, ...]:
     """The layers of each chunk of a plan whose stages are written out."""
     if len(model.shapes) == 1 and isinstance(plan.recompute, str) and not plan.layers:
         return tuple(((LayerKind(0, plan.memory_of(0)), count),) for count in plan.stages)
-    kinds = list(map(LayerKind, model.shape_of, map(plan.memory_of, range(model.layers))))
+    if plan.layers:
+        memory = [plan.memory_of(layer) for layer in range(model.layers)]
+    else:  # a search looks at many
+        words = plan.recompute_words(model.layers)
+        each = {word: LayerMemory(word, plan.zero, plan.offload) for word in set(words)}
+        memory = [each[word] for word in words]
+    kinds = list(map(LayerKind, model.shape_of, memory))
     chunks, start = [], 0
     for count in plan.stages:
         runs = groupby(kinds[start : start + count])

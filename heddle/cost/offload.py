@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from heddle.cost import network
+import numpy as np
+
+from heddle.cost import compute, network
 from heddle.cost import step as stage
 from heddle.cost.memory import MASTER, MOMENTS
-from heddle.cost.work import Work
+from heddle.cost.work import Column, Work
 from heddle.spec.cluster import Cluster
 from heddle.spec.layer_memory import LayerMemory
 
@@ -79,6 +81,22 @@ def gathered(units: list[States], ahead: int) -> Gathered:
     fetched = sorted((unit.unit for unit in sharded), reverse=True)[: 1 + ahead]
     kept = sum(unit.kept for unit in sharded) + sum(fetched[1:])
     return Gathered(kept, fetched[0] + max(unit.summed for unit in sharded))
+
+
+def sharded_by_layer(work: Work) -> Column:
+    """Whether replicas share weights or gradients within a pipeline, where they are gathered layer by layer."""
+    return (work.zero >= 2) & (work.pipeline > 1) & (work.data > 1)
+
+
+def gathered_at_least(work: Work, layers: Column, layer: Column, end: Column) -> tuple[Column, Column]:
+    """Bytes that a rank then gathers, over a step and for a moment, for many plans at once; nothing further ahead.
+
+    It has so many layers of so many parameters each, and an end of the model with others, or none.
+    """
+    largest = np.maximum(layer, end)
+    ahead = np.where((layers > 1) | (end > layer), layer, end)
+    always = np.where(work.zero == 2, layers * layer + end, ahead) * work.element
+    return always, np.where(work.zero == 3, largest, 0.0) * work.element + 4 * largest
 
 
 class Away(NamedTuple):
@@ -156,6 +174,16 @@ def copies(
         moved = 2 * (MOMENTS + masters) + (0 if cluster.device.host else 4 + work.element)
         step = shared * moved / tier_speed(cluster, tier)
     return Copies(forward.exposed(passes[0]), backward.exposed(passes[1]), step)
+
+
+def update_seconds(cluster: Cluster, work: Work, memory: LayerMemory, parameters: float, moved: float) -> float:
+    """The optimizer's part of a step for so many parameters, where copies of its state take `moved` seconds.
+
+    A host updates what it keeps for a GPU beside the copies of other layers. A CPU does both by itself.
+    """
+    shared = float(work.data) if memory.zero else 1.0
+    own = float(compute.optimizer(cluster, parameters / shared, work.element))
+    return moved + own if cluster.device.host else moved or own
 
 
 def shard_seconds(cluster: Cluster, work: Work, parameters: float, memory: LayerMemory) -> tuple[float, float]:

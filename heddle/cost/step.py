@@ -85,14 +85,15 @@ def shard_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
     """What ZeRO 2 and 3 communicate for every microbatch: parameters gathered for use, gradients summed into shards.
 
     ZeRO-3 gathers for the forward and for the backward, ZeRO-2 once for both (arXiv 1910.02054 §7; PyTorch FSDP,
-    arXiv 2304.11277 §3.2).
+    arXiv 2304.11277 §3.2), and with a pipeline once for all microbatches of a step, which `_gathered_once` adds.
     """
     replicas, stride = work.replicas, work.tensor
     if not np.any(work.zero >= 2):
         return 0.0
-    gathers = np.where(work.zero == 3, 2 + work.regather * (work.full > 0), 1)
+    alone = work.pipeline == 1
+    gathers = np.where(work.zero == 3, 2 + alone * work.regather * (work.full > 0), alone)
     count = parameters * (gathers * work.element + work.reduce_bytes)
-    turns = (gathers + 1) * (work.layers + 1)  # layer by layer, and the ends
+    turns = (gathers + 1) * (np.floor(work.layers / work.pipeline) + alone)  # layer by layer, and the ends
     seconds = network.rings(cluster, count, turns, replicas, stride, in_pass=True)
     return np.where(work.zero >= 2, seconds, 0.0)
 
@@ -123,8 +124,20 @@ def exposed_exchange(cluster: Cluster, work: Work, parameters: Column, beside: C
     shared = work.zero == 1
     summed = summed - work.data_overlap * hidden(cluster, early * summed, beside)
     later = np.where(shared, work.gather_overlap, work.data_overlap)
+    kept = _gathered_once(cluster, work, parameters)
+    kept = kept - work.data_overlap * hidden(cluster, kept, beside)
     beside = np.where(shared, 0.5, 1.0) * beside
-    return summed + gathered - later * hidden(cluster, early * gathered, beside)
+    return summed + gathered - later * hidden(cluster, early * gathered, beside) + kept
+
+
+def _gathered_once(cluster: Cluster, work: Work, parameters: Column) -> Column:
+    """Weights that ZeRO-2 gathers once per step and keeps, layer by layer, where there is a pipeline."""
+    kept = (work.zero == 2) & (work.pipeline > 1)
+    if not np.any(kept):
+        return 0.0
+    turns = np.floor(work.layers / work.pipeline)
+    seconds = network.rings(cluster, parameters * work.element, turns, work.replicas, work.tensor, in_pass=True)
+    return np.where(kept, seconds, 0.0)
 
 
 def _buckets(work: Work, parameters: Column) -> Column:

@@ -255,7 +255,7 @@ def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, An
 
 def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
     """The columns that follow from a plan."""
-    words = [plan.recompute_of(layer) for layer in range(layers)]
+    words = plan.recompute_words(layers)
     return {
         "tensor": plan.tensor,
         "sequence_parallel": int(plan.sequence),

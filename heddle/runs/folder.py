@@ -66,6 +66,11 @@ class Run:
         return self.folder / JOB
 
     @property
+    def adapted(self) -> Path:
+        """What the first steps took and held, and what was decided by it; there where the plan says `adapt`."""
+        return self.folder / "adapted.json"
+
+    @property
     def data_file(self) -> Path:
         """What the run learns from: how many tokens, of which checksum, made from what."""
         return self.folder / "data.json"

@@ -6,6 +6,7 @@ GPUs is the same code as one on CPUs, but for this file.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -270,6 +271,18 @@ def memory_gib(device: torch.device) -> float:
     if statm.exists():
         return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / GIB
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB
+
+
+def forget_peak(device: torch.device) -> None:
+    """Let the peak of a GPU's memory be that from now on."""
+    if on_gpu(device):
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def free_unused() -> None:
+    """Free what nobody names any more: modules and their hooks hold each other, and a GPU's allocator keeps memory."""
+    gc.collect()
+    torch.cuda.empty_cache()  # nothing, where there is none
 
 
 def multiprocessors(device: torch.device) -> int | None:

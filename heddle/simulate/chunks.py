@@ -8,7 +8,7 @@ from typing import NamedTuple
 from heddle.cost import compute
 from heddle.cost import step as stage
 from heddle.cost.layers import Chunk, LayerKind, chunk_layers
-from heddle.cost.offload import Copies, copies, shard_seconds
+from heddle.cost.offload import Copies, copies, shard_seconds, update_seconds
 from heddle.cost.step import LayerCost
 from heddle.cost.work import Work
 from heddle.schedule import Kind
@@ -48,7 +48,7 @@ class ChunkCosts(NamedTuple):
 def chunk_costs(job: Job, plan: Plan, work: Work, cluster: Cluster) -> list[ChunkCosts]:
     """What one microbatch takes in each chunk: the sum over its layers, its end of the model, its messages."""
     shapes = [one for _, one in work.each_shape]
-    prices = [_priced(cluster, of_a_layer(one)) for one in shapes]
+    prices = [priced(cluster, of_a_layer(one)) for one in shapes]
     counts = [count for count, _ in work.each_shape]
     forward = sum(n * price[0].forward for n, price in zip(counts, prices, strict=True)) / sum(counts)
     seconds = float(stage.message(cluster, work, forward))
@@ -115,12 +115,12 @@ def not_compute(chunks: list[ChunkCosts]) -> dict[str, float]:
 
 def priced_layer(cluster: Cluster, work: Work) -> LayerCost:
     """Seconds of one layer that recomputes everything; `work`: as if all layers were of its shape."""
-    return _priced(cluster, of_a_layer(work))[0]
+    return priced(cluster, of_a_layer(work))[0]
 
 
 @lru_cache(maxsize=1024)
-def _priced(cluster: Cluster, work: Work) -> tuple[LayerCost, tuple[float, float], tuple[float, float]]:
-    """A layer that recomputes everything, the embedding, and the head, both ways: plain numbers."""
+def priced(cluster: Cluster, work: Work) -> tuple[LayerCost, tuple[float, float], tuple[float, float]]:
+    """A layer that recomputes everything, the embedding, and the head, both ways: plain numbers; see `of_a_layer`."""
     layer = LayerCost(*map(float, stage.layer_cost(cluster, work)))
     (a, b), (c, d) = compute.embedding(cluster, work), compute.head(cluster, work)
     return layer, (float(a), float(b)), (float(c), float(d))
@@ -151,11 +151,8 @@ def _tail_by_layer(
     parts = [[0.0, 0.0, 0.0] for _ in range(plan.pipeline)]  # every microbatch, once, update
     for rank, kind, parameters in parts_of(job.model, plan, work):
         each, once = shard_seconds(cluster, work, parameters, kind.memory)
-        shared = plan.data if kind.memory.zero else 1
-        update = float(compute.optimizer(cluster, parameters / shared, work.element))
         moved = copies(cluster, shapes[kind.shape], kind.memory, 0.0, parameters, (0.0, 0.0)).step
-        # on the host the update goes on beside the copies of other layers
-        for number, value in enumerate((each, once, moved if moved else update)):
+        for number, value in enumerate((each, once, update_seconds(cluster, work, kind.memory, parameters, moved))):
             parts[rank][number] += value
     last = sum(backward[chunk] for chunk in plan.chunks_of(0))
     tails = []

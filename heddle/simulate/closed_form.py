@@ -17,6 +17,7 @@ from heddle.cost import compute, memory
 from heddle.cost import step as stage
 from heddle.cost.breakdown import Breakdown
 from heddle.cost.fits import fits
+from heddle.cost.offload import sharded_by_layer
 from heddle.cost.step import LayerCost
 from heddle.cost.work import Column, Work
 from heddle.format import GIB
@@ -90,9 +91,10 @@ def recomputing_least(work: Work, cluster: Cluster) -> tuple[Column, Column]:
     # replay to say.
     m, p = work.microbatches, work.pipeline
     alike = (m <= p) | (m % np.maximum(np.floor(m / p), 1) == 0)
-    alike = alike & ~made_by_backwards(work) & ~work.splits
+    apart = work.splits | sharded_by_layer(work)
+    alike = alike & ~made_by_backwards(work) & ~apart
     larger = np.where(alike, ranks.large / ranks.small, np.inf)
-    factor = np.where((work.virtual > 1) | work.splits, larger, 1.0)
+    factor = np.where((work.virtual > 1) | apart, larger, 1.0)
     most = peak_memory(work.largest, cluster, ranks, held.most)[1] * factor
     return count, (most > limit) & (count < ranks.most)
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from heddle.cost import memory
+from heddle.cost.offload import gathered_at_least, sharded_by_layer
 from heddle.cost.work import Column, Work
 from heddle.schedule import RULES
 from heddle.schedule.interleaved import first_group
@@ -184,6 +185,13 @@ def _moments_of(rank: Rank, work: Work, ranks: Ranks, held: HeldBytes, briefly: 
     weights, gradients, optimizer, gathered = memory.states(
         work, parameters, np.maximum(layer, work.padded_vocab * work.hidden)
     )
+    if np.any(sharded := sharded_by_layer(work)):
+        end = memory.end_parameters(work, rank.first, rank.last)
+        always, moment = gathered_at_least(work, rank.layers, layer, end)
+        gathered = np.where(sharded, always, gathered)
+        # layers that the backward has passed have let go, so one that recomputes need not be the fullest
+        least = np.minimum(*briefly) + moment
+        briefly = Briefly(*(np.where(sharded, least, each) for each in briefly))
     made = made_by_backwards(work)
     grows = memory.made_gradients(work, rank.layers * layer, rank.first, rank.last)
     of_rank = RankBytes(

@@ -35,7 +35,7 @@ from heddle.simulate.network.over_network import OverNetwork
 from heddle.simulate.network.parts import network_breakdown, network_timeline
 from heddle.simulate.replay import replay
 from heddle.simulate.shared_cores import replay_shared
-from heddle.simulate.stage_memory import LeftBytes, stage_memory
+from heddle.simulate.stage_memory import LeftBytes, every_stage_fits, stage_memory
 from heddle.simulate.timeline import Sizes, Tail, timeline
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
@@ -108,6 +108,7 @@ class Simulation:
             mfu=self.mfu,
             bubble=self.bubble,
             worst_stage_gib=self.worst / GIB,
+            budget_gib=self.limit / GIB,
         )
 
     def _utilisation(self, flops: float) -> float:
@@ -202,22 +203,23 @@ def simulate_if_fits(job: Job) -> Simulation | None:
 
 def fits(job: Job) -> bool:
     """Whether every stage of a job's plan fits into its devices: nothing is replayed."""
-    planned, cluster, _, _, memory, _ = _held(job)
-    if job.network is not None:
-        return OverNetwork(planned, job.network).verdict(memory).fits
-    return verdict(memory, cluster.device).fits
+    planned, cluster, work = _placed(job)
+    plan = planned.plan
+    if job.network is None and plan.delayed is None and plan.check_step == "before":
+        return every_stage_fits(planned, plan, work, plan.order_of_work(job.train.global_batch), cluster)
+    held, over = _held(job)[4], None if job.network is None else OverNetwork(planned, job.network)
+    return (verdict(held, cluster.device) if over is None else over.verdict(held)).fits
 
 
-def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBreakdown, ...], LeftBytes]:
-    """A job with its plan, the machine, the order of work, what each stage holds, what a microbatch leaves behind."""
+def _placed(job: Job) -> tuple[PlannedJob, Cluster, Work]:
+    """A job with its plan, the machine that it fits on, and its work there."""
     if job.plan is None:
         raise HeddleError(
             "The job has no plan.",
             "The time of a step depends on how it is split.",
             "Use heddle.plan(job).best, the simulation of its best plan, or `heddle plan JOB.toml -o PLAN.toml`.",
         )
-    job = job.planned
-    plan = job.plan
+    job, plan = job.planned, job.planned.plan
     cluster = machine_for(job.cluster, plan.world)
     if plan.world > cluster.world:
         nodes = -(-plan.world // cluster.devices)
@@ -228,7 +230,13 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
             if cluster.device.host
             else f"Set cluster.nodes = {nodes}.",
         )
-    work = work_of(job, cluster)
+    return job, cluster, work_of(job, cluster)
+
+
+def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBreakdown, ...], LeftBytes]:
+    """The same with the order of work, what each stage holds, and what a microbatch leaves behind."""
+    job, cluster, work = _placed(job)
+    plan = job.plan
     delayed = delayed_schedule(job)
     if delayed is None:
         schedule = plan.order_of_work(job.train.global_batch)
@@ -304,8 +312,8 @@ def _on_equal_devices(
 def _over_network(priced: OverNetwork, memory: tuple[MemoryBreakdown, ...], left: LeftBytes) -> Simulation:
     """The same where links and devices differ."""
     breakdown, bubble = network_breakdown(priced)
-    drawn, seconds = partial(network_timeline, priced), priced.step.seconds
-    return Simulation(priced.job, priced.cluster, seconds, breakdown, bubble, memory, left, drawn, priced)
+    drawn = partial(network_timeline, priced)
+    return Simulation(priced.job, priced.cluster, priced.step.seconds, breakdown, bubble, memory, left, drawn, priced)
 
 
 def _largest(bill: MemoryBreakdown) -> str:

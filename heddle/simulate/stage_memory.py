@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from heddle.cost import memory
-from heddle.cost.fits import MemoryVerdict, verdict
+from heddle.cost.fits import MemoryVerdict, fits, verdict
 from heddle.cost.layers import Chunk, LayerKind, chunk_layers
 from heddle.cost.memory import MemoryBreakdown
 from heddle.cost.offload import Gathered, States, gathered, states
 from heddle.cost.work import Work, recomputing, work_of
-from heddle.schedule import Kind, Placement, Schedule
+from heddle.schedule import Placement, Schedule
+from heddle.simulate.fullest import ActionBytes, fullest_moment
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.layer_memory import LayerMemory, Recompute
 from heddle.spec.model import ModelSpec
-from heddle.spec.plan import Plan
+from heddle.spec.plan import Plan, even_stages
 
 
 def of_a_layer(work: Work) -> Work:
@@ -45,8 +44,12 @@ def parameters_of(model: ModelSpec, plan: Plan, work: Work) -> list[float]:
     """Parameters of one rank of each stage."""
     each = [float(memory.layer_parameters(one)) for _, one in work.each_shape]
     held = [0.0] * plan.pipeline
-    for chunk, layers in enumerate(chunk_layers(model, plan)):
-        held[plan.rank_of(chunk)] += sum(count * each[kind.shape] for kind, count in layers)
+    if len(each) == 1:
+        for chunk, count in enumerate(plan.stages or even_stages(model.layers, plan.chunks)):
+            held[plan.rank_of(chunk)] += count * each[0]
+    else:
+        for chunk, layers in enumerate(chunk_layers(model, plan)):
+            held[plan.rank_of(chunk)] += sum(count * each[kind.shape] for kind, count in layers)
     held[0] += float(memory.end_parameters(work, True, plan.last_rank == 0))
     if plan.last_rank > 0:
         held[plan.last_rank] += float(memory.end_parameters(work, False, True))
@@ -65,6 +68,20 @@ def stage_memory(
     job: Job, plan: Plan, work: Work, schedule: Schedule, cluster: Cluster
 ) -> tuple[tuple[MemoryBreakdown, ...], LeftBytes]:
     """What one rank of each stage holds at its peak, and what a microbatch leaves in each chunk."""
+    held, bills = _stages(job, plan, work, schedule, cluster)
+    return tuple(bills), LeftBytes(tuple(chunk.saved for chunk in held), tuple(chunk.owed for chunk in held))
+
+
+def every_stage_fits(job: Job, plan: Plan, work: Work, schedule: Schedule, cluster: Cluster) -> bool:
+    """Whether all of them have room in their devices: for searches, which need not know how much the others hold."""
+    _, bills = _stages(job, plan, work, schedule, cluster)
+    return all(fits(float(bill.total), cluster.device) for bill in bills)
+
+
+def _stages(
+    job: Job, plan: Plan, work: Work, schedule: Schedule, cluster: Cluster
+) -> tuple[list[_ChunkBytes], Iterator[MemoryBreakdown]]:
+    """What each chunk leaves, and what one rank of each stage holds, as they are asked for."""
     layers = chunk_layers(job.model, plan)
     shapes = [bytes_of(of_a_layer(one)) for _, one in work.each_shape]
     alone = plan.data == 1 and work.element == 4  # whose gradients are made by the first backward of a step
@@ -74,24 +91,39 @@ def stage_memory(
     sent = float(memory.sent_message(work))
     largest = max(float(work.padded_vocab * work.hidden), *(shape.parameters for shape in shapes))
     parameters = parameters_of(job.model, plan, work)
-    found = []
-    for rank, order in enumerate(schedule.places):
-        if by_rank is None:
-            weights, gradients, optimizer, in_use = map(float, memory.states(work, parameters[rank], largest))
-        else:
-            weights, gradients, optimizer, in_use = *by_rank[rank][:3], by_rank[rank][3].always
-        loops = plan.virtual > 1 and schedule.placement is Placement.LOOP
-        inner = plan.pipeline > 2 and (loops or 0 < rank < plan.pipeline - 1)
-        neighbours = 0 if plan.pipeline == 1 else 2 if inner else 1
+
+    tables = ActionBytes.of(held)
+
+    @cache  # of many stages most are alike
+    def whole(parameters: float) -> tuple[float, float, float, float]:
+        weights, gradients, optimizer, in_use = map(float, memory.states(work, parameters, largest))
+        return weights, gradients, optimizer, in_use
+
+    @cache
+    def buffers(gradients: float) -> float:
+        return float(memory.update_buffers(work, gradients))
+
+    @cache
+    def messages(neighbours: int) -> tuple[int, float]:
         steady = int(memory.answered_messages(neighbours, plan.virtual > 1, schedule.microbatches))
-        peak = _fullest(order, held, sent, steady)
-        most, briefly = peak.activations, peak.briefly
-        present = gradients - sum(held[chunk].made for chunk in plan.chunks_of(rank)) + peak.made
-        update = gradients + float(memory.update_buffers(work, gradients)) - present - most
-        waiting = float(memory.exchange_buffers(work, neighbours))
-        bill = MemoryBreakdown(weights, present, optimizer, most, max(briefly, update) + in_use + waiting, 0.0)
-        found.append(bill._replace(slack=memory.slack(cluster, bill.total)))
-    return tuple(found), LeftBytes(tuple(chunk.saved for chunk in held), tuple(chunk.owed for chunk in held))
+        return steady, float(memory.exchange_buffers(work, neighbours))
+
+    def bills() -> Iterator[MemoryBreakdown]:
+        for rank, order in enumerate(schedule.places):
+            own = whole(parameters[rank]) if by_rank is None else (*by_rank[rank][:3], by_rank[rank][3].always)
+            weights, gradients, optimizer, in_use = own
+            loops = plan.virtual > 1 and schedule.placement is Placement.LOOP
+            inner = plan.pipeline > 2 and (loops or 0 < rank < plan.pipeline - 1)
+            steady, waiting = messages(0 if plan.pipeline == 1 else 2 if inner else 1)
+            peak = fullest_moment(order, tables, sent, steady)
+            most, briefly = peak.activations, peak.briefly
+            made = sum(held[chunk].made for chunk in plan.chunks_of(rank)) if alone else 0.0
+            present = gradients - made + peak.made
+            update = gradients + buffers(gradients) - present - most
+            bill = MemoryBreakdown(weights, present, optimizer, most, max(briefly, update) + in_use + waiting, 0.0)
+            yield bill._replace(slack=memory.slack(cluster, bill.total))
+
+    return held, bills()
 
 
 def _states_by_layer(model: ModelSpec, plan: Plan, work: Work) -> list[tuple[float, float, float, Gathered]]:
@@ -237,51 +269,3 @@ class _ChunkBytes(NamedTuple):
             own += gathered
         lately = memory.last_layer(work, own, shape.parameters, first)
         return cls(left, moment, float(memory.made_gradients(work, parameters, first, last)), float(lately), owed)
-
-
-class _Peak(NamedTuple):
-    """What a stage holds at its fullest moment, and of gradients what backwards have made by then."""
-
-    activations: float
-    briefly: float
-    made: float
-
-
-def _fullest(order: np.ndarray, held_bytes: Sequence[_ChunkBytes], sent: float, steady: int) -> _Peak:
-    """The fullest moment of a stage; `order`: what it does, as places among all chunks' actions of each kind.
-
-    What was sent to the next stage lives until the first answer from there; from then on `steady` messages do.
-    """
-    saved, moments, made, lately, owed = map(np.array, zip(*held_bytes, strict=True))
-    chunks, place = len(saved), np.arange(len(order))
-    nothing = np.zeros(chunks)
-
-    def each(of_kind: Callable[[Kind], np.ndarray]) -> np.ndarray:
-        return np.asarray(np.concatenate([of_kind(kind) for kind in Kind])[order])
-
-    change = each(lambda kind: kind.holds * saved + kind.owes * owed)
-    held = np.cumsum(change)
-    back = each(lambda kind: nothing + (kind.direction < 0)) > 0
-    sends = sent * (order < chunks - 1)
-    reached = np.cumsum(sends)
-    answered = np.maximum.accumulate(np.where(back, place, -1))  # the last backward so far
-    before = reached - sends
-    sending = np.where(answered < 0, before, before - reached[answered] + steady * sent)
-    # A backward holds most when it begins, or where it leaves more than it found, when it ends; a chunk's first one may
-    # when it ends, with the gradients it has made.
-    briefly = sending + each(lambda kind: moments if kind.direction < 0 else nothing)
-    activations = np.maximum(held - change, held)
-    if not any(made):
-        index = int(np.argmax(activations + briefly))
-        return _Peak(float(activations[index]), float(briefly[index]), 0.0)
-    first, makes = np.zeros(len(order)), each(lambda kind: made if kind.gradients else nothing)
-    adds = np.flatnonzero(makes)
-    at = adds[np.unique(order[adds] % chunks, return_index=True)[1]]
-    first[at] = makes[at]
-    grown = np.cumsum(first)
-    ending = sending + each(lambda kind: lately if kind.gradients else nothing)
-    moment = np.array([activations, briefly, grown - first])
-    later = np.where(first > 0, np.array([held, ending, grown]), 0.0)
-    totals = np.stack([moment.sum(axis=0), later.sum(axis=0)], axis=1)
-    index, which = divmod(int(np.argmax(totals)), 2)
-    return _Peak(*map(float, (moment, later)[which][:, index]))

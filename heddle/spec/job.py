@@ -26,6 +26,7 @@ from heddle.spec.ranges import (
     check_ranges,
 )
 from heddle.spec.ranks import split_in_words
+from heddle.spec.rules.adapt import check_adapt
 from heddle.spec.rules.order import check_late
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 from heddle.spec.start import model_in, tokenizer_in
@@ -141,6 +142,7 @@ class Job:
             self.plan.check(self.model, self.train.global_batch, self.sequence)
             self._check_meetings(self.train.meet_every if self.train.meeting else self.plan.local_steps)
             check_late(self.plan, self.train)
+            check_adapt(self.plan, self.train.meeting, self.network is not None)
             if self.train.precision == "fp16" and self.plan.compress_gradients != "none":
                 raise HeddleError(
                     f"compress_gradients = '{self.plan.compress_gradients}' excludes precision = 'fp16'.",
@@ -187,7 +189,10 @@ class Job:
     @property
     def planned(self) -> PlannedJob:
         """The same job with a plan, its stages written out; without one, a single device does everything at once."""
-        plan = self.plan or Plan(microbatch=self.train.global_batch)
+        return self.with_plan(self.plan or Plan(microbatch=self.train.global_batch))
+
+    def with_plan(self, plan: Plan) -> PlannedJob:
+        """The same job under that plan, its stages written out."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         return PlannedJob(**given | {"plan": plan.resolved(self.model)})
 
@@ -207,6 +212,11 @@ class PlannedJob(Job):
     """A job that has its plan, with the stages written out: what is simulated, proven and trained."""
 
     plan: Plan
+
+    @property
+    def planned(self) -> PlannedJob:
+        """Itself, unless its plan was given another whose stages are not written out."""
+        return self if self.plan.stages else super().planned
 
 
 TABLES = ("model", "cluster", "network", "data", "train", "plan", "predicted")

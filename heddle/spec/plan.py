@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 from math import prod
 from statistics import mode
+from typing import get_args
 
 from heddle.errors import HeddleError, listing
 from heddle.schedule.actions import Schedule
@@ -30,7 +31,7 @@ from heddle.spec.layer_memory import (
 from heddle.spec.model import ModelSpec
 from heddle.spec.network.compression import ActivationCode, GradientCode
 from heddle.spec.network.exchange_rules import check_exchange, check_places, check_shares
-from heddle.spec.ranges import Count, CountOrZero, Degree, Depth, NonNegative, check_ranges
+from heddle.spec.ranges import Count, CountOrZero, Degree, Depth, NonNegative, Positive, check_ranges
 from heddle.spec.rules.even import even_stages as even_stages
 from heddle.spec.rules.layers import check_layers
 from heddle.spec.rules.order import CheckStep, check_order
@@ -42,7 +43,7 @@ AXES = ("tensor", "data", "pipeline")
 WRITTEN = ("tensor", "pipeline", "data")  # in the order in which people write their degrees
 
 
-_built = lru_cache(maxsize=8)(build)  # plans that are compared often share theirs
+_built = lru_cache(maxsize=32)(build)  # plans that are compared often share theirs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +79,8 @@ class Plan:
     shares: tuple[Count, ...] = field(default=(), metadata=WHERE_SAID)
     # the device of the job's [network] that each rank runs on; empty: rank r on device r
     devices: tuple[CountOrZero, ...] = field(default=(), metadata=WHERE_SAID)
+    # whether a run may choose its layers' strategies once more, by what its first steps take and hold
+    adapt: bool = field(default=False, metadata=WHERE_SAID)
 
     def __post_init__(self) -> None:
         check_ranges(self, "plan")
@@ -144,7 +147,12 @@ class Plan:
 
     def rank_of(self, chunk: int) -> int:
         """The pipeline rank that holds a chunk."""
-        return self.placement.rank_of(chunk, self.pipeline)
+        return self._ranks[chunk]
+
+    @cached_property
+    def _ranks(self) -> tuple[int, ...]:
+        placement = self.placement
+        return tuple(placement.rank_of(chunk, self.pipeline) for chunk in range(self.chunks))
 
     def chunks_of(self, rank: int) -> tuple[int, ...]:
         """The chunks that a pipeline rank holds."""
@@ -189,6 +197,12 @@ class Plan:
         """What layer recomputes in the backward pass."""
         return self.memory_of(layer).recompute
 
+    def recompute_words(self, layers: int) -> Sequence[Recompute]:
+        """What each of so many layers recomputes; a search asks this of many plans."""
+        if self.layers:
+            return [self.memory_of(layer).recompute for layer in range(layers)]
+        return [self.recompute] * layers if isinstance(self.recompute, str) else self.recompute
+
     def memory_of(self, layer: int) -> LayerMemory:
         """What a layer does to need less memory."""
         run = self._run_of.get(layer)
@@ -213,6 +227,17 @@ class Plan:
     def puts_off(self) -> bool:
         """Whether the schedule makes weight gradients apart from the rest of a backward."""
         return self.pipeline > 1 and rule_of(self.schedule).splits
+
+    @property
+    def zero_levels(self) -> tuple[Zero, ...]:
+        """The levels of ZeRO that all else in the plan goes with: those that its own rules do not refuse."""
+        return tuple(level for level in get_args(Zero) if self._goes_with(level))
+
+    def _goes_with(self, level: Zero) -> bool:
+        try:
+            return replace(self, zero=level, layers=()).zero == level
+        except HeddleError:
+            return False
 
     @property
     def by_layer(self) -> bool:
@@ -275,6 +300,7 @@ class Predicted:
     mfu: NonNegative | None = None
     bubble: NonNegative | None = None  # idle over ideal time of the pipeline
     worst_stage_gib: NonNegative | None = None  # memory of one device of the fullest stage
+    budget_gib: Positive | None = None  # memory of a device that it was planned for
 
     def __post_init__(self) -> None:
         check_ranges(self, "predicted")

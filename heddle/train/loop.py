@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import torch
 from rich.console import Console
 
 from heddle.checkpoint.checkpoint import Saver, checkpoints, newest_good
-from heddle.checkpoint.companions import carry_into_run, check_companions
-from heddle.checkpoint.source import WeightSource, check_model, check_tokenizer, differences, find_source
-from heddle.data import Prepared, check_vocab, prepared_for
+from heddle.data import Prepared
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
-from heddle.runs.folder import (
-    Run,
-    as_begun,
-    check_resumed,
-    clear,
-    create_run,
-    open_run,
-    refuse_existing,
-    resume_run,
-    writing_to,
-)
+from heddle.runs.folder import Run, as_begun, check_resumed, open_run, refuse_existing, writing_to
 from heddle.runs.lock import RunLock, locked
 from heddle.runtime.allotment import check_allotment, settings_in_words
-from heddle.runtime.device import memory_in_use, on_gpu, peak_flops, pick_device, runs_ahead
-from heddle.runtime.environment import launched_place, local_place
-from heddle.runtime.error_files import FOLDER as NOTES
+from heddle.runtime.device import free_unused, memory_in_use, on_gpu, peak_flops, pick_device, runs_ahead
+from heddle.runtime.environment import launched_place
 from heddle.runtime.error_files import restart_count, tell
 from heddle.runtime.launch import part_in_failure, run_joined, run_processes
 from heddle.runtime.recorder import NoRecorder, Recorder
@@ -43,13 +30,16 @@ from heddle.runtime.stop_request import StopRequest
 from heddle.runtime.stream import StreamMarks
 from heddle.runtime.together import Together, check_shared
 from heddle.spec.job import Job, PlannedJob
+from heddle.spec.plan import Predicted
+from heddle.train.adapt import Adapter
 from heddle.train.dry_run.out_of_memory import out_of_memory, ran_out, short_of_memory
 from heddle.train.flight import Flight
 from heddle.train.metrics import Metrics
+from heddle.train.opening import find_weights, open_folder, prepare, shared_folders
 from heddle.train.phases import Phase, Phases
 from heddle.train.step.choose import make_trainer
 from heddle.train.step.trainer import Trainer
-from heddle.train.watchdog import Doctor, forget
+from heddle.train.watchdog import Doctor
 
 
 @dataclass(frozen=True)
@@ -65,6 +55,7 @@ class Result:
     unigram_entropy: float  # nats per token: what knowing only the token frequencies would score
     seconds: float
     step_seconds: float | None  # median, without the first step; None if there was no other
+    predicted: Predicted | None  # of the plan that it ended with
 
 
 @dataclass(frozen=True)
@@ -91,7 +82,7 @@ def train(job: Job, resume: bool = False, trace: bool = False, allow_changes: bo
         if place is not None:
             return run_joined(plan, place, train_rank, job, orders)
         if plan.world > 1:
-            _prepare(job, Together(Mesh()), Console())  # once, before anybody starts, so that mistakes are told at once
+            prepare(job, Together(Mesh()), Console())  # once, before anybody starts, so that mistakes are told at once
             return run_processes(plan, train_rank, job, orders, lock, restarts=job.train.restarts)
         return train_rank(Mesh(), job, orders)
 
@@ -147,8 +138,8 @@ def _watched(
     if mesh.rank == 0:
         _check_folder(job, orders)
     allotted = check_allotment(job, together, device)
-    check_shared(_shared_folders(job), together)
-    data = _prepare(job, together, console)
+    check_shared(shared_folders(job), together)
+    data = prepare(job, together, console)
     warn = partial(_warn, console)
     existing = resume = orders.resume
     if restart_count():
@@ -158,112 +149,84 @@ def _watched(
         warn(f"A process died; {where} (restart {restart_count()}).")
     if existing and mesh.rank == 0:
         check_resumed(job, data, orders.allow_changes, warn)
-    source = None if resume else _source(job, data, mesh, warn)
-    recorder = Recorder(mesh, device) if orders.trace else NoRecorder()
-    if not orders.trace and runs_ahead(device) and mesh.world.size > 1:
+    source = None if resume else find_weights(job, data, mesh, warn)
+    adapter, run = Adapter(job, together, device), Run(job.run_folder)
+    begun: tuple[int, float] | None = None  # at which step, and when
+    while True:  # once more where the first steps show that other strategies are better
+        trainer = _made(adapter, data, mesh, doctor, orders.trace)
+        newest = newest_good(run.checkpoints, mesh, warn) if resume else None  # before anything is written
+        with writing_to(run):
+            open_folder(adapter.job, data, source, together, existing)
+            doctor.opened(run.hang)
+        with adapter.making():
+            if newest is not None:
+                trainer.load(newest)
+            elif source is not None:
+                trainer.start_from(source)
+                console.print(f"Starting from the weights of {source.folder}.", highlight=False, soft_wrap=True)
+        if begun is None:
+            peak = _introduce(job, trainer.device, len(data.train), allotted, console)
+            begun = trainer.step, time.monotonic()
+        with writing_to(run):
+            flight, validation = _loop(trainer, run, data, peak, console, phases, adapter, after_step)
+        if not adapter.changed:
+            break
+        del trainer, flight  # two of them would need twice the memory
+        free_unused()
+        adapter.changed, existing, resume, source = False, True, True, None
+        phases.begin_anew()
+    return Result(
+        run=run.folder,
+        first_step=begun[0],
+        step=trainer.step,
+        steps=job.train.steps,
+        loss=flight.loss,
+        validation_loss=validation,
+        unigram_entropy=data.meta.unigram_entropy,
+        seconds=time.monotonic() - begun[1],
+        step_seconds=flight.step_seconds,
+        predicted=adapter.job.predicted,
+    )
+
+
+def _made(adapter: Adapter, data: Prepared, mesh: Mesh, doctor: Doctor, trace: bool) -> Trainer:
+    device = adapter.device
+    recorder = Recorder(mesh, device) if trace else NoRecorder()
+    if not trace and runs_ahead(device) and mesh.world.size > 1:
         recorder = doctor.stream = StreamMarks(mesh, device)
-    trainer = make_trainer(job, data.train, mesh, recorder)
-    run = Run(job.run_folder)
-    newest = newest_good(run.checkpoints, mesh, warn) if resume else None  # before anything is written
-    with writing_to(run):
-        _open_run(job, data, source, together, existing)
-        doctor.opened(run.hang)
-    saver = Saver(run.checkpoints, mesh, job.train.keep_last, job.train.keep_every, phases.tick)
-    if newest is not None:
-        trainer.load(newest)
-    elif source is not None:
-        trainer.start_from(source)
-        console.print(f"Starting from the weights of {source.folder}.", highlight=False, soft_wrap=True)
-    peak, origin = peak_flops(job.cluster, job.precision, trainer.device)
+    with adapter.making():
+        return make_trainer(adapter.job, data.train, mesh, recorder)
+
+
+def _introduce(job: PlannedJob, device: torch.device, tokens: int, allotted: object, console: Console) -> float:
+    """What is trained on what; gives the FLOP/s that utilisation is held against, of all devices together."""
+    peak, origin = peak_flops(job.cluster, job.precision, device)
     console.print(
-        f"{job.model.name}: {job.model.parameters:,} parameters on {job.plan.world} × {trainer.device.type}, "
-        f"{job.precision_in_words}, peak {peak / 1e12:.3g} TFLOP/s each ({origin}); "
-        f"{len(data.train):,} tokens to train on",
+        f"{job.model.name}: {job.model.parameters:,} parameters on {job.plan.world} × {device.type}, "
+        f"{job.precision_in_words}, peak {peak / 1e12:.3g} TFLOP/s each ({origin}); {tokens:,} tokens to train on",
         highlight=False,
         soft_wrap=True,
     )
     if on_gpu(device):  # of CPUs, the line above says it all
         for words in (f"Found {allotted}.", f"Set: {settings_in_words()}"):
             console.print(words, highlight=False, soft_wrap=True, markup=False)
-    first_step, started = trainer.step, time.monotonic()
-    with writing_to(run):
-        flight, validation = _loop(trainer, saver, run, data, peak * job.plan.world, console, phases, after_step)
-    return Result(
-        run=run.folder,
-        first_step=first_step,
-        step=trainer.step,
-        steps=job.train.steps,
-        loss=flight.loss,
-        validation_loss=validation,
-        unigram_entropy=data.meta.unigram_entropy,
-        seconds=time.monotonic() - started,
-        step_seconds=flight.step_seconds,
-    )
-
-
-def _shared_folders(job: Job) -> list[Path]:
-    """What all ranks of a run read and write."""
-    cache = [Path(job.data.cache)] if job.data.tokens is None else []
-    return [job.run_folder.parent, *cache]
-
-
-def _prepare(job: Job, together: Together, console: Console) -> Prepared:
-    """The tokens, made by the first rank and opened by the others; one rank on every node compares their checksum."""
-    begun = shown = time.monotonic()
-
-    def progress(what: str, done: int, total: int) -> None:
-        nonlocal shown
-        together.tick()
-        if time.monotonic() > shown + 10:
-            shown = time.monotonic()
-            console.print(f"Tokens: {what}, {done / max(1, total):.0%} after {shown - begun:.0f} s", highlight=False)
-
-    # Who started these processes by itself has looked at the tokens before.
-    verify = job.data.verify and local_place()[0] == 0 and NOTES not in os.environ
-    opened = partial(prepared_for, replace(job.data, verify=verify), progress=progress)
-    data: Prepared = together.first("the tokens", opened, opened)
-    check_vocab(data, job.model.vocab)
-    together.all("the tokens' checksums")
-    return data
-
-
-def _source(job: Job, data: Prepared, mesh: Mesh, warn: Callable[[str], None]) -> WeightSource | None:
-    """The weights that the job starts from, found and checked before anything is made."""
-    if job.train.start_from is None:
-        return None
-    source = find_source(Path(job.train.start_from), mesh, warn)
-    check_model(source, job.model)
-    if mesh.rank == 0:
-        check_companions(source)
-        check_tokenizer(source, data)
-    if words := differences(source, job.model):
-        warn(f"[model] differs from that of {source.folder}: {words}.")
-    return source
-
-
-def _open_run(job: Job, data: Prepared, source: WeightSource | None, together: Together, existing: bool) -> None:
-    if together.mesh.rank == 0:
-        if restart_count() and not existing:  # whoever made the folder died before it was complete
-            clear(Run(job.run_folder))
-        bring = None if source is None else partial(carry_into_run, source)
-        run = resume_run(job, data) if existing else create_run(job, data, bring)
-        forget(run.hang)
-    together.all("opening the run")
+    return peak * job.plan.world
 
 
 def _loop(
     trainer: Trainer,
-    saver: Saver,
     run: Run,
     data: Prepared,
     peak: float,
     console: Console,
     phases: Phases,
+    adapter: Adapter,
     after_step: Callable[[int], None],
 ) -> tuple[Flight, float | None]:
-    """Steps until the last or until asked to stop, and a checkpoint of wherever that is."""
+    """Steps until the last, until asked to stop or to change strategies, and a checkpoint of wherever that is."""
     train = trainer.job.train
     first = trainer.mesh.rank == 0
+    saver = Saver(run.checkpoints, adapter.together.mesh, train.keep_last, train.keep_every, phases.tick)
     predicted = trainer.job.predicted.step_seconds if trainer.job.predicted is not None else None
     metrics = Metrics(run.folder, train.steps, train.log_every, console, trainer.step, predicted) if first else None
     validation, saved = None, trainer.step
@@ -275,9 +238,10 @@ def _loop(
     flight = Flight(trainer, run, peak, metrics, landed)
     with metrics or nullcontext(), StopRequest(answer=trainer.mesh.world.size == 1) as stop:
         try:
-            while trainer.step < train.steps and not flight.stopped:
+            while trainer.step < train.steps and not flight.stopped and not adapter.changed:
                 phases.enter(Phase.STEP if phases.steps else Phase.FIRST_STEP)
-                flight.step(stop)
+                with adapter.watching():
+                    flight.step(stop)
                 stop.shared = flight.stopped
                 evaluates = trainer.step == train.steps or _due(train.eval_every, trainer.step)
                 saves = _due(train.save_every, trainer.step)
@@ -292,6 +256,9 @@ def _loop(
                     with phases.during(Phase.SAVE):
                         trainer.save(saver)
                     saved = trainer.step
+                if adapter.due(flight):
+                    with phases.during(Phase.PREPARE):
+                        adapter.look(flight, console)
             flight.land()
         except (HeddleError, OSError):
             phases.enter(Phase.SAVE)

@@ -66,6 +66,11 @@ class Phases:
             self.tick()
             self.began = self.moved
 
+    def begin_anew(self) -> None:
+        """What comes is prepared anew, and its first step compiles and allocates."""
+        self.enter(Phase.PREPARE)
+        self.steps = 0
+
     @contextmanager
     def during(self, phase: Phase) -> Iterator[None]:
         """A phase within another."""

@@ -92,7 +92,7 @@ def train(
         soft_wrap=True,
         highlight=False,
     )
-    if (predicted := loaded.predicted) is not None and result.step_seconds is not None:
+    if (predicted := result.predicted) is not None and result.step_seconds is not None:
         console.print(
             f"Predicted {predicted.step_seconds:.3g} s per step, measured {result.step_seconds:.3g} s.",
             soft_wrap=True,

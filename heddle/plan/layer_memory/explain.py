@@ -19,10 +19,10 @@ from heddle.spec.layer_memory import LayerMemory
 MARKS = "·abcdefghijklmnopqrstuvwxyz"
 
 
-def memory_in_words(memory: LayerMemory, replicas: int) -> str:
-    """What a layer does: "recompute in full, input to host"."""
+def memory_in_words(memory: LayerMemory, replicas: int, every_level: bool = False) -> str:
+    """What a layer does: "recompute in full, input to host"; of the levels of ZeRO those that are about layers."""
     words = {"none": [], "selective": ["recompute the attention core"], "full": ["recompute in full"]}[memory.recompute]
-    words = words + [f"ZeRO-{memory.zero}"] * (memory.zero >= 2 and replicas > 1)
+    words = words + [f"ZeRO-{memory.zero}"] * ((memory.zero >= 2 or every_level) and replicas > 1)
     moved = [" to ".join(word.split(":")) for word in memory.offload]
     return ", ".join([*words, *moved]) or "keep everything"
 
@@ -49,13 +49,13 @@ def reasons(found: Simulation) -> Iterator[str]:
                 least, most = (f"{which(saved for _, saved, _ in layers) / GIB:.3g}" for which in (min, max))
                 costs = max(0.0, *(cost for _, _, cost in layers))
                 yield (
-                    f"{_layers([layer for layer, _, _ in layers])} of stage {rank}: "
+                    f"{layers_in_words([layer for layer, _, _ in layers])} of stage {rank}: "
                     f"{memory_in_words(memory, plan.data)}; each saves "
                     f"{least if least == most else f'{least} to {most}'} GiB for {seconds_in_words(costs)} per step"
                 )
 
 
-def _layers(numbers: Sequence[int]) -> str:
+def layers_in_words(numbers: Sequence[int]) -> str:
     """As people list them: layers 0–5 and 8."""
     runs: list[list[int]] = []
     for number in numbers:

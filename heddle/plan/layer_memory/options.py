@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple, get_args
 
-from heddle.cost import compute
 from heddle.cost import step as stage
 from heddle.cost.layers import LayerKind
-from heddle.cost.offload import copies, gathered, shard_seconds, states
+from heddle.cost.offload import copies, gathered, shard_seconds, states, update_seconds
 from heddle.cost.work import Work
 from heddle.simulate.chunks import priced_layer
 from heddle.simulate.stage_memory import bytes_of, of_a_layer
@@ -32,6 +31,8 @@ class Option(NamedTuple):
 
 def legal(plan: Plan, tiers: tuple[str, ...], zeros: tuple[Zero, ...]) -> Iterator[LayerMemory]:
     """Every strategy that a layer of a plan may have."""
+    if plan.check_step == "after" or plan.local_steps:  # which want all of it on the device
+        tiers = ()
     for recompute, zero in product(get_args(Recompute), zeros):
         kept = "input" if recompute == "full" else "activations"
         for activations, optimizer, weights in product((None, *tiers), repeat=3):
@@ -53,8 +54,7 @@ def options(cluster: Cluster, work: Work, plan: Plan, microbatches: int, strateg
         each, once = shard_seconds(cluster, work, held.parameters, memory)
         each -= float(stage.hidden(cluster, each, sum(passes)))
         once -= float(work.data_overlap * stage.hidden(cluster, once, passes[1]))
-        shared = plan.data if memory.zero else 1
-        update = moved.step or float(compute.optimizer(cluster, held.parameters / shared, work.element))
+        update = update_seconds(cluster, work, memory, held.parameters, moved.step)
         own = states(work, held.parameters, memory)
         brief = gathered([own] * (2 + plan.prefetch), plan.prefetch).total
         kept = own.kept * (2 + plan.prefetch)  # which is there all the time, and not only for a moment

@@ -57,7 +57,7 @@ def tiers_of(cluster: Cluster) -> tuple[str, ...]:
 
 def zeros_of(plan: Plan) -> tuple[Zero, ...]:
     """What replicas may share of a layer."""
-    return (0,) if plan.data == 1 else (0, 1) if plan.puts_off else (0, 1, 2, 3)
+    return (0,) if plan.data == 1 else plan.zero_levels
 
 
 def best_strategies(job: Job, among: Sequence[LayerMemory] | None = None) -> Simulation | None:

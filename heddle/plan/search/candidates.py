@@ -8,7 +8,7 @@ What is left out cannot be better. Plans that share the degrees and the microbat
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,12 +16,12 @@ import numpy as np
 
 from heddle.plan.search.objective import SearchGoal
 from heddle.plan.search.ranking import parts, ranked
-from heddle.plan.search.refine import balanced
+from heddle.plan.search.refine import balanced, fewest_that_fit
 from heddle.plan.search.space import SOME, Space
 from heddle.simulate.closed_form import StepCosts
-from heddle.simulate.simulation import Simulation, fits, simulate_if_fits
-from heddle.spec.job import Job
-from heddle.spec.plan import WRITTEN
+from heddle.simulate.simulation import Simulation, simulate_if_fits
+from heddle.spec.job import Job, PlannedJob
+from heddle.spec.plan import WRITTEN, Plan
 
 CHOICE = (*WRITTEN, "microbatch")  # what people argue about
 VARIANT = ("sequence", "virtual", "zero", "recompute")
@@ -48,6 +48,7 @@ class Candidates:
         self.bounds = wish.key(step.at_least, step.memory_at_least, space.devices)
         self.replayed = 0  # actions
         self._known: dict[int, Simulation | None] = {}
+        self._moved: dict[Plan, Simulation | None] = {}
 
     def exact(self, row: int) -> Simulation | None:
         """One plan, replayed; None: it does not fit, or is too slow."""
@@ -57,23 +58,28 @@ class Candidates:
         return self._known[row]
 
     def _simulated(self, row: int) -> Simulation | None:
-        found = self._with(row, 0)
-        if found is not None or self.space.columns["recompute"][row] != SOME:
-            return found
-        # what fits as the bound sees it may need some more layers that recompute; the fewest are found by halving
+        if self.space.columns["recompute"][row] != SOME:
+            return self._with(row, 0)
+        # what fits as the bound sees it may need some more layers that recompute; many plans never fit
         ranks, count = (int(self.space.columns[name][row]) for name in ("pipeline", "recomputed"))
-        fewest, most = 0, (all_of_them := -(-self.space.layers // ranks) - count)
-        while most - fewest > 1:
-            middle = (fewest + most) // 2
-            fewest, most = (
-                (fewest, middle) if fits(replace(self.job, plan=self.space.plan(row, middle))) else (middle, most)
-            )
-        return self._with(row, most) if most < all_of_them else None  # that would be another plan
+        all_of_them = -(-self.space.layers // ranks) - count
+        more = fewest_that_fit(lambda more: self._planned(row, more), range(all_of_them), 0)
+        self.replayed += self._actions(row) if more != 0 else 0
+        return None if more is None else self._with(row, more)
 
     def _with(self, row: int, more: int) -> Simulation | None:
-        plan = self.space.plan(row, more)
-        self.replayed += 2 * plan.chunks * plan.microbatches(self.job.train.global_batch)
-        return simulate_if_fits(replace(self.job, plan=plan))
+        self.replayed += self._actions(row)
+        return simulate_if_fits(self._planned(row, more))
+
+    def _planned(self, row: int, more: int) -> PlannedJob:
+        return self.job.with_plan(self.space.plan(row, more))
+
+    def _actions(self, row: int) -> int:
+        """Of a step of one plan; looking for layers that must recompute takes about as long as replaying them."""
+        pipeline, virtual, data, size = (
+            int(self.space.columns[name][row]) for name in ("pipeline", "virtual", "data", "microbatch")
+        )
+        return 2 * pipeline * virtual * (self.job.train.global_batch // (data * size))
 
     def best(self, rows: np.ndarray | None = None) -> Simulation | None:
         """The best of all, or of some: none that is left out can be better."""
@@ -93,12 +99,18 @@ class Candidates:
             return None
         tried = (self.exact(row) for row in self._by_bound(self.rows)[:BALANCED])
         even = [found, *(each for each in tried if each is not None)]
-        return min([*even, *filter(None, (balanced(each, self.wish) for each in even))], key=self.wish.of)
+        return min([*even, *filter(None, map(self._balanced, even))], key=self.wish.of)
+
+    def _balanced(self, found: Simulation) -> Simulation | None:
+        """The same with layers moved between stages, where that is better."""
+        if found.plan not in self._moved:
+            self._moved[found.plan] = balanced(found, self.wish)
+        return self._moved[found.plan]
 
     def among(self, rows: np.ndarray) -> Candidates:
         """Some of the plans, as if the search had been for these; what was replayed stays known."""
         some = Candidates(self.job, self.space, self.step, self.wish)
-        some.rows, some._known = rows, self._known
+        some.rows, some._known, some._moved = rows, self._known, self._moved
         return some
 
     def choices(self, top: int) -> list[Choice]:
@@ -108,7 +120,7 @@ class Candidates:
             return []
         shown = self._variants(first, top)
         shown |= {id(self.fastest): self.fastest}
-        shown |= {id(each): each for found in list(shown.values()) if (each := balanced(found, self.wish))}
+        shown |= {id(each): each for found in list(shown.values()) if (each := self._balanced(found))}
         order = ranked(shown.values(), self.wish)
         taken: dict[Any, Simulation] = {}
         for found in order:

@@ -116,8 +116,8 @@ def _neighbours(search: Search) -> Iterator[Neighbour]:
                 yield _neighbour(search, name, other)
     if best.tensor > 1:
         yield _neighbour(search, "sequence", not best.sequence)
-    for zero in range(4 if best.pipeline == 1 else 2):
-        if zero != best.zero and best.data > 1:
+    for zero in best.zero_levels:
+        if zero != best.zero and best.data > 1 and (zero <= 1 or best.pipeline == 1):
             yield _neighbour(search, "zero", zero)
     for word in RECOMPUTE:
         if word != best.recompute:

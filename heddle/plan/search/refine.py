@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from heddle.cost import compute
 from heddle.cost import step as stage
 from heddle.cost.work import work_of
 from heddle.plan.search.objective import SearchGoal
 from heddle.plan.search.space import recompute_first
 from heddle.schedule import Placement, rule_of
-from heddle.simulate.simulation import Simulation, simulate_if_fits
+from heddle.simulate.chunks import priced
+from heddle.simulate.simulation import Simulation, fits, simulate_if_fits
+from heddle.simulate.stage_memory import of_a_layer
+from heddle.spec.job import Job
 from heddle.spec.rules.even import even_stages
 
 
@@ -31,25 +33,60 @@ def balanced(found: Simulation, wish: SearchGoal) -> Simulation | None:
 
 def _fewest(found: Simulation, stages: tuple[int, ...]) -> Simulation | None:
     """Recompute in no more layers of each rank than memory asks for: the fewest are found by halving."""
-    plan, best = found.plan, None
-    fewest, most = 0, max(sum(stages[chunk] for chunk in plan.chunks_of(r)) for r in range(plan.pipeline))
-    while most - fewest > 1:
-        middle = (fewest + most) // 2
-        words = recompute_first(stages, plan.pipeline, middle, rule_of(plan.schedule).placement)
-        other = simulate_if_fits(replace(found.job, plan=replace(plan, stages=stages, recompute=words)))
-        fewest, most, best = (middle, most, best) if other is None else (fewest, middle, other)
-    return best
+    plan = found.plan
+    placement = rule_of(plan.schedule).placement
+
+    def with_count(count: int) -> Job:
+        words = recompute_first(stages, plan.pipeline, count, placement)
+        return replace(found.job, plan=replace(plan, stages=stages, recompute=words))
+
+    every = max(sum(stages[chunk] for chunk in plan.chunks_of(r)) for r in range(plan.pipeline))
+    now = max(sum(plan.recompute[layer] == "full" for layer in layers) for layers in _layers_of_ranks(found))
+    count = fewest_that_fit(with_count, range(1, every), now)
+    return None if count is None else simulate_if_fits(with_count(count))
+
+
+def _layers_of_ranks(found: Simulation) -> Iterator[list[int]]:
+    plan, layers = found.plan, found.job.model.layers
+    for rank in range(plan.pipeline):
+        yield [layer for chunk in plan.chunks_of(rank) for layer in plan.layers_of(chunk, layers)]
+
+
+def fewest_that_fit(job: Callable[[int], Job], among: range, guess: int) -> int | None:
+    """The least of some numbers with which a job's plan fits; None if none does.
+
+    Bytes fall with the number, as a rule: what is recomputed lives for a moment. So the guess is asked first, and two
+    others before it is said that none fits. From the guess it goes in strides that double, then by halving.
+    """
+    if not among:
+        return None
+    low, high, stride = among[0] - 1, among[-1] + 1, 1
+    at = min(max(guess, among[0]), among[-1])
+    while high - low > 1:
+        if fits(job(at)):
+            high = at
+        elif high > among[-1]:
+            far = next((each for each in (among[-1], (at + among[-1]) // 2) if each > at and fits(job(each))), None)
+            if far is None:
+                return None
+            low, high = at, far
+        else:
+            low = at
+        beyond = low + stride if low >= guess else high - stride
+        at = beyond if low < beyond < high else (low + high) // 2
+        stride *= 2
+    return high
 
 
 def _balanced(found: Simulation) -> tuple[int, ...]:
     job, plan, cluster = found.job, found.plan, found.cluster
     work = work_of(job, cluster)
-    prices = []  # seconds of a layer of each shape
-    for _, one in work.each_shape:
-        price = stage.layer_cost(cluster, one)
-        prices.append(float(price.forward + price.backward + stage.recompute_seconds(one, price)))
+    shapes = [(one, *priced(cluster, of_a_layer(one))) for _, one in work.each_shape]
+    prices = [  # seconds of a layer of each shape
+        price.forward + price.backward + float(stage.recompute_seconds(one, price)) for one, price, *_ in shapes
+    ]
     layers = [prices[shape] for shape in job.model.shape_of]
-    ends = [float(sum(cost)) for cost in (compute.embedding(cluster, work), compute.head(cluster, work))]
+    ends = [sum(cost) for cost in shapes[0][2:]]
     placement = rule_of(plan.schedule).placement
     if len(prices) > 1 and plan.virtual == 1:
         return balanced_runs(layers, plan.pipeline, *ends)

@@ -18,22 +18,21 @@ import numpy as np
 
 from heddle.cost.work import exchange_columns
 from heddle.errors import HeddleError, divisors, listing, nearest, nearest_number
+from heddle.plan.search.given import ALL as ALL
+from heddle.plan.search.given import EXCHANGED, GIVEN, schedules_of, zero_levels
+from heddle.plan.search.given import SEARCHED as SEARCHED
+from heddle.plan.search.given import Fixed as Fixed
 from heddle.schedule import NAMES, RULES, Placement
 from heddle.spec.layer_memory import Recompute
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import AXES, WRITTEN, Plan
 from heddle.spec.rules.even import even_stages
 
-SEARCHED = ("1f1b", "interleaved")  # for one chunk per rank and for several; others where they are asked for
-ALL = "all"  # every schedule but GPipe, in place of a name
 RECOMPUTE = ("none", "selective", "full")
 SOME = len(RECOMPUTE)  # in the column: as many of a rank's layers as need to recompute everything, nothing in the rest
 CHOSEN = (*WRITTEN, "virtual", "sequence", "zero", "microbatch", "recompute")
-EXCHANGED = {"compress_gradients": "none", "compress_activations": "none", "local_steps": 0}
-GIVEN = EXCHANGED | {"check_step": "before"}  # no search chooses it: its plans have it as it was given
 FIELDS = (*CHOSEN, "schedule", "stages", *GIVEN)
 
-Fixed = Mapping[str, Any]
 COMPANY: dict[str, dict[str, Any]] = {  # what a field needs beside it to be legal at all
     "check_step": {"pipeline": 2},
     "local_steps": {"data": 2},
@@ -124,19 +123,14 @@ def legal_space(model: ModelSpec, sequence: int, batch: int, counts: Iterable[in
     blocks = [np.stack([axis.ravel() for axis in np.meshgrid(*row, indexing="ij")]) for row in rows if all(row)]
     joined = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(CHOSEN), 0), dtype=np.int64)
     columns = dict(zip(CHOSEN, joined, strict=True))
-    columns = _with_schedules(columns, batch, _schedules(fixed))
+    columns = _with_schedules(columns, batch, fixed)
     columns["recomputed"] = np.zeros_like(columns["tensor"])
     return Space(model.layers, columns, fixed)
 
 
-def _schedules(fixed: Fixed) -> tuple[str, ...]:
-    """The schedules that plans may have."""
-    name = fixed.get("schedule")
-    return SEARCHED if name is None else tuple(other for other in NAMES if other != "gpipe") if name == ALL else (name,)
-
-
-def _with_schedules(columns: dict[str, np.ndarray], batch: int, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """Every plan with each of these schedules that can run it; a pipeline of one stage with the first."""
+def _with_schedules(columns: dict[str, np.ndarray], batch: int, fixed: Fixed) -> dict[str, np.ndarray]:
+    """Every plan with each of the schedules that can run it; a pipeline of one stage with the first."""
+    names = schedules_of(fixed)
     pipeline, virtual = columns["pipeline"], columns["virtual"]
     microbatches = batch // np.maximum(columns["data"] * columns["microbatch"], 1)
     rows, schedules = [], []
@@ -144,6 +138,7 @@ def _with_schedules(columns: dict[str, np.ndarray], batch: int, names: tuple[str
         rule = RULES[name]
         legal = (virtual >= rule.usual_virtual) & (virtual <= (rule.most_virtual or np.inf))
         legal &= np.where(pipeline > 1, microbatches >= rule.least_microbatches(pipeline), name == names[0])
+        legal &= (pipeline == 1) | np.isin(columns["zero"], zero_levels((2, 2), name, fixed))
         rows.append(np.flatnonzero(legal))
         schedules.append(np.full(len(rows[-1]), NAMES.index(name)))
     taken, schedule = np.concatenate(rows), np.concatenate(schedules)
@@ -168,8 +163,6 @@ def _choices(
 ) -> list[list[int]]:
     """What each column may be for given degrees; an empty list where a fixed field forbids them."""
     tensor, pipeline, data = degrees
-    if pipeline == 1 and fixed.get("check_step") == "after":  # it is for stages that would wait
-        return [[]]
     virtuals = [1] if pipeline == 1 else list(range(1, model.layers // pipeline + 1))
     if fixed.get("schedule", ALL) != ALL:
         rule = RULES[fixed["schedule"]]
@@ -177,13 +170,11 @@ def _choices(
     if "stages" in fixed:
         virtuals = [virtual for virtual in virtuals if pipeline * virtual == len(fixed["stages"])]
     slices = [0, 1] if tensor > 1 and sequence % tensor == 0 else [0]
+    levels = sorted(set().union(*(zero_levels(degrees[1:], name, fixed) for name in schedules_of(fixed))))
+    if pipeline > 1 and "zero" not in fixed:  # levels 2 and 3 of a pipeline are for its layers to choose
+        levels = [level for level in levels if level <= 1]
     # a level that is asked for holds for one replica, too, though there is nothing to share
-    levels = [0, 1, 2, 3] if pipeline == 1 else [0, 1]
-    if fixed.get("compress_gradients", "none") != "none":
-        levels = levels[:2]
-    zeros = _given(fixed, "zero", levels if data > 1 or "zero" in fixed else [0])
-    if fixed.get("local_steps"):  # for replicas, which then share nothing
-        zeros = [zero for zero in zeros if zero == 0 and data > 1]
+    zeros = _given(fixed, "zero", levels if data > 1 or "zero" in fixed else levels[:1])
     microbatches = _given(fixed, "microbatch", divisors(batch // data))
     word = fixed.get("recompute")  # one for each layer fills no column: all plans have them
     recompute = [RECOMPUTE.index(word) if word in RECOMPUTE else 0] if word is not None else list(range(len(RECOMPUTE)))

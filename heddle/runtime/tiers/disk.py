@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -39,6 +40,7 @@ class Disk(Tier):
         try:
             if self.file < 0:
                 self.file = _nameless(self.folder)
+                weakref.finalize(self, os.close, self.file)  # maps hold it on their own
             start = self.end
             os.posix_fallocate(self.file, start, size)
         except OSError as error:

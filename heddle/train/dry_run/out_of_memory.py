@@ -88,7 +88,7 @@ def changes(job: PlannedJob) -> Iterator[tuple[str, PlannedJob]]:
         yield f"plan.microbatch = {smaller}", _with(job, microbatch=smaller)
     if plan.recompute != "full":
         yield 'plan.recompute = "full"', _with(job, recompute="full")
-    if plan.data > 1 and plan.pipeline == 1 and plan.zero < 3:
+    if plan.data > 1 and plan.zero < 3 and 3 in plan.zero_levels:
         yield "plan.zero = 3", _with(job, zero=3)
     if plan.recompute != "full" and smaller < plan.microbatch:
         both = _with(job, recompute="full", microbatch=smaller)

@@ -47,9 +47,9 @@ def random_job(draw):
     return replace(job, cluster=replace(cluster, device=replace(cluster.device, memory_gib=float(limit) / 2**30)))
 
 
-def every_plan(job):
+def every_plan(job, fixed):
     """All legal plans; where some of a rank's layers recompute, the fewest that fit, found by trying."""
-    space = legal_space(job.model, job.sequence, job.train.global_batch, [job.cluster.world], {})
+    space = legal_space(job.model, job.sequence, job.train.global_batch, [job.cluster.world], fixed)
     for row in range(len(space)):
         if space.columns["recompute"][row] != SOME:
             yield simulate(replace(job, plan=space.plan(row)))
@@ -61,19 +61,19 @@ def every_plan(job):
                 break
 
 
-def check(seeds):
+def check(seeds, **fixed):
     refused = tight = 0
     for seed in seeds:
         job = random_job(np.random.default_rng(seed))
-        every = list(every_plan(job))
+        every = list(every_plan(job, fixed))
         fitting = [each.step_seconds for each in every if each.fits]
         tight += 0 < len(fitting) < len(every)
         if not fitting:
-            with pytest.raises(HeddleError, match=r"none fits|cannot be divided"):
-                heddle.plan(job, by_layer=False)
+            with pytest.raises(HeddleError, match=r"none fits|cannot be divided|No plan on"):
+                heddle.plan(job, by_layer=False, fixed=fixed)
             refused += 1
             continue
-        found = heddle.plan(job, by_layer=False)
+        found = heddle.plan(job, by_layer=False, fixed=fixed)
         assert found.fastest.step_seconds <= min(fitting) * (1 + 1e-9), seed
         assert found.best.step_seconds <= found.fastest.step_seconds * (1 + MARGIN), seed
         for each in (found.fastest, *found.plans):  # what is said of a plan is what `heddle simulate` says
@@ -87,6 +87,23 @@ def test_no_legal_plan_that_fits_is_faster_than_the_one_that_is_found():
     refused, tight = check(range(200))
     assert refused < 40
     assert tight > 100  # in most of them memory decides
+
+
+@pytest.mark.parametrize("zero", [2, 3])
+def test_a_level_of_zero_that_is_asked_for_is_found_with_a_pipeline_too(zero):
+    check(range(8), zero=zero)
+    job = random_job(np.random.default_rng(5))
+    roomy = replace(job.cluster, devices=4, nodes=1, device=replace(job.cluster.device, memory_gib=1e4))
+    job = replace(job, cluster=replace(roomy, links=(Link(name="inside", gbs=200.0),), cores=None))
+    job = replace(job, model=replace(job.model, layers=4, ffn=job.model.shapes[0].ffn, window=0))
+    found = heddle.plan(replace(job, train=replace(job.train, global_batch=12)), fixed={"zero": zero, "pipeline": 2})
+    assert (found.best.plan.zero, found.best.plan.pipeline) == (zero, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("zero", [2, 3])
+def test_a_level_of_zero_that_is_asked_for_is_found_on_many_more_jobs(zero):
+    check(range(4000, 4300), zero=zero)
 
 
 @pytest.mark.slow

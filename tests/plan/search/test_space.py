@@ -19,18 +19,17 @@ models = st.builds(
 )  # fmt: skip
 
 
-def everything(model, sequence, batch, devices, schedule=None):
+def everything(model, sequence, batch, devices, schedule=None, level=None):
     """Every plan that its own rules accept, one of each that do the same, by trying all values of all fields."""
     found = set()
     upto = range(1, devices + 1)
     for t, p, d in product(upto, upto, upto):
         if t * p * d != devices:
             continue
-        choices = product(
-            range(1, model.layers + 1), (False, True), range(4 if d > 1 else 1), range(1, batch + 1), RECOMPUTE
-        )
+        levels = range(4 if d > 1 else 1) if level is None else [level]
+        choices = product(range(1, model.layers + 1), (False, True), levels, range(1, batch + 1), RECOMPUTE)
         for v, seq, zero, micro, recompute in choices:
-            if p > 1 and zero > 1:  # which plan.layer_memory chooses for each layer
+            if p > 1 and zero > 1 and level is None:  # which plan.layer_memory chooses for each layer
                 continue
             name = schedule or ("interleaved" if v > 1 else "1f1b")
             try:
@@ -72,6 +71,17 @@ def test_a_schedule_is_there_when_it_is_asked_for(model, batch, devices, schedul
     one_word = {plan for plan in plans if isinstance(plan.recompute, str)}
     assert one_word == everything(model, 24, batch, devices, schedule)
     assert all(plan.schedule == schedule for plan in plans)
+
+
+@settings(max_examples=20)
+@given(models, st.sampled_from([2, 4, 6]), st.integers(1, 6), st.integers(0, 3), st.sampled_from(["zb-h1", None]))
+def test_a_level_of_zero_is_there_when_it_is_asked_for_wherever_plans_allow_it(model, batch, devices, level, schedule):
+    fixed = {"zero": level} | ({"schedule": schedule} if schedule else {})
+    space = legal_space(model, 24, batch, [devices], fixed)
+    plans = {space.plan(index) for index in range(len(space))}
+    assert {plan for plan in plans if isinstance(plan.recompute, str)} == everything(
+        model, 24, batch, devices, schedule, level
+    )
 
 
 FIXABLE = {
