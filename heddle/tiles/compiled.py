@@ -89,7 +89,7 @@ class Compiled:
         except HeddleError as error:
             if not self._runs(inputs, keywords):
                 raise
-            self.whole = f"{error.what} {error.why}"
+            self.whole = f"{error.what} {error.why} {error.hint}".strip()
             return None
         specs = program.exported.graph_signature
         changed = [*specs.buffers_to_mutate.values(), *specs.user_inputs_to_mutate.values()]
