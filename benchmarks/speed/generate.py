@@ -1,7 +1,8 @@
 """Tokens per second of a GPT on CPU cores: a prompt, and token by token behind it, by PyTorch and by tiles.
 
 Arms take turns in one process with a pause before each, so that threads which wait for more work are asleep. `ratio` is
-PyTorch's time over that of tiles, `ratio_int8` over that of tiles with int8 weights, `a_a` PyTorch's over its own.
+PyTorch's time over that of tiles, `ratio_int8` over that of tiles with int8 weights, `a_a` PyTorch's over its own. CPU
+time of the best call stands beside the clock: with one thread it says something on a busy machine, too.
 
     python -m benchmarks.speed.generate [--threads 1 2] [--contexts 64 512] [--layers 12] [--hidden 768] [--rounds 5]
 """
@@ -36,21 +37,26 @@ def build(layers: int, hidden: int) -> Transformer:
     return model.eval()
 
 
-def turn(engine: Engine, ids: torch.Tensor, context: int, tokens: int) -> float:
-    """Seconds of the prompt (no tokens), or of each token behind it."""
+def turn(engine: Engine, ids: torch.Tensor, context: int, tokens: int, cpu: list[float]) -> float:
+    """Seconds of the prompt (no tokens), or of each token behind it. `cpu` notes CPU seconds of each call."""
     time.sleep(PAUSE)
     cache = KeyValueCache(1, 1024)
-    start = time.perf_counter()
-    engine(ids[:context], cache)
+    seconds = []
+
+    def call(first: int, last: int) -> None:
+        start, used = time.perf_counter(), time.process_time()
+        engine(ids[first:last], cache)
+        cpu.append(time.process_time() - used)
+        seconds.append(time.perf_counter() - start)
+        cache.length = last
+
+    call(0, context)
     if not tokens:
-        return time.perf_counter() - start
-    cache.length = context
-    engine(ids[context : context + 1], cache)  # wakes threads
-    start = time.perf_counter()
+        return seconds[0]
+    cpu.pop()
     for place in range(context, context + tokens):
-        engine(ids[place : place + 1], cache)
-        cache.length += 1
-    return (time.perf_counter() - start) / tokens
+        call(place, place + 1)
+    return statistics.fmean(seconds[2:])  # the first wakes threads
 
 
 @torch.no_grad()
@@ -63,8 +69,9 @@ def case(model: Transformer, threads: int, context: int, rounds: int) -> dict[st
     engines: dict[str, Engine] = {"pytorch": plain, "pytorch again": plain, "tiles": tiles, "tiles int8": int8}
     found: dict[str, Any] = {"threads": threads, "context": context}
     for name, tokens in (("decode", TOKENS), ("prompt", 0)):
+        cpu: dict[str, list[float]] = {arm: [] for arm in engines}
         arms: dict[str, Arm] = {
-            arm: partial(turn, engine, ids, context, tokens)
+            arm: partial(turn, engine, ids, context, tokens, cpu[arm])
             for arm, engine in engines.items()
             if tokens or arm != "tiles int8"  # prompts are computed in float32
         }
@@ -72,6 +79,9 @@ def case(model: Transformer, threads: int, context: int, rounds: int) -> dict[st
         share = 1 if tokens else context
         found[f"{name}_tokens_per_second"] = {
             arm: round(share / statistics.median(each), 2) for arm, each in seconds.items()
+        }
+        found[f"{name}_cpu_milliseconds_minimum"] = {
+            arm: round(1e3 * min(each), 3) for arm, each in cpu.items() if each
         }
         found["ratio" if tokens else "ratio_prompt"] = round(speedup(seconds, "tiles", "pytorch"), 3)
         found["a_a" if tokens else "a_a_prompt"] = round(speedup(seconds, "pytorch again", "pytorch"), 3)
