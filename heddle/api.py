@@ -172,6 +172,8 @@ def generate(
     top_k: int = 0,
     top_p: float = 1.0,
     seed: int = 0,
+    tiles: bool = False,
+    int8: bool = False,
 ) -> str:
     """Let a trained model continue a text.
 
@@ -183,6 +185,8 @@ def generate(
         top_k: sample from this many likeliest tokens; 0: from all.
         top_p: sample from the likeliest tokens that together reach this probability.
         seed: the same seed gives the same text.
+        tiles: run on CPU cores tile by tile, where that is faster.
+        int8: decode with weights rounded to int8, by tiles; `heddle.tiles.generate.int8_error` says how far off it is.
 
     Returns:
         The text that was added.
@@ -194,7 +198,12 @@ def generate(
 
     model, tokenizer = load_for_inference(Path(run), lambda words: warnings.warn(words, stacklevel=3))
     ids = [int(i) for i in tokenizer.encode(prompt)] or [tokenizer.end]
-    stream = continue_text(model, ids, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+    engine = None
+    if tiles or int8:
+        from heddle.tiles.generate import TileEngine
+
+        engine = TileEngine(model, int8=int8)
+    stream = continue_text(model, ids, engine=engine, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     added: list[int] = []
     for token, _ in zip(stream, range(tokens), strict=False):
         if token == tokenizer.end:

@@ -28,9 +28,16 @@ class Compiled:
     """A module that runs tile by tile. Weights are those it had when it was compiled."""
 
     def __init__(
-        self, module: nn.Module, threads: int, workers: Pool | None = None, level: int = 1, tune: bool = False
+        self,
+        module: nn.Module,
+        threads: int,
+        workers: Pool | None = None,
+        level: int = 1,
+        tune: bool = False,
+        int8: bool = False,
     ) -> None:
         self.module, self.threads, self.level, self.tune = module, threads, level, tune
+        self.int8 = int8  # weights that meet a single row are rounded
         self.workers = workers
         self.weights: Weights = {}
         self.programs: dict[Any, TileProgram | None] = {}  # None: PyTorch runs this signature
@@ -82,7 +89,7 @@ class Compiled:
         except HeddleError as error:
             if not self._runs(inputs, keywords):
                 raise
-            self.whole = f"{error.what} {error.why}"
+            self.whole = f"{error.what} {error.why} {error.hint}".strip()
             return None
         specs = program.exported.graph_signature
         changed = [*specs.buffers_to_mutate.values(), *specs.user_inputs_to_mutate.values()]
@@ -96,7 +103,8 @@ class Compiled:
                 flat, _ = pytree.tree_flatten((tuple(inputs), dict(keywords)))
                 given = [_plain(number, value) for number, value in enumerate(flat)]
                 return tuned(program, self.pool, self.weights, given)
-            return TileProgram(program, known_tiling(program, self.threads) or Tiling(self.threads), self.weights)
+            tiling = known_tiling(program, self.threads) or Tiling(self.threads)
+            return TileProgram(program, tiling, self.weights, self.int8)
 
     def _runs(self, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
         """Whether PyTorch itself can run these inputs: then the fault is in capturing, not in what was given."""

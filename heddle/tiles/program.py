@@ -27,6 +27,7 @@ from heddle.tiles.lower.walk import dense, lower_program
 from heddle.tiles.memory import place_buffers
 from heddle.tiles.operators.attention import AttentionOperator
 from heddle.tiles.operators.fallback import FallbackOperator
+from heddle.tiles.operators.one_query import OneQueryOperator
 from heddle.tiles.tiling import Tiling
 from heddle.tiles.values import View
 
@@ -51,13 +52,15 @@ class Instance:
 class TileProgram:
     """One signature of a module."""
 
-    def __init__(self, program: Program, tiling: Tiling, weights: Weights) -> None:
+    def __init__(self, program: Program, tiling: Tiling, weights: Weights, int8: bool = False) -> None:
         self.program, self.tiling = program, tiling
-        self.lower, self.results = lower_program(program, library().target, tiling, weights)
+        self.lower, self.results = lower_program(program, library().target, tiling, weights, int8)
         self.graph = TileGraph.build(self.lower.operators)
         self.arena_bytes = place_buffers(self.graph)
         self.fallbacks = [each for each in self.lower.operators if isinstance(each, FallbackOperator)]
-        scratch = [each.scratch for each in self.lower.operators if isinstance(each, AttentionOperator)]
+        scratch = [
+            each.scratch for each in self.lower.operators if isinstance(each, AttentionOperator | OneQueryOperator)
+        ]
         self.scratch_bytes = -(-max(scratch, default=0) // ALIGNED) * ALIGNED
         self.output_metas = self._output_metas()
         self.callback = CALLBACK(self._torch_operator)

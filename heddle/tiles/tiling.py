@@ -9,6 +9,7 @@ from heddle.tiles.kernels.target import Target
 RATE = 100e9  # fp32 operations per second of a core, about: only the order of magnitude matters here
 SHORTEST = 15e-6  # seconds of a tile: thousands of times what it takes to find it
 MOST = 4096  # tiles of an operator
+BYTES = 10e9  # that a core reads from memory in a second, about
 PER_WORKER = 4  # tiles of an operator for each worker, where they do not become shorter than that
 
 
@@ -40,6 +41,12 @@ def product_tile(
     wide = max(shortest, -(-panels * parts // wanted), -(-panels * parts // MOST))
     wide = max(1, min(panels, round(wide * tiling.columns)))
     return tall, -(-panels // -(-panels // wide))
+
+
+def int8_tile(tiling: Tiling, panels: int, bytes_of_panel: int) -> int:
+    """Panels of a tile of one row times int8 weights: what is read in a while, and enough tiles for all workers."""
+    wanted = PER_WORKER * tiling.threads if tiling.threads > 1 else 1
+    return min(panels, max(1, round(SHORTEST * BYTES / bytes_of_panel), -(-panels // wanted)))
 
 
 def row_tile(tiling: Tiling, rows: int, bytes_of_row: int) -> int:

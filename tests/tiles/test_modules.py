@@ -76,6 +76,19 @@ class Parts(nn.Module):
         )
 
 
+class Blended(nn.Module):
+    """Upsampled to sizes that are no multiples, with and without fixed corners, beside convolutions padded by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 10, 4, padding="same", dilation=2), nn.Conv2d(10, 5, 3, padding="valid")
+
+    def forward(self, x):
+        small = self.second(self.first(x))
+        large = F.interpolate(small, size=(17, 9), mode="bilinear", align_corners=True)
+        return large, F.interpolate(small, scale_factor=1.7, mode="bilinear"), F.interpolate(x, (5, 4), mode="bilinear")
+
+
 def _grouped():
     return nn.Sequential(
         nn.Conv2d(24, 36, 3, 2, 1, groups=3), nn.BatchNorm2d(36), nn.ReLU(), nn.Conv2d(36, 36, 1, groups=2)
@@ -89,6 +102,7 @@ def _signal():
 CASES = {
     "unet": (UNet, (1, 3, 10, 14)),
     "dense": (Dense, (2, 6, 9, 7)),
+    "blended": (Blended, (2, 3, 8, 11)),
     "grouped": (_grouped, (2, 24, 9, 11)),
     "signal": (_signal, (3, 5, 41)),
     "parts": (Parts, (2, 5, 12)),

@@ -29,6 +29,10 @@ def generate(
     tiles: Annotated[
         bool, typer.Option("--tiles", help="Run on CPU cores tile by tile, where that is faster. Compiles first.")
     ] = False,
+    int8: Annotated[
+        bool,
+        typer.Option("--int8", help="Decode with weights rounded to int8, by tiles; says how far off the logits are."),
+    ] = False,
 ) -> None:
     """Write text with a trained model."""
     from heddle.cli.common import require_torch
@@ -40,11 +44,12 @@ def generate(
 
     model, tokenizer = load_for_inference(run, partial(typer.secho, err=True))
     engine = None
-    if tiles:
+    if tiles or int8:
         from heddle.tiles.generate import TileEngine
 
-        engine = TileEngine(model)
+        engine = TileEngine(model, int8=int8)
     ids = [int(i) for i in tokenizer.encode(prompt)] or [tokenizer.end]
+    text: list[int] = []
     for number in range(count):
         if number:
             typer.echo("\n" + "─" * 40)
@@ -52,8 +57,7 @@ def generate(
         stream = continue_text(
             model, ids, engine=engine, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed + number
         )
-        text: list[int] = []
-        shown = ""
+        text, shown = [], ""
         for token, _ in zip(stream, range(tokens), strict=False):
             if token == tokenizer.end:
                 break
@@ -64,3 +68,7 @@ def generate(
                 typer.echo(decoded[len(shown) :], nl=False)
                 shown = decoded
         typer.echo(tokenizer.decode(text)[len(shown) :])
+    if int8 and engine is not None:
+        from heddle.tiles.generate import int8_error
+
+        typer.secho(str(int8_error(engine, [*ids, *text]) or "A single token says nothing of int8 weights."), err=True)

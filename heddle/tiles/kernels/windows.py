@@ -1,4 +1,4 @@
-"""Windows that slide over an image, one channel at a time: depthwise convolution and pooling.
+"""Windows that slide over an image, one channel at a time: depthwise convolution, pooling, and blending of pixels.
 
 A row is a pixel of the output, and a table says where each tap of its window begins in the input; channels are next to
 each other, so that a vector holds several.
@@ -24,9 +24,11 @@ def tap_begin(code: Code, image: Value, padding: Value, entry: Value) -> Value:
 
 @dataclass(frozen=True)
 class Windows:
-    """A record: output, input, table of taps, padding, weights (or a share of each pixel), operands, first, last."""
+    """A record: output, input, table of taps, padding, weights, operands, first, last. Weights: of taps × channels,
+    a share of each pixel, or of pixels × taps.
+    """
 
-    kind: str  # "depthwise", "max" or "mean"
+    kind: str  # "depthwise", "max", "mean" or "blend"
     taps: int
     channels: int
     output_stride: int
@@ -66,11 +68,15 @@ class Windows:
             entry = code.at(table, code.add(code.mul(pixel, self.taps), number))
             begin = code.at(tap_begin(code, image, padding, entry), channel)
             weight = code.at(weights, code.add(code.mul(number, self.channels), channel))
+            if self.kind == "blend":
+                share = code.splat(code.load(F32, code.at(weights, code.add(code.mul(pixel, self.taps), number))))
             found = []
             for v, before in enumerate(values):
                 value = code.load_vector(code.at(begin, v * code.lanes), masks[v])
                 if self.kind == "depthwise":
                     found.append(code.fma(value, code.load_vector(code.at(weight, v * code.lanes), masks[v]), before))
+                elif self.kind == "blend":
+                    found.append(code.fma(value, share, before))
                 elif self.kind == "max":
                     found.append(code.call("llvm.maximum", before, value))
                 else:

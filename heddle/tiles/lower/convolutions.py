@@ -111,16 +111,17 @@ def conv_geometry(lower: Lowering, node: fx.Node) -> tuple[Any, Tensor, Tensor |
     depthwise = groups > 1 and groups == source.meta["val"].shape[1] == weight.shape[0]
     if groups != 1 and not depthwise and weight.shape[0] // groups < lower.target.lanes // 2:
         return None  # nearly nothing of a vector would be used
-    if isinstance(given.get("padding"), str):
-        return None
     if node in lower.facts.scaled:
         scale, shift = lower.facts.scaled[node]
         weight = weight * scale.reshape(-1, *[1] * (weight.dim() - 1))
         bias = shift if bias is None else bias * scale + shift
-    stride, padding, dilation = (
-        tuple(given.get(key, default))
-        for key, default in (("stride", (1, 1)), ("padding", (0, 0)), ("dilation", (1, 1)))
-    )
+    stride, dilation = (tuple(given.get(key, (1, 1))) for key in ("stride", "dilation"))
+    padding = given.get("padding", (0, 0))
+    if isinstance(padding, str):  # "same", of which an odd one goes behind, or "valid"
+        steps = dilation * (weight.dim() - 2) if len(dilation) == 1 else dilation
+        same = [(size - 1) * step // 2 for size, step in zip(weight.shape[2:], steps, strict=False)]
+        padding = same if padding == "same" else [0] * len(same)
+    padding = tuple(padding)
     two = [each * 2 if len(each) == 1 else each for each in (stride, padding, dilation)]
     if weight.dim() == 3:  # an image of one row
         weight = weight.unsqueeze(2)

@@ -170,9 +170,12 @@ def kind_of(facts: Facts, node: fx.Node) -> str:
     simple: dict[Any, str] = {
         aten.conv2d.default: "convolution",
         aten.conv1d.default: "convolution",
+        aten.conv2d.padding: "convolution",
+        aten.conv1d.padding: "convolution",
         aten.scaled_dot_product_attention.default: "attention",
         aten.cat.default: "cat",
         aten.upsample_nearest2d.vec: "upsampling",
+        aten.upsample_bilinear2d.vec: "upsampling",
     }
     return "pooling" if node.target in POOLS else simple.get(node.target, "torch")
 

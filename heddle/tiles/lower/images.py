@@ -1,4 +1,4 @@
-"""Pooling: windows over images, and means over whole ones. Upsampling: each pixel several times."""
+"""Pooling: windows over images, and means over whole ones. Upsampling: each pixel several times, or a blend of four."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import fx
 
 from heddle.tiles.kernels.recipe import IDENTITY
@@ -77,6 +78,8 @@ def pooling(lower: Lowering, node: fx.Node) -> None:
 
 def repeats(node: fx.Node) -> tuple[int, int] | None:
     """How often an upsampling to the nearest pixel repeats rows and columns; None where it is not a whole number."""
+    if node.target is not aten.upsample_nearest2d.vec:
+        return None
     image, value = node.args[0].meta["val"], node.meta["val"]  # type: ignore[union-attr]
     if image.dim() != 4:
         return None
@@ -89,8 +92,51 @@ def repeats(node: fx.Node) -> tuple[int, int] | None:
     return (found[0], found[1]) if exact and same else None
 
 
+def blends(node: fx.Node) -> bool:
+    """Whether an upsampling is bilinear."""
+    return node.target is aten.upsample_bilinear2d.vec and node.args[0].meta["val"].dim() == 4  # type: ignore[union-attr]
+
+
+def _between(small: int, large: int, corners: bool, factor: float | None) -> tuple[NDArray[Any], NDArray[Any]]:
+    """For each place of a longer line the two of a shorter one that it lies between, and how much of each it gets.
+
+    In float32, as PyTorch counts.
+    """
+    places = np.arange(large, dtype=np.float32)
+    if corners:
+        places = places * np.float32((small - 1) / (large - 1) if large > 1 else 0)
+    else:
+        step = np.float32(1 / factor if factor else small / large)
+        places = np.maximum(step * (places + np.float32(0.5)) - np.float32(0.5), np.float32(0))
+    low = np.minimum(places.astype(np.int64), small - 1)
+    share = np.clip(places - low.astype(np.float32), 0, 1)
+    return np.stack([low, np.minimum(low + 1, small - 1)], 1), np.stack([1 - share, share], 1)
+
+
+def _blending(lower: Lowering, node: fx.Node) -> None:
+    """A bilinear upsampling: four pixels, each with its share."""
+    given = named(node, "input", "output_size", "align_corners", "scale_factors")
+    factors = given.get("scale_factors") or (None, None)
+    name, value = lower.name(node), node.meta["val"]
+    image = channels_last(lower, name, lower.view(node.args[0]))
+    corners = bool(given["align_corners"])
+    (rows, high), (columns, wide) = (
+        _between(image.shape[dim], value.shape[dim], corners, factors[dim - 2]) for dim in (2, 3)
+    )
+    taps = Taps.between(image, rows, columns)
+    shares = (high[:, None, :, None] * wide[None, :, None, :]).reshape(1, -1, 4).astype(np.float32)
+    shared = lower.constant(torch.from_numpy(np.repeat(shares, image.shape[0], 0).reshape(-1, 4)))
+    output = lower.allocate(node, lower.meta(node).to(memory_format=torch.channels_last))
+    lower.views[node] = output
+    matrix = output.then(lambda meta: meta.permute(0, 2, 3, 1).view(-1, image.shape[1]))
+    lower.operators.append(WindowsOperator(name, lower.tiling, "blend", image, taps, shared, matrix))
+
+
 def upsampling(lower: Lowering, node: fx.Node) -> None:
-    """Lower an upsampling to the nearest pixel: a copy that reads each one several times."""
+    """Lower an upsampling to the nearest pixel, a copy that reads each one several times, or a bilinear one."""
+    if blends(node):
+        _blending(lower, node)
+        return
     times = repeats(node)
     assert times is not None
     name, (batch, channels, height, width) = lower.name(node), node.args[0].meta["val"].shape  # type: ignore[union-attr]

@@ -20,14 +20,14 @@ from heddle.tiles.operators.rows import Lookup, RowsOperator
 from heddle.tiles.tiling import Tiling
 from heddle.tiles.values import Buffer, View, constant, new
 
-Weights = dict[Any, tuple[Tensor, View]]  # packed ones with what they are packed from
+Weights = dict[Any, tuple[Tensor, Any]]  # packed ones with what they are packed from
 
 
 class Lowering:
     """Operators as they are made, and where each node's value is."""
 
-    def __init__(self, program: Program, target: Target, tiling: Tiling, weights: Weights) -> None:
-        self.program, self.target, self.tiling = program, target, tiling
+    def __init__(self, program: Program, target: Target, tiling: Tiling, weights: Weights, int8: bool = False) -> None:
+        self.program, self.target, self.tiling, self.int8 = program, target, tiling, int8
         self.weights = weights  # packed ones, shared by all signatures of a module
         self.facts = Facts(program)
         self.kinds = {node: kind_of(self.facts, node) for node in self.facts.order}

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from heddle.tiles.lower.epilogue import finish
+from heddle.tiles.lower.epilogue import Epilogue, finish
 from heddle.tiles.lower.groups import Group
 from heddle.tiles.lower.lowering import Lowering
+from heddle.tiles.operators.int8 import Int8ProductOperator, int8_codes
 from heddle.tiles.operators.product import ProductOperator, packed, packed_constant
 from heddle.tiles.values import View
 
@@ -35,6 +36,9 @@ def product(lower: Lowering, node: fx.Node, group: Group | None = None, chain: l
     name = lower.name(group.last if group else node)
     if isinstance(right, Tensor):
         matrix = _left(lower, name, lower.view(left), (rows, depth))
+        if lower.int8 and rows == 1:  # more rows wait for arithmetic, not for memory
+            _int8(lower, name, matrix, right, epilogue)
+            return True
         weight = _packed_once(lower, right, vectors)
         shared: tuple[int, ...] = ()
     else:
@@ -85,6 +89,18 @@ def _packed_once(lower: Lowering, weight: Tensor, vectors: int) -> View:
     if key not in lower.weights:
         lower.weights[key] = (weight, packed_constant(weight, vectors, lower.target.lanes))
     return lower.weights[key][1]
+
+
+def _int8(lower: Lowering, name: str, row: View, weight: Tensor, epilogue: Epilogue) -> None:
+    key = ("int8", weight.data_ptr(), tuple(weight.shape), weight.stride())
+    if key not in lower.weights:
+        lower.weights[key] = (weight, int8_codes(weight, lower.target.lanes))
+    lower.operators.append(
+        Int8ProductOperator(
+            name, lower.target, lower.tiling, row, lower.weights[key][1], epilogue.output, weight.shape[0],
+            epilogue.recipe, epilogue.operands,
+        )
+    )  # fmt: skip
 
 
 def _left(lower: Lowering, name: str, view: View, shape: tuple[int, int]) -> View:

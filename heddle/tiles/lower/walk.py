@@ -20,9 +20,11 @@ from heddle.tiles.values import new
 Result = tuple[str, Any]  # ("output", number), ("input", number) or ("constant", value)
 
 
-def lower_program(program: Program, target: Target, tiling: Tiling, weights: Weights) -> tuple[Lowering, list[Result]]:
-    """All operators of a program, and where each of its results is."""
-    lower = Lowering(program, target, tiling, weights)
+def lower_program(
+    program: Program, target: Target, tiling: Tiling, weights: Weights, int8: bool = False
+) -> tuple[Lowering, list[Result]]:
+    """All operators of a program, and where each of its results is. `int8` rounds weights that meet a single row."""
+    lower = Lowering(program, target, tiling, weights, int8)
     _settle_kinds(lower)
     attached: dict[fx.Node, tuple[fx.Node, list[fx.Node]]] = {}
     for group in lower.groups:
@@ -45,20 +47,25 @@ def _settle_kinds(lower: Lowering) -> None:
             "attention": attention.covers,
             "pooling": lambda node: images.geometry(node) is not None,
             "mean": lambda node: images.geometry(node) is not None,
-            "upsampling": lambda node: images.repeats(node) is not None,
+            "upsampling": lambda node: images.blends(node) or images.repeats(node) is not None,
         }.get(kind)
         if ours is not None and not ours(node):
             lower.kinds[node] = "torch"
     for node in lower.facts.order:
         if lower.kinds[node] == "torch" and convolutions.padded(lower, node) is not None:
             lower.kinds[node] = "padding"
+        if lower.kinds[node] == "attention":
+            lower.kinds.update(dict.fromkeys(attention.joined(lower, node), "joined"))
+    lower.destinations = {
+        node: place for node, place in lower.destinations.items() if lower.kinds[place[0]] != "joined"
+    }
 
 
 def _node(lower: Lowering, node: fx.Node, attached: dict[fx.Node, tuple[fx.Node, list[fx.Node]]]) -> None:
     kind = lower.kinds[node]
     make = {"product": products.product, "convolution": convolutions.convolution}
-    if kind in ("view", "part", "padding"):
-        return  # when somebody asks for it
+    if kind in ("view", "part", "padding", "joined"):
+        return  # when somebody asks for it, or never
     if node in lower.of_last:
         group = lower.of_last[node]
         if node in attached:

@@ -77,7 +77,8 @@ class ProductOperator:
             output_stride=self.output.strides[-2],
             epilogue=self.epilogue,
             operands=tuple((each.strides[-2], each.strides[-1]) for each in self.operands),
-            lines=lines if self.right.buffer.place == "constant" else 0,
+            # One row reads weights as fast as they come, in order: hardware fetches them ahead better than we do.
+            lines=lines if rows > 1 and self.right.buffer.place == "constant" else 0,
             taps=0 if self.taps is None else self.taps.count,
             part=self.part,
         )

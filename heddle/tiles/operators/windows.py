@@ -1,4 +1,4 @@
-"""Windows over images whose channels are next to each other: where their taps are, pooling, depthwise convolution."""
+"""Windows over images whose channels are next to each other: taps, pooling, depthwise convolution, blending."""
 
 from __future__ import annotations
 
@@ -49,8 +49,21 @@ class Taps:
         one = np.where(inside, 4 * places, -1).reshape(1, -1, count)
         shift = 4 * by_image * np.arange(batch).reshape(-1, 1, 1)
         offsets = np.where(one >= 0, one + shift, -1).reshape(-1, count).astype(np.int32)
+        return cls._kept(offsets, channels, outside)
+
+    @classmethod
+    def between(cls, image: View, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Taps:
+        """Of each pixel of the output all pairs of some rows (its height × several) and columns of the image."""
+        by_image, _, by_row, by_column = image.strides
+        places = rows[:, None, :, None] * by_row + columns[None, :, None, :] * by_column
+        one = places.reshape(1, -1, rows.shape[1] * columns.shape[1])
+        shift = by_image * np.arange(image.shape[0]).reshape(-1, 1, 1)
+        return cls._kept((4 * (one + shift)).reshape(-1, one.shape[-1]).astype(np.int32), image.shape[1], 0.0)
+
+    @classmethod
+    def _kept(cls, offsets: NDArray[np.int32], channels: int, outside: float) -> Taps:
         table = constant(torch.from_numpy(offsets))
-        return cls(count, offsets, table, constant(torch.full((max(channels, 64),), outside)))
+        return cls(offsets.shape[1], offsets, table, constant(torch.full((max(channels, 64),), outside)))
 
     def rect(self, image: View, first: int, last: int) -> Rect:
         """The rows of the image's buffer that some pixels read."""
@@ -69,21 +82,21 @@ class Taps:
 
 @dataclass
 class WindowsOperator:
-    """Depthwise convolution, or pooling."""
+    """Depthwise convolution, pooling, or blending."""
 
     name: str
     tiling: Tiling
-    window: str  # "depthwise", "max" or "mean"
+    window: str  # "depthwise", "max", "mean" or "blend"
     image: View
     taps: Taps
-    weights: View  # taps × channels, or a share for each pixel
+    weights: View  # taps × channels, or a share for each pixel, or pixels × taps
     output: View  # pixels × channels
     epilogue: Recipe = IDENTITY
     operands: list[View] = field(default_factory=list)
 
     @property
     def kind(self) -> str:
-        return "depthwise" if self.window == "depthwise" else "pooling"
+        return {"depthwise": "depthwise", "blend": "upsampling"}.get(self.window, "pooling")
 
     def tiles(self) -> list[Tile]:
         pixels, channels = self.output.shape
