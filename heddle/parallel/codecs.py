@@ -8,6 +8,7 @@ such as an activation. A sum over many steps loses nothing: with error feedback 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -93,8 +94,51 @@ class Feedback:
 
     def encode(self, x: Tensor) -> Tensor:
         """Bytes for the numbers and for what was left of the last ones."""
-        code = self.codec.encode(self.residual.add_(x))
-        self.residual.sub_(self.codec.decode(code, x.shape[-1]))
-        # an overflow is told by the code; it must not stay
-        self.residual.nan_to_num_(0.0, 0.0, 0.0)
-        return code
+        return said(self.codec, self.residual, x)
+
+
+def said(codec: Codec, residual: Tensor, x: Tensor) -> Tensor:
+    """Bytes for numbers and for what was left, which becomes what they do not say."""
+    code = codec.encode(residual.add_(x))
+    residual.sub_(codec.decode(code, x.shape[-1]))
+    # an overflow is told by the code; it must not stay
+    residual.nan_to_num_(0.0, 0.0, 0.0)
+    return code
+
+
+class LinkFeedback:
+    """The same for messages to several receivers, each in the code of its link; "none": as they are, in fp32."""
+
+    def __init__(self, codes: Sequence[str], like: Tensor) -> None:
+        """`like`: a row for each receiver."""
+        self.rows = {code: [i for i, each in enumerate(codes) if each == code] for code in dict.fromkeys(codes)}
+        self.alike = len(self.rows) == 1
+        self.residual = torch.zeros_like(like, dtype=torch.float32)
+        count = like.shape[1]
+        self.sizes = [4 * count if code == "none" else CODECS[code].size(count) for code in codes]
+
+    def encode(self, x: Tensor) -> Tensor:
+        """The bytes of all messages, one after the other."""
+        if self.alike:
+            return said(CODECS[next(iter(self.rows))], self.residual, x).view(-1)
+        messages: dict[int, Tensor] = {}
+        for code, rows in self.rows.items():
+            if code == "none":
+                found = x[rows].view(torch.uint8)
+            else:
+                left = self.residual[rows]
+                found = said(CODECS[code], left, x[rows])
+                self.residual[rows] = left
+            messages |= zip(rows, found, strict=True)
+        return torch.cat([messages[row] for row in range(len(x))])
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """The numbers of such bytes, message by message, in fp32."""
+        count = self.residual.shape[1]
+        if self.alike:
+            return CODECS[next(iter(self.rows))].decode(codes.view(len(self.sizes), -1), count)
+        messages, numbers = codes.split(self.sizes), torch.empty_like(self.residual)
+        for code, rows in self.rows.items():
+            some = torch.stack([messages[row] for row in rows])
+            numbers[rows] = some.view(torch.float32) if code == "none" else CODECS[code].decode(some, count)
+        return numbers

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from heddle.errors import HeddleError, divisors
+from heddle.plan.regions.coded import WORTH, milder, with_codes
 from heddle.plan.regions.cost import laid_out
 from heddle.plan.regions.problem import Ints, Problem, problem_from
 from heddle.plan.regions.solve import solve
@@ -40,7 +41,14 @@ SCHEDULES: tuple[tuple[str, int | None], ...] = (
 FEW = 4  # devices of which all layouts are tried
 GRACE = 2.0  # seconds beyond the limit in which layers may still move
 MOST_MICROBATCHES = 256  # of a replica: more of them make messages that are all latency
-PASSED_ON = ("recompute", "compress_gradients", "compress_activations", "zero")  # what is given holds for all plans
+PASSED_ON = (
+    "recompute",
+    "compress_gradients",
+    "compress_activations",
+    "codes",
+    "zero",
+)  # what is given holds for all plans
+MEETINGS = ("local_steps", "fragments", "overlap_steps")
 
 
 @dataclass(frozen=True)
@@ -58,25 +66,30 @@ class NetworkPlan:
 
 
 def plans_over(
-    job: Job, network: Network, time_limit: float = 20.0, top: int = 5, fixed: dict[str, Any] | None = None
+    job: Job,
+    network: Network,
+    time_limit: float = 20.0,
+    top: int = 5,
+    fixed: dict[str, Any] | None = None,
+    allowed: str | None = None,
 ) -> list[NetworkPlan]:
     """The best plans over all devices of a network, the fastest first: of each set of degrees the best one.
 
     What the job's [plan] says of codes, local steps and recomputation holds for all of them; `fixed` are degrees,
-    microbatch or schedule that are decided.
+    microbatch or schedule that are decided. `allowed` is the narrowest code that links may use; None: all are exact.
     """
     end = time.process_time() + time_limit
     fixed = fixed or {}
-    best: dict[tuple[int, int, int], NetworkPlan] = {}
+    best: dict[tuple[int, int, int, bool], NetworkPlan] = {}
     shapes = list(_shapes(job, network, fixed))
     for place, (tensor, stages, replicas) in enumerate(shapes):
         share = max(0.05, (end - time.process_time()) / 2 / (len(shapes) - place))
         layouts = list(_layouts(job, network, tensor, stages, replicas, share))
-        for plan in _plans(job, tensor, stages, replicas, fixed):
+        for plan in _with_and_without(_plans(job, tensor, stages, replicas, fixed), network, allowed):
             priced = OverNetwork(replace(job, plan=plan, network=None), network, range(network.devices))
             for layout in layouts:
                 found = _measured(priced, _devices(plan, layout))
-                key = tensor, stages, replicas
+                key = tensor, stages, replicas, bool(plan.codes)
                 if found is not None and (key not in best or found.step.seconds < best[key].step.seconds):
                     best[key] = found
             if time.process_time() > end and best:
@@ -88,9 +101,32 @@ def plans_over(
             f"{job.train.global_batch}, and each stage fits into its device.",
             "Use another global_batch, recompute = 'full' in [plan], or more devices.",
         )
-    order = sorted(best.values(), key=lambda each: each.step.seconds)[:top]
+    order = sorted(best.values(), key=_preference)[:top]
     improved = [_layers_moved(job, network, _improved(job, network, each, end), end) for each in order]
-    return sorted(improved, key=lambda each: each.step.seconds)
+    if allowed is not None:
+        improved = [_milder(job, network, each) for each in improved]
+    return sorted(improved, key=_preference)
+
+
+def _with_and_without(plans: Iterator[Plan], network: Network, allowed: str | None) -> Iterator[Plan]:
+    """Each plan, and the same with codes where these are allowed."""
+    for plan in plans:
+        yield plan
+        if allowed is not None and (coded := with_codes(plan, network, allowed)) is not None:
+            yield coded
+
+
+def _preference(found: NetworkPlan) -> float:
+    """The fastest first; codes only where they are worth it."""
+    return found.step.seconds * (1 + WORTH if found.plan.codes else 1)
+
+
+def _milder(job: Job, network: Network, found: NetworkPlan) -> NetworkPlan:
+    if not found.plan.codes:
+        return found
+    plan = milder(job, network, found.plan, found.devices)
+    step = OverNetwork(replace(job, plan=plan, network=None), network, found.devices).step
+    return NetworkPlan(plan, found.devices, step)
 
 
 def _shapes(job: Job, network: Network, fixed: dict[str, Any]) -> Iterator[tuple[int, int, int]]:
@@ -112,7 +148,7 @@ def _plans(job: Job, tensor: int, stages: int, replicas: int, fixed: dict[str, A
     same = {name: fixed.get(name, getattr(given, name)) for name in PASSED_ON}
     if replicas == 1:
         same["zero"] = 0
-    local = fixed.get("local_steps", given.local_steps) if replicas > 1 else 0
+    meetings = {name: fixed.get(name, getattr(given, name)) for name in MEETINGS if replicas > 1}
     share = job.train.global_batch // replicas
     orders = SCHEDULES if stages > 1 else SCHEDULES[:1]
     if "schedule" in fixed and stages > 1:
@@ -130,7 +166,7 @@ def _plans(job: Job, tensor: int, stages: int, replicas: int, fixed: dict[str, A
                 microbatch=microbatch,
                 schedule=schedule,
                 extra_warmup=extra,
-                local_steps=local,
+                **meetings,
                 **same,
             )
 

@@ -110,9 +110,11 @@ def _exact(plan: Plan) -> tuple[Plan, list[str]]:
         for name, code in codes.items()
         if code != "none"
     ]
+    notes += [f"codes of {each.words} → none: the same of them." for each in plan.codes]
     if plan.local_steps:
         notes.append(f"local_steps {plan.local_steps} → 0: what was tried sums gradients in every step.")
-    return replace(plan, compress_gradients="none", compress_activations="none", local_steps=0), notes
+    exact = replace(plan, compress_gradients="none", compress_activations="none", codes=())
+    return replace(exact, local_steps=0, fragments=1, overlap_steps=0), notes
 
 
 def _in_words(memory: LayerMemory) -> str:
