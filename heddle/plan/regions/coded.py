@@ -51,15 +51,15 @@ def with_codes(plan: Plan, network: Network, allowed: str) -> Plan | None:
 def milder(job: Job, network: Network, plan: Plan, devices: tuple[int, ...]) -> Plan:
     """The same with as many bits as cost nothing: first on all links, then exactly between two groups by name."""
 
-    def seconds(tried: Plan) -> float:
-        return OverNetwork(replace(job, plan=tried, network=None), network, devices).step.seconds
+    def priced(tried: Plan) -> OverNetwork:
+        return OverNetwork(replace(job, plan=tried, network=None), network, devices)
 
-    limit = seconds(plan) * (1 + SAME)
+    limit = priced(plan).step.seconds * (1 + SAME)
     for what in ("gradients", "activations"):
         now = getattr(plan.codes[0], what)
         for code in CODES[: CODES.index(now)] if now is not None else ():
             tried = replace(plan, codes=(_changed(plan.codes[0], what, code),))
-            if seconds(tried) <= limit:
+            if priced(tried).step.seconds <= limit:
                 plan = tried
                 break
     codes = plan.codes[0]
@@ -67,16 +67,13 @@ def milder(job: Job, network: Network, plan: Plan, devices: tuple[int, ...]) -> 
         return replace(plan, codes=())
     if codes.links == "inside":
         return plan
-    used = {
-        frozenset((use.source, use.target))
-        for use in OverNetwork(replace(job, plan=plan, network=None), network, devices).uses()
-    }
+    used = {frozenset((use.source, use.target)) for use in priced(plan).uses()}
     for one, two in combinations([group.name for group in network.groups], 2):
         if frozenset((one, two)) not in used or len(plan.codes) > MOST_NAMED:
             continue
         exact = _table("between", (one, two), _none(codes.gradients), _none(codes.activations))
         tried = replace(plan, codes=(*plan.codes, exact))
-        if seconds(tried) <= limit:
+        if priced(tried).step.seconds <= limit:
             plan = tried
     return plan
 
@@ -85,18 +82,19 @@ def codes_in_words(job: Job, network: Network, plan: Plan) -> Iterator[str]:
     """How much smaller what links carry is, and that the loss may differ."""
     if not codes_used(plan, "gradients") and not codes_used(plan, "activations"):
         return
+
+    def carried(what: str, code: str) -> str:
+        less = "as they are" if code == "none" else f"in {code} ({_smaller(job, what, code):.2g} times smaller)"
+        return f"{what} {less}"
+
     for each in plan.codes:
-        said = [
-            f"{what} {'as they are' if code == 'none' else f'in {code} ({_smaller(job, what, code):.2g} times smaller)'}"
-            for what in ("gradients", "activations")
-            if (code := getattr(each, what)) is not None
-        ]
+        codes = {what: getattr(each, what) for what in ("gradients", "activations")}
+        said = [carried(what, code) for what, code in codes.items() if code is not None]
         yield f"{each.words[0].upper()}{each.words[1:]} carry {' and '.join(said)}."
     exact = replace(plan, codes=(), compress_gradients="none", compress_activations="none")
     here, there = (OverNetwork(replace(job, plan=each, network=None), network) for each in (plan, exact))
-    sizes = [
-        sum(use.stages + use.replicas for use in priced.uses() if use.source != use.target) for priced in (here, there)
-    ]
+    ways = [[use for use in priced.uses() if use.source != use.target] for priced in (here, there)]
+    sizes = [sum(use.stages + use.replicas for use in uses) for uses in ways]
     yield (
         f"Between groups that is {sizes[0] / 1e6:.3g} MB per step in place of {sizes[1] / 1e6:.3g}, and "
         f"{here.step.seconds:.3g} s in place of {there.step.seconds:.3g}. Codes round: the loss may differ."

@@ -41,13 +41,8 @@ SCHEDULES: tuple[tuple[str, int | None], ...] = (
 FEW = 4  # devices of which all layouts are tried
 GRACE = 2.0  # seconds beyond the limit in which layers may still move
 MOST_MICROBATCHES = 256  # of a replica: more of them make messages that are all latency
-PASSED_ON = (
-    "recompute",
-    "compress_gradients",
-    "compress_activations",
-    "codes",
-    "zero",
-)  # what is given holds for all plans
+# what is given of these holds for all plans
+PASSED_ON = ("recompute", "compress_gradients", "compress_activations", "codes", "zero")
 MEETINGS = ("local_steps", "fragments", "overlap_steps")
 
 
