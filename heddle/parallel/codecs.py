@@ -35,6 +35,10 @@ class Codec(ABC):
     def decode(self, code: Tensor, count: int) -> Tensor:
         """The numbers, in fp32, that the bytes stand for."""
 
+    @abstractmethod
+    def quantum(self, x: Tensor) -> Tensor:
+        """How far apart two numbers are that it can say, there where each of these is."""
+
 
 class Rounded(Codec):
     """Sixteen bits: fp32 with fewer digits, and the same range."""
@@ -45,6 +49,10 @@ class Rounded(Codec):
     def decode(self, code: Tensor, count: int) -> Tensor:
         assert code.shape[-1] == self.size(count)
         return code.view(torch.bfloat16).float()
+
+    def quantum(self, x: Tensor) -> Tensor:
+        exponent = torch.frexp(x.double().abs())[1]  # x = m · 2^e with m in [0.5, 1): eight bits of it are said
+        return torch.ldexp(torch.ones_like(x, dtype=torch.float64), exponent - 8)
 
 
 class Scaled(Codec):
@@ -80,6 +88,11 @@ class Scaled(Codec):
             whole = codes.view(torch.int8).float()
         scale = scales.contiguous().view(torch.float32)
         return (whole.unflatten(-1, (-1, BLOCK)) * scale[..., None]).flatten(-2)[..., :count]
+
+    def quantum(self, x: Tensor) -> Tensor:
+        blocks = F.pad(x.double(), (0, -x.shape[-1] % BLOCK)).unflatten(-1, (-1, BLOCK))
+        scale = blocks.abs().amax(-1, keepdim=True) / self.top
+        return scale.expand_as(blocks).flatten(-2)[..., : x.shape[-1]]
 
 
 CODECS: dict[str, Codec] = {"bf16": Rounded("bf16"), "int8": Scaled("int8"), "int4": Scaled("int4")}
@@ -142,3 +155,11 @@ class LinkFeedback:
             some = torch.stack([messages[row] for row in rows])
             numbers[rows] = some.view(torch.float32) if code == "none" else CODECS[code].decode(some, count)
         return numbers
+
+    def quanta(self, x: Tensor) -> Tensor:
+        """Of each number that is about to be sent, the quantum of its link's code; 0 where it is sent as it is."""
+        found = torch.zeros_like(x, dtype=torch.float64)
+        for code, rows in self.rows.items():
+            if code != "none":
+                found[rows] = CODECS[code].quantum(self.residual[rows] + x[rows])
+        return found

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from heddle.parallel.codecs import CODECS, Feedback, LinkFeedback
-from heddle.parallel.collectives import Handle, start_gather_straight
+from heddle.parallel.collectives import Handle, all_reduce, start_gather_straight
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.spec.network.link_codes import AxisCodes, alike, axis_codes
 from heddle.spec.plan import Plan
@@ -37,7 +37,7 @@ class CompressedSum:
     def start(self) -> Handle:
         """Begin with the first half: what is waited for is this replica's share of the sum."""
         if self.ledger is not None:
-            self.ledger.meant += self.shares
+            self.ledger.means(self.shares, self.parts)
         code = self.parts.encode(self.shares)
         self.parts.residual[self.axis.rank].zero_()  # nobody sends to itself: its own part stays as it is
         received = torch.empty_like(code)
@@ -56,6 +56,8 @@ class CompressedSum:
     def share(self) -> Handle:
         """Begin with the second half, after the first: what is waited for are the codes of all shares."""
         assert self.sums is not None
+        if self.ledger is not None:
+            self.ledger.told_quantum = self.codec.quantum(self.sums.residual + self.own)
         return start_gather_straight(self.sums.encode(self.own)[None], self.axis)
 
     def read(self, codes: Tensor) -> Tensor:
@@ -67,10 +69,33 @@ class CompressedSum:
 
 
 class Ledger:
-    """Keeps count for a proof: what a replica has meant so far, and what it was told of all."""
+    """Keeps count for a proof: what a replica has meant so far, what it was told of all, and the last quanta."""
 
     def __init__(self, shares: Tensor) -> None:
-        self.meant, self.told = (torch.zeros_like(shares, dtype=torch.float64) for _ in range(2))
+        self.meant, self.told, self.rounding, self.quanta = (
+            torch.zeros_like(shares, dtype=torch.float64) for _ in range(4)
+        )
+        self.told_quantum = torch.zeros_like(shares[0], dtype=torch.float64)
+
+    def means(self, shares: Tensor, parts: LinkFeedback) -> None:
+        """These are about to be sent."""
+        self.meant += shares
+        self.rounding += torch.finfo(torch.float32).eps * shares.double().abs()  # of sums in fp32 themselves
+        self.quanta = parts.quanta(shares)
+
+    def compared(self, axis: Axis, owned: bool) -> tuple[Tensor, Tensor]:
+        """How far what was told is from what all have meant, and what one quantum is: of all that send, and tell.
+
+        `owned`: a replica is only told its own share.
+        """
+        self.quanta[axis.rank].zero_()  # nobody sends to itself
+        quantum = self.quanta + self.rounding
+        quantum[axis.rank] += self.told_quantum
+        for numbers in (self.meant, quantum):
+            all_reduce(numbers, axis)
+        mine = slice(axis.rank, axis.rank + 1) if owned else slice(None)
+        least = torch.finfo(torch.float32).tiny
+        return (self.told - self.meant).abs()[mine], quantum.clamp_min(least)[mine]
 
 
 class GradientCodes(NamedTuple):

@@ -13,6 +13,7 @@ from heddle.spec.job import Job, PlannedJob, Train
 from heddle.spec.layer_memory import LayerMemory
 from heddle.spec.model import LayerSpec, ModelSpec
 from heddle.spec.plan import Plan
+from heddle.train.prove.conserved import coded_plan
 
 PROCESSES = 16  # more than this do not fit one machine that somebody also works on
 CHUNKS = 4  # a rank
@@ -26,6 +27,7 @@ class Shrunk:
 
     job: PlannedJob
     notes: tuple[str, ...]
+    coded: PlannedJob | None = None  # the same with gradients in codes, where they travel so
 
 
 def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
@@ -70,7 +72,9 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
         clip=min(train.clip, 0.1),  # small enough to clip, where the job clips at all
         delay_correction=train.delay_correction,
     )
-    return Shrunk(PlannedJob(model=small_model, data=job.data, train=small_train, plan=small_plan), tuple(notes))
+    small = PlannedJob(model=small_model, data=job.data, train=small_train, plan=small_plan)
+    coded = coded_plan(job, plan, small_plan)
+    return Shrunk(small, tuple(notes), None if coded is None else replace(small, plan=coded, network=job.network))
 
 
 def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
