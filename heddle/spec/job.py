@@ -99,6 +99,7 @@ class Train:
     keep_last: Count = 2  # newest checkpoints that stay on disk
     keep_every: CountOrZero = 0  # checkpoints of these steps stay for good; 0: none
     restarts: CountOrZero = 3  # how often a run goes on by itself after a process died
+    watch_links: bool = True  # with a [network]: measure its links at every checkpoint, and say if they have changed
     hang_after: Amount = 0.0  # seconds after which a step counts as hung; 0: many times as long as usual
     compile: bool = False  # torch.compile the layers
     # where files of what a plan offloads to disk lie; by default where temporary files do

@@ -45,6 +45,8 @@ from heddle.runtime.together import Together, check_shared
 from heddle.spec.job import Job, PlannedJob
 from heddle.train.dry_run.out_of_memory import out_of_memory, ran_out, short_of_memory
 from heddle.train.flight import Flight
+from heddle.train.links.waiting import LinkTimes, shows_links
+from heddle.train.links.watch import LinkWatch
 from heddle.train.metrics import Metrics
 from heddle.train.phases import Phase, Phases
 from heddle.train.step.choose import make_trainer
@@ -162,6 +164,8 @@ def _watched(
     recorder = Recorder(mesh, device) if orders.trace else NoRecorder()
     if not orders.trace and runs_ahead(device) and mesh.world.size > 1:
         recorder = doctor.stream = StreamMarks(mesh, device)
+    elif not orders.trace and shows_links(job, mesh):
+        recorder = LinkTimes(job, mesh)
     trainer = make_trainer(job, data.train, mesh, recorder)
     run = Run(job.run_folder)
     newest = newest_good(run.checkpoints, mesh, warn) if resume else None  # before anything is written
@@ -273,6 +277,7 @@ def _loop(
         after_step(step)
 
     flight = Flight(trainer, run, peak, metrics, landed)
+    watch = LinkWatch(trainer.job, trainer.mesh, trainer.device, run.folder, partial(_warn, console))
     with metrics or nullcontext(), StopRequest(answer=trainer.mesh.world.size == 1) as stop:
         try:
             while trainer.step < train.steps and not flight.stopped:
@@ -291,6 +296,7 @@ def _loop(
                 if saves:
                     with phases.during(Phase.SAVE):
                         trainer.save(saver)
+                        watch.look()
                     saved = trainer.step
             flight.land()
         except (HeddleError, OSError):

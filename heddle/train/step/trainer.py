@@ -36,6 +36,7 @@ from heddle.schedule import verify
 from heddle.spec.job import Job
 from heddle.spec.ranks import places_of
 from heddle.trace.lanes import Lane, Phase
+from heddle.train.links.waiting import LinkTimes
 from heddle.train.outer.outer_step import OuterStep
 from heddle.train.sites.site_step import SiteStep, check_sites
 from heddle.train.step.learning_rate import learning_rate
@@ -153,8 +154,12 @@ class Trainer:
         with self.recorder.span(Lane.OPTIMIZER, Phase.GRADIENTS):
             gradients.finish()
         with self.recorder.span(Lane.OPTIMIZER, Phase.UPDATE):
-            sums = self._sum_over_ranks(loss, self.optimizer.squared_norm(), bool(stop))
-            total, squared_norm, stops = sums.wait().unbind()
+            links = self.recorder if isinstance(self.recorder, LinkTimes) else None
+            waits = [] if links is None else links.taken()
+            sums = self._sum_over_ranks(loss, self.optimizer.squared_norm(), bool(stop), *waits)
+            total, squared_norm, stops, *waits = sums.wait().unbind()
+            if links is not None:
+                links.told(waits)
             if self.saver is not None:
                 self.saver.copied()  # from here on the state changes
             norm = self.optimizer.step(rate, squared_norm)
@@ -287,7 +292,7 @@ class Trainer:
         keys = token_keys(self.job.train.seed, numbers, self.job.sequence)
         return slice_of(keys, self.mesh.tensor) if self.plan.sequence else keys
 
-    def _sum_over_ranks(self, loss: Tensor, *others: Tensor | bool) -> Handle:
+    def _sum_over_ranks(self, loss: Tensor, *others: Tensor | float) -> Handle:
         """Begin to add up the mean loss over replicas, and other numbers: all in one message.
 
         Replicas that learn by themselves each have their own.
@@ -300,6 +305,6 @@ class Trainer:
         return start_sum_numbers(numbers, self.mesh.replica if apart else self.mesh.world)
 
 
-def _number(value: Tensor | bool, like: Tensor) -> Tensor:
+def _number(value: Tensor | float, like: Tensor) -> Tensor:
     """As a number on the device; what the host knows is written there by a kernel, for a copy would wait."""
     return value.to(like) if isinstance(value, Tensor) else torch.full_like(like, float(value))

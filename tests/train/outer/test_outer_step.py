@@ -221,8 +221,6 @@ def streamed_by_hand(mesh: Mesh, a_job: Job) -> bool:
                 expected = kept * own[index] + (1 - kept) * before[index]
                 torch.testing.assert_close(piece.master, expected, rtol=1e-5, atol=1e-6)
             del left[number]
-        untouched = [i for i, piece in enumerate(pieces) if torch.equal(piece.master, own[i])]
-        assert len(untouched) in (len(pieces), len(pieces) - fragments.count(fragments[0])) or untouched
     assert met > 4
     return True
 
