@@ -56,15 +56,15 @@ def milder(job: Job, network: Network, plan: Plan, devices: tuple[int, ...]) -> 
 
     limit = priced(plan).step.seconds * (1 + SAME)
     for what in ("gradients", "activations"):
-        now = getattr(plan.codes[0], what)
+        now = getattr(plan.codes[0], what) if plan.codes else None
         for code in CODES[: CODES.index(now)] if now is not None else ():
-            tried = replace(plan, codes=(_changed(plan.codes[0], what, code),))
+            tried = replace(plan, codes=_changed(plan.codes[0], what, code))
             if priced(tried).step.seconds <= limit:
                 plan = tried
                 break
+    if not plan.codes:
+        return plan
     codes = plan.codes[0]
-    if codes.gradients in (None, "none") and codes.activations in (None, "none"):
-        return replace(plan, codes=())
     if codes.links == "inside":
         return plan
     used = {frozenset((use.source, use.target)) for use in priced(plan).uses()}
@@ -123,10 +123,7 @@ def _table(links: str, groups: tuple[str, ...], gradients: str | None, activatio
     )
 
 
-def _changed(codes: LinkCodes, what: str, code: str) -> LinkCodes:
-    return _table(
-        codes.links,
-        codes.groups,
-        code if what == "gradients" else codes.gradients,
-        code if what == "activations" else codes.activations,
-    )
+def _changed(codes: LinkCodes, what: str, code: str) -> tuple[LinkCodes, ...]:
+    """With another code for one of the two; "none" is what links have that no table names."""
+    said = {"gradients": codes.gradients, "activations": codes.activations, what: None if code == "none" else code}
+    return (_table(codes.links, codes.groups, **said),) if any(said.values()) else ()

@@ -229,7 +229,8 @@ def table_lines(search: NetworkSearch) -> Iterator[str]:
     network = search.network
     for number, each in enumerate(search.plans, 1):
         step = search.found[number - 1].step
-        yield f"{number}  {each.step_seconds:.4g} s per step  {in_words(each.plan)}"
+        coded = ", codes on some links" if each.plan.codes else ""
+        yield f"{number}  {each.step_seconds:.4g} s per step  {in_words(each.plan)}{coded}"
         yield (
             f"   {step.pipeline:.3g} s pipeline, {step.exchange:.3g} s exchange of replicas, "
             f"{step.agreement:.3g} s agreement on loss and norm"
