@@ -156,10 +156,10 @@ def test_tensor_ranks_stay_inside_a_group():
     assert {name for name, pairs in held(found.best.plan, over.network).items() if pairs} == {"a", "b"}
 
 
-def two_sites(gbps: float) -> Network:
+def two_sites(gbps: float, latency: float = 5.0) -> Network:
     fast = Speed(latency_ms=0.1, gbps=10)
     groups = Group(name="a", devices=2, inside=fast), Group(name="b", devices=2, inside=fast)
-    return Network(groups=groups, across=Speed(latency_ms=5, gbps=gbps))
+    return Network(groups=groups, across=Speed(latency_ms=latency, gbps=gbps))
 
 
 def test_codes_are_chosen_only_where_they_are_allowed_and_worth_it():
@@ -176,7 +176,7 @@ def test_codes_are_chosen_only_where_they_are_allowed_and_worth_it():
     assert "times smaller" in words
     assert "the loss may differ" in words
     assert not coded.to_json()["plans"][0]["exact"]
-    fast = replace(JOB, network=two_sites(10.0))
+    fast = replace(JOB, network=two_sites(100.0, latency=0.001))
     assert not search_network(fast, fixed, allowed="int4").best.plan.codes  # nothing to gain
     with pytest.raises(HeddleError, match="'int3' is not a code"):
         search_network(job, allowed="int3")

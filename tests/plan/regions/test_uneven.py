@@ -19,22 +19,8 @@ from heddle.spec.cluster import Device, Peak
 from heddle.spec.network import Group, GroupLink, Network, Speed
 from tests.plan.regions.test_for_job import JOB
 
-SHAPES = [
-    (3, 4),
-    (4, 3),
-    (6, 2),
-    (2, 8),
-    (4, 4),
-    (5, 4),
-    (4, 6),
-    (7, 4),
-    (4, 8),
-    (12, 2),
-    (6, 6),
-    (3, 13),
-    (10, 4),
-    (8, 8),
-]
+FEW = [(3, 4), (4, 3), (6, 2), (2, 8), (4, 4), (5, 4), (4, 6)]
+SHAPES = [*FEW, (7, 4), (4, 8), (12, 2), (6, 6), (3, 13), (10, 4), (8, 8)]
 KINDS = ("regions", "plane", "hierarchy", "hubs", "powers", "noise")
 
 
