@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import combinations, permutations
+from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ from heddle.plan.regions.cost import laid_out
 from heddle.plan.regions.problem import Ints, Problem, problem_from
 from heddle.plan.regions.solve import solve
 from heddle.plan.regions.starts import pipelines_inside, stages_inside
-from heddle.plan.regions.uneven import shared_out
-from heddle.simulate.network.over_network import NetworkStep, OverNetwork
+from heddle.plan.regions.walk import NetworkPlan, exchanged, measured, walked
+from heddle.simulate.network.over_network import OverNetwork
 from heddle.spec.job import Job
 from heddle.spec.network import Network
 from heddle.spec.plan import Plan
@@ -39,25 +39,12 @@ SCHEDULES: tuple[tuple[str, int | None], ...] = (
     ("gpipe", None),
 )
 FEW = 4  # devices of which all layouts are tried
+WALKED = 2  # sets of degrees that are looked at for as long as there is time
 GRACE = 2.0  # seconds beyond the limit in which layers may still move
 MOST_MICROBATCHES = 256  # of a replica: more of them make messages that are all latency
 # what is given of these holds for all plans
 PASSED_ON = ("recompute", "compress_gradients", "compress_activations", "codes", "zero")
 MEETINGS = ("local_steps", "fragments", "overlap_steps")
-
-
-@dataclass(frozen=True)
-class NetworkPlan:
-    """A plan, the device of each of its ranks, and what a step takes."""
-
-    plan: Plan
-    devices: tuple[int, ...]
-    step: NetworkStep
-
-    @property
-    def placed(self) -> Plan:
-        """The plan with its devices, as a job file keeps it."""
-        return replace(self.plan, devices=self.devices)
 
 
 def plans_over(
@@ -76,14 +63,17 @@ def plans_over(
     end = time.process_time() + time_limit
     fixed = fixed or {}
     best: dict[tuple[int, int, int, bool], NetworkPlan] = {}
+    plans_of: dict[tuple[int, int, int], list[Plan]] = {}
     shapes = list(_shapes(job, network, fixed))
     for place, (tensor, stages, replicas) in enumerate(shapes):
         share = max(0.05, (end - time.process_time()) / 2 / (len(shapes) - place))
         layouts = list(_layouts(job, network, tensor, stages, replicas, share))
-        for plan in _with_and_without(_plans(job, tensor, stages, replicas, fixed), network, allowed):
+        plans = list(_with_and_without(_plans(job, tensor, stages, replicas, fixed), network, allowed))
+        plans_of[tensor, stages, replicas] = plans
+        for plan in plans:
             priced = OverNetwork(replace(job, plan=plan, network=None), network, range(network.devices))
             for layout in layouts:
-                found = _measured(priced, _devices(plan, layout))
+                found = measured(priced, _devices(plan, layout))
                 key = tensor, stages, replicas, bool(plan.codes)
                 if found is not None and (key not in best or found.step.seconds < best[key].step.seconds):
                     best[key] = found
@@ -97,7 +87,15 @@ def plans_over(
             "Use another global_batch, recompute = 'full' in [plan], or more devices.",
         )
     order = sorted(best.values(), key=_preference)[:top]
-    improved = [_layers_moved(job, network, _improved(job, network, each, end), end) for each in order]
+    draws, improved = np.random.default_rng(0), list[NetworkPlan]()
+    for place, found in enumerate(order):
+        better = exchanged(job, network, found, end)
+        few = network.devices // found.plan.tensor <= FEW  # of which all layouts were tried
+        if place < WALKED and not few:
+            now = time.process_time()
+            until = now + (end - now) / (1.5 if place == 0 else 2)  # most for the most promising
+            better = walked(job, network, better, plans_of[found.degrees], until, draws)
+        improved.append(_layers_moved(job, network, better, end))
     if allowed is not None:
         improved = [_milder(job, network, each) for each in improved]
     return sorted(improved, key=_preference)
@@ -201,39 +199,6 @@ def _devices(plan: Plan, layout: Ints) -> tuple[int, ...]:
             at = rank_of(plan, Coordinates(tensor=tensor, data=replica, pipeline=stage))
             devices[at] = layout[stage, replica] + tensor
     return tuple(devices.tolist())
-
-
-def _measured(priced: OverNetwork, devices: tuple[int, ...]) -> NetworkPlan | None:
-    """A plan on some devices, with layers and samples by their speed; None if it does not fit."""
-    here = priced.on(devices)
-    if len({here.device(device) for device in devices}) > 1:  # equal devices want equal parts
-        uneven = shared_out(here)
-        if uneven != here.plan:
-            other = OverNetwork(replace(here.job, plan=uneven), here.network, devices)
-            if other.step.seconds < here.step.seconds and other.verdict().fits:
-                return NetworkPlan(uneven, devices, other.step)
-    if not here.verdict().fits:
-        return None
-    return NetworkPlan(here.plan, devices, here.step)
-
-
-def _improved(job: Job, network: Network, found: NetworkPlan, end: float) -> NetworkPlan:
-    """The same with places exchanged, two tensor groups at a time, as long as that helps and time is left."""
-    tensor, even = found.plan.tensor, replace(found.plan, stages=(), shares=())
-    priced = OverNetwork(replace(job, plan=even, network=None), network, found.devices)
-    better = True
-    while better:
-        better = False
-        for a, b in combinations(range(len(found.devices) // tensor), 2):
-            if time.process_time() > end:
-                return found
-            devices = list(found.devices)
-            one, two = slice(a * tensor, (a + 1) * tensor), slice(b * tensor, (b + 1) * tensor)
-            devices[one], devices[two] = devices[two], devices[one]
-            tried = _measured(priced, tuple(devices))
-            if tried is not None and tried.step.seconds < found.step.seconds * (1 - 1e-9):
-                found, better = tried, True
-    return found
 
 
 def _layers_moved(job: Job, network: Network, found: NetworkPlan, end: float) -> NetworkPlan:
