@@ -18,8 +18,7 @@ def shared_out(priced: OverNetwork) -> Plan:
     uneven = replace(plan, stages=stages)
     if plan.data == 1 or plan.zero >= 2 or plan.delayed is not None:
         return uneven
-    job = replace(priced.job, plan=uneven, network=None)
-    return replace(uneven, shares=_shares(OverNetwork(job, priced.network, priced.devices)))
+    return replace(uneven, shares=_shares(priced.with_parts(stages, ())))
 
 
 def _stages(priced: OverNetwork) -> tuple[int, ...]:

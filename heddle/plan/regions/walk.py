@@ -18,7 +18,7 @@ from heddle.spec.job import Job
 from heddle.spec.network import Network
 from heddle.spec.plan import Plan
 
-PATIENCE = 40  # beginnings in a row from which nothing better was found
+PATIENCE = 20  # beginnings in a row from which nothing better was found
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def measured(priced: OverNetwork, devices: tuple[int, ...]) -> NetworkPlan | Non
     if len({here.device(device) for device in devices}) > 1:  # equal devices want equal parts
         uneven = shared_out(here)
         if uneven != here.plan:
-            other = OverNetwork(replace(here.job, plan=uneven), here.network, devices)
+            other = here.with_parts(uneven.stages, uneven.shares)
             if other.step.seconds < here.step.seconds and other.verdict().fits:
                 return NetworkPlan(uneven, devices, other.step)
     if not here.verdict().fits:

@@ -71,6 +71,7 @@ class OverNetwork:
         self.work = work_of(self.job, self.cluster)
         self.held = parameters_of(self.job.model, plan, self.work)
         self._priced: dict[Device, list[ChunkCosts]] = {}
+        self._variants: dict[Plan, OverNetwork] = {}
         self.numbers = float(self.work.tokens * self.work.hidden) / plan.tensor  # of a message between stages
         self.activations = _bytes_by_group(plan, network, "activations", float(self.work.element))
         self.gradients = _bytes_by_group(plan, network, "gradients", EXACT)
@@ -95,6 +96,13 @@ class OverNetwork:
             other.__dict__.pop(name, None)
         other._place(devices)
         return other
+
+    def with_parts(self, stages: tuple[int, ...], shares: tuple[int, ...]) -> OverNetwork:
+        """The same devices with other layers and samples; again, prices are made once for each."""
+        plan = replace(self.plan, stages=stages, shares=shares)
+        if plan not in self._variants:
+            self._variants[plan] = OverNetwork(replace(self.job, plan=plan, network=None), self.network, self.devices)
+        return self._variants[plan].on(self.devices)
 
     def _inside(self) -> Link:
         """What tensor ranks talk over: the slowest link between those of any one place of the mesh."""
