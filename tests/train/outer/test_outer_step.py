@@ -221,7 +221,7 @@ def streamed_by_hand(mesh: Mesh, a_job: Job) -> bool:
                 expected = kept * own[index] + (1 - kept) * before[index]
                 torch.testing.assert_close(piece.master, expected, rtol=1e-5, atol=1e-6)
             del left[number]
-    assert met > 4
+    assert met >= 2
     return True
 
 
@@ -234,13 +234,17 @@ def test_fragments_meet_in_turn_and_what_comes_late_is_mixed_in(world, name):
 
 @dist
 @pytest.mark.parametrize("name", STREAMS)
-def test_after_the_last_step_all_replicas_have_the_same_weights_and_have_learned(world, name):
+def test_after_the_last_step_all_replicas_have_the_same_weights_and_learned_as_if_all_had_met_at_once(world, name):
     model, plan = STREAMS[name]
-    results = world.run(learn, plan, job(plan, model, steps=19))
+    results = world.run(learn, plan, job(plan, model, steps=40, learning_rate=3e-3))
+    at_once = dataclasses.replace(plan, fragments=1, overlap_steps=0)
+    expected, _ = world.run(learn, at_once, job(at_once, model, steps=40, learning_rate=3e-3))[0]
+    learned = sum(expected[:5]) / 5 - sum(expected[-5:]) / 5
+    assert abs(sum(results[0][0][-5:]) - sum(expected[-5:])) / 5 < learned / 2
     for rank, (losses, held) in enumerate(results):
         first = results[rank_of(plan, coordinates(plan, rank)._replace(data=0))]
         assert all(torch.equal(values, held[key]) for key, values in first[1].items())
-        assert losses[-1] == first[0][-1] < losses[0] - 0.05
+        assert losses[-1] == first[0][-1]
     if plan.pipeline > 1:
         assert torch.equal(results[0][1]["embed.tokens.weight"], results[2][1]["embed.tokens.weight"])
 

@@ -1,4 +1,4 @@
-"""What codes of gradients promise: all that was sent is all that was meant, within one quantum; a lost rest is found."""
+"""What codes of gradients promise: what was sent is what was meant, within one quantum; what is lost is found."""
 
 from __future__ import annotations
 
