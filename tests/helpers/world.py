@@ -79,6 +79,7 @@ def _live(rank: int, store: Path, pipe: Connection) -> None:
     from heddle.parallel.mesh import build_mesh
 
     torch.set_num_threads(1)
+    _share_one_device()
     limit = timedelta(seconds=PATIENCE)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=SIZE, timeout=limit)
     meshes: dict[tuple[int, ...], Any] = {}  # groups take long to make, and equal degrees can share them
@@ -92,3 +93,22 @@ def _live(rank: int, store: Path, pipe: Connection) -> None:
             pipe.send((True, None if mesh is None else work(mesh, *arguments)))
         except BaseException:
             pipe.send((False, traceback.format_exc()))
+
+
+def _share_one_device() -> None:
+    """One thread that waits for messages in a process, where gloo has one for each group of processes.
+
+    Each of them wakes a hundred times a second whether or not there is anything to do: with all the meshes that tests
+    leave behind that was half of a machine's time.
+    """
+    from torch.distributed import distributed_c10d
+
+    class Sharing(distributed_c10d.ProcessGroupGloo):
+        device = distributed_c10d.ProcessGroupGloo.create_default_device()
+
+        def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+            options = self._Options()
+            options._devices, options._timeout = [self.device], timeout
+            super().__init__(store, rank, size, options)
+
+    distributed_c10d.ProcessGroupGloo = Sharing  # type: ignore[misc]
