@@ -45,7 +45,7 @@ def with_codes(plan: Plan, network: Network, allowed: str) -> Plan | None:
     if gradients is None and activations is None:
         return None
     links = "between" if len(network.groups) > 1 else "inside"
-    return replace(plan, codes=(_table(links, (), gradients, activations),))  # type: ignore[arg-type]
+    return replace(plan, codes=(_table(links, (), gradients, activations),))
 
 
 def milder(job: Job, network: Network, plan: Plan, devices: tuple[int, ...]) -> Plan:

@@ -44,7 +44,7 @@ def network_timeline(priced: OverNetwork) -> Trace:
     for place, span in enumerate(drawn.spans):
         if span.lane not in (Lane.SEND, Lane.RECEIVE):
             continue
-        onward = span.name == message_name(span.lane, "activation")
+        onward = span.name == message_name(Lane(span.lane), "activation")
         other = plan.rank_of(span.chunk + (1 if onward == (span.lane == Lane.SEND) else -1))
         span = span._replace(bytes=int(priced.message(column[span.rank], column[other])))
         if span.lane == Lane.SEND and (message := sent.get((span.rank, span.end))) is not None:

@@ -57,11 +57,10 @@ class LinkTimes(NoRecorder):
         self.sums = max(ways, key=message) if ways else None  # sender and receiver of the slowest link between replicas
         self.own, self.all = (np.zeros((2, len(self.names), len(self.names))) for _ in range(2))
 
-    def span(
-        self, lane: str = "", name: str = "", chunk: int = -1, *_: object, **__: object
-    ) -> AbstractContextManager[None]:
-        """Time what is a wait."""
-        if lane == Lane.RECEIVE:
+    def span(self, *given: object, **_: object) -> AbstractContextManager[None]:
+        """Time what is a wait; given are lane, name and chunk."""
+        lane, name, chunk = (*given, -1)[:3]
+        if lane == Lane.RECEIVE and isinstance(chunk, int):
             source = chunk - 1 if name == message_name(Lane.RECEIVE, "activation") else chunk + 1
             way = self.mesh.pipeline.ranks[self.plan.rank_of(source)], self.mesh.rank
         elif name in (Phase.GRADIENTS, Phase.MEETING) and self.sums is not None:

@@ -157,9 +157,9 @@ class Trainer:
             links = self.recorder if isinstance(self.recorder, LinkTimes) else None
             waits = [] if links is None else links.taken()
             sums = self._sum_over_ranks(loss, self.optimizer.squared_norm(), bool(stop), *waits)
-            total, squared_norm, stops, *waits = sums.wait().unbind()
+            total, squared_norm, stops, *waited = sums.wait().unbind()
             if links is not None:
-                links.told(waits)
+                links.told(waited)
             if self.saver is not None:
                 self.saver.copied()  # from here on the state changes
             norm = self.optimizer.step(rate, squared_norm)
