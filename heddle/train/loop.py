@@ -45,7 +45,7 @@ from heddle.runtime.together import Together, check_shared
 from heddle.spec.job import Job, PlannedJob
 from heddle.train.dry_run.out_of_memory import out_of_memory, ran_out, short_of_memory
 from heddle.train.flight import Flight
-from heddle.train.links.waiting import LinkTimes, shows_links
+from heddle.train.links.waiting import with_links
 from heddle.train.links.watch import LinkWatch
 from heddle.train.metrics import Metrics
 from heddle.train.phases import Phase, Phases
@@ -164,9 +164,7 @@ def _watched(
     recorder = Recorder(mesh, device) if orders.trace else NoRecorder()
     if not orders.trace and runs_ahead(device) and mesh.world.size > 1:
         recorder = doctor.stream = StreamMarks(mesh, device)
-    elif not orders.trace and shows_links(job, mesh):
-        recorder = LinkTimes(job, mesh)
-    trainer = make_trainer(job, data.train, mesh, recorder)
+    trainer = make_trainer(job, data.train, mesh, with_links(recorder, job, mesh))
     run = Run(job.run_folder)
     newest = newest_good(run.checkpoints, mesh, warn) if resume else None  # before anything is written
     with writing_to(run):

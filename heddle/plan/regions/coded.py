@@ -12,6 +12,7 @@ from itertools import combinations
 from typing import cast
 
 from heddle.errors import HeddleError, nearest
+from heddle.simulate.network.link_use import link_uses
 from heddle.simulate.network.over_network import OverNetwork
 from heddle.spec.job import Job
 from heddle.spec.network import Network
@@ -67,7 +68,7 @@ def milder(job: Job, network: Network, plan: Plan, devices: tuple[int, ...]) -> 
     codes = plan.codes[0]
     if codes.links == "inside":
         return plan
-    used = {frozenset((use.source, use.target)) for use in priced(plan).uses()}
+    used = {frozenset((use.source, use.target)) for use in link_uses(priced(plan))}
     for one, two in combinations([group.name for group in network.groups], 2):
         if frozenset((one, two)) not in used or len(plan.codes) > MOST_NAMED:
             continue
@@ -93,7 +94,7 @@ def codes_in_words(job: Job, network: Network, plan: Plan) -> Iterator[str]:
         yield f"{each.words[0].upper()}{each.words[1:]} carry {' and '.join(said)}."
     exact = replace(plan, codes=(), compress_gradients="none", compress_activations="none")
     here, there = (OverNetwork(replace(job, plan=each, network=None), network) for each in (plan, exact))
-    ways = [[use for use in priced.uses() if use.source != use.target] for priced in (here, there)]
+    ways = [[use for use in link_uses(priced) if use.source != use.target] for priced in (here, there)]
     sizes = [sum(use.stages + use.replicas for use in uses) for uses in ways]
     yield (
         f"Between groups that is {sizes[0] / 1e6:.3g} MB per step in place of {sizes[1] / 1e6:.3g}, and "

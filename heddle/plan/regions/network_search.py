@@ -12,7 +12,8 @@ from heddle.format import GIB
 from heddle.plan.regions.coded import check_allowed, codes_in_words
 from heddle.plan.regions.for_job import NetworkPlan, plans_over
 from heddle.plan.search.describe import in_words
-from heddle.simulate.network.over_network import LinkUse, OverNetwork
+from heddle.simulate.network.link_use import LinkUse, link_uses
+from heddle.simulate.network.over_network import OverNetwork
 from heddle.simulate.simulation import Simulation, simulate
 from heddle.spec.job import Job
 from heddle.spec.network import GroupLink, Network, Speed
@@ -140,7 +141,7 @@ def reasons(search: NetworkSearch) -> Iterator[str]:
         )
         yield f"{group} holds {_numbered('stage', stages)} of {_numbered('pipeline', replicas)}: {why}."
     yield from _uneven(priced)
-    uses = priced.uses()
+    uses = link_uses(priced)
     if uses:
         first = uses[0]
         yield (

@@ -1,7 +1,8 @@
 """Better layouts for a plan over a network: devices exchanged, again and again from other beginnings.
 
 An exchange of two devices rarely undoes a choice of whole groups. So when no exchange helps any more, stages or groups
-change places, or a layout is drawn, and the exchanges begin anew (iterated local search).
+change places, or a layout is drawn, and the exchanges begin anew (iterated local search). Where devices differ, each
+layout has its layers by the speed of a stage's devices, and its samples by the speed of a replica's.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from heddle.plan.regions.uneven import shared_out
+from heddle.schedule.placement import Placement
 from heddle.simulate.network.over_network import NetworkStep, OverNetwork
 from heddle.spec.job import Job
 from heddle.spec.network import Network
@@ -138,3 +139,43 @@ def _kinds(network: Network) -> list[int]:
     named = {end for link in network.links for end in link.ends if ":" in end}
     alone = {first[name] + int(number) for name, _, number in (end.partition(":") for end in named)}
     return [device if device in alone else -1 - first[name] for device, name in enumerate(network.group_of)]
+
+
+def shared_out(priced: OverNetwork) -> Plan:
+    """The plan with stages and shares such that nobody waits for slow devices more than whole layers make them."""
+    plan = priced.plan
+    stages = _stages(priced) if plan.virtual == 1 and plan.placement is Placement.LOOP else plan.stages
+    uneven = replace(plan, stages=stages)
+    if plan.data == 1 or plan.zero >= 2 or plan.delayed is not None:
+        return uneven
+    return replace(uneven, shares=_shares(priced.with_parts(stages, ())))
+
+
+def _stages(priced: OverNetwork) -> tuple[int, ...]:
+    """Layer after layer goes where the stage that gets it is done first; the ends' own work counts."""
+    plan = priced.plan
+    given = np.array(plan.stages, dtype=float)
+    # seconds of a stage as it is, on the slowest of its devices
+    seconds = np.array(
+        [max(sum(way.seconds for way in replica[stage]) for replica in priced.chunks) for stage in range(plan.pipeline)]
+    )
+    layer = seconds / given  # the ends' work is spread over their layers, which makes them look slower, as they are
+    left = int(given.sum()) - plan.pipeline
+    layers = np.ones(plan.pipeline, dtype=int)
+    for _ in range(left):
+        layers[int(((layers + 1) * layer).argmin())] += 1
+    return tuple(layers.tolist())
+
+
+def _shares(priced: OverNetwork) -> tuple[int, ...]:
+    """Microbatch after microbatch goes to the replica that is done with it first; empty where all get as many."""
+    plan, batch = priced.plan, priced.job.train.global_batch
+    pace = np.array(
+        [max(sum(way.seconds for way in chunk) for chunk in replica) for replica in priced.chunks]
+    )  # of the slowest stage
+    counts = np.ones(plan.data, dtype=int)
+    for _ in range(batch // plan.microbatch - plan.data):
+        counts[int(((counts + 1) * pace).argmin())] += 1
+    if len(set(counts.tolist())) == 1:
+        return ()
+    return tuple((counts * plan.microbatch).tolist())

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from heddle.simulate.network.over_network import OverNetwork
 from heddle.simulate.network.replicas import exchange_messages
-
-if TYPE_CHECKING:
-    from heddle.simulate.network.over_network import OverNetwork
 
 
 class LinkUse(NamedTuple):

@@ -24,7 +24,6 @@ from heddle.errors import HeddleError
 from heddle.schedule import Schedule, build
 from heddle.simulate.chunks import ChunkCosts, chunk_costs
 from heddle.simulate.network.clock import Clocked, Hops, clocked
-from heddle.simulate.network.link_use import LinkUse, link_uses
 from heddle.simulate.network.replicas import EXACT, exchange_seconds
 from heddle.simulate.stage_memory import parameters_of, stage_memory
 from heddle.spec.cluster import Cluster, Device, Link
@@ -252,10 +251,6 @@ class OverNetwork:
         needs = [float(bill.total) for bill in (self.memory if memory is None else memory)]
         stage = max(range(len(needs)), key=lambda s: needs[s] / devices[s].memory_gib)
         return MemoryVerdict(stage, needs[stage], devices[stage])
-
-    def uses(self) -> list[LinkUse]:
-        """What goes from each group to each other in a step, the busiest first."""
-        return link_uses(self)
 
 
 def _without_messages(costs: ChunkCosts) -> ChunkCosts:

@@ -17,7 +17,7 @@ import numpy as np
 from torch import Tensor
 
 from heddle.parallel.mesh import Mesh
-from heddle.runtime.recorder import NoRecorder
+from heddle.runtime.recorder import NoRecorder, Recorder
 from heddle.spec.job import PlannedJob
 from heddle.trace.lanes import Lane, Phase, message_name
 
@@ -29,11 +29,6 @@ class SlowestLink(NamedTuple):
 
     words: str
     seconds: float
-
-
-def shows_links(job: PlannedJob, mesh: Mesh) -> bool:
-    """Whether a run can say for which link it waits: it has a network, and its hosts wait, not their devices."""
-    return job.network is not None and len(job.network.groups) <= MOST_GROUPS and mesh.world.size > 1
 
 
 class LinkTimes(NoRecorder):
@@ -98,3 +93,10 @@ class LinkTimes(NoRecorder):
         a, b = np.unravel_index(int(mean.argmax()), mean.shape)
         words = f"{self.names[a]} → {self.names[b]}" if a != b else f"inside {self.names[a]}"
         return SlowestLink(words, float(mean[a, b]))
+
+
+def with_links(recorder: Recorder | NoRecorder, job: PlannedJob, mesh: Mesh) -> Recorder | NoRecorder:
+    """Whatever measures already; else what takes the time of links, where a run has a network and its hosts wait."""
+    network = job.network
+    shown = network is not None and len(network.groups) <= MOST_GROUPS and mesh.world.size > 1
+    return LinkTimes(job, mesh) if shown and type(recorder) is NoRecorder else recorder

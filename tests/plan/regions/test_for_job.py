@@ -12,6 +12,7 @@ import pytest
 from heddle.errors import HeddleError
 from heddle.plan.regions.for_job import SCHEDULES, plans_over
 from heddle.plan.regions.network_search import held, reasons, search_network, table_lines
+from heddle.simulate.network.link_use import link_uses
 from heddle.simulate.network.over_network import OverNetwork, step_over_network
 from heddle.simulate.simulation import simulate
 from heddle.spec import Plan
@@ -187,7 +188,7 @@ def test_only_links_between_groups_carry_less():
     plan = Plan(pipeline=2, data=2, microbatch=1, devices=(0, 2, 1, 3))  # replicas apart, stages together
     coded = replace(plan, codes=(LinkCodes(gradients="int8", activations="int8"),))
     before, after = (
-        {(use.source, use.target): use for use in OverNetwork(replace(JOB, plan=each), network).uses()}
+        {(use.source, use.target): use for use in link_uses(OverNetwork(replace(JOB, plan=each), network))}
         for each in (plan, coded)
     )
     assert after["a", "a"].stages == before["a", "a"].stages > 0

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from heddle.parallel.mesh import Axis, Mesh
+from heddle.runtime.recorder import NoRecorder
 from heddle.spec import Data, Job, Plan, Train
 from heddle.spec.job import load_job
 from heddle.spec.network import Group, GroupLink, Network, Speed
 from heddle.trace.lanes import Lane, Phase, message_name
-from heddle.train.links.waiting import LinkTimes, shows_links
+from heddle.train.links.waiting import LinkTimes, with_links
 from heddle.train.links.watch import FILE, LinkWatch, disjoint, links_of
 from heddle.train.prove.prove import synthetic_tokens
 from heddle.train.step.trainer import Trainer
@@ -57,11 +58,13 @@ def test_a_wait_counts_for_the_link_that_a_message_comes_over():
     assert inside.slowest.words == "inside east"
 
 
-def test_only_runs_over_a_network_of_several_ranks_show_links():
-    planned = job(sites(10, 1), PLAN).planned
-    assert shows_links(planned, Mesh(world=Axis(0, (0, 1))))
-    assert not shows_links(planned, Mesh())
-    assert not shows_links(replace(planned, network=None), Mesh(world=Axis(0, (0, 1))))
+def test_only_runs_over_a_network_of_several_ranks_that_nothing_else_measures_show_links():
+    planned, several = job(sites(10, 1), PLAN).planned, Mesh(world=Axis(0, (0, 1)))
+    nothing, something = NoRecorder(), LinkTimes(planned, several)
+    assert isinstance(with_links(nothing, planned, several), LinkTimes)
+    assert with_links(something, planned, several) is something
+    assert with_links(nothing, planned, Mesh()) is nothing
+    assert with_links(nothing, replace(planned, network=None), several) is nothing
 
 
 def steps(mesh: Mesh, a_job: Job) -> tuple[str, float, list[float]]:
