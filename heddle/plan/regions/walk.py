@@ -19,7 +19,7 @@ from heddle.spec.job import Job
 from heddle.spec.network import Network
 from heddle.spec.plan import Plan
 
-PATIENCE = 20  # beginnings in a row from which nothing better was found
+PATIENCE = 10  # beginnings in a row from which nothing better was found
 
 
 @dataclass(frozen=True)
