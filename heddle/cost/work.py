@@ -22,6 +22,7 @@ from heddle.spec.job import Job
 from heddle.spec.layer_memory import Recompute
 from heddle.spec.model import ModelSpec
 from heddle.spec.network.compression import bytes_per_number
+from heddle.spec.network.link_codes import codes_used
 from heddle.spec.plan import AXES, Plan
 from heddle.spec.software import HEDDLE
 
@@ -268,6 +269,7 @@ def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
         "full": words.count("full") / layers,
         "selective": words.count("selective") / layers,
         **exchange_columns(plan.compress_gradients, plan.compress_activations, plan.local_steps),
+        **_by_link(plan),
     }
 
 
@@ -280,6 +282,14 @@ def exchange_columns(gradients: str, activations: str, local_steps: int) -> dict
         "code_bytes": bytes_per_number(activations, 0),
         **({"data_overlap": 0} if local_steps else {}),  # nothing runs beside a meeting
     }
+
+
+def _by_link(plan: Plan) -> dict[str, Any]:
+    """What else follows from codes of some links, and from meetings that go on beside compute."""
+    columns: dict[str, Any] = {"feedback": 1} if codes_used(plan, "gradients") else {}
+    if plan.overlap_steps:
+        columns["data_overlap"] = plan.overlap_steps * plan.fragments / plan.local_steps
+    return columns
 
 
 def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> Work:

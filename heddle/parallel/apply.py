@@ -15,6 +15,7 @@ from heddle.parallel.memory.offload import Tiers, move_optimizer, no_tiers, offl
 from heddle.parallel.memory.recompute import apply_recompute
 from heddle.parallel.mesh import Axis, Mesh, by_itself
 from heddle.parallel.parameter_layout import ParameterLayout, place_of, set_place
+from heddle.parallel.replicas.compressed import gradient_codes
 from heddle.parallel.replicas.reducer import Reducer
 from heddle.parallel.replicas.sharded import Gathering, OnDevice, Pending, ShardedGroup, sums_of, unit_of
 from heddle.parallel.shards import Piece, boxes_of
@@ -82,7 +83,7 @@ def parallelize(
             initialize_parameter(parameter, name, spec, seed, place.shape, place.offset)
     # replicas that learn by themselves sum nothing; what they exchange instead is heddle.train.outer's to say
     summed = by_itself(mesh) if plan.local_steps else mesh
-    gradients = Reducer(named, summed, levels, sharded, plan.compress_gradients)
+    gradients = Reducer(named, summed, levels, sharded, gradient_codes(plan, summed))
     gradients.wait_before_use(chunks)
     initialize_masters(gradients.pieces, spec, seed)
     gradients.move(partial(move_optimizer, plan=plan, tiers=tiers))

@@ -8,6 +8,7 @@ such as an activation. A sum over many steps loses nothing: with error feedback 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -34,6 +35,10 @@ class Codec(ABC):
     def decode(self, code: Tensor, count: int) -> Tensor:
         """The numbers, in fp32, that the bytes stand for."""
 
+    @abstractmethod
+    def quantum(self, x: Tensor) -> Tensor:
+        """How far apart two numbers are that it can say, there where each of these is."""
+
 
 class Rounded(Codec):
     """Sixteen bits: fp32 with fewer digits, and the same range."""
@@ -44,6 +49,10 @@ class Rounded(Codec):
     def decode(self, code: Tensor, count: int) -> Tensor:
         assert code.shape[-1] == self.size(count)
         return code.view(torch.bfloat16).float()
+
+    def quantum(self, x: Tensor) -> Tensor:
+        exponent = torch.frexp(x.double().abs())[1]  # x = m · 2^e with m in [0.5, 1): eight bits of it are said
+        return torch.ldexp(torch.ones_like(x, dtype=torch.float64), exponent - 8)
 
 
 class Scaled(Codec):
@@ -80,6 +89,11 @@ class Scaled(Codec):
         scale = scales.contiguous().view(torch.float32)
         return (whole.unflatten(-1, (-1, BLOCK)) * scale[..., None]).flatten(-2)[..., :count]
 
+    def quantum(self, x: Tensor) -> Tensor:
+        blocks = F.pad(x.double(), (0, -x.shape[-1] % BLOCK)).unflatten(-1, (-1, BLOCK))
+        scale = blocks.abs().amax(-1, keepdim=True) / self.top
+        return scale.expand_as(blocks).flatten(-2)[..., : x.shape[-1]]
+
 
 CODECS: dict[str, Codec] = {"bf16": Rounded("bf16"), "int8": Scaled("int8"), "int4": Scaled("int4")}
 
@@ -93,8 +107,59 @@ class Feedback:
 
     def encode(self, x: Tensor) -> Tensor:
         """Bytes for the numbers and for what was left of the last ones."""
-        code = self.codec.encode(self.residual.add_(x))
-        self.residual.sub_(self.codec.decode(code, x.shape[-1]))
-        # an overflow is told by the code; it must not stay
-        self.residual.nan_to_num_(0.0, 0.0, 0.0)
-        return code
+        return said(self.codec, self.residual, x)
+
+
+def said(codec: Codec, residual: Tensor, x: Tensor) -> Tensor:
+    """Bytes for numbers and for what was left, which becomes what they do not say."""
+    code = codec.encode(residual.add_(x))
+    residual.sub_(codec.decode(code, x.shape[-1]))
+    # an overflow is told by the code; it must not stay
+    residual.nan_to_num_(0.0, 0.0, 0.0)
+    return code
+
+
+class LinkFeedback:
+    """The same for messages to several receivers, each in the code of its link; "none": as they are, in fp32."""
+
+    def __init__(self, codes: Sequence[str], like: Tensor) -> None:
+        """`like`: a row for each receiver."""
+        self.rows = {code: [i for i, each in enumerate(codes) if each == code] for code in dict.fromkeys(codes)}
+        self.alike = len(self.rows) == 1
+        self.residual = torch.zeros_like(like, dtype=torch.float32)
+        count = like.shape[1]
+        self.sizes = [4 * count if code == "none" else CODECS[code].size(count) for code in codes]
+
+    def encode(self, x: Tensor) -> Tensor:
+        """The bytes of all messages, one after the other."""
+        if self.alike:
+            return said(CODECS[next(iter(self.rows))], self.residual, x).view(-1)
+        messages: dict[int, Tensor] = {}
+        for code, rows in self.rows.items():
+            if code == "none":
+                found = x[rows].view(torch.uint8)
+            else:
+                left = self.residual[rows]
+                found = said(CODECS[code], left, x[rows])
+                self.residual[rows] = left
+            messages |= zip(rows, found, strict=True)
+        return torch.cat([messages[row] for row in range(len(x))])
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """The numbers of such bytes, message by message, in fp32."""
+        count = self.residual.shape[1]
+        if self.alike:
+            return CODECS[next(iter(self.rows))].decode(codes.view(len(self.sizes), -1), count)
+        messages, numbers = codes.split(self.sizes), torch.empty_like(self.residual)
+        for code, rows in self.rows.items():
+            some = torch.stack([messages[row] for row in rows])
+            numbers[rows] = some.view(torch.float32) if code == "none" else CODECS[code].decode(some, count)
+        return numbers
+
+    def quanta(self, x: Tensor) -> Tensor:
+        """Of each number that is about to be sent, the quantum of its link's code; 0 where it is sent as it is."""
+        found = torch.zeros_like(x, dtype=torch.float64)
+        for code, rows in self.rows.items():
+            if code != "none":
+                found[rows] = CODECS[code].quantum(self.residual[rows] + x[rows])
+        return found

@@ -53,6 +53,9 @@ class Mesh:
     saves: Axis = field(default_factory=Axis)  # and again, for the thread that saves beside training
     # one group for each direction between two neighbouring stages, so that no message waits behind one going back
     channels: dict[tuple[int, int], dist.ProcessGroup] = field(default_factory=dict)
+    places: tuple[
+        str, ...
+    ] = ()  # the group of the job's network that each rank is in, where links have codes of their own
 
     def __str__(self) -> str:
         return str(Coordinates(**{name: getattr(self, name).rank for name in AXES}))

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from heddle.format import seconds_in_words
 from heddle.report.subject import Subject
-from heddle.simulate.network.over_network import LinkUse, OverNetwork
+from heddle.simulate.network.link_use import LinkUse, link_uses
+from heddle.simulate.network.over_network import OverNetwork
 from heddle.spec.ranks import Coordinates, coordinates, rank_of
 from heddle.trace.lanes import Lane, message_name
 from heddle.trace.trace import Trace
@@ -31,7 +32,7 @@ def links(subject: Subject) -> str:
     if prediction is None or prediction.network is None:
         return ""
     priced = prediction.network
-    uses = priced.uses()
+    uses = link_uses(priced)
     trace = subject.measured.trace if subject.measured is not None else None
     seen = measured_links(priced, trace) if trace is not None else {}
     return _map(priced, uses) + _table(uses, seen)

@@ -24,6 +24,7 @@ class StepMetrics:
     mfu: float
     memory_gib: float
     loss_scale: float | None = None
+    link_seconds: float | None = None  # that a rank waited for the slowest link of a network
     bubble: float | None = None  # idle over busy time of all ranks, where the run is traced
 
 

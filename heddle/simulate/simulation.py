@@ -31,6 +31,7 @@ from heddle.simulate.late import (
     with_versions,
 )
 from heddle.simulate.memory_curve import Curve, memory_curves
+from heddle.simulate.network.link_use import link_uses
 from heddle.simulate.network.over_network import OverNetwork
 from heddle.simulate.network.parts import network_breakdown, network_timeline
 from heddle.simulate.replay import replay
@@ -183,7 +184,7 @@ class Simulation:
                 for number, bill in enumerate(self.memory)
             ],
             "fits": self.fits,
-        } | ({} if self.network is None else {"links": [use._asdict() for use in self.network.uses()]})
+        } | ({} if self.network is None else {"links": [use._asdict() for use in link_uses(self.network)]})
 
 
 def simulate(job: Job) -> Simulation:

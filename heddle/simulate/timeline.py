@@ -13,6 +13,7 @@ from typing import NamedTuple
 from heddle.schedule import Action, Kind, Schedule
 from heddle.schedule.messages import incoming, outgoing
 from heddle.simulate.chunks import ChunkCosts
+from heddle.spec.network.link_codes import codes_used
 from heddle.spec.plan import Plan
 from heddle.trace.lanes import Collective, Lane, Phase, message_name
 from heddle.trace.trace import Span, Trace
@@ -105,7 +106,7 @@ def _tail(rank: int, plan: Plan, tail: Tail, tied: bool) -> Iterator[Span]:
         yield Span(rank, Lane.EMBEDDING, Collective.ALL_REDUCE, start, start)
     if plan.data > 1:
         sums = {0: [Collective.ALL_REDUCE], 1: [Collective.REDUCE_SCATTER]}
-        if plan.compress_gradients != "none":
+        if codes_used(plan, "gradients"):
             sums = {0: [Collective.ALL_TO_ALL, Collective.ALL_GATHER], 1: [Collective.ALL_TO_ALL]}
         before = sums.get(plan.zero, [Collective.ALL_GATHER, Collective.REDUCE_SCATTER])
         each = (summed - start) / len(before)

@@ -13,6 +13,8 @@ from heddle.spec.cluster import Precision as Precision
 from heddle.spec.model import ModelSpec
 from heddle.spec.network import Network
 from heddle.spec.network.as_cluster import cluster_over, network_of
+from heddle.spec.network.exchange_rules import check_coded
+from heddle.spec.network.link_codes import check_known
 from heddle.spec.plan import Plan, Predicted
 from heddle.spec.ranges import (
     Amount,
@@ -85,6 +87,7 @@ class Train:
     weight_decay: Amount = 0.1
     outer_learning_rate: NonNegative = 0.7  # of the step that replicas take together after plan.local_steps
     outer_momentum: ShareBelowOne = 0.9  # of the same, Nesterov's
+    outer_mixing: ShareBelowOne = 0.5  # what a replica keeps of its own weights when a meeting was overlapped
     # where sites that come and go meet, HOST:PORT of `heddle meeting`; after how many steps; what this one is called
     meeting: str | None = None
     meet_every: Count = 100
@@ -97,6 +100,7 @@ class Train:
     keep_last: Count = 2  # newest checkpoints that stay on disk
     keep_every: CountOrZero = 0  # checkpoints of these steps stay for good; 0: none
     restarts: CountOrZero = 3  # how often a run goes on by itself after a process died
+    watch_links: bool = True  # with a [network]: measure its links at every checkpoint, and say if they have changed
     hang_after: Amount = 0.0  # seconds after which a step counts as hung; 0: many times as long as usual
     compile: bool = False  # torch.compile the layers
     # where files of what a plan offloads to disk lie; by default where temporary files do
@@ -140,15 +144,14 @@ class Job:
             )
         if self.plan is not None:
             self.plan.check(self.model, self.train.global_batch, self.sequence)
-            self._check_meetings(self.train.meet_every if self.train.meeting else self.plan.local_steps)
+            streams = self.plan.fragments > 1 or self.plan.overlap_steps > 0  # a checkpoint has what is under way then
+            meets = 0 if streams else self.plan.local_steps
+            self._check_meetings(self.train.meet_every if self.train.meeting else meets)
             check_late(self.plan, self.train)
             check_adapt(self.plan, self.train.meeting, self.network is not None)
-            if self.train.precision == "fp16" and self.plan.compress_gradients != "none":
-                raise HeddleError(
-                    f"compress_gradients = '{self.plan.compress_gradients}' excludes precision = 'fp16'.",
-                    "The rounding error is carried into the next step, where fp16 may have another loss scale.",
-                    "Use train.precision = 'bf16', or compress_gradients = 'none'.",
-                )
+            check_coded(self.plan, self.train.precision)
+            if self.network is not None:
+                check_known(self.plan, self.network)
 
     def _check_meetings(self, every: int) -> None:
         """Replicas that learn by themselves are saved, and evaluated, when they have met."""
@@ -255,13 +258,16 @@ def job_from_tables(document: dict[str, Any], folder: Path = Path()) -> Job:
             )
     cluster = cluster_from_table(document["cluster"], folder) if "cluster" in document else None
     network = network_of(document["network"], folder) if "network" in document else None
+    plan = build(Plan, document["plan"], "plan") if "plan" in document else None
+    if plan is not None:
+        check_known(plan, network)
     return Job(
         model=model_from_table(_started_model(document.get("model", {}), start), folder),
         data=_located(build(Data, _started_data(document["data"], start), "data"), folder),
         train=train,
         cluster=cluster if network is None else cluster_over(network, cluster),
         network=network,
-        plan=build(Plan, document["plan"], "plan") if "plan" in document else None,
+        plan=plan,
         predicted=build(Predicted, document["predicted"], "predicted") if "predicted" in document else None,
     )
 

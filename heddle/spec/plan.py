@@ -30,7 +30,8 @@ from heddle.spec.layer_memory import (
 )
 from heddle.spec.model import ModelSpec
 from heddle.spec.network.compression import ActivationCode, GradientCode
-from heddle.spec.network.exchange_rules import check_exchange, check_places, check_shares
+from heddle.spec.network.exchange_rules import check_exchange, check_fragments, check_places, check_shares
+from heddle.spec.network.link_codes import LinkCodes
 from heddle.spec.ranges import Count, CountOrZero, Degree, Depth, NonNegative, Positive, check_ranges
 from heddle.spec.rules.even import even_stages as even_stages
 from heddle.spec.rules.layers import check_layers
@@ -73,8 +74,12 @@ class Plan:
     # how replicas send gradients to each other, and stages activations, both ways; see heddle.spec.network.compression
     compress_gradients: GradientCode = field(default="none", metadata=WHERE_SAID)
     compress_activations: ActivationCode = field(default="none", metadata=WHERE_SAID)
+    codes: tuple[LinkCodes, ...] = field(default=(), metadata=WHERE_SAID)  # of links that carry them otherwise
     # steps of replicas between two meetings; 0: they sum gradients in every step
     local_steps: CountOrZero = field(default=0, metadata=WHERE_SAID)
+    # parts of the model that meet in turn, and steps that go on beside a meeting; see heddle.train.outer
+    fragments: Count = field(default=1, metadata=WHERE_SAID)
+    overlap_steps: CountOrZero = field(default=0, metadata=WHERE_SAID)
     # samples of each replica, where they differ; empty: an equal share
     shares: tuple[Count, ...] = field(default=(), metadata=WHERE_SAID)
     # the device of the job's [network] that each rank runs on; empty: rank r on device r
@@ -256,6 +261,7 @@ class Plan:
     def check(self, model: ModelSpec, global_batch: int, sequence: int) -> None:
         """Refuse a plan that does not carry every layer, head, vocabulary row and sample exactly once."""
         check_layers(self, model)
+        check_fragments(self, model.layers)
         if self.delayed is not None and model.tied and self.last_rank != 0:
             raise HeddleError(
                 f"update = '{self.update}' cannot be combined with a tied output layer.",

@@ -12,6 +12,9 @@ from itertools import product
 from math import prod
 from typing import NamedTuple
 
+from heddle.errors import HeddleError, listing
+from heddle.spec.network import Network
+from heddle.spec.network.link_codes import check_known
 from heddle.spec.plan import AXES as AXES
 from heddle.spec.plan import WRITTEN as WRITTEN
 from heddle.spec.plan import Plan
@@ -85,6 +88,23 @@ def replicas(plan: Plan) -> list[list[int]]:
 def stage_of(plan: Plan, rank: int) -> int:
     """The pipeline stage of a rank."""
     return coordinates(plan, rank).pipeline
+
+
+def places_of(plan: Plan, network: Network | None) -> tuple[str, ...]:
+    """The group of the network that each rank is in; none where no link has a code of its own."""
+    if not plan.codes:
+        return ()
+    check_known(plan, network)
+    assert network is not None
+    found = tuple(network.group_of[device] for device in plan.devices or range(plan.world))
+    for ranks in groups(plan, "tensor"):
+        if len(here := {found[rank] for rank in ranks}) > 1:
+            raise HeddleError(
+                f"plan.codes cannot be combined with tensor ranks in {listing(sorted(here))}.",
+                "What tensor ranks hold alike must come to each in the same code.",
+                "Let plan.devices keep the tensor ranks of a place in one group, or leave codes out.",
+            )
+    return found
 
 
 def ranks_per_stage(plan: Plan) -> int:

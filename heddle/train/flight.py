@@ -19,6 +19,7 @@ from heddle.runs.metrics import StepMetrics
 from heddle.runtime.device import memory_gib
 from heddle.runtime.recorder import Recorder, measured_bubble
 from heddle.runtime.stop_request import StopRequest
+from heddle.train.links.waiting import LinkTimes, SlowestLink
 from heddle.train.memory_watch import watching_memory
 from heddle.train.metrics import Metrics
 from heddle.train.step.learning_rate import learning_rate
@@ -34,6 +35,7 @@ class _Begun:
     rate: float
     scale: float | None  # of the next loss, under fp16
     bubble: float | None
+    link: SlowestLink | None  # that is waited for most
 
 
 class Flight:
@@ -60,7 +62,8 @@ class Flight:
             trainer.wait_for_weights()  # what a step began is in its trace
             bubble = measured_bubble(trainer.recorder.write(self.run.traces, trainer.step), trainer.mesh)
         value = scale.value if scale.enabled else None
-        self.begun.append(_Begun(trainer.step, handed, rate, value, bubble))
+        link = trainer.recorder.slowest if isinstance(trainer.recorder, LinkTimes) else None
+        self.begun.append(_Begun(trainer.step, handed, rate, value, bubble, link))
         self.land(trainer.in_flight)  # which grows once updates come late
 
     @property
@@ -78,7 +81,7 @@ class Flight:
             self.times.append(begun.handed.seconds)
             self.stopped = self.stopped or result.stop
             if self.metrics is not None:
-                self.metrics.step(self._row(begun, result))
+                self.metrics.step(self._row(begun, result), None if begun.link is None else begun.link.words)
             self.landed(begun.number)
 
     def _check(self, begun: _Begun, result: StepResult) -> None:
@@ -103,5 +106,6 @@ class Flight:
             mfu=job.model.flops(job.train.global_batch, job.sequence) / seconds / self.peak,
             memory_gib=memory_gib(self.trainer.device),
             loss_scale=begun.scale,
+            link_seconds=None if begun.link is None else begun.link.seconds,
             bubble=begun.bubble,
         )

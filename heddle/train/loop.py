@@ -34,6 +34,8 @@ from heddle.spec.plan import Predicted
 from heddle.train.adapt import Adapter
 from heddle.train.dry_run.out_of_memory import out_of_memory, ran_out, short_of_memory
 from heddle.train.flight import Flight
+from heddle.train.links.waiting import with_links
+from heddle.train.links.watch import LinkWatch
 from heddle.train.metrics import Metrics
 from heddle.train.opening import find_weights, open_folder, prepare, shared_folders
 from heddle.train.phases import Phase, Phases
@@ -195,7 +197,7 @@ def _made(adapter: Adapter, data: Prepared, mesh: Mesh, doctor: Doctor, trace: b
     if not trace and runs_ahead(device) and mesh.world.size > 1:
         recorder = doctor.stream = StreamMarks(mesh, device)
     with adapter.making():
-        return make_trainer(adapter.job, data.train, mesh, recorder)
+        return make_trainer(adapter.job, data.train, mesh, with_links(recorder, adapter.job, mesh))
 
 
 def _introduce(job: PlannedJob, device: torch.device, tokens: int, allotted: object, console: Console) -> float:
@@ -236,6 +238,7 @@ def _loop(
         after_step(step)
 
     flight = Flight(trainer, run, peak, metrics, landed)
+    watch = LinkWatch(trainer.job, trainer.mesh, trainer.device, run.folder, partial(_warn, console))
     with metrics or nullcontext(), StopRequest(answer=trainer.mesh.world.size == 1) as stop:
         try:
             while trainer.step < train.steps and not flight.stopped and not adapter.changed:
@@ -255,6 +258,7 @@ def _loop(
                 if saves:
                     with phases.during(Phase.SAVE):
                         trainer.save(saver)
+                        watch.look()
                     saved = trainer.step
                 if adapter.due(flight):
                     with phases.during(Phase.PREPARE):

@@ -59,14 +59,14 @@ class Metrics:
         self.file.close()
         self.board.close()
 
-    def step(self, metrics: StepMetrics) -> None:
-        """Record one step; show it live on a terminal, and every so often for good."""
+    def step(self, metrics: StepMetrics, link: str | None = None) -> None:
+        """Record one step; show it live on a terminal, and every so often for good. `link` is waited for most."""
         self._write(asdict(metrics))
         # A slow first step (allocation, compilation) should not rule the estimate for long.
         blend = 0.9 if self.smoothed_seconds else 0.0
         self.smoothed_seconds = blend * self.smoothed_seconds + (1 - blend) * metrics.seconds
         self._correct(metrics.seconds)
-        line = self._line(metrics)
+        line = self._line(metrics, link)
         if metrics.step % self.log_every == 0 or metrics.step in (1, self.steps):
             self.console.print(line, soft_wrap=True)
         elif self.live and time.monotonic() - self.shown_at > 0.1:
@@ -121,7 +121,7 @@ class Metrics:
     def _warn(self, words: str) -> None:
         self.console.print(words, style="yellow", soft_wrap=True, markup=False)
 
-    def _line(self, m: StepMetrics) -> Text:
+    def _line(self, m: StepMetrics, link: str | None) -> Text:
         remaining = round((self.steps - m.step) * self.smoothed_seconds)
         parts = [
             (f"step {m.step:>6}/{self.steps}", "bold"),
@@ -135,4 +135,7 @@ class Metrics:
         ]
         if m.bubble is not None:
             parts.insert(-1, (f"bubble {100 * m.bubble:.1f}%", ""))
+        if link is not None and m.link_seconds is not None:
+            share = 100 * m.link_seconds / m.seconds
+            parts.insert(-1, (f"slowest link {link} {m.link_seconds:.2g} s ({share:.0f}%)", ""))
         return Text("  ").join(Text(words, style=style) for words, style in parts)

@@ -19,6 +19,7 @@ from heddle.spec.job import TABLES, job_from_tables
 from heddle.spec.layer_memory import LayerRun
 from heddle.spec.network import Network
 from heddle.spec.network.as_cluster import network_of
+from heddle.spec.network.link_codes import LinkCodes
 from heddle.spec.plan import Predicted
 from heddle.spec.presets import cluster_presets, model_presets
 from heddle.spec.ranges import ranges_of
@@ -40,6 +41,7 @@ SECTIONS: dict[str, Any] = {
     "[network]": Network,
     "[cluster.software]": Software,
     "[plan]": Plan,
+    "[[plan.codes]]": LinkCodes,
     "[[plan.layers]]": LayerRun,
     "[predicted]": Predicted,
 }

@@ -54,6 +54,14 @@ def plan(
     allow_delay: Annotated[
         bool, typer.Option("--allow-delay", help="Also consider late updates; the loss may differ.")
     ] = False,
+    allow_codes: Annotated[
+        str | None,
+        typer.Option(
+            help="Over a network, also let links between groups carry bf16, int8 or int4, no narrower than this; the "
+            "loss may differ.",
+            metavar="CODE",
+        ),
+    ] = None,
     model: Annotated[
         str | None, typer.Option(help="Without a job: a preset, or a config.json.", metavar="NAME|CONFIG.json")
     ] = None,
@@ -146,8 +154,15 @@ def plan(
             explain,
             [name for name, given in refused.items() if given],
             None if output is None else lambda best: _write(output, document, folder, best.job, best),
+            allow_codes,
         )
         return
+    if allow_codes is not None:
+        raise HeddleError(
+            "--allow-codes needs a [network].",
+            "It is for links that differ; those of a cluster are alike.",
+            "Set compress_gradients or compress_activations in [plan], which hold for all links.",
+        )
     found = search(
         loaded,
         objective=objective,  # type: ignore[arg-type]

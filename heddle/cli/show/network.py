@@ -23,8 +23,10 @@ def show_over_network(
     explain: bool,
     refused: list[str],
     write: Callable[[Simulation], None] | None,
+    allowed: str | None = None,
 ) -> None:
     """Search, write the best plan, and print what was found."""
+    from heddle.plan.regions.coded import codes_in_words
     from heddle.plan.regions.network_search import reasons, search_network, table_lines
     from heddle.spec.network import in_words
 
@@ -34,12 +36,14 @@ def show_over_network(
             "Over a network, Heddle looks for the fastest plan on all of its devices.",
             f"Leave {refused[0]} out, or describe a smaller network.",
         )
-    found = search_network(job, fixed, top)
+    found = search_network(job, fixed, top, allowed=allowed)
     if write is not None:
         write(found.best)
     console = Console(highlight=False)
     if as_json:
         facts = found.to_json() | ({"explanation": list(reasons(found))} if explain else {})
+        if words := list(codes_in_words(found.job, found.network, found.best.plan)):
+            facts["codes"] = words
         console.out(json.dumps(facts))
         return
     assert job.network is not None

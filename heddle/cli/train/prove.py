@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from heddle.spec.job import Job, PlannedJob
+    from heddle.train.prove.conserved import Conserved
     from heddle.train.prove.prove import Proof
 
 
@@ -49,12 +50,13 @@ def prove(
         console.out(json.dumps(_facts(proof)))
     else:
         _show(proof, loaded, console)
-    if not proof.comparison.equal:
+    if not proof.comparison.equal or (proof.conserved is not None and not proof.conserved.holds):
         raise typer.Exit(1)
 
 
 def _facts(proof: Proof) -> dict[str, Any]:
     import math
+    from dataclasses import asdict
 
     from heddle.spec.tables import to_table
 
@@ -76,6 +78,7 @@ def _facts(proof: Proof) -> dict[str, Any]:
         "cause": proof.cause,
         "processes": small.plan.world,
         "not_tried": list(proof.shrunk.notes),
+        "codes": None if proof.conserved is None else {**asdict(proof.conserved), "holds": proof.conserved.holds},
         "plan": to_table(small.plan),
         "model": to_table(small.model),
     }
@@ -113,6 +116,8 @@ def _show(proof: Proof, job: Job, console: Console) -> None:
     console.print()
     console.print(table)
     console.print(f"worst gradient: {comparison.worst}")
+    if proof.conserved is not None:
+        _show_codes(proof.conserved, console)
     console.print()
     if comparison.equal:
         like = "like one device" if proof.shrunk.job.plan.delayed is None else "as the method's recurrence says"
@@ -125,6 +130,18 @@ def _show(proof: Proof, job: Job, console: Console) -> None:
             f"{len(comparison.wrong)} of {len(comparison.gradients)} gradients differ by more than rounding: {shown}",
             soft_wrap=True,
         )
+
+
+def _show_codes(conserved: Conserved, console: Console) -> None:
+    """What codes of gradients promise in place of being exact, and whether they keep it."""
+    from heddle.errors import listing
+
+    colour = "green" if conserved.holds else "red"
+    console.print(
+        f"gradients in {listing(conserved.codes)}: after {conserved.steps} steps what was sent adds up to what was "
+        f"meant within [{colour}]{conserved.most:.2f}[/] of a quantum, over {conserved.numbers:,} numbers",
+        soft_wrap=True,
+    )
 
 
 def _degrees(small: PlannedJob) -> str:

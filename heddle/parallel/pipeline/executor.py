@@ -213,7 +213,7 @@ class Executor(ABC):
         with self.recorder.span(Lane.RECEIVE, message_name(Lane.RECEIVE, message.kind), *where, size):
             x = self.inboxes[message.source].take(message)
         self._settle(message)
-        return self._arrived(x)
+        return self._arrived(x, message)
 
     def _send(self, action: Action, x: Tensor) -> None:
         message = outgoing(self.schedule, action)
@@ -225,7 +225,7 @@ class Executor(ABC):
             return
         size, where = self._size(message), (action.chunk, action.microbatch)
         with self.recorder.span(Lane.SEND, message_name(Lane.SEND, message.kind), *where, size):
-            x = self._leaving(x).contiguous()
+            x = self._leaving(x, message).contiguous()
             group = self.mesh.channels[self.rank, message.destination]
             work = dist.isend(x, dst=self.mesh.pipeline.ranks[message.destination], group=group, tag=message.tag)
         assert work is not None
@@ -235,11 +235,11 @@ class Executor(ABC):
         """Hold on to what is under way."""
         self.sent.append((message.destination, self.order[message.destination][receiver], work, x))
 
-    def _leaving(self, x: Tensor) -> Tensor:
+    def _leaving(self, x: Tensor, message: Message) -> Tensor:  # noqa: ARG002
         """What travels of a tensor."""
         return x
 
-    def _arrived(self, x: Tensor) -> Tensor:
+    def _arrived(self, x: Tensor, message: Message) -> Tensor:  # noqa: ARG002
         """The tensor again, of what travelled."""
         return x
 

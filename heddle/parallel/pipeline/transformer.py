@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import NamedTuple
 
 import torch
@@ -21,6 +22,8 @@ from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline.executor import Executor, SpanRecorder, StepState
 from heddle.parallel.tensor.deferred import DeferredGradients, make_gradients
 from heddle.schedule import Action, Message, Schedule
+from heddle.spec.network.link_codes import code_of
+from heddle.spec.plan import Plan
 from heddle.trace.lanes import Lane
 
 
@@ -57,11 +60,12 @@ class Pipeline(Executor):
         shape: Shape,
         recorder: SpanRecorder,
         deferred: DeferredGradients | None = None,
-        code: str = "none",
+        codes: Mapping[tuple[int, int], str] | None = None,
     ) -> None:
+        """`codes` are those in which stages send each other tensors, by sender and receiver, where they use some."""
         super().__init__(schedule, mesh, shape.device, recorder)
         self.chunks, self.shape = chunks, shape
-        self.codec: Codec | None = CODECS.get(code)
+        self.codecs = {way: CODECS[code] for way, code in (codes or {}).items()}
         self.deferred = deferred or DeferredGradients()
         # Sliced activations travel as they are; whole ones are sliced for the journey where that is even.
         self.scatter = not shape.sliced and mesh.tensor.size > 1 and shape.tokens % mesh.tensor.size == 0
@@ -116,24 +120,44 @@ class Pipeline(Executor):
             self._send(action, x.grad)
             x.grad = None
 
-    def _arrived(self, x: Tensor) -> Tensor:
-        if self.codec is not None:
-            values = self.codec.decode(x, self._rows() * self.shape.hidden)
+    def _codec(self, message: Message) -> Codec | None:
+        """Of the link that a message crosses."""
+        return self.codecs.get((message.source, message.destination))
+
+    def _arrived(self, x: Tensor, message: Message) -> Tensor:
+        if (codec := self._codec(message)) is not None:
+            values = codec.decode(x, self._rows() * self.shape.hidden)
             x = values.view(self._rows(), self.shape.hidden).to(self.shape.dtype)
         return gather(x, self.mesh.tensor) if self.scatter else x
 
-    def _leaving(self, x: Tensor) -> Tensor:
+    def _leaving(self, x: Tensor, message: Message) -> Tensor:
         x = slice_of(x, self.mesh.tensor) if self.scatter else x
-        return x if self.codec is None else self.codec.encode(x.flatten())
+        codec = self._codec(message)
+        return x if codec is None else codec.encode(x.flatten())
 
     def _rows(self) -> int:
         return self.shape.tokens // self.mesh.tensor.size if self.scatter or self.shape.sliced else self.shape.tokens
 
     def _empty(self, message: Message) -> Tensor:
-        if self.codec is not None:
+        if self._codec(message) is not None:
             return torch.empty(self._size(message), dtype=torch.uint8, device=self.shape.device)
         return torch.empty(self._rows(), self.shape.hidden, dtype=self.shape.dtype, device=self.shape.device)
 
-    def _size(self, _message: Message) -> int:
-        numbers = self._rows() * self.shape.hidden
-        return numbers * self.shape.dtype.itemsize if self.codec is None else self.codec.size(numbers)
+    def _size(self, message: Message) -> int:
+        numbers, codec = self._rows() * self.shape.hidden, self._codec(message)
+        return numbers * self.shape.dtype.itemsize if codec is None else codec.size(numbers)
+
+
+def stage_codes(plan: Plan, mesh: Mesh) -> dict[tuple[int, int], str]:
+    """In which codes this pipeline's stages send to each other, by sender and receiver; not those that send exactly."""
+
+    def code(one: int, two: int) -> str:
+        ranks, places = mesh.pipeline.ranks, mesh.places
+        return (
+            code_of(plan, "activations", places[ranks[one]], places[ranks[two]])
+            if places
+            else plan.compress_activations
+        )
+
+    ways = permutations(range(mesh.pipeline.size), 2)
+    return {way: found for way in ways if (found := code(*way)) != "none"}

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from heddle.models.transformer import Transformer
-from heddle.parallel.codecs import CODECS
 from heddle.parallel.collectives import (
     Handle,
     all_reduce,
@@ -25,9 +24,10 @@ from heddle.parallel.collectives import (
 )
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.parameter_layout import place_of
-from heddle.parallel.replicas.compressed import CompressedSum
+from heddle.parallel.replicas.compressed import EXACT, CompressedSum, GradientCodes
 from heddle.parallel.replicas.sharded import ShardedGroup, sums_of
 from heddle.parallel.shards import FreeParameters, Kept, Piece, make_piece
+from heddle.spec.network.link_codes import AxisCodes
 
 # A bucket of 32 MiB of fp32 is long enough to use a link well and short enough to overlap. But each of d replicas sends
 # and receives pieces of 1/d of it, and those have to be long enough, too: 4 MiB each, so that bandwidth and not latency
@@ -45,7 +45,7 @@ class Bucket:
     has only a part of them, the two ends of the pipeline where both hold a tied embedding.
     """
 
-    def __init__(self, parameters: Named, sums: list[Axis], mesh: Mesh, zero: int, code: str = "none") -> None:
+    def __init__(self, parameters: Named, sums: list[Axis], mesh: Mesh, zero: int, codes: AxisCodes | None) -> None:
         self.parameters, self.sums, self.data, self.zero = parameters, sums, mesh.data, zero
         sizes = [parameter.numel() for _, parameter in parameters]
         self.share = -(-sum(sizes) // mesh.data.size)  # elements of one replica; the last may end in padding
@@ -61,8 +61,8 @@ class Bucket:
         self.handle: Handle | None = None  # of the sum
         self.gathering: Handle | None = None  # of the updated parameters
         self.compressed: CompressedSum | None = None
-        if code != "none" and mesh.data.size > 1:
-            self.compressed = CompressedSum(self.gradients, mesh.data, CODECS[code], shared=not zero)
+        if codes is not None:
+            self.compressed = CompressedSum(self.gradients, mesh.data, codes, shared=not zero)
         if zero:
             self._flatten_values(first)
         self.pieces = self._make_pieces(mesh, *self._range(), sharded=bool(zero))
@@ -192,25 +192,25 @@ class Reducer:
         mesh: Mesh,
         levels: Callable[[str], int],
         sharded: dict[int, list[ShardedGroup]] | None = None,
-        code: str = "none",
+        codes: GradientCodes = EXACT,
     ) -> None:
         """`chunks` names the parameters of each chunk that replicas hold whole, in the order of the model.
 
-        `levels` says how much of each they shard, `sharded` has those of which each holds a share. `code` is how sums
-        of gradients are sent.
+        `levels` says how much of each they shard, `sharded` has those of which each holds a share. `codes` are those
+        in which sums of gradients are sent.
         """
         self.sharded = sharded or {}
         self.buckets: dict[int, list[Bucket]] = {}
         self.free: list[FreeParameters] = []
         for chunk, parameters in chunks.items():
             self.buckets[chunk] = []
-            for (sums, zero, _), named in _alike(parameters, mesh, levels, apart=code != "none").items():
+            for (sums, zero, _), named in _alike(parameters, mesh, levels, apart=any(codes)).items():
                 if mesh.data.size == 1 and not sums and named[0][1].dtype == torch.float32:
                     self.free.append(FreeParameters(named, mesh))
                     continue
                 # backward goes through the model from its end: buckets fill one after the other
                 for group in _grouped(named[::-1], bucket_elements(mesh.data.size)):
-                    self.buckets[chunk].append(Bucket(group, list(sums), mesh, zero, code))
+                    self.buckets[chunk].append(Bucket(group, list(sums), mesh, zero, codes[mesh.ends in sums]))
         self.groups = [group for groups in self.sharded.values() for group in groups]
         self.parts: list[FreeParameters | Bucket | ShardedGroup] = [
             *self.free,

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import combinations, permutations
+from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import numpy as np
 
 from heddle.errors import HeddleError, divisors
+from heddle.plan.regions.coded import WORTH, milder, with_codes
 from heddle.plan.regions.cost import laid_out
 from heddle.plan.regions.problem import Ints, Problem, problem_from
 from heddle.plan.regions.solve import solve
 from heddle.plan.regions.starts import pipelines_inside, stages_inside
-from heddle.plan.regions.uneven import shared_out
-from heddle.simulate.network.over_network import NetworkStep, OverNetwork
+from heddle.plan.regions.walk import NetworkPlan, exchanged, measured, walked
+from heddle.simulate.network.over_network import OverNetwork
 from heddle.spec.job import Job
 from heddle.spec.network import Network
 from heddle.spec.plan import Plan
@@ -38,45 +39,42 @@ SCHEDULES: tuple[tuple[str, int | None], ...] = (
     ("gpipe", None),
 )
 FEW = 4  # devices of which all layouts are tried
+WALKED = 2  # sets of degrees that are looked at for as long as there is time
 GRACE = 2.0  # seconds beyond the limit in which layers may still move
 MOST_MICROBATCHES = 256  # of a replica: more of them make messages that are all latency
-PASSED_ON = ("recompute", "compress_gradients", "compress_activations", "zero")  # what is given holds for all plans
-
-
-@dataclass(frozen=True)
-class NetworkPlan:
-    """A plan, the device of each of its ranks, and what a step takes."""
-
-    plan: Plan
-    devices: tuple[int, ...]
-    step: NetworkStep
-
-    @property
-    def placed(self) -> Plan:
-        """The plan with its devices, as a job file keeps it."""
-        return replace(self.plan, devices=self.devices)
+# what is given of these holds for all plans
+PASSED_ON = ("recompute", "compress_gradients", "compress_activations", "codes", "zero")
+MEETINGS = ("local_steps", "fragments", "overlap_steps")
 
 
 def plans_over(
-    job: Job, network: Network, time_limit: float = 20.0, top: int = 5, fixed: dict[str, Any] | None = None
+    job: Job,
+    network: Network,
+    time_limit: float = 20.0,
+    top: int = 5,
+    fixed: dict[str, Any] | None = None,
+    allowed: str | None = None,
 ) -> list[NetworkPlan]:
     """The best plans over all devices of a network, the fastest first: of each set of degrees the best one.
 
     What the job's [plan] says of codes, local steps and recomputation holds for all of them; `fixed` are degrees,
-    microbatch or schedule that are decided.
+    microbatch or schedule that are decided. `allowed` is the narrowest code that links may use; None: all are exact.
     """
     end = time.process_time() + time_limit
     fixed = fixed or {}
-    best: dict[tuple[int, int, int], NetworkPlan] = {}
+    best: dict[tuple[int, int, int, bool], NetworkPlan] = {}
+    plans_of: dict[tuple[int, int, int], list[Plan]] = {}
     shapes = list(_shapes(job, network, fixed))
     for place, (tensor, stages, replicas) in enumerate(shapes):
         share = max(0.05, (end - time.process_time()) / 2 / (len(shapes) - place))
         layouts = list(_layouts(job, network, tensor, stages, replicas, share))
-        for plan in _plans(job, tensor, stages, replicas, fixed):
+        plans = list(_with_and_without(_plans(job, tensor, stages, replicas, fixed), network, allowed))
+        plans_of[tensor, stages, replicas] = plans
+        for plan in plans:
             priced = OverNetwork(replace(job, plan=plan, network=None), network, range(network.devices))
             for layout in layouts:
-                found = _measured(priced, _devices(plan, layout))
-                key = tensor, stages, replicas
+                found = measured(priced, _devices(plan, layout))
+                key = tensor, stages, replicas, bool(plan.codes)
                 if found is not None and (key not in best or found.step.seconds < best[key].step.seconds):
                     best[key] = found
             if time.process_time() > end and best:
@@ -88,9 +86,40 @@ def plans_over(
             f"{job.train.global_batch}, and each stage fits into its device.",
             "Use another global_batch, recompute = 'full' in [plan], or more devices.",
         )
-    order = sorted(best.values(), key=lambda each: each.step.seconds)[:top]
-    improved = [_layers_moved(job, network, _improved(job, network, each, end), end) for each in order]
-    return sorted(improved, key=lambda each: each.step.seconds)
+    order = sorted(best.values(), key=_preference)[:top]
+    draws, improved = np.random.default_rng(0), list[NetworkPlan]()
+    for place, found in enumerate(order):
+        better = exchanged(job, network, found, end)
+        few = network.devices // found.plan.tensor <= FEW  # of which all layouts were tried
+        if place < WALKED and not few:
+            now = time.process_time()
+            until = now + (end - now) / (1.5 if place == 0 else 2)  # most for the most promising
+            better = walked(job, network, better, plans_of[found.degrees], until, draws)
+        improved.append(_layers_moved(job, network, better, end))
+    if allowed is not None:
+        improved = [_milder(job, network, each) for each in improved]
+    return sorted(improved, key=_preference)
+
+
+def _with_and_without(plans: Iterator[Plan], network: Network, allowed: str | None) -> Iterator[Plan]:
+    """Each plan, and the same with codes where these are allowed."""
+    for plan in plans:
+        yield plan
+        if allowed is not None and (coded := with_codes(plan, network, allowed)) is not None:
+            yield coded
+
+
+def _preference(found: NetworkPlan) -> float:
+    """The fastest first; codes only where they are worth it."""
+    return found.step.seconds * (1 + WORTH if found.plan.codes else 1)
+
+
+def _milder(job: Job, network: Network, found: NetworkPlan) -> NetworkPlan:
+    if not found.plan.codes:
+        return found
+    plan = milder(job, network, found.plan, found.devices)
+    step = OverNetwork(replace(job, plan=plan, network=None), network, found.devices).step
+    return NetworkPlan(plan, found.devices, step)
 
 
 def _shapes(job: Job, network: Network, fixed: dict[str, Any]) -> Iterator[tuple[int, int, int]]:
@@ -112,7 +141,7 @@ def _plans(job: Job, tensor: int, stages: int, replicas: int, fixed: dict[str, A
     same = {name: fixed.get(name, getattr(given, name)) for name in PASSED_ON}
     if replicas == 1:
         same["zero"] = 0
-    local = fixed.get("local_steps", given.local_steps) if replicas > 1 else 0
+    meetings = {name: fixed.get(name, getattr(given, name)) for name in MEETINGS if replicas > 1}
     share = job.train.global_batch // replicas
     orders = SCHEDULES if stages > 1 else SCHEDULES[:1]
     if "schedule" in fixed and stages > 1:
@@ -130,7 +159,7 @@ def _plans(job: Job, tensor: int, stages: int, replicas: int, fixed: dict[str, A
                 microbatch=microbatch,
                 schedule=schedule,
                 extra_warmup=extra,
-                local_steps=local,
+                **meetings,
                 **same,
             )
 
@@ -170,39 +199,6 @@ def _devices(plan: Plan, layout: Ints) -> tuple[int, ...]:
             at = rank_of(plan, Coordinates(tensor=tensor, data=replica, pipeline=stage))
             devices[at] = layout[stage, replica] + tensor
     return tuple(devices.tolist())
-
-
-def _measured(priced: OverNetwork, devices: tuple[int, ...]) -> NetworkPlan | None:
-    """A plan on some devices, with layers and samples by their speed; None if it does not fit."""
-    here = priced.on(devices)
-    if len({here.device(device) for device in devices}) > 1:  # equal devices want equal parts
-        uneven = shared_out(here)
-        if uneven != here.plan:
-            other = OverNetwork(replace(here.job, plan=uneven), here.network, devices)
-            if other.step.seconds < here.step.seconds and other.verdict().fits:
-                return NetworkPlan(uneven, devices, other.step)
-    if not here.verdict().fits:
-        return None
-    return NetworkPlan(here.plan, devices, here.step)
-
-
-def _improved(job: Job, network: Network, found: NetworkPlan, end: float) -> NetworkPlan:
-    """The same with places exchanged, two tensor groups at a time, as long as that helps and time is left."""
-    tensor, even = found.plan.tensor, replace(found.plan, stages=(), shares=())
-    priced = OverNetwork(replace(job, plan=even, network=None), network, found.devices)
-    better = True
-    while better:
-        better = False
-        for a, b in combinations(range(len(found.devices) // tensor), 2):
-            if time.process_time() > end:
-                return found
-            devices = list(found.devices)
-            one, two = slice(a * tensor, (a + 1) * tensor), slice(b * tensor, (b + 1) * tensor)
-            devices[one], devices[two] = devices[two], devices[one]
-            tried = _measured(priced, tuple(devices))
-            if tried is not None and tried.step.seconds < found.step.seconds * (1 - 1e-9):
-                found, better = tried, True
-    return found
 
 
 def _layers_moved(job: Job, network: Network, found: NetworkPlan, end: float) -> NetworkPlan:

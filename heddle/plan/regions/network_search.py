@@ -9,12 +9,15 @@ from typing import Any
 
 from heddle.errors import HeddleError, listing
 from heddle.format import GIB
+from heddle.plan.regions.coded import check_allowed, codes_in_words
 from heddle.plan.regions.for_job import NetworkPlan, plans_over
 from heddle.plan.search.describe import in_words
-from heddle.simulate.network.over_network import LinkUse, OverNetwork
+from heddle.simulate.network.link_use import LinkUse, link_uses
+from heddle.simulate.network.over_network import OverNetwork
 from heddle.simulate.simulation import Simulation, simulate
 from heddle.spec.job import Job
 from heddle.spec.network import GroupLink, Network, Speed
+from heddle.spec.network.link_codes import check_known, codes_used
 from heddle.spec.plan import Plan
 from heddle.spec.ranks import coordinates
 from heddle.spec.tables import build, to_table
@@ -30,7 +33,10 @@ FIXABLE = (
     "recompute",
     "compress_gradients",
     "compress_activations",
+    "codes",
     "local_steps",
+    "fragments",
+    "overlap_steps",
 )
 CHOSEN_HERE = ("stages", "shares", "devices")  # of a plan that was found before; found again
 FASTER = 2.0  # times as fast, of a link that is tried
@@ -64,6 +70,7 @@ class NetworkSearch:
                     "worst_stage_gib": each.worst / GIB,
                     "headroom_gib": (each.limit - each.worst) / GIB,
                     "bubble": each.bubble,
+                    "exact": not any(codes_used(each.plan, what) for what in ("gradients", "activations")),
                 }
                 for each in self.plans
             ],
@@ -74,9 +81,18 @@ class NetworkSearch:
 
 
 def search_network(
-    job: Job, fixed: dict[str, Any] | None = None, top: int = 5, time_limit: float = 15.0
+    job: Job,
+    fixed: dict[str, Any] | None = None,
+    top: int = 5,
+    time_limit: float = 15.0,
+    allowed: str | None = None,
 ) -> NetworkSearch:
-    """The best plans for a job that has a network; `fixed` are fields of the plan that are decided."""
+    """The best plans for a job that has a network.
+
+    `fixed` are fields of the plan that are decided; `allowed` is the narrowest code that links may use, if any may.
+    """
+    if allowed is not None:
+        check_allowed(allowed)
     began, network = time.perf_counter(), job.network
     assert network is not None
     fixed = {name: value for name, value in (fixed or {}).items() if name not in CHOSEN_HERE}
@@ -86,8 +102,12 @@ def search_network(
             "The search over a network goes by the links that plans use.",
             f"{listing(FIXABLE)} can.",
         )
-    build(Plan, {name: value for name, value in fixed.items() if name in ("compress_gradients", "zero")}, "plan")
-    found = plans_over(replace(job, plan=None), network, time_limit, top, fixed)
+    checked = ("compress_gradients", "zero", "codes")
+    said = build(Plan, {name: value for name, value in fixed.items() if name in checked}, "plan")
+    check_known(said, network)
+    if said.codes:
+        fixed["codes"] = said.codes
+    found = plans_over(replace(job, plan=None), network, time_limit, top, fixed, allowed)
     plans = [simulate(replace(job, plan=each.placed)) for each in found]
     return NetworkSearch(
         replace(job, plan=plans[0].plan), network, tuple(found), tuple(plans), time.perf_counter() - began
@@ -121,7 +141,7 @@ def reasons(search: NetworkSearch) -> Iterator[str]:
         )
         yield f"{group} holds {_numbered('stage', stages)} of {_numbered('pipeline', replicas)}: {why}."
     yield from _uneven(priced)
-    uses = priced.uses()
+    uses = link_uses(priced)
     if uses:
         first = uses[0]
         yield (
@@ -190,10 +210,11 @@ def _less(search: NetworkSearch) -> Iterator[str]:
     """What the same plan would take if less were sent; the loss may differ then."""
     job, plan, now = search.best.job, search.best.plan, search.best.step_seconds
     ways: list[tuple[str, dict[str, Any]]] = []
-    if plan.data > 1 and not plan.local_steps and plan.zero == 0:
+    coded = bool(plan.codes)
+    if plan.data > 1 and not plan.local_steps and plan.zero == 0 and not coded:
         ways = [(f"compress_gradients = {code!r}", {"compress_gradients": code}) for code in ("bf16", "int8")]
         ways.append(("local_steps = 50 with int8", {"local_steps": 50, "compress_gradients": "int8", "shares": ()}))
-    if plan.pipeline > 1 and plan.compress_activations == "none":
+    if plan.pipeline > 1 and plan.compress_activations == "none" and not coded:
         ways.append(("compress_activations = 'int8'", {"compress_activations": "int8"}))
     for name, fields in ways:
         try:
@@ -209,7 +230,8 @@ def table_lines(search: NetworkSearch) -> Iterator[str]:
     network = search.network
     for number, each in enumerate(search.plans, 1):
         step = search.found[number - 1].step
-        yield f"{number}  {each.step_seconds:.4g} s per step  {in_words(each.plan)}"
+        coded = ", codes on some links" if each.plan.codes else ""
+        yield f"{number}  {each.step_seconds:.4g} s per step  {in_words(each.plan)}{coded}"
         yield (
             f"   {step.pipeline:.3g} s pipeline, {step.exchange:.3g} s exchange of replicas, "
             f"{step.agreement:.3g} s agreement on loss and norm"
@@ -217,6 +239,7 @@ def table_lines(search: NetworkSearch) -> Iterator[str]:
     first = dict(zip((group.name for group in network.groups), network.first_device, strict=True))
     names = [f"{name}:{device - first[name]}" for device, name in enumerate(network.group_of)]
     plan = search.best.plan
+    yield from codes_in_words(search.job, network, plan)
     if len(names) <= 64:
         yield ""
         for rank, device in enumerate(plan.devices):

@@ -11,7 +11,6 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +24,14 @@ from heddle.errors import HeddleError
 from heddle.schedule import Schedule, build
 from heddle.simulate.chunks import ChunkCosts, chunk_costs
 from heddle.simulate.network.clock import Clocked, Hops, clocked
-from heddle.simulate.network.replicas import exchange_messages, exchange_seconds
+from heddle.simulate.network.replicas import EXACT, exchange_seconds
 from heddle.simulate.stage_memory import parameters_of, stage_memory
 from heddle.spec.cluster import Cluster, Device, Link
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.network import Network
 from heddle.spec.network.as_cluster import device_of
+from heddle.spec.network.compression import bytes_per_number
+from heddle.spec.network.link_codes import What, code_of
 from heddle.spec.plan import Plan
 from heddle.spec.ranks import Coordinates, rank_of
 
@@ -48,17 +49,6 @@ class NetworkStep:
     pipeline: float  # until the last stage of the last pipeline is done
     exchange: float  # of replicas, that nothing hides
     agreement: float  # on loss and gradient norm
-
-
-class LinkUse(NamedTuple):
-    """What goes from one group to another in a step: bytes, seconds that its links are busy, and waiting for them."""
-
-    source: str
-    target: str
-    stages: float  # bytes of activations and their gradients
-    replicas: float  # bytes of gradients between replicas
-    busy: float  # seconds of the busiest link
-    waiting: float  # seconds that receivers wait, over all of them
 
 
 def step_over_network(job: Job, network: Network, devices: Sequence[int] | None = None) -> NetworkStep:
@@ -80,7 +70,10 @@ class OverNetwork:
         self.work = work_of(self.job, self.cluster)
         self.held = parameters_of(self.job.model, plan, self.work)
         self._priced: dict[Device, list[ChunkCosts]] = {}
-        self.message = float(self.work.tokens * self.work.hidden * self.work.message_bytes) / plan.tensor
+        self._variants: dict[Plan, OverNetwork] = {}
+        self.numbers = float(self.work.tokens * self.work.hidden) / plan.tensor  # of a message between stages
+        self.activations = _bytes_by_group(plan, network, "activations", float(self.work.element))
+        self.gradients = _bytes_by_group(plan, network, "gradients", EXACT)
 
     def _place(self, devices: Sequence[int]) -> None:
         self.devices = list(devices)
@@ -103,6 +96,13 @@ class OverNetwork:
         other._place(devices)
         return other
 
+    def with_parts(self, stages: tuple[int, ...], shares: tuple[int, ...]) -> OverNetwork:
+        """The same devices with other layers and samples; again, prices are made once for each."""
+        plan = replace(self.plan, stages=stages, shares=shares)
+        if plan not in self._variants:
+            self._variants[plan] = OverNetwork(replace(self.job, plan=plan, network=None), self.network, self.devices)
+        return self._variants[plan].on(self.devices)
+
     def _inside(self) -> Link:
         """What tensor ranks talk over: the slowest link between those of any one place of the mesh."""
         if self.plan.tensor == 1:
@@ -113,6 +113,15 @@ class OverNetwork:
             speeds.append(float(self.speed[pairs].min()))
             delays.append(float(self.delay[pairs].max()))
         return Link(name="inside", gbs=min(speeds) / 1e9, latency_us=max(delays) * 1e6, efficiency=1.0)
+
+    def message(self, a: int, b: int) -> float:
+        """Bytes of a message between stages on two devices."""
+        return self.numbers * float(self.activations[self.group[a], self.group[b]])
+
+    def sent(self, members: Ints) -> Floats:
+        """Bytes of a gradient between each two of some replicas."""
+        groups = self.group[members]
+        return self.gradients[np.ix_(groups, groups)]
 
     def device(self, device: int) -> Device:
         """What a device of the network is."""
@@ -145,7 +154,7 @@ class OverNetwork:
         return {
             (a, b): (
                 float(self.delay[column[a], column[b]]),
-                self.message / float(self.speed[column[a], column[b]]),
+                self.message(column[a], column[b]) / float(self.speed[column[a], column[b]]),
             )
             for a, b in sorted(ways)
             if a != b
@@ -182,15 +191,20 @@ class OverNetwork:
 
     @cached_property
     def exchanges(self) -> list[float]:
-        """Of each stage: seconds of the sum over its replicas."""
-        plan = self.plan
-        return [
-            max(
-                exchange_seconds(self.delay, self.speed, self.places[tensor, :, stage], self.held[stage], self.work)
-                for tensor in range(plan.tensor)
+        """Of each stage: seconds that the sum over its replicas adds to a step; of meetings a step's part of them.
+
+        A fragment travels beside as many steps as it may overlap with.
+        """
+        plan, found = self.plan, []
+        for stage in range(plan.pipeline):
+            held = self.held[stage] / plan.fragments
+            seconds = max(
+                exchange_seconds(self.delay, self.speed, members, held, self.work, self.sent(members))
+                for members in self.places[:, :, stage]
             )
-            for stage in range(plan.pipeline)
-        ]
+            beside = plan.overlap_steps * (float(self.ends.max()) + self.update)
+            found.append(max(0.0, seconds - beside) * plan.fragments / max(1, plan.local_steps))
+        return found
 
     @cached_property
     def update(self) -> float:
@@ -238,43 +252,20 @@ class OverNetwork:
         stage = max(range(len(needs)), key=lambda s: needs[s] / devices[s].memory_gib)
         return MemoryVerdict(stage, needs[stage], devices[stage])
 
-    def uses(self) -> list[LinkUse]:
-        """What goes from each group to each other in a step, the busiest first."""
-        plan, names = self.plan, [group.name for group in self.network.groups]
-        found: dict[tuple[int, int], list[float]] = {}
-
-        def add(a: int, b: int, stages: float, replicas: float, busy: float, waiting: float) -> None:
-            use = found.setdefault((int(self.group[a]), int(self.group[b])), [0.0] * 4)
-            use[0], use[1], use[2], use[3] = (
-                use[0] + stages,
-                use[1] + replicas,
-                max(use[2], busy),
-                use[3] + waiting,
-            )
-
-        for replica in range(plan.data):
-            for tensor in range(plan.tensor):
-                column, hops = self.places[tensor, replica], self.hops(replica, tensor)
-                run = self.clocked(replica, tensor, draw=True)
-                for (a, b), (_, occupied) in hops.items():
-                    sent = [each for each in run.messages if (each.source, each.target) == (a, b)]
-                    late = sum(each.arrived - each.ready for each in sent)
-                    add(column[a], column[b], len(sent) * self.message, 0.0, len(sent) * occupied, late)
-        every = max(1, plan.local_steps)
-        for stage in range(plan.pipeline):
-            for tensor in range(plan.tensor):
-                members = self.places[tensor, :, stage]
-                for a, b, size in exchange_messages(members, self.held[stage], self.work):
-                    seconds = size / float(self.speed[a, b]) / every
-                    add(a, b, 0.0, size / every, seconds, self.exchanges[stage] / len(members))
-        uses = [LinkUse(names[a], names[b], *use) for (a, b), use in found.items()]
-        return sorted(uses, key=lambda use: (-use.busy, use.source, use.target))
-
 
 def _without_messages(costs: ChunkCosts) -> ChunkCosts:
     """What is sent is priced by the links."""
     forward, backward = (way._replace(seconds=way.seconds - way.send, send=0.0) for way in costs)
     return ChunkCosts(forward, backward)
+
+
+def _bytes_by_group(plan: Plan, network: Network, what: What, exact: float) -> Floats:
+    """(groups, groups): bytes of a number on a link between each two groups, and inside each."""
+    names = [group.name for group in network.groups]
+    if not plan.codes:
+        usual = plan.compress_gradients if what == "gradients" else plan.compress_activations
+        return np.full((len(names), len(names)), bytes_per_number(usual, exact))
+    return np.array([[bytes_per_number(code_of(plan, what, a, b), exact) for b in names] for a in names])
 
 
 _schedule = lru_cache(maxsize=64)(build)

@@ -6,7 +6,7 @@ from heddle.cost.breakdown import Breakdown
 from heddle.simulate.chunks import not_compute
 from heddle.simulate.network.over_network import OverNetwork
 from heddle.simulate.timeline import Sizes, Tail, timeline
-from heddle.trace.lanes import Lane
+from heddle.trace.lanes import Lane, message_name
 from heddle.trace.trace import Trace
 
 
@@ -35,11 +35,19 @@ def network_timeline(priced: OverNetwork) -> Trace:
     replica, plan = priced.slowest, priced.plan
     run, chunks = priced.clocked(replica, draw=True), priced.chunks[replica]
     tail = Tail(max(run.ends), priced.step.exchange + priced.step.agreement, priced.update)
-    sizes = Sizes(message=int(priced.message), activations=int(priced.message) * plan.tensor)
+    whole = int(priced.numbers * float(priced.work.element))
+    sizes = Sizes(message=whole, activations=whole * plan.tensor)
     actions = Trace(plan.pipeline, sorted(run.actions, key=lambda span: (span.rank, span.start)))
     drawn = timeline(actions, priced.schedule(replica), plan, chunks, tail, sizes, priced.job.model.tied)
     sent = {(each.source, each.ready): each for each in run.messages}
+    column = priced.places[0, replica]
     for place, span in enumerate(drawn.spans):
+        if span.lane not in (Lane.SEND, Lane.RECEIVE):
+            continue
+        onward = span.name == message_name(Lane(span.lane), "activation")
+        other = plan.rank_of(span.chunk + (1 if onward == (span.lane == Lane.SEND) else -1))
+        span = span._replace(bytes=int(priced.message(column[span.rank], column[other])))
         if span.lane == Lane.SEND and (message := sent.get((span.rank, span.end))) is not None:
-            drawn.spans[place] = span._replace(start=message.start, end=message.end)
+            span = span._replace(start=message.start, end=message.end)
+        drawn.spans[place] = span
     return drawn

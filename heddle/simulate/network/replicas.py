@@ -10,26 +10,35 @@ from heddle.cost.work import Work
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+EXACT = 4.0  # bytes of a gradient that is sent as it is
 
-def exchange_messages(members: Ints, parameters: float, work: Work) -> list[tuple[int, int, float]]:
-    """What replicas of a stage send to each other, in bytes, from whom to whom; of local steps one meeting."""
+
+def exchange_messages(members: Ints, parameters: float, work: Work, sent: Floats) -> list[tuple[int, int, float]]:
+    """What replicas of a stage send to each other, in bytes, from whom to whom; of local steps one meeting.
+
+    `sent` are the bytes of a number on the link between each two of them.
+    """
     d = len(members)
     if d == 1:
         return []
     share = parameters / d
     ring = [(int(a), int(b)) for a, b in zip(members, np.roll(members, -1), strict=True)]
-    pairs = [(int(a), int(b)) for a in members for b in members if a != b]
-    first = share * float(work.reduce_bytes)
+    parts = [
+        (int(a), int(b), share * float(sent[i, j]))
+        for i, a in enumerate(members)
+        for j, b in enumerate(members)
+        if i != j
+    ]
     if work.zero == 1:
-        gathered = [(a, b, (d - 1) * share * work.element) for a, b in ring]
-        return [(a, b, first) for a, b in pairs] + gathered
-    if work.feedback:
-        return [(a, b, 2 * first) for a, b in pairs]
-    return [(a, b, 2 * (d - 1) * first) for a, b in ring]
+        return parts + [(a, b, (d - 1) * share * work.element) for a, b in ring]
+    if not coded(sent):
+        return [(a, b, 2 * (d - 1) * share * EXACT) for a, b in ring]
+    told = share * told_bytes(sent)
+    return [(a, b, size + told) for a, b, size in parts]
 
 
-def exchange_seconds(delay: Floats, speed: Floats, members: Ints, parameters: float, work: Work) -> float:
-    """What the replicas of a stage take to sum their gradients, over their own links; of local steps each step's part.
+def exchange_seconds(delay: Floats, speed: Floats, members: Ints, parameters: float, work: Work, sent: Floats) -> float:
+    """What the replicas of a stage take to sum their gradients, over their own links; of local steps one meeting.
 
     Exact sums go round a ring twice, as gloo's do. Codes, and sums for ZeRO-1, go straight to the owner of each share,
     all at once; codes go straight to everybody then, and parameters round a ring. A message is sent when its receiver
@@ -46,14 +55,21 @@ def exchange_seconds(delay: Floats, speed: Floats, members: Ints, parameters: fl
     def around(turns: int, count: float) -> float:
         return turns * float((2 * delay[a, b] + count / speed[a, b]).max())
 
-    def straight(count: float) -> float:
-        return float((2 * late + count / fast).max())
+    def straight(each: Floats | float) -> float:
+        return float((2 * late + share * each / fast).max())
 
-    first = share * float(work.reduce_bytes)
     if work.zero == 1:
-        seconds = straight(first) + around(d - 1, share * work.element)
-    elif work.feedback:
-        seconds = 2 * straight(first)
-    else:
-        seconds = around(2 * (d - 1), first)
-    return seconds / max(1, int(work.local_steps))
+        return straight(sent[apart]) + around(d - 1, share * work.element)
+    if not coded(sent):
+        return around(2 * (d - 1), share * EXACT)
+    return straight(sent[apart]) + straight(told_bytes(sent))
+
+
+def coded(sent: Floats) -> bool:
+    """Whether any two replicas send each other codes."""
+    return told_bytes(sent) < EXACT
+
+
+def told_bytes(sent: Floats) -> float:
+    """Bytes of a number of the sum, which all are told in the code of the narrowest link."""
+    return float(sent[~np.eye(len(sent), dtype=bool)].min(initial=EXACT))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from heddle.errors import HeddleError, divisors, nearest_number
+from heddle.errors import HeddleError, divisors, listing, nearest_number
 from heddle.schedule.delayed import SYNCHRONOUS
 from heddle.spec.layer_memory import LayerRun
+from heddle.spec.network.link_codes import LinkCodes, check_codes, codes_used
 
 
 class Choices(Protocol):
@@ -35,7 +36,13 @@ class Choices(Protocol):
     @property
     def compress_activations(self) -> str: ...
     @property
+    def codes(self) -> tuple[LinkCodes, ...]: ...
+    @property
     def local_steps(self) -> int: ...
+    @property
+    def fragments(self) -> int: ...
+    @property
+    def overlap_steps(self) -> int: ...
 
 
 def check_exchange(plan: Choices) -> None:
@@ -46,12 +53,14 @@ def check_exchange(plan: Choices) -> None:
             "It says after how many steps they synchronize, and there is only one.",
             "Use local_steps = 0, or data = 2.",
         )
-    coded = plan.compress_gradients != "none" or plan.compress_activations != "none"
+    check_codes(plan.codes)
+    gradients = codes_used(plan, "gradients")
+    coded = bool(gradients or codes_used(plan, "activations"))
     if plan.update != SYNCHRONOUS and (plan.local_steps or coded):
         raise HeddleError(
-            f"update = '{plan.update}' cannot be combined with local_steps or compression.",
+            f"update = '{plan.update}' cannot be combined with local_steps or codes.",
             "Late updates have their own exchange, which does not compress.",
-            "Use update = 'synchronous', or leave local_steps, compress_gradients and compress_activations out.",
+            "Use update = 'synchronous', or leave local_steps, compress_gradients, compress_activations and codes out.",
         )
     zero = max(plan.zero, *(run.zero or 0 for run in plan.layers), 0)
     if plan.local_steps and zero:
@@ -66,11 +75,45 @@ def check_exchange(plan: Choices) -> None:
             "Replicas exchange the change of their weights, which must be on the device for that.",
             "Leave offload out, or use local_steps = 0.",
         )
-    if zero >= 2 and plan.compress_gradients != "none":
+    if zero >= 2 and gradients:
         raise HeddleError(
-            f"compress_gradients = '{plan.compress_gradients}' cannot be combined with zero = {zero}.",
+            f"Gradients in codes ({listing(gradients)}) cannot be combined with zero = {zero}.",
             "The rounding error is carried into the next step, and sharded gradients are not kept.",
             "Use zero = 1, or compress_gradients = 'none'.",
+        )
+
+
+def check_fragments(plan: Choices, layers: int) -> None:
+    """Refuse parts of a model that have no layer, no turn, or no time to travel in."""
+    steps, fragments, overlap = plan.local_steps, plan.fragments, plan.overlap_steps
+    if not steps and (fragments > 1 or overlap):
+        raise HeddleError(
+            f"{f'fragments = {fragments}' if fragments > 1 else f'overlap_steps = {overlap}'} needs local_steps.",
+            "It is for how replicas meet that learn by themselves.",
+            "Set local_steps, such as 100, or leave it out.",
+        )
+    most = min(layers, steps)
+    if steps and fragments > most:
+        raise HeddleError(
+            f"fragments = {fragments} is more than {most}.",
+            f"A fragment has a layer at least, of {layers}, and a step of its own to meet after, of {steps}.",
+            f"Use fragments = {most}, or fewer.",
+        )
+    if overlap and overlap >= steps // fragments:
+        raise HeddleError(
+            f"overlap_steps = {overlap} is not less than local_steps / fragments = {steps // fragments}.",
+            "A fragment has come before the next one leaves.",
+            f"Use overlap_steps = {steps // fragments - 1}, or fewer fragments.",
+        )
+
+
+def check_coded(plan: Choices, precision: str | None) -> None:
+    """Refuse codes for gradients whose scale changes from step to step."""
+    if precision == "fp16" and (gradients := codes_used(plan, "gradients")):
+        raise HeddleError(
+            f"Gradients in codes ({listing(gradients)}) cannot be combined with precision = 'fp16'.",
+            "The rounding error is carried into the next step, where fp16 may have another loss scale.",
+            "Use train.precision = 'bf16', or compress_gradients = 'none' without codes of links.",
         )
 
 

@@ -5,48 +5,119 @@ meeting they average how far they have come from where they all were, and take o
 along it; all go on from there. With a momentum of 0 and a rate of 1 that is the mean of their weights.
 
     Δ = before − mean(weights)      m = μ·m + Δ      weights = before − rate·(Δ + μ·m)
+
+With fragments (Streaming DiLoCo, arXiv 2501.18512) parts of the model meet one after the other, each every
+`local_steps`, and a meeting takes a part of the bandwidth. Where they overlap with compute, replicas go on while the
+differences travel. What comes of them is applied `overlap_steps` later, and as weights have moved meanwhile, a replica
+keeps a share of its own: weights = α·weights + (1 − α)·(before − rate·(Δ + μ·m)).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from heddle.checkpoint.checkpoint import ADAM
-from heddle.parallel.codecs import CODECS
-from heddle.parallel.collectives import all_reduce
-from heddle.parallel.mesh import Axis, Mesh
-from heddle.parallel.replicas.compressed import CompressedSum
-from heddle.parallel.replicas.reducer import bucket_elements
+from heddle.checkpoint.storage import Boxes
+from heddle.parallel.collectives import Handle, start_sum_numbers
+from heddle.parallel.mesh import Mesh
+from heddle.parallel.replicas.compressed import gradient_codes
+from heddle.parallel.replicas.sharded import unit_of
 from heddle.parallel.shards import Kept, Piece
 from heddle.spec.job import PlannedJob
+from heddle.train.outer.parcel import parcels
 from heddle.train.step.optimizer import Optimizer
 
 
 class OuterStep:
-    """What replicas agree on at a meeting, on one rank: the weights before, the momentum, and who is to be told."""
+    """What replicas agree on at meetings, on one rank: the weights before, the momentum, and who is to be told."""
 
     def __init__(self, pieces: list[Piece], mesh: Mesh, job: PlannedJob) -> None:
+        plan, train = job.plan, job.train
         self.pieces, self.data = pieces, mesh.data
-        self.every, self.last = job.plan.local_steps, job.train.steps
-        self.rate, self.momentum = job.train.outer_learning_rate, job.train.outer_momentum
-        self.parcels = [Parcel(group, mesh.data, job.plan.compress_gradients) for group in _grouped(pieces, mesh)]
+        self.every, self.last, self.overlap = plan.local_steps, train.steps, plan.overlap_steps
+        self.rate, self.momentum, self.mixing = train.outer_learning_rate, train.outer_momentum, train.outer_mixing
+        self.streaming = plan.fragments > 1 or plan.overlap_steps > 0  # replicas are never all alike then
+        codes = gradient_codes(plan, mesh)
+        self.fragments = [
+            list(parcels([piece for piece in pieces if fragment_of(piece.name, plan.fragments) == number], mesh, codes))
+            for number in range(plan.fragments)
+        ]
+        self.parcels = [parcel for fragment in self.fragments for parcel in fragment]
+        self.step = 0  # of the trainer, which sets it before a meeting
+        self.numbers: Handle | None = None  # of what replicas tell each other beside an overlapped meeting
+
+    def _begins(self, number: int, step: int) -> bool:
+        """Whether a fragment leaves after so many steps: each in its turn, the last one when all steps are done."""
+        return step % self.every == (number + 1) * self.every // len(self.fragments) % self.every
+
+    def _applied(self, number: int, step: int) -> bool:
+        return self.overlap > 0 and step > self.overlap and self._begins(number, step - self.overlap)
 
     def due(self, step: int) -> bool:
-        """Whether replicas meet after so many steps; a run's last one is a meeting."""
-        return step % self.every == 0 or step == self.last
+        """Whether replicas meet after so many steps, or something comes of a meeting; a run's last one is a meeting."""
+        numbers = range(len(self.fragments))
+        return step == self.last or any(
+            self._begins(n, step) or self._applied(n, step) or self._halfway(n, step) for n in numbers
+        )
+
+    def _halfway(self, number: int, step: int) -> bool:
+        """When the second half of a sum in codes begins."""
+        half = self.overlap // 2
+        return half > 0 and step > half and self._begins(number, step - half)
 
     @torch.no_grad()
     def meet(self) -> None:
-        """Average what was learned since the last meeting, and go on from the same weights."""
-        for parcel in self.parcels:
-            parcel.meet(self.rate, self.momentum)
-        for piece in self.pieces:
-            if piece.target is not None:
-                piece.target.copy_(piece.master)
+        """Average what was learned since the last meeting, and go on from the same weights; or begin to, or end it."""
+        step = self.step
+        for number, fragment in enumerate(self.fragments):
+            late = self._under_way(number, step) or self._applied(number, step)
+            if late and (self._applied(number, step) or step == self.last):
+                self._apply(number, self.mixing)
+            elif late and self._halfway(number, step):
+                for parcel in fragment:
+                    parcel.advance()
+        for number, fragment in enumerate(self.fragments):
+            if step == self.last or self._begins(number, step):
+                for parcel in fragment:
+                    parcel.send()
+                if step == self.last or not self.overlap:
+                    self._apply(number)
+
+    def _apply(self, number: int, mixing: float = 0.0) -> None:
+        for parcel in self.fragments[number]:
+            parcel.apply(self.rate, self.momentum, mixing)
+            _fill_targets(parcel.pieces)
+
+    def _under_way(self, number: int, step: int) -> bool:
+        """Whether a fragment left less than so many steps ago, and nothing has come of it yet."""
+        first = max(1, step - self.overlap + 1)
+        return any(self._begins(number, before) for before in range(first, step))
+
+    def agree(self, loss: Tensor, asked: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss to report, and how many were asked to stop since replicas last told each other.
+
+        At a meeting the loss is the mean over replicas; beside an overlapped one it is this replica's, and who was
+        asked is known when that is applied.
+        """
+        numbers = range(len(self.fragments))
+        begins, ends = any(self._begins(n, self.step) for n in numbers), self.step == self.last
+        stops = torch.zeros_like(asked)
+        if self.numbers is not None and (ends or any(self._applied(n, self.step) for n in numbers)):
+            stops, self.numbers = self.numbers.wait()[1], None
+        if not begins and not ends:
+            return loss, stops
+        told = start_sum_numbers(torch.stack([loss / self.data.size, asked]), self.data)
+        asked.zero_()
+        if self.overlap and not ends:
+            self.numbers = told
+            return loss, stops
+        mean, now = told.wait().unbind()
+        return mean, stops + now
 
     @torch.no_grad()
     def begin(self) -> None:
@@ -54,95 +125,68 @@ class OuterStep:
         for parcel in self.parcels:
             parcel.begin()
 
+    def drain(self) -> None:
+        """Let arrive what is under way, without applying it: a checkpoint holds it then."""
+        for parcel in self.parcels:
+            parcel.arrive()
+
+    def agreed(self) -> dict[str, Boxes]:
+        """The weights that a checkpoint has where replicas are not alike: those they agreed on last."""
+        return dict(pair for parcel in self.parcels for pair in parcel.agreed()) if self.streaming else {}
+
+    @torch.no_grad()
+    def resumed(self, stored: Set[str]) -> None:
+        """Own weights were read, if the checkpoint has some: it names what it stores."""
+        if not self.streaming:
+            return
+        for parcel in self.parcels:
+            for piece, before in parcel.beside(parcel.before):
+                if f"{piece.name}:own_weights" not in stored:
+                    piece.master.copy_(before)
+        _fill_targets(self.pieces)
+
+    @contextmanager
+    def shared_weights(self) -> Iterator[None]:
+        """The weights that all replicas agreed on last, in place of each one's own."""
+        if not self.streaming:
+            yield
+            return
+        with torch.no_grad():
+            own = [piece.master.clone() for piece in self.pieces]
+            for parcel in self.parcels:
+                for piece, before in parcel.beside(parcel.before):
+                    piece.master.copy_(before)
+            _fill_targets(self.pieces)
+        yield
+        with torch.no_grad():
+            for piece, values in zip(self.pieces, own, strict=True):
+                piece.master.copy_(values)
+            _fill_targets(self.pieces)
+
     def kept(self, optimizer: Optimizer) -> list[Kept]:
-        """What goes on with a run that is resumed: the momentum, what codes could not say, each replica's moments."""
-        kept = [each for parcel in self.parcels for each in parcel.kept()]
+        """What goes on with a run that is resumed: the momentum, what codes could not say, each replica's moments.
+
+        Where meetings stream, each replica's weights, too, and what is under way.
+        """
+        kept = [each for parcel in self.parcels for each in parcel.kept(self.streaming)]
         for piece in self.pieces:
             state = optimizer.adam.state[piece.master]
             kept += [Kept(replace(piece, master=state[kind], target=None), kind, apart=True) for kind in ADAM]
         return kept
 
 
-class Parcel:
-    """Some pieces whose differences travel together, flat."""
+def fragment_of(name: str, fragments: int) -> int:
+    """Which fragment a parameter is in: layers go in turn, so that each has some of the whole depth.
 
-    def __init__(self, pieces: list[Piece], data: Axis, code: str) -> None:
-        self.pieces, self.data = pieces, data
-        count = sum(piece.master.numel() for piece in pieces)
-        share = -(-count // data.size)
-        like = pieces[0].master
-        self.difference = like.new_zeros(share * data.size)
-        self.before, self.velocity = like.new_zeros(count), like.new_zeros(count)
-        self.compressed = CompressedSum(self.difference, data, CODECS[code], shared=True) if code != "none" else None
-        self.begin()
-
-    def begin(self) -> None:
-        for piece, before in self._beside(self.before):
-            before.copy_(piece.master)
-
-    def meet(self, rate: float, momentum: float) -> None:
-        count = len(self.before)
-        for (piece, before), (_, difference) in zip(
-            self._beside(self.before), self._beside(self.difference), strict=True
-        ):
-            torch.sub(before, piece.master, out=difference)
-        self._sum()
-        mean = self.difference[:count].div_(self.data.size)
-        self.velocity.mul_(momentum).add_(mean)
-        self.before.sub_(mean.add_(self.velocity, alpha=momentum), alpha=rate)
-        for piece, before in self._beside(self.before):
-            piece.master.copy_(before)
-
-    def _sum(self) -> None:
-        if self.compressed is None:
-            all_reduce(self.difference, self.data)
-            return
-        self.compressed.start().wait()
-        self.compressed.read(self.compressed.share().wait())
-
-    def kept(self) -> Iterator[Kept]:
-        first = self.data.rank == 0  # what all replicas have, the first one saves
-        for piece, velocity in self._beside(self.velocity):
-            yield Kept(replace(piece, master=velocity, target=None, counted=piece.counted and first), "outer_momentum")
-        if self.compressed is None:
-            return
-        for piece, residual in self._beside(self.compressed.parts.residual.view(-1)):
-            yield Kept(replace(piece, master=residual, target=None), "outer_residual", apart=True, summed=True)
-        assert self.compressed.sums is not None
-        sums, low = self.compressed.sums.residual, self.data.rank * len(self.compressed.sums.residual)
-        begin = 0
-        for piece in self.pieces:
-            start, stop = max(low, begin), min(low + len(sums), begin + piece.master.numel())
-            if start < stop:
-                part = replace(
-                    piece, start=piece.start + start - begin, master=sums[start - low : stop - low], target=None
-                )
-                yield Kept(part, "outer_sum_residual")
-            begin += piece.master.numel()
-
-    def _beside(self, flat: Tensor) -> Iterator[tuple[Piece, Tensor]]:
-        """Each piece with its part of a flat buffer."""
-        at = 0
-        for piece in self.pieces:
-            yield piece, flat[at : at + piece.master.numel()]
-            at += piece.master.numel()
-
-
-def _grouped(pieces: list[Piece], mesh: Mesh) -> Iterator[list[Piece]]:
-    """Pieces that travel together: no more than a bucket's worth, and apart what several ranks hold alike.
-
-    A code depends on its neighbours; beside pieces that differ by rank, the same ones would come out differently.
+    The embedding goes with the first, at both ends of a pipeline; what follows the layers with the last.
     """
-    groups: dict[tuple[bool, bool], list[Piece]] = {}
+    unit = unit_of(name)
+    if unit.isdecimal():
+        return int(unit) % fragments
+    return 0 if unit == "embed" else fragments - 1
+
+
+def _fill_targets(pieces: list[Piece]) -> None:
     for piece in pieces:
-        groups.setdefault((piece.place.split, piece.place.tied), []).append(piece)
-    enough = bucket_elements(mesh.data.size)
-    for group in groups.values():
-        some: list[Piece] = []
-        for piece in group:
-            some.append(piece)
-            if sum(each.master.numel() for each in some) >= enough:
-                yield some
-                some = []
-        if some:
-            yield some
+        if piece.target is not None:
+            piece.target.copy_(piece.master)

@@ -70,17 +70,17 @@ class End:
             taken.append(time.perf_counter() - began)
         return statistics.median(taken[2:]) / 2
 
-    def send_longer_and_longer(self, enough: float) -> float:
+    def send_longer_and_longer(self, enough: float, largest: int = LARGEST) -> float:
         """Send longer messages until one takes long enough; what more bytes took more time tells the speed."""
         timed: list[tuple[int, float]] = []
         size = SMALLEST
         while True:
             self._tell(size)
             timed.append((size, min(self._timed(size) for _ in range(2))))
-            if timed[-1][1] >= enough or size >= LARGEST:
+            if timed[-1][1] >= enough or size >= largest:
                 break
             # not in small steps: what a short message took says how much longer one may be
-            size = min(LARGEST, max(2 * size, int(size * min(16.0, enough / timed[-1][1]))))
+            size = min(largest, max(2 * size, int(size * min(16.0, enough / timed[-1][1]))))
         self._tell(0)
         (few, quick), (many, slow) = timed[-2 if len(timed) > 1 else -1], timed[-1]
         if len(timed) == 1 or slow - quick < slow / 4:

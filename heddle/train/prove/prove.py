@@ -33,6 +33,7 @@ from heddle.spec.job import Job, PlannedJob, Train
 from heddle.spec.plan import Plan
 from heddle.train.prove.collect import Array, ShardBox, assemble, gather_boxes, gradients, local_boxes, weights
 from heddle.train.prove.compare import Comparison, Observed, compare, compare_boxes, largest, likely_cause, relative
+from heddle.train.prove.conserved import Conserved, observe_codes
 from heddle.train.prove.recurrence import Recurrence
 from heddle.train.prove.shrink import PROCESSES, Shrunk, shrink
 from heddle.train.step.choose import make_trainer
@@ -48,6 +49,7 @@ class Proof:
     loss_rounding: float  # between two serial runs: with other microbatches, or one in fp32 where the job has less
     cause: str | None  # what kind of mistake it looks like, if any
     seconds: float
+    conserved: Conserved | None = None  # what codes of gradients promise, where there are some
 
 
 def prove(job: Job, steps: int = 20) -> Proof | None:
@@ -61,18 +63,26 @@ def prove(job: Job, steps: int = 20) -> Proof | None:
     began = time.monotonic()
     place = launched_place()
     shrunk = shrink(job, steps, max(PROCESSES, place.world if place else 0))
-    small, plan = shrunk.job, shrunk.job.plan
+    plan = shrunk.job.plan
     if place is not None:
         mesh = join(plan, place)
         try:
-            parallel = observe(mesh, small)
+            parallel, conserved = _observe_all(mesh, shrunk)
         finally:
             leave()
     elif plan.world > 1:
-        parallel = run_processes(plan, observe, small)
+        parallel, conserved = run_processes(plan, _observe_all, shrunk)
     else:
-        parallel = observe(Mesh(), small)
-    return None if parallel is None else conclude(shrunk, parallel, began)
+        parallel, conserved = _observe_all(Mesh(), shrunk)
+    return None if parallel is None else replace(conclude(shrunk, parallel, began), conserved=conserved)
+
+
+def _observe_all(mesh: Mesh, shrunk: Shrunk) -> tuple[Observed | None, Conserved | None]:
+    """One rank's part: the plan without codes, then what its codes promise."""
+    observed = observe(mesh, shrunk.job)
+    if shrunk.coded is None:
+        return observed, None
+    return observed, observe_codes(mesh, shrunk.coded, synthetic_tokens(shrunk.coded))
 
 
 def conclude(shrunk: Shrunk, parallel: Observed, began: float) -> Proof:

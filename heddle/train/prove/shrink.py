@@ -13,6 +13,7 @@ from heddle.spec.job import Job, PlannedJob, Train
 from heddle.spec.layer_memory import LayerMemory
 from heddle.spec.model import LayerSpec, ModelSpec
 from heddle.spec.plan import Plan
+from heddle.train.prove.conserved import coded_plan
 
 PROCESSES = 16  # more than this do not fit one machine that somebody also works on
 CHUNKS = 4  # a rank
@@ -26,6 +27,7 @@ class Shrunk:
 
     job: PlannedJob
     notes: tuple[str, ...]
+    coded: PlannedJob | None = None  # the same with gradients in codes, where they travel so
 
 
 def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
@@ -70,7 +72,9 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
         clip=min(train.clip, 0.1),  # small enough to clip, where the job clips at all
         delay_correction=train.delay_correction,
     )
-    return Shrunk(PlannedJob(model=small_model, data=job.data, train=small_train, plan=small_plan), tuple(notes))
+    small = PlannedJob(model=small_model, data=job.data, train=small_train, plan=small_plan)
+    coded = coded_plan(job, plan, small_plan)
+    return Shrunk(small, tuple(notes), None if coded is None else replace(small, plan=coded, network=job.network))
 
 
 def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
@@ -110,9 +114,11 @@ def _exact(plan: Plan) -> tuple[Plan, list[str]]:
         for name, code in codes.items()
         if code != "none"
     ]
+    notes += [f"codes of {each.words} → none: the same of them." for each in plan.codes]
     if plan.local_steps:
         notes.append(f"local_steps {plan.local_steps} → 0: the proof sums gradients in every step.")
-    return replace(plan, compress_gradients="none", compress_activations="none", local_steps=0), notes
+    exact = replace(plan, compress_gradients="none", compress_activations="none", codes=())
+    return replace(exact, local_steps=0, fragments=1, overlap_steps=0), notes
 
 
 def _in_words(memory: LayerMemory) -> str:

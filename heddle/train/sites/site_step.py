@@ -21,6 +21,7 @@ from torch import Tensor
 from heddle.checkpoint.checkpoint import ADAM, state_of
 from heddle.errors import HeddleError
 from heddle.parallel.codecs import CODECS
+from heddle.parallel.collectives import start_sum_numbers
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.shards import Kept, Piece
 from heddle.spec.job import PlannedJob
@@ -100,6 +101,13 @@ class SiteStep:
             for addresses in word["give"]:
                 self.giving.append(threading.Thread(target=self._give, args=(addresses, state), daemon=True))
                 self.giving[-1].start()
+
+    def agree(self, loss: Tensor, asked: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean loss over this site's replicas, and how many of them were asked to stop since the last meeting."""
+        data = self.member.mesh.data
+        mean, stops = start_sum_numbers(torch.stack([loss / data.size, asked]), data).wait().unbind()
+        asked.zero_()
+        return mean, stops
 
     def _tried(self, word: dict[str, Any], meant: Tensor) -> tuple[Tensor, Tensor] | None:
         found = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heddle.checkpoint.checkpoint import Saver, load_pieces, state_of
+from heddle.checkpoint.index import read_index
 from heddle.checkpoint.kept import kept_state, load_kept
 from heddle.checkpoint.manifest import Progress
 from heddle.checkpoint.source import WeightSource, load_weights
@@ -23,7 +26,7 @@ from heddle.parallel.apply import parallelize
 from heddle.parallel.collectives import Handle, slice_of, start_sum_numbers
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline.executor import forward_only
-from heddle.parallel.pipeline.transformer import MicrobatchInput, Pipeline, Shape
+from heddle.parallel.pipeline.transformer import MicrobatchInput, Pipeline, Shape, stage_codes
 from heddle.parallel.shards import Kept
 from heddle.runtime.device import DTYPES, HostCopy, Mark, on_gpu, pick_device, runs_ahead, synchronize
 from heddle.runtime.recorder import NoRecorder, Recorder
@@ -31,7 +34,9 @@ from heddle.runtime.stop_request import StopRequest
 from heddle.runtime.tiers import Tiers
 from heddle.schedule import verify
 from heddle.spec.job import Job
+from heddle.spec.ranks import places_of
 from heddle.trace.lanes import Lane, Phase
+from heddle.train.links.waiting import LinkTimes
 from heddle.train.outer.outer_step import OuterStep
 from heddle.train.sites.site_step import SiteStep, check_sites
 from heddle.train.step.learning_rate import learning_rate
@@ -81,9 +86,9 @@ class Trainer:
         self.job = job = job.planned
         self.device = pick_device()
         self.recorder = recorder or NoRecorder()
-        self.mesh = self.recorder.watched(mesh or Mesh())
         train, model = job.train, job.model
         self.plan = plan = job.plan
+        self.mesh = replace(self.recorder.watched(mesh or Mesh()), places=places_of(plan, job.network))
         dtype = DTYPES[job.precision]
         tiers = Tiers(train.offload_folder)
         self.parallel = parallelize(model, plan, self.mesh, self.device, dtype, train.seed, train.compile, tiers)
@@ -97,9 +102,8 @@ class Trainer:
             plan.microbatch * job.sequence, model.hidden, dtype, self.device, sliced=plan.sequence
         )
         chunks = self.parallel.chunks
-        self.pipeline = Pipeline(
-            schedule, chunks, self.mesh, shape, self.recorder, self.parallel.deferred, plan.compress_activations
-        )
+        codes = stage_codes(plan, self.mesh)
+        self.pipeline = Pipeline(schedule, chunks, self.mesh, shape, self.recorder, self.parallel.deferred, codes)
         self.evaluation = Pipeline(forward_only(schedule), chunks, self.mesh, shape, NoRecorder())
         self.samples = Samples(tokens, job.sequence, train.seed)
         # reading goes on beside the GPU's work; on the CPU it would only take cores from it
@@ -150,8 +154,12 @@ class Trainer:
         with self.recorder.span(Lane.OPTIMIZER, Phase.GRADIENTS):
             gradients.finish()
         with self.recorder.span(Lane.OPTIMIZER, Phase.UPDATE):
-            sums = self._sum_over_ranks(loss, self.optimizer.squared_norm(), bool(stop))
-            total, squared_norm, stops = sums.wait().unbind()
+            links = self.recorder if isinstance(self.recorder, LinkTimes) else None
+            waits = [] if links is None else links.taken()
+            sums = self._sum_over_ranks(loss, self.optimizer.squared_norm(), bool(stop), *waits)
+            total, squared_norm, stops, *waited = sums.wait().unbind()
+            if links is not None:
+                links.told(waited)
             if self.saver is not None:
                 self.saver.copied()  # from here on the state changes
             norm = self.optimizer.step(rate, squared_norm)
@@ -181,10 +189,11 @@ class Trainer:
         batches = max(1, min(self.job.train.eval_batches, samples.count // self.job.train.global_batch))
         starts = range(0, batches * self.job.train.global_batch, self.job.train.global_batch)
         losses = []
-        for start in starts:
-            losses.append(self.evaluation.run(self._works(self._read(samples, start), start, training=False)))
-            synchronize(self.device)  # no batch is handed out while another waits: their activations would add up
-            tick()
+        with self.outer.shared_weights() if isinstance(self.outer, OuterStep) else nullcontext():
+            for start in starts:
+                losses.append(self.evaluation.run(self._works(self._read(samples, start), start, training=False)))
+                synchronize(self.device)  # no batch is handed out while another waits: their activations would add up
+                tick()
         return float(self._sum_over_ranks(torch.stack(losses).mean()).wait()[0])
 
     def wait_for_weights(self) -> None:
@@ -197,8 +206,10 @@ class Trainer:
         scale = self.optimizer.scale
         progress = Progress(self.step, self.position, self.optimizer.updates, scale.value, scale.quiet)
         state = state_of(self.optimizer.pieces, self.optimizer.adam, owned=True)
-        if self.plan.local_steps and self.mesh.data.rank > 0:  # the first replica's are everybody's
-            state = {}
+        if isinstance(self.outer, OuterStep):
+            self.outer.drain()
+            state |= self.outer.agreed()
+            state = {} if self.mesh.data.rank else state  # the first replica's are everybody's
         saver.save(state | kept_state(self._kept(), self.mesh.data.rank), progress, self.job)
         self.saver = saver
 
@@ -206,8 +217,10 @@ class Trainer:
         """Take up a checkpoint, written under this plan or any other."""
         self.wait_for_weights()
         progress = load_pieces(checkpoint, self.optimizer.pieces, self.optimizer.adam, self.mesh)
-        load_kept(checkpoint, self._kept(), self.mesh)
         self._begin()
+        load_kept(checkpoint, self._kept(), self.mesh)
+        if isinstance(self.outer, OuterStep):
+            self.outer.resumed(read_index(checkpoint).keys())
         self.step, self.position, self.optimizer.updates = progress.step, progress.samples, progress.updates
         self.optimizer.scale.value, self.optimizer.scale.quiet = progress.loss_scale, progress.quiet_steps
 
@@ -232,13 +245,9 @@ class Trainer:
         if not outer.due(self.step):
             return loss, torch.zeros_like(stops)
         with self.recorder.span(Lane.DATA, Phase.MEETING):
-            if isinstance(outer, SiteStep):
-                outer.step = self.step
+            outer.step = self.step
             outer.meet()
-            shared = torch.stack([loss / self.mesh.data.size, self.asked])
-            numbers = start_sum_numbers(shared, self.mesh.data).wait()
-        self.asked.zero_()
-        return numbers[0], numbers[1]
+            return outer.agree(loss, self.asked)
 
     def _moved_on(self, outer: SiteStep) -> None:
         """Where this site goes on: samples of its own, and if it took another's state, that one's step."""
@@ -283,7 +292,7 @@ class Trainer:
         keys = token_keys(self.job.train.seed, numbers, self.job.sequence)
         return slice_of(keys, self.mesh.tensor) if self.plan.sequence else keys
 
-    def _sum_over_ranks(self, loss: Tensor, *others: Tensor | bool) -> Handle:
+    def _sum_over_ranks(self, loss: Tensor, *others: Tensor | float) -> Handle:
         """Begin to add up the mean loss over replicas, and other numbers: all in one message.
 
         Replicas that learn by themselves each have their own.
@@ -296,6 +305,6 @@ class Trainer:
         return start_sum_numbers(numbers, self.mesh.replica if apart else self.mesh.world)
 
 
-def _number(value: Tensor | bool, like: Tensor) -> Tensor:
+def _number(value: Tensor | float, like: Tensor) -> Tensor:
     """As a number on the device; what the host knows is written there by a kernel, for a copy would wait."""
     return value.to(like) if isinstance(value, Tensor) else torch.full_like(like, float(value))

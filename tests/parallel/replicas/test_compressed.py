@@ -13,7 +13,10 @@ from heddle.checkpoint.index import read_index
 from heddle.parallel.codecs import CODECS
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.replicas.compressed import CompressedSum
+from heddle.schedule import outgoing
 from heddle.spec import Data, Job, Plan, Train
+from heddle.spec.network import Group, Network, Speed
+from heddle.spec.network.link_codes import AxisCodes, LinkCodes
 from heddle.spec.ranks import coordinates, rank_of
 from heddle.train.prove.prove import observe_serial, synthetic_tokens
 from heddle.train.step.trainer import Trainer
@@ -31,9 +34,9 @@ def meant(rank: int, step: int, count: int) -> torch.Tensor:
 def add_up(mesh: Mesh, shared: bool) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     """Of each code: the sums of all steps added up, and the last of them."""
     found = {}
-    for name, codec in CODECS.items():
+    for name in CODECS:
         numbers = torch.zeros(SHARE * mesh.data.size)
-        compressed = CompressedSum(numbers, mesh.data, codec, shared)
+        compressed = CompressedSum(numbers, mesh.data, AxisCodes((name,) * mesh.data.size, name), shared)
         total = torch.zeros(SHARE * mesh.data.size if shared else SHARE, dtype=torch.float64)
         for step in range(STEPS):
             numbers.copy_(meant(mesh.data.rank, step, len(numbers)))
@@ -171,3 +174,98 @@ def test_a_resumed_run_goes_on_to_the_bit_and_other_replicas_lose_nothing(world,
         torch.testing.assert_close(before, after)
     names = set(read_index(next(tmp_path.glob("step-*"))))
     assert ("embed.tokens.weight:sum_residual" in names) == (zero == 0)
+
+
+SLOW = Speed(latency_ms=10, gbps=0.1)
+FAST = Speed(latency_ms=0.1, gbps=10)
+
+
+def sites(*sizes: int) -> Network:
+    groups = tuple(Group(name=name, devices=size, inside=FAST) for name, size in zip("abcd", sizes, strict=False))
+    return Network(groups=groups, across=SLOW)
+
+
+def mixed_sum(mesh: Mesh, codes: list[list[str]]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
+    """All sums of some steps added up, the last of them, what is yet to be said, and bytes of the first half."""
+    numbers = torch.zeros(SHARE * mesh.data.size)
+    compressed = CompressedSum(numbers, mesh.data, AxisCodes(tuple(codes[mesh.data.rank]), "int4"), shared=True)
+    total = torch.zeros(len(numbers), dtype=torch.float64)
+    for step in range(STEPS):
+        numbers.copy_(meant(mesh.data.rank, step, len(numbers)))
+        handle = compressed.start()
+        handle.wait()
+        result = compressed.read(compressed.share().wait())
+        total += result
+    return total, result.clone(), compressed.parts.residual.clone(), handle.kept[0].nbytes
+
+
+def test_each_part_of_a_sum_goes_in_the_code_of_its_link(world):
+    codes = [["int4", "none", "int8"], ["none", "int4", "bf16"], ["int8", "bf16", "int4"]]
+    results = world.run(mixed_sum, Plan(data=3), codes)
+    exact = sum(meant(rank, step, SHARE * 3).double() for rank in range(3) for step in range(STEPS))
+    for rank, (total, last, left, size) in enumerate(results):
+        assert torch.equal(last, results[0][1])  # on all replicas, to the bit
+        assert (total - exact).abs().max() <= 15 / 7  # one quantum of the sum, of numbers up to 15
+        exactly = [other for other in range(3) if other != rank and codes[rank][other] == "none"]
+        assert (left[exactly] == 0).all()  # nothing is left to say where all is said
+        assert (left[[other for other in range(3) if other != rank and codes[rank][other] != "none"]] != 0).any()
+        sizes = [4 * SHARE if code == "none" else CODECS[code].size(SHARE) for code in codes[rank]]
+        assert size == sum(sizes)
+
+
+BY_LINK = {
+    "inside-exact": (gpt(), Plan(data=4, microbatch=1, codes=(LinkCodes(gradients="int8"),)), sites(3, 1)),
+    "tied-ends": (  # the first stage's replicas are at one site, the last one's at two
+        gpt(),
+        Plan(pipeline=2, data=2, microbatch=1, codes=(LinkCodes(gradients="int8"),), devices=(0, 1, 2, 3)),
+        sites(3, 1),
+    ),
+    "activations": (
+        gpt(layers=4),
+        Plan(pipeline=4, microbatch=1, codes=(LinkCodes(activations="int8"),)),
+        sites(2, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BY_LINK)
+def test_a_plan_with_codes_by_link_learns_nearly_what_one_device_learns(world, name):
+    model, plan, network = BY_LINK[name]
+    results = world.run(learn, plan, dataclasses.replace(job(model, plan), network=network))
+    serial = observe_serial(job(model, None)).losses
+    losses = results[0][0]
+    far = max(abs(a - b) for a, b in zip(losses, serial, strict=True))
+    assert 1e-6 < far < 0.1 < serial[0] - serial[-1]
+    for rank, (_, held) in enumerate(results):
+        first = results[rank_of(plan, coordinates(plan, rank)._replace(data=0))][1]
+        assert all(torch.equal(values, held[key]) for key, values in first.items())
+    if name == "tied-ends":
+        embedding = "embed.tokens.weight"
+        assert torch.equal(results[0][1][embedding], results[2][1][embedding])
+
+
+def sizes_sent(mesh: Mesh, a_job: Job) -> dict[tuple[int, int], int]:
+    """Bytes of a message from this stage to each neighbour, as they are posted."""
+    pipeline = Trainer(a_job, synthetic_tokens(a_job), mesh).pipeline
+    found = {}
+    for action in pipeline.actions:
+        message = outgoing(pipeline.schedule, action)
+        if message is not None:
+            found[message.source, message.destination] = pipeline._empty(message).nbytes
+    return found
+
+
+def test_only_messages_between_groups_are_in_codes(world):
+    model, plan, network = BY_LINK["activations"]
+    sent = world.run(sizes_sent, plan, dataclasses.replace(job(model, plan), network=network))
+    exact, coded = 8 * 16 * 4, CODECS["int8"].size(8 * 16)
+    assert {way: size for each in sent for way, size in each.items()} == {
+        (0, 1): exact, (1, 0): exact, (1, 2): coded, (2, 1): coded, (2, 3): exact, (3, 2): exact,
+    }  # fmt: skip
+
+
+def test_links_that_are_all_exact_change_nothing(world):
+    plan = Plan(pipeline=2, data=2, microbatch=1)
+    named = dataclasses.replace(plan, codes=(LinkCodes(links="inside", gradients="int4", activations="int8"),))
+    alone = dataclasses.replace(job(gpt(), named), network=sites(1, 1, 1, 1))  # nobody is inside with another
+    assert world.run(learn, named, alone)[0][0] == world.run(learn, plan, job(gpt(), plan))[0][0]

@@ -11,12 +11,14 @@ import pytest
 
 from heddle.errors import HeddleError
 from heddle.plan.regions.for_job import SCHEDULES, plans_over
-from heddle.plan.regions.network_search import held, reasons, search_network
-from heddle.simulate.network.over_network import step_over_network
+from heddle.plan.regions.network_search import held, reasons, search_network, table_lines
+from heddle.simulate.network.link_use import link_uses
+from heddle.simulate.network.over_network import OverNetwork, step_over_network
 from heddle.simulate.simulation import simulate
 from heddle.spec import Plan
 from heddle.spec.job import job_from_tables
 from heddle.spec.network import Group, GroupLink, Network, Speed
+from heddle.spec.network.link_codes import LinkCodes
 from heddle.spec.network.network_file import dumps_network
 from tests.helpers.commands import call
 
@@ -75,7 +77,7 @@ def test_four_devices_get_the_best_of_all_layouts_degrees_and_schedules(seed):
 
 def test_the_best_come_first_and_random_layouts_are_no_better():
     some = network(9, 8)
-    found = plans_over(JOB, some, time_limit=6.0)
+    found = plans_over(JOB, some, time_limit=3.0)
     seconds = [each.step.seconds for each in found]
     assert seconds == sorted(seconds)
     assert len({(each.plan.pipeline, each.plan.data) for each in found}) == len(found)
@@ -153,3 +155,54 @@ def test_tensor_ranks_stay_inside_a_group():
         for first in range(0, 4, 2):
             assert each.plan.devices[first] // 2 == each.plan.devices[first + 1] // 2
     assert {name for name, pairs in held(found.best.plan, over.network).items() if pairs} == {"a", "b"}
+
+
+def two_sites(gbps: float, latency: float = 5.0) -> Network:
+    fast = Speed(latency_ms=0.1, gbps=10)
+    groups = Group(name="a", devices=2, inside=fast), Group(name="b", devices=2, inside=fast)
+    return Network(groups=groups, across=Speed(latency_ms=latency, gbps=gbps))
+
+
+def test_codes_are_chosen_only_where_they_are_allowed_and_worth_it():
+    job, fixed = replace(JOB, network=two_sites(0.02)), {"tensor": 1, "microbatch": 2, "schedule": "gpipe"}
+    exact = search_network(job, fixed)
+    assert not any(each.plan.codes for each in exact.found)
+    coded = search_network(job, fixed, top=6, allowed="int8")
+    plan = coded.best.plan
+    assert coded.best.step_seconds < exact.best.step_seconds * 0.99
+    assert [each.links for each in plan.codes] == ["between"]
+    assert {plan.codes[0].gradients, plan.codes[0].activations} <= {None, "bf16", "int8"}
+    assert exact.best.step_seconds == pytest.approx(min(s.step_seconds for s in coded.plans if not s.plan.codes))
+    words = " ".join(table_lines(coded))
+    assert "times smaller" in words
+    assert "the loss may differ" in words
+    assert not coded.to_json()["plans"][0]["exact"]
+    fast = replace(JOB, network=two_sites(100.0, latency=0.001))
+    assert not search_network(fast, fixed, allowed="int4").best.plan.codes  # nothing to gain
+    with pytest.raises(HeddleError, match="'int3' is not a code"):
+        search_network(job, allowed="int3")
+
+
+def test_only_links_between_groups_carry_less():
+    network = two_sites(0.02)
+    plan = Plan(pipeline=2, data=2, microbatch=1, devices=(0, 2, 1, 3))  # replicas apart, stages together
+    coded = replace(plan, codes=(LinkCodes(gradients="int8", activations="int8"),))
+    before, after = (
+        {(use.source, use.target): use for use in link_uses(OverNetwork(replace(JOB, plan=each), network))}
+        for each in (plan, coded)
+    )
+    assert after["a", "a"].stages == before["a", "a"].stages > 0
+    assert before["a", "b"].stages == after["a", "b"].stages == 0
+    # a ring twice: each sends all of it; codes to one other and back: half of it, twice
+    assert after["a", "b"].replicas / before["a", "b"].replicas == pytest.approx(8.25 / 32)
+
+
+def test_fragments_beside_compute_take_no_time_that_anybody_waits():
+    network = two_sites(0.02)
+    plan = Plan(data=4, microbatch=1, local_steps=40)
+    at_once, in_turn, beside = (
+        OverNetwork(replace(JOB, plan=each), network).step.exchange
+        for each in (plan, replace(plan, fragments=4), replace(plan, fragments=4, overlap_steps=9))
+    )
+    assert 0 < at_once <= in_turn < 1.5 * at_once  # each fragment pays the delay
+    assert beside < 0.2 * at_once

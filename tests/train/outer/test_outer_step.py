@@ -11,9 +11,11 @@ import torch
 from heddle.checkpoint.checkpoint import Saver, newest_good
 from heddle.checkpoint.index import read_index
 from heddle.errors import HeddleError
+from heddle.parallel.collectives import all_reduce
 from heddle.parallel.mesh import Mesh
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.spec.ranks import coordinates, rank_of
+from heddle.train.outer.outer_step import fragment_of
 from heddle.train.prove.compare import relative
 from heddle.train.prove.prove import synthetic_tokens
 from heddle.train.step.optimizer import Optimizer
@@ -169,9 +171,187 @@ def test_a_resumed_run_goes_on_to_the_bit(world, tmp_path, name):
     assert abs(losses[0] - went_on[0][0]) < 0.5
 
 
+STREAMS = {
+    "fragments": (gpt(layers=4), Plan(data=2, microbatch=1, local_steps=6, fragments=3)),
+    "overlap": (gpt(), Plan(data=2, microbatch=1, local_steps=6, overlap_steps=3)),
+    "both-int8-tied": (
+        gpt(layers=4),
+        Plan(
+            pipeline=2, data=2, microbatch=1, local_steps=8, fragments=2, overlap_steps=2, compress_gradients="int8"
+        ),
+    ),
+}  # fmt: skip
+
+
+def streamed_by_hand(mesh: Mesh, a_job: Job) -> bool:
+    """Every fragment's meetings, computed again from the weights when it left and when its outcome came."""
+    trainer = Trainer(a_job, synthetic_tokens(a_job), mesh)
+    pieces, plan, train = trainer.optimizer.pieces, trainer.plan, a_job.train
+    fragments = [fragment_of(piece.name, plan.fragments) for piece in pieces]
+    before = [piece.master.clone() for piece in pieces]
+    velocity = [torch.zeros_like(each) for each in before]
+    left: dict[int, list[torch.Tensor]] = {}
+    turn, met = plan.local_steps // plan.fragments, 0
+    own: list[torch.Tensor] = []
+    meet = trainer._meet
+
+    def watched(*arguments: object) -> object:  # after the inner step, before anything that replicas agree on
+        own[:] = [piece.master.clone() for piece in pieces]
+        return meet(*arguments)
+
+    trainer._meet = watched
+    for step in range(1, 19):
+        trainer.train_step()
+        for number in range(plan.fragments):
+            if (step - (number + 1) * turn) % plan.local_steps == 0 and step >= turn:
+                left[number] = [each.clone() for each in own]
+            due = (step - (number + 1) * turn - plan.overlap_steps) % plan.local_steps == 0
+            if not (due and number in left):
+                continue
+            met += 1
+            for index, piece in enumerate(pieces):
+                if fragments[index] != number:
+                    continue
+                everyone = [torch.empty_like(before[index]) for _ in mesh.data.ranks]
+                torch.distributed.all_gather(everyone, left[number][index], group=mesh.data.group)
+                difference = (before[index] - torch.stack(everyone)).mean(0)
+                velocity[index].mul_(train.outer_momentum).add_(difference)
+                before[index] -= train.outer_learning_rate * (difference + train.outer_momentum * velocity[index])
+                kept = train.outer_mixing if plan.overlap_steps else 0.0
+                expected = kept * own[index] + (1 - kept) * before[index]
+                torch.testing.assert_close(piece.master, expected, rtol=1e-5, atol=1e-6)
+            del left[number]
+    assert met >= 2
+    return True
+
+
+@dist
+@pytest.mark.parametrize("name", ["fragments", "overlap"])
+def test_fragments_meet_in_turn_and_what_comes_late_is_mixed_in(world, name):
+    model, plan = STREAMS[name]
+    assert all(world.run(streamed_by_hand, plan, job(plan, model, steps=100)))
+
+
+@dist
+@pytest.mark.parametrize("name", STREAMS)
+def test_after_the_last_step_all_replicas_have_the_same_weights_and_learned_as_if_all_had_met_at_once(world, name):
+    model, plan = STREAMS[name]
+    results = world.run(learn, plan, job(plan, model, steps=40, learning_rate=3e-3))
+    at_once = dataclasses.replace(plan, fragments=1, overlap_steps=0)
+    expected, _ = world.run(learn, at_once, job(at_once, model, steps=40, learning_rate=3e-3))[0]
+    learned = sum(expected[:5]) / 5 - sum(expected[-5:]) / 5
+    assert abs(sum(results[0][0][-5:]) - sum(expected[-5:])) / 5 < learned / 2
+    for rank, (losses, held) in enumerate(results):
+        first = results[rank_of(plan, coordinates(plan, rank)._replace(data=0))]
+        assert all(torch.equal(values, held[key]) for key, values in first[1].items())
+        assert losses[-1] == first[0][-1]
+    if plan.pipeline > 1:
+        assert torch.equal(results[0][1]["embed.tokens.weight"], results[2][1]["embed.tokens.weight"])
+
+
+@dist
+@pytest.mark.parametrize("code", ["none", "int8"])
+def test_one_fragment_without_overlap_is_the_outer_step_to_the_bit(world, code):
+    """By the formula of a meeting, in the operations of the first version of it."""
+    plan = Plan(data=2, microbatch=1, local_steps=4, compress_gradients=code)
+    spelled = dataclasses.replace(plan, fragments=1, overlap_steps=0)
+    a_job = job(plan)
+    assert spelled == plan
+    for rank, (losses, held) in enumerate(world.run(learn, plan, a_job)):
+        expected, weights = world.run(learn_at_once, plan, a_job)[rank]
+        assert losses == expected
+        assert all(torch.equal(held[name], values) for name, values in weights.items())
+
+
+def learn_at_once(mesh: Mesh, a_job: Job) -> tuple[list[float], dict[str, torch.Tensor]]:
+    """Meetings as one blocking sum over everything, as they were before there were fragments."""
+    trainer = Trainer(a_job, synthetic_tokens(a_job), mesh)
+    outer = trainer.outer
+
+    def meet() -> None:
+        for parcel in outer.parcels:
+            for (piece, before), (_, difference) in zip(
+                parcel.beside(parcel.before), parcel.beside(parcel.difference), strict=True
+            ):
+                torch.sub(before, piece.master, out=difference)
+            if parcel.compressed is None:
+                all_reduce(parcel.difference, mesh.data)
+            else:
+                parcel.compressed.start().wait()
+                parcel.compressed.read(parcel.compressed.share().wait())
+            mean = parcel.difference[: len(parcel.before)].div_(mesh.data.size)
+            parcel.velocity.mul_(outer.momentum).add_(mean)
+            parcel.before.sub_(mean.add_(parcel.velocity, alpha=outer.momentum), alpha=outer.rate)
+            for piece, before in parcel.beside(parcel.before):
+                piece.master.copy_(before)
+
+    with torch.no_grad():
+        outer.meet = torch.no_grad()(meet)
+    losses = [trainer.train_step().loss for _ in range(a_job.train.steps)]
+    return losses, {name: parameter.detach().clone() for parameter, name in trainer.parallel.names.items()}
+
+
+def save_in_flight(mesh: Mesh, a_job: Job, folder: Path) -> list[float]:
+    trainer, saver = Trainer(a_job, synthetic_tokens(a_job), mesh), Saver(folder, mesh)
+    for _ in range(9):  # a fragment left after the eighth, and has not been applied
+        trainer.train_step()
+    trainer.save(saver)
+    losses = [trainer.train_step().loss for _ in range(7)]
+    saver.wait()
+    return losses
+
+
+def go_on_in_flight(mesh: Mesh, a_job: Job, folder: Path) -> list[float]:
+    trainer = Trainer(a_job, synthetic_tokens(a_job), mesh)
+    trainer.load(newest_good(folder, mesh, pytest.fail))
+    return [trainer.train_step().loss for _ in range(7)]
+
+
+@dist
+@pytest.mark.parametrize("code", ["none", "int8"])
+def test_a_run_that_is_resumed_has_what_was_under_way_to_the_bit(world, tmp_path, code):
+    plan = Plan(
+        tensor=2, pipeline=2, data=2, microbatch=1, local_steps=8, fragments=2, overlap_steps=2, compress_gradients=code
+    )  # fmt: skip
+    a_job = job(plan, gpt(layers=4), steps=16, global_batch=8)
+    went_on = world.run(save_in_flight, plan, a_job, tmp_path)
+    assert world.run(go_on_in_flight, plan, a_job, tmp_path) == went_on
+    names = set(read_index(next(tmp_path.glob("step-*"))))
+    assert {"embed.tokens.weight:outer_sum", "embed.tokens.weight:own_weights@1"} <= names
+    for other in (Plan(data=4, tensor=2, microbatch=1), dataclasses.replace(plan, fragments=1, overlap_steps=0)):
+        (losses, *_) = world.run(go_on_in_flight, other, job(other, gpt(layers=4), steps=16, global_batch=8), tmp_path)
+        assert abs(losses[0] - went_on[0][0]) < 0.5
+
+
+def evaluated(mesh: Mesh, a_job: Job) -> tuple[float, float, float]:
+    """The validation loss, and the losses of a step after it with and without that."""
+    tokens = synthetic_tokens(a_job)
+    trainers = [Trainer(a_job, tokens, mesh) for _ in range(2)]
+    for trainer in trainers:
+        for _ in range(5):
+            trainer.train_step()
+    loss = trainers[0].evaluate(tokens)
+    return loss, *(trainer.train_step().loss for trainer in trainers)
+
+
+@dist
+def test_weights_are_evaluated_that_all_agreed_on_and_nothing_changes_by_it(world):
+    model, plan = STREAMS["overlap"]
+    results = world.run(evaluated, plan, job(plan, model))
+    assert results[0][0] == results[1][0]
+    for _, after, without in results:
+        assert after == without
+
+
 def stopped_at(mesh: Mesh, a_job: Job) -> list[bool]:
     trainer = Trainer(a_job, synthetic_tokens(a_job), mesh)
     return [trainer.train_step(stop=step == 1 and mesh.data.rank == 1).stop for step in range(8)]
+
+
+@dist
+def test_who_is_asked_to_stop_tells_the_others_when_an_overlapped_meeting_is_applied(world):
+    plan = Plan(data=2, microbatch=1, local_steps=4, overlap_steps=2)
+    assert world.run(stopped_at, plan, job(plan)) == 2 * [[False, False, False, False, False, True, False, False]]
 
 
 @dist
@@ -183,6 +363,10 @@ def test_who_is_asked_to_stop_tells_the_others_when_they_meet(world):
 @pytest.mark.parametrize(
     ("plan", "train", "said"),
     [
+        ({"fragments": 2, "data": 2}, {}, "fragments = 2 needs local_steps"),
+        ({"overlap_steps": 2, "data": 2}, {}, "overlap_steps = 2 needs local_steps"),
+        ({"local_steps": 8, "fragments": 3, "data": 2}, {}, "fragments = 3 is more than 2"),
+        ({"local_steps": 8, "fragments": 2, "overlap_steps": 4, "data": 2}, {}, "overlap_steps = 4 is not less than"),
         ({"local_steps": 4}, {}, "local_steps = 4 needs replicas"),
         ({"local_steps": 4, "data": 2, "zero": 1}, {}, "cannot be combined with zero = 1"),
         ({"local_steps": 4, "data": 2}, {"save_every": 6}, "train.save_every = 6 is not a multiple"),
