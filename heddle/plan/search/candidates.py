@@ -26,7 +26,8 @@ from heddle.spec.plan import WRITTEN, Plan
 CHOICE = (*WRITTEN, "microbatch")  # what people argue about
 VARIANT = ("sequence", "virtual", "zero", "recompute")
 BALANCED = 16  # plans whose layers are moved between stages: those with the lowest bounds
-ACTIONS = 60_000  # that are replayed at most to rank what comes after the best: a fraction of a second
+ACTIONS = 5_000  # that are replayed at most to rank exactly what comes after the best: a fraction of a second
+TRIES = 2  # plans of a choice that are replayed where choices are ranked by estimates
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Candidates:
     def best(self, rows: np.ndarray | None = None) -> Simulation | None:
         """The best of all, or of some: none that is left out can be better."""
         found: Simulation | None = None
-        for row in self._by_bound(self.rows if rows is None else rows):
+        for row in self._sorted(self.rows if rows is None else rows, self.bounds):
             if found is not None and self._bound(row) > self.wish.of(found):
                 break
             other = self.exact(row)
@@ -92,12 +93,12 @@ class Candidates:
                 found = other
         return found
 
-    def finest(self) -> Simulation | None:
+    def finest(self, tries: int = BALANCED) -> Simulation | None:
         """The best with layers moved between stages where that is faster; it need not come of the best without."""
         found = self.best()
         if found is None:
             return None
-        tried = (self.exact(row) for row in self._by_bound(self.rows)[:BALANCED])
+        tried = (self.exact(row) for row in self._sorted(self.rows, self.bounds)[:tries])
         even = [found, *(each for each in tried if each is not None)]
         return min([*even, *filter(None, map(self._balanced, even))], key=self.wish.of)
 
@@ -147,19 +148,37 @@ class Candidates:
                     found[id(other)] = other
                     done.add(self.choice_ids[row])
                     break
+        rest = self.rows[~np.isin(self.choice_ids[self.rows], list(done))]
+        best = self._best_of_each(rest, top - len(done))
+        return found | {id(each): each for each in best.values()}
+
+    def _best_of_each(self, rows: np.ndarray, top: int) -> dict[int, Simulation]:
+        """The best plans of the best choices: exactly, or, where that takes long, of those that are estimated best."""
         spent = self.replayed
         best: dict[int, Simulation] = {}
-        for row in self._by_bound(self.rows[~np.isin(self.choice_ids[self.rows], list(done))]):
+        for row in self._sorted(rows, self.bounds):
             known, bound = best.get(choice := self.choice_ids[row]), self._bound(row)
-            better = sum(self.wish.of(each) <= bound for each in best.values())
-            enough = self.replayed - spent > ACTIONS  # what is left of a table is then filled, not polished
-            if better + len(done) >= top or (enough and len(best) + len(done) >= top):
+            if sum(self.wish.of(each) <= bound for each in best.values()) >= top:
+                return best
+            if self.replayed - spent > ACTIONS:
                 break
-            if known is None or (bound < self.wish.of(known) and not enough):
-                other = self.exact(row)
-                if other is not None and (known is None or self.wish.of(other) < self.wish.of(known)):
-                    best[choice] = other
-        return found | {id(each): each for each in best.values()}
+            if known is None or bound < self.wish.of(known):
+                self._keep(best, choice, self.exact(row))
+        estimates = self.wish.key(self.step.seconds, self.step.memory, self.space.devices)
+        tried: dict[int, int] = {}
+        for row in self._sorted(rows, estimates):
+            estimate = tuple(key[row] for key in estimates)
+            if sum(self.wish.of(each) <= estimate for each in best.values()) >= top:
+                break
+            choice = self.choice_ids[row]
+            if tried.setdefault(choice, 0) < TRIES:
+                tried[choice] += 1
+                self._keep(best, choice, self.exact(row))
+        return best
+
+    def _keep(self, best: dict[int, Simulation], choice: int, found: Simulation | None) -> None:
+        if found is not None and (choice not in best or self.wish.of(found) < self.wish.of(best[choice])):
+            best[choice] = found
 
     def _preference(self, row: int) -> tuple[int, float]:
         """The order in which variants are preferred, as far as it is known before they are replayed."""
@@ -199,8 +218,9 @@ class Candidates:
             if len(group):
                 yield group.tolist()
 
-    def _by_bound(self, rows: np.ndarray) -> list[int]:
-        return list(map(int, rows[np.lexsort([key[rows] for key in reversed(self.bounds)])]))
+    @staticmethod
+    def _sorted(rows: np.ndarray, by: tuple[Any, ...]) -> list[int]:
+        return list(map(int, rows[np.lexsort([key[rows] for key in reversed(by)])]))
 
     def _bound(self, row: int) -> tuple[Any, ...]:
         return tuple(key[row] for key in self.bounds)

@@ -25,10 +25,7 @@ from heddle.spec.job import Job
 from heddle.spec.plan import WRITTEN, Plan
 
 OTHERS = ("virtual", "sequence", "zero", "microbatch", "recompute", "schedule")
-
-
 LINES = 12  # on layers
-TOP = 10  # choices that are looked at for each neighbour, as in a search for it
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,7 @@ def _neighbours(search: Search) -> Iterator[Neighbour]:
 
 
 def _neighbour(search: Search, name: str, value: Any) -> Neighbour:
-    """The best plan that makes that one choice otherwise: what the table would show if it were fixed."""
+    """The fastest plan that makes that one choice otherwise: what the search would find if it were fixed."""
     shown = str(value).lower() if isinstance(value, bool) else value
     change = f"{name} = {shown}"
     columns, candidates = search.space.columns, search.candidates
@@ -137,11 +134,10 @@ def _neighbour(search: Search, name: str, value: Any) -> Neighbour:
     if not wanted.any():
         return Neighbour(change, None, _no_such_plan(search, name, value))
     alone = _differs_least(search, name, np.flatnonzero(wanted))
-    some = candidates.among(candidates.rows[wanted[candidates.rows]])
-    found = min((choice.best for choice in some.choices(TOP)), key=search.wish.of, default=None)
+    found = candidates.among(candidates.rows[wanted[candidates.rows]]).finest()
     if found is None:
         return Neighbour(change, alone, f"does not fit: {overfull(alone)}")
-    judged = _judged(search, change, min(found, some.fastest, key=search.wish.of))
+    judged = _judged(search, change, found)
     also = _difference(search.best.plan, found.plan, name)  # doubling one degree halves another
     why = f"with {also}: {judged.why}" if also else judged.why
     if not alone.fits and alone.plan != found.plan:
@@ -244,8 +240,8 @@ def _fastest(search: Search, job: Job, cluster: Cluster) -> float | None:
     """Seconds of the fastest plan for another job or machine, on as many devices."""
     wish = SearchGoal("fastest", search.wish.fixed)
     job = replace(job, plan=None, predicted=None, cluster=cluster)
-    candidates = Candidates(job, *priced(job, cluster, [search.best.plan.world], wish.fixed), wish)
-    return candidates.fastest.step_seconds if candidates.best() is not None else None
+    found = Candidates(job, *priced(job, cluster, [search.best.plan.world], wish.fixed), wish).finest()
+    return None if found is None else found.step_seconds
 
 
 def _takeaways(search: Search) -> Iterator[str]:
