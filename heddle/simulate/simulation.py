@@ -220,8 +220,8 @@ def _placed(job: Job) -> tuple[PlannedJob, Cluster, Work]:
             "The time of a step depends on how it is split.",
             "Use heddle.plan(job).best, the simulation of its best plan, or `heddle plan JOB.toml -o PLAN.toml`.",
         )
-    job, plan = job.planned, job.planned.plan
-    cluster = machine_for(job.cluster, plan.world)
+    job = job.planned
+    cluster = machine_for(job.cluster, (plan := job.plan).world)
     if plan.world > cluster.world:
         nodes = -(-plan.world // cluster.devices)
         raise HeddleError(

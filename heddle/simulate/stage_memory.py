@@ -186,6 +186,12 @@ def bytes_of(work: Work) -> LayerBytes:
     return LayerBytes(saved, moment, float(memory.layer_parameters(work)), float(memory.owed_products(work)))
 
 
+@lru_cache(maxsize=1024)
+def _ends_of(work: Work) -> memory.Ends:
+    """Plain numbers of the output layer and the loss, which are the same for all plans of such layers."""
+    return memory.Ends(*map(float, memory.end_activations(work)))
+
+
 class _ChunkBytes(NamedTuple):
     """Bytes of a chunk: what a microbatch leaves, what a backward holds for a moment, gradients that its first one
     makes, and what that one holds in its last layer.
@@ -212,7 +218,7 @@ class _ChunkBytes(NamedTuple):
         `gathered`: bytes that are there while a layer that is sharded, or fetched, computes.
         """
         known: dict[Any, _ChunkBytes] = {}
-        ends = memory.end_activations(work)
+        ends = _ends_of(of_a_layer(work))
         found = []
         for number, layers in enumerate(chunks):
             key = layers, number == 0, number == len(chunks) - 1, gathered[number]

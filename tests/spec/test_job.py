@@ -407,7 +407,7 @@ def test_mistakes_name_the_file(job_file: Any) -> None:
             "[train] has no key 'learningrate'.",
             "Did you mean 'learning_rate'?",
         ),
-        ("[plan]\ntensor_parallel = 2\n", "[plan] has no key 'tensor_parallel'.", "Known: check_step,"),
+        ("[plan]\ntensor_parallel = 2\n", "[plan] has no key 'tensor_parallel'.", "Known: adapt, check_step,"),
     ],
 )
 def test_unknown_words_are_told_the_nearest(addition: str, what: str, hint: str) -> None:

@@ -253,8 +253,10 @@ def _legal_values(space: Space, name: str) -> str:
         return "a list of the layers of each of the pipeline × virtual chunks"
     values = sorted({int(value) for value in space.columns[name]})
     if name == "schedule":
-        most = space.columns["virtual"].max()
-        return ", ".join(sorted(rule.name for rule in RULES.values() if rule.usual_virtual <= most))
+        most, alone = space.columns["virtual"].max(), (space.columns["pipeline"] == 1).any()
+        some = [rule.name for rule in RULES.values() if rule.usual_virtual <= most]
+        level = space.fixed.get("zero", 0)
+        return ", ".join(sorted(n for n in some if alone or level in zero_levels((2, 2), n, space.fixed)))
     if name == "recompute":
         return ", ".join(RECOMPUTE)
     if name == "sequence":
