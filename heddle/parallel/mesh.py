@@ -102,7 +102,7 @@ def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
     if rank >= plan.world:
         return None
     again = {"host": host, "saves": replace(whole, group=saving)}
-    mesh = Mesh(rank=rank, **axes, world=whole, ends=ends, replica=replica, **again, channels=channels)
+    mesh = Mesh(rank=rank, **axes, world=whole, ends=ends, replica=replica, **again, channels=channels, places=())
     _connect(mesh)
     return mesh
 

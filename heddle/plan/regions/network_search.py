@@ -10,7 +10,8 @@ from typing import Any
 from heddle.errors import HeddleError, listing
 from heddle.format import GIB
 from heddle.plan.regions.coded import check_allowed, codes_in_words
-from heddle.plan.regions.for_job import NetworkPlan, plans_over
+from heddle.plan.regions.for_job import plans_over
+from heddle.plan.regions.walk import NetworkPlan
 from heddle.plan.search.describe import in_words
 from heddle.simulate.network.link_use import LinkUse, link_uses
 from heddle.simulate.network.over_network import OverNetwork

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from heddle.plan.regions.problem import Ints
 from heddle.schedule.placement import Placement
 from heddle.simulate.network.over_network import NetworkStep, OverNetwork
 from heddle.spec.job import Job
@@ -114,7 +115,7 @@ def _descended(priced: OverNetwork, found: NetworkPlan, kinds: Sequence[int], en
 def _elsewhere(found: NetworkPlan, network: Network, draws: np.random.Generator) -> tuple[int, ...]:
     """Another beginning: stages, replicas or a few devices change places, or groups are laid out in a drawn order."""
     tensor, stages, replicas = found.degrees
-    at = np.array(found.devices).reshape(stages, replicas, tensor)  # tensor ranks are next to each other
+    at: Ints = np.array(found.devices).reshape(stages, replicas, tensor)  # tensor ranks are next to each other
     way = draws.random()
     if way < 0.3:
         groups = np.split(np.arange(network.devices), network.first_device[1:])

@@ -27,7 +27,7 @@ from heddle.parallel.collectives import Handle, start_sum_numbers
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.replicas.compressed import gradient_codes
 from heddle.parallel.replicas.sharded import unit_of
-from heddle.parallel.shards import Kept, Piece
+from heddle.parallel.shards import Kept, Piece, boxes_of
 from heddle.spec.job import PlannedJob
 from heddle.train.outer.parcel import parcels
 from heddle.train.step.optimizer import Optimizer
@@ -141,8 +141,11 @@ class OuterStep:
             return
         for parcel in self.parcels:
             for piece, before in parcel.beside(parcel.before):
-                if f"{piece.name}:own_weights" not in stored:
-                    piece.master.copy_(before)
+                read = torch.zeros_like(before)
+                if f"{piece.name}:own_weights" in stored:
+                    for _, part in boxes_of(piece, read):  # not rows that only pad the vocabulary
+                        part.fill_(1)
+                piece.master.copy_(torch.where(read > 0, piece.master, before))
         _fill_targets(self.pieces)
 
     @contextmanager

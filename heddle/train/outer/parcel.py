@@ -91,8 +91,8 @@ class Parcel:
         first = self.data.rank == 0  # what all replicas have, the first one saves
         shared = [("outer_momentum", self.velocity), *([("outer_sum", self.difference)] if streaming else [])]
         for kind, flat in shared:
-            for piece, part in self.beside(flat):
-                yield Kept(replace(piece, master=part, target=None, counted=piece.counted and first), kind)
+            for piece, values in self.beside(flat):
+                yield Kept(replace(piece, master=values, target=None, counted=piece.counted and first), kind)
         if streaming:
             yield from (Kept(replace(piece, target=None), "own_weights", apart=True) for piece in self.pieces)
         if self.compressed is None:

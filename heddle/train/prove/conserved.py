@@ -9,8 +9,10 @@ apart two numbers are that a code can say.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from heddle.parallel.collectives import all_reduce
 from heddle.parallel.mesh import Mesh
@@ -52,9 +54,9 @@ def coded_plan(job: Job, plan: Plan, small: Plan) -> Plan | None:
     return replace(small, compress_gradients=usual, codes=by_link, devices=plan.devices)
 
 
-def observe_codes(mesh: Mesh, job: PlannedJob, tokens: object) -> Conserved | None:
+def observe_codes(mesh: Mesh, job: PlannedJob, tokens: NDArray[Any]) -> Conserved | None:
     """Train under codes, and compare the sums of all steps; None where no link of this plan has a code."""
-    trainer = make_trainer(job, tokens, mesh)  # type: ignore[arg-type]
+    trainer = make_trainer(job, tokens, mesh)
     parts = trainer.parallel.gradients.parts
     sums = [part.compressed for part in parts if isinstance(part, Bucket) and part.compressed is not None]
     for each in sums:

@@ -114,7 +114,7 @@ def _exact(plan: Plan) -> tuple[Plan, list[str]]:
         for name, code in codes.items()
         if code != "none"
     ]
-    notes += [f"codes of {each.words} → none: the same of them." for each in plan.codes]
+    notes += [f"codes of {each.words} → none: what was tried sends the numbers as they are." for each in plan.codes]
     if plan.local_steps:
         notes.append(f"local_steps {plan.local_steps} → 0: the proof sums gradients in every step.")
     exact = replace(plan, compress_gradients="none", compress_activations="none", codes=())
