@@ -78,9 +78,11 @@ class _Writer:
         column = code.mul(index, whole)
         for v in range(vectors):
             mask = code.first(columns - v * lanes)
-            value = evaluate(code, kernel.epilogue, lambda number, v=v, mask=mask: (  # type: ignore[misc]
-                totals[v] if number == 0 else self.operand(number, column, v, mask)
-            ))  # fmt: skip
+
+            def load(number: int, v: int = v, mask: Value | None = mask) -> Value:
+                return totals[v] if number == 0 else self.operand(number, column, v, mask)
+
+            value = evaluate(code, kernel.epilogue, load)
             code.store_vector(value, code.at(code.at(self.output, column), v * lanes), mask)
 
     def sums(self, row: Value, codes: Value, depth: int, vectors: int) -> list[Value]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heddle.tiles.graph import Tile
 from heddle.tiles.kernels.one_query import OneQuery
 from heddle.tiles.kernels.target import Target
-from heddle.tiles.values import View
+from heddle.tiles.values import Buffer, Rect, View
 
 Pair = tuple[View, View]  # what was kept, and what is new
 
@@ -55,7 +55,7 @@ class OneQueryOperator:
     def _tile(self, kernel: OneQuery, b: int, h: int) -> Tile:
         share = kernel.queries
 
-        def part(view: View, first: int, count: int) -> tuple[tuple[View, int], tuple[object, object]]:
+        def part(view: View, first: int, count: int) -> tuple[tuple[View, int], tuple[Buffer, Rect]]:
             begin = (b, first, 0, 0)
             place = sum(i * s for i, s in zip(begin, view.strides, strict=True))
             return (view, place), (view.buffer, view.rect(begin, (b + 1, first + count, *view.shape[2:])))
@@ -65,6 +65,8 @@ class OneQueryOperator:
         read += [part(each, h, 1) for each in (self.keys[0], self.values[0], self.keys[1], self.values[1])]
         if self.mask is not None:
             read.append(part(self.mask, h * share, share))
-        placed = [output, *(place for place, _ in read), *([0] if self.mask is None else [])]
+        placed: list[tuple[View, int] | int] = [output, *(place for place, _ in read)]
+        placed += [0] if self.mask is None else []
         numbers = (kernel.kept + kernel.new) * (kernel.head + kernel.value_head)
-        return Tile(kernel, placed, [rect for _, rect in read], [written], 2.0 * share * numbers, 4.0 * numbers)  # type: ignore[arg-type,list-item]
+        reads = [rect for _, rect in read]
+        return Tile(kernel, placed, reads, [written], 2.0 * share * numbers, 4.0 * numbers)
