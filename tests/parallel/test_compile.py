@@ -74,7 +74,7 @@ def test_each_kind_of_layer_has_a_graph():
             Plan(tensor=2, sequence=True, microbatch=2, recompute="full"), marks=pytest.mark.slow, id="tensor"
         ),
         pytest.param(Plan(data=2, zero=1), marks=pytest.mark.slow, id="zero1"),
-        pytest.param(Plan(data=2, zero=3, microbatch=1), id="zero3"),
+        pytest.param(Plan(data=2, zero=3, microbatch=1), marks=pytest.mark.slow, id="zero3"),
     ],
 )
 def test_compiled_layers_run_in_parallel(world, plan):

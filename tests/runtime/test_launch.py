@@ -39,6 +39,7 @@ def test_own_processes_learn_what_one_process_learns(folder):
     assert losses(folder / "runs/own") == pytest.approx(losses(folder / "runs/serial"), rel=1e-5)
 
 
+@pytest.mark.slow  # two nodes are under torchrun, too
 def test_under_torchrun(folder):
     arguments = ["launch", "--torchrun", *under({"tensor": 2}, "torchrun")[1:], "--port", free_port()]
     said = finish(start("bash", "-c", finish(heddle(*arguments, cwd=folder)), cwd=folder))

@@ -16,7 +16,7 @@ import torch.distributed as dist
 import torch.multiprocessing
 
 from heddle.errors import HeddleError
-from heddle.parallel.mesh import build_mesh
+from heddle.parallel.mesh import Mesh
 from heddle.schedule import build, verify
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.spec.ranks import coordinates
@@ -169,12 +169,12 @@ TABLE_1 = [
     ("megatron-529.6b", 8, 35, 3, 9, 1, 2520),
     ("megatron-1008b", 8, 64, 1, 6, 1, 3072),
 ]
-QUICK_ROWS = {"megatron-39.1b"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("preset", "tensor", "pipeline", "virtual", "data", "microbatch", "batch"),
-    [pytest.param(*row, id=row[0], marks=[] if row[0] in QUICK_ROWS else pytest.mark.slow) for row in TABLE_1],
+    [pytest.param(*row, id=row[0]) for row in TABLE_1],
 )
 def test_megatrons_table_1(preset, tensor, pipeline, virtual, data, microbatch, batch):
     plan = Plan(
@@ -285,38 +285,19 @@ REAL: dict[str, tuple[ModelSpec, Plan, int, str]] = {
 QUICK_PLANS = ("interleaved, tensor", "zero 1, pipeline", "zero 2, tensor", "zero 3")
 
 
-@pytest.fixture(scope="module")
-def real(tmp_path_factory) -> dict[str, list[Observation]]:
-    """What four processes really did under each plan, by rank."""
-    folder = tmp_path_factory.mktemp("real")
-    torch.multiprocessing.start_processes(take_real_steps, (folder,), nprocs=4, start_method="forkserver")
-    parts = [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(4)]
-    return {name: [part[name] for part in parts if name in part] for name in REAL}
-
-
-def take_real_steps(rank: int, folder: Path) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=4)
-    tokens = np.arange(1000, dtype="<u2") % 61
-    seen = {}
-    for name, (model, plan, batch, precision) in REAL.items():
-        mesh = build_mesh(plan, rank, 4)
-        if mesh is not None:
-            seen[name] = observe_step(job(model, plan, batch, precision), tokens, mesh)
-    torch.save(seen, folder / f"{rank}.pt")
-    dist.destroy_process_group()
+def take_real_step(mesh: Mesh, a_job: Job) -> Observation:
+    return observe_step(a_job, np.arange(1000, dtype="<u2") % 61, mesh)
 
 
 @pytest.mark.dist
 @pytest.mark.parametrize(
     "name", [name if name in QUICK_PLANS else pytest.param(name, marks=pytest.mark.slow) for name in REAL]
 )
-def test_a_real_run_does_what_the_dry_run_says(real, name):
+def test_a_real_run_does_what_the_dry_run_says(world, name):
     model, plan, batch, precision = REAL[name]
     found = dry_run(job(model, plan, batch, precision))
     assert found.microbatches > 2  # what is counted, not only what is run
-    assert len(real[name]) == plan.world
-    for rank, seen in enumerate(real[name]):
+    for rank, seen in enumerate(world.run(take_real_step, plan, job(model, plan, batch, precision))):
         kind = kind_of(found, rank)
         assert dict(kind.traffic) == dict(seen.traffic)
         assert kind.saved == seen.saved

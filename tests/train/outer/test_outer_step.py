@@ -308,7 +308,7 @@ def go_on_in_flight(mesh: Mesh, a_job: Job, folder: Path) -> list[float]:
 
 
 @dist
-@pytest.mark.parametrize("code", ["none", "int8"])
+@pytest.mark.parametrize("code", [pytest.param("none", marks=pytest.mark.slow), "int8"])
 def test_a_run_that_is_resumed_has_what_was_under_way_to_the_bit(world, tmp_path, code):
     plan = Plan(
         tensor=2, pipeline=2, data=2, microbatch=1, local_steps=8, fragments=2, overlap_steps=2, compress_gradients=code
