@@ -44,7 +44,8 @@ TRANSFORMERS = {
         "Gemma2ForCausalLM", "Gemma2Config", GROUPED | {"head_dim": 16, "sliding_window": 5}, (_ids(1, 12),), OFF
     ),
     "mixtral": lambda: _from(
-        "MixtralForCausalLM", "MixtralConfig", GROUPED | {"num_local_experts": 3, "intermediate_size": 96}, (_ids(1, 9),), OFF
+        "MixtralForCausalLM", "MixtralConfig", GROUPED | {"num_local_experts": 3, "intermediate_size": 96},
+        (_ids(1, 9),), OFF,
     ),
     "convnext": lambda: _from(
         "ConvNextModel", "ConvNextConfig", {"hidden_sizes": [16, 24, 32, 40], "depths": [1, 1, 2, 1]},
