@@ -85,11 +85,9 @@ class Pool:
             fill(call)
             self.call(self.address, int(self.table[number]))
             if not call[at.FINISHED]:
-                if _ended.is_set():  # Python ends, and with it this thread, a daemon: an error would only be noise
-                    threading.Event().wait()
                 raise HeddleError(
                     "The workers were stopped.",
-                    "Their group was closed during the call.",
+                    "Python is ending, or their group was closed.",
                     "Wait for calls to finish first.",
                 )
         finally:
@@ -129,7 +127,6 @@ class Pool:
 
 _pools: dict[int, Pool] = {}
 _lock = threading.Lock()
-_ended = threading.Event()
 
 
 def pool(threads: int) -> Pool:
@@ -158,7 +155,6 @@ def cores() -> int:
 
 
 def _end() -> None:
-    _ended.set()
     for each in list(_pools.values()):
         each.stop()
 
