@@ -306,8 +306,7 @@ def _on_equal_devices(
         sizes = Sizes(message=whole // plan.tensor, activations=whole)
         return timeline(actions, schedule, plan, chunks, Tail(actions.duration, data, update), sizes, job.model.tied)
 
-    seconds = late * (pipe + data + update)
-    return Simulation(job, cluster, seconds, breakdown, pipe / busy - 1, memory, left, drawn)
+    return Simulation(job, cluster, late * (pipe + data + update), breakdown, pipe / busy - 1, memory, left, drawn)
 
 
 def _over_network(priced: OverNetwork, memory: tuple[MemoryBreakdown, ...], left: LeftBytes) -> Simulation:

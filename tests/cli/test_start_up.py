@@ -29,7 +29,7 @@ def test_help_takes_less_than_a_third_of_a_second():
     taken = statistics.median(cpu_seconds(*command) for _ in range(5))
     # Cores that share their caches with others' work are slower; then the command-line library is the measure.
     library = statistics.median(cpu_seconds(sys.executable, "-c", "import typer.rich_utils") for _ in range(3))
-    assert taken < max(0.3, 2 * library)
+    assert taken < max(0.3, 2.5 * library)
 
 
 @pytest.mark.parametrize(

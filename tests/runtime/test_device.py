@@ -47,7 +47,7 @@ def test_too_few_gpus_are_told_in_words(gpus):
     with pytest.raises(HeddleError) as error:
         device.pick_device()
     assert error.value.what == "This node has 4 GPUs for 8 processes."
-    assert "number 5" in error.value.why
+    assert "process 5" in error.value.why
     assert "Start 4 processes" in error.value.hint
 
 

@@ -113,8 +113,8 @@ def test_a_deadlock_is_explained():
     [
         ({"forward": [1.0, 2.0, 3.0]}, "3 forward costs.*\n.*needs 2, one for each chunk"),
         ({"transfer": [1.0, 2.0]}, "2 transfer costs.*\n.*pair of neighbouring chunks"),
-        ({"backward": -1.0}, "backward cost is -1.0"),
-        ({"backward": [1.0, float("nan")]}, "backward cost"),
+        ({"backward": -1.0}, "Backward costs must be 0 or more, got -1.0"),
+        ({"backward": [1.0, float("nan")]}, "Backward costs must be"),
     ],
 )
 def test_costs_that_do_not_fit(arguments, message):

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from heddle.parallel.mesh import Mesh
 from heddle.runtime.together import Together
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.train import loop
+from heddle.train import opening
 from heddle.train.step import trainer as trainer_module
 from heddle.train.step.trainer import Trainer
 
@@ -37,13 +37,13 @@ def test_tokens_are_checked_by_one_rank_of_a_node(monkeypatch, local, started_by
         asked.append(data.verify)
         return SimpleNamespace()
 
-    monkeypatch.setattr(loop, "prepared_for", prepared_for)
-    monkeypatch.setattr(loop, "check_vocab", lambda *_: None)
-    monkeypatch.setattr(loop, "local_place", lambda: (local, 8))
-    monkeypatch.delenv(loop.NOTES, raising=False)
+    monkeypatch.setattr(opening, "prepared_for", prepared_for)
+    monkeypatch.setattr(opening, "check_vocab", lambda *_: None)
+    monkeypatch.setattr(opening, "local_place", lambda: (local, 8))
+    monkeypatch.delenv(opening.NOTES, raising=False)
     if started_by_heddle:
-        monkeypatch.setenv(loop.NOTES, "-")
-    loop._prepare(job(), Together(Mesh()), Console(quiet=True))
+        monkeypatch.setenv(opening.NOTES, "-")
+    opening.prepare(job(), Together(Mesh()), Console(quiet=True))
     assert asked == [verifies]
 
 

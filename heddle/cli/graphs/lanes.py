@@ -15,7 +15,7 @@ def lanes(
         list[str],
         typer.Argument(
             metavar="FILE.c|FILE.ll|bench FOLDER|train [FOLDER]",
-            help="A kernel file; or `bench FOLDER`, or `train FOLDER`.",
+            help="A kernel file; or bench FOLDER, or train FOLDER.",
         ),
     ],
     function: Annotated[str | None, typer.Option("--function", "-f", help="Only this function.")] = None,
@@ -30,7 +30,7 @@ def lanes(
         float, ranged("--time-limit", within=POSITIVE, help="Seconds for the integer program, per region of code.")
     ] = 10.0,
     weights: Annotated[
-        Path | None, typer.Option("--weights", help="The policy's weights, as written by `heddle lanes train`.")
+        Path | None, typer.Option("--weights", help="The policy's weights, as written by heddle lanes train.")
     ] = None,
     cflags: Annotated[list[str] | None, typer.Option("--cflags", help="Flags for clang, if the file is C.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,

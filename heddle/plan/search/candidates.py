@@ -25,7 +25,7 @@ from heddle.spec.plan import WRITTEN, Plan
 
 CHOICE = (*WRITTEN, "microbatch")  # what people argue about
 VARIANT = ("sequence", "virtual", "zero", "recompute")
-BALANCED = 16  # plans whose layers are moved between stages: those with the lowest bounds
+BALANCED = 16  # plans whose layers are moved between stages: those that are estimated best
 ACTIONS = 5_000  # that are replayed at most to rank exactly what comes after the best: a fraction of a second
 TRIES = 2  # plans of a choice that are replayed where choices are ranked by estimates
 
@@ -47,6 +47,7 @@ class Candidates:
         self.limit = wish.limit(job)
         self.rows = np.flatnonzero(step.fits & (step.at_least <= self.limit))
         self.bounds = wish.key(step.at_least, step.memory_at_least, space.devices)
+        self.estimates = wish.key(step.seconds, step.memory, space.devices)
         self.replayed = 0  # actions
         self._known: dict[int, Simulation | None] = {}
         self._moved: dict[Plan, Simulation | None] = {}
@@ -93,12 +94,12 @@ class Candidates:
                 found = other
         return found
 
-    def finest(self, tries: int = BALANCED) -> Simulation | None:
+    def finest(self) -> Simulation | None:
         """The best with layers moved between stages where that is faster; it need not come of the best without."""
         found = self.best()
         if found is None:
             return None
-        tried = (self.exact(row) for row in self._sorted(self.rows, self.bounds)[:tries])
+        tried = (self.exact(row) for row in self._sorted(self.rows, self.estimates)[:BALANCED])
         even = [found, *(each for each in tried if each is not None)]
         return min([*even, *filter(None, map(self._balanced, even))], key=self.wish.of)
 
@@ -164,10 +165,9 @@ class Candidates:
                 break
             if known is None or bound < self.wish.of(known):
                 self._keep(best, choice, self.exact(row))
-        estimates = self.wish.key(self.step.seconds, self.step.memory, self.space.devices)
         tried: dict[int, int] = {}
-        for row in self._sorted(rows, estimates):
-            estimate = tuple(key[row] for key in estimates)
+        for row in self._sorted(rows, self.estimates):
+            estimate = tuple(key[row] for key in self.estimates)
             if sum(self.wish.of(each) <= estimate for each in best.values()) >= top:
                 break
             choice = self.choice_ids[row]

@@ -25,6 +25,7 @@ from heddle.spec.job import Job
 from heddle.spec.plan import WRITTEN, Plan
 
 OTHERS = ("virtual", "sequence", "zero", "microbatch", "recompute", "schedule")
+TOP = 10  # choices that are looked at for each neighbour, as in a search for it
 LINES = 12  # on layers
 
 
@@ -134,9 +135,11 @@ def _neighbour(search: Search, name: str, value: Any) -> Neighbour:
     if not wanted.any():
         return Neighbour(change, None, _no_such_plan(search, name, value))
     alone = _differs_least(search, name, np.flatnonzero(wanted))
-    found = candidates.among(candidates.rows[wanted[candidates.rows]]).finest()
-    if found is None:
+    some = candidates.among(candidates.rows[wanted[candidates.rows]])
+    shown = [choice.best for choice in some.choices(TOP)]
+    if not shown:
         return Neighbour(change, alone, f"does not fit: {overfull(alone)}")
+    found = min(*shown, some.fastest, key=search.wish.of)
     judged = _judged(search, change, found)
     also = _difference(search.best.plan, found.plan, name)  # doubling one degree halves another
     why = f"with {also}: {judged.why}" if also else judged.why

@@ -78,7 +78,7 @@ def test_mistakes_in_a_module_are_told(capsys):
         ("wrong.py", "wrong.py names no function."),
         ("wrong.py", "heddle place wrong.py:bad. Functions there: one, bad."),
         ("broken.py", "heddle place broken.py:make"),
-        ("wrong.py:one", "one() of wrong.py gives a int."),
+        ("wrong.py:one", "one() of wrong.py returns a int."),
         ("wrong.py:bad", "ZeroDivisionError: division by zero\n  It was raised at line 5."),
     ):
         assert call("place", source) == 2

@@ -143,7 +143,8 @@ def test_a_failed_write_is_told(tmp_path):
     slot = disk.put(noise(100))
     with pytest.raises(HeddleError, match="could not take"):
         slot.wait()
-    os.close(kept)
+    os.close(disk.file)
+    disk.file = kept
 
 
 FULL = """

@@ -25,7 +25,7 @@ def test_one_process_gives_a_cluster_that_simulate_takes(tmp_path, capsys):
     assert (found.world, found.links, found.cores) == (1, (), None)
     assert found.device.tflops.fp32 > 0
     assert found.device.memory_gbs > 0
-    assert "heddle profile with 1 process at work" in found.efficiency.source
+    assert "heddle profile with 1 process running" in found.efficiency.source
     capsys.readouterr()
     assert call("simulate", job, "--set", f"cluster.file={tmp_path / 'this.toml'}", "--json") == 0
     assert json.loads(capsys.readouterr().out)["step_seconds"] > 0
