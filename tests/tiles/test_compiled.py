@@ -195,7 +195,7 @@ class Outer(nn.Module):
 def test_too_little_memory_is_told():
     x = torch.ones(1 << 21)  # 16 TiB of numbers
     fast = heddle.tiles.compile(Outer(), (x,), threads=1)
-    with pytest.raises(HeddleError, match="memory for the module.s outputs"):
+    with pytest.raises(HeddleError, match="memory for the module's outputs"):
         fast(x)
 
 
