@@ -12,6 +12,7 @@ from heddle.schedule.delayed import UPDATES
 from heddle.schedule.registry import IN_WORDS, RULES
 
 SEVERAL = [f"{rule.name} {rule.usual_virtual}" for rule in RULES.values() if rule.usual_virtual > 1]
+MOST = 16_384  # actions of an order that is searched
 
 
 def schedule(
@@ -148,6 +149,12 @@ def _searched(
             "Give three numbers above 0, such as --parts 1 1 1.",
         )
     chunks, placement = pipeline * virtual, Placement.V if virtual == 2 else Placement.LOOP
+    if (actions := 3 * chunks * microbatches) > MOST:
+        raise HeddleError(
+            f"An order of {actions:,} actions is too long to search.",
+            f"A search takes about a millisecond per action; {MOST:,} are the most.",
+            f"Use --microbatches {max(1, MOST // (3 * chunks))} or fewer, fewer ranks, or a schedule with a name.",
+        )
     limits = [] if hold is None else [hold] * pipeline
     forward, soon, late = ([part] * chunks for part in parts)
     stages = Stages(pipeline, microbatches, forward, soon, late, message, limits=limits, placement=placement)

@@ -62,6 +62,8 @@ def test_an_order_is_searched():
     assert max(told["peak_stash"]) <= 6
     assert told["bound"] <= told["seconds"] <= 1.1 * told["bound"]
     assert "no order takes less than" in run("searched -p 2 -m 5 -v 2")
+    with pytest.raises(HeddleError, match="An order of 36,873 actions is too long"):
+        run("searched -p 4097 -m 3")
     for wrong in ("-v 3", "--parts 1 0 1", "--hold 1 -v 2"):
         with pytest.raises(HeddleError):
             run(f"searched -p 2 -m 4 {wrong}")
