@@ -16,7 +16,7 @@ from heddle.plan.placement.operator_graph import graph_from
 from heddle.plan.placement.place import place
 from heddle.plan.placement.reduce import MOST_GROUPS, coarsened
 
-LIMIT = 2.0  # seconds, of which merging ten thousand operators takes one
+LIMIT = 3.0  # seconds, of which merging ten thousand operators takes one
 SEVERAL = 12  # times the limit, in seconds of this process: what lies between two looks at the clock
 
 

@@ -24,7 +24,7 @@ from heddle.graph.ideals import Bools, Ideals
 from heddle.plan.placement.bounds import most_within
 from heddle.plan.placement.operator_graph import Problem
 
-ROWS, COLUMNS = 256, 4096
+ROWS, COLUMNS = 64, 4096
 STATES = 1 << 27  # of the table: a gibibyte
 FORBIDDEN = 1e15  # no load is as high; small enough to add loads to without losing them
 
@@ -46,8 +46,10 @@ class Loads:
         count = (dense @ problem.nets.T.astype(np.float64)).astype(np.int32)
         sizes = problem.nets.sum(axis=1)
         net, number = np.nonzero(np.arange(sizes.max(initial=0) + 1) <= sizes[:, None])
+        check(deadline)
         meets, none, full = count[:, net] == number, count == 0, count == sizes
         self.left = np.concatenate([self.members, meets, none], axis=1)
+        check(deadline)
         self.right = np.concatenate([~self.members, meets, full], axis=1)
         lacking = np.full(problem.groups, FORBIDDEN)
         self.weights = np.concatenate([lacking, -problem.cost[net], -problem.cost])
