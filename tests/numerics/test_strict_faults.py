@@ -111,6 +111,16 @@ def a_step_reads_a_number() -> Any:
     return patch.object(Optimizer, "squared_norm", wrong)
 
 
+def a_step_takes_elements_by_a_list() -> Any:
+    """The list has to be on the device first, and the host waits for that, too."""
+    squared_norm = Optimizer.squared_norm
+
+    def wrong(self: Optimizer) -> torch.Tensor:
+        return squared_norm(self)[None][[0]].sum()
+
+    return patch.object(Optimizer, "squared_norm", wrong)
+
+
 def a_replica_skips_a_sum() -> Any:
     """One rank thinks it has nothing to say, and goes on."""
     start = heddle.train.step.trainer.start_sum_numbers
@@ -136,6 +146,7 @@ FAULTS: dict[Callable[[], Any], tuple[Plan, list[str]]] = {
         ["touches what has not arrived by all-gather", "on data [0, 1]", "nobody has waited for it"],
     ),
     a_step_reads_a_number: (DATA, ["rank 0: its host waits for its device 5 times in 2 steps", "reads a number"]),
+    a_step_takes_elements_by_a_list: (DATA, ["its host waits for its device 5 times", "copies the list [0]"]),
     a_replica_skips_a_sum: (DATA, ["never comes", "rank 0", "rank 1, host: is at the end of its program"]),
 }
 
@@ -246,6 +257,29 @@ def test_sizes_must_match():
 
     with pytest.raises(StrictError, match=r"(?s)not alike.*2 × float32.*3 × float32|not alike.*3 × .*2 × "):
         strict_ranks(work, DATA)
+
+
+# what rank 0 and rank 1 send to both, and what they expect of both; None: equal sizes
+@pytest.mark.parametrize(
+    ("sends", "expects", "fits"),
+    [
+        (([1, 2], [3, 4]), ([1, 3], [2, 4]), True),
+        (([1, 2], [3, 4]), ([1, 3], [1, 5]), False),  # rank 1 expects less than rank 0 sends
+        (([2, 2], None), ([2, 2], None), False),  # NCCL has one operation for each way to say it
+    ],
+)
+def test_an_all_to_all_fits_between_every_two(sends, expects, fits):
+    def work(mesh: Mesh) -> list[float]:
+        mine, others = sends[mesh.rank], expects[mesh.rank]
+        x, out = torch.arange(sum(mine or [4])) + 10.0 * mesh.rank, torch.zeros(sum(others or [4]))
+        dist.all_to_all_single(out, x, others, mine, group=mesh.data.group)
+        return out.tolist()
+
+    if fits:
+        assert strict_ranks(work, DATA).results == [[0, 10, 11, 12], [1, 2, 13, 14, 15, 16]]
+    else:
+        with pytest.raises(StrictError, match="not alike"):
+            strict_ranks(work, DATA)
 
 
 def test_what_has_left_the_device_cannot_be_sent():

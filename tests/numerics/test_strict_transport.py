@@ -18,6 +18,7 @@ from heddle.train.step.trainer import Trainer
 from tests.helpers.small_models import gpt
 from tests.numerics.test_equality_grid import CELLS, LOW_PRECISION, job
 from tests.numerics.test_searched_orders import searched
+from tests.parallel.replicas.test_compressed import BY_LINK
 from tests.parallel.replicas.test_compressed import CELLS as COMPRESSED
 from tests.strict import Run, strict_ranks, strict_run
 from tests.train.outer.test_outer_step import CELLS as APART
@@ -55,6 +56,15 @@ def test_low_precision_runs_by_the_rules_of_nccl(name):
 def test_compressed_exchanges_run_by_the_rules_of_nccl(name):
     model, plan, _ = COMPRESSED[name]
     run = strict_run(short(model, plan, 4), STEPS)
+    assert all(losses == run.results[0] for losses in run.results)
+    assert run.results[0][:STEPS] == pytest.approx(serial(model, 4), rel=0.01)
+
+
+@pytest.mark.parametrize("name", BY_LINK)
+def test_codes_by_link_run_by_the_rules_of_nccl(name):
+    """Sums whose parts have other sizes for each two replicas, and messages in codes between some stages only."""
+    model, plan, network = BY_LINK[name]
+    run = strict_run(replace(short(model, plan, 4), network=network), STEPS)
     assert all(losses == run.results[0] for losses in run.results)
     assert run.results[0][:STEPS] == pytest.approx(serial(model, 4), rel=0.01)
 

@@ -160,6 +160,17 @@ def _ranks_are_threads(exchange: Exchange) -> Iterator[None]:
             exchange.recordings[rank].program.append(Synchronize("reads numbers"))
         return tolist(x)
 
+    def indexed(access: Callable[..., Any]) -> Callable[..., Any]:
+        """Numbers of the host that say which elements are meant are copied to the device, and the host waits."""
+
+        def access_by(x: torch.Tensor, index: Any, *values: torch.Tensor) -> Any:
+            listed = any(isinstance(part, list) for part in (index if isinstance(index, tuple) else (index,)))
+            if listed and (rank := getattr(threading.current_thread(), "strict_rank", None)) is not None:
+                exchange.recordings[rank].program.append(Synchronize(f"copies the list {index} to the device"))
+            return access(x, index, *values)
+
+        return access_by
+
     if "STRICT" not in dist.Backend._plugins:
         dist.Backend.register_backend("strict", lambda *_: None, extended_api=True, devices=["cpu"])
     plugin = dist.Backend._plugins["STRICT"]._replace(creator_fn=create)
@@ -173,6 +184,8 @@ def _ranks_are_threads(exchange: Exchange) -> Iterator[None]:
             patch.object(Trainer, "in_flight", property(lambda self: 1)),  # as on a device that runs ahead
             patch.object(threading.Thread, "__init__", begin_thread),
             patch.object(torch.Tensor, "tolist", read),
+            patch.object(torch.Tensor, "__getitem__", indexed(torch.Tensor.__getitem__)),
+            patch.object(torch.Tensor, "__setitem__", indexed(torch.Tensor.__setitem__)),
         ):
             yield
     finally:
