@@ -2,7 +2,11 @@
 
 import pytest
 
+from heddle.checkpoint.checkpoint import Saver
+from heddle.train import loop
 from heddle.train.phases import LIMITS, SHORTEST, Phase, Phases
+from heddle.train.step.trainer import Trainer
+from tests.helpers.commands import call, write_job
 
 
 class Clock:
@@ -72,3 +76,33 @@ def test_a_save_in_the_background_does_not_make_steps_look_short(clock):
         clock.now += 5
         phases.piece()
     assert phases.usual == 10
+
+
+def test_a_run_is_in_the_phase_of_what_it_does(tmp_path, monkeypatch):
+    """Compiling in the first step, an evaluation and waiting for a save are not taken for steps that hang."""
+    seen: list[tuple[str, Phase]] = []
+    made: list[Phases] = []
+
+    def noted(owner: type, name: str) -> None:
+        plain = getattr(owner, name)
+
+        def method(self, *arguments, **options):
+            if (name, made[0].phase) not in seen:
+                seen.append((name, made[0].phase))
+            return plain(self, *arguments, **options)
+
+        monkeypatch.setattr(owner, name, method)
+
+    for owner, name in ((Trainer, "start_step"), (Trainer, "evaluate"), (Trainer, "save"), (Saver, "wait")):
+        noted(owner, name)
+    monkeypatch.setattr(loop, "Phases", lambda *limits: made.append(Phases(*limits)) or made[0])
+    write_job(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert call("train", "job.toml", "--set", "train.eval_every=2", "--set", "train.save_every=4") == 0
+    assert seen == [
+        ("start_step", Phase.FIRST_STEP),
+        ("start_step", Phase.STEP),
+        ("evaluate", Phase.EVALUATE),
+        ("save", Phase.SAVE),
+        ("wait", Phase.SAVE),
+    ]
