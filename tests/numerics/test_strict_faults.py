@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,6 +25,7 @@ from heddle.runtime.cuda import DEFAULTS, STREAMS, refuse_few_queues, set_defaul
 from heddle.runtime.tiers import Host
 from heddle.spec import Plan
 from heddle.train.step.optimizer import Optimizer
+from tests.helpers.commands import REPOSITORY
 from tests.helpers.small_models import gpt
 from tests.numerics.test_equality_grid import CELLS
 from tests.numerics.test_strict_transport import short
@@ -179,6 +181,22 @@ def test_receives_that_are_posted_first_need_channels_that_are_connected():
     assert all(line.endswith(waits) for line in others)
 
 
+@pytest.mark.parametrize(("steps", "most"), [(1, 1), (2, 2)], ids=["first step", "later"])
+def test_at_most_one_receive_spins_beside_the_one_that_is_needed(steps, most):
+    """Each occupies its device until its message comes; in the first step none does before it is needed."""
+    run = record(short(gpt(layers=4), PIPELINE, 4), steps, evaluate=False)
+    found = 0
+    for program in run.programs.values():
+        spinning: set[Operation] = set()
+        for event in program:
+            if isinstance(event, Launch) and event.operation.kind == "receive":
+                spinning.add(event.operation)
+            elif isinstance(event, Wait):
+                spinning.discard(event.operation)
+            found = max(found, len(spinning))
+    assert found == most
+
+
 def test_one_hardware_queue_blocks_a_pipeline():
     """Hence Heddle refuses it there, and asks for more where nothing is set."""
     run = record(short(gpt(layers=4), INTERLEAVED, 4))
@@ -218,6 +236,13 @@ def test_the_users_environment_stands():
     assert "PYTORCH_ALLOC_CONF" not in environment
     set_defaults(fresh := {})
     assert fresh == DEFAULTS
+    manual = (REPOSITORY / "docs/train/launching.md").read_text(encoding="utf-8")
+    said = (
+        manual.partition("On GPUs Heddle sets five variables")[2].partition("\n\n")[0].partition("A pipeline needs")[0]
+    )
+    (silenced,) = {name for name in DEFAULTS if name.endswith("_WARNING")}
+    assert dict(re.findall(r"`(\w+)=(\S+)`", said)) | {silenced: "false"} == DEFAULTS
+    assert len(DEFAULTS) == 5
 
 
 def test_host_objects_need_gloo():
