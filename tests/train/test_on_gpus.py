@@ -50,16 +50,18 @@ def test_tokens_are_checked_by_one_rank_of_a_node(monkeypatch, local, started_by
     assert asked == [verifies]
 
 
-def test_batches_are_read_ahead_into_page_locked_memory(monkeypatch):
+def test_steps_are_handed_out_and_batches_read_ahead_into_page_locked_memory(monkeypatch):
     pinned = []
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: pinned.append(self.shape) or self)
     plain = Trainer(job(), TOKENS)
     plain.train_step()
     assert not pinned
+    assert plain.in_flight == 0
     monkeypatch.setattr(trainer_module, "runs_ahead", lambda _: True)
     monkeypatch.setattr(trainer_module, "on_gpu", lambda _: True)
     ahead = Trainer(job(), TOKENS)
     ahead.train_step()
+    assert ahead.in_flight == 1
     assert ahead.batches.pending is not None
     ahead.batches.pending[1].result()
     assert pinned == 2 * 2 * 2 * [torch.Size([16])]  # steps, microbatches, inputs and targets
