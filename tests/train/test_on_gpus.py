@@ -65,6 +65,16 @@ def test_steps_are_handed_out_and_batches_read_ahead_into_page_locked_memory(mon
     assert ahead.batches.pending is not None
     ahead.batches.pending[1].result()
     assert pinned == 2 * 2 * 2 * [torch.Size([16])]  # steps, microbatches, inputs and targets
+    waits = []
+    plain_to = torch.Tensor.to
+
+    def to(x: torch.Tensor, *where: object, **options: object) -> torch.Tensor:
+        waits.extend([not options.get("non_blocking")] if x.dtype == torch.int64 and x.shape == (16,) else [])
+        return plain_to(x, *where, **options)
+
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    ahead.train_step()
+    assert waits == 4 * [False]  # a copy that the host waits for would wait for all that the device was given before
 
 
 class Copies(TorchDispatchMode):
