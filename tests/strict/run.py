@@ -130,6 +130,14 @@ class _RankWorld(ThreadLocalWorld):
     def _get_world(self) -> WorldData:
         return self.worlds.setdefault(_rank(), WorldData(None, {}, {}, {}, {}, 0, {}, {}, {}, []))
 
+    def end(self) -> None:
+        """Let go of all groups at once: each of gloo's sleeps for a while until its threads have ended."""
+        ending = [threading.Thread(target=self.worlds.pop, args=(rank,)) for rank in list(self.worlds)]
+        for thread in ending:
+            thread.start()
+        for thread in ending:
+            thread.join()
+
 
 @contextmanager
 def _ranks_are_threads(exchange: Exchange) -> Iterator[None]:
@@ -174,11 +182,12 @@ def _ranks_are_threads(exchange: Exchange) -> Iterator[None]:
     if "STRICT" not in dist.Backend._plugins:
         dist.Backend.register_backend("strict", lambda *_: None, extended_api=True, devices=["cpu"])
     plugin = dist.Backend._plugins["STRICT"]._replace(creator_fn=create)
+    world = _RankWorld()
     torch._C._distributed_c10d._set_thread_isolation_mode(True)
     try:
         with (
             patch.dict(dist.Backend._plugins, STRICT=plugin),
-            patch.object(dist.distributed_c10d, "_world", _RankWorld()),
+            patch.object(dist.distributed_c10d, "_world", world),
             patch.object(heddle.parallel.mesh, "_device", lambda: torch.device("cpu")),  # bound, as a GPU would be
             patch.object(dist, "split_group", split),
             patch.object(Trainer, "in_flight", property(lambda self: 1)),  # as on a device that runs ahead
@@ -190,3 +199,4 @@ def _ranks_are_threads(exchange: Exchange) -> Iterator[None]:
             yield
     finally:
         torch._C._distributed_c10d._set_thread_isolation_mode(False)
+        world.end()
