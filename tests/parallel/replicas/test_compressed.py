@@ -237,7 +237,7 @@ BY_LINK = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BY_LINK)
+@pytest.mark.parametrize("name", thinned(BY_LINK, slow=("inside-exact",)))
 def test_a_plan_with_codes_by_link_learns_nearly_what_one_device_learns(world, name):
     model, plan, network = BY_LINK[name]
     results = world.run(learn, plan, dataclasses.replace(job(model, plan), network=network))
