@@ -27,7 +27,7 @@ from heddle.cli.look.compare import compare
 from heddle.cli.look.inspect import inspect
 from heddle.cli.look.report import report
 from heddle.cli.look.trace import trace
-from heddle.cli.streams import finish, show, speak_plainly
+from heddle.cli.streams import finish, ignore_absurd_sizes, show, speak_plainly
 from heddle.cli.train.generate import generate
 from heddle.cli.train.launch import launch
 from heddle.cli.train.meeting import meeting
@@ -82,6 +82,7 @@ def options(
 def main() -> None:
     """Run a command; a user's mistake is told in three parts with exit code 2, never as a traceback."""
     speak_plainly()
+    ignore_absurd_sizes()
     sys.exit(finish(_run))
 
 

@@ -57,6 +57,14 @@ def speak_plainly() -> None:
             stream.reconfigure(errors=PLAIN)
 
 
+def ignore_absurd_sizes() -> None:
+    """Forget the size of a terminal that no terminal has: lines are padded to it, in memory."""
+    for name in ("COLUMNS", "LINES"):
+        told = os.environ.get(name, "1")
+        if not (told.isascii() and told.isdigit() and len(told) <= 4 and int(told)):
+            del os.environ[name]
+
+
 def finish(command: Callable[[], int]) -> int:
     """Run a command to the last byte that it says; gives its exit code.
 

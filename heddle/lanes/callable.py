@@ -109,7 +109,7 @@ def compile(  # noqa: A001
         text, function, signature = native_part(source)
         marshal = Marshal(getattr(source, "__name__", function), signature)
     text = ir.fitted(text, "The IR")
-    module = ir.take_apart(ir.named(ir.parse_llvm(text)))
+    module = ir.take_apart(ir.named(ir.parse_foreign(text)))
     chosen = ir.choose_functions(module, function)
     if len(chosen) > 1:
         raise HeddleError(

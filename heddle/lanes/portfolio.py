@@ -77,7 +77,7 @@ class Options:
 def read(text: str, source: str = "The IR", *, cpu: str | None = None) -> str:
     """The scalar module that all candidates start from: optimised by LLVM, not vectorised, every value named."""
     text = re.sub(r"\boptnone\b", "", text)  # what clang -O0 writes, which would keep every pass away
-    module = ir.parse_llvm(ir.fitted(text, source), source)
+    module = ir.parse_foreign(ir.fitted(text, source), source)
     target = ir.machine(cpu)
     ir.optimise(module, slp=False, target=target)
     return ir.named(module, target)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from heddle.lanes import ir
-from heddle.lanes.check import in_child
+from heddle.lanes.child import in_child
 
 ROUNDS = 15
 SLICE = 2e-4  # seconds of one measurement

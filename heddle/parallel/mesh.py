@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from heddle.errors import HeddleError
 from heddle.spec.plan import Plan
-from heddle.spec.ranks import AXES, Coordinates, groups, replicas, stage_of, world_in_words
+from heddle.spec.ranks import AXES, Coordinates, disjoint, groups, replicas, stage_of, world_in_words
 
 EVER = timedelta(days=365)
 HOST_BACKENDS = ("gloo", "fake")  # whose groups carry what lies in host memory
@@ -113,20 +113,10 @@ def by_itself(mesh: Mesh) -> Mesh:
 
 
 def _disjoint_channels(stages: int) -> list[list[tuple[int, int]]]:
-    """Directed pairs of stages that exchange messages, in lists in which no stage occurs twice.
-
-    The last stage and the first exchange some when chunks are interleaved.
-    """
+    """Directed pairs of stages that exchange messages; the last and the first do when chunks are interleaved."""
     ring = {(k, (k + 1) % stages) for k in range(stages)} if stages > 1 else set()
     forward = sorted(ring, key=lambda pair: (pair[0] % 2, pair))
-    lists: list[list[tuple[int, int]]] = []
-    for pair in (*forward, *((b, a) for a, b in forward if (b, a) not in ring)):
-        free = (pairs for pairs in lists if not any(set(pair) & set(other) for other in pairs))
-        found = next(free, None)
-        if found is None:
-            lists.append(found := [])
-        found.append(pair)
-    return lists
+    return disjoint([*forward, *((b, a) for a, b in forward if (b, a) not in ring)])
 
 
 def _axis(name: str, groups: list[list[int]], rank: int, world: int) -> Axis:

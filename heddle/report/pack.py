@@ -34,7 +34,7 @@ def pack(trace: Trace) -> dict[str, Any]:
         "length": np.array([span.end - span.start for span in spans], dtype="<f4"),
         "kind": np.array([looks[span.lane, span.name][0] for span in spans], dtype="u1"),
         "name": np.array([number[span.name] for span in spans], dtype="u1" if len(names) < 256 else "<u2"),
-        "chunk": np.array([span.chunk for span in spans], dtype="<i2"),
+        "chunk": np.array([span.chunk for span in spans], dtype="<i4"),
         "microbatch": np.array([span.microbatch for span in spans], dtype="<i4"),
     }
     if any(span.bytes for span in spans):

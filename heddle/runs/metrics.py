@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ class StepMetrics:
     bubble: float | None = None  # idle over busy time of all ranks, where the run is traced
 
 
+MOST = 1e30  # a loss beyond it is as good as none, and sums of several would be infinite
 LARGEST = 1 << 30  # bytes of a file: a million steps are a quarter of it
 
 
@@ -52,10 +52,8 @@ def _row(line: str) -> dict[str, Any] | None:
         row = parse_json(line)
     except ValueError:
         return None
-    if not isinstance(row, dict) or type(row.get("step")) is not int or row["step"] < 0:
+    if not isinstance(row, dict) or type(row.get("step")) is not int or not 0 <= row["step"] < MOST:
         return None
     if any(value is not None and type(value) not in (int, float) for value in row.values()):
         return None
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()
-    }
+    return {name: value if value is not None and abs(value) < MOST else None for name, value in row.items()}

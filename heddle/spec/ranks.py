@@ -7,7 +7,7 @@ multiplies degrees.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from math import prod
 from typing import NamedTuple
@@ -105,6 +105,18 @@ def places_of(plan: Plan, network: Network | None) -> tuple[str, ...]:
                 "Let plan.devices keep the tensor ranks of a place in one group, or leave codes out.",
             )
     return found
+
+
+def disjoint(pairs: Iterable[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+    """Pairs of ranks or stages in few lists, in none of which one occurs twice: those of a list can meet at once."""
+    lists: list[list[tuple[int, int]]] = []
+    for pair in pairs:
+        free = (some for some in lists if not any(set(pair) & set(other) for other in some))
+        found = next(free, None)
+        if found is None:
+            lists.append(found := [])
+        found.append(pair)
+    return lists
 
 
 def ranks_per_stage(plan: Plan) -> int:

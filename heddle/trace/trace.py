@@ -16,6 +16,8 @@ FORMAT, VERSION = "heddle-trace", 1
 LARGEST = 1 << 30  # bytes of a file
 MOST_RANKS = 1 << 20
 LATEST = 1e18  # seconds
+MOST_ACTIONS = 1 << 31  # chunks or microbatches: what a page holds of them
+MOST_BYTES = 1 << 53
 COMPUTE = Lane.COMPUTE.value  # the lane of forwards and backwards
 
 WORK = (Lane.COMPUTE, Lane.SEND)  # what a rank does itself; the rest goes on beside it, or after it
@@ -160,6 +162,8 @@ def _span(line: str, ranks: int) -> Span | None:
         0 <= span.rank < ranks
         and -LATEST < span.start <= span.end < LATEST
         and min(span.bytes, span.chunk, span.microbatch) >= -1
+        and max(span.chunk, span.microbatch) < MOST_ACTIONS
+        and span.bytes < MOST_BYTES
     )
     return span if sound else None
 

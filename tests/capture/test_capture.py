@@ -21,6 +21,7 @@ from heddle.capture.times import measured
 from heddle.errors import HeddleError
 from heddle.plan.placement.operator_graph import document_of, graph_from
 from heddle.plan.placement.place import place
+from tests.helpers.cases import thinned
 from tests.helpers.placement_check import evaluate, leads_back
 from tests.helpers.small_modules import HUGGING_FACE, OWN
 
@@ -70,7 +71,7 @@ def captured(name, training):
     return module, inputs, keywords, graph
 
 
-@pytest.mark.parametrize("name", [*OWN, *HUGGING_FACE])
+@pytest.mark.parametrize("name", thinned((*OWN, *HUGGING_FACE), slow=("resnet50", "bert")))
 def test_stages_together_are_the_module(name, monkeypatch):
     module, inputs, keywords, graph = captured(name, False)
     monkeypatch.setattr(torch.backends.mha, "get_fastpath_enabled", lambda: False)  # other kernels than any export's

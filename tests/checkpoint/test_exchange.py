@@ -38,6 +38,7 @@ from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.spec.huggingface import read_config
 from heddle.spec.job import dumps_job, load_job
 from heddle.train.step.trainer import Trainer
+from tests.helpers.cases import thinned
 from tests.helpers.commands import call, losses, write_job
 from tests.helpers.hf_folder import CONFIGS, logits, random_weights, write_folder
 
@@ -75,7 +76,7 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("shards", thinned((1, 3), slow=(1,)))
 @pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
 def test_an_imported_model_computes_what_the_folder_computes(config, shards):
     weights = random_weights(config)

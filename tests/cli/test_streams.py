@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from heddle.cli.streams import ignore_absurd_sizes
 from tests.helpers.commands import ENVIRONMENT, REPOSITORY, call
 
 PLAN = REPOSITORY / "examples" / "plans" / "gpt3-175b.toml"
@@ -44,6 +45,25 @@ def test_what_an_encoding_lacks_is_spelled(name):
         assert all(part.isascii() for each in ended for part in each)
         assert b"#####" in ended[0][0]  # a bar of blocks
         assert b" x A100" in ended[1][0]
+
+
+@pytest.mark.parametrize("columns", ["18446744073709551616", "0", "-5", "²", "wide", ""])
+def test_the_width_of_no_terminal_is_forgotten(columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("LINES", "40")
+    ignore_absurd_sizes()
+    assert "COLUMNS" not in os.environ
+    assert os.environ["LINES"] == "40"
+
+
+def test_a_mistake_is_told_whatever_the_width():
+    pipe = subprocess.PIPE
+    mistaken = "tiles", "simulate", "a.py:make", "--calls", "true"
+    process = start(*mistaken, environment={"COLUMNS": "18446744073709551616"}, stdout=pipe, stderr=pipe)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert b"--calls" in said
+    assert b"Traceback" not in said
 
 
 def test_a_reader_that_leaves_ends_the_command_in_silence():

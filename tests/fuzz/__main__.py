@@ -63,7 +63,9 @@ def main() -> int:
             begun = [line for line in lines if not line.startswith("!")]
             if code != 0:
                 failed += 1
-                sys.stdout.write(f"input {begun[-1] if begun else '?'}: the process ended with {code}\n\n")
+                under_way = sandbox.with_name("under-way")
+                what = under_way.read_text(encoding="utf-8") if under_way.exists() else ""
+                sys.stdout.write(f"input {begun[-1] if begun else '?'}: {what}\n  the process ended with {code}\n\n")
             every = every[max(len(begun), 1) :]
         taken = time.perf_counter() - started
     sys.stdout.write(f"seed {options.seed}: {count} inputs from {first} on in {taken:.0f} s, {failed} not answered\n")

@@ -157,7 +157,6 @@ def run(pristine: Path, sandbox: Path, number: int, chance: random.Random, case:
     if under_way.exists():
         shutil.rmtree(sandbox)
         shutil.copytree(pristine, sandbox)
-    under_way.touch()
     environment: dict[str, str] = {}
     if case is None:
         words = options.odd_options(chance, (pristine / "checkpoint").exists())
@@ -167,6 +166,7 @@ def run(pristine: Path, sandbox: Path, number: int, chance: random.Random, case:
         words = shlex.split(chance.choice(case.commands))
         path = sandbox / case.file
         done = mutate.spoil(path, case.kind, chance)
+    under_way.write_text(f"heddle {shlex.join(words)}\n  ({done})", encoding="utf-8", errors="replace")
     before = Path.cwd()
     os.chdir(sandbox)
     usual = dict(os.environ)

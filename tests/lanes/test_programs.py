@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from heddle.lanes import ir
-from heddle.lanes.check import in_child
+from heddle.lanes.child import in_child
 from heddle.lanes.portfolio import Options, improve
 
 PROGRAMS = sorted(Path(__file__).with_name("programs").glob("*.c"))

@@ -11,6 +11,7 @@ from heddle.schedule import NAMES
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.train.prove.compare import LOSS_LIMIT, Comparison, Observed, compare
 from heddle.train.prove.prove import gradient_rounding, observe, observe_serial
+from tests.helpers.cases import thinned
 from tests.helpers.small_models import GPT, LLAMA, gpt, llama
 from tests.helpers.world import SIZE, World
 
@@ -214,11 +215,12 @@ def laid_beside(world: World, name: str) -> Comparison:
 SLOW = {
     "tensor2-seq-llama-dropout", "tensor2-recompute-by-layer", "tensor4-seq-llama", "tensor8-gpt",
     "tensor2-window-qkv-bias", "data4-zero3-llama", "tensor2-data2-zero2", "tensor4-data2", "tensor2-data4-zero3",
-    "tensor2-pipeline4", "tensor4-pipeline2-seq", "pipeline4-data2-gpipe",
+    "tensor2-pipeline4", "tensor4-pipeline2-seq", "pipeline4-data2-gpipe", "all-interleaved-tied",
+    "zb-h1-tensor2-seq-data2-zero1", "tensor2-pipeline2-virtual2-seq", "tensor2-data4-zero1",
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CELLS])
+@pytest.mark.parametrize("name", thinned(CELLS, SLOW))
 def test_a_plan_learns_what_one_device_learns(world, name):
     comparison = laid_beside(world, name)
     assert len(comparison.losses) == STEPS

@@ -60,7 +60,7 @@ def cases(seed, count):
 
 def test_no_replay_is_below_its_bounds():
     gaps = {"stage": [], "pipeline": [], "interleaved": [], "layers that differ": []}
-    for plan, exact, step, row in cases(0, 1500):
+    for plan, exact, step, row in cases(0, 500):
         assert exact.step_seconds >= step.at_least[row] * (1 - 1e-9), plan
         assert exact.worst >= step.memory_at_least[row] * (1 - 1e-9), plan
         kind = "interleaved" if plan.virtual > 1 else "pipeline" if plan.pipeline > 1 else "stage"
@@ -76,7 +76,7 @@ def test_no_replay_is_below_its_bounds():
 def test_bytes_are_exact_where_a_rank_has_one_chunk_or_equal_ones():
     """Extra layers go to the middle: the first rank, which holds most microbatches, has fewer of them."""
     uneven = 0
-    for plan, exact, step, row in cases(1, 1000):
+    for plan, exact, step, row in cases(1, 300):
         alike = len(set(exact.plan.stages)) == 1 and isinstance(plan.recompute, str) and plan.schedule != "gpipe"
         alike = alike and plan.microbatches(exact.job.train.global_batch) % plan.pipeline == 0
         alike = alike and (plan.data > 1 or exact.job.train.precision != "fp32")
@@ -86,4 +86,4 @@ def test_bytes_are_exact_where_a_rank_has_one_chunk_or_equal_ones():
             assert exact.worst == pytest.approx(float(step.memory[row]), rel=1e-9), plan
             assert step.memory[row] == pytest.approx(step.memory_at_least[row], rel=1e-9)
             uneven += len(set(exact.plan.stages)) > 1
-    assert uneven > 50
+    assert uneven > 15

@@ -91,6 +91,7 @@ def test_equal_layers_need_no_run() -> None:
         ({"data": 2, "zero": 1, "offload": ["weights:disk", "optimizer:disk"]}, "has zero = 1, with 2",
          "zero = 3"),
         ({"layers": [{"layers": "5-3"}]}, "names the layers '5-3'", "0-5"),
+        ({"layers": [{"layers": "0-999999999"}]}, "names the layers '0-999999999'", "0-5"),
         ({"layers": [{"layers": "two"}]}, "names the layers 'two'", "0-5"),
         ({"layers": [{"layers": "0-5"}, {"layers": "5"}]}, "the range '5' after layer 5", "layer 6"),
         ({"layers": [{"layers": "9-12"}]}, "the model has 12 layers", "The last one is 11"),

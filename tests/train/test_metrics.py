@@ -21,6 +21,7 @@ BAD = [
     '{"step": true}',
     '{"step": 2, "loss": "low"}',
     '{"step": 2, "loss"',
+    f'{{"step": 1{400 * "0"}}}',
     "",
     "[" * 100_000,
     "\ufffd\x00",
@@ -37,6 +38,8 @@ def test_whole_rows_are_read_and_other_lines_are_told(tmp_path):
     assert skipped == list(range(2, 2 * len(BAD) + 1, 2))  # and nothing of the line that a crash cut short
     path.write_bytes(b'{"step": 1}\n\xff\xfe\n{"step": 2}\n')
     assert [row["step"] for row in read_metrics(path)] == [1, 2]
+    path.write_text('{"step": 1, "loss": 1e308, "mfu": 0.5}\n')
+    assert read_metrics(path) == [{"step": 1, "loss": None, "mfu": 0.5}]
 
 
 def test_a_run_with_damaged_metrics_is_resumed_and_nothing_is_lost(tmp_path, monkeypatch, capsys):

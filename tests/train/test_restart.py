@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.cases import thinned
 from tests.helpers.commands import ENVIRONMENT, heddle, losses, start, write_job
 
 PLAN = ("--set", "plan.data=2", "--set", "plan.zero=1", "--set", "train.steps=40")
@@ -88,7 +89,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.dist
-@pytest.mark.parametrize("launcher", ["own", "torchrun"])
+@pytest.mark.parametrize("launcher", thinned(("own", "torchrun"), slow=("torchrun",)))
 def test_the_bill_of_any_rank_is_printed_though_the_others_fail_because_of_it(tmp_path, launcher):
     write_job(tmp_path)
     (tmp_path / "program.py").write_text(OUT_OF_MEMORY)

@@ -1,5 +1,5 @@
 """Packed code run beside the code it came from."""
 
-from heddle.lanes.check.check import Verdict, check, in_child
+from heddle.lanes.check.check import Verdict, check
 
-__all__ = ["Verdict", "check", "in_child"]
+__all__ = ["Verdict", "check"]

@@ -9,11 +9,8 @@ out of both, so that no input breaks a promise. A NaN equals a NaN: LLVM leaves 
 from __future__ import annotations
 
 import ctypes
-import os
 import re
-import signal
-import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from heddle.lanes.check.made_up import SLOT, Shape, buffer_of, fill, is_pointer_load, memory_for, same, shape_of
+from heddle.lanes.child import in_child
 from heddle.lanes.dependence import Addresses, Region
 from heddle.lanes.emit import Emitted
 from heddle.lanes.ir import BITS, Module, binding, machine, parse_llvm
@@ -66,30 +64,6 @@ def check(region: Region, emitted: Emitted, module: Module, trials: int = 8, see
         if runs < trials // 2:
             return Verdict(False, runs, "the code does not run on made-up memory")
     return Verdict(True, runs)
-
-
-def in_child(work: Callable[[], Iterable[bytes]], seconds: int = 20) -> bytes:
-    """What `work` says in a process of its own, as far as it gets before it crashes or takes too long."""
-    if not hasattr(os, "fork"):
-        return b"".join(work())
-    read, write = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # other threads hold nothing that the child touches
-        child = os.fork()
-    if child == 0:
-        try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(seconds)
-            os.close(read)
-            for said in work():
-                os.write(write, said)
-        finally:
-            os._exit(0)
-    os.close(write)
-    with os.fdopen(read, "rb") as pipe:
-        answer = pipe.read()
-    os.waitpid(child, 0)
-    return answer
 
 
 def _module(shape: Shape, module: Module, region: Region, scalar: list[str], emitted: Emitted) -> str:

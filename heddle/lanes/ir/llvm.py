@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from heddle.errors import HeddleError, how_to_install
+from heddle.lanes.child import in_child
 
 
 def binding() -> Any:
@@ -20,6 +24,24 @@ def binding() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm
+
+
+def parse_foreign(text: str, source: str = "The IR") -> Any:
+    """A verified module of what a user gives: LLVM's parser crashes on some text that is no IR, so a child tries."""
+    llvm = binding()
+    if not in_child(partial(_tried, llvm, text)):
+        raise HeddleError(
+            f"{source} is not IR: LLVM's parser crashes on it.",
+            "LLVM reads what LLVM wrote; of other text it does not notice every mistake.",
+            f"Make it with clang {llvm.llvm_version_info[0]}: clang -O1 -S -emit-llvm kernel.c, or give the C file.",
+        )
+    return parse_llvm(text, source)
+
+
+def _tried(llvm: Any, text: str) -> Iterator[bytes]:
+    with suppress(RuntimeError):  # said when it is parsed again
+        llvm.parse_assembly(text).verify()
+    yield b"."
 
 
 def parse_llvm(text: str, source: str = "The IR") -> Any:

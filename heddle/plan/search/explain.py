@@ -130,11 +130,11 @@ def _neighbour(search: Search, name: str, value: Any) -> Neighbour:
     """The fastest plan that makes that one choice otherwise: what the search would find if it were fixed."""
     shown = str(value).lower() if isinstance(value, bool) else value
     change = f"{name} = {shown}"
-    columns, candidates = search.space.columns, search.candidates
-    wanted = columns[name] == (RECOMPUTE.index(value) if name == "recompute" else int(value))
+    candidates = _candidates(search, name, value)
+    wanted = candidates.space.columns[name] == (RECOMPUTE.index(value) if name == "recompute" else int(value))
     if not wanted.any():
         return Neighbour(change, None, _no_such_plan(search, name, value))
-    alone = _differs_least(search, name, np.flatnonzero(wanted))
+    alone = _differs_least(search, candidates, name, np.flatnonzero(wanted))
     some = candidates.among(candidates.rows[wanted[candidates.rows]])
     shown = [choice.best for choice in some.choices(TOP)]
     if not shown:
@@ -149,14 +149,23 @@ def _neighbour(search: Search, name: str, value: Any) -> Neighbour:
     return replace(judged, why=why)
 
 
-def _differs_least(search: Search, name: str, rows: np.ndarray) -> Simulation:
+def _candidates(search: Search, name: str, value: Any) -> Candidates:
+    """Plans among which there are those with a choice: some levels of ZeRO are there only when asked for."""
+    if name != "zero" or value == 0:
+        return search.candidates
+    counts = np.unique(search.space.devices).tolist()
+    space, step = priced(search.job, search.cluster, counts, {**search.wish.fixed, name: value})
+    return Candidates(search.job, space, step, search.wish)
+
+
+def _differs_least(search: Search, candidates: Candidates, name: str, rows: np.ndarray) -> Simulation:
     """Of some plans the one with the fewest other choices than the best, and among those the quickest."""
-    columns, best = search.space.columns, search.best.plan
+    columns, best = candidates.space.columns, search.best.plan
     others = [other for other in (*WRITTEN, *OTHERS) if other != name]
     differing = sum((columns[other][rows] != _column_value(best, other)).astype(int) for other in others)
     nearest = rows[differing == np.min(differing)]
-    row = int(nearest[np.argmin(search.step.seconds[nearest])])
-    return search.candidates.exact(row) or simulate(replace(search.job, plan=search.space.plan(row)))
+    row = int(nearest[np.argmin(candidates.step.seconds[nearest])])
+    return candidates.exact(row) or simulate(replace(search.job, plan=candidates.space.plan(row)))
 
 
 def _judged(search: Search, change: str, other: Simulation) -> Neighbour:

@@ -304,7 +304,7 @@ def read_fixed(table: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in table.items():
         # each by itself: what contradicts what is told of when all are known
         company = COMPANY.get(name, {})
-        if name == "schedule" and value in RULES:
+        if name == "schedule" and isinstance(value, str) and value in RULES:
             company = {"pipeline": 2, "virtual": RULES[value].least_virtual}
         everything = name == "schedule" and value == ALL
         fixed[name] = ALL if everything else getattr(build(Plan, {name: value} | company, "plan"), name)

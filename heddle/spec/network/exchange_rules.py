@@ -7,10 +7,10 @@ from typing import Protocol
 from heddle.errors import HeddleError, divisors, listing, nearest_number
 from heddle.schedule.delayed import SYNCHRONOUS
 from heddle.spec.layer_memory import LayerRun
-from heddle.spec.network.link_codes import LinkCodes, check_codes, codes_used
+from heddle.spec.network.link_codes import Coded, check_codes, codes_used
 
 
-class Choices(Protocol):
+class Choices(Coded, Protocol):
     """What of a plan its exchange depends on."""
 
     @property
@@ -31,12 +31,6 @@ class Choices(Protocol):
     def offload(self) -> tuple[str, ...]: ...
     @property
     def layers(self) -> tuple[LayerRun, ...]: ...
-    @property
-    def compress_gradients(self) -> str: ...
-    @property
-    def compress_activations(self) -> str: ...
-    @property
-    def codes(self) -> tuple[LinkCodes, ...]: ...
     @property
     def local_steps(self) -> int: ...
     @property

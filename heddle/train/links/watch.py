@@ -21,7 +21,7 @@ from heddle.plan.regions.network_search import changed
 from heddle.runs.durable import replace_text
 from heddle.spec.job import PlannedJob, dumps_job
 from heddle.spec.plan import Plan
-from heddle.spec.ranks import groups
+from heddle.spec.ranks import disjoint, groups
 from heddle.train.probe.links import End
 
 DRIFTED = 2.0  # times as long, or as short, as the network says
@@ -127,15 +127,3 @@ def links_of(plan: Plan, place: Callable[[int], str]) -> list[Pair]:
     for a, b in used:
         found.setdefault(frozenset((place(a), place(b))), (min(a, b), max(a, b)))
     return list(found.values())
-
-
-def disjoint(pairs: list[Pair]) -> list[list[Pair]]:
-    """In few rounds, in none of which a rank occurs twice."""
-    rounds: list[list[Pair]] = []
-    for pair in pairs:
-        free = (some for some in rounds if not any(set(pair) & set(other) for other in some))
-        chosen = next(free, None)
-        if chosen is None:
-            rounds.append(chosen := [])
-        chosen.append(pair)
-    return rounds

@@ -51,7 +51,9 @@ def test_json_has_the_promised_keys(capsys):
 
 
 def test_the_table_explains_itself(capsys):
-    shown = said(capsys, *GPT3, "--top", "4", "--explain")
+    shown = said(
+        capsys, *GPT3, "--set", "model.layers=24", "--nodes", "8", "--global-batch", "96", "--top", "4", "--explain"
+    )
     for word in ("tokens/s", "MFU", "GiB", "free", "bubble", "Why not", "What would help", "takeaway 1"):
         assert word in shown
     lines = [line.split() for line in shown.splitlines() if line.strip()]

@@ -105,6 +105,9 @@ def test_bad_input_is_told_in_three_parts(kernel, tmp_path):
     old = tmp_path / "old.ll"
     old.write_text("define void @f(ptr %p) {\n  %x = from.another.version float 1.0\n  ret void\n}\n")
     assert "is not IR that LLVM" in refused(old)
+    deep = tmp_path / "deep.ll"
+    deep.write_text(f"%t = type {'{' * 100_000}\n")  # which LLVM reads by calling itself until the stack is full
+    assert "is not IR: LLVM's parser crashes on it" in refused(deep)
     bits = tmp_path / "bits.ll"
     bits.write_bytes(b"BC\xc0\xde\xff\xfe")
     assert "bits.ll is not text" in refused(bits)

@@ -20,6 +20,7 @@ from heddle.spec.network.link_codes import AxisCodes, LinkCodes
 from heddle.spec.ranks import coordinates, rank_of
 from heddle.train.prove.prove import observe_serial, synthetic_tokens
 from heddle.train.step.trainer import Trainer
+from tests.helpers.cases import thinned
 from tests.helpers.small_models import gpt, llama
 
 pytestmark = pytest.mark.dist
@@ -106,7 +107,7 @@ CELLS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("name", thinned(CELLS, slow=("activations-int8", "int8-tied-pipeline2")))
 def test_a_compressed_plan_learns_nearly_what_one_device_learns(world, name):
     model, plan, limit = CELLS[name]
     results = world.run(learn, plan, job(model, plan))
@@ -158,7 +159,7 @@ def go_on(mesh: Mesh, a_job: Job, folder: Path) -> tuple[list[float], torch.Tens
     return [trainer.train_step().loss for _ in range(3)], left
 
 
-@pytest.mark.parametrize("zero", [0, 1])
+@pytest.mark.parametrize("zero", thinned((0, 1), slow=(0,)))
 def test_a_resumed_run_goes_on_to_the_bit_and_other_replicas_lose_nothing(world, tmp_path, zero):
     # with as many ranks as the tests' world has: a saver makes a group, and all of it take part in that
     model, plan = gpt(), Plan(data=4, tensor=2, zero=zero, microbatch=1, compress_gradients="int4")

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import heddle
@@ -13,6 +14,7 @@ from heddle.plan.search.explain import explain
 from heddle.plan.search.objective import MARGIN
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.spec.shorthand import cluster_from_table, model_from_table
+from tests.plan.search.test_optimum import random_job
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +64,18 @@ def test_a_neighbour_is_what_a_search_with_that_choice_finds(reasons):
     for change, fixed in (("microbatch = 1", {"microbatch": 1}), ("zero = 0", {"zero": 0}), ("data = 8", {"data": 8})):
         found = heddle.plan(replace(search.job, plan=None), fixed=fixed)
         assert neighbour(reasons, change).simulation.step_seconds == found.fastest.step_seconds
+
+
+@pytest.mark.parametrize("seed", [5003, 5016, 5027])
+def test_a_level_of_zero_is_told_as_a_search_for_it_finds_it(seed):
+    """With a pipeline, levels 2 and 3 are searched where they are asked for: as a neighbour they are asked for."""
+    job = random_job(np.random.default_rng(seed))
+    told = explain(heddle.plan(job, by_layer=False)).neighbours
+    levels = [each for each in told if each.change.startswith("zero") and "does not fit:" not in each.why]
+    assert levels
+    for each in levels:
+        found = heddle.plan(job, by_layer=False, fixed={"zero": int(each.change[-1])})
+        assert each.simulation.step_seconds == found.fastest.step_seconds
 
 
 def test_tensor_parallelism_across_nodes_is_named_as_such(reasons):

@@ -84,9 +84,9 @@ def check(seeds, **fixed):
 
 
 def test_no_legal_plan_that_fits_is_faster_than_the_one_that_is_found():
-    refused, tight = check(range(200))
-    assert refused < 40
-    assert tight > 100  # in most of them memory decides
+    refused, tight = check(range(60))
+    assert refused < 12
+    assert tight > 30  # in most of them memory decides
 
 
 @pytest.mark.parametrize("zero", [2, 3])

@@ -252,7 +252,7 @@ machines = st.builds(
 batches = st.sampled_from([1, 2, 5, 12, 64, 96, 120])
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(shapes, machines, batches, st.sampled_from(["fp32", "bf16", "fp16"]))
 def test_what_is_found_fits_and_is_legal_and_the_rest_is_told(model, cluster, batch, precision):
     job = Job(model=model, data=DATA, cluster=cluster, train=Train(global_batch=batch, precision=precision))

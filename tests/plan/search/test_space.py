@@ -146,6 +146,7 @@ def test_a_batch_that_no_layout_divides_names_the_nearest_that_one_does():
         ({"recompute": "some"}, "plan.recompute"),
         ({"zero": 4}, "plan.zero"),
         ({"schedule": "2f2b"}, "There is no schedule '2f2b'"),
+        ({"schedule": {}}, "plan.schedule = {} has the wrong type"),
     ],
 )
 def test_fixed_fields_must_be_fields_of_a_plan(table, said):

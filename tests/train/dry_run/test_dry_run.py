@@ -23,6 +23,7 @@ from heddle.spec.ranks import coordinates
 from heddle.spec.shorthand import model_from_table
 from heddle.train.dry_run.dry_run import DryRun, KindOfRank, dry_run
 from heddle.train.dry_run.observe import Channel, Observation, Tally, observe_step
+from tests.helpers.cases import thinned
 from tests.helpers.commands import REPOSITORY, call, write_named_blocks
 
 GPT = ModelSpec(layers=4, hidden=32, heads=4, vocab=61, sequence=16)
@@ -290,9 +291,7 @@ def take_real_step(mesh: Mesh, a_job: Job) -> Observation:
 
 
 @pytest.mark.dist
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK_PLANS else pytest.param(name, marks=pytest.mark.slow) for name in REAL]
-)
+@pytest.mark.parametrize("name", thinned(REAL, slow=REAL.keys() - QUICK_PLANS))
 def test_a_real_run_does_what_the_dry_run_says(world, name):
     model, plan, batch, precision = REAL[name]
     found = dry_run(job(model, plan, batch, precision))

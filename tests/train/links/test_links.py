@@ -13,9 +13,10 @@ from heddle.runtime.recorder import NoRecorder
 from heddle.spec import Data, Job, Plan, Train
 from heddle.spec.job import load_job
 from heddle.spec.network import Group, GroupLink, Network, Speed
+from heddle.spec.ranks import disjoint
 from heddle.trace.lanes import Lane, Phase, message_name
 from heddle.train.links.waiting import LinkTimes, with_links
-from heddle.train.links.watch import FILE, LinkWatch, disjoint, links_of
+from heddle.train.links.watch import FILE, LinkWatch, links_of
 from heddle.train.prove.prove import synthetic_tokens
 from heddle.train.step.trainer import Trainer
 from tests.helpers.small_models import gpt
