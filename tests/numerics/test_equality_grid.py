@@ -186,7 +186,7 @@ LOW_PRECISION = {
 }
 
 
-STEPS = 12  # `heddle prove` takes twenty, and so do tests of low precision
+STEPS = 6  # `heddle prove` takes twenty, and so do tests of low precision
 
 
 def job(model: ModelSpec, plan: Plan | None, batch: int, precision: str = "fp32", steps: int = STEPS) -> Job:
