@@ -14,7 +14,7 @@ from heddle.cost.kernels import HEDDLE_GPU, TORCHTITAN_2025, TORCHTITAN_EAGER, K
 from heddle.cost.software import kernels_of
 from heddle.errors import HeddleError
 from heddle.spec.model import ModelSpec
-from heddle.spec.software import FACTS, PROFILES, Software
+from heddle.spec.software import CONTEXT_EXCHANGES, FACTS, PROFILES, ContextExchange, Software
 
 CORE = "megatron-core 0.8+"
 WORDS = (  # of a framework, with the profile that each stands for; the first that is found counts
@@ -25,6 +25,12 @@ WORDS = (  # of a framework, with the profile that each stands for; the first th
     ("deepspeed|zero", "megatron-deepspeed 2022"),
     ("fsdp|foundry|composer|mosaic|\\bddp\\b", "torch FSDP"),
     ("heddle", "heddle"),
+)
+CONTEXT_WORDS: tuple[tuple[str, ContextExchange], ...] = (
+    ("a2a|all.?to.?all|ulysses", "a2a"),
+    ("torch", "torch"),
+    ("gather", "gather"),
+    ("ring|p2p", "ring"),
 )
 YES, NO = ("1", "1.0", "true", "yes", "on", "y"), ("0", "0.0", "false", "no", "off", "n")
 
@@ -114,3 +120,14 @@ def with_notes(software: Software, text: Mapping[str, str]) -> Software:
     if software.tensor_overlap is None and "asynctp" in notes:
         return replace(software, tensor_overlap=0.5)
     return software
+
+
+def context_exchange(software: Software, text: Mapping[str, str]) -> int:
+    """How keys and values reach those who share samples: by the row's own words, else by its software."""
+    said, notes = text.get("cp_exchange", "").lower(), text.get("notes", "").lower()
+    for words, name in CONTEXT_WORDS:
+        if re.search(words, said) or (name == "a2a" and re.search(words, notes)):
+            return CONTEXT_EXCHANGES.index(name)
+    if said:
+        raise CannotModelError(f"cp_exchange = {said!r} is not one of {', '.join(CONTEXT_EXCHANGES)}")
+    return CONTEXT_EXCHANGES.index(software.facts.context_exchange)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from heddle.calibrate.row_header import read_csv
-from heddle.calibrate.row_software import row_kernels, software_of, with_notes
+from heddle.calibrate.row_software import context_exchange, row_kernels, software_of, with_notes
 from heddle.calibrate.row_words import CannotModelError, adapted, cluster_of, count_of, network_of, number_of
 from heddle.cost.software import attention_speed, software_columns
 from heddle.cost.work import Work, model_columns
@@ -218,8 +218,7 @@ def _plan(text: Mapping[str, str], software: Software, assumed: list[str]) -> di
     framework, notes = text.get("framework", "").lower(), text.get("notes", "").lower()
     plan: dict[str, Any] = {name: count_of(text, axis, 1) for name, axis in (("tensor", "tp"), ("pipeline", "pp"))}
     plan["context"] = count_of(text, "cp", 1)
-    exchange = f"{text.get('cp_exchange', '')} {notes}".lower()
-    plan["context_exchange"] = int(re.search(r"a2a|all.?to.?all|ulysses", exchange) is not None)
+    plan["context_exchange"] = context_exchange(software, text)
     replicas = count_of(text, "n_gpus", 1) // (plan["tensor"] * plan["pipeline"] * plan["context"])
     plan["data"] = count_of(text, "dp", max(1, replicas))
     if plan["context"] > 1 and plan["data"] == replicas * plan["context"]:

@@ -23,6 +23,7 @@ class MemoryVerdict:
     stage: int  # the fullest
     needs: float  # bytes, slack included
     device: Device
+    slack: float = 0.0  # of these, what the allocator cannot use
 
     @property
     def fits(self) -> bool:
@@ -34,11 +35,16 @@ class MemoryVerdict:
         needs = f"stage {self.stage} needs {self.needs / GIB:.2f} GiB"
         if self.fits:
             return f"{needs}, which fits into {has}"
-        return f"{needs}, {self.needs / GIB - self.device.memory_gib:.2f} GiB more than {has}"
+        over = f"{needs}, {self.needs / GIB - self.device.memory_gib:.2f} GiB more than {has}"
+        live = self.needs - self.slack
+        if self.slack and fits(live, self.device):
+            # PyTorch's allocator gives unused memory back before it fails, so such a plan may run, if slowly
+            over += f"; {live / GIB:.2f} GiB of it is in use, the rest is slack (efficiency.slack)"
+        return over
 
 
 def verdict(bills: Sequence[MemoryBreakdown], device: Device) -> MemoryVerdict:
     """Of the bills of all stages."""
     totals = [float(bill.total) for bill in bills]
     stage = totals.index(max(totals))
-    return MemoryVerdict(stage, totals[stage], device)
+    return MemoryVerdict(stage, totals[stage], device, float(bills[stage].slack))

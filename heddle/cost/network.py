@@ -13,7 +13,7 @@ from heddle.spec.cluster import Cluster, Link
 
 def point_to_point(cluster: Cluster, count: Column, span: Column) -> Column:
     """Seconds of a message of `count` bytes between two ranks of a group that spans that many devices."""
-    speed, latency = _innermost(cluster, span)
+    speed, latency = innermost(cluster, span)
     return np.where(span > 1, latency + count / speed, 0.0)
 
 
@@ -50,7 +50,7 @@ def all_reduce(cluster: Cluster, count: Column, size: Column, stride: Column = 1
     Latency is a ring's or a tree's, whichever is less: NCCL chooses, too.
     """
     speed, hops = _ring(cluster, size, stride)
-    _, latency = _innermost(cluster, size * stride)
+    _, latency = innermost(cluster, size * stride)
     tree = 2 * np.ceil(np.log2(np.maximum(size, 1))) * latency
     seconds = cluster.efficiency.collective_us * 1e-6 + np.minimum(2 * hops, tree)
     return np.where(size > 1, seconds + 2 * (size - 1) / size * count / speed, 0.0)
@@ -73,20 +73,13 @@ def between_stages(cluster: Cluster, work: Work) -> Column:
     return np.where(work.pipeline > 1, wakes + point_to_point(cluster, sent / slices, span) + gather, 0.0)
 
 
-def around_context(cluster: Cluster, work: Work) -> tuple[Column, Column]:
-    """Seconds that the keys and values of one layer take to all ranks that share its samples: forward, backward.
+def hidden(cluster: Cluster, communication: Column, beside: Column) -> Column:
+    """Seconds of communication that disappear beside that much compute.
 
-    In a ring each rank passes on what it got, keys and values, and on the way back their gradients (Ring Attention,
-    arXiv 2310.01889 §3). By all-to-all, query, key, value and output change from slices of tokens to slices of heads
-    (DeepSpeed-Ulysses, arXiv 2309.14509 §3).
+    What runs side by side slows each other down, over memory bandwidth and processors; `overlap` is the share of the
+    shorter of the two that is truly gained (as the overlap coefficients of Galvatron, arXiv 2211.13878 §4).
     """
-    n = work.context
-    speed, latency = _innermost(cluster, n * work.tensor)
-    local = work.tokens * work.head_size / work.tensor * work.element
-    ring = (n - 1) * (latency + 2 * work.kv_heads * local / speed)
-    swaps = 4 * latency * (n - 1) + (n - 1) / n * 2 * (work.heads + work.kv_heads) * local / speed
-    forward = np.where(work.context_exchange, swaps, ring)
-    return forward, np.where(work.context_exchange, swaps, 2 * ring)
+    return cluster.efficiency.overlap * np.minimum(communication, beside)
 
 
 def nodes(cluster: Cluster, work: Work) -> Column:
@@ -98,7 +91,7 @@ def _speed(link: Link, share: float | None = None) -> float:
     return link.gbs * 1e9 * (link.efficiency if share is None else share)
 
 
-def _innermost(cluster: Cluster, span: Column) -> tuple[Column, Column]:
+def innermost(cluster: Cluster, span: Column) -> tuple[Column, Column]:
     """Bytes per second and seconds of latency of the innermost link that joins `span` neighbouring devices."""
     if not cluster.links:
         return np.inf, 0.0

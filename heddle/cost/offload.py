@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from heddle.cost import compute, network
-from heddle.cost import step as stage
 from heddle.cost.memory import MASTER, MOMENTS
 from heddle.cost.work import Column, Work
 from heddle.spec.cluster import Cluster
@@ -150,7 +149,7 @@ class _Lanes:
         if self.cluster.device.host:
             return self.out + self.back + self.disk
         longest = max(self.out, self.back, self.disk)
-        return longest - float(stage.hidden(self.cluster, longest, beside))
+        return longest - float(network.hidden(self.cluster, longest, beside))
 
 
 def copies(

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import compute, network
+from heddle.cost import compute, context, network
+from heddle.cost.network import hidden
 from heddle.cost.work import Column, Work
 from heddle.spec.cluster import Cluster
 
@@ -49,7 +50,7 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost:
         backward_tensor = backward_tensor - in_pieces * hidden(cluster, backward_tensor, cost.backward / 2)
     tensor_again = forward_tensor * (1 - work.stops_early / 2)
     if np.any(work.context > 1):
-        there, back = context_exchange(cluster, work, cost.core)
+        there, back = context.exchange(cluster, work, cost.core)
         cost = cost._replace(forward=cost.forward + there, backward=cost.backward + back, core=cost.core + there)
     floor = compute.launches(cluster, work)
     # a device that starts its own kernels cannot do so while it computes
@@ -96,15 +97,6 @@ def shard_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
     turns = (gathers + 1) * (np.floor(work.layers / work.pipeline) + alone)  # layer by layer, and the ends
     seconds = network.rings(cluster, count, turns, replicas, stride, in_pass=True)
     return np.where(work.zero >= 2, seconds, 0.0)
-
-
-def context_exchange(cluster: Cluster, work: Work, core: Column) -> tuple[Column, Column]:
-    """What attention waits for where ranks share samples: a ring hides behind the attention to what came before."""
-    there, back = network.around_context(cluster, work)
-    ring = 1.0 - work.context_exchange
-    there = there - ring * hidden(cluster, there, core)
-    back = back - ring * hidden(cluster, back, compute.BACKWARD * core)
-    return there, back
 
 
 def data_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
@@ -171,15 +163,6 @@ def message(cluster: Cluster, work: Work, forward: Column) -> Column:
         return whole
     beside = forward * work.layers / (work.pipeline * work.virtual)
     return whole - np.where(work.virtual > 1, work.pipeline_overlap, 0.0) * hidden(cluster, whole, beside)
-
-
-def hidden(cluster: Cluster, communication: Column, beside: Column) -> Column:
-    """Seconds of communication that disappear beside that much compute.
-
-    What runs side by side slows each other down, over memory bandwidth and processors; `overlap` is the share of the
-    shorter of the two that is truly gained (as the overlap coefficients of Galvatron, arXiv 2211.13878 §4).
-    """
-    return cluster.efficiency.overlap * np.minimum(communication, beside)
 
 
 def slowdown(cluster: Cluster, work: Work) -> Column:

@@ -124,7 +124,7 @@ class Work:
     cast_reads: Column = 1  # passes over what becomes 8 bits: 2 where its largest value must be known before
     fused_casts: Column = 0.0  # share of activations that are made in 8 bits at once
     context: Column = 1  # ranks that share the tokens of each sample
-    context_exchange: Column = 0  # 0: keys and values go round a ring; 1: heads and tokens change places (all-to-all)
+    context_exchange: Column = 0  # how keys and values reach them: its place in heddle.spec.software.CONTEXT_EXCHANGES
 
     @property
     def element(self) -> int:

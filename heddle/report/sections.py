@@ -77,9 +77,12 @@ def plan(subject: Subject) -> str:
     prediction, job = subject.prediction, subject.job
     lines = list(described(prediction)) if prediction is not None else [in_words(job.plan)]
     shown = f'<p class="lead">{escape(lines[0])}</p>' + text.listed(lines[1:])
+    before, decision = job.predicted, subject.decision
+    if decision is not None:
+        before = None if decision.changed else before  # what it expects was corrected by what it measured
+        shown += f"<p><strong>{escape(decision.title)}.</strong> {escape(decision.why)}</p>"
     if prediction is not None and not prediction.fits:
         shown += f'<p class="notice"><strong>The plan does not fit.</strong> {escape(overfull(prediction))}.</p>'
-    before = job.predicted
     if prediction is not None and before is not None:
         drift = prediction.step_seconds / before.step_seconds - 1
         if abs(drift) > 0.02:

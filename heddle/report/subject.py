@@ -13,6 +13,7 @@ from heddle.cost.local_machine import measured_machine, sharing_cores
 from heddle.errors import HeddleError
 from heddle.plan.regions.network_search import search_network
 from heddle.plan.search.search import Search, search
+from heddle.runs.decision import Decision, read_decision
 from heddle.runs.folder import open_run
 from heddle.runs.metrics import read_metrics
 from heddle.simulate.simulation import Simulation, simulate
@@ -61,6 +62,7 @@ class Subject:
     search: Search | None
     measured: MeasuredRun | None
     notices: tuple[HeddleError, ...] = ()
+    decision: Decision | None = None  # of a run that adapts
 
     @property
     def was_planned(self) -> bool:
@@ -135,7 +137,8 @@ def _read_run(folder: Path, step: int | None) -> Subject:
     measured = MeasuredRun(steps, validation, trace, traced if trace is not None else None, watched)
     prediction = _try(notices, lambda: simulate(job))
     found = _try(notices, lambda: search(job)) if job.network is None else None
-    return Subject(str(folder), job, prediction, found, measured, tuple(notices))
+    decision = _try(notices, lambda: read_decision(run.adapted, job.plan))
+    return Subject(str(folder), job, prediction, found, measured, tuple(notices), decision)
 
 
 def _watched(traces: Path, world: int) -> Trace | None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from heddle.cost import compute, memory
 from heddle.cost import step as stage
+from heddle.cost.network import hidden
 from heddle.cost.step import LayerCost
 from heddle.cost.work import Column, Work
 from heddle.schedule.interleaved import first_group
@@ -114,7 +115,7 @@ def _tail(
     m, alone = work.microbatches, work.pipeline == 1
     each = stage.shard_exchange(cluster, work, parameters)
     beside = backward + embedding + np.where(alone | work.folded, head, 0.0) + send * work.virtual
-    data = m * (each - stage.hidden(cluster, each, pipe / m))
+    data = m * (each - hidden(cluster, each, pipe / m))
     data = data + stage.exposed_exchange(cluster, work, parameters, beside)
     shared = np.where(work.zero >= 1, work.replicas, 1)
     return data, compute.optimizer(cluster, parameters / shared, work.element)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from heddle.cost import compute
 from heddle.cost import step as stage
 from heddle.cost.layers import Chunk, LayerKind, chunk_layers
+from heddle.cost.network import hidden
 from heddle.cost.offload import Copies, copies, shard_seconds, update_seconds
 from heddle.cost.step import LayerCost
 from heddle.cost.work import Work
@@ -136,7 +137,7 @@ def step_tail_seconds(
     most = max(parameters_of(job.model, plan, work))
     each = stage.shard_exchange(cluster, work, most)
     last = sum(backward[chunk] for chunk in plan.chunks_of(0))
-    data = microbatches * (each - stage.hidden(cluster, each, pipe / microbatches))
+    data = microbatches * (each - hidden(cluster, each, pipe / microbatches))
     data = data + stage.exposed_exchange(cluster, work, most, last)
     shared = plan.data if plan.zero else 1
     aside = cluster.efficiency.step_us * 1e-6
@@ -157,6 +158,6 @@ def _tail_by_layer(
     last = sum(backward[chunk] for chunk in plan.chunks_of(0))
     tails = []
     for each, once, update in parts:
-        data = microbatches * (each - float(stage.hidden(cluster, each, pipe / microbatches)))
-        tails.append((data + once - float(work.data_overlap * stage.hidden(cluster, once, last)), update))
+        data = microbatches * (each - float(hidden(cluster, each, pipe / microbatches)))
+        tails.append((data + once - float(work.data_overlap * hidden(cluster, once, last)), update))
     return max(data for data, _ in tails), max(update for _, update in tails) + cluster.efficiency.step_us * 1e-6

@@ -17,6 +17,7 @@ from heddle.cost import compute, memory
 from heddle.cost import step as stage
 from heddle.cost.breakdown import Breakdown
 from heddle.cost.fits import fits
+from heddle.cost.network import hidden
 from heddle.cost.offload import sharded_by_layer
 from heddle.cost.step import LayerCost
 from heddle.cost.work import Column, Work
@@ -166,7 +167,7 @@ def _tail(work: Work, cluster: Cluster, ranks: Ranks, slowest: Column, backward:
     fullest = memory.layer_parameters(work) * ranks.most
     parameters = fullest + memory.end_parameters(work, True, work.pipeline == 1)
     per_microbatch = stage.shard_exchange(cluster, work, parameters)
-    data = work.microbatches * (per_microbatch - stage.hidden(cluster, per_microbatch, slowest))
+    data = work.microbatches * (per_microbatch - hidden(cluster, per_microbatch, slowest))
     data = data + stage.exposed_exchange(cluster, work, parameters, ranks.most * backward)
     shared = np.where(work.zero >= 1, work.replicas, 1)
     aside = cluster.efficiency.step_us * 1e-6

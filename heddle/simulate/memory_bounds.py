@@ -295,10 +295,7 @@ def _chunks_of(rank: Rank, work: Work, ranks: Ranks) -> Chunks:
     woven, mean = (v > 1) & (work.gpipe == 0), rank.layers / v
     small = np.where(v > 1, ranks.small, rank.layers)
     likely: Column = np.where(woven, started * mean, flights)
-    if rank.first is False and rank.last is False:  # which of them it is has not been looked for
-        woven_flights = 0.0
-        sends, likely = np.where(v > 1, 0.0, sends), np.where(woven, 0.0, likely)
-    elif rank.first is True:
+    if rank.last is False or rank.first is True:
         # Whole groups of all its chunks but the last, and some more; if chunks differ, the last may be a smaller one.
         more, rest = rank.layers - v * ranks.small, started - (v - 1) * group
         several = started * ranks.small + np.maximum(more - 1, 0) * group + (more > 0) * np.clip(rest, 0, group)

@@ -150,7 +150,7 @@ class Job:
             check_late(self.plan, self.train)
             check_adapt(self.plan, self.train.meeting, self.network is not None)
             check_coded(self.plan, self.train.precision)
-            if self.network is not None:
+            if self.network is not None:  # who prices a plan over a network may hold that apart
                 check_known(self.plan, self.network)
 
     def _check_meetings(self, every: int) -> None:
@@ -259,8 +259,8 @@ def job_from_tables(document: dict[str, Any], folder: Path = Path()) -> Job:
     cluster = cluster_from_table(document["cluster"], folder) if "cluster" in document else None
     network = network_of(document["network"], folder) if "network" in document else None
     plan = build(Plan, document["plan"], "plan") if "plan" in document else None
-    if plan is not None:
-        check_known(plan, network)
+    if plan is not None and network is None:
+        check_known(plan, None)
     return Job(
         model=model_from_table(_started_model(document.get("model", {}), start), folder),
         data=_located(build(Data, _started_data(document["data"], start), "data"), folder),

@@ -8,12 +8,14 @@ same names.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from heddle.errors import HeddleError, nearest
 from heddle.spec.ranges import Amount, Share, check_ranges
 
 Fp8Casts = Literal["step", "microbatch"]
+ContextExchange = Literal["ring", "a2a", "gather", "torch"]  # of keys and values; explained in heddle.cost.context
+CONTEXT_EXCHANGES: tuple[ContextExchange, ...] = get_args(ContextExchange)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +84,7 @@ class Profile:
     sharded_gradients: bool = False  # with a pipeline, too, each replica keeps its share of them only
     cast_reads: int = 1  # passes over what becomes 8 bits: one with delayed scaling, two with dynamic
     fused_casts: float = 0.0  # share of activations whose norm writes them in 8 bits at once
+    context_exchange: ContextExchange = "ring"  # where ranks share the tokens of a sample
 
 
 ALL_AT_ONCE = 1e9  # MB: one buffer for all gradients
@@ -168,6 +171,7 @@ PROFILES: dict[str, Profile] = {
         cast_reads=2,
         waits_backward=1.0,
         stops_early=True,
+        context_exchange="torch",
     ),
     "torch FSDP": Profile(
         source="PyTorch FSDP, arXiv 2304.11277; llm-foundry with Transformer Engine",
@@ -192,6 +196,7 @@ PROFILES: dict[str, Profile] = {
         sequence=True,
         sharded_gradients=True,
         waits_backward=1.0,
+        context_exchange="gather",
     ),
     # gradients in the buckets of DistributedDataParallel; after the update one gather for each parameter
     "nanotron": Profile(

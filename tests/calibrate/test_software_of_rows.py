@@ -3,6 +3,7 @@
 import pytest
 
 from heddle.calibrate.runs_csv import read_rows
+from heddle.cost.context import exchange
 from heddle.simulate.closed_form import closed_form
 
 BASE = {
@@ -106,6 +107,25 @@ def test_context_parallelism_is_priced(tmp_path):
     )  # a quarter of the work; starting kernels and exchanging stays
     assert float(swaps.seconds) != float(ring.seconds)
     assert float(counted.seconds) == float(ring.seconds)  # dp that counts those who share samples
+
+
+def test_keys_and_values_travel_as_the_software_sends_them(tmp_path):
+    """PyTorch sends every query head's copy of a key, and waits; Llama 3 gathers the few there are; a ring hides."""
+    shared = {"seq": "131072", "gbs": "2", "mbs": "1", "tp": "8", "pp": "1", "vpp": "1", "dp": "2", "cp": "4"}
+    shared |= {"kv_heads": "8"}
+    softwares = ("megatron-core", "llama 3", "torch FSDP2")
+    found, skipped = rows(tmp_path, *(shared | {"software": name, "seq_par": "1"} for name in softwares))
+    assert not skipped
+    there, back = zip(*(exchange(row.cluster, row.work, 0.0) for row in found), strict=True)
+    assert there[0] <= there[1] < there[2] / 3.9  # 32 heads, 8 of keys
+    assert all(one < other for one, other in zip(there, back, strict=True))
+    beside, _ = exchange(found[0].cluster, found[0].work, 1.0)
+    assert beside < 0.5 * there[0]
+    (row,), _ = rows(tmp_path, shared | {"software": "torch FSDP2", "cp_exchange": "all-gather"})
+    assert exchange(row.cluster, row.work, 0.0)[0] == pytest.approx(there[1], rel=1e-6)
+    none, ((_, why),) = rows(tmp_path, shared | {"cp_exchange": "pigeons"})
+    assert not none
+    assert "pigeons" in why
 
 
 def test_many_small_buckets_over_many_replicas_cost_their_hops(tmp_path):

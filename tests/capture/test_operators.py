@@ -57,6 +57,7 @@ def test_custom_operators_of_a_users_file_are_measured(capsys):
     assert " ms " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.dist
 def test_a_mixture_of_experts_of_transformers_runs_as_it_was_placed():
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")

@@ -34,6 +34,7 @@ def on_a_full_disk(room: int, *arguments: str) -> str:
     return ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="has no limits")
 def test_a_run_that_fills_the_disk_goes_on_when_there_is_room_again(tmp_path):
     write_job(tmp_path)

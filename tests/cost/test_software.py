@@ -1,5 +1,6 @@
 """What software does changes what a step takes, and Heddle's own profile is what its trainer does."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -54,12 +55,14 @@ def llama(replicas, **software):
     return simulate(Job(model=model, data=Data(text="-"), train=train, plan=plan, cluster=cluster))
 
 
-def test_llama_405b_fits_and_is_as_fast_as_published():
-    for replicas, published in ((64, 0.43), (128, 0.41)):
-        found = llama(replicas, profile="llama 3")
+def test_llama_405b_is_as_fast_as_published_and_fits_but_for_slack():
+    fewer, more = llama(64, profile="llama 3"), llama(128, profile="llama 3")
+    for found, published in ((fewer, 0.43), (more, 0.41)):
         assert found.mfu == pytest.approx(published, rel=0.1)
-        assert closed_form(work_of(found.job, found.cluster), found.cluster).fits  # chunks alike, as theirs were
-    assert found.fits
+        estimate = closed_form(work_of(found.job, found.cluster), found.cluster)
+        assert float(estimate.memory) == pytest.approx(found.worst, rel=0.02)  # ranks in the middle have a layer more
+    assert more.fits  # as many microbatches as stages: fewer are held
+    assert re.search(r"77\.\d+ GiB of it is in use, the rest is slack", str(fewer.verdict))
     assert not llama(128, profile="heddle").fits  # keeps more of SwiGLU, and whole gradients
 
 

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html import escape
 
 import pytest
@@ -11,6 +12,10 @@ import pytest
 from heddle.errors import HeddleError
 from heddle.report.page import render
 from heddle.report.subject import read_subject, typical_step
+from heddle.runs.decision import read_decision
+from heddle.runs.folder import open_run
+from heddle.spec import load_job
+from heddle.spec.tables import to_table
 from tests.helpers.commands import REPOSITORY, call
 from tests.helpers.subjects import write_run
 
@@ -39,6 +44,31 @@ def test_a_whole_run(tmp_path):
     page = render([subject])
     for words in ("Where the step", "Memory of each stage", "Loss and speed", "Plans in time and memory", "rank 7"):
         assert words in page
+
+
+def test_a_run_that_adapted_says_what_changed_and_why(tmp_path, capsys):
+    folder = write_run(tmp_path / "run", traced=False)
+    plan = load_job(folder / "job.toml").planned.plan
+    given = replace(plan, recompute="full")
+    why = "A step takes 1.42 s, predicted 0.98 s. Layers 0–3: keep everything (before: recompute in full)."
+    record = {"step": 7, "changed": True, "why": why, "given": given.hash, "plan": to_table(plan)}
+    (folder / "adapted.json").write_text(json.dumps(record))
+    assert call("report", str(folder), "-o", str(tmp_path / "page.html")) == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    described = page.partition('id="plan"')[2].partition("</section>")[0]
+    assert "Adapted after step 7." in described
+    assert why in described
+    assert f"{folder}: Adapted after step 7. {why}" in capsys.readouterr().out
+    other = record | {"plan": to_table(replace(plan, microbatch=2))}  # the plan was changed by hand since
+    for found, words in ((other, ""), ({"step": 7}, "is not the record of a decision"), ([], "is not a JSON object")):
+        (folder / "adapted.json").write_text(json.dumps(found))
+        run = open_run(folder)
+        if words:
+            with pytest.raises(HeddleError, match=words):
+                read_decision(run.adapted, plan)
+        else:
+            assert read_decision(run.adapted, plan) is None
+    assert "is not a JSON object" in told(read_subject(folder))  # and the page is there
 
 
 def test_a_run_without_a_trace_says_how_to_record_one(tmp_path):

@@ -47,6 +47,7 @@ def test_under_torchrun(folder):
     assert said.count("Trained 4 steps") == 1  # only one of the ranks speaks
 
 
+@pytest.mark.slow
 def test_on_two_nodes(folder):
     # Two agents on one machine know as little of each other as two on two; the lines are those that Heddle prints.
     (folder / "two-nodes.toml").write_text(

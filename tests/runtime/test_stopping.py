@@ -100,7 +100,9 @@ def test_a_run_outlives_its_terminal_under_nohup(folder):
     nobody_is_left(process.pid)
 
 
-@pytest.mark.parametrize("plan", [{"pipeline": 2}, {"microbatch": 4}], ids=["pipeline", "serial"])
+@pytest.mark.parametrize(
+    "plan", [{"pipeline": 2}, pytest.param({"microbatch": 4}, marks=pytest.mark.slow)], ids=["pipeline", "serial"]
+)
 def test_a_closed_terminal_saves_and_stops(folder, plan):
     name = f"hung-up-{next(iter(plan))}"
     run = folder / "runs" / name

@@ -105,6 +105,7 @@ def test_the_bill_of_any_rank_is_printed_though_the_others_fail_because_of_it(tm
     assert "GiB in all, plus what kernels take" in ended.stderr
 
 
+@pytest.mark.slow
 def test_running_out_of_memory_is_told_with_the_bill_and_what_fits(tmp_path):
     write_job(tmp_path)
     command = [sys.executable, "-c", HUNGRY]

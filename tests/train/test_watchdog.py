@@ -129,21 +129,23 @@ def hung():
 SLOW = """
 ordinary_write, ordinary_evaluate = storage._to_disk, Trainer.evaluate
 def to_disk(*arguments):
-    time.sleep(0.5)  # for each tensor: a save takes longer than any limit, but comes further
+    time.sleep(0.25)  # for each tensor: a save takes longer than any limit, but comes further
     return ordinary_write(*arguments)
 def evaluate(self, tokens, tick):
     def slow_tick():
-        time.sleep(2)
+        time.sleep(1.5)
         tick()
     return ordinary_evaluate(self, tokens, slow_tick)
 storage._to_disk, Trainer.evaluate = to_disk, evaluate
 """
 
-PAIR = JOB.replace("tensor = 2\n", "").replace("steps = 100000", "steps = 4\nsave_every = 2\neval_every = 2")
+PAIR = JOB.replace("tensor = 2\n", "").replace(
+    "steps = 100000", "steps = 4\nsave_every = 2\neval_every = 4\neval_batches = 8"
+)
 
 
 def test_saves_and_evaluations_that_take_longer_than_any_limit_are_no_hangs():
-    process = start(IMPATIENT + SLOW + "phases.LIMITS[phases.Phase.SAVE] = 3.0\n", PAIR)
+    process = start(IMPATIENT + SLOW + "phases.LIMITS[phases.Phase.SAVE] = 2.0\n", PAIR)
     _, words = process.communicate(timeout=240)
     assert process.returncode == 0, words
     assert (Path("runs/hung/checkpoints") / "step-00000004").is_dir()

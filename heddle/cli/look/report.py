@@ -34,6 +34,9 @@ def report(
     write_output(output, page)
     console = Console(highlight=False)
     for each in found:
+        if each.decision is not None:
+            said = f"{each.name}: {each.decision.title}. {each.decision.why}"
+            console.print(said, soft_wrap=True, markup=False)
         for notice in each.notices:
             console.print(f"note: {notice.what} {notice.why} {notice.hint}", soft_wrap=True, markup=False)
     console.print(

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple, get_args
 
-from heddle.cost import step as stage
 from heddle.cost.layers import LayerKind
+from heddle.cost.network import hidden
 from heddle.cost.offload import copies, gathered, shard_seconds, states, update_seconds
 from heddle.cost.work import Work
 from heddle.simulate.chunks import priced_layer
@@ -52,8 +52,8 @@ def options(cluster: Cluster, work: Work, plan: Plan, microbatches: int, strateg
         passes = price.forward, price.backward + again
         moved = copies(cluster, work, memory, held.saved[memory.recompute], held.parameters, passes)
         each, once = shard_seconds(cluster, work, held.parameters, memory)
-        each -= float(stage.hidden(cluster, each, sum(passes)))
-        once -= float(work.data_overlap * stage.hidden(cluster, once, passes[1]))
+        each -= float(hidden(cluster, each, sum(passes)))
+        once -= float(work.data_overlap * hidden(cluster, once, passes[1]))
         update = update_seconds(cluster, work, memory, held.parameters, moved.step)
         own = states(work, held.parameters, memory)
         brief = gathered([own] * (2 + plan.prefetch), plan.prefetch).total

@@ -83,10 +83,10 @@ class Candidates:
         )
         return 2 * pipeline * virtual * (self.job.train.global_batch // (data * size))
 
-    def best(self, rows: np.ndarray | None = None) -> Simulation | None:
-        """The best of all, or of some: none that is left out can be better."""
+    def best(self) -> Simulation | None:
+        """The best of all: none that is left out can be better."""
         found: Simulation | None = None
-        for row in self._sorted(self.rows if rows is None else rows, self.bounds):
+        for row in self._sorted(self.rows, self.bounds):
             if found is not None and self._bound(row) > self.wish.of(found):
                 break
             other = self.exact(row)

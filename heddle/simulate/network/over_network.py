@@ -248,9 +248,10 @@ class OverNetwork:
             min((self.device(int(d)) for d in self.places[:, :, stage].ravel()), key=lambda device: device.memory_gib)
             for stage in range(self.plan.pipeline)
         ]
-        needs = [float(bill.total) for bill in (self.memory if memory is None else memory)]
+        bills = self.memory if memory is None else memory
+        needs = [float(bill.total) for bill in bills]
         stage = max(range(len(needs)), key=lambda s: needs[s] / devices[s].memory_gib)
-        return MemoryVerdict(stage, needs[stage], devices[stage])
+        return MemoryVerdict(stage, needs[stage], devices[stage], float(bills[stage].slack))
 
 
 def _without_messages(costs: ChunkCosts) -> ChunkCosts:

@@ -138,6 +138,7 @@ def test_what_is_not_understood_stays(why):
     assert "store <2 x double>" in improve(KERNEL, Options(method="ilp", seconds=2)).modules["ilp"]
 
 
+@pytest.mark.slow
 def test_ten_thousand_instructions_fall_back_in_seconds(tmp_path):
     import time
 

@@ -21,6 +21,7 @@ from heddle.train.dry_run.dry_run import dry_run
 from heddle.train.dry_run.living import Living
 from heddle.train.dry_run.report import facts
 from heddle.train.step.trainer import Trainer
+from tests.helpers.cases import thinned
 
 CLOSE = 0.03
 FAR = 0.035  # two of the 108 cases of the grid are 3.0 and 3.1 % off: a message more or less in a pipeline of few
@@ -170,7 +171,7 @@ def take_steps(mesh: Mesh, a_job: Job) -> int:
 
 
 @pytest.mark.dist
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("name", thinned(REAL, slow=("one device, bf16, full", "llama, pipeline", "zero 1")))
 def test_what_lives_in_a_real_step_is_what_is_predicted(world, name):
     a_job = real_job(name)
     plan = a_job.plan
