@@ -8,7 +8,7 @@ such as an activation. A sum over many steps loses nothing: with error feedback 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -124,7 +124,10 @@ class LinkFeedback:
 
     def __init__(self, codes: Sequence[str], like: Tensor) -> None:
         """`like`: a row for each receiver."""
-        self.rows = {code: [i for i, each in enumerate(codes) if each == code] for code in dict.fromkeys(codes)}
+        self.codes = codes
+        places = {code: [i for i, each in enumerate(codes) if each == code] for code in dict.fromkeys(codes)}
+        # on the device from the beginning: the host would wait there for every list of numbers that it brings
+        self.rows = {code: torch.tensor(rows, device=like.device) for code, rows in places.items()}
         self.alike = len(self.rows) == 1
         self.residual = torch.zeros_like(like, dtype=torch.float32)
         count = like.shape[1]
@@ -133,26 +136,25 @@ class LinkFeedback:
     def encode(self, x: Tensor) -> Tensor:
         """The bytes of all messages, one after the other."""
         if self.alike:
-            return said(CODECS[next(iter(self.rows))], self.residual, x).view(-1)
-        messages: dict[int, Tensor] = {}
+            return said(CODECS[self.codes[0]], self.residual, x).view(-1)
+        found: dict[str, Iterator[Tensor]] = {}
         for code, rows in self.rows.items():
             if code == "none":
-                found = x[rows].view(torch.uint8)
+                found[code] = iter(x[rows].view(torch.uint8))
             else:
                 left = self.residual[rows]
-                found = said(CODECS[code], left, x[rows])
+                found[code] = iter(said(CODECS[code], left, x[rows]))
                 self.residual[rows] = left
-            messages |= zip(rows, found, strict=True)
-        return torch.cat([messages[row] for row in range(len(x))])
+        return torch.cat([next(found[code]) for code in self.codes])
 
-    def decode(self, codes: Tensor) -> Tensor:
+    def decode(self, received: Tensor) -> Tensor:
         """The numbers of such bytes, message by message, in fp32."""
         count = self.residual.shape[1]
         if self.alike:
-            return CODECS[next(iter(self.rows))].decode(codes.view(len(self.sizes), -1), count)
-        messages, numbers = codes.split(self.sizes), torch.empty_like(self.residual)
+            return CODECS[self.codes[0]].decode(received.view(len(self.sizes), -1), count)
+        messages, numbers = received.split(self.sizes), torch.empty_like(self.residual)
         for code, rows in self.rows.items():
-            some = torch.stack([messages[row] for row in rows])
+            some = torch.stack([message for message, its in zip(messages, self.codes, strict=True) if its == code])
             numbers[rows] = some.view(torch.float32) if code == "none" else CODECS[code].decode(some, count)
         return numbers
 

@@ -9,8 +9,11 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from heddle.checkpoint.checkpoint import Boxes, Saver
 from heddle.checkpoint.staging import Prefetch, host_like
+from heddle.parallel.mesh import Mesh
 from heddle.runtime.device import Mark, SideStream, pick_device
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.train.step.trainer import Trainer
@@ -94,6 +97,37 @@ def test_a_gpu_copies_on_a_stream_of_its_own_behind_the_state():
     ):
         log.append(f"copy {overlapped}")
     assert log == ["mark", "wait for the mark", "enter", "copy True", "leave", "synchronize"]
+
+
+class Copies(TorchDispatchMode):
+    """Notes where copies are made, and whether the host waits for them."""
+
+    def __init__(self, log: list[str]) -> None:
+        super().__init__()
+        self.log = log
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.copy_.default:
+            self.log.append(f"copy {args[2]}")
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_checkpoint_is_copied_beside_the_computation(tmp_path):
+    log: list[str] = []
+
+    @contextmanager
+    def copying(device: torch.device, ready: Mark):
+        log.append(f"beside {device}, behind a mark: {ready.reached()}")
+        yield True
+        log.append("done")
+
+    cpu, saver = torch.device("cpu"), Saver(tmp_path, Mesh())
+    saver.side.copying = copying
+    state = {"w": Boxes((4,), [((0,), torch.ones(2)), ((2,), torch.zeros(2))])}
+    with Copies(log):
+        copy = saver._stage(state, {cpu: Mark(cpu)})
+    assert log == ["beside cpu, behind a mark: True", "copy True", "copy True", "done"]
+    assert [values.tolist() for _, values in copy["w"].boxes] == [[1, 1], [0, 0]]
 
 
 def test_host_memory_is_locked_for_gpus_only():

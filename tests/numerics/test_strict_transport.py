@@ -7,17 +7,22 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+import torch
 
 from heddle.checkpoint.checkpoint import Saver, newest_good
 from heddle.parallel.mesh import Mesh
 from heddle.runtime.recorder import Recorder
 from heddle.spec import Job, ModelSpec, Plan
+from heddle.train.probe.links import measure_links
+from heddle.train.profile.clock import SharedClock
+from heddle.train.profile.messages import messages
 from heddle.train.prove.collect import gather_boxes, local_boxes, weights
 from heddle.train.prove.prove import observe_serial, synthetic_tokens
 from heddle.train.step.trainer import Trainer
 from tests.helpers.small_models import gpt
 from tests.numerics.test_equality_grid import CELLS, LOW_PRECISION, job
 from tests.numerics.test_searched_orders import searched
+from tests.parallel.replicas.test_compressed import BY_LINK
 from tests.parallel.replicas.test_compressed import CELLS as COMPRESSED
 from tests.strict import Run, strict_ranks, strict_run
 from tests.train.outer.test_outer_step import CELLS as APART
@@ -55,6 +60,15 @@ def test_low_precision_runs_by_the_rules_of_nccl(name):
 def test_compressed_exchanges_run_by_the_rules_of_nccl(name):
     model, plan, _ = COMPRESSED[name]
     run = strict_run(short(model, plan, 4), STEPS)
+    assert all(losses == run.results[0] for losses in run.results)
+    assert run.results[0][:STEPS] == pytest.approx(serial(model, 4), rel=0.01)
+
+
+@pytest.mark.parametrize("name", BY_LINK)
+def test_codes_by_link_run_by_the_rules_of_nccl(name):
+    """Sums whose parts have other sizes for each two replicas, and messages in codes between some stages only."""
+    model, plan, network = BY_LINK[name]
+    run = strict_run(replace(short(model, plan, 4), network=network), STEPS)
     assert all(losses == run.results[0] for losses in run.results)
     assert run.results[0][:STEPS] == pytest.approx(serial(model, 4), rel=0.01)
 
@@ -118,3 +132,21 @@ def test_measuring_runs_by_the_rules_of_nccl(tmp_path):
         return len(recorder.write(tmp_path, 1))
 
     strict_ranks(work, ALL).replay()
+
+
+def test_probes_and_profiles_run_by_the_rules_of_nccl(monkeypatch):
+    """What a first day on GPUs measures: links between all ranks, and messages over the axes of training."""
+    monkeypatch.setattr("heddle.train.probe.links.PINGS", 1)
+    monkeypatch.setattr("heddle.train.profile.messages.SIZES", (1 << 10,))
+    plan, cpu = Plan(data=3), torch.device("cpu")
+
+    def work(mesh: Mesh) -> tuple[list[float], list[str]]:
+        links = measure_links(mesh, cpu, enough=1e-4)
+        timed = [each.kind for each in messages(SharedClock(mesh, cpu, 1e-4), mesh, cpu, quick=True)]
+        return links.bandwidth, timed
+
+    run = strict_ranks(work, plan)
+    run.replay()
+    for rank, (bandwidth, timed) in enumerate(run.results):
+        assert [other for other in range(3) if bandwidth[other] == 0] == [rank]
+        assert timed == ["all-reduce", "all-gather", "reduce-scatter", "send"]

@@ -70,6 +70,22 @@ def test_settings_are_made_before_cuda_starts_and_what_the_user_says_stays(gpus,
     assert cuda.settings() == cuda.DEFAULTS | {"NCCL_DEBUG": "INFO"}
 
 
+def test_the_users_environment_stands():
+    environment = {"CUDA_DEVICE_MAX_CONNECTIONS": "16", "PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"}
+    cuda.set_defaults(environment)
+    assert environment["CUDA_DEVICE_MAX_CONNECTIONS"] == "16"
+    assert "PYTORCH_ALLOC_CONF" not in environment
+    cuda.set_defaults(fresh := {})
+    assert fresh == cuda.DEFAULTS
+    manual = (REPOSITORY / "docs/train/launching.md").read_text(encoding="utf-8")
+    said = (
+        manual.partition("On GPUs Heddle sets five variables")[2].partition("\n\n")[0].partition("A pipeline needs")[0]
+    )
+    (silenced,) = {name for name in cuda.DEFAULTS if name.endswith("_WARNING")}
+    assert dict(re.findall(r"`(\w+)=(\S+)`", said)) | {silenced: "false"} == cuda.DEFAULTS
+    assert len(cuda.DEFAULTS) == 5
+
+
 class Event:
     """What a CUDA event shows, by hand: reached when a test says so, at the time that it says."""
 

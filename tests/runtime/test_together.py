@@ -1,6 +1,7 @@
 """What processes agree on through their store; and out of memory, which must not wait for them."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ import torch.distributed as dist
 
 from heddle.errors import HeddleError
 from heddle.parallel.collectives import start_all_reduce
-from heddle.parallel.mesh import Mesh
+from heddle.parallel.mesh import Axis, Mesh
+from heddle.runtime import together
 from heddle.runtime.device import abandon, pending_collectives
 from heddle.runtime.launch import part_in_failure, run_processes
 from heddle.runtime.together import Together, check_shared
@@ -108,6 +110,20 @@ def test_groups_are_aborted_because_destroying_them_waits(monkeypatch):
     monkeypatch.setattr(dist.distributed_c10d, "_abort_process_group", lambda: called.append("aborted"))
     abandon()
     assert called == ["aborted"]
+
+
+def test_waiting_for_the_first_rank_takes_no_collective(monkeypatch):
+    """A collective would end the run after half an hour of tokenising; here it could not even begin."""
+    store = dist.HashStore()
+    monkeypatch.setattr(together, "own_store", lambda: store)
+    first, second = (Together(Mesh(rank=rank, world=Axis(rank, (0, 1)))) for rank in range(2))
+    assert not dist.is_initialized()
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(second.first, "the tokens", lambda: None, lambda: "opened")
+        with pytest.raises(TimeoutError):
+            waiting.result(0.05)
+        assert first.first("the tokens", lambda: "made", lambda: None) == "made"
+        assert waiting.result(10) == "opened"
 
 
 def test_one_process_agrees_with_itself():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heddle.errors import HeddleError
-from heddle.schedule import NAMES, Schedule, build, rule_of, verify
+from heddle.schedule import NAMES, Kind, Schedule, build, rule_of, verify
 from heddle.schedule.interleaved import microbatch_groups
 
 
@@ -151,3 +151,18 @@ def test_in_flight_is_each_rank_s_own_peak(name, pipeline, microbatches, virtual
     virtual, microbatches = legal(name, pipeline, microbatches, virtual)
     peaks = verify(build(name, pipeline, microbatches, virtual)).peak_stash
     assert tuple(int(rule.in_flight(pipeline, microbatches, virtual, r)) for r in range(pipeline)) == peaks
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("pipeline", "microbatches"), [(1, 5), (2, 8), (4, 16), (3, 7)])
+def test_only_gpipe_has_many_losses_whose_backward_has_not_begun(name, pipeline, microbatches):
+    """What the output layer keeps from a forward to its backward is as large as its weight."""
+    virtual, microbatches = legal(name, pipeline, microbatches, 2)
+    schedule = build(name, pipeline, microbatches, virtual)
+    waiting = most = 0
+    for kind, chunk, _ in schedule.ranks[schedule.rank_of(schedule.chunks - 1)]:
+        if chunk == schedule.chunks - 1 and kind is not Kind.BACKWARD_WEIGHT:
+            waiting += kind.direction
+            most = max(most, waiting)
+    uneven = name == "interleaved" and microbatches % pipeline > 0
+    assert most == (microbatches if name == "gpipe" else virtual if uneven else 1)

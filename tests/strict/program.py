@@ -29,6 +29,8 @@ class Operation:
     size: int  # elements
     detail: str = ""  # what else must be the same on all ranks: which sum, whose broadcast
     peer: int | None = None  # of a message
+    sends: tuple[int, ...] = ()  # elements to each member, of an all-to-all
+    receives: tuple[int, ...] = ()
 
     @property
     def message(self) -> bool:
@@ -55,13 +57,22 @@ class Operation:
 
     @property
     def shape(self) -> tuple[str, Any, int, str]:
-        """What must be the same on all ranks."""
-        return "message" if self.message else self.kind, self.dtype, self.size, self.detail
+        """What must be the same on all ranks; of an all-to-all each two have a size of their own."""
+        return "message" if self.message else self.kind, self.dtype, 0 if self.sends else self.size, self.detail
+
+    def meets(self, other: Operation) -> bool:
+        """Whether another rank's part is of the same operation."""
+        if self.shape != other.shape:
+            return False
+        here, there = (self.communicator.ranks.index(rank) for rank in (self.rank, other.rank))
+        ways = ((self.sends, there, other.receives, here), (self.receives, there, other.sends, here))
+        return not self.sends or all(some[i] == others[j] for some, i, others, j in ways)
 
     def __str__(self) -> str:
         there = "" if self.peer is None else f" {'to' if self.kind == 'send' else 'from'} rank {self.peer}"
         dtype = str(self.dtype).removeprefix("torch.")
-        return f"{self.kind}{there} ({self.size} × {dtype}{self.detail and ', ' + self.detail}) on {self.communicator}"
+        size = f"sends {list(self.sends)}, receives {list(self.receives)}" if self.sends else self.size
+        return f"{self.kind}{there} ({size} × {dtype}{self.detail and ', ' + self.detail}) on {self.communicator}"
 
 
 class Launch(NamedTuple):

@@ -262,9 +262,9 @@ def _partners(programs: Mapping[int, Sequence[Event]]) -> dict[Operation, list[O
 
 
 def check_match(parts: Sequence[Operation], operation: Operation) -> None:
-    """Refuse an operation that meets another one: kind, dtype and size have to be the same on all ranks."""
+    """Refuse an operation that meets another one: kind, dtype and sizes have to fit on all ranks."""
     for part in parts:
-        if part.shape != operation.shape:
+        if not part.meets(operation):
             raise StrictError(
                 f"Operations that meet are not alike:\n  rank {part.rank}: {part}\n  rank {operation.rank}: {operation}"
             )

@@ -130,6 +130,14 @@ class _RankWorld(ThreadLocalWorld):
     def _get_world(self) -> WorldData:
         return self.worlds.setdefault(_rank(), WorldData(None, {}, {}, {}, {}, 0, {}, {}, {}, []))
 
+    def end(self) -> None:
+        """Let go of all groups at once: each of gloo's sleeps for a while until its threads have ended."""
+        ending = [threading.Thread(target=self.worlds.pop, args=(rank,)) for rank in list(self.worlds)]
+        for thread in ending:
+            thread.start()
+        for thread in ending:
+            thread.join()
+
 
 @contextmanager
 def _ranks_are_threads(exchange: Exchange) -> Iterator[None]:
@@ -160,20 +168,35 @@ def _ranks_are_threads(exchange: Exchange) -> Iterator[None]:
             exchange.recordings[rank].program.append(Synchronize("reads numbers"))
         return tolist(x)
 
+    def indexed(access: Callable[..., Any]) -> Callable[..., Any]:
+        """Numbers of the host that say which elements are meant are copied to the device, and the host waits."""
+
+        def access_by(x: torch.Tensor, index: Any, *values: torch.Tensor) -> Any:
+            listed = any(isinstance(part, list) for part in (index if isinstance(index, tuple) else (index,)))
+            if listed and (rank := getattr(threading.current_thread(), "strict_rank", None)) is not None:
+                exchange.recordings[rank].program.append(Synchronize(f"copies the list {index} to the device"))
+            return access(x, index, *values)
+
+        return access_by
+
     if "STRICT" not in dist.Backend._plugins:
         dist.Backend.register_backend("strict", lambda *_: None, extended_api=True, devices=["cpu"])
     plugin = dist.Backend._plugins["STRICT"]._replace(creator_fn=create)
+    world = _RankWorld()
     torch._C._distributed_c10d._set_thread_isolation_mode(True)
     try:
         with (
             patch.dict(dist.Backend._plugins, STRICT=plugin),
-            patch.object(dist.distributed_c10d, "_world", _RankWorld()),
+            patch.object(dist.distributed_c10d, "_world", world),
             patch.object(heddle.parallel.mesh, "_device", lambda: torch.device("cpu")),  # bound, as a GPU would be
             patch.object(dist, "split_group", split),
             patch.object(Trainer, "in_flight", property(lambda self: 1)),  # as on a device that runs ahead
             patch.object(threading.Thread, "__init__", begin_thread),
             patch.object(torch.Tensor, "tolist", read),
+            patch.object(torch.Tensor, "__getitem__", indexed(torch.Tensor.__getitem__)),
+            patch.object(torch.Tensor, "__setitem__", indexed(torch.Tensor.__setitem__)),
         ):
             yield
     finally:
         torch._C._distributed_c10d._set_thread_isolation_mode(False)
+        world.end()

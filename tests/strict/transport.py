@@ -259,14 +259,20 @@ class StrictGroup(dist.ProcessGroup):
         return self._launch("reduce-scatter", [x], [output], share)
 
     def all_to_all_single(self, output: Tensor, x: Tensor, out_sizes: Any, in_sizes: Any, opts: Any) -> StrictWork:
+        """As torch's over NCCL: without sizes one collective, with sizes messages between every two; never both."""
+        assert bool(out_sizes) == bool(in_sizes)
         size = self.size()
-        assert not out_sizes
-        assert not in_sizes
+        sends, receives = (
+            tuple(n * (whole.numel() // len(whole)) for n in sizes or [len(whole) // size] * size)
+            for whole, sizes in ((x, in_sizes), (output, out_sizes))
+        )
+        assert (sum(sends), sum(receives)) == (x.numel(), output.numel())
 
         def mine(parts: list[Delivery], number: int) -> list[Tensor]:
-            return [torch.cat([part.inputs[0].flatten().chunk(size)[number] for part in parts])]
+            return [torch.cat([p.inputs[0].flatten().split(p.operation.sends)[number] for p in parts])]
 
-        return self._launch("all-to-all", [x], [output], mine)
+        detail = "sizes given" if in_sizes else "equal sizes"
+        return self._launch("all-to-all", [x], [output], mine, detail=detail, sends=sends, receives=receives)
 
     def barrier(self, opts: Any = None) -> StrictWork:
         """As NCCL's: a sum of one number, for which the host waits."""

@@ -1,8 +1,16 @@
 """How long each phase may go without progress, by a clock that the test turns."""
 
 import pytest
+import torch.distributed as dist
 
+from heddle.checkpoint.checkpoint import Saver
+from heddle.parallel.mesh import Mesh
+from heddle.spec import Plan
+from heddle.train import loop
 from heddle.train.phases import LIMITS, SHORTEST, Phase, Phases
+from heddle.train.step.trainer import Trainer
+from heddle.train.watchdog import ANSWERED, ASKED, Doctor
+from tests.helpers.commands import call, write_job
 
 
 class Clock:
@@ -72,3 +80,51 @@ def test_a_save_in_the_background_does_not_make_steps_look_short(clock):
         clock.now += 5
         phases.piece()
     assert phases.usual == 10
+
+
+def test_who_waits_for_another_that_comes_further_does_not_hang(clock):
+    """One rank has written its part of a checkpoint; the other still writes, for hours."""
+    store, doctors = dist.HashStore(), [Doctor(Mesh(rank=rank), Plan(data=2), Phases(0, clock)) for rank in range(2)]
+    for doctor in doctors:
+        doctor.store = store
+        doctor.answered, doctor.answers = (store.add(key, 0) for key in (ASKED, ANSWERED))
+        doctor.phases.enter(Phase.SAVE)
+    for _ in range(100):
+        clock.now += 100
+        doctors[1].phases.tick()
+        assert not any(doctor._stands_still() for doctor in doctors)
+    assert doctors[0].phases.silent() > 5 * doctors[0].phases.allowed()
+    for _ in range(30):
+        clock.now += 100
+        stand_still = [doctor._stands_still() for doctor in doctors]
+    assert stand_still == [True, True]
+
+
+def test_a_run_is_in_the_phase_of_what_it_does(tmp_path, monkeypatch):
+    """Compiling in the first step, an evaluation and waiting for a save are not taken for steps that hang."""
+    seen: list[tuple[str, Phase]] = []
+    made: list[Phases] = []
+
+    def noted(owner: type, name: str) -> None:
+        plain = getattr(owner, name)
+
+        def method(self, *arguments, **options):
+            if (name, made[0].phase) not in seen:
+                seen.append((name, made[0].phase))
+            return plain(self, *arguments, **options)
+
+        monkeypatch.setattr(owner, name, method)
+
+    for owner, name in ((Trainer, "start_step"), (Trainer, "evaluate"), (Trainer, "save"), (Saver, "wait")):
+        noted(owner, name)
+    monkeypatch.setattr(loop, "Phases", lambda *limits: made.append(Phases(*limits)) or made[0])
+    write_job(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert call("train", "job.toml", "--set", "train.eval_every=2", "--set", "train.save_every=4") == 0
+    assert seen == [
+        ("start_step", Phase.FIRST_STEP),
+        ("start_step", Phase.STEP),
+        ("evaluate", Phase.EVALUATE),
+        ("save", Phase.SAVE),
+        ("wait", Phase.SAVE),
+    ]

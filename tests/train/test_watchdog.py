@@ -116,7 +116,7 @@ def test_a_rank_that_sleeps_in_its_data_loader_is_named():
 IMPATIENT = """
 import os, time
 from heddle.checkpoint import storage
-from heddle.train import loop, phases
+from heddle.train import loop, opening, phases
 from heddle.data import Samples
 from heddle.train.step.trainer import Trainer
 phases.SHORTEST = 1.0
@@ -177,7 +177,7 @@ HANGS = {
         WORKS,
     ),
     "first step": (hangs_in("Samples", "batch_of"), r"Step 1 of this run has taken \d+ s", WORKS),
-    "prepare": (hangs_in("loop", "prepared_for"), r"Preparing the run has made no progress for \d+ s", WORKS),
+    "prepare": (hangs_in("opening", "prepared_for"), r"Preparing the run has made no progress for \d+ s", WORKS),
 }
 
 

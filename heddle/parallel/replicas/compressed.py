@@ -41,7 +41,9 @@ class CompressedSum:
         code = self.parts.encode(self.shares)
         self.parts.residual[self.axis.rank].zero_()  # nobody sends to itself: its own part stays as it is
         received = torch.empty_like(code)
-        sizes = None if self.parts.alike else self.parts.sizes  # a link has the same code both ways
+        # A link has the same code both ways. NCCL has one operation for equal sizes and another for those that are
+        # told, and all replicas have to call the same one: they tell them even where their own are equal.
+        sizes = self.parts.sizes
         work = dist.all_to_all_single(received, code, sizes, sizes, group=self.axis.group, async_op=True)
 
         def add_up() -> None:

@@ -60,7 +60,7 @@ def steps(mesh: Mesh, quick: bool) -> Iterator[StepTime]:
         mean = float(np.mean(taken[1:]))
         if mesh.world.size > 1:
             every: list[float] = [0.0] * mesh.world.size
-            dist.all_gather_object(every, mean)
+            dist.all_gather_object(every, mean, group=mesh.host.group)
             mean = max(every)
         yield StepTime(kind, job.plan.microbatches(job.train.global_batch), mean)
 

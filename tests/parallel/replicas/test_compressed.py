@@ -216,6 +216,14 @@ def test_each_part_of_a_sum_goes_in_the_code_of_its_link(world):
 
 BY_LINK = {
     "inside-exact": (gpt(), Plan(data=4, microbatch=1, codes=(LinkCodes(gradients="int8"),)), sites(3, 1)),
+    "three-codes-zero1": (
+        llama(),
+        Plan(
+            data=4, zero=1, microbatch=1,
+            codes=(LinkCodes(gradients="int8"), LinkCodes(groups=("a", "c"), gradients="bf16")),
+        ),
+        sites(2, 1, 1),
+    ),
     "tied-ends": (  # the first stage's replicas are at one site, the last one's at two
         gpt(),
         Plan(pipeline=2, data=2, microbatch=1, codes=(LinkCodes(gradients="int8"),), devices=(0, 1, 2, 3)),
@@ -226,10 +234,10 @@ BY_LINK = {
         Plan(pipeline=4, microbatch=1, codes=(LinkCodes(activations="int8"),)),
         sites(2, 2),
     ),
-}
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BY_LINK)
+@pytest.mark.parametrize("name", thinned(BY_LINK, slow=("inside-exact",)))
 def test_a_plan_with_codes_by_link_learns_nearly_what_one_device_learns(world, name):
     model, plan, network = BY_LINK[name]
     results = world.run(learn, plan, dataclasses.replace(job(model, plan), network=network))

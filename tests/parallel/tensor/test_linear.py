@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from heddle.parallel.collectives import gather, reduce_scatter, slice_of, sum_partial, take_slice
+from heddle.parallel.collectives import Handle, gather, reduce_scatter, slice_of, sum_partial, take_slice
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.parameter_layout import place_of
-from heddle.parallel.tensor.linear import ColumnParallelLinear, RowParallelLinear
+from heddle.parallel.tensor import linear as linear_module
+from heddle.parallel.tensor.linear import ColumnParallelLinear, RowParallelLinear, column_parallel
 from heddle.spec import Plan
 
 pytestmark = pytest.mark.dist
@@ -119,6 +121,48 @@ def keeps(mesh: Mesh, sequence: bool) -> int:
 def test_sequence_parallelism_keeps_only_the_slice(world):
     assert world.run(keeps, Plan(tensor=4), False) == 4 * [TOKENS * NARROW]
     assert world.run(keeps, Plan(tensor=4), True) == 4 * [TOKENS * NARROW // 4]
+
+
+class Products(TorchDispatchMode):
+    """Notes products, between what is begun and what is waited for."""
+
+    def __init__(self, log: list[str]) -> None:
+        super().__init__()
+        self.log = log
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func._schema.name in ("aten::mm", "aten::addmm"):
+            self.log.append("product")
+        return func(*args, **(kwargs or {}))
+
+
+class Noted(Handle):
+    """An exchange of one rank with itself that is noted."""
+
+    def __init__(self, log: list[str], what: str, x: Tensor) -> None:
+        super().__init__([], x)
+        self.log, self.what = log, what
+        log.append(f"begin the {what}")
+
+    def wait(self) -> Tensor:
+        self.log.append(f"wait for the {self.what}")
+        return self.result
+
+
+def test_exchanges_of_a_backward_run_beside_its_products(monkeypatch):
+    """The input is gathered beside the product of its gradient, which is summed beside that of the weight's."""
+    log: list[str] = []
+    monkeypatch.setattr(linear_module, "start_gather", lambda x, _axis: Noted(log, "gather", x))
+    monkeypatch.setattr(linear_module, "start_sum", lambda x, _axis, _sequence: Noted(log, "sum", x))
+    first, x, gradient = whole_linear(NARROW, WIDE, bias=False)
+    layer = ColumnParallelLinear(first, Axis(), sequence=True)
+    (y,) = column_parallel((layer,), x)
+    with Products(log):
+        y.backward(gradient)
+    assert log == [
+        *("begin the gather", "product", "wait for the gather"),
+        *("begin the sum", "product", "wait for the sum"),
+    ]
 
 
 def run_collectives(mesh: Mesh) -> None:
