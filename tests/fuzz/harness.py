@@ -157,6 +157,7 @@ def run(pristine: Path, sandbox: Path, number: int, chance: random.Random, case:
     if under_way.exists():
         shutil.rmtree(sandbox)
         shutil.copytree(pristine, sandbox)
+    under_way.touch()
     environment: dict[str, str] = {}
     if case is None:
         words = options.odd_options(chance, (pristine / "checkpoint").exists())
