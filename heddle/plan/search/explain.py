@@ -128,18 +128,17 @@ def _neighbours(search: Search) -> Iterator[Neighbour]:
 
 def _neighbour(search: Search, name: str, value: Any) -> Neighbour:
     """The fastest plan that makes that one choice otherwise: what the search would find if it were fixed."""
-    shown = str(value).lower() if isinstance(value, bool) else value
-    change = f"{name} = {shown}"
+    change = f"{name} = {str(value).lower() if isinstance(value, bool) else value}"
     candidates = _candidates(search, name, value)
     wanted = candidates.space.columns[name] == (RECOMPUTE.index(value) if name == "recompute" else int(value))
     if not wanted.any():
         return Neighbour(change, None, _no_such_plan(search, name, value))
     alone = _differs_least(search, candidates, name, np.flatnonzero(wanted))
     some = candidates.among(candidates.rows[wanted[candidates.rows]])
-    shown = [choice.best for choice in some.choices(TOP)]
-    if not shown:
+    choices = some.choices(TOP)
+    if not choices:
         return Neighbour(change, alone, f"does not fit: {overfull(alone)}")
-    found = min(*shown, some.fastest, key=search.wish.of)
+    found = min(*(choice.best for choice in choices), some.fastest, key=search.wish.of)
     judged = _judged(search, change, found)
     also = _difference(search.best.plan, found.plan, name)  # doubling one degree halves another
     why = f"with {also}: {judged.why}" if also else judged.why
