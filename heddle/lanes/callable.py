@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -56,16 +57,40 @@ class Compiled(Loaded):
     ) -> None:
         super().__init__(text)
         self.report, self._marshal = report, marshal
-        self._call = self.function(function.name, result, [function.types[a] for a in function.arguments])
+        self.name, self.kinds = function.name, [function.types[a] for a in function.arguments]
+        self._call = self.function(function.name, result, self.kinds)
 
     def __call__(self, *arguments: Any) -> Any:
         if self._marshal is not None:
             return self._marshal(self._call, *arguments)
-        return self._call(*(_pointer(a) for a in arguments))
+        if len(arguments) != len(self.kinds):
+            raise HeddleError(
+                f"{self.name} takes {len(self.kinds)} arguments, got {len(arguments)}.",
+                f"In the IR they are: {', '.join(self.kinds) or 'none'}.",
+                "Pass one value each: arrays for pointers, numbers for the rest.",
+            )
+        return self._call(*(_passed(self.name, a, k) for a, k in zip(arguments, self.kinds, strict=True)))
 
 
-def _pointer(value: Any) -> Any:
-    return value.ctypes.data if hasattr(value, "ctypes") else value
+def _passed(name: str, value: Any, kind: str) -> Any:
+    """What machine code gets for an argument: the address of an array, or a number as it is."""
+    if kind == "ptr" and hasattr(value, "ctypes"):
+        if hasattr(value, "flags") and not value.flags.c_contiguous:
+            raise HeddleError(
+                f"{name} was given an array with gaps.",
+                "Machine code reads memory as it lies, without shapes and strides.",
+                "Pass np.ascontiguousarray(array).",
+            )
+        return value.ctypes.data
+    try:
+        return float(value) if kind in ("float", "double") else operator.index(value)
+    except (TypeError, ValueError) as error:
+        wants = "an array, or an address as an integer" if kind == "ptr" else "a number"
+        raise HeddleError(
+            f"{name} was given {type(value).__name__} for {kind}.",
+            f"For {kind} machine code takes {wants}.",
+            "Convert it first: np.array for lists, int or float for numbers.",
+        ) from error
 
 
 def compile(  # noqa: A001

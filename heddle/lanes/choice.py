@@ -119,23 +119,33 @@ def estimates(graph: Graph) -> list[float]:
             for need in p.needs:
                 for item in need.items:
                     readers[item] += 1
-    known: dict[int, float] = {}
+    known: list[float | None] = [None] * len(graph.productions)
+    # Of any maker, and of one that is an instruction: what is asked for over and over, once all makers are known.
+    settled: tuple[list[float | None], ...] = ([None] * len(graph.items), [None] * len(graph.items))
     busy: set[int] = set()
 
     def item_cost(item: int, only_native: bool) -> float:
-        makers = [n for n in graph.makers[item] if not only_native or graph.productions[n].native]
-        return min((production(n) for n in makers), default=1e9) / max(1, min(readers[item], 3) * 0.75)
+        makers = graph.makers[item]
+        if only_native:
+            makers = [n for n in makers if graph.productions[n].native]
+        cost = min(map(production, makers), default=1e9) / max(1, min(readers[item], 3) * 0.75)
+        if all(known[n] is not None for n in makers):
+            settled[only_native][item] = cost
+        return cost
 
     def production(n: int) -> float:
-        if n in known:
-            return known[n]
+        before = known[n]
+        if before is not None:
+            return before
         if n in busy:
             return 1e9
         busy.add(n)
-        p = graph.productions[n]
-        total = p.cost + sum(min(item_cost(i, need.native) for i in need.items) for need in p.needs)
+        p, above = graph.productions[n], 0.0
+        for need in p.needs:
+            costs = settled[need.native]
+            above += min([item_cost(i, need.native) if (c := costs[i]) is None else c for i in need.items])
         busy.discard(n)
-        known[n] = total
+        known[n] = total = p.cost + above
         return total
 
     limit = sys.getrecursionlimit()

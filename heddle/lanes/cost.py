@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from heddle.errors import HeddleError, nearest
 from heddle.files import read_json
-from heddle.lanes.ir import BITS, CASTS, COMPARES, INTRINSICS, Function, Statement, split_commas, typed
+from heddle.lanes.ir import BITS, CASTS, COMPARES, DIVISIONS, INTRINSICS, Function, Statement, split_commas, typed
 
 # Width in bits of the registers that compilers use by default; most CPUs with 512 bits prefer 256.
 REGISTER = {"znver4": 512, "neoverse-n1": 128, "neoverse-v1": 128, "neoverse-v2": 128}
 ROTATIONS = ("llvm.fshl", "llvm.fshr")
-BY_CONSTANT = ("mul", "shl", "lshr", "ashr", *ROTATIONS)  # cheaper where the last operand is known
+BY_CONSTANT = ("mul", "shl", "lshr", "ashr", *sorted(DIVISIONS), *ROTATIONS)  # cheaper where the last operand is known
 # CPUs without a table of their own, by the one that is nearest.
 NEAREST = {
     "haswell": "skylake", "broadwell": "skylake", "cascadelake": "skylake-avx512", "cooperlake": "skylake-avx512",
@@ -79,6 +79,7 @@ class Table:
 
     family: str
     costs: dict[str, int]
+    shuffled: dict[tuple[str, int, tuple[int, ...]], int] = field(default_factory=dict)  # masks come again and again
 
     @property
     def register(self) -> int:
@@ -104,6 +105,12 @@ class Table:
 
     def shuffle(self, kind: str, width: int, mask: Sequence[int]) -> int:
         """`mask` over one or two vectors of `width` lanes; -1 is any lane."""
+        key = kind, width, tuple(mask)
+        if key not in self.shuffled:
+            self.shuffled[key] = self._whole_shuffle(kind, width, mask)
+        return self.shuffled[key]
+
+    def _whole_shuffle(self, kind: str, width: int, mask: Sequence[int]) -> int:
         lanes = self.register // BITS.get(kind, 64)
         whole = self._shuffle(kind, width, mask)
         if max(width, len(mask)) <= lanes or width % lanes:

@@ -186,21 +186,28 @@ class Emitter:
         width, _ = parts(t)
         name = f"llvm.vector.reduce.{REDUCTIONS[root.op]}.v{width}{suffix(kind)}"
         self.out.declarations.add(f"declare {kind} @{name}({t})")
-        call = f"call {kind} @{name}({t} {self._source(n, p.operands[0])})"
+        together = self._source(n, p.operands[0])
+        for operand in p.operands[1:]:
+            together = self._new(self._both(root.op, t, f"v{width}{suffix(kind)}", together, self._source(n, operand)))
+        call = f"call {kind} @{name}({t} {together})"
         rest = list(p.scalars)
         if not rest:
             self.out.lines.append(f"{root.name} = {call}")
             return
         value = self._new(call)
         for k, v in enumerate(rest):
-            if root.op in INTRINSICS:
-                made = f"call {kind} @{root.op}.{suffix(kind)}({kind} {value}, {kind} {v})"
-            else:
-                made = f"{root.op} {kind} {value}, {v}"
+            made = self._both(root.op, kind, suffix(kind), value, v)
             if k == len(rest) - 1:
                 self.out.lines.append(f"{root.name} = {made}")
             else:
                 value = self._new(made)
+
+    def _both(self, op: str, kind: str, short: str, a: str, b: str) -> str:
+        """An associative operation, of scalars or of vectors."""
+        if op not in INTRINSICS:
+            return f"{op} {kind} {a}, {b}"
+        self.out.declarations.add(f"declare {kind} @{op}.{short}({kind}, {kind})")
+        return f"call {kind} @{op}.{short}({kind} {a}, {kind} {b})"
 
 
 def suffix(kind: str) -> str:

@@ -28,8 +28,8 @@ from heddle.lanes.policy.decide import shipped
 from heddle.lanes.reports import BlockReport, FunctionReport, Packed, Result
 
 METHODS = ("auto", "llvm", "ilp", "policy")
-# In case of a tie, what leaves most to LLVM.
-PREFERENCE = ("llvm", "ilp+llvm", "policy+llvm", "mixed", "ilp", "policy", "scalar")
+# In case of a tie, what leaves most to LLVM; and code as it was read before code where nothing was gained.
+PREFERENCE = ("llvm", "ilp+llvm", "policy+llvm", "mixed", "scalar", "ilp", "policy")
 MOST_STATEMENTS = 6000  # of a block; beyond, LLVM's answer stands
 MOST_SECONDS = 120.0  # of CPU time that the programme may take for all regions of a function, …
 MOST_SECONDS_IN_ALL = 600.0  # … and of a module; then the policy does the rest

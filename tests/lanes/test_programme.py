@@ -195,6 +195,10 @@ def test_compile_gives_a_callable():
     assert o.tolist() == [2.0, 0.0]
     assert add.report.equal
     assert "f:" in add.assembly
+    for wrong, words in (((o, a), "takes 3 arguments, got 2"), ((o, np.zeros(4)[::2], 0.0), "array with gaps"),
+                         ((o, [1, 2], 0.0), "list for ptr"), ((o, a, "x"), "str for double")):  # fmt: skip
+        with pytest.raises(heddle.errors.HeddleError, match=words):
+            add(*wrong)
     with pytest.raises(heddle.errors.HeddleError, match="is called but not defined here"):
         heddle.lanes.compile("declare void @elsewhere()\ndefine void @g() {\n  call void @elsewhere()\n  ret void\n}")
 

@@ -11,6 +11,7 @@ pytest.importorskip("llvmlite")
 from heddle.lanes import ir
 from heddle.lanes.policy.kernels import LENGTH, kernel
 from heddle.lanes.portfolio import Options, improve
+from tests.helpers.cases import thinned
 
 NUMPY = {"float": np.float32, "double": np.float64, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64}
 CTYPE = {"float": ctypes.c_float, "double": ctypes.c_double, "i8": ctypes.c_int8, "i16": ctypes.c_int16}
@@ -75,7 +76,7 @@ def packed(seed, **options):
     return made, found
 
 
-@pytest.mark.parametrize("first", range(0, 18, 6))
+@pytest.mark.parametrize("first", thinned(range(0, 18, 6), slow=[12]))
 def test_bits_stay_and_cost_never_rises(first):
     emitted = 0
     for seed in range(first, first + 6):

@@ -2,8 +2,9 @@
 
 Both become functions of their live-in values and of memory, compiled for this machine into one module, and are called
 in a child process, where a crash tells nothing worse than that this input does not fit. Buffers overlap wherever the
-region may not assume that they do not. Flags that promise something about the values (nsw, nnan, disjoint, …) are taken
-out of both, so that no input breaks a promise. A NaN equals a NaN: LLVM leaves its sign and payload open.
+region may not assume that they do not. What promises something about the values is taken out of both, so that no input
+breaks a promise: flags (nsw, nnan, disjoint, …), shifts by no more than the width, conversions that fit. A NaN equals a
+NaN: LLVM leaves its sign and payload open.
 """
 
 from __future__ import annotations
@@ -18,14 +19,12 @@ from typing import Any
 import numpy as np
 
 from heddle.lanes.check.made_up import SLOT, Shape, buffer_of, fill, is_pointer_load, memory_for, same, shape_of
+from heddle.lanes.check.promises import kept_by_all
 from heddle.lanes.child import in_child
 from heddle.lanes.dependence import Addresses, Region
 from heddle.lanes.emit import Emitted
 from heddle.lanes.ir import BITS, Module, binding, machine, parse_llvm
 
-PROMISES = re.compile(
-    r"\b(?:nuw|nsw|exact|disjoint|nneg|samesign|fast|nnan|ninf|nsz|arcp|contract|afn|reassoc|nusw|inbounds) "
-)
 EQUAL, DIFFERENT = b"e", b"d"
 
 
@@ -67,18 +66,16 @@ def check(region: Region, emitted: Emitted, module: Module, trials: int = 8, see
 
 
 def _module(shape: Shape, module: Module, region: Region, scalar: list[str], emitted: Emitted) -> str:
-    body = [
-        *_function("scalar", shape, scalar),
-        *_function("packed", shape, emitted.lines),
-    ]
-    text = "\n".join(body)
+    first, more = _function("scalar", shape, scalar)
+    second, others = _function("packed", shape, emitted.lines)
+    text = "\n".join([*first, *second])
     globals_used = sorted(set(re.findall(r'@(?:[-a-zA-Z$._0-9]+|"[^"]*")', text)))
     before = []
     for base, reach in shape.buffers.items():
         if base.startswith("@"):  # points into the middle, so that negative offsets stay inside
             before.append(f"{buffer_of(base)} = global [{2 * reach} x i8] zeroinitializer, align 64")
             before.append(f"{base} = alias i8, getelementptr (i8, ptr {buffer_of(base)}, i64 {reach})")
-    known = {f"@{d.split('@')[1].split('(')[0]}": d for d in emitted.declarations}
+    known = {f"@{d.split('@')[1].split('(')[0]}": d for d in (*emitted.declarations, *more, *others)}
     for piece in module.pieces:
         if isinstance(piece, str):
             for line in piece.splitlines():
@@ -94,19 +91,18 @@ def _module(shape: Shape, module: Module, region: Region, scalar: list[str], emi
     return "\n".join([*structs, *before, text])
 
 
-def _function(name: str, shape: Shape, lines: list[str]) -> list[str]:
+def _function(name: str, shape: Shape, lines: list[str]) -> tuple[list[str], set[str]]:
     out = [f"define void @{name}(ptr noalias %in.slots, ptr noalias %out.slots) {{"]
     for k, (value, kind) in enumerate(shape.inputs.items()):
         out.append(f"  %in.{k} = getelementptr i8, ptr %in.slots, i64 {k * SLOT}")
         out.append(f"  {value} = load {kind}, ptr %in.{k}, align 1")
-    for line in lines:
-        if not is_pointer_load(line):
-            stripped = re.sub(r", ![a-zA-Z.]+ ![0-9]+", "", line)
-            out.append("  " + re.sub(r" #\d+$", "", PROMISES.sub("", stripped)))
+    bare = (re.sub(r" #\d+$", "", re.sub(r", ![a-zA-Z.]+ ![0-9]+", "", x)) for x in lines if not is_pointer_load(x))
+    body, declared = kept_by_all(bare)
+    out += [f"  {line}" for line in body]
     for k, (value, kind) in enumerate(shape.outputs.items()):
         out.append(f"  %out.{k} = getelementptr i8, ptr %out.slots, i64 {k * SLOT}")
         out.append(f"  store {kind} {value}, ptr %out.{k}, align 1")
-    return [*out, "  ret void", "}"]
+    return [*out, "  ret void", "}"], declared
 
 
 def _trials(
@@ -123,8 +119,7 @@ def _trial(shape: Shape, addresses: Addresses, first: Any, second: Any, engine: 
 
     def term(name: str) -> int:
         bare = name.removeprefix("s:").removeprefix("z:")
-        # A multiple of 8, which `or disjoint` may count on.
-        return terms.setdefault(bare, 8 * int(random.integers(0, 2)))
+        return terms.setdefault(bare, shape.step * int(random.integers(0, 2)))
 
     slots = np.zeros(SLOT * (len(shape.inputs) + 1), dtype=np.uint8)
     for k, (value, kind) in enumerate(shape.inputs.items()):

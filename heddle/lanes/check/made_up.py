@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from heddle.lanes.dependence import Addresses, Region
-from heddle.lanes.ir import BITS, split_commas
+from heddle.lanes.ir import BITS, Statement, split_commas
 
 SLOT = 64  # bytes for each value that goes in or out
 BUFFER = 1 << 14
@@ -41,12 +42,13 @@ class Shape:
     align: dict[str, int] = field(default_factory=dict)
     indices: set[str] = field(default_factory=set)  # integers that make addresses
     floats: dict[str, str] = field(default_factory=dict)  # base → the floating-point type it holds
-    tame: bool = False  # no wild integers or floats: shifts by values, conversions to integers
+    step: int = 8  # indices are multiples of it, which `or disjoint` may count on
+    tame: bool = False  # no wild floats: addresses are made of what they are converted to
     indexed_memory: bool = False  # integers in memory make addresses
 
 
 def shape_of(region: Region, addresses: Addresses) -> Shape | None:
-    shape = Shape()
+    shape = Shape(step=_step(addresses.defs.values()))
     types = region.function.types
     made = {s.name for s in region.statements if s.name}
     for s in region.statements:
@@ -56,8 +58,6 @@ def shape_of(region: Region, addresses: Addresses) -> Shape | None:
                 shape.inputs.setdefault(name, types.get(name, "?"))
         if taken and s.name:
             shape.inputs[s.name] = "ptr"
-        if s.op in ("fptosi", "fptoui") or (s.op in ("shl", "lshr", "ashr") and s.lanes[1].startswith("%")):
-            shape.tame = True
     for name in region.outside:
         shape.outputs[name] = types.get(name, "?")
     for kind in (*shape.inputs.values(), *shape.outputs.values()):
@@ -67,7 +67,7 @@ def shape_of(region: Region, addresses: Addresses) -> Shape | None:
         s = region.statements[i]
         if is_pointer_load(s.text):
             continue
-        slack = sum(abs(c) for _, c in address.terms) * 16
+        slack = sum(abs(c) for _, c in address.terms) * 2 * shape.step
         reach = abs(address.offset) + slack + 4096
         if reach > LARGEST_BUFFER:
             return None
@@ -94,6 +94,15 @@ def shape_of(region: Region, addresses: Addresses) -> Shape | None:
     return shape
 
 
+def _step(statements: Iterable[Statement]) -> int:
+    """A power of two beyond all that is put in by `or disjoint`, as unrolled loops do with their counter."""
+    step = 8
+    for s in statements:
+        if s.op == "or" and "disjoint" in s.flags and re.fullmatch(r"\d+", s.lanes[1]):
+            step = max(step, 1 << min(int(s.lanes[1]).bit_length(), 12))
+    return step
+
+
 def _indices(shape: Shape, addresses: Addresses) -> None:
     """All integers from which addresses are made, however indirectly."""
     stack = list(shape.indices)
@@ -103,6 +112,8 @@ def _indices(shape: Shape, addresses: Addresses) -> None:
             continue
         if s.op == "load":
             shape.indexed_memory = True
+        if s.op in ("fptosi", "fptoui"):
+            shape.tame = True
         for name in s.uses:
             if name not in shape.indices:
                 shape.indices.add(name)

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 
 BINARY = {"add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr", "fadd", "fsub", "fmul", "fdiv"}
+DIVISIONS = {"sdiv", "udiv", "srem", "urem"}  # by a constant they cannot end the program; by a value they can
 COMMUTATIVE = {"add", "mul", "and", "or", "xor", "fadd", "fmul"}
 CASTS = {"zext", "sext", "trunc", "fpext", "fptrunc", "sitofp", "uitofp", "fptosi", "fptoui"}
 COMPARES = {"icmp", "fcmp"}
@@ -120,16 +121,22 @@ def _flags(words: str) -> tuple[frozenset[str], str]:
     return frozenset(found), words
 
 
+def _divides(op: str, value: str) -> bool:
+    """Whether any number can be divided by a constant: not by 0, and the smallest one not by -1."""
+    return bool(re.fullmatch(r"-?\d+", value)) and value != "0" and (value != "-1" or op[0] == "u")
+
+
 def _understood(base: Statement, body: str) -> Statement | None:
     op, _, rest = body.partition(" ")
     if op == "phi":
         return replace(base, op="phi")
-    if op in BINARY or op == "fneg":
+    if op in BINARY or op in DIVISIONS or op == "fneg":
         flags, rest = _flags(rest)
         first, *others = split_commas(rest)
         kind, a = typed(first)
         lanes = (a, *[o for o in others if not o.startswith("!")])
-        return replace(base, op=op, type=kind, operand_type=kind, lanes=lanes, flags=flags, pure=True)
+        safe = op not in DIVISIONS or _divides(op, lanes[1])
+        return replace(base, op=op, type=kind, operand_type=kind, lanes=lanes, flags=flags, pure=safe)
     if op in CASTS:
         flags, rest = _flags(rest)
         source, _, target = split_commas(rest)[0].rpartition(" to ")

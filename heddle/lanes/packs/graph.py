@@ -42,7 +42,7 @@ class Production:
     operands: tuple[int, ...] = ()  # items, in the order of the operands
     scalars: tuple[str, ...] = ()  # what a reduction adds outside its vector
 
-    @property
+    @cached_property
     def native(self) -> bool:
         return self.kind in ("pack", "load", "alternate")
 

@@ -154,6 +154,13 @@ def arrangements(w: Workshop, statements: list[Statement]) -> list[list[list[str
 
 def likeness(w: Workshop, a: str, b: str, splat: bool, depth: int = 2) -> int:
     """How well two values go into neighbouring lanes."""
+    key = a, b, splat, depth
+    if key not in w.alike:
+        w.alike[key] = _likeness(w, a, b, splat, depth)
+    return w.alike[key]
+
+
+def _likeness(w: Workshop, a: str, b: str, splat: bool, depth: int) -> int:
     if is_constant(a) or is_constant(b):
         return 3 if is_constant(a) and is_constant(b) else 0
     if a == b:

@@ -25,15 +25,18 @@ def reductions(w: Workshop) -> None:
         if width < 4:
             continue
         leaves = in_order(w, leaves)
-        packed, rest = leaves[:width], leaves[width:]
-        value = w.vector(packed, s.type)
         key = f"reduce.{REDUCTIONS[s.op]} {vector(s.type, width)}"
-        if value is None or not w.table.knows(key):
+        count = len(leaves) // width  # vectors, which are first put together lane by lane
+        each = [w.vector(leaves[k * width : (k + 1) * width], s.type) for k in range(count)]
+        values = tuple(v for v in each if v is not None)
+        apart = w.table.operation(s, width)
+        if len(values) < count or not w.table.knows(key) or apart is None:
             continue
-        cost = w.table.get(key) + len(rest) * (w.table.operation(s, 1) or 1)
+        rest = leaves[count * width :]
+        cost = w.table.get(key) + (count - 1) * apart + len(rest) * (w.table.operation(s, 1) or 1)
         item = w.scalar(s.name)[0]
-        needs = (Need((value,)), *w.needs(rest))
-        w.add(Production("reduce", item, cost, needs, (root, *inner), operands=(value,), scalars=tuple(rest)))
+        needs = (*(Need((v,)) for v in dict.fromkeys(values)), *w.needs(rest))
+        w.add(Production("reduce", item, cost, needs, (root, *inner), operands=values, scalars=tuple(rest)))
 
 
 def leaves_of(w: Workshop, root: int) -> tuple[list[str], list[int]]:

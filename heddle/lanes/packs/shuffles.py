@@ -23,41 +23,49 @@ def shuffles(w: Workshop) -> None:
 
 
 def shuffles_to(w: Workshop, n: int, item: Item, holders: dict[tuple[str, str], list[int]]) -> None:
-    graph, wanted, width = w.graph, dict.fromkeys(item.lanes), len(item.lanes)
-    near: dict[int, int] = {}
-    for lane in wanted:
+    graph, width = w.graph, len(item.lanes)
+    wanted = {lane: 1 << k for k, lane in enumerate(dict.fromkeys(item.lanes))}
+    every = (1 << len(wanted)) - 1
+    near: dict[int, int] = {}  # vector → which of the lanes it has, as bits
+    for lane, bit in wanted.items():
         for u in holders.get((item.type, lane), ()):
-            if u != n:
-                near[u] = near.get(u, 0) + 1
+            near[u] = near.get(u, 0) | bit
+    near.pop(n, None)
     whole: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
-    for u, count in near.items():
-        if count == len(wanted):
-            source = graph.items[u].lanes
-            mask = tuple(source.index(v) for v in item.lanes)
+    by_size: dict[int, list[tuple[int, int]]] = {}
+    for u, has in near.items():
+        source = graph.items[u].lanes
+        if has == every:
+            mask = tuple(map(source.index, item.lanes))
             cost = w.table.shuffle(item.type, max(len(source), width), mask)
             whole.setdefault(cost, []).append((u, mask))
+        else:
+            by_size.setdefault(len(source), []).append((u, has))
     for cost, ways in whole.items():
         needs = (Need(tuple(u for u, _ in ways), native=True),)
         w.add(Production("shuffle", n, cost, needs, masks=tuple(m for _, m in ways)))
-    partial = sorted((u for u, count in near.items() if count < len(wanted)), key=lambda u: -near[u])
+    for partial in by_size.values():
+        partial.sort(key=lambda one: -one[1].bit_count())
     for size in (width, 2 * width, 4 * width):  # every third byte of 24, say, lies in two vectors of 16
-        pairs(w, n, item, [u for u in partial if len(graph.items[u].lanes) == size])
-    patches(w, n, item, [u for u in partial if len(graph.items[u].lanes) == width])
+        pairs(w, n, item, by_size.get(size, []), every)
+    patches(w, n, item, [u for u, _ in by_size.get(width, [])])
 
 
-def pairs(w: Workshop, n: int, item: Item, sources: list[int]) -> None:
+def pairs(w: Workshop, n: int, item: Item, sources: list[tuple[int, int]], every: int) -> None:
     """Two vectors of one width that together hold all lanes."""
-    wanted, found = {*item.lanes}, 0
-    for i, a in enumerate(sources[:8]):
-        one = w.graph.items[a].lanes
-        for b in sources[i + 1 : 12]:
-            two = w.graph.items[b].lanes
-            if found < PAIRS and wanted <= {*one, *two}:
-                mask = tuple(place(v, k, one, two) for k, v in enumerate(item.lanes))
-                both = (Need((a,), native=True), Need((b,), native=True))
-                cost = w.table.shuffle(item.type, len(one), mask)
-                w.add(Production("shuffle2", n, cost, both, masks=(mask,), operands=(a, b)))
-                found += 1
+    found = 0
+    for i, (a, here) in enumerate(sources[:8]):
+        for b, there in sources[i + 1 : 12]:
+            if here | there != every:
+                continue
+            one, two = w.graph.items[a].lanes, w.graph.items[b].lanes
+            mask = tuple(place(v, k, one, two) for k, v in enumerate(item.lanes))
+            both = (Need((a,), native=True), Need((b,), native=True))
+            cost = w.table.shuffle(item.type, len(one), mask)
+            w.add(Production("shuffle2", n, cost, both, masks=(mask,), operands=(a, b)))
+            found += 1
+            if found == PAIRS:
+                return
 
 
 def place(value: str, lane: int, one: tuple[str, ...], two: tuple[str, ...]) -> int:

@@ -22,6 +22,7 @@ class Workshop:
         self.graph = Graph(region, table)
         self.index: dict[Item, int] = {}
         self.queue: list[int] = []
+        self.alike: dict[tuple[str, str, bool, int], int] = {}  # how well values go side by side, once asked
         self.done = {(s.op, *s.lanes): s.name for s in self.statements if s.op in ALTERNATING and s.name}
         for (op, a, b), name in list(self.done.items()):
             if op in COMMUTATIVE:

@@ -28,6 +28,7 @@ KINDS = (
     "scalar", "extract", "pack", "load", "shuffle", "shuffle2", "build", "broadcast", "constant", "concat", "patch",
     "store", "reduce", "alternate",
 )  # fmt: skip
+NUMBER = {kind: n for n, kind in enumerate(KINDS)}
 ITEM_FEATURES = 11  # of which the last three tell the state: demanded, made, made by an instruction
 PRODUCTION_FEATURES = len(KINDS) + 6  # of which the last tells the state: chosen
 SHAPES = {
@@ -62,21 +63,39 @@ class Arrays:
     """NumPy. Torch has the same methods in `policy.train`."""
 
     def __init__(self) -> None:
-        self._ways: dict[int, tuple[list[tuple[Any, Any]], Any, Any, Any]] = {}
+        self._ways: dict[int, _Sums] = {}
 
-    def add_at(self, values: Any, index: Any, size: int) -> Any:
-        total = np.zeros((size, values.shape[1]), dtype=values.dtype)
+    def rows(self, values: Any, which: Any) -> Any:
+        return values.take(which, axis=0)
+
+    def add_at(self, values: Any, index: Any, size: int, which: Any = None) -> Any:
+        """Rows of `values`, or `which` of them, added up by their place in `index`."""
         if id(index) not in self._ways:
-            self._ways[id(index)] = _ways_to_add(index)
-        layers, places, rows, starts = self._ways[id(index)]
-        for where, some in layers:  # no place twice in one of them
-            total[where] += values[some]
-        if len(places):
-            total[places] = np.add.reduceat(values[rows], starts, axis=0)
+            self._ways[id(index)] = _sums(index, which)
+        sums = self._ways[id(index)]
+        total = np.zeros((size, values.shape[1]), dtype=values.dtype)
+        if sums.layers:
+            short = values.take(sums.layers[0], axis=0)
+            for some in sums.layers[1:]:
+                short[: len(some)] += values.take(some, axis=0)
+            total[sums.short] = short
+        if len(sums.long):
+            total[sums.long] = np.add.reduceat(values.take(sums.rows, axis=0), sums.starts, axis=0)
         return total
 
-    def sigmoid(self, x: Any) -> Any:
-        return 1 / (1 + np.exp(-x))
+    def gated(self, old: Any, both: Any) -> Any:
+        """Some of the old, some of the new. In place: fresh memory would take longer than the arithmetic."""
+        gate, new = both[:, :HIDDEN], both[:, HIDDEN:]
+        np.negative(gate, out=gate)
+        np.exp(gate, out=gate)
+        gate += 1
+        np.reciprocal(gate, out=gate)
+        np.tanh(new, out=new)
+        new *= gate
+        np.subtract(1, gate, out=gate)
+        old *= gate
+        old += new
+        return old
 
     def tanh(self, x: Any) -> Any:
         return np.tanh(x)
@@ -88,53 +107,67 @@ class Arrays:
         return np.concatenate(parts, axis=1)
 
 
-def _ways_to_add(index: Any) -> tuple[list[tuple[Any, Any]], Any, Any, Any]:
+@dataclass
+class _Sums:
     """Short sums by their first rows, their second ones, …; long sums one after another. Each is slow at the other."""
+
+    short: Any  # places, those of most terms first
+    layers: list[Any]  # rows that are the k-th term, of the first places
+    long: Any
+    rows: Any
+    starts: Any
+
+
+def _sums(index: Any, which: Any) -> _Sums:
     order = np.argsort(index, kind="stable")
     places, starts, counts = np.unique(index[order], return_index=True, return_counts=True)
-    short = counts <= LAYERS
+    order = order if which is None else which[order]
+    long = counts > LAYERS
+    by_count = np.argsort(-counts, kind="stable")
+    short = by_count[~long[by_count]]
     layers = []
-    for k in range(LAYERS):
-        some = short & (counts > k)
-        if some.any():
-            layers.append((places[some], order[starts[some] + k]))
-    runs = [order[s : s + n] for s, n in zip(starts[~short], counts[~short], strict=True)]
+    for k in range(int(counts[short].max(initial=0))):
+        some = short[counts[short] > k]
+        layers.append(order[starts[some] + k])
+    runs = [order[s : s + n] for s, n in zip(starts[long], counts[long], strict=True)]
     rows = np.concatenate([*runs, np.zeros(0, dtype=np.int64)]).astype(np.int64)
-    return layers, places[~short], rows, np.cumsum([0, *counts[~short]])[:-1]
+    return _Sums(places[short], layers, places[long], rows, np.cumsum([0, *counts[long]])[:-1])
 
 
 def features(graph: Graph) -> Features:
     """What the network sees before anything is decided."""
-    price = np.minimum(np.array(estimates(graph)), 1e4)
-    items = np.zeros((len(graph.items) + 1, ITEM_FEATURES), dtype=np.float32)
-    productions = np.zeros((len(graph.productions), PRODUCTION_FEATURES), dtype=np.float32)
-    gives = np.full(len(graph.productions), len(graph.items))
-    need_of, need_item = [], []
-    readers = np.zeros(len(graph.items) + 1)
+    price = [min(e, 1e4) for e in estimates(graph)]
+    cheapest = [min([price[m] for m in makers], default=0.0) for makers in graph.makers]
+    # A store of several is compared for each of them.
+    each = {i: min([price[m] / len(graph.productions[m].members) for m in ways]) for i, ways in graph.stores.items()}
+    excess = [
+        price[n] - cheapest[p.gives] if p.gives >= 0 else price[n] / len(p.members) - each[p.members[0]]
+        for n, p in enumerate(graph.productions)
+    ]
+    productions = np.zeros((len(price), PRODUCTION_FEATURES), dtype=np.float32)
+    productions[np.arange(len(price)), [NUMBER[p.kind] for p in graph.productions]] = 1
+    columns = (
+        np.array([p.cost for p in graph.productions]) / 4,
+        np.array([len(p.members) for p in graph.productions]) / 8,
+        np.log1p(price) / 4, np.log1p(np.maximum(excess, 0.0)) / 4,
+        np.array([len(p.needs) for p in graph.productions]) / 4,
+    )  # fmt: skip
+    for k, column in enumerate(columns):
+        productions[:, len(KINDS) + k] = column
+    gives = np.array([p.gives if p.gives >= 0 else len(graph.items) for p in graph.productions])
+    need_of, need_item = list[int](), list[int]()
     for n, p in enumerate(graph.productions):
-        others = graph.makers[p.gives] if p.gives >= 0 else graph.stores[p.members[0]]
-        share = 1 if p.gives >= 0 else len(p.members)  # a store of several is compared for each of them
-        excess = price[n] / share - min(
-            price[m] / (1 if p.gives >= 0 else len(graph.productions[m].members)) for m in others
-        )
-        productions[n, KINDS.index(p.kind)] = 1
-        productions[n, len(KINDS) : len(KINDS) + 5] = (
-            p.cost / 4, len(p.members) / 8, math.log1p(price[n]) / 4, math.log1p(max(0.0, excess)) / 4,
-            len(p.needs) / 4,
-        )  # fmt: skip
-        if p.gives >= 0:
-            gives[n] = p.gives
         for need in p.needs:
-            for needed in need.items:
-                need_of.append(n)
-                need_item.append(needed)
-                readers[needed] += 1
+            need_of += [n] * len(need.items)
+            need_item += need.items
+    items = np.zeros((len(graph.items) + 1, ITEM_FEATURES), dtype=np.float32)
+    readers = np.bincount(need_item, minlength=len(graph.items)).tolist() if need_item else [0] * len(graph.items)
     for i, item in enumerate(graph.items):
         width = len(item.lanes)
         items[i, :8] = (
             width == 1, math.log2(width) / 4, sum(map(is_constant, item.lanes)) / width,
             len(dict.fromkeys(item.lanes)) / width, math.log1p(len(graph.makers[i])) / 3, math.log1p(readers[i]) / 3,
-            BITS.get(item.type, 64) / 64, math.log1p(min((price[m] for m in graph.makers[i]), default=0)) / 4,
+            BITS.get(item.type, 64) / 64, math.log1p(cheapest[i]) / 4,
         )  # fmt: skip
     of, at = np.array(need_of, dtype=np.int64), np.array(need_item, dtype=np.int64)
     return Features(
@@ -153,21 +186,20 @@ def scores(w: dict[str, Any], f: Any, xp: Any) -> Any:
     h = xp.tanh(f.items @ w["item.in"])
     g = xp.tanh(f.productions @ w["production.in"])
     for _ in range(ROUNDS):
-        wanted = xp.add_at(h[f.need_item], f.need_of, productions) / f.asks
-        both = g @ w["production.self"] + (h @ w["production.gives"])[f.gives] + wanted @ w["production.needs"]
-        g = _gated(g, both + w["production.bias"], xp)
+        wanted = xp.add_at(h, f.need_of, productions, f.need_item) / f.asks
+        given = xp.rows(h @ w["production.gives"], f.gives)
+        both = g @ w["production.self"]
+        both += given
+        both += wanted @ w["production.needs"]
+        both += w["production.bias"]
+        g = xp.gated(g, both)
         makers = xp.add_at(g, f.gives, items) / f.made_by
-        readers = xp.add_at(g[f.need_of], f.need_item, items) / f.read_by
+        readers = xp.add_at(g, f.need_item, items, f.need_of) / f.read_by
         both = h @ w["item.self"] + makers @ w["item.makers"] + readers @ w["item.readers"]
-        h = _gated(h, both + w["item.bias"], xp)
-    seen = xp.join([g, h[f.gives], f.productions])
+        h = xp.gated(h, both + w["item.bias"])
+    seen = xp.join([g, xp.rows(h, f.gives), f.productions])
     judged = (xp.relu(seen @ w["score.hidden"] + w["score.bias"]) @ w["score.out"])[:, 0]
     return judged + f.productions[:, EXCESS] * w["score.price"]  # learned on top of the greedy choice
-
-
-def _gated(old: Any, both: Any, xp: Any) -> Any:
-    gate = xp.sigmoid(both[:, :HIDDEN])
-    return old * (1 - gate) + xp.tanh(both[:, HIDDEN:]) * gate
 
 
 def read_weights(path: Path) -> dict[str, np.ndarray[Any, Any]]:

@@ -29,8 +29,11 @@ class Demands:
         self.asks: list[list[int]] = []  # needs of each production
         self.meets: list[list[int]] = [[] for _ in graph.productions]  # needs that each production meets
         for p in graph.productions:
-            self.asks.append([self._number(number, need.items, need.native) for need in p.needs])
+            asked = [(need.items, need.native) for need in p.needs]
+            self.asks.append([number[a] if a in number else self._number(number, *a) for a in asked])
         self.required = [self._number(number, (item,), False) for item in graph.required]
+        self.costs = [p.cost for p in graph.productions]
+        self.writes = [p.gives < 0 for p in graph.productions]
 
     def _number(self, number: dict[Any, int], items: tuple[int, ...], native: bool) -> int:
         key = (items, native)
@@ -44,6 +47,27 @@ class Demands:
             for p in ways:
                 self.meets[p].append(n)
         return number[key]
+
+    def used(self, chosen: list[int]) -> list[int]:
+        """What `choice.used` keeps of a choice."""
+        has = set(chosen)
+        keep: set[int] = set()
+        stack = [n for n in chosen if self.writes[n]]
+        for item in self.graph.required:
+            stack += [p for p in self.graph.makers[item] if p in has][:1]
+        while stack:
+            n = stack.pop()
+            if n in keep:
+                continue
+            keep.add(n)
+            for need in self.asks[n]:
+                made = [p for p in self.ways[need] if p in has]
+                if keep.isdisjoint(made):
+                    stack += made[:1]
+        return sorted(keep)
+
+    def cost_of(self, chosen: list[int]) -> int:
+        return sum([self.costs[n] for n in chosen])
 
 
 @dataclass
@@ -111,16 +135,16 @@ def roll(
     state = State.first(demands)
     seen: list[State] = []
 
-    def look(known: Scores | None = None) -> Scores:
+    def look(known: Scores | None = None) -> list[float]:
         seen.append(state.copy())
         value = score(state.marked(f)) if known is None else known
-        return value if noise is None else value + noise.gumbel(size=value.shape) * spread
+        return list((value if noise is None else value + noise.gumbel(size=value.shape) * spread).tolist())
 
     value = look(first)
     for i, ways in graph.stores.items():
         if i not in state.stored:
             legal = [n for n in ways if n not in banned and state.stored.isdisjoint(graph.productions[n].members)]
-            state.take(max(legal, key=lambda n: (value[n], -n)))
+            state.take(_highest(value, legal))
     while state.asked:
         if len(seen) < looks:
             value = look()
@@ -128,5 +152,11 @@ def roll(
         for need in now:
             if need in state.asked:
                 ways = demands.ways[need]
-                state.take(max([n for n in ways if n not in banned] or ways, key=lambda n: (value[n], -n)))
+                state.take(_highest(value, [n for n in ways if n not in banned] or ways if banned else ways))
     return state, seen
+
+
+def _highest(value: list[float], ways: list[int]) -> int:
+    """The first of those with the highest score."""
+    most = max([value[n] for n in ways])
+    return min([n for n in ways if value[n] == most])

@@ -20,7 +20,7 @@ from safetensors.numpy import save_file
 from heddle.errors import HeddleError
 from heddle.lanes import choice, cost, programme
 from heddle.lanes.policy.decide import decide
-from heddle.lanes.policy.network import SHAPES, Arrays, Features, scores
+from heddle.lanes.policy.network import HIDDEN, SHAPES, Arrays, Features, scores
 from heddle.lanes.policy.rollout import roll
 from heddle.lanes.policy.subjects import SOLVE, Lesson, Subject, lesson, subjects, taught
 
@@ -35,11 +35,17 @@ BATCH = 8
 class Torch:
     """What `network.Arrays` does, with gradients."""
 
-    def add_at(self, values: torch.Tensor, index: torch.Tensor, size: int) -> torch.Tensor:
-        return torch.zeros(size, values.shape[1]).index_add(0, index, values)
+    def rows(self, values: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
+        return values[which]
 
-    def sigmoid(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.sigmoid(x)
+    def add_at(
+        self, values: torch.Tensor, index: torch.Tensor, size: int, which: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        return torch.zeros(size, values.shape[1]).index_add(0, index, values if which is None else values[which])
+
+    def gated(self, old: torch.Tensor, both: torch.Tensor) -> torch.Tensor:
+        gate = torch.sigmoid(both[:, :HIDDEN])
+        return old * (1 - gate) + torch.tanh(both[:, HIDDEN:]) * gate
 
     def tanh(self, x: torch.Tensor) -> torch.Tensor:
         return torch.tanh(x)
