@@ -36,9 +36,9 @@ class Handle:
         self.kind, self.axis = kind, axis  # for whoever asks what a rank is waiting for
         self.finish = finish  # what is left to do here once all has arrived
         self.complete: Callable[[], None] | None = None
-        if works and axis is not None and axis.watch is not None:
+        if (works or finish) and axis is not None and axis.watch is not None:
             # what is waited for at once ends when the wait does
-            last = works[-1] if overlapped else None
+            last = works[-1] if works and overlapped else None
             self.complete = axis.watch(kind, last, max(x.nbytes for x in (result, *kept)))
 
     def wait(self) -> Tensor:

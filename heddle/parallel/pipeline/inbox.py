@@ -15,7 +15,7 @@ from torch import Tensor
 from heddle.schedule import Action, Message, Schedule, incoming, outgoing, producer
 
 AHEAD = 2  # receives posted beyond the one that is needed next, on each channel, where the host receives
-MOST_AHEAD = 16  # the same where a sender may run further ahead than under 1F1B: for links on which messages last
+MOST_AHEAD = 64  # the same where a sender may run further ahead than under 1F1B: for links on which messages last
 DEVICE_AHEAD = 1  # where a kernel does, which occupies the device until its message comes
 
 
@@ -56,13 +56,14 @@ def receives_ahead(schedule: Schedule, source: int, target: int) -> int:
     """Receives to post ahead where the host receives.
 
     gloo sends a message once its receiver expects it. What is expected too late takes its way there and back, which
-    undoes on a slow link what a longer warm-up is for. So the more a sender may run ahead than under 1F1B, the more is
-    expected.
+    undoes on a slow link what a longer warm-up is for. So where a sender may run further ahead than under 1F1B, all
+    that it can send is expected. That takes no memory of its own: what arrives early is what a backward will need.
     """
     if schedule.virtual > 1:
         return AHEAD
-    further = most_under_way(schedule, source, target) - (schedule.pipeline - min(source, target))
-    return min(MOST_AHEAD, AHEAD + max(0, further))
+    most = most_under_way(schedule, source, target)
+    deeper = most > schedule.pipeline - min(source, target)
+    return min(MOST_AHEAD, max(AHEAD, most)) if deeper else AHEAD
 
 
 class Inbox:

@@ -1,10 +1,7 @@
 """Data parallelism: gradients summed in buckets while the last backward still runs, optimizer state sharded (ZeRO-1).
 
-A bucket is one flat fp32 buffer; each parameter's gradient is a view into it. When the last microbatch has given
-all gradients of a bucket, its sum over the replicas starts and the backward pass goes on. With ZeRO-1 each replica
-receives only its share of the sum, updates that share of the parameters, and the shares are gathered, while the next
-forward pass already runs: each part of the model waits for its own parameters, just before it uses them. Over slow
-links the sum travels in fewer bits (`compressed.py`).
+Buckets (`bucket.py`) start their sums by themselves. With ZeRO-1 updated parameters are gathered while the next forward
+pass already runs: each part of the model waits for its own parameters, just before it uses them.
 """
 
 from __future__ import annotations
@@ -12,175 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from heddle.models.transformer import Transformer
-from heddle.parallel.collectives import (
-    Handle,
-    all_reduce,
-    start_all_reduce,
-    start_reduce_scatter_in_place,
-    start_sharing,
-)
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.parameter_layout import place_of
-from heddle.parallel.replicas.compressed import EXACT, CompressedSum, GradientCodes
+from heddle.parallel.replicas.bucket import Bucket, Named
+from heddle.parallel.replicas.compressed import EXACT, GradientCodes
 from heddle.parallel.replicas.sharded import ShardedGroup, sums_of
-from heddle.parallel.shards import FreeParameters, Kept, Piece, make_piece
-from heddle.spec.network.link_codes import AxisCodes
+from heddle.parallel.shards import FreeParameters, Piece
 
 # A bucket of 32 MiB of fp32 is long enough to use a link well and short enough to overlap. But each of d replicas sends
 # and receives pieces of 1/d of it, and those have to be long enough, too: 4 MiB each, so that bandwidth and not latency
 # decides. From eight replicas on the bucket therefore grows with them (Megatron: max(40 M, 1 M × d) elements).
 BUCKET_ELEMENTS = 8 << 20
 PIECE_ELEMENTS = 1 << 20
-
-Named = list[tuple[str, nn.Parameter]]
-
-
-class Bucket:
-    """Some parameters whose gradients travel together.
-
-    `sums` are the axes over which gradients must be summed before the replicas': the tensor axis where each rank
-    has only a part of them, the two ends of the pipeline where both hold a tied embedding.
-    """
-
-    def __init__(self, parameters: Named, sums: list[Axis], mesh: Mesh, zero: int, codes: AxisCodes | None) -> None:
-        self.parameters, self.sums, self.data, self.zero = parameters, sums, mesh.data, zero
-        sizes = [parameter.numel() for _, parameter in parameters]
-        self.share = -(-sum(sizes) // mesh.data.size)  # elements of one replica; the last may end in padding
-        first = parameters[0][1]
-        self.gradients = first.new_zeros(self.share * mesh.data.size, dtype=torch.float32)
-        self.starts = [sum(sizes[:i]) for i in range(len(sizes))]
-        self.views = [
-            self.gradients[start : start + size].view_as(parameter)
-            for start, size, (_, parameter) in zip(self.starts, sizes, parameters, strict=True)
-        ]
-        self.stale = set(range(len(parameters)))  # whose gradient in the buffer is of an earlier step
-        self.awaited = 0  # gradients of the step that are still to come
-        self.handle: Handle | None = None  # of the sum
-        self.gathering: Handle | None = None  # of the updated parameters
-        self.compressed: CompressedSum | None = None
-        if codes is not None:
-            self.compressed = CompressedSum(self.gradients, mesh.data, codes, shared=not zero)
-        if zero:
-            self._flatten_values(first)
-        self.pieces = self._make_pieces(mesh, *self._range(), sharded=bool(zero))
-        self.kept = self._make_kept(mesh)
-        for index, (_, parameter) in enumerate(parameters):
-            parameter.register_post_accumulate_grad_hook(self._arrival(index))
-
-    def _flatten_values(self, first: Tensor) -> None:
-        """ZeRO-1 gathers updated parameters in place, so they live in one flat buffer, too."""
-        self.values = first.new_zeros(len(self.gradients))
-        for start, (_, parameter) in zip(self.starts, self.parameters, strict=True):
-            values = self.values[start : start + parameter.numel()]
-            values.copy_(parameter.detach().flatten())
-            parameter.data = values.view_as(parameter)
-
-    def _make_pieces(self, mesh: Mesh, low: int, high: int, sharded: bool, values: Tensor | None = None) -> list[Piece]:
-        """What lies between two places of the flat buffer, or other `values` that belong there."""
-        pieces = []
-        for begin, (name, parameter) in zip(self.starts, self.parameters, strict=True):
-            start, stop = max(low, begin), min(high, begin + parameter.numel())
-            if start < stop:
-                part = None if values is None else values[start - low : stop - low]
-                pieces.append(make_piece(name, parameter, start - begin, stop - begin, mesh, sharded, part))
-        return pieces
-
-    def _make_kept(self, mesh: Mesh) -> list[Kept]:
-        """What codes could not say yet, which a run that is resumed still has to say."""
-        if self.compressed is None:
-            return []
-        parts = self.compressed.parts.residual.view(-1)
-        kept = [
-            Kept(piece, "residual", apart=True, summed=True)
-            for piece in self._make_pieces(mesh, 0, len(parts), True, parts)
-        ]
-        if self.compressed.sums is not None:
-            low, high = mesh.data.rank * self.share, (mesh.data.rank + 1) * self.share
-            sums = self._make_pieces(mesh, low, high, True, self.compressed.sums.residual)
-            kept += [Kept(piece, "sum_residual") for piece in sums]
-        return kept
-
-    def _range(self) -> tuple[int, int]:
-        """What this replica updates of the flat buffer."""
-        if not self.zero:
-            return 0, len(self.gradients)
-        return self.data.rank * self.share, (self.data.rank + 1) * self.share
-
-    def _arrival(self, index: int) -> Callable[[Tensor], None]:
-        view = self.views[index]
-
-        def gradient_arrived(parameter: Tensor) -> None:
-            assert parameter.grad is not None
-            full = parameter.dtype == torch.float32
-            if index in self.stale:
-                self.stale.remove(index)
-                view.copy_(parameter.grad)
-                parameter.grad = view if full else None  # autograd adds to a view in place
-            elif not full:
-                view.add_(parameter.grad)
-                parameter.grad = None
-            self.awaited -= 1
-            if not self.awaited and not self.sums:
-                self._start()
-
-        return gradient_arrived
-
-    def expect(self, microbatches: int) -> None:
-        """So many will give each gradient once, in whatever order: start the sum as soon as all have."""
-        self.awaited = microbatches * sum(place_of(parameter).uses for _, parameter in self.parameters)
-
-    def _start(self) -> None:
-        if self.compressed is not None:
-            self.handle = self.compressed.start()
-            return
-        begin = start_reduce_scatter_in_place if self.zero else start_all_reduce
-        self.handle = begin(self.gradients, self.data)
-
-    def advance(self) -> None:
-        """All gradients are there: begin with the sum if nothing has, and with the second half of one in two."""
-        if self.handle is None:
-            for index in self.stale:  # what the loss does not depend on
-                self.views[index].zero_()
-            for axis in self.sums:
-                all_reduce(self.gradients, axis)
-            self._start()
-        assert self.handle is not None
-        if self.compressed is not None and not self.zero:
-            self.handle.wait()
-            self.handle = self.compressed.share()
-
-    def finish(self) -> None:
-        """Wait for the sum, and let the masters see it."""
-        self.wait_for_weights()  # of what no forward used; the masters change next
-        assert self.handle is not None
-        result = self.handle.wait()
-        self.handle = None
-        if self.compressed is not None and not self.zero:
-            result = self.compressed.read(result)
-        at = 0
-        for piece in self.pieces:  # they follow each other without a gap
-            piece.master.grad = result[at : at + piece.master.numel()].to(piece.master.device)
-            at += piece.master.numel()
-
-    def clear(self) -> None:
-        """Make ready for the gradients of another step, which overwrite these."""
-        self.stale = set(range(len(self.parameters)))
-        for _, parameter in self.parameters:
-            parameter.grad = None
-
-    def start_sharing(self) -> None:
-        """After an update under ZeRO-1: begin to give every replica the shares of the others."""
-        if self.zero and self.data.size > 1:
-            self.gathering = start_sharing(self.values, self.data)
-
-    def wait_for_weights(self, *_: object) -> None:
-        """Wait until the parameters are whole again, if they are still on their way."""
-        if self.gathering is not None:
-            self.gathering.wait()
-            self.gathering = None
 
 
 class Reducer:
@@ -239,9 +82,11 @@ class Reducer:
 
     def finish(self) -> None:
         """All gradients of the step are summed and lie at their masters when this returns."""
-        for buckets in self.buckets.values():
-            for bucket in buckets:
-                bucket.advance()
+        buckets = [bucket for buckets in self.buckets.values() for bucket in buckets]
+        for bucket in buckets:
+            bucket.begin()
+        for bucket in buckets:
+            bucket.advance()
         for part in self.parts:
             part.finish()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -107,10 +108,16 @@ CELLS = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def learned(world):
+    """What ranks learn in a cell, once for all who look at it."""
+    return cache(lambda name: world.run(learn, CELLS[name][1], job(*CELLS[name][:2])))
+
+
 @pytest.mark.parametrize("name", thinned(CELLS, slow=("activations-int8", "int8-tied-pipeline2")))
-def test_a_compressed_plan_learns_nearly_what_one_device_learns(world, name):
+def test_a_compressed_plan_learns_nearly_what_one_device_learns(learned, name):
     model, plan, limit = CELLS[name]
-    results = world.run(learn, plan, job(model, plan))
+    results = learned(name)
     serial = observe_serial(job(model, None)).losses
     losses = results[0][0]
     assert all(result[0] == losses for result in results)
@@ -121,17 +128,15 @@ def test_a_compressed_plan_learns_nearly_what_one_device_learns(world, name):
         assert all(torch.equal(values, held[key]) for key, values in first.items())
 
 
-def test_what_all_tensor_ranks_hold_stays_alike(world):
-    model, plan, _ = CELLS["int8-zero1-tensor2"]
-    first, second = (held for _, held in world.run(learn, plan, job(model, plan))[:2])
+def test_what_all_tensor_ranks_hold_stays_alike(learned):
+    first, second = (held for _, held in learned("int8-zero1-tensor2")[:2])
     whole = [name for name in first if "norm" in name]
     assert whole
     assert all(torch.equal(first[name], second[name]) for name in whole)
 
 
-def test_a_tied_embedding_stays_alike_at_both_ends(world):
-    model, plan, _ = CELLS["int8-tied-pipeline2"]
-    held = [each for _, each in world.run(learn, plan, job(model, plan))]
+def test_a_tied_embedding_stays_alike_at_both_ends(learned):
+    held = [each for _, each in learned("int8-tied-pipeline2")]
     name = "embed.tokens.weight"
     assert torch.equal(held[0][name], held[4][name])
     assert torch.equal(held[1][name], held[5][name])
