@@ -83,7 +83,7 @@ def _over_network(console: Console, file: Path, job: Path, time_limit: float, as
         step = each.step
         console.print(f"{step.seconds:.3g} s per step  {in_words(each.plan)}", markup=False, soft_wrap=True)
         console.print(
-            f"    {step.pipeline:.3g} s pipeline, {step.exchange:.3g} s exchange of replicas, "
+            f"    {step.pipeline:.3g} s pipeline, {step.exchange:.3g} s exchange of gradients, "
             f"{step.agreement:.3g} s agreement on loss and norm"
         )
     best = found[0]

@@ -7,6 +7,7 @@ devices are faster, samples to replicas that are. Tensor-parallel ranks are neig
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -73,8 +74,9 @@ def plans_over(
         for plan in plans:
             priced = OverNetwork(replace(job, plan=plan, network=None), network, range(network.devices))
             for layout in layouts:
-                found = measured(priced, _devices(plan, layout))
                 key = tensor, stages, replicas, bool(plan.codes)
+                below = best[key].step.seconds if key in best else math.inf
+                found = measured(priced, _devices(plan, layout), below)
                 if found is not None and (key not in best or found.step.seconds < best[key].step.seconds):
                     best[key] = found
             if time.process_time() > end and best:

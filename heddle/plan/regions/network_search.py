@@ -234,7 +234,7 @@ def table_lines(search: NetworkSearch) -> Iterator[str]:
         coded = ", codes on some links" if each.plan.codes else ""
         yield f"{number}  {each.step_seconds:.4g} s per step  {in_words(each.plan)}{coded}"
         yield (
-            f"   {step.pipeline:.3g} s pipeline, {step.exchange:.3g} s exchange of replicas, "
+            f"   {step.pipeline:.3g} s pipeline, {step.exchange:.3g} s exchange of gradients, "
             f"{step.agreement:.3g} s agreement on loss and norm"
         )
     first = dict(zip((group.name for group in network.groups), network.first_device, strict=True))

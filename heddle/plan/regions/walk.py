@@ -7,6 +7,7 @@ layout has its layers by the speed of a stage's devices, and its samples by the 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,8 @@ import numpy as np
 
 from heddle.plan.regions.problem import Ints
 from heddle.schedule.placement import Placement
-from heddle.simulate.network.over_network import NetworkStep, OverNetwork
+from heddle.simulate.network.ending import NetworkStep
+from heddle.simulate.network.over_network import OverNetwork
 from heddle.spec.job import Job
 from heddle.spec.network import Network
 from heddle.spec.plan import Plan
@@ -42,10 +44,25 @@ class NetworkPlan:
         return self.plan.tensor, self.plan.pipeline, self.plan.data
 
 
-def measured(priced: OverNetwork, devices: tuple[int, ...]) -> NetworkPlan | None:
-    """A plan on some devices, with layers and samples by their speed; None if it does not fit."""
-    here = priced.on(devices)
-    if len({here.device(device) for device in devices}) > 1:  # equal devices want equal parts
+def measured(priced: OverNetwork, devices: tuple[int, ...], below: float = math.inf) -> NetworkPlan | None:
+    """A plan on some devices, with layers and samples by their speed; None if it does not fit, or not into `below`."""
+    key = priced.like(devices)
+    if key not in priced.found:
+        here = priced.on(devices)
+        if below < math.inf and _equal(here) and here.least >= below:
+            return None
+        priced.found[key] = _measured(here, devices)
+    found: NetworkPlan | None = priced.found[key]
+    return None if found is None else replace(found, devices=devices)
+
+
+def _equal(here: OverNetwork) -> bool:
+    """Whether devices are equal, which want equal parts."""
+    return len({here.device(device) for device in here.devices}) == 1
+
+
+def _measured(here: OverNetwork, devices: tuple[int, ...]) -> NetworkPlan | None:
+    if not _equal(here):
         uneven = shared_out(here)
         if uneven != here.plan:
             other = here.with_parts(uneven.stages, uneven.shares)
@@ -60,7 +77,7 @@ def exchanged(job: Job, network: Network, found: NetworkPlan, end: float) -> Net
     """The same with places exchanged, two tensor groups at a time, as long as that helps and time is left."""
     even = replace(found.plan, stages=(), shares=())
     priced = OverNetwork(replace(job, plan=even, network=None), network, found.devices)
-    return _descended(priced, found, _kinds(network), end)
+    return _descended(priced, found, end)
 
 
 def walked(
@@ -76,23 +93,25 @@ def walked(
         return prices[plan]
 
     alike = [plan for plan in plans if bool(plan.codes) == bool(found.plan.codes)]
-    kinds, best, idle = _kinds(network), found, 0
+    best, idle = found, 0
     while idle < PATIENCE and time.process_time() < end:
         idle += 1
         begun = measured(priced(best.plan), _elsewhere(best, network, draws))
         if begun is None:
             continue
-        here = _descended(priced(best.plan), begun, kinds, end)
+        here = _descended(priced(best.plan), begun, end)
         if here.step.seconds < best.step.seconds * 1.1:  # else no other schedule makes up for it
-            others = (measured(priced(plan), here.devices) for plan in alike if time.process_time() < end)
+            others = (
+                measured(priced(plan), here.devices, here.step.seconds) for plan in alike if time.process_time() < end
+            )
             here = min((here, *(each for each in others if each is not None)), key=lambda each: each.step.seconds)
-            here = _descended(priced(here.plan), here, kinds, end)
+            here = _descended(priced(here.plan), here, end)
         if here.step.seconds < best.step.seconds * (1 - 1e-9):
             best, idle = here, 0
     return best
 
 
-def _descended(priced: OverNetwork, found: NetworkPlan, kinds: Sequence[int], end: float) -> NetworkPlan:
+def _descended(priced: OverNetwork, found: NetworkPlan, end: float) -> NetworkPlan:
     """Exchanges of two tensor groups, as long as one helps; after one that does, the next pair is looked at."""
     tensor = found.plan.tensor
     count = len(found.devices) // tensor
@@ -102,11 +121,11 @@ def _descended(priced: OverNetwork, found: NetworkPlan, kinds: Sequence[int], en
         a, b = pairs[place]
         place, since = (place + 1) % len(pairs), since + 1
         devices = list(found.devices)
-        if kinds[devices[a * tensor]] == kinds[devices[b * tensor]]:
+        if priced.alike[devices[a * tensor]] == priced.alike[devices[b * tensor]]:
             continue
         one, two = slice(a * tensor, (a + 1) * tensor), slice(b * tensor, (b + 1) * tensor)
         devices[one], devices[two] = devices[two], devices[one]
-        tried = measured(priced, tuple(devices))
+        tried = measured(priced, tuple(devices), found.step.seconds)
         if tried is not None and tried.step.seconds < found.step.seconds * (1 - 1e-9):
             found, since = tried, 0
     return found
@@ -132,14 +151,6 @@ def _elsewhere(found: NetworkPlan, network: Network, draws: np.random.Generator)
         flat[few] = flat[np.roll(few, 1)]
         at = flat
     return tuple(at.ravel().tolist())
-
-
-def _kinds(network: Network) -> list[int]:
-    """A number for each device: those of a group that no link names by themselves are alike, and need no exchange."""
-    first = dict(zip((group.name for group in network.groups), network.first_device, strict=True))
-    named = {end for link in network.links for end in link.ends if ":" in end}
-    alone = {first[name] + int(number) for name, _, number in (end.partition(":") for end in named)}
-    return [device if device in alone else -1 - first[name] for device, name in enumerate(network.group_of)]
 
 
 def shared_out(priced: OverNetwork) -> Plan:

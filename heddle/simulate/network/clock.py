@@ -7,9 +7,10 @@ nobody but its receiver.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
-from heddle.schedule import Schedule
+from heddle.schedule import Action, Schedule
 from heddle.schedule.actions import Kind
 from heddle.schedule.messages import outgoing, producer
 from heddle.simulate.replay import kind_costs
@@ -37,6 +38,30 @@ class Clocked(NamedTuple):
     ends: list[float]
 
 
+class Step(NamedTuple):
+    """An action with what it needs: places in the list of all actions, and its message's sender and receiver."""
+
+    action: Action
+    number: int
+    maker: int  # the action whose message it waits for; -1: none
+    way: tuple[int, int] | None  # of the message that it sends
+
+
+Orders = list[list[Step]]  # of each rank
+
+
+def orders_of(schedule: Schedule) -> Orders:
+    """What each rank does, in its order, with what that waits for and sends: the same for all prices."""
+    numbers = {action: number for number, action in enumerate(a for order in schedule.ranks for a in order)}
+
+    def step(action: Action) -> Step:
+        maker, message = producer(schedule, action), outgoing(schedule, action)
+        way = None if message is None else (message.source, message.destination)
+        return Step(action, numbers[action], -1 if maker is None else numbers[maker], way)
+
+    return [[step(action) for action in order] for order in schedule.ranks]
+
+
 def end_times(schedule: Schedule, forward: Sequence[float], backward: Sequence[float], hops: Hops) -> list[float]:
     """When each rank is done; the arguments are those of `clocked`."""
     return clocked(schedule, forward, backward, hops).ends
@@ -49,6 +74,8 @@ def clocked(
     hops: Hops,
     weight: Sequence[float] | None = None,
     draw: bool = False,
+    orders: Orders | None = None,
+    starts: Sequence[float] = (),
 ) -> Clocked:
     """Run the schedule: an action starts when its rank is free and its message has come.
 
@@ -59,38 +86,41 @@ def clocked(
         hops: of each sender and receiver, seconds of delay and seconds that a message occupies the link.
         weight: seconds of `backward` that make weight gradients, where it is taken in two.
         draw: whether to keep every action and message; else only the ends.
+        orders: `orders_of(schedule)`, where that is known.
+        starts: when each rank begins, and says which messages it expects; if left out, all at 0, and are long expected.
     """
     costs = kind_costs(list(forward), list(backward), None if weight is None else list(weight), schedule.chunks)
     names = {kind: kind.value for kind in Kind}
-    found = Clocked([], [], [0.0] * schedule.pipeline)
-    arrived: dict[object, float] = {}
-    free = dict.fromkeys(hops, 0.0)
+    found = Clocked([], [], list(starts) or [0.0] * schedule.pipeline)
+    orders = orders or orders_of(schedule)
+    arrived: list[float | None] = [None] * sum(map(len, orders))
+    free = {(a, b): starts[b] + hops.get((b, a), (0.0, 0.0))[0] if starts else 0.0 for a, b in hops}
     clocks, at = found.ends, [0] * schedule.pipeline
     moved = True
     while moved:
         moved = False
-        for rank, order in enumerate(schedule.ranks):
-            while at[rank] < len(order):
-                action = order[at[rank]]
-                maker = producer(schedule, action)
-                if maker is not None and maker not in arrived:
-                    break
-                start = max(clocks[rank], arrived[maker]) if maker is not None else clocks[rank]
-                end = start + costs[action.kind][action.chunk]
-                clocks[rank] = arrived[action] = end
+        for rank, order in enumerate(orders):
+            clock = clocks[rank]
+            for action, number, maker, way in islice(order, at[rank], None):
+                start = clock
+                if maker >= 0:
+                    came = arrived[maker]
+                    if came is None:
+                        break
+                    start = max(clock, came)
+                kind, chunk, microbatch = action
+                clock = arrived[number] = start + costs[kind][chunk]
                 if draw:
-                    span = Span(rank, COMPUTE, names[action.kind], start, end, 0, action.chunk, action.microbatch)
-                    found.actions.append(span)
-                message = outgoing(schedule, action)
-                if message is not None:
-                    way = message.source, message.destination
+                    found.actions.append(Span(rank, COMPUTE, names[kind], start, clock, 0, chunk, microbatch))
+                if way is not None:
                     delay, occupied = hops[way]
-                    taken = max(end, free[way])
+                    taken = max(clock, free[way])
                     free[way] = taken + occupied
-                    arrived[action] = taken + occupied + delay
+                    arrived[number] = taken + occupied + delay
                     if draw:
-                        found.messages.append(Sent(*way, end, taken, taken + occupied, arrived[action]))
+                        found.messages.append(Sent(*way, clock, taken, taken + occupied, taken + occupied + delay))
                 at[rank] += 1
                 moved = True
+            clocks[rank] = clock
     assert all(place == len(order) for place, order in zip(at, schedule.ranks, strict=True)), "a deadlock"
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from heddle.simulate.network.ending import TIED
 from heddle.simulate.network.over_network import OverNetwork
 from heddle.simulate.network.replicas import exchange_messages
 
@@ -14,7 +15,7 @@ class LinkUse(NamedTuple):
     source: str
     target: str
     stages: float  # bytes of activations and their gradients
-    replicas: float  # bytes of gradients between replicas
+    replicas: float  # bytes of gradients between replicas, and between the ends of pipelines that share a weight
     busy: float  # seconds of the busiest link
     waiting: float  # seconds that receivers wait, over all of them
 
@@ -36,7 +37,7 @@ def link_uses(priced: OverNetwork) -> list[LinkUse]:
     for replica in range(plan.data):
         for tensor in range(plan.tensor):
             column, hops = priced.places[tensor, replica], priced.hops(replica, tensor)
-            run = priced.clocked(replica, tensor, draw=True)
+            run = priced.clocked(replica, tensor, draw=True, starts=priced.starts[replica].tolist())
             for (a, b), (_, occupied) in hops.items():
                 sent = [each for each in run.messages if (each.source, each.target) == (a, b)]
                 late = sum(each.arrived - each.ready for each in sent)
@@ -49,5 +50,12 @@ def link_uses(priced: OverNetwork) -> list[LinkUse]:
             for a, b, size in exchange_messages(members, priced.held[stage], priced.work, priced.sent(members)):
                 seconds = size / float(priced.speed[a, b]) / every
                 add(a, b, 0.0, size / every, seconds, priced.exchanges[stage] / len(members))
+    if priced.tied:
+        for column in priced.places.reshape(-1, plan.pipeline):
+            ends = int(column[0]), int(column[plan.last_rank])
+            for a, b in (ends, ends[::-1]):
+                size = TIED * priced.tied
+                seconds = size / float(priced.speed[a, b])
+                add(a, b, 0.0, size, seconds, seconds + float(priced.delay[a, b]))
     uses = [LinkUse(names[a], names[b], *use) for (a, b), use in found.items()]
     return sorted(uses, key=lambda use: (-use.busy, use.source, use.target))

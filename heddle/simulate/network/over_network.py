@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,34 +22,31 @@ from heddle.cost.local_machine import machine_for
 from heddle.cost.memory import MemoryBreakdown
 from heddle.cost.work import work_of
 from heddle.errors import HeddleError
-from heddle.schedule import Schedule, build
+from heddle.schedule import Schedule
 from heddle.simulate.chunks import ChunkCosts, chunk_costs
 from heddle.simulate.network.clock import Clocked, Hops, clocked
-from heddle.simulate.network.replicas import EXACT, exchange_seconds
+from heddle.simulate.network.ending import TIED, Ending, NetworkStep
+from heddle.simulate.network.prices import (
+    FREE,
+    alike_devices,
+    bytes_by_group,
+    known_device,
+    orders_by,
+    ranks_by_place,
+    schedule_of,
+    slowest_inside,
+    tables_of,
+    without_messages,
+)
+from heddle.simulate.network.replicas import EXACT, early_share, exchange_seconds
 from heddle.simulate.stage_memory import parameters_of, stage_memory
-from heddle.spec.cluster import Cluster, Device, Link
+from heddle.spec.cluster import Device, Link
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.network import Network
-from heddle.spec.network.as_cluster import device_of
-from heddle.spec.network.compression import bytes_per_number
-from heddle.spec.network.link_codes import What, code_of
 from heddle.spec.plan import Plan
-from heddle.spec.ranks import Coordinates, rank_of
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-
-FREE = Link(name="free", gbs=1e9, efficiency=1.0)
-
-
-@dataclass(frozen=True)
-class NetworkStep:
-    """What a step takes over a network, and of that what the pipelines, the replicas and the last sum take."""
-
-    seconds: float
-    pipeline: float  # until the last stage of the last pipeline is done
-    exchange: float  # of replicas, that nothing hides
-    agreement: float  # on loss and gradient norm
 
 
 def step_over_network(job: Job, network: Network, devices: Sequence[int] | None = None) -> NetworkStep:
@@ -65,15 +63,23 @@ class OverNetwork:
         plan = self.plan
         self._place(devices if devices is not None else plan.devices or range(plan.world))
         self.group = np.repeat(np.arange(len(network.groups)), [group.devices for group in network.groups])
-        self.delay, self.speed = _tables(network)
+        self.delay, self.speed = tables_of(network)
         self.cluster = replace(machine_for(job.cluster, plan.world), links=(self._inside(),), cores=None)
         self.work = work_of(self.job, self.cluster)
         self.held = parameters_of(self.job.model, plan, self.work)
+        self.kinds = [known_device(network, group, self.cluster) for group in range(len(network.groups))]
         self._priced: dict[Device, list[ChunkCosts]] = {}
         self._variants: dict[Plan, OverNetwork] = {}
+        self.alike = alike_devices(network)
+        self.found: dict[tuple[int, ...], Any] = {}  # by a search, on devices like these
+        self._runs: dict[
+            tuple[int, tuple[int, ...], tuple[float, ...]], Floats
+        ] = {}  # ends, by microbatches and devices
+        self._sums: dict[tuple[float, tuple[int, ...]], float] = {}  # seconds, by gradients and members
+        self._updates: dict[tuple[float, Device], float] = {}  # seconds, by parameters and device
         self.numbers = float(self.work.tokens * self.work.hidden) / plan.tensor  # of a message between stages
-        self.activations = _bytes_by_group(plan, network, "activations", float(self.work.element))
-        self.gradients = _bytes_by_group(plan, network, "gradients", EXACT)
+        self.activations = bytes_by_group(plan, network, "activations", float(self.work.element))
+        self.gradients = bytes_by_group(plan, network, "gradients", EXACT)
 
     def _place(self, devices: Sequence[int]) -> None:
         self.devices = list(devices)
@@ -84,16 +90,17 @@ class OverNetwork:
                 "Every rank runs on one device of the network.",
                 "Change the degrees, or the network.",
             )
-        self.places = np.array(self.devices)[_ranks(self.plan)]  # device by tensor rank, replica and stage
+        self.places = np.array(self.devices)[ranks_by_place(self.plan)]  # device by tensor rank, replica and stage
 
     def on(self, devices: Sequence[int]) -> OverNetwork:
         """The same plan on other devices; prices that do not depend on them are not made again."""
-        if self.plan.tensor > 1:  # whose collectives go over other links
-            return OverNetwork(self.job, self.network, devices)
+        assert self.memory  # which is the same there
         other = copy(self)
-        for name in ("chunks", "ends", "exchanges", "update", "step"):
+        for name in ("chunks", "together", "exchanges", "update", "ending", "known", "starts", "ends", "step"):
             other.__dict__.pop(name, None)
         other._place(devices)
+        if other._inside() != self.cluster.links[0]:  # collectives of tensor ranks go over other links
+            return OverNetwork(self.job, self.network, devices)
         return other
 
     def with_parts(self, stages: tuple[int, ...], shares: tuple[int, ...]) -> OverNetwork:
@@ -104,15 +111,7 @@ class OverNetwork:
         return self._variants[plan].on(self.devices)
 
     def _inside(self) -> Link:
-        """What tensor ranks talk over: the slowest link between those of any one place of the mesh."""
-        if self.plan.tensor == 1:
-            return FREE
-        speeds, delays = [], []
-        for column in self.places.reshape(self.plan.tensor, -1).T:
-            pairs = np.ix_(column, column)
-            speeds.append(float(self.speed[pairs].min()))
-            delays.append(float(self.delay[pairs].max()))
-        return Link(name="inside", gbs=min(speeds) / 1e9, latency_us=max(delays) * 1e6, efficiency=1.0)
+        return slowest_inside(self.places, self.delay, self.speed)
 
     def message(self, a: int, b: int) -> float:
         """Bytes of a message between stages on two devices."""
@@ -125,7 +124,11 @@ class OverNetwork:
 
     def device(self, device: int) -> Device:
         """What a device of the network is."""
-        return _known_device(self.network, int(self.group[device]), self.cluster)
+        return self.kinds[int(self.group[device])]
+
+    def like(self, devices: Sequence[int]) -> tuple[int, ...]:
+        """The same numbers for devices over which everything takes as long."""
+        return tuple(self.alike[device] for device in devices)
 
     @cached_property
     def chunks(self) -> list[list[ChunkCosts]]:
@@ -136,7 +139,7 @@ class OverNetwork:
             if device not in self._priced:
                 silent = replace(self.cluster, device=device, links=(FREE,) if plan.tensor == 1 else self.cluster.links)
                 costs = chunk_costs(self.job, plan, work_of(self.job, silent), silent)
-                self._priced[device] = [_without_messages(each) for each in costs]
+                self._priced[device] = [without_messages(each) for each in costs]
             return self._priced[device]
 
         for replica in range(plan.data):
@@ -164,69 +167,129 @@ class OverNetwork:
         """The order of work of a replica; shares of the batch may differ."""
         plan = self.plan
         count = plan.microbatches(self.job.train.global_batch, replica)
-        return _schedule(plan.schedule, plan.pipeline, count, plan.virtual, plan.extra_warmup)
+        return schedule_of(plan.schedule, plan.pipeline, count, plan.virtual, plan.extra_warmup)
 
-    def clocked(self, replica: int, tensor: int = 0, free: bool = False, draw: bool = False) -> Clocked:
-        """A replica's pipeline on a clock; `free`: as if messages took no time."""
+    def clocked(
+        self, replica: int, tensor: int = 0, free: bool = False, draw: bool = False, starts: Sequence[float] = ()
+    ) -> Clocked:
+        """A replica's pipeline on a clock; `free`: as if messages took no time; `starts`: of its ranks, else 0."""
         costs = self.chunks[replica]
         forward, backward = (tuple(way.seconds for way in passes) for passes in zip(*costs, strict=True))
         ways = forward, backward, tuple(chunk.backward.weight for chunk in costs)
         hops = self.hops(replica, tensor, free)
-        if draw:
-            return clocked(self.schedule(replica), ways[0], ways[1], hops, ways[2], draw=True)
         plan, count = self.plan, self.plan.microbatches(self.job.train.global_batch, replica)
-        key = plan.schedule, plan.pipeline, count, plan.virtual, plan.extra_warmup
-        return Clocked([], [], list(_ends(key, ways, tuple(hops.items()))))
+        orders = orders_by(plan.schedule, plan.pipeline, count, plan.virtual, plan.extra_warmup)
+        return clocked(self.schedule(replica), *ways[:2], hops, ways[2], draw=draw, orders=orders, starts=starts)
+
+    def _ends(self, starts: Floats | None = None) -> Floats:
+        """(replicas, stages): when each rank's pipeline is done, if they begin at `starts`, or all at once."""
+        found = []
+        for replica in range(self.plan.data):
+            begin = () if starts is None else tuple(starts[replica].tolist())
+            count = self.plan.microbatches(self.job.train.global_batch, replica)
+            key = count, self.like(self.places[:, replica].ravel().tolist()), begin
+            if key not in self._runs:  # pipelines over like links are many, and alike; so are those of tensor ranks
+                unlike = {self.like(column): tensor for tensor, column in enumerate(self.places[:, replica].tolist())}
+                runs = [self.clocked(replica, tensor, starts=begin).ends for tensor in unlike.values()]
+                self._runs[key] = np.max(runs, axis=0)
+            found.append(self._runs[key])
+        return np.array(found)
+
+    @cached_property
+    def together(self) -> Floats:
+        """(replicas, stages): when each rank's pipeline is done, if all begin at once."""
+        return self._ends()
+
+    @cached_property
+    def starts(self) -> Floats:
+        """(replicas, stages): when each rank begins, after a step that began at once; 0: when the first stages have."""
+        found: Floats = self.known - self.known[:, 0].max()
+        return found
+
+    @cached_property
+    def known(self) -> Floats:
+        """(replicas, stages): when each rank knows all of a step that began everywhere at once."""
+        return self.ending.known(self.ending.done(self.together))
+
+    @property
+    def least(self) -> float:
+        """Seconds that the step takes at least, found in half the time: nobody begins earlier than the first does."""
+        return float(self.known[:, 0].min()) + self.update
 
     @cached_property
     def ends(self) -> Floats:
         """(replicas, stages): when each rank's pipeline is done."""
-        plan = self.plan
-        return np.array(
-            [
-                np.max([self.clocked(replica, tensor).ends for tensor in range(plan.tensor)], axis=0)
-                for replica in range(plan.data)
-            ]
-        )
+        return self._ends(self.starts) if self.plan.pipeline > 1 else self.together
 
     @cached_property
     def exchanges(self) -> list[float]:
         """Of each stage: seconds that the sum over its replicas adds to a step; of meetings a step's part of them.
 
-        A fragment travels beside as many steps as it may overlap with.
+        A fragment travels beside as many steps as it may overlap with, a bucket beside the last backward.
         """
         plan, found = self.plan, []
         for stage in range(plan.pipeline):
-            held = self.held[stage] / plan.fragments
-            seconds = max(
-                exchange_seconds(self.delay, self.speed, members, held, self.work, self.sent(members))
-                for members in self.places[:, :, stage]
-            )
-            beside = plan.overlap_steps * (float(self.ends.max()) + self.update)
+            apart = self.tied if stage in (0, plan.last_rank) and not plan.local_steps else 0.0  # summed by itself
+            seconds = self.sum_seconds(stage, (self.held[stage] - apart) / plan.fragments)
+            beside = plan.overlap_steps * (float(self.together.max()) + self.update)
+            exact = plan.data > 1 and not (plan.local_steps or plan.zero or self.gradients.min() < EXACT)
+            if exact and (early := early_share(self.held[stage], self.work)):
+                last = max(costs[stage].backward.seconds for costs in self.chunks)  # of a rank's first chunk
+                beside = early * min(seconds, last)
             found.append(max(0.0, seconds - beside) * plan.fragments / max(1, plan.local_steps))
         return found
+
+    def sum_seconds(self, stage: int, parameters: float) -> float:
+        """Seconds of the sum of so many gradients over a stage's replicas."""
+        if self.plan.data == 1:
+            return 0.0
+        return max(self._sum(members, parameters) for members in self.places[:, :, stage])
+
+    def _sum(self, members: Ints, parameters: float) -> float:
+        key = parameters, self.like(members.tolist())
+        if key not in self._sums:
+            self._sums[key] = exchange_seconds(
+                self.delay, self.speed, members, parameters, self.work, self.sent(members)
+            )
+        return self._sums[key]
 
     @cached_property
     def update(self) -> float:
         """Seconds of the slowest optimizer."""
         shared = self.plan.data if self.plan.zero else 1
         return max(
-            float(
-                compute.optimizer(replace(self.cluster, device=self.device(int(d))), held / shared, self.work.element)
-            )
+            self._updating(held / shared, device)
             for stage, held in enumerate(self.held)
-            for d in {int(each) for each in self.places[0, :, stage]}
+            for device in {self.device(int(each)) for each in self.places[0, :, stage]}
         )
+
+    def _updating(self, parameters: float, device: Device) -> float:
+        key = parameters, device
+        if key not in self._updates:
+            there = replace(self.cluster, device=device)
+            self._updates[key] = float(compute.optimizer(there, parameters, self.work.element))
+        return self._updates[key]
+
+    @property
+    def tied(self) -> float:
+        """Numbers of a tied embedding's gradient that a rank at one end of a pipeline sends to the other end."""
+        apart = self.plan.last_rank > 0 and self.job.model.tied
+        return float(self.work.padded_vocab * self.work.hidden) if apart else 0.0
+
+    @cached_property
+    def ending(self) -> Ending:
+        """What follows when the pipelines are done."""
+        plan, last = self.plan, self.plan.last_rank
+        sums = (0.0, 0.0)
+        if self.tied and not plan.local_steps:
+            sums = self.sum_seconds(0, self.tied), self.sum_seconds(last, self.tied)
+        tied, exchanges = TIED * self.tied, np.array(self.exchanges)
+        return Ending(self.places, self.delay, self.speed, exchanges, last, tied, sums, plan.local_steps > 0)
 
     @cached_property
     def step(self) -> NetworkStep:
         """The whole step."""
-        plan = self.plan
-        pipeline = float(self.ends.max())
-        whole = max(float(self.ends[:, s].max()) + seconds for s, seconds in enumerate(self.exchanges))
-        used = np.ix_(self.devices, self.devices)
-        agreement = 2 * float(self.delay[used].max()) if plan.world > 1 and not plan.local_steps else 0.0
-        return NetworkStep(whole + agreement + self.update, pipeline, whole - pipeline, agreement)
+        return self.ending.step(self.ends, self.update)
 
     @property
     def slowest(self) -> int:
@@ -252,55 +315,3 @@ class OverNetwork:
         needs = [float(bill.total) for bill in bills]
         stage = max(range(len(needs)), key=lambda s: needs[s] / devices[s].memory_gib)
         return MemoryVerdict(stage, needs[stage], devices[stage], float(bills[stage].slack))
-
-
-def _without_messages(costs: ChunkCosts) -> ChunkCosts:
-    """What is sent is priced by the links."""
-    forward, backward = (way._replace(seconds=way.seconds - way.send, send=0.0) for way in costs)
-    return ChunkCosts(forward, backward)
-
-
-def _bytes_by_group(plan: Plan, network: Network, what: What, exact: float) -> Floats:
-    """(groups, groups): bytes of a number on a link between each two groups, and inside each."""
-    names = [group.name for group in network.groups]
-    if not plan.codes:
-        usual = plan.compress_gradients if what == "gradients" else plan.compress_activations
-        return np.full((len(names), len(names)), bytes_per_number(usual, exact))
-    return np.array([[bytes_per_number(code_of(plan, what, a, b), exact) for b in names] for a in names])
-
-
-_schedule = lru_cache(maxsize=64)(build)
-
-
-@lru_cache(maxsize=4096)
-def _ends(
-    key: tuple[str, int, int, int, int | None],
-    ways: tuple[tuple[float, ...], ...],
-    hops: tuple[tuple[tuple[int, int], tuple[float, float]], ...],
-) -> tuple[float, ...]:
-    """When each rank is done. Pipelines over like links are many, and alike."""
-    return tuple(clocked(_schedule(*key), ways[0], ways[1], dict(hops), ways[2]).ends)
-
-
-@lru_cache(maxsize=16)
-def _tables(network: Network) -> tuple[Floats, Floats]:
-    return network.tables()
-
-
-@lru_cache(maxsize=256)
-def _known_device(network: Network, group: int, cluster: Cluster) -> Device:
-    return device_of(network, group, cluster)
-
-
-@lru_cache(maxsize=64)
-def _ranks_of(tensor: int, data: int, pipeline: int) -> Ints:
-    plan = Plan(tensor=tensor, data=data, pipeline=pipeline)
-    ranks = np.empty((tensor, data, pipeline), dtype=np.int64)
-    for t, d, stage in np.ndindex(ranks.shape):
-        ranks[t, d, stage] = rank_of(plan, Coordinates(tensor=t, data=d, pipeline=stage))
-    return ranks
-
-
-def _ranks(plan: Plan) -> Ints:
-    """(tensor, data, pipeline): the rank at each place."""
-    return _ranks_of(plan.tensor, plan.data, plan.pipeline)

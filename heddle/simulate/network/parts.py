@@ -33,7 +33,7 @@ def network_breakdown(priced: OverNetwork) -> tuple[Breakdown, float]:
 def network_timeline(priced: OverNetwork) -> Trace:
     """A replica's step as a recorder would have measured it, messages on their links for as long as these take."""
     replica, plan = priced.slowest, priced.plan
-    run, chunks = priced.clocked(replica, draw=True), priced.chunks[replica]
+    run, chunks = priced.clocked(replica, draw=True, starts=priced.starts[replica].tolist()), priced.chunks[replica]
     tail = Tail(max(run.ends), priced.step.exchange + priced.step.agreement, priced.update)
     whole = int(priced.numbers * float(priced.work.element))
     sizes = Sizes(message=whole, activations=whole * plan.tensor)

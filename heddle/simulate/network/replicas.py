@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,6 +13,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 EXACT = 4.0  # bytes of a gradient that is sent as it is
+SEGMENT = float(1 << 20)  # bytes of the largest message of gloo's ring
 
 
 def exchange_messages(members: Ints, parameters: float, work: Work, sent: Floats) -> list[tuple[int, int, float]]:
@@ -32,7 +35,7 @@ def exchange_messages(members: Ints, parameters: float, work: Work, sent: Floats
     if work.zero == 1:
         return parts + [(a, b, (d - 1) * share * work.element) for a, b in ring]
     if not coded(sent):
-        return [(a, b, 2 * (d - 1) * share * EXACT) for a, b in ring]
+        return [(b, a, 2 * (d - 1) * share * EXACT) for a, b in ring]  # gloo's ring of sums runs downwards
     told = share * told_bytes(sent)
     return [(a, b, size + told) for a, b, size in parts]
 
@@ -42,7 +45,7 @@ def exchange_seconds(delay: Floats, speed: Floats, members: Ints, parameters: fl
 
     Exact sums go round a ring twice, as gloo's do. Codes, and sums for ZeRO-1, go straight to the owner of each share,
     all at once; codes go straight to everybody then, and parameters round a ring. A message is sent when its receiver
-    has said that it expects it, so it takes the delay twice.
+    has said that it expects it, so it takes the way there and back.
     """
     d = len(members)
     if d == 1:
@@ -61,8 +64,27 @@ def exchange_seconds(delay: Floats, speed: Floats, members: Ints, parameters: fl
     if work.zero == 1:
         return straight(sent[apart]) + around(d - 1, share * work.element)
     if not coded(sent):
-        return around(2 * (d - 1), share * EXACT)
+        return 2 * _half_a_sum(delay[b, a] + delay[a, b], speed[b, a], share * EXACT, d)
     return straight(sent[apart]) + straight(told_bytes(sent))
+
+
+def _half_a_sum(both_ways: Floats, speed: Floats, share: float, members: int) -> float:
+    """Seconds until every member has the sum of its share, or everybody's: of gloo's ring, over links in its order.
+
+    What a member passes on goes in at least two messages, of which two are under way at a time: while one crosses, the
+    other's receiver says that it expects it. So a link is either never idle, or waits for its own delay.
+    """
+    size = min(share / 2, SEGMENT)
+    pairs = (members - 1) * share / (2 * size)
+    pace = np.maximum(2 * size / speed, both_ways + size / speed)
+    last = int(pace.argmax())
+    return float(pairs * pace[last] + min(both_ways[last], size / speed[last]))
+
+
+def early_share(parameters: float, work: Work) -> float:
+    """Of an exact sum, what begins while the last backward still runs: all buckets but the last."""
+    size = max(float(work.bucket_bytes), float(work.piece_bytes) * float(work.replicas), 1.0)
+    return 1 - 1 / max(1, math.ceil(parameters * EXACT / size))
 
 
 def coded(sent: Floats) -> bool:
