@@ -6,10 +6,12 @@ chunk costs, for each kind, so many times the price of one; who prices layers as
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
+from heddle.cost.work import Work
 from heddle.spec.layer_memory import LayerMemory, Recompute
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
@@ -53,3 +55,8 @@ def chunk_layers(model: ModelSpec, plan: Plan) -> tuple[Chunk, ...]:
         chunks.append(tuple((kind, len(list(run))) for kind, run in runs))
         start += count
     return tuple(chunks)
+
+
+def recomputing(work: Work, word: Recompute) -> Work:
+    """The same work with all layers recomputing alike."""
+    return replace(work, full=float(word == "full"), selective=float(word == "selective"))

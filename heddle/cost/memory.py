@@ -250,19 +250,22 @@ def last_moment(work: Work, ends: Ends, moment: Column) -> Column:
     return np.maximum(ends.left + ends.briefly, moment + waits)
 
 
-def exchange_buffers(work: Work, neighbours: Column) -> Column:
-    """Bytes of a step's tokens and what should follow them, and of messages that are awaited from so many stages."""
-    # as heddle.parallel.pipeline.inbox expects them: of GPipe more, which sends all forwards before it waits
-    further = np.where(work.gpipe & (work.virtual == 1), np.clip(work.microbatches - work.pipeline, 0, 14), 0.0)
-    awaited = neighbours * np.minimum(work.posted + work.gloo * further, work.microbatches) / work.tensor
-    return 16 * work.microbatches * work.tokens + awaited * work.tokens * work.hidden * work.message_bytes
+def exchange_buffers(work: Work, neighbours: Column, end: Column = False) -> Column:
+    """Bytes of a step's tokens and targets, of messages awaited from so many stages, and what an `end` awaits."""
+    # as heddle.parallel.pipeline.inbox expects them: all of GPipe's, which sends on before it waits, but for very many
+    deep = work.gpipe & (work.virtual == 1) & (work.microbatches > work.pipeline)
+    each = np.where(deep & (np.asarray(work.gloo) > 0), 64, work.posted)
+    awaited = neighbours * np.minimum(each, work.microbatches) / work.tensor
+    # the other end's gradient of a tied embedding: four pieces at most (heddle.parallel.replicas.pair_sum)
+    tied = work.gloo * work.tied * (work.zero < 2) * np.minimum(4 * work.padded_vocab * work.hidden, 16 << 20)
+    messages = 16 * work.microbatches * work.tokens + awaited * work.tokens * work.hidden * work.message_bytes
+    return messages + np.where(end, tied, 0.0)
 
 
 def sent_message(work: Work) -> Column:
     """Bytes of the activations that a stage sends on, which live until the next stage shows that it has used them."""
-    slices = np.where(
-        np.logical_or(work.sequence_parallel, work.code_bytes), work.tensor, 1
-    )  # a code is of a slice alone
+    # a code is of a slice alone
+    slices = np.where(np.logical_or(work.sequence_parallel, work.code_bytes), work.tensor, 1)
     return work.sent * work.tokens * work.hidden * work.message_bytes / slices
 
 

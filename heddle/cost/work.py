@@ -19,7 +19,6 @@ from heddle.cost.software import attention_speed, kernels_of, software_columns
 from heddle.schedule import NAMES, RULES, Placement
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
-from heddle.spec.layer_memory import Recompute
 from heddle.spec.model import ModelSpec
 from heddle.spec.network.compression import bytes_per_number
 from heddle.spec.network.link_codes import codes_used
@@ -107,9 +106,7 @@ class Work:
     selective: Column = 0.0  # share of the layers that recompute the attention core
     per_op: Column = 0.0  # share that recompute every second matrix product (torchtitan's "selective")
     # what others do otherwise than Heddle
-    stops_early: Column = (
-        1  # 1: recomputing ends before the last product, whose output no backward needs (PyTorch ≥ 2.1)
-    )
+    stops_early: Column = 1  # 1: recomputing ends before the last product, which no backward needs (PyTorch ≥ 2.1)
     waits_backward: Column = 0  # 1: no product runs beside the sum of input gradients (Megatron-LM before 2022)
     scatter: Column = 1  # 0: every tensor rank sends the whole message to the next stage
     regather: Column = 0  # 1: ZeRO-3 gathers parameters a third time, for the recomputed forward (DeepSpeed)
@@ -145,6 +142,11 @@ class Work:
     def microbatches(self) -> Column:
         """Microbatches of a step on each rank."""
         return self.batch / (self.data * self.microbatch)
+
+    @cached_property
+    def schedules(self) -> tuple[int, ...]:
+        """The schedules that occur."""
+        return tuple(np.unique(self.schedule).astype(int).tolist())
 
     @cached_property
     def gpipe(self) -> Column:
@@ -312,8 +314,3 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
         eager_heads=kernels.eager,
         attention_speed=attention_speed(software.facts, cluster.device),
     )
-
-
-def recomputing(work: Work, word: Recompute) -> Work:
-    """The same work with all layers recomputing alike."""
-    return replace(work, full=float(word == "full"), selective=float(word == "selective"))

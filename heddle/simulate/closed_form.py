@@ -29,7 +29,7 @@ from heddle.simulate.memory_bounds import HeldBytes, fewest_recomputed, made_by_
 from heddle.simulate.split_bounds import split_seconds
 from heddle.spec.cluster import Cluster
 
-CHUNK = 4096  # plans that are priced at once: their columns stay in the cache
+CHUNK = 8192  # plans that are priced at once: their columns stay in the cache
 
 # What differs between plans of one model: what the price of a layer depends on, with a number above all its values,
 # and what it does not depend on.

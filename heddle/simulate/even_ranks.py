@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from heddle.cost.work import Column, Work
-from heddle.schedule import RULES
+from heddle.schedule import NAMES, RULES
 
 
 class Ranks(NamedTuple):
@@ -59,7 +59,8 @@ def in_flight(work: Work, rank: Column, usual: Column) -> Column:
     """Chunks × microbatches that a rank starts before its first backward ends; `usual`: 1F1B's, interleaved or not."""
     p, m, v = work.pipeline, work.microbatches, work.virtual
     started = usual
-    for number, rule in enumerate(RULES.values()):
-        if rule.name not in ("1f1b", "interleaved") and np.any(own := work.schedule == number):
-            started = np.where(own, (rule.started or rule.in_flight)(p, m, v, rank), started)
+    for number in work.schedules:
+        rule = RULES[NAMES[number]]
+        if rule.name not in ("1f1b", "interleaved"):
+            started = np.where(work.schedule == number, (rule.started or rule.in_flight)(p, m, v, rank), started)
     return started

@@ -194,6 +194,7 @@ def _moments_of(rank: Rank, work: Work, ranks: Ranks, held: HeldBytes, briefly: 
         briefly = Briefly(*(np.where(sharded, least, each) for each in briefly))
     made = made_by_backwards(work)
     grows = memory.made_gradients(work, rank.layers * layer, rank.first, rank.last)
+    end = np.logical_xor(rank.first, rank.last)
     of_rank = RankBytes(
         rank=rank,
         work=work,
@@ -201,7 +202,7 @@ def _moments_of(rank: Rank, work: Work, ranks: Ranks, held: HeldBytes, briefly: 
         held=held,
         briefly=briefly,
         chunks=_chunks_of(rank, work, ranks),
-        base=weights + optimizer + gathered + memory.exchange_buffers(work, rank.neighbours),
+        base=weights + optimizer + gathered + memory.exchange_buffers(work, rank.neighbours, end),
         gradients=gradients,
         grows=grows,
         present=np.where(made, gradients - grows, gradients),

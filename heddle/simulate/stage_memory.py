@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from heddle.cost import memory
 from heddle.cost.fits import MemoryVerdict, fits, verdict
-from heddle.cost.layers import Chunk, LayerKind, chunk_layers
+from heddle.cost.layers import Chunk, LayerKind, chunk_layers, recomputing
 from heddle.cost.memory import MemoryBreakdown
 from heddle.cost.offload import Gathered, States, gathered, states
-from heddle.cost.work import Work, recomputing, work_of
+from heddle.cost.work import Work, work_of
 from heddle.schedule import Placement, Schedule
 from heddle.simulate.fullest import ActionBytes, fullest_moment
 from heddle.spec.cluster import Cluster
@@ -104,9 +104,9 @@ def _stages(
         return float(memory.update_buffers(work, gradients))
 
     @cache
-    def messages(neighbours: int) -> tuple[int, float]:
+    def messages(neighbours: int, end: bool) -> tuple[int, float]:
         steady = int(memory.answered_messages(neighbours, plan.virtual > 1, schedule.microbatches))
-        return steady, float(memory.exchange_buffers(work, neighbours))
+        return steady, float(memory.exchange_buffers(work, neighbours, end))
 
     def bills() -> Iterator[MemoryBreakdown]:
         for rank, order in enumerate(schedule.places):
@@ -114,7 +114,8 @@ def _stages(
             weights, gradients, optimizer, in_use = own
             loops = plan.virtual > 1 and schedule.placement is Placement.LOOP
             inner = plan.pipeline > 2 and (loops or 0 < rank < plan.pipeline - 1)
-            steady, waiting = messages(0 if plan.pipeline == 1 else 2 if inner else 1)
+            end = (rank == 0) != (rank == plan.last_rank)
+            steady, waiting = messages(0 if plan.pipeline == 1 else 2 if inner else 1, end)
             peak = fullest_moment(order, tables, sent, steady)
             most, briefly = peak.activations, peak.briefly
             made = sum(held[chunk].made for chunk in plan.chunks_of(rank)) if alone else 0.0

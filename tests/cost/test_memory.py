@@ -11,6 +11,7 @@ from heddle.schedule import rule_of
 from heddle.simulate.simulation import simulate
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.spec.shorthand import cluster_from_table
+from tests.helpers.cases import thinned
 
 A100 = cluster_from_table({"preset": "dgx-a100-80gb", "nodes": 64})
 
@@ -103,7 +104,11 @@ PLANS = [
 ]
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=str)
+# levels and precisions meet in others
+SLOW = [{"data": 2, "zero": 1}, {"data": 2, "zero": 3, "precision": "fp32"}]
+
+
+@pytest.mark.parametrize("plan", thinned(PLANS, SLOW), ids=str)
 def test_the_bill_is_what_the_trainer_holds(plan):
     """Against the dry run, which counts in the trainer itself what it keeps."""
     from heddle.train.dry_run.dry_run import dry_run

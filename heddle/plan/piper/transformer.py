@@ -15,8 +15,9 @@ import numpy as np
 
 from heddle.cost import compute, memory, network
 from heddle.cost import step as stage
+from heddle.cost.layers import recomputing
 from heddle.cost.local_machine import measured_machine
-from heddle.cost.work import Work, recomputing, work_of
+from heddle.cost.work import Work, work_of
 from heddle.errors import HeddleError, divisors, nearest_number
 from heddle.format import GIB
 from heddle.graph.dag import Dag, Floats

@@ -19,7 +19,7 @@ are those of the kernels that this machine's device would run.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,7 +30,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh, build_mesh
@@ -42,6 +41,7 @@ from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
 from heddle.spec.ranks import Coordinates, places, rank_of
 from heddle.train.dry_run.gpu_kernels import gpu_kernels
+from heddle.train.dry_run.living import Watching
 from heddle.train.dry_run.observe import HeldTensors, Observation, Tallies, Tally, observe_step
 
 
@@ -190,17 +190,15 @@ def _fake_mesh(plan: Plan, rank: int, backend: str) -> Iterator[Mesh]:
             dist.destroy_process_group()
 
 
-class _Shortcuts(TorchDispatchMode):
+class _Shortcuts(Watching):
     """Two things that fake tensors cannot do, or not quickly.
 
     Who reads a number from a tensor that has none gets one that makes the optimizer clip and update. And what lies
     on the meta device stays there: it has no memory that a fake tensor would save.
     """
 
-    def __torch_dispatch__(
-        self, func: Any, _types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
+    def saw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What an operation gives, and a number where it has none."""
         if func is torch.ops.aten._local_scalar_dense.default and isinstance(args[0], FakeTensor):
             return 1e6
         device = kwargs.get("device") or (args[0].device if args and isinstance(args[0], Tensor) else None)
@@ -248,7 +246,7 @@ def _peak(schedule: Schedule, stage: int, job: PlannedJob, seen: Observation) ->
     arrivals = (incoming(schedule, action) for action in schedule.ranks[stage])
     sources = Counter(arrival.source for arrival in arrivals if arrival is not None)
     awaited = sum(min(AHEAD, number) for number in sources.values()) * whole // plan.tensor
-    level = seen.resident + inputs + awaited
+    level = seen.resident + inputs + awaited + seen.awaited
     order = [{action: place for place, action in enumerate(actions)} for actions in schedule.ranks]
     sent: list[tuple[int, int]] = []  # to whom, and at which of its actions it is used
     saved = peak_saved = 0

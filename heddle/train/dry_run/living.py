@@ -22,7 +22,31 @@ from heddle.runtime.recorder import NoRecorder
 from heddle.schedule import Kind
 
 
-class Living(TorchDispatchMode):
+class Watching(TorchDispatchMode):
+    """Sees every operation, at little cost: a dry run makes thousands of them, and hardly computes.
+
+    PyTorch would wrap what looks on in a guard against being compiled, each time; and it asks for a fake tensor's
+    device as by an operation, more often than it does anything else. Nothing is compiled here, and a device is told.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, _types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return args[0].device if func is _DEVICE else self.saw(func, args, kwargs or {})
+
+    def saw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What an operation gives."""
+        return func(*args, **kwargs)
+
+
+_DEVICE = torch.ops.prim.device.default
+
+
+class Living(Watching):
     """Bytes of all tensors that were made inside and still live, and the most at any time since `most` was set."""
 
     def __init__(self) -> None:
@@ -31,11 +55,10 @@ class Living(TorchDispatchMode):
         self.known: dict[int, int] = {}  # bytes by the address of a storage
         self.elastic: dict[int, weakref.ref[torch.UntypedStorage]] = {}  # those whose size was seen to change
 
-    def __torch_dispatch__(
-        self, func: Any, _types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def saw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What an operation gives, counted."""
         self._look_again()  # before anything is made: what shrank since has made room
-        made = func(*args, **(kwargs or {}))
+        made = func(*args, **kwargs)
         for leaf in tree_leaves((made, args)) if func.namespace == "inductor" else tree_leaves(made):
             if isinstance(leaf, Tensor) and leaf.device.type != "meta":
                 self._count(leaf.untyped_storage())

@@ -7,22 +7,21 @@ same lines.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from heddle.parallel.mesh import Mesh
-from heddle.parallel.replicas.reducer import Bucket
+from heddle.parallel.replicas.bucket import Bucket
 from heddle.schedule import Kind
 from heddle.spec.job import Job
 from heddle.spec.ranks import AXES
-from heddle.train.dry_run.living import Actions, Around, Living
+from heddle.train.dry_run.living import Actions, Around, Living, Watching
 from heddle.train.step.trainer import Tokens, Trainer
 
 _NAMES = {
@@ -58,7 +57,7 @@ class Tally(NamedTuple):
 Tallies = Mapping[Channel, Tally]
 
 
-class Traffic(TorchDispatchMode):
+class Traffic(Watching):
     """Counts every collective and message that runs inside, by axis of the mesh."""
 
     def __init__(self, mesh: Mesh) -> None:
@@ -68,12 +67,11 @@ class Traffic(TorchDispatchMode):
         self.axes |= {group.group_name: "pipeline" for group in mesh.channels.values()}
         self.tallies: dict[Channel, Tally] = defaultdict(Tally)
 
-    def __torch_dispatch__(
-        self, func: Any, _types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def saw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What an operation gives; a message or collective is counted."""
         if func.namespace == "c10d":
             self._count(func, args)
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
 
     def _count(self, func: Any, args: tuple[Any, ...]) -> None:
         boxed = next(arg for arg in args if isinstance(arg, torch.ScriptObject))  # the group comes before the operator
@@ -118,6 +116,7 @@ class Observation:
     owed: tuple[int, ...]  # bytes that the first half of its backward left for the second, where it is taken in two
     brief: tuple[dict[Kind, Brief], ...]  # of each chunk
     resident: int  # bytes that live from step to step
+    awaited: int  # bytes that are ready all along for the other end's gradient of a tied embedding
     update: int  # bytes beside these at the fullest moment between the last backward and the step's end
     traffic: Tallies
 
@@ -159,6 +158,7 @@ def observe_step(job: Job, tokens: Tokens, mesh: Mesh) -> Observation:
             {kind: _brief(actions, kind, chunk) for kind in Kind if _seen(actions, kind, chunk)} for chunk in chunks
         ),
         resident=living.now,
+        awaited=sum(bucket.pair.room for bucket in _buckets(trainer) if bucket.pair is not None),
         update=max(around[kind, -1, -1].most for kind in ("gradients", "update")) - living.now,
         traffic=dict(traffic.tallies),
     )
@@ -188,9 +188,12 @@ def gradient_bytes(trainer: Trainer) -> int:
     """Memory of a rank's gradients: as backward left them, and as they were summed."""
     summed = [piece.master.grad for piece in trainer.optimizer.pieces]
     own = [parameter.grad for parameter in trainer.parallel.names]
-    reducer = trainer.parallel.gradients
-    buckets = [part.gradients for part in reducer.parts if isinstance(part, Bucket)]
+    buckets = [bucket.gradients for bucket in _buckets(trainer)]
     return memory_of(tensor for tensor in (*summed, *own, *buckets) if tensor is not None)
+
+
+def _buckets(trainer: Trainer) -> list[Bucket]:
+    return [part for part in trainer.parallel.gradients.parts if isinstance(part, Bucket)]
 
 
 def memory_of(tensors: Iterable[Tensor], besides: Iterable[Tensor] = ()) -> int:
