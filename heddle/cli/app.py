@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from heddle.cli.decide.calibrate import calibrate
 from heddle.cli.decide.plan import plan
@@ -86,9 +88,15 @@ def main() -> None:
     sys.exit(finish(_run))
 
 
+@cache
+def _entry() -> Callable[[], Any]:
+    """All commands, made once in a process: reading their signatures takes longer than many of them do."""
+    return get_command(app)
+
+
 def _run() -> int:
     try:
-        app()
+        _entry()()
     except HeddleError as error:
         show(error)
         return 2

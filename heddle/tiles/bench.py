@@ -32,7 +32,7 @@ Make = Callable[[], tuple[Any, Sequence[Any], dict[str, Any]]]  # module, inputs
 
 def bench(make: Make, threads: int, engines: Sequence[str], rounds: int = 7, at_once: int = 1) -> dict[str, Any]:
     """One case: medians and minima of all engines at so many threads, of one network or of several that run at once."""
-    context = multiprocessing.get_context("spawn")
+    context = _context()
     arms: dict[str, tuple[Any, Connection]] = {}
     facts: dict[str, dict[str, Any]] = {}
     missing: dict[str, str] = {}
@@ -77,6 +77,14 @@ def bench(make: Make, threads: int, engines: Sequence[str], rounds: int = 7, at_
         "errors": {name: each["error"] for name, each in facts.items()},
         "missing": missing,
     }
+
+
+def _context() -> Any:
+    """Processes that are forked from one which has imported everything, where a system can: engines start at once."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    multiprocessing.set_forkserver_preload([__name__, "heddle.capture.module_file"])
+    return multiprocessing.get_context("forkserver")
 
 
 def _rounds(pipes: dict[str, Connection], rounds: int) -> tuple[dict[str, list[float]], dict[str, list[float]]]:

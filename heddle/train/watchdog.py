@@ -299,8 +299,10 @@ class Doctor:
         with suppress(ProcessLookupError, FileNotFoundError):
             os.kill(process["pid"], signal.SIGUSR1)
             os.kill(process["pid"], signal.SIGCONT)
-            patience = time.monotonic() + 2 * GRACE
-            while not path.stat().st_size and time.monotonic() < patience:
+            patience, before = time.monotonic() + 2 * GRACE, 0
+            # until it grows no more: threads are written one by one, and the main one comes last
+            while (not (size := path.stat().st_size) or size != before) and time.monotonic() < patience:
+                before = size
                 time.sleep(0.05)
         # threads are listed newest first, so the last one is the main thread
         main = path.read_text().rpartition("Thread ")[2] if path.exists() else ""

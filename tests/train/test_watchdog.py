@@ -4,11 +4,12 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from tests.helpers.launching import python
 
 pytestmark = pytest.mark.dist
 
@@ -42,13 +43,7 @@ def start(extra: str = "", job: str = JOB) -> subprocess.Popen[str]:
     # what stands before the guard is also imported by the ranks
     run = "from heddle.cli import main\n    sys.argv = ['heddle', 'train', 'job.toml']\n    main()"
     Path("program.py").write_text(f"import sys\n{extra}\nif __name__ == '__main__':\n    {run}\n")
-    return subprocess.Popen(
-        [sys.executable, "program.py"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    return python("program.py", cwd=Path.cwd())
 
 
 def ranks_of(process: subprocess.Popen[str]) -> dict[int, int]:
@@ -121,7 +116,7 @@ from heddle.data import Samples
 from heddle.train.step.trainer import Trainer
 phases.SHORTEST = 1.0
 phases.TIMES_USUAL = 1
-phases.LIMITS = dict.fromkeys(phases.Phase, 8.0)
+phases.LIMITS = dict.fromkeys(phases.Phase, 5.0)
 def hung():
     return os.environ.get("RANK") == "1"  # asked late: ranks are forked before they know
 """
@@ -129,11 +124,13 @@ def hung():
 SLOW = """
 ordinary_write, ordinary_evaluate = storage._to_disk, Trainer.evaluate
 def to_disk(*arguments):
-    time.sleep(0.25)  # for each tensor: a save takes longer than any limit, but comes further
+    time.sleep(0.15)  # for each tensor: a save takes longer than any limit, but comes further
+    with open("written", "a") as file:
+        file.write("x")
     return ordinary_write(*arguments)
 def evaluate(self, tokens, tick):
     def slow_tick():
-        time.sleep(1.5)
+        time.sleep(0.8)
         tick()
     return ordinary_evaluate(self, tokens, slow_tick)
 storage._to_disk, Trainer.evaluate = to_disk, evaluate
@@ -148,6 +145,7 @@ def test_saves_and_evaluations_that_take_longer_than_any_limit_are_no_hangs():
     process = start(IMPATIENT + SLOW + "phases.LIMITS[phases.Phase.SAVE] = 2.0\n", PAIR)
     _, words = process.communicate(timeout=240)
     assert process.returncode == 0, words
+    assert len(Path("written").read_text()) * 0.15 > 2 * 2 * 4.0  # of two ranks and two saves, beyond hang_after
     assert (Path("runs/hung/checkpoints") / "step-00000004").is_dir()
     assert not Path("runs/hung/hang/report.txt").exists()
 

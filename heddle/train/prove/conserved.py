@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from heddle.parallel.collectives import all_reduce
 from heddle.parallel.mesh import Mesh
+from heddle.parallel.replicas.bucket import Bucket
 from heddle.parallel.replicas.compressed import Ledger
-from heddle.parallel.replicas.reducer import Bucket
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.network.link_codes import codes_used, narrowest
 from heddle.spec.plan import Plan
