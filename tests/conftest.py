@@ -7,8 +7,12 @@ import os
 # Before torch is imported anywhere: tests measure correctness, and small tensors are quicker on one thread.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.helpers.world import SHARED
 
 pytest_plugins = ["tests.helpers.fixtures"]
 
@@ -19,10 +23,20 @@ settings.register_profile(
 settings.load_profile("heddle")
 
 
+WORLDLY: set[Path] = set()  # files whose tests need the eight processes of `tests/helpers/world.py`
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files whose tests start processes go first: two workers share the rest more evenly at the end."""
     starting = {item.path for item in items if item.get_closest_marker("dist")}
-    items.sort(key=lambda item: item.path not in starting)
+    WORLDLY.update(item.path for item in items if "world" in getattr(item, "fixturenames", ()))
+    items.sort(key=lambda item: (item.path not in WORLDLY, item.path not in starting))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Who waits for the next task takes time from others: when files need no world any more, it ends."""
+    if item.path not in WORLDLY and SHARED.processes:
+        SHARED.close()
 
 
 @pytest.fixture(autouse=True)

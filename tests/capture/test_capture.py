@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from functools import cache
 
 import numpy as np
@@ -71,7 +72,7 @@ def captured(name, training):
     return module, inputs, keywords, graph
 
 
-@pytest.mark.parametrize("name", thinned((*OWN, *HUGGING_FACE), slow=("resnet50", "bert")))
+@pytest.mark.parametrize("name", thinned((*OWN, *HUGGING_FACE), slow=("resnet50", "bert", "t5")))
 def test_stages_together_are_the_module(name, monkeypatch):
     module, inputs, keywords, graph = captured(name, False)
     monkeypatch.setattr(torch.backends.mha, "get_fastpath_enabled", lambda: False)  # other kernels than any export's
@@ -87,8 +88,13 @@ def test_stages_together_are_the_module(name, monkeypatch):
             assert torch.equal(ours, theirs)
 
 
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("name", [pytest.param("resnet50", marks=pytest.mark.slow), "inception", "seq2seq"])
+@pytest.mark.parametrize(
+    ("name", "training"),
+    thinned(
+        itertools.product(("resnet50", "inception", "seq2seq"), (False, True)),
+        slow=[("resnet50", False), ("resnet50", True), ("seq2seq", True)],
+    ),
+)
 def test_loads_are_what_stages_do_and_send(name, training):
     """A load is the time of a stage's operators, and of every tensor it gets or gives, there and back."""
     *_, graph = captured(name, training)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import subprocess
-import sys
 from functools import partial
 
 import pytest
@@ -14,7 +12,8 @@ from torch import nn
 import heddle
 from heddle.errors import HeddleError
 from tests.capture.test_capture import loss_of, made, tensors
-from tests.helpers.commands import ENVIRONMENT, REPOSITORY, blocks
+from tests.helpers.commands import REPOSITORY, blocks
+from tests.helpers.launching import python
 from tests.helpers.small_modules import OWN
 from tests.strict import strict_ranks
 
@@ -153,12 +152,7 @@ def test_the_page_runs_as_it_is(tmp_path):
     for number, script in enumerate(scripts):
         path = tmp_path / f"page_{number}.py"
         path.write_text(script, encoding="utf-8")
-        ended = subprocess.run(
-            [sys.executable, str(path)],
-            env={**ENVIRONMENT, "PYTHONPATH": str(REPOSITORY)},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert ended.returncode == 0, ended.stderr
-        assert ended.stdout
+        process = python(str(path), cwd=tmp_path)
+        said, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        assert said

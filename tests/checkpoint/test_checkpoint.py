@@ -4,8 +4,6 @@ import errno
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -26,6 +24,7 @@ from heddle.parallel.shards import Piece, boxes_of, make_piece
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.train.step.trainer import Trainer
 from tests.helpers.commands import REPOSITORY
+from tests.helpers.launching import python
 
 MODEL = ModelSpec(layers=1, hidden=16, heads=2, vocab=31, sequence=8)
 
@@ -271,7 +270,7 @@ def test_a_kill_at_any_instant_leaves_a_whole_checkpoint():
     folder = Path("checkpoints")
     for delay in (0.003, 0.011):
         script = KILLED.format(repository=str(REPOSITORY))
-        process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+        process = python("-c", script, cwd=Path.cwd())
         assert process.stdout is not None
         seen = [int(process.stdout.readline()) for _ in range(3)]
         time.sleep(delay)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +14,8 @@ from heddle.parallel.mesh import Mesh
 from heddle.runs import durable as files
 from heddle.runs.durable import replace_text
 from heddle.runs.metrics import read_metrics
-from tests.helpers.commands import ENVIRONMENT, call, heddle, losses, write_job
+from tests.helpers.commands import call, heddle, losses, write_job
+from tests.helpers.launching import python
 
 FULL = """
 import resource, sys
@@ -27,11 +27,11 @@ main()
 
 def on_a_full_disk(room: int, *arguments: str) -> str:
     """What `heddle` says when no file may be larger than this many bytes; it ends with 2."""
-    command = [sys.executable, "-c", FULL, str(room), *arguments]
-    ended = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=120)
-    assert ended.returncode == 2, ended.stderr
-    assert "Traceback" not in ended.stderr
-    return ended.stderr
+    process = python("-c", FULL, str(room), *arguments, cwd=Path.cwd())
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 2, errors
+    assert "Traceback" not in errors
+    return errors
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from heddle.cli.streams import ignore_absurd_sizes
+from tests.helpers.cases import thinned
 from tests.helpers.commands import ENVIRONMENT, REPOSITORY, call
 
 PLAN = REPOSITORY / "examples" / "plans" / "gpt3-175b.toml"
@@ -33,18 +34,19 @@ def start(*arguments, environment=None, **streams):
     return subprocess.Popen(command, env=settings, stdin=subprocess.DEVNULL, **streams)
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", thinned(PLAIN, slow=("ascii",)))
 def test_what_an_encoding_lacks_is_spelled(name):
     pipe = subprocess.PIPE
-    arguments = ("place", OPERATORS), ("simulate", PLAN), ("schedule", "…", "-p", "2", "-m", "2")
+    arguments = [("place", OPERATORS), ("schedule", "…", "-p", "2", "-m", "2")]
+    arguments += [("simulate", PLAN)] * ("ascii" in name)
     started = [start(*each, environment=PLAIN[name], stdout=pipe, stderr=pipe) for each in arguments]
     ended = [process.communicate(timeout=120) for process in started]
-    assert [process.returncode for process in started] == [0, 0, 2], ended
+    assert [process.returncode for process in started] == [0, 2, 0][: len(started)], ended
     assert not any(b"Traceback" in part for each in ended for part in each)
     if "ascii" in name:
         assert all(part.isascii() for each in ended for part in each)
         assert b"#####" in ended[0][0]  # a bar of blocks
-        assert b" x A100" in ended[1][0]
+        assert b" x A100" in ended[2][0]
 
 
 @pytest.mark.parametrize("columns", ["18446744073709551616", "0", "-5", "²", "wide", ""])

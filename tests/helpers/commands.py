@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from heddle.cli import main
+from tests.helpers.warm import WarmProcess
 
 REPOSITORY = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120", "NO_COLOR": "1"}
@@ -63,9 +64,7 @@ def write_job(folder: Path) -> Path:
 
 def start(*arguments: str | Path, cwd: Path) -> subprocess.Popen[str]:
     """Start `heddle` in a process of its own."""
-    command = [sys.executable, "-m", "heddle", *map(str, arguments)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=cwd, env=ENVIRONMENT, text=True, stdout=pipe, stderr=pipe, encoding="utf-8")
+    return WarmProcess(["heddle", *map(str, arguments)], cwd, ENVIRONMENT)
 
 
 def finish(process: subprocess.Popen[str], code: int = 0) -> str:

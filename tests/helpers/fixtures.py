@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 
+from tests.helpers import warm
 from tests.helpers.commands import call, write_job
 from tests.helpers.launching import (
     SERIAL,
@@ -17,7 +18,7 @@ from tests.helpers.launching import (
     TENSOR_PIPELINE,
     under,
 )
-from tests.helpers.world import World
+from tests.helpers.world import MANY, SHARED, World
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +31,14 @@ def folder(tmp_path_factory):
         assert call(*under(TENSOR_PIPELINE, "own")) == 0
         assert call(*under({"tensor": 2}, "own-tensor")) == 0
     return folder / "job"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _let_the_server_go():
+    """The one that commands are forked from, and what is left of the world."""
+    yield
+    warm.close()
+    SHARED.close()
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +63,7 @@ def environment():
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    """Eight processes, started when first asked for, for the tests of one file."""
-    processes = World()
-    yield processes
-    processes.close()
+    """Eight processes, started when first asked for; the files that need them come one after the other."""
+    yield SHARED
+    if len(SHARED.made) > MANY:
+        SHARED.close()

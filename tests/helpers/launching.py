@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from tests.helpers.commands import ENVIRONMENT
+from tests.helpers.warm import WarmProcess
 
 TENSOR_PIPELINE = {"tensor": 2, "pipeline": 2}
 SERIAL = {"microbatch": 4}
@@ -39,8 +40,16 @@ def start(*command: str, cwd: Path, **environment: str) -> subprocess.Popen[str]
     return process
 
 
-def heddle(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
-    return start(sys.executable, "-m", "heddle", *arguments, cwd=cwd)
+def heddle(*arguments: str, cwd: Path, **environment: str) -> subprocess.Popen[str]:
+    """Start `heddle` in a process group of its own."""
+    STARTED.append(WarmProcess(["heddle", *arguments], cwd, ENVIRONMENT | {"PATH": PATH} | environment))
+    return STARTED[-1]
+
+
+def python(*arguments: str, cwd: Path, **environment: str) -> subprocess.Popen[str]:
+    """Start a program that uses `heddle`, named by its path or as code after "-c"."""
+    STARTED.append(WarmProcess(arguments, cwd, ENVIRONMENT | {"PATH": PATH} | environment))
+    return STARTED[-1]
 
 
 def free_port() -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 SIZE = 8
+MANY = 40  # meshes of other degrees, after which the processes are let go: each has connections of its own
 PATIENCE = 120  # seconds that a task may take
 
 
@@ -22,11 +23,13 @@ class World:
     def __init__(self) -> None:
         self.processes: list[Any] = []
         self.pipes: list[Connection] = []
+        self.made: set[tuple[object, ...]] = set()  # the degrees of all that was asked of these processes
 
     def run(self, work: Callable[..., Any], plan: Any, *arguments: Any) -> list[Any]:
         """What `work(mesh, *arguments)` gives on each rank of the plan's mesh."""
         if not self.processes:
             self._start()
+        self.made.add(_degrees(plan))
         for pipe in self.pipes:
             pipe.send((work, plan, arguments))
         results: dict[int, Any] = {}
@@ -56,7 +59,7 @@ class World:
             pipe.close()
         if self.processes:
             self.folder.cleanup()
-        self.processes, self.pipes = [], []
+        self.processes, self.pipes, self.made = [], [], set()
 
     def _start(self) -> None:
         # A server that has imported everything once, and processes forked from it before anything has run there.
@@ -72,6 +75,14 @@ class World:
             self.pipes.append(ours)
 
 
+SHARED = World()  # by all files that need one, as long as they follow each other
+
+
+def _degrees(plan: Any) -> tuple[object, ...]:
+    """What meshes differ in."""
+    return plan.tensor, plan.data, plan.pipeline, plan.local_steps > 0, plan.last_rank
+
+
 def _live(rank: int, store: Path, pipe: Connection) -> None:
     import torch
     import torch.distributed as dist
@@ -82,10 +93,10 @@ def _live(rank: int, store: Path, pipe: Connection) -> None:
     _share_one_device()
     limit = timedelta(seconds=PATIENCE)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=SIZE, timeout=limit)
-    meshes: dict[tuple[int, ...], Any] = {}  # groups take long to make, and equal degrees can share them
+    meshes: dict[tuple[object, ...], Any] = {}  # groups take long to make, and equal degrees can share them
     while True:
         work, plan, arguments = pipe.recv()
-        degrees = plan.tensor, plan.data, plan.pipeline, plan.local_steps > 0, plan.last_rank
+        degrees = _degrees(plan)
         try:
             if degrees not in meshes:
                 meshes[degrees] = build_mesh(plan, rank, SIZE)

@@ -10,7 +10,7 @@ from heddle.spec import ModelSpec, Plan
 from heddle.spec.layer_memory import LayerRun
 from heddle.train.prove.compare import LOSS_LIMIT, compare
 from heddle.train.prove.prove import observe
-from tests.helpers.cases import thinned
+from tests.helpers.cases import covering, thinned
 from tests.helpers.small_models import gpt, llama
 from tests.numerics.test_equality_grid import job, rounding, serial
 from tests.numerics.test_strict_transport import STEPS, short
@@ -122,14 +122,8 @@ CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
     ),
 }
 
-# What is in them is in others, too, with fewer processes; all of them keep NCCL's rules below.
-SLOW = (
-    "pipeline2-zero3-gpipe", "tensor2-pipeline2-virtual2-zero3-selective", "tensor2-pipeline2-zero2-seq",
-    "pipeline2-virtual2-zero2", "pipeline2-virtual2-zero3-full", "everything-disk-tensor2-interleaved",
-)  # fmt: skip
 
-
-@pytest.mark.parametrize("name", thinned(CELLS, SLOW))
+@pytest.mark.parametrize("name", thinned(CELLS, slow=CELLS.keys() - covering(CELLS, pairs=False)))
 def test_a_plan_learns_what_one_device_learns(world, name):
     model, plan, batch = CELLS[name]
     parallel, *_ = world.run(observe, plan, job(model, plan, batch))
@@ -139,7 +133,7 @@ def test_a_plan_learns_what_one_device_learns(world, name):
     assert comparison.max_gradient_diff <= comparison.gradient_limit < 1e-4, (comparison.worst, comparison.norm)
 
 
-@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("name", thinned(CELLS, slow=CELLS.keys() - covering(CELLS)))
 def test_a_plan_runs_by_the_rules_of_nccl(name):
     model, plan, batch = CELLS[name]
     run = strict_run(short(model, plan, batch), STEPS)

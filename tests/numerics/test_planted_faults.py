@@ -18,6 +18,7 @@ import pytest
 import heddle.parallel.apply
 import heddle.parallel.pipeline.inbox
 import heddle.parallel.pipeline.transformer
+import heddle.parallel.replicas.bucket
 import heddle.parallel.replicas.reducer
 import heddle.parallel.shards
 import heddle.parallel.tensor.linear
@@ -105,16 +106,16 @@ def padding_in_the_softmax() -> Any:
 
 
 def norm_counts_replicated_parameters_twice() -> Any:
-    make_piece = heddle.parallel.replicas.reducer.make_piece
+    make_piece = heddle.parallel.replicas.bucket.make_piece
 
     def wrong(*arguments):
         return dataclasses.replace(make_piece(*arguments), counted=True)
 
-    return patch.object(heddle.parallel.replicas.reducer, "make_piece", wrong)
+    return patch.object(heddle.parallel.replicas.bucket, "make_piece", wrong)
 
 
 def replicas_not_summed() -> Any:
-    return patch.object(heddle.parallel.replicas.reducer, "start_all_reduce", lambda x, axis: Handle([], x))
+    return patch.object(heddle.parallel.replicas.bucket, "start_all_reduce", lambda x, axis: Handle([], x))
 
 
 def replicas_do_not_share_updates() -> Any:

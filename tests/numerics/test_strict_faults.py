@@ -70,7 +70,7 @@ def replicas_sum_their_buckets_in_another_order() -> Iterator[None]:
 
     def wrong(self):
         for bucket in self.parts[::-1] if self.parts[0].data.rank else self.parts:
-            bucket.advance()
+            bucket.begin()
         for bucket in self.parts:
             bucket.finish()
 

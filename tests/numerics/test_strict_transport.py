@@ -19,6 +19,7 @@ from heddle.train.profile.messages import messages
 from heddle.train.prove.collect import gather_boxes, local_boxes, weights
 from heddle.train.prove.prove import observe_serial, synthetic_tokens
 from heddle.train.step.trainer import Trainer
+from tests.helpers.cases import covering, thinned
 from tests.helpers.small_models import gpt
 from tests.numerics.test_equality_grid import CELLS, LOW_PRECISION, job
 from tests.numerics.test_searched_orders import searched
@@ -40,7 +41,7 @@ def serial(model: ModelSpec, batch: int) -> list[float]:
     return observe_serial(short(model, None, batch)).losses
 
 
-@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("name", thinned(CELLS, slow=CELLS.keys() - covering(CELLS)))
 def test_a_plan_runs_by_the_rules_of_nccl(name):
     model, plan, batch = CELLS[name]
     run = strict_run(short(model, plan, batch), STEPS)

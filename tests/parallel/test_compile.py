@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +18,7 @@ from heddle.parallel.mesh import Mesh
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.train.prove.prove import synthetic_tokens
 from heddle.train.step.trainer import Trainer
+from tests.helpers.cases import thinned
 from tests.helpers.small_models import gpt, llama
 
 # torch's own look at a tensor that is no leaf, which it means to be silent about
@@ -48,8 +50,13 @@ def losses(mesh: Mesh, model: ModelSpec, plan: Plan, compiled: bool) -> tuple[li
         return [trainer.train_step().loss for _ in range(3)], len(graphs)
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.1], ids=["", "dropout"])
-@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+@pytest.mark.parametrize(
+    ("recompute", "dropout"),
+    thinned(
+        itertools.product(("none", "selective", "full"), (0.0, 0.1)),
+        slow=[("none", 0.1), ("selective", 0.0), ("full", 0.0)],
+    ),
+)
 def test_layers_share_one_graph(recompute, dropout):
     """More layers than torch compiles of one function before it gives up, which is eight."""
     model = llama(layers=10, dropout=dropout)

@@ -82,7 +82,7 @@ def slow(*case):
     [
         (3000, "random", {}),
         (3000, "wide", {"objective": "latency"}),
-        (10_000, "random", {"objective": "latency"}),
+        slow(10_000, "random", {"objective": "latency"}),
         (10_000, "random", {"contiguous": False}),
         slow(10_000, "random", {}),
         slow(10_000, "chain", {}),

@@ -18,6 +18,7 @@ from heddle.spec.plan import Plan
 from tests.helpers.commands import REPOSITORY, call
 from tests.helpers.launching import (
     nobody_is_left,
+    python,
     start,
     under,
 )
@@ -52,8 +53,7 @@ def report_failures():
 @pytest.fixture(scope="module")
 def failures():
     script = "from tests.runtime.test_failing import report_failures; report_failures()"
-    here = {"PYTHONPATH": str(REPOSITORY)}
-    process = start(sys.executable, "-c", script, cwd=REPOSITORY, **here)
+    process = python("-c", script, cwd=REPOSITORY)
     out, errors = process.communicate(timeout=120)
     nobody_is_left(process.pid)
     return {row.pop("how"): row for row in map(json.loads, out.splitlines())}, errors

@@ -26,6 +26,7 @@ from tests.helpers.launching import (
     heddle,
     start,
     under,
+    wait_until,
 )
 
 pytestmark = pytest.mark.dist
@@ -68,20 +69,31 @@ def test_on_two_nodes(folder):
 
 
 def test_under_slurm(folder, slurm):
+    """What `srun` is told to run, with the variables that it has, is run here as often as it should be."""
     arguments = under({"tensor": 2}, "slurm")
     script = finish(heddle("launch", "--slurm", *arguments[1:], cwd=folder))
-    said = finish(start("bash", "-c", script, cwd=folder, **slurm(RUN_TASKS)))
+    batch = start("bash", "-c", script, cwd=folder, **slurm(TELL_AND_WAIT))
+    wait_until((folder / "told").exists, "srun is not called")
+    option, program, *words = (folder / "words").read_text().split("\0")[:-1]
+    assert (option[:2], program) == ("--", "heddle")
+    given = dict(pair.partition("=")[::2] for pair in (folder / "variables").read_text().split("\0")[:-1])
+    ranks = [
+        heddle(*words, cwd=folder, **given | {"SLURM_PROCID": rank, "SLURM_LOCALID": rank, "SLURM_STEP_NUM_TASKS": "2"})
+        for rank in "01"
+    ]
+    said = "".join(finish(rank) for rank in ranks)
+    (folder / "done").touch()
+    finish(batch)
     assert losses(folder / "runs/slurm") == losses(folder / "runs/own-tensor")
     assert said.count("Trained 4 steps") == 1
     assert not (folder / "requeued").exists()
 
 
-RUN_TASKS = """
-shift  # the option that is srun's own
-for rank in $(seq 0 $((SLURM_NTASKS - 1))); do
-    SLURM_PROCID=$rank SLURM_LOCALID=$rank SLURM_STEP_NUM_TASKS=$SLURM_NTASKS "$@" &
-done
-for rank in $(seq $SLURM_NTASKS); do wait -n || exit; done
+TELL_AND_WAIT = """
+printf '%s\\0' "$@" > words
+env -0 > variables
+touch told
+until [ -e done ]; do sleep 0.1; done
 """
 
 

@@ -25,6 +25,7 @@ from heddle.spec.plan import Plan
 from heddle.spec.shorthand import cluster_from_table
 from heddle.trace import Span, Trace
 from heddle.trace.steps import read_step, traced_steps, write_rank
+from tests.helpers.cases import thinned
 from tests.helpers.commands import (
     ENVIRONMENT,
     REPOSITORY,
@@ -106,7 +107,9 @@ def test_every_action_is_done_once_and_in_the_order_of_the_schedule(pipeline):
 
 
 @pytest.mark.dist
-@pytest.mark.parametrize("name", ["four_stages", "interleaved", "tensor", "mixed", "replicas"])
+@pytest.mark.parametrize(
+    "name", thinned(("four_stages", "interleaved", "tensor", "mixed", "replicas"), slow=("tensor",))
+)
 def test_what_is_predicted_has_the_lanes_and_names_of_what_is_measured(request, name):
     run = request.getfixturevalue(name)
     job = replace(load_job(run / "job.toml"), cluster=cluster_from_table({"preset": "dgx-a100-80gb"}))

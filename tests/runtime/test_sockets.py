@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.launching import STARTED, free_port, heddle, nobody_is_left, start, under, wait_for_steps
+from tests.helpers.launching import STARTED, free_port, heddle, nobody_is_left, under, wait_for_steps
 
 pytestmark = [
     pytest.mark.dist,
@@ -130,7 +130,7 @@ def test_by_an_address_that_is_named_nothing_listens_at_another(folder, elsewher
     _, here = elsewhere
     where = {"WORLD_SIZE": "2", "MASTER_ADDR": here, "MASTER_PORT": free_port()}
     arguments = under({"pipeline": 2}, "named", "train.steps=100000")
-    ranks = [start(sys.executable, "-m", "heddle", *arguments, cwd=folder, RANK=rank, **where) for rank in "01"]
+    ranks = [heddle(*arguments, cwd=folder, RANK=rank, **where) for rank in "01"]
     wait_for_steps(folder / "runs/named", 1)
     found = [address for rank in ranks for addresses in listening(rank.pid).values() for address in addresses]
     assert len(found) >= 3  # the store of the first, and what gloo opens in both

@@ -1,6 +1,5 @@
 """Requests to stop, and runs of several processes that are killed."""
 
-import fcntl
 import json
 import multiprocessing
 import os
@@ -11,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import termios
 import threading
 import time
 from contextlib import chdir, contextmanager
@@ -34,6 +32,7 @@ from tests.helpers.launching import (
     wait_for_steps,
     wait_until,
 )
+from tests.helpers.warm import WarmProcess
 
 pytestmark = pytest.mark.dist
 
@@ -70,10 +69,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_never_stopped(folder):
 @pytest.mark.slow
 def test_processes_started_by_hand_stop_together(folder):
     where, arguments = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}, under({"tensor": 2}, "by-hand", *LONG)
-    processes = [
-        start(sys.executable, "-m", "heddle", *arguments, cwd=folder, RANK=rank, WORLD_SIZE="2", **where)
-        for rank in "01"
-    ]
+    processes = [heddle(*arguments, cwd=folder, RANK=rank, WORLD_SIZE="2", **where) for rank in "01"]
     wait_for_steps(folder / "runs/by-hand", 4)
     for process in processes:  # as Slurm does, to one after the other: the second may have heard of it by then
         process.terminate()
@@ -107,17 +103,7 @@ def test_a_closed_terminal_saves_and_stops(folder, plan):
     name = f"hung-up-{next(iter(plan))}"
     run = folder / "runs" / name
     ours, terminal = pty.openpty()
-    command = [sys.executable, "-m", "heddle", *under(plan, name, *LONG)]
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=ENVIRONMENT,
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-    )
+    process = WarmProcess(["heddle", *under(plan, name, *LONG)], folder, ENVIRONMENT, terminal)
     STARTED.append(process)
     os.close(terminal)
     reader = threading.Thread(target=read_all, args=(ours, run))  # whose reader sleeps waits to write
@@ -222,7 +208,7 @@ def files_in(temporary):
 
 def test_ranks_do_not_outlive_a_killed_parent_nor_do_their_files(folder, temporary):
     arguments = under({"pipeline": 2}, "killed", *LONG)
-    process = start(sys.executable, "-m", "heddle", *arguments, cwd=folder, TMPDIR=str(temporary))
+    process = heddle(*arguments, cwd=folder, TMPDIR=str(temporary))
     wait_for_steps(folder / "runs/killed", 1)
     assert list(temporary.glob(f"{PREFIX}*"))
     process.kill()
@@ -233,7 +219,7 @@ def test_ranks_do_not_outlive_a_killed_parent_nor_do_their_files(folder, tempora
 
 def test_what_a_run_that_was_killed_as_a_whole_leaves_the_next_command_removes(folder, temporary):
     arguments = under({"pipeline": 2}, "all-killed", *LONG)
-    process = start(sys.executable, "-m", "heddle", *arguments, cwd=folder, TMPDIR=str(temporary))
+    process = heddle(*arguments, cwd=folder, TMPDIR=str(temporary))
     wait_for_steps(folder / "runs/all-killed", 1)
     maps = [path for path in Path("/proc").glob("[0-9]*/maps") if group_of(path) == process.pid]
     assert not [path for path in maps if "/dev/shm/" in path.read_text()]  # where semaphores would be left

@@ -50,6 +50,21 @@ def test_the_papers_formula_of_zb_h1_for_other_costs(forward, backward, weight):
     assert idle <= (p - 1) * (forward + backward) / 2  # of 1F1B
 
 
+@pytest.mark.parametrize("pipeline", [8, 16, 32, 64])
+@pytest.mark.parametrize(("forward", "backward", "weight"), [(1.0, 2.0, 1.0), (1.0, 2.2, 1.0), (1.0, 2.4, 0.8)])
+def test_dualpipev_against_its_authors_formula(pipeline, forward, backward, weight):
+    """(PP/2-1)(F&B + B - 3W), of chunks, where nothing of a pair overlaps (github.com/deepseek-ai/DualPipe).
+
+    Their order waits for a forward per rank less than their formula says.
+    """
+    microbatches = 10 * pipeline
+    step = replay(build("dualpipev", pipeline, microbatches, 2), forward, backward, weight=weight).duration
+    busy = 2 * microbatches * (forward + backward)
+    formula = (pipeline - 1) * (forward + 2 * backward - 3 * weight)
+    assert step == pytest.approx(busy + formula, rel=0.02)
+    assert step - busy == pytest.approx(formula - pipeline * forward, abs=forward + 1e-6)
+
+
 def test_chunks_in_a_v():
     assert [Placement.V.rank_of(chunk, 3) for chunk in range(6)] == [0, 1, 2, 2, 1, 0]
     assert [Placement.V.chunks_of(rank, 3, 2) for rank in range(3)] == [(0, 5), (1, 4), (2, 3)]

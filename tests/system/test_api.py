@@ -18,6 +18,7 @@ import heddle
 import heddle.api
 import heddle.train.loop
 from tests.helpers.commands import ENVIRONMENT, REPOSITORY, write_job
+from tests.helpers.launching import python
 
 PAGE = REPOSITORY / "docs" / "reference/api.md"
 FUNCTIONS = [name for name in heddle.__all__ if inspect.isfunction(getattr(heddle, name))]
@@ -90,14 +91,9 @@ order_{number}()
 """
         for number, order in enumerate(ORDERS.values())
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", "import sys\nimport torch\n" + code],
-        env=ENVIRONMENT | {"PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
+    process = python("-c", "import sys\nimport torch\n" + code, cwd=REPOSITORY)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
 
 
 def test_importing_heddle_imports_neither_torch_nor_numpy():

@@ -1,9 +1,8 @@
 """What users do with a compiled module, rightly and wrongly."""
 
 import os
-import subprocess
-import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +10,7 @@ from torch import nn
 
 import heddle
 from heddle import HeddleError
+from tests.helpers.launching import python
 from tests.tiles.networks import largest_error
 
 
@@ -214,8 +214,9 @@ import time; time.sleep(0.2)
 
 
 def test_python_may_end_while_a_call_is_under_way():
-    done = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    process = python("-c", ENDS, cwd=Path.cwd())
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
 
 
 def test_a_forked_process_has_workers_of_its_own(small):

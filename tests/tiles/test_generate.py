@@ -13,13 +13,12 @@ from heddle.tiles import generate as by_tiles
 from heddle.tiles.generate import TileEngine, int8_error
 from heddle.tiles.kernels.int8 import GROUP
 from heddle.tiles.operators.int8 import rounded
+from tests.helpers.cases import thinned
 from tests.models.test_transformer import GPT, LLAMA, QWEN3, WINDOWED, build
-
-slow = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    "spec", [GPT, LLAMA, pytest.param(QWEN3, marks=slow), pytest.param(WINDOWED, marks=slow)],
+    "spec", thinned((GPT, LLAMA, QWEN3, WINDOWED), slow=(LLAMA, QWEN3, WINDOWED)),
     ids=["gpt", "llama", "qwen3", "windowed"],
 )  # fmt: skip
 @torch.no_grad()

@@ -12,6 +12,7 @@ from heddle.tiles.kernels.library import library
 from heddle.tiles.lower.walk import lower_program
 from heddle.tiles.memory import place_buffers
 from heddle.tiles.tiling import Tiling
+from tests.helpers.cases import thinned
 from tests.tiles.networks import largest_error, shaken
 
 transformers = pytest.importorskip("transformers")
@@ -60,7 +61,7 @@ def _mobilenet():
     return transformers.MobileNetV2Model(config), (torch.randn(1, 3, 64, 64),), {}
 
 
-@pytest.mark.parametrize("make", [_bert, _gpt2, _llama, _vit, _resnet, _mobilenet])
+@pytest.mark.parametrize("make", thinned((_bert, _gpt2, _llama, _vit, _resnet, _mobilenet), slow=(_gpt2, _vit)))
 def test_networks_give_what_pytorch_gives(make):
     torch.manual_seed(0)
     module, inputs, keywords = make()

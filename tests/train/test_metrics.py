@@ -1,7 +1,5 @@
 """Metrics that are damaged, and a TensorBoard file that cannot be written, stand in no run's way."""
 
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -9,7 +7,8 @@ import pytest
 
 from heddle.runs.metrics import read_metrics
 from heddle.train.board import Board
-from tests.helpers.commands import ENVIRONMENT, call, losses, write_job
+from tests.helpers.commands import call, losses, write_job
+from tests.helpers.launching import python
 
 BAD = [
     "not json",
@@ -70,12 +69,9 @@ def test_a_board_that_cannot_be_written_is_told_and_the_run_goes_on(tmp_path):
     pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
     write_job(tmp_path)
     small = ["model.hidden=4", "model.heads=1", "model.vocab=257", "train.steps=31", "data.text=corpus/[0-3].txt"]
-    command = [sys.executable, "-c", FULL, "train", "job.toml", *(f"--set={change}" for change in small)]
     # checkpoints are larger than that; the board has failed by the time that one is written
-    ended = subprocess.run(
-        command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=120
-    )
-    said = ended.stdout + ended.stderr
+    process = python("-c", FULL, "train", "job.toml", *(f"--set={change}" for change in small), cwd=tmp_path)
+    said = "".join(process.communicate(timeout=120))
     assert "Traceback" not in said
     assert said.count("tensorboard cannot be written: File too large. The run continues without it") == 1
     assert len(losses(tmp_path / "runs" / "small")) == 31

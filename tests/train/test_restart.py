@@ -14,6 +14,8 @@ import pytest
 
 from tests.helpers.cases import thinned
 from tests.helpers.commands import ENVIRONMENT, heddle, losses, start, write_job
+from tests.helpers.launching import python
+from tests.helpers.launching import start as launch
 
 PLAN = ("--set", "plan.data=2", "--set", "plan.zero=1", "--set", "train.steps=40")
 
@@ -93,16 +95,13 @@ if __name__ == "__main__":
 def test_the_bill_of_any_rank_is_printed_though_the_others_fail_because_of_it(tmp_path, launcher):
     write_job(tmp_path)
     (tmp_path / "program.py").write_text(OUT_OF_MEMORY)
-    torchrun = (
-        ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if launcher == "torchrun" else []
-    )
-    command = [sys.executable, *torchrun, "program.py", "train", "job.toml", *PLAN, "--set", "train.restarts=0"]
-    ended = subprocess.run(
-        command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=120
-    )
-    assert ended.returncode != 0
-    assert "error: Rank 1 (data 1, pipeline 0, tensor 0) ran out of memory." in ended.stderr
-    assert "GiB in all, plus what kernels take" in ended.stderr
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = ["program.py", "train", "job.toml", *PLAN, "--set", "train.restarts=0"]
+    process = python(*command, cwd=tmp_path) if launcher == "own" else launch(*torchrun, *command, cwd=tmp_path)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "error: Rank 1 (data 1, pipeline 0, tensor 0) ran out of memory." in errors
+    assert "GiB in all, plus what kernels take" in errors
 
 
 @pytest.mark.slow

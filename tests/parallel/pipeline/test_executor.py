@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from heddle.models import Microbatch
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.pipeline.executor import forward_only
-from heddle.parallel.pipeline.inbox import AHEAD, Inbox
+from heddle.parallel.pipeline.inbox import AHEAD, Inbox, most_under_way, receives_ahead
 from heddle.parallel.pipeline.transformer import MicrobatchInput, Pipeline, Shape
 from heddle.parallel.tensor.deferred import DeferredGradients
 from heddle.parallel.tensor.linear import ColumnParallelLinear
@@ -185,6 +185,15 @@ def test_what_was_sent_is_let_go(world, name, pipeline, virtual):
         assert sent_of_many <= sent < 8 * virtual
         assert posted <= AHEAD
     assert max(sent for sent, _ in few) <= 2 * verify(build(name, pipeline, 8, virtual)).peak_stash[0]
+
+
+def test_all_that_a_deep_schedule_sends_ahead_is_expected():
+    hops = [(0, 1), (1, 2), (2, 3), (3, 2), (2, 1), (1, 0)]
+    for microbatches in (8, 48, 100):
+        deep, gpipe, usual = (build(name, 4, microbatches, 1) for name in ("deep-1f1b", "gpipe", "1f1b"))
+        assert [receives_ahead(gpipe, *hop) for hop in hops] == [min(64, microbatches)] * 6
+        assert [receives_ahead(deep, *hop) for hop in hops] == [most_under_way(deep, *hop) for hop in hops]
+        assert [receives_ahead(usual, *hop) for hop in hops] == [AHEAD] * 6
 
 
 def evaluate(mesh: Mesh) -> float:

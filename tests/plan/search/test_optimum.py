@@ -84,14 +84,14 @@ def check(seeds, **fixed):
 
 
 def test_no_legal_plan_that_fits_is_faster_than_the_one_that_is_found():
-    refused, tight = check(range(60))
-    assert refused < 12
-    assert tight > 30  # in most of them memory decides
+    refused, tight = check(range(30))
+    assert refused < 6
+    assert tight > 15  # in most of them memory decides
 
 
 @pytest.mark.parametrize("zero", [2, 3])
 def test_a_level_of_zero_that_is_asked_for_is_found_with_a_pipeline_too(zero):
-    check(range(8), zero=zero)
+    check(range(4), zero=zero)
     job = random_job(np.random.default_rng(5))
     roomy = replace(job.cluster, devices=4, nodes=1, device=replace(job.cluster.device, memory_gib=1e4))
     job = replace(job, cluster=replace(roomy, links=(Link(name="inside", gbs=200.0),), cores=None))

@@ -3,6 +3,7 @@
 import itertools
 import time
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from heddle.plan.search.refine import balanced_runs, balanced_stages
 from heddle.plan.search.search import device_counts
 from heddle.spec import Cluster, Data, Device, Efficiency, Job, Link, ModelSpec, Peak, Plan, Train, even_stages
 from heddle.spec.shorthand import cluster_from_table, model_from_table
+from tests.helpers.cases import thinned
 
 DATA = Data(text="corpus/*.txt")
 
@@ -26,6 +28,12 @@ def job_of(model, devices, batch, cluster="dgx-a100-80gb", **train):
     spec = model_from_table({"preset": model}) if isinstance(model, str) else model
     train = Train(global_batch=batch, precision="bf16", **train)
     return Job(model=spec, data=DATA, cluster=cluster_from_table(table), train=train)
+
+
+@cache
+def gpt3():
+    """Planned once, for all who look at it."""
+    return heddle.plan(job_of("gpt3-175b", 512, 1536))
 
 
 def gpt(layers, hidden, heads):
@@ -49,7 +57,7 @@ def test_the_best_plan_is_the_best_of_all(fixed):
 
 
 def test_the_front_is_what_nothing_beats():
-    found = heddle.plan(job_of("gpt3-175b", 512, 1536))
+    found = gpt3()
     times = [point.step_seconds for point in found.front]
     sizes = [point.memory_gib for point in found.front]
     assert times == sorted(times)
@@ -70,6 +78,8 @@ def test_gpt3_is_planned_in_a_moment(devices):
         began = time.process_time()  # of this process: others have the cores at the same time
         found = heddle.plan(job_of("gpt3-175b", devices, 1536))
         took.append(time.process_time() - began)
+        if took[-1] < 1.5:  # what is slow once may have been disturbed
+            break
     assert min(took) < 1.5
     assert found.considered > 50_000
     assert found.best.plan.tensor <= 8
@@ -90,7 +100,7 @@ TABLE_1 = [
 ]
 
 
-@pytest.mark.parametrize(("model", "tensor", "pipeline", "devices", "batch"), TABLE_1)
+@pytest.mark.parametrize(("model", "tensor", "pipeline", "devices", "batch"), thinned(TABLE_1, slow=TABLE_1[-2:]))
 def test_no_published_configuration_is_predicted_to_be_faster(model, tensor, pipeline, devices, batch):
     job = job_of(model, devices, batch)
     found = heddle.plan(job)
@@ -161,7 +171,7 @@ def test_memory_can_be_limited():
     job = job_of("gpt3-175b", 512, 1536)
     limited = heddle.plan(job, memory_gib=40)
     assert all(max(bill.total for bill in each.memory) <= 40 * 2**30 for each in limited.plans)
-    assert limited.best.step_seconds > heddle.plan(job).best.step_seconds
+    assert limited.best.step_seconds > gpt3().best.step_seconds
 
 
 def test_fixed_fields_are_kept():
@@ -252,7 +262,7 @@ machines = st.builds(
 batches = st.sampled_from([1, 2, 5, 12, 64, 96, 120])
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(shapes, machines, batches, st.sampled_from(["fp32", "bf16", "fp16"]))
 def test_what_is_found_fits_and_is_legal_and_the_rest_is_told(model, cluster, batch, precision):
     job = Job(model=model, data=DATA, cluster=cluster, train=Train(global_batch=batch, precision=precision))
