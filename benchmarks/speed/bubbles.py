@@ -6,7 +6,7 @@ norm. With 2 ranks, a core each: ZB-V and DualPipeV against the same schedules o
 torch.distributed.pipelining and against its interleaved zero-bubble schedule, all with the same layers, an untied head,
 fused AdamW and clipping by the norm over both ranks. The second copy of torch's ZBV is the A/A arm.
 
-    python -m benchmarks.speed.bubbles [--microbatches 8 --hidden 256 --layers 4 --rounds 7 --slowdown 3]
+    python -m benchmarks.speed.bubbles [--microbatches 8 --hidden 256 --layers 4 --rounds 7 --slowdown 8]
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def main() -> None:
     defaults = {"microbatches": 8, "hidden": 256, "layers": 4, "sequence": 128, "microbatch": 1, "rounds": 7}
     for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--slowdown", type=float, default=3.0, help="of the 4 devices, against a core")
+    parser.add_argument("--slowdown", type=float, default=8.0, help="of the 4 devices, against a core")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     options = parser.parse_args()
     parts = {2: against_torch, 4: slow_stages}
