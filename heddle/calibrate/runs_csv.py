@@ -211,7 +211,10 @@ def _model(text: Mapping[str, str]) -> ModelSpec:
             )
         return nearest
     llama = any(word in text.get("model", "").lower() for word in ("llama", "mistral", "qwen", "gemma", "olmo"))
-    return gated if llama or sizes["kv_heads"] < sizes["heads"] else plain
+    # Models that share keys and values are mostly Llama's kind. Those with an MLP of just four times the width, such as
+    # Nemotron, Falcon and StarCoder, are not: a gate's third matrix makes others choose a narrower one.
+    shares = sizes["kv_heads"] < sizes["heads"] and not (text.get("ffn") and sizes["ffn"] == 4 * sizes["hidden"])
+    return gated if llama or shares else plain
 
 
 def _plan(text: Mapping[str, str], software: Software, assumed: list[str]) -> dict[str, Any]:

@@ -86,6 +86,9 @@ def matmul(cluster: Cluster, precision: str, m: Column, k: Column, n: Column, ba
     """Seconds of `batch` products of (m, k) and (k, n): tiles in waves over the processors, or memory if slower."""
     element = {"fp8": 1, "fp32": 4}.get(precision, 2)
     speed = peak_flops(cluster, precision) * cluster.efficiency.matmul
+    half = cluster.efficiency.half_dim
+    if precision == "fp8":  # a tile's sums take half as long as in 16 bits, but not its beginning and its end
+        speed, half = speed * cluster.efficiency.fp8, 2 * half
     processors = cluster.device.processors
     if processors is None:  # not a device of tiles and waves, or not known to be one
         seconds = 2.0 * batch * m * k * n / speed
@@ -99,9 +102,7 @@ def matmul(cluster: Cluster, precision: str, m: Column, k: Column, n: Column, ba
             seconds = np.minimum(seconds, flops / (speed * share))
     # A tile first fills its pipeline and at the end writes its output; narrow operands are read more often.
     least = np.minimum(np.minimum(m, n), k)
-    seconds = (
-        seconds * (1 + cluster.efficiency.half_dim / least) / np.minimum(alignment(k, element), alignment(n, element))
-    )
+    seconds = seconds * (1 + half / least) / np.minimum(alignment(k, element), alignment(n, element))
     moved = batch * (element * (m * k + k * n) + max(element, 2) * m * n)
     return np.maximum(seconds, moved / memory_speed(cluster))
 

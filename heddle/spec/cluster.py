@@ -83,6 +83,7 @@ class Efficiency:
 
     matmul: ShareReached = 0.82  # share of peak FLOP/s that a large matrix product reaches
     half_dim: Amount = 200.0  # smallest dim at which a matrix product reaches half of that
+    fp8: ShareReached = 0.914  # of that share, what products in 8 bits reach: they draw more power
     attention: ShareReached = 0.45  # share of peak FLOP/s that fused attention reaches, causal half counted
     memory: ShareReached = 0.85  # share of memory bandwidth that element-wise kernels reach
     gather: ShareReached = (

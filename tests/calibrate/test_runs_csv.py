@@ -76,6 +76,14 @@ def test_the_parameter_count_tells_the_style():
     assert row(params_b="1.3").work.gated == 0
 
 
+@pytest.mark.parametrize(
+    ("model", "ffn", "gated"), [("nemotron-340b", "73728", 0), ("", "49152", 1), ("llama", "73728", 1), ("", "", 1)]
+)
+def test_without_a_count_shared_keys_mean_a_gate_unless_the_width_says_otherwise(model, ffn, gated):
+    sizes = {"layers": "96", "hidden": "18432", "heads": "96", "kv_heads": "8", "vocab": "256000"}
+    assert row(**sizes, model=model, ffn=ffn).work.gated == gated
+
+
 def test_what_is_not_stated_is_assumed_aloud():
     found = row(mbs="", vpp="")
     assert found.work.microbatch == found.work.virtual == 1

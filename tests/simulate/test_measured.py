@@ -7,6 +7,7 @@ used to fit anything.
 from pathlib import Path
 
 from heddle.calibrate.validate import validate
+from tests.helpers.nemo import nemo
 from tests.helpers.published import DATA, needs_data
 
 pytestmark = needs_data
@@ -46,13 +47,13 @@ def test_the_presets_predict_what_they_were_fitted_to():
         assert validate([DATA / "measured" / "calibration" / name]).seconds.mape <= limit
 
 
-def test_the_manual_states_these_errors():
+def test_the_manual_states_these_errors(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "decide/calibration.md").read_text(encoding="utf-8")
     lines = [line for line in page.splitlines() if line.startswith("| ") and line.endswith(" % |")]
     tables = errors("megatron_2104_04473.csv").groups
     torchtitan = errors("torchtitan_h100_with_memory.csv")
     table_5 = errors("megatron_2205_05198.csv").seconds
-    found = [*tables.values(), table_5, *torchtitan.groups.values(), torchtitan.memory]
+    found = [*tables.values(), table_5, *torchtitan.groups.values(), nemo(tmp_path).seconds, torchtitan.memory]
     true = [f"| {each.count} | {each.mape:.1f} % | {each.worst:.1f} % |" for each in found]
     assert len(lines) == len(true)
     assert all(line.endswith(numbers) for line, numbers in zip(lines, true, strict=True)), true
