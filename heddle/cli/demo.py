@@ -150,7 +150,7 @@ def _train(console: Console, chosen: Simulation) -> bool:
     from heddle.train.loop import train
 
     with _busy(console, "Tokenizing the text"):
-        prepared_for(chosen.job.data)
+        prepared_for(chosen.job.corpus)
     result = train(replace(chosen.job, predicted=chosen.predicted), trace=True)
     assert result is not None
     if result.step < result.steps:

@@ -198,7 +198,7 @@ def _data_changes(run: Run, before: Job, job: Job, meta: Meta) -> list[str]:
             if not isinstance(kept.get(name), dict) or kept[name].get("sha256") != split.sha256
         ]
     names = ("text", "tokens", "tokenizer", "key", "validation")
-    pairs = [(name, getattr(before.data, name), getattr(job.data, name)) for name in names]
+    pairs = [(name, getattr(before.corpus, name), getattr(job.corpus, name)) for name in names]
     return [f"data.{name} was {_word(old)}, is {_word(new)}" for name, old, new in pairs if old != new]
 
 

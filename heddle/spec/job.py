@@ -123,7 +123,7 @@ class Job:
     """A model, what it runs on, what it learns from, how, and (once decided) under which plan."""
 
     model: ModelSpec
-    data: Data
+    data: Data | None = None  # None: to be planned, simulated and proven, not trained
     train: Train = field(default_factory=Train)
     cluster: Cluster | None = None  # None: this machine, looked at when it is needed
     plan: Plan | None = None
@@ -205,6 +205,17 @@ class Job:
         return Path(self.train.runs) / self.train.name
 
     @property
+    def corpus(self) -> Data:
+        """Where its tokens come from, without which nothing is trained."""
+        if self.data is None:
+            raise HeddleError(
+                "The job has no [data].",
+                "Planning and simulating do without; training needs tokens to learn from.",
+                'Add [data] with, for example, text = "corpus/**/*.txt".',
+            )
+        return self.data
+
+    @property
     def tokens_per_step(self) -> int:
         """Tokens one optimizer step learns from."""
         return self.train.global_batch * self.sequence
@@ -249,13 +260,12 @@ def job_from_tables(document: dict[str, Any], folder: Path = Path()) -> Job:
     check_tables(document)
     train = _started(build(Train, document.get("train", {}), "train"), folder)
     start = None if train.start_from is None else Path(train.start_from)
-    for needed in ("model", "data"):
-        if needed not in document and (needed == "data" or start is None):
-            raise HeddleError(
-                f"The table [{needed}] is missing.",
-                "A job needs at least [model] and [data]; [train] from brings its own model.",
-                f"Add [{needed}].",
-            )
+    if "model" not in document and start is None:
+        raise HeddleError(
+            "The table [model] is missing.",
+            "A job needs at least a model; [train] from brings its own.",
+            "Add [model].",
+        )
     cluster = cluster_from_table(document["cluster"], folder) if "cluster" in document else None
     network = network_of(document["network"], folder) if "network" in document else None
     plan = build(Plan, document["plan"], "plan") if "plan" in document else None
@@ -263,7 +273,9 @@ def job_from_tables(document: dict[str, Any], folder: Path = Path()) -> Job:
         check_known(plan, None)
     return Job(
         model=model_from_table(_started_model(document.get("model", {}), start), folder),
-        data=_located(build(Data, _started_data(document["data"], start), "data"), folder),
+        data=_located(build(Data, _started_data(document["data"], start), "data"), folder)
+        if "data" in document
+        else None,
         train=train,
         cluster=cluster if network is None else cluster_over(network, cluster),
         network=network,

@@ -145,7 +145,7 @@ def _check(jobs: Sequence[tuple[str, Job]]) -> None:
         )
     (name, first), (other, second) = jobs
     for key in ("text", "tokens", "tokenizer", "key", "validation"):
-        before, after = getattr(first.data, key), getattr(second.data, key)
+        before, after = getattr(first.corpus, key), getattr(second.corpus, key)
         if before != after:
             raise HeddleError(
                 f"{name} and {other} train on different tokens: data.{key} is {_shown(before)} and {_shown(after)}.",

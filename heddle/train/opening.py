@@ -26,7 +26,7 @@ from heddle.train.watchdog import forget
 
 def shared_folders(job: Job) -> list[Path]:
     """What all ranks of a run read and write."""
-    cache = [Path(job.data.cache)] if job.data.tokens is None else []
+    cache = [Path(job.corpus.cache)] if job.corpus.tokens is None else []
     return [job.run_folder.parent, *cache]
 
 
@@ -42,8 +42,8 @@ def prepare(job: Job, together: Together, console: Console) -> Prepared:
             console.print(f"Tokens: {what}, {done / max(1, total):.0%} after {shown - begun:.0f} s", highlight=False)
 
     # Who started these processes by itself has looked at the tokens before.
-    verify = job.data.verify and local_place()[0] == 0 and NOTES not in os.environ
-    opened = partial(prepared_for, replace(job.data, verify=verify), progress=progress)
+    verify = job.corpus.verify and local_place()[0] == 0 and NOTES not in os.environ
+    opened = partial(prepared_for, replace(job.corpus, verify=verify), progress=progress)
     data: Prepared = together.first("the tokens", opened, opened)
     check_vocab(data, job.model.vocab)
     together.all("the tokens' checksums")

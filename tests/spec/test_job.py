@@ -481,11 +481,16 @@ def test_text_is_one_string_or_several() -> None:
     assert refusal({"model": SMALL, "data": {"text": ["a", 3]}}).what == "data.text[1] = 3 has the wrong type."
 
 
-@pytest.mark.parametrize("missing", ["model", "data"])
-def test_model_and_data_are_needed(missing: str) -> None:
-    document: dict[str, Any] = {"model": SMALL, "data": {"text": "a"}}
-    del document[missing]
-    assert refusal(document).what == f"The table [{missing}] is missing."
+def test_a_model_is_needed() -> None:
+    assert refusal({"data": {"text": "a"}}).what == "The table [model] is missing."
+
+
+def test_data_is_needed_to_train_only() -> None:
+    job = job_from_tables({"model": SMALL})
+    assert job.data is None
+    assert "[data]" not in dumps_job(job)
+    with pytest.raises(HeddleError, match=re.escape("The job has no [data]")):
+        job.corpus  # noqa: B018
 
 
 @pytest.mark.parametrize("table", ["model", "data", "train", "cluster", "plan", "predicted"])

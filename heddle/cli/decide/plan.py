@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from heddle.spec.job import Job
 
 FIXED = "Fixed fields of the plan"
-PLACEHOLDER = "corpus/*.txt"  # the text of a job that is given by options alone: planning reads none of it
 
 
 def plan(
@@ -219,9 +218,10 @@ def plan(
     if reasons is not None:
         show_reasons(console, reasons)
     if output is not None:
-        console.print(f"\nWritten to {output}, ready for heddle train, prove and simulate.", soft_wrap=True)
-        if job is None:
-            console.print(f"Training reads data.text = {PLACEHOLDER!r}: name your own text there.", soft_wrap=True)
+        ready = (
+            "heddle train, prove and simulate" if found.job.data else "heddle prove and simulate; add [data] to train"
+        )
+        console.print(f"\nWritten to {output}, ready for {ready}.", soft_wrap=True, markup=False)
 
 
 def _without_job(model: str | None) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def _without_job(model: str | None) -> dict[str, Any]:
             "A plan is for a model.",
             "Name a job file, or --model with a preset or a config.json.",
         )
-    return {"data": {"text": PLACEHOLDER}}
+    return {}
 
 
 def _override(

@@ -108,8 +108,8 @@ def test_a_batch_that_nobody_named_is_told_and_written(tmp_path, monkeypatch, ca
     written = tomllib.loads(Path("plan.toml").read_text())
     assert written["train"] == {"global_batch": 8, "precision": "bf16"}
     # nobody trains 70 billion parameters on Python's own library by accident
-    assert written["data"]["text"] == "corpus/*.txt"
-    assert "name your own text" in shown
+    assert "data" not in written
+    assert "add [data] to train" in shown
     assert any(" x " in str(entry) for entry in written["plan"]["stages"])
     assert load_job("plan.toml").plan.chunks == len(load_job("plan.toml").plan.stages)
 
