@@ -29,6 +29,7 @@ from heddle.spec.ranges import (
 )
 from heddle.spec.ranks import split_in_words
 from heddle.spec.rules.adapt import check_adapt
+from heddle.spec.rules.meetings import check_meetings
 from heddle.spec.rules.order import check_late
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 from heddle.spec.start import model_in, tokenizer_in
@@ -144,26 +145,12 @@ class Job:
             )
         if self.plan is not None:
             self.plan.check(self.model, self.train.global_batch, self.sequence)
-            streams = self.plan.fragments > 1 or self.plan.overlap_steps > 0  # a checkpoint has what is under way then
-            meets = 0 if streams else self.plan.local_steps
-            self._check_meetings(self.train.meet_every if self.train.meeting else meets)
+            check_meetings(self.plan, self.train)
             check_late(self.plan, self.train)
             check_adapt(self.plan, self.train.meeting, self.network is not None)
             check_coded(self.plan, self.train.precision)
             if self.network is not None:  # who prices a plan over a network may hold that apart
                 check_known(self.plan, self.network)
-
-    def _check_meetings(self, every: int) -> None:
-        """Replicas that learn by themselves are saved, and evaluated, when they have met."""
-        for name in ("save_every", "eval_every"):
-            value = getattr(self.train, name)
-            if every and value % every:
-                raise HeddleError(
-                    f"train.{name} = {value} is not a multiple of "
-                    f"{'train.meet_every' if self.train.meeting else 'plan.local_steps'} = {every}.",
-                    "Between two synchronizations every replica has its own weights.",
-                    f"Use {name} = {max(1, round(value / every)) * every}.",
-                )
 
     @property
     def sequence(self) -> int:
