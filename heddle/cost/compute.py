@@ -209,8 +209,9 @@ def layer(cluster: Cluster, work: Work) -> Pass:
         elementwise(cluster, work),
     ]
     core_forward, core_backward = attention(cluster, work)
-    # each microbatch adds its gradients to those of the ones before
-    adding = (1 - work.adds_in_place) * (work.element + 2 * work.gradient_bytes)
+    # each microbatch adds its gradients to those of the ones before; a cast before that is written, and read again
+    casts = work.casts_gradients * (work.gradient_bytes > work.element)
+    adding = (1 - work.adds_in_place) * (work.element + (2 + 2 * casts) * work.gradient_bytes)
     accumulate = np.where(work.microbatches > 1, adding, 0) * work.layer_parameters / t / memory_speed(cluster)
     forward = sum(part[0] for part in parts) + core_forward
     backward = sum(part[1] for part in parts) + core_backward + accumulate

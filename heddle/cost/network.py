@@ -61,7 +61,8 @@ def between_stages(cluster: Cluster, work: Work) -> Column:
 
     With scatter/gather each tensor rank sends its own slice, and the receivers gather the slices over their faster
     links (PTD-P §4.1). Under sequence parallelism activations are slices already. The sender waits for the message to
-    leave, as Megatron-LM's does; so a message costs both ends its time.
+    leave, as Megatron-LM's does; so a message costs both ends its time. Where only one of two stages sends at a time,
+    one going the other way costs as much again.
     """
     whole = work.tokens * work.hidden * work.element
     sent = work.tokens * work.hidden * work.message_bytes
@@ -70,7 +71,8 @@ def between_stages(cluster: Cluster, work: Work) -> Column:
     gathers = (slices > 1) & np.equal(work.sequence_parallel, 0)
     gather = np.where(gathers, all_gather(cluster, whole, work.tensor, in_pass=True), 0.0)
     wakes = cluster.efficiency.message_us * 1e-6
-    return np.where(work.pipeline > 1, wakes + point_to_point(cluster, sent / slices, span) + gather, 0.0)
+    turns = 2 - work.both_ways
+    return np.where(work.pipeline > 1, wakes + turns * point_to_point(cluster, sent / slices, span) + gather, 0.0)
 
 
 def hidden(cluster: Cluster, communication: Column, beside: Column) -> Column:

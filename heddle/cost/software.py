@@ -34,6 +34,8 @@ def software_columns(facts: Profile) -> dict[str, Any]:
         "stops_early": int(facts.stops_early),
         "waits_backward": facts.waits_backward,
         "scatter": int(facts.sliced_messages),
+        "both_ways": int(facts.both_ways),
+        "casts_gradients": int(facts.casts_gradients),
         "regather": int(facts.regather),
         "tensor_overlap": facts.tensor_overlap,
         "data_overlap": facts.data_overlap,

@@ -109,6 +109,8 @@ class Work:
     stops_early: Column = 1  # 1: recomputing ends before the last product, which no backward needs (PyTorch ≥ 2.1)
     waits_backward: Column = 0  # 1: no product runs beside the sum of input gradients (Megatron-LM before 2022)
     scatter: Column = 1  # 0: every tensor rank sends the whole message to the next stage
+    both_ways: Column = 1  # 0: of two stages one sends at a time (DeepSpeed)
+    casts_gradients: Column = 0  # 1: gradients are cast in memory before they are added up (DeepSpeed)
     regather: Column = 0  # 1: ZeRO-3 gathers parameters a third time, for the recomputed forward (DeepSpeed)
     tensor_overlap: Column = 0  # 1: tensor-parallel collectives run beside their matrix products (async TP)
     data_overlap: Column = 1  # 1: gradients are summed while the last backward still runs

@@ -84,6 +84,8 @@ class Profile:
     sharded_gradients: bool = False  # with a pipeline, too, each replica keeps its share of them only
     cast_reads: int = 1  # passes over what becomes 8 bits: one with delayed scaling, two with dynamic
     fused_casts: float = 0.0  # share of activations whose norm writes them in 8 bits at once
+    both_ways: bool = True  # a rank sends to a stage what it has for it while it receives what that has for it
+    casts_gradients: bool = False  # 16-bit gradients become fp32 in memory before they are added to those in fp32
     context_exchange: ContextExchange = "ring"  # where ranks share the tokens of a sample
 
 
@@ -145,7 +147,9 @@ PROFILES: dict[str, Profile] = {
         fused_accumulation=True,
         kernels="megatron",
     ),
-    # a fork of Megatron-LM of 2021 whose pipeline and optimizer are DeepSpeed's: reduce_bucket_size = 5e8 elements
+    # A fork of Megatron-LM of 2021 whose pipeline and optimizer are DeepSpeed's: reduce_bucket_size = 5e8 elements;
+    # sends and receives are instructions of their own, one after the other (runtime/pipe/schedule.py, TrainSchedule);
+    # gradients are cast to fp32 before they are added up (runtime/bf16_optimizer.py, update_hp_grads).
     "megatron-deepspeed 2022": Profile(
         source="bigscience-workshop/Megatron-DeepSpeed; DeepSpeed configuration, zero_optimization",
         data_overlap=0.0,
@@ -158,6 +162,8 @@ PROFILES: dict[str, Profile] = {
         kernels="megatron 2021",
         waits_backward=1.0,
         regather=True,
+        both_ways=False,
+        casts_gradients=True,
     ),
     "torch FSDP2": Profile(
         source="PyTorch FSDP, arXiv 2304.11277; torchtitan, arXiv 2410.06511",

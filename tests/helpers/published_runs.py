@@ -1,4 +1,4 @@
-"""Runs that NVIDIA published, as rows."""
+"""Runs that others published, as rows: of NVIDIA NeMo in fp8, and of Megatron-DeepSpeed."""
 
 from pathlib import Path
 
@@ -49,4 +49,21 @@ def nemo(folder: Path) -> Validation:
         lines.append(",".join(map(str, (f"{model}-{gpus}", model, *SHAPES[model], *plan, *rest))))
     path = folder / "nemo.csv"
     path.write_text("\n".join(lines))
+    return validate([path])
+
+
+# arXiv 2201.11990 (MT-NLG 530B on Selene): nodes of 8 A100, seconds of a step of 1,920 samples
+MT_NLG = [(280, 60.1), (350, 50.2), (420, 44.4)]
+
+
+def mt_nlg(folder: Path) -> Validation:
+    """The same for these."""
+    model = "105,20480,128,128,81920,51200"
+    rest = "A100-80GB,bf16,unfused,full,Megatron-DeepSpeed,megatron-deepspeed 2022,1"
+    lines = [
+        f"{nodes},MT-NLG,{model},{8 * nodes},1920,1,2048,8,35,1,1,{seconds},{nodes // 35},{rest}"
+        for nodes, seconds in MT_NLG
+    ]
+    path = folder / "mt-nlg.csv"
+    path.write_text("\n".join([HEADER, *lines]))
     return validate([path])
