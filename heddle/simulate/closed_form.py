@@ -27,7 +27,7 @@ from heddle.simulate.distinct import Once, once
 from heddle.simulate.even_ranks import Ranks, even_ranks, recomputed
 from heddle.simulate.layer_range import Among, among, most_of_a_rank, of_runs
 from heddle.simulate.memory_bounds import HeldBytes, fewest_recomputed, made_by_backwards, peak_memory
-from heddle.simulate.orders import Orders, orders
+from heddle.simulate.orders import Orders, orders_of
 from heddle.simulate.split_bounds import split_seconds
 from heddle.simulate.splits import Split, split_of
 from heddle.spec.cluster import Cluster
@@ -209,7 +209,7 @@ class _Known(NamedTuple):
                 (t, b, work.sequence_parallel, several, split, work.world, work.scatter),
                 lambda some: _prices(some, cluster),
             ),
-            once(work, (p, work.virtual, work.schedule, d * b), lambda some: orders(some, partly)),
+            once(work, (p, work.virtual, work.schedule, d * b), lambda some: orders_of(some, partly)),
             once(work, (t, p, d, work.zero), lambda some: split_of(some, cluster)),
         )
 

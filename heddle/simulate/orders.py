@@ -74,7 +74,7 @@ class Orders(NamedTuple):
     looked_at: tuple[RankOrder, ...]
 
 
-def orders(work: Work, partly: bool) -> Orders:
+def orders_of(work: Work, partly: bool) -> Orders:
     """Of plans of which some recompute `partly`: in some of their layers."""
     p, v, m = work.pipeline, work.virtual, work.microbatches
     ranks = even_ranks(work.layers, p, v, work.folded)

@@ -25,7 +25,7 @@ from heddle.spec.plan import Plan, even_stages
 def of_a_layer(work: Work) -> Work:
     """The same for all works whose layers cost the same: a search looks at many of them."""
     batch = work.microbatch * min(2, work.microbatches)  # gradients are added up from the second microbatch on
-    return recomputing(replace(work, batch=batch, pipeline=1, virtual=1, data=1, zero=0, schedule=0), "full")
+    return replace(work, batch=batch, pipeline=1, virtual=1, data=1, zero=0, schedule=0, full=1.0, selective=0.0)
 
 
 def parts_of(model: ModelSpec, plan: Plan, work: Work) -> Iterator[tuple[int, LayerKind, float]]:
