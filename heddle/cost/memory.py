@@ -313,11 +313,6 @@ def embedding_backward(work: Work, one: Column) -> Column:
     return table * (1 + np.where(work.pipeline == 1, work.tied, 0)) + work.tokens * work.hidden * work.element - one
 
 
-def update_buffers(work: Work, gradients: Column) -> Column:
-    """Bytes that summing gradients takes beside them: over gloo the shares of all others, once they are sent."""
-    return work.gloo * np.where(work.zero == 1, (work.data - 1) / work.data, 0.0) * gradients
-
-
 def slack(cluster: Cluster, held: Column) -> Column:
     """What the allocator cannot use of what it holds, a stated constant of the cluster."""
     return cluster.efficiency.slack * held

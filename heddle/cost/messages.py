@@ -1,4 +1,4 @@
-"""Bytes of messages: between stages, as both sides hold them, and of what a step reads."""
+"""Bytes of messages: between stages, as both sides hold them, between replicas, and of what a step reads."""
 
 from __future__ import annotations
 
@@ -50,3 +50,8 @@ def answered_messages(neighbours: Column, several: Column, microbatches: Column)
     Where two stages have several chunks each, what goes both ways goes to the same one, whose answers are a turn late.
     """
     return np.minimum(np.where(several & (neighbours == 1), 3, neighbours), microbatches - 1)
+
+
+def update_buffers(work: Work, gradients: Column) -> Column:
+    """Bytes that summing gradients takes beside them: over gloo the shares of all others, once they are sent."""
+    return work.gloo * np.where(work.zero == 1, (work.data - 1) / work.data, 0.0) * gradients

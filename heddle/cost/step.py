@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import compute, context, network
+from heddle.cost import compute, context, memory, network
 from heddle.cost.network import hidden
 from heddle.cost.work import Column, Work
 from heddle.spec.cluster import Cluster
@@ -205,3 +205,27 @@ def pace(cluster: Cluster, working: Column) -> Column:
     if cluster.cores is None or cluster.cores >= cluster.devices:
         return 1.0
     return cluster.devices / np.clip(working, cluster.cores, cluster.devices)
+
+
+class Split(NamedTuple):
+    """What follows from the degrees of a split and the level of ZeRO."""
+
+    first_end: Column  # parameters of the first rank beside its layers
+    last_end: Column
+    states: memory.StateBytes
+    exchange: Exchange
+    sharing: Column  # ranks that share the optimizer
+    slowdown: Column
+
+
+def split_of(work: Work, cluster: Cluster) -> Split:
+    """The same for all plans with these degrees."""
+    alone = work.pipeline == 1
+    return Split(
+        first_end=memory.end_parameters(work, True, alone),
+        last_end=memory.end_parameters(work, alone, True),
+        states=memory.state_bytes(work),
+        exchange=replicas_exchange(cluster, work),
+        sharing=np.where(work.zero >= 1, work.replicas, 1),
+        slowdown=slowdown(cluster, work),
+    )

@@ -1,7 +1,8 @@
 """Seconds that a step takes at least: bounds that let a search leave out what cannot be the best.
 
 Stages are as even as can be. They are exact for one stage, and elsewhere the longest of a few paths through the
-schedule: what is replayed action by action is never below them. Bytes are in `heddle.simulate.memory_bounds`.
+schedule: what is replayed action by action is never below them. Bytes are in `heddle.simulate.memory_bounds`. For
+schedules that take backwards in two there is an estimate, too.
 """
 
 from __future__ import annotations
@@ -11,13 +12,11 @@ import numpy as np
 from heddle.cost import compute, memory
 from heddle.cost import step as stage
 from heddle.cost.network import hidden
-from heddle.cost.step import LayerCost
+from heddle.cost.step import LayerCost, Split
 from heddle.cost.work import Column, Work
-from heddle.simulate.even_ranks import Ranks
+from heddle.schedule import NAMES, RULES
 from heddle.simulate.layer_range import Among
-from heddle.simulate.orders import Orders
-from heddle.simulate.split_bounds import least_split_seconds
-from heddle.simulate.splits import Split
+from heddle.simulate.orders import Orders, Ranks, recomputed
 from heddle.spec.cluster import Cluster
 
 
@@ -76,13 +75,8 @@ def least_seconds(
     pace = stage.pace(cluster, work.world)
     if cluster.cores:  # no core idles while anybody has work, and nobody is faster than with a core of its own
         pipe = np.maximum(pipe / stage.pace(cluster, work.world / p), m / p * total / pace)
-    again = layers.map(lambda each: np.minimum(ranks.first, count) * each.again_full)
-    backward = ranks.first * (both.most - layers.most.forward) + again.most
-    if work.shapes:
-        mean = ranks.first * (both.mean - layers.mean.forward) + again.mean
-        backward = np.where(alone & ((work.full == 0) | (work.full >= 1)), mean, backward)
-    parameters = most_parameters(work, smallest, ranks, split)
-    data, update = _tail(work, cluster, split, pipe, (parameters, backward), ends)
+    first = most_parameters(work, smallest, ranks, split), _first_backward(work, ranks, layers, both, count)
+    data, update = _tail(work, cluster, split, pipe, first, ends)
     return split.slowdown * (pipe + (data + update) / pace)
 
 
@@ -101,6 +95,18 @@ def _interleaved(work: Work, orders: Orders, layers: Among[LayerCost], parts: tu
     if not np.any(work.gpipe):
         return several
     return np.where(work.gpipe, np.maximum(m * np.maximum(np.maximum(first, last), middle), total), several)
+
+
+def _first_backward(work: Work, ranks: Ranks, layers: Among[LayerCost], both: Among[Column], count: Column) -> Column:
+    """Seconds of the backward of the first rank's layers, at most; `both`: of both ways through one, `count`: layers of
+    each rank that recompute everything.
+    """
+    again = layers.map(lambda each: np.minimum(ranks.first, count) * each.again_full)
+    slow = ranks.first * (both.most - layers.most.forward) + again.most
+    if not work.shapes:
+        return slow
+    mean = ranks.first * (both.mean - layers.mean.forward) + again.mean
+    return np.where((work.pipeline == 1) & ((work.full == 0) | (work.full >= 1)), mean, slow)
 
 
 def _tail(
@@ -138,3 +144,54 @@ def most_parameters(work: Work, smallest: Work, ranks: Ranks, split: Split) -> C
         return most
     whole = work.layers * memory.layer_parameters(work) + memory.end_parameters(work, True, True)
     return np.maximum(most, whole / work.pipeline)
+
+
+def split_seconds(work: Work, ranks: Ranks, layer: LayerCost, embedding: Column, head: Column, send: Column) -> Column:
+    """A step, about: the slowest rank's work, and what a schedule leaves idle where all stages are alike.
+
+    (p-1)(F+B-W) for ZB-H1 (arXiv 2401.10241 Table 2), the last rank's late start for the others.
+    """
+    p, v, m = work.pipeline, work.virtual, work.microbatches
+    soon = layer.backward + stage.recompute_seconds(work, layer) - layer.weight
+    one = layer.forward + soon + layer.weight
+    first = ranks.first * one + embedding + np.where(work.folded, head, 0.0)
+    last = ranks.last * one + np.where(work.folded, 0.0, head)
+    slowest = np.maximum(np.maximum(first, last), ranks.most * one) + 2 * send * v
+    h1 = work.schedule == NAMES.index("zb-h1")
+    idle = work.layers / p / v * np.where(h1, layer.forward + soon - layer.weight, layer.forward) + send
+    return m * slowest + (p - 1) * idle
+
+
+def least_split_seconds(
+    work: Work, ranks: Ranks, layers: Among[LayerCost], ends: tuple[Column, Column, Column], total: Column
+) -> Column:
+    """The longest of a few paths; `ends`: of the embedding, the head, and a message, `total`: of a microbatch in all.
+
+    A rank has all its work to do, once the first microbatch has come down to it. The first rank has but as many
+    forwards to do as it starts before its first backward, which then has come down all ranks and up again.
+    """
+    embedding, head, send = ends
+    p, v, m, layer = work.pipeline, work.virtual, work.microbatches, layers.least
+    alike = work.selective * layer.again_selective + work.per_op * layer.again_per_op
+    both, count = layer.forward + layer.backward + alike, recomputed(work)
+
+    def through(number: Column) -> Column:  # so many layers of one rank, both ways
+        return number * both + np.minimum(number, count) * layer.again_full
+
+    sends = 2 * send * (v - np.where(work.folded, 0.5, 0.0)) - send  # of a rank, at least
+    first = through(ranks.first) + embedding + np.where(work.folded, head, 0.0) + sends
+    last = through(ranks.last) + np.where(work.folded, 0.0, head) + sends
+    down = ranks.small * layer.forward + send
+    mean = m * total / p + (p - 1) / 2 * down
+    late = (p - 1) * down + m * last
+    most = m * (through(ranks.most) + sends)
+    started: Column = np.inf
+    for number, rule in enumerate(RULES.values()):
+        if rule.started is not None:
+            started = np.where(work.schedule == number, rule.started(p, m, v, 0), started)
+    soon = layer.backward + alike - np.minimum(layers.most.weight, layer.backward)
+    there_and_back = work.layers * layer.forward + (work.layers - ranks.first) * soon + head + 2 * send * (p - 1)
+    own = ranks.first * layers.most.forward + embedding + send
+    idle = there_and_back - np.where(np.isinf(started), 0.0, started) * own
+    waits = m * first + np.where(np.isinf(started), 0.0, np.maximum(idle, 0.0))
+    return np.maximum(np.maximum(mean, late), np.maximum(most, waits))

@@ -19,17 +19,14 @@ from heddle.cost.breakdown import Breakdown
 from heddle.cost.fits import fits
 from heddle.cost.network import between_stages, hidden
 from heddle.cost.offload import sharded_by_layer
-from heddle.cost.step import LayerCost
+from heddle.cost.step import LayerCost, Split, split_of
 from heddle.cost.work import Column, Work
 from heddle.format import GIB
-from heddle.simulate.bounds import least_seconds
+from heddle.simulate.bounds import least_seconds, split_seconds
 from heddle.simulate.distinct import Once, once
-from heddle.simulate.even_ranks import Ranks, even_ranks, recomputed
 from heddle.simulate.layer_range import Among, among, most_of_a_rank, of_runs
 from heddle.simulate.memory_bounds import HeldBytes, fewest_recomputed, made_by_backwards, peak_memory
-from heddle.simulate.orders import Orders, orders_of
-from heddle.simulate.split_bounds import split_seconds
-from heddle.simulate.splits import Split, split_of
+from heddle.simulate.orders import Orders, Ranks, even_ranks, orders_of, recomputed
 from heddle.spec.cluster import Cluster
 
 CHUNK = 8192  # plans that are priced at once: their columns stay in the cache

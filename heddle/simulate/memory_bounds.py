@@ -14,9 +14,9 @@ import numpy as np
 
 from heddle.cost import memory, messages
 from heddle.cost.offload import gathered_at_least, sharded_by_layer
+from heddle.cost.step import Split
 from heddle.cost.work import Column, Work
 from heddle.simulate.orders import Flights, Orders, RankOrder
-from heddle.simulate.splits import Split
 from heddle.spec.cluster import Cluster
 
 
@@ -223,7 +223,7 @@ def _first_moments(of: RankBytes) -> Iterator[Moment]:
         going = going + (others + 1) * ends.left
     yield of.moment(of.present + np.maximum(of.steady + of.at_end(others), going), rank.at_first)
     if np.any(work.gloo):
-        update = of.base + of.gradients + memory.update_buffers(work, of.gradients)
+        update = of.base + of.gradients + messages.update_buffers(work, of.gradients)
         yield of.moment(update, Flights(0.0, None, 1.0))
     if rank.at_embedding is not None:
         always = of.present + of.steady + of.plan.held.embeds

@@ -101,7 +101,7 @@ def _stages(
 
     @cache
     def buffers(gradients: float) -> float:
-        return float(memory.update_buffers(work, gradients))
+        return float(messages.update_buffers(work, gradients))
 
     @cache
     def waits_for(neighbours: int, end: bool) -> tuple[int, float]:
