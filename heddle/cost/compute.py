@@ -14,7 +14,7 @@ from heddle.spec.model import ModelSpec
 
 # Output tiles of cuBLAS and how fast each is for its size: a small tile reads its operands more often. NVIDIA,
 # "Matrix Multiplication Background User's Guide", §§ "Tile Quantization" and "Wave Quantization".
-TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.95), (256, 64, 0.9), (128, 64, 0.85), (64, 64, 0.65))
+TILES = np.array([(256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.95), (256, 64, 0.9), (128, 64, 0.85), (64, 64, 0.65)])
 # Tensor cores load 16 bytes at once (same guide, § "Performance"). For narrower rows cuBLAS has no kernels that copy
 # ahead into shared memory, only those of the generations before: on A100 these reach what a V100 or T4 does, about a
 # third, and less the narrower they load (arXiv 2401.14489 §§ V, VI: head sizes by the power of two that divides them).
@@ -44,6 +44,14 @@ class Pass(NamedTuple):
     half: Column  # every second matrix product and what lies between them
     last: Column  # the last matrix product
     weight: Column  # of the backward: what makes the linear layers' weight gradients, which nobody waits for
+
+
+class LinearCost(NamedTuple):
+    """Seconds of a linear layer."""
+
+    forward: Column
+    backward: Column
+    weight: Column  # of the backward: what makes the weight's gradient
 
 
 def peak_flops(cluster: Cluster, precision: str) -> float:
@@ -93,13 +101,12 @@ def matmul(cluster: Cluster, precision: str, m: Column, k: Column, n: Column, ba
     if processors is None:  # not a device of tiles and waves, or not known to be one
         seconds = 2.0 * batch * m * k * n / speed
     else:
-        seconds = np.inf
         summed = np.ceil(k * element / SLAB) * (SLAB / element)
-        for rows, columns, share in TILES:
-            tiles = batch * np.ceil(m / rows) * np.ceil(n / columns)
-            waves = np.ceil(tiles / processors)
-            flops = 2.0 * waves * processors * rows * columns * summed
-            seconds = np.minimum(seconds, flops / (speed * share))
+        rows, columns, share = TILES.T
+        tiles = np.ceil(np.expand_dims(m, -1) / rows) * np.ceil(np.expand_dims(n, -1) / columns)
+        waves = np.ceil(np.expand_dims(batch, -1) * tiles / processors)
+        flops = 2.0 * waves * processors * rows * columns * np.expand_dims(summed, -1)
+        seconds = np.min(flops / (speed * share), axis=-1)
     # A tile first fills its pipeline and at the end writes its output; narrow operands are read more often.
     least = np.minimum(np.minimum(m, n), k)
     seconds = seconds * (1 + half / least) / np.minimum(alignment(k, element), alignment(n, element))
@@ -107,13 +114,14 @@ def matmul(cluster: Cluster, precision: str, m: Column, k: Column, n: Column, ba
     return np.maximum(seconds, moved / memory_speed(cluster))
 
 
-def linear(cluster: Cluster, work: Work, rows: Column, inputs: Column, outputs: Column) -> tuple[Column, Column]:
-    """A linear layer, forward and backward: the gradients of its input and of its weight are two products more."""
+def linear(cluster: Cluster, work: Work, rows: Column, inputs: Column, outputs: Column) -> LinearCost:
+    """A linear layer: the gradients of its input and of its weight are two products more."""
 
-    def products(precision: str) -> tuple[Column, Column]:
+    def products(precision: str) -> LinearCost:
         forward = matmul(cluster, precision, rows, inputs, outputs)
         to_input = matmul(cluster, precision, rows, outputs, inputs)
-        return forward, to_input + matmul(cluster, precision, inputs, rows, outputs)
+        weight = matmul(cluster, precision, inputs, rows, outputs)
+        return LinearCost(forward, to_input + weight, weight)
 
     plain = products(work.precision)
     if not np.any(work.fp8):
@@ -124,9 +132,9 @@ def linear(cluster: Cluster, work: Work, rows: Column, inputs: Column, outputs: 
     # before; weights may stay as they are for all microbatches of a step.
     byte = (work.cast_reads * work.element + 2) / memory_speed(cluster)
     weights = inputs * outputs / np.where(work.casts_per_step, work.microbatches, 1)
-    casts = (rows * inputs * (1 - work.fused_casts) + weights) * byte, rows * outputs * byte
+    casts = (rows * inputs * (1 - work.fused_casts) + weights) * byte, rows * outputs * byte, 0.0
     eight = products("fp8")
-    return tuple(np.where(work.fp8, e + cast, p) for e, p, cast in zip(eight, plain, casts, strict=True))
+    return LinearCost(*(np.where(work.fp8, e + cast, p) for e, p, cast in zip(eight, plain, casts, strict=True)))
 
 
 def attention(cluster: Cluster, work: Work) -> tuple[Column, Column]:
@@ -199,37 +207,25 @@ def layer(cluster: Cluster, work: Work) -> Pass:
     tokens, h, t = work.tokens, work.hidden, work.tensor
     query, pair = work.heads * work.head_size / t, 2 * work.kv_heads * work.head_size / t
     ffn = work.ffn / t
-    up_forward, up_backward = linear(cluster, work, tokens, h, ffn)
     times = 1 + work.gated
-    parts = [
+    products = [
         linear(cluster, work, tokens, h, query + pair),
         linear(cluster, work, tokens, query, h),
-        (times * up_forward, times * up_backward),
+        LinearCost(*(times * seconds for seconds in linear(cluster, work, tokens, h, ffn))),
         linear(cluster, work, tokens, ffn, h),
-        elementwise(cluster, work),
     ]
+    around = elementwise(cluster, work)
     core_forward, core_backward = attention(cluster, work)
     # each microbatch adds its gradients to those of the ones before; a cast before that is written, and read again
     casts = work.casts_gradients * (work.gradient_bytes > work.element)
     adding = (1 - work.adds_in_place) * (work.element + (2 + 2 * casts) * work.gradient_bytes)
     accumulate = np.where(work.microbatches > 1, adding, 0) * work.layer_parameters / t / memory_speed(cluster)
-    forward = sum(part[0] for part in parts) + core_forward
-    backward = sum(part[1] for part in parts) + core_backward + accumulate
-    half = sum(part[0] for part in parts[:-1]) / 2 + parts[-1][0]
-    return Pass(forward, backward, core_forward, half, parts[3][0], weight_gradients(cluster, work) + accumulate)
-
-
-def weight_gradients(cluster: Cluster, work: Work) -> Column:
-    """Of a layer's backward the products that make the gradients of its linear layers' weights."""
-    tokens, h, ffn = work.tokens, work.hidden, work.ffn / work.tensor
-    query = work.heads * work.head_size / work.tensor
-    outputs = query + 2 * work.kv_heads * work.head_size / work.tensor
-    shapes = [(h, outputs, 1), (query, h, 1), (h, ffn, 1 + work.gated), (ffn, h, 1)]
-    plain = sum(times * matmul(cluster, work.precision, i, tokens, o) for i, o, times in shapes)
-    if not np.any(work.fp8):
-        return plain
-    eight = sum(times * matmul(cluster, "fp8", i, tokens, o) for i, o, times in shapes)
-    return np.where(work.fp8, eight, plain)
+    multiplying = sum(product.forward for product in products)
+    forward = multiplying + around[0] + core_forward
+    backward = sum(product.backward for product in products) + around[1] + core_backward + accumulate
+    half = multiplying / 2 + around[0]
+    weight = sum(product.weight for product in products) + accumulate
+    return Pass(forward, backward, core_forward, half, products[-1].forward, weight)
 
 
 def launches(cluster: Cluster, work: Work) -> Column:
@@ -255,7 +251,7 @@ def head(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     the probabilities and cast back (Megatron-LM's vocabulary-parallel cross entropy, PTD-P §2.3).
     """
     plain = replace(work, fp8=0)  # output layers keep their precision
-    forward, backward = linear(cluster, plain, work.tokens, work.hidden, work.padded_vocab)
+    forward, backward, _ = linear(cluster, plain, work.tokens, work.hidden, work.padded_vocab)
     logits = work.tokens * work.padded_vocab / memory_speed(cluster)
     e = work.element
     return forward + logits * (e + 4 + 4 + 8 + 4), backward + logits * (4 + 4 + 4 + e)

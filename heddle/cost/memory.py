@@ -50,6 +50,21 @@ def end_parameters(work: Work, first: Column, last: Column) -> Column:
     return begins + np.where(last, own + work.norm_parameters, 0.0)
 
 
+class StateBytes(NamedTuple):
+    """What `states` come to: bytes for each parameter of a rank, and for each of its largest layer."""
+
+    kept: Column  # weights and optimizer
+    gradients: Column
+    gathered: Column
+    of_largest: Column  # gathered, too
+
+
+def state_bytes(work: Work) -> StateBytes:
+    """Of every parameter alike: `states` are linear in both."""
+    weights, gradients, optimizer, gathered = states(work, 1.0, 0.0)
+    return StateBytes(weights + optimizer, gradients, gathered, states(work, 0.0, 1.0)[3])
+
+
 def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Column, Column, Column]:
     """Weights, gradients, optimizer and gathered parameters, for the parameters of one rank.
 
@@ -99,15 +114,26 @@ class Saved(NamedTuple):
         mixed = work.full * self.full + work.selective * self.selective + work.per_op * self.per_op
         return rest * self.none + mixed
 
-    def moment(self, work: Work) -> Column:
+    def kept(self, work: Work) -> Column:
+        """Over all layers of a work but those that recompute everything."""
+        kept = self.none
+        for share, less in ((work.selective, self.selective), (work.per_op, self.per_op)):
+            if np.any(share):
+                kept = kept - share * (self.none - less)
+        return kept
+
+    def moment(self, work: Work, full: Column | None = None) -> Column:
         """What the layer that is on its way back holds beside what all left behind.
 
         A layer that recomputes all has it all again before its first gradient. The attention core comes back when the
-        MLP has already let go of its own.
+        MLP has already let go of its own. `full`: whether it recomputes all; None: it does where any layer does.
         """
-        whole = np.where(work.full > 0, self.none - self.full, np.where(work.per_op > 0, self.none - self.per_op, 0.0))
-        core = np.where(work.selective > 0, self.none - self.selective, 0.0)
-        return np.maximum(whole + self.backward, core)
+        full = work.full > 0 if full is None else full
+        less = np.where(work.per_op > 0, self.none - self.per_op, 0.0) if np.any(work.per_op) else 0.0
+        whole = np.where(full, self.none - self.full, less) + self.backward
+        if not np.any(work.selective):
+            return whole
+        return np.maximum(whole, np.where(work.selective > 0, self.none - self.selective, 0.0))
 
 
 def layer_activations(work: Work) -> Saved:
@@ -246,35 +272,12 @@ def last_moment(work: Work, ends: Ends, moment: Column) -> Column:
 
     Where one stage has both ends of a tied embedding, the gradient of one waits for that of the other.
     """
-    waits = np.where(work.pipeline == 1, work.tied, 0) * ends.table
-    return np.maximum(ends.left + ends.briefly, moment + waits)
+    return np.maximum(ends.left + ends.briefly, moment + waiting_table(work, ends))
 
 
-def exchange_buffers(work: Work, neighbours: Column, end: Column = False) -> Column:
-    """Bytes of a step's tokens and targets, of messages awaited from so many stages, and what an `end` awaits."""
-    # as heddle.parallel.pipeline.inbox expects them: all of GPipe's, which sends on before it waits, but for very many
-    deep = work.gpipe & (work.virtual == 1) & (work.microbatches > work.pipeline)
-    each = np.where(deep & (np.asarray(work.gloo) > 0), 64, work.posted)
-    awaited = neighbours * np.minimum(each, work.microbatches) / work.tensor
-    # the other end's gradient of a tied embedding: four pieces at most (heddle.parallel.replicas.pair_sum)
-    tied = work.gloo * work.tied * (work.zero < 2) * np.minimum(4 * work.padded_vocab * work.hidden, 16 << 20)
-    messages = 16 * work.microbatches * work.tokens + awaited * work.tokens * work.hidden * work.message_bytes
-    return messages + np.where(end, tied, 0.0)
-
-
-def sent_message(work: Work) -> Column:
-    """Bytes of the activations that a stage sends on, which live until the next stage shows that it has used them."""
-    # a code is of a slice alone
-    slices = np.where(np.logical_or(work.sequence_parallel, work.code_bytes), work.tensor, 1)
-    return work.sent * work.tokens * work.hidden * work.message_bytes / slices
-
-
-def answered_messages(neighbours: Column, several: Column, microbatches: Column) -> Column:
-    """Messages that a stage has sent and nobody has shown to have used, once answers come: about one to each neighbour.
-
-    Where two stages have several chunks each, what goes both ways goes to the same one, whose answers are a turn late.
-    """
-    return np.minimum(np.where(several & (neighbours == 1), 3, neighbours), microbatches - 1)
+def waiting_table(work: Work, ends: Ends) -> Column:
+    """Bytes of the gradient of a tied embedding's one end that waits for the other on the same stage."""
+    return np.where(work.pipeline == 1, work.tied, 0) * ends.table if np.any(work.tied) else 0.0
 
 
 def made_gradients(work: Work, layers: Column, first: Column, last: Column) -> Column:
@@ -308,11 +311,6 @@ def embedding_backward(work: Work, one: Column) -> Column:
     """Bytes that the gradient of the embedding takes beyond what a microbatch left, which is gone by then."""
     table = work.padded_vocab * work.hidden * work.element
     return table * (1 + np.where(work.pipeline == 1, work.tied, 0)) + work.tokens * work.hidden * work.element - one
-
-
-def update_buffers(work: Work, gradients: Column) -> Column:
-    """Bytes that summing gradients takes beside them: over gloo the shares of all others, once they are sent."""
-    return work.gloo * np.where(work.zero == 1, (work.data - 1) / work.data, 0.0) * gradients
 
 
 def slack(cluster: Cluster, held: Column) -> Column:

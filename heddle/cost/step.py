@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import compute, context, network
+from heddle.cost import compute, context, memory, network
 from heddle.cost.network import hidden
 from heddle.cost.work import Column, Work
 from heddle.spec.cluster import Cluster
@@ -24,13 +24,22 @@ class LayerCost(NamedTuple):
     again_per_op: Column  # doing every second matrix product once more
     tensor_forward: Column  # of these, collectives along the tensor axis that nothing hides
     tensor_backward: Column
-    tensor_again: Column
+    tensor_again: Column  # of `again_full`
     weight: Column  # of the backward, what makes weight gradients
 
 
 def recompute_seconds(work: Work, cost: LayerCost) -> Column:
     """What a backward repeats of its forward, as a mean over layers."""
-    return work.full * cost.again_full + work.selective * cost.again_selective + work.per_op * cost.again_per_op
+    return work.full * cost.again_full + partly_recomputed(work, cost)
+
+
+def partly_recomputed(work: Work, cost: LayerCost) -> Column:
+    """Of that what layers repeat that do not recompute everything."""
+    seconds: Column = 0.0
+    for share, again in ((work.selective, cost.again_selective), (work.per_op, cost.again_per_op)):
+        if np.any(share):
+            seconds = seconds + share * again
+    return seconds
 
 
 def layer_cost(cluster: Cluster, work: Work) -> LayerCost:
@@ -64,7 +73,7 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost:
         again_per_op=cost.half,
         tensor_forward=forward_tensor,
         tensor_backward=backward_tensor,
-        tensor_again=work.full * tensor_again,
+        tensor_again=tensor_again,
         weight=cost.weight * backward / (cost.backward + backward_tensor),  # starting its kernels takes its share
     )
 
@@ -101,64 +110,82 @@ def shard_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
 
 def data_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
     """What replicas communicate once per step: gradients summed, with ZeRO-1 into shards, then parameters gathered."""
-    return sum(_halves(cluster, work, parameters, _buckets(work, parameters)))
+    _, summed, gathered = replicas_exchange(cluster, work).seconds(parameters)
+    return summed + gathered
 
 
-def exposed_exchange(cluster: Cluster, work: Work, parameters: Column, beside: Column) -> Column:
+def exposed_exchange(
+    cluster: Cluster, work: Work, parameters: Column, beside: Column, exchange: Exchange | None = None
+) -> Column:
     """Of that what nothing hides, where the step's last backward takes `beside` seconds.
 
     Gradients go bucket by bucket while the backward makes the next, and the last one has nothing to hide behind. The
     gather hides behind the next forward, about half as long as a backward, and the first part is waited for.
+    `exchange`: what replicas exchange, where it is known.
     """
-    count = _buckets(work, parameters)
-    summed, gathered = _halves(cluster, work, parameters, count)
+    of = exchange or replicas_exchange(cluster, work)
+    count, summed, gathered = of.seconds(parameters)
     early = 1 - 1 / count
-    shared = work.zero == 1
-    summed = summed - work.data_overlap * hidden(cluster, early * summed, beside)
-    later = np.where(shared, work.gather_overlap, work.data_overlap)
+    exposed = summed - work.data_overlap * hidden(cluster, early * summed, beside)
+    exposed = exposed + gathered - of.gathers_later * hidden(cluster, early * gathered, of.gathers_beside * beside)
+    if not np.any(work.zero == 2):
+        return exposed
     kept = _gathered_once(cluster, work, parameters)
-    kept = kept - work.data_overlap * hidden(cluster, kept, beside)
-    beside = np.where(shared, 0.5, 1.0) * beside
-    return summed + gathered - later * hidden(cluster, early * gathered, beside) + kept
+    return exposed + kept - work.data_overlap * hidden(cluster, kept, beside)
 
 
 def _gathered_once(cluster: Cluster, work: Work, parameters: Column) -> Column:
     """Weights that ZeRO-2 gathers once per step and keeps, layer by layer, where there is a pipeline."""
     kept = (work.zero == 2) & (work.pipeline > 1)
-    if not np.any(kept):
-        return 0.0
     turns = np.floor(work.layers / work.pipeline)
     seconds = network.rings(cluster, parameters * work.element, turns, work.replicas, work.tensor, in_pass=True)
     return np.where(kept, seconds, 0.0)
 
 
-def _buckets(work: Work, parameters: Column) -> Column:
-    """Collectives that gradients travel in, about; 0 bytes per bucket: one for every parameter tensor."""
+class Exchange(NamedTuple):
+    """A reduce-scatter of gradients, then a gather of these, or with ZeRO-1 of parameters: both in as many pieces."""
+
+    pieces: Column  # at least
+    pieces_each: Column  # and for each parameter
+    start: Column  # seconds of a piece without any bytes
+    summed: Column  # seconds of a parameter's gradient
+    gathered: Column
+    gathers_later: Column  # 1: the gather runs beside a pass
+    gathers_beside: Column  # of which, relative to a backward
+
+    def seconds(self, parameters: Column) -> tuple[Column, Column, Column]:
+        """Pieces, and seconds of the first and the second half, for so many parameters of a rank."""
+        pieces = self.pieces + parameters * self.pieces_each
+        starts = pieces * self.start
+        return pieces, starts + parameters * self.summed, starts + parameters * self.gathered
+
+
+def replicas_exchange(cluster: Cluster, work: Work) -> Exchange:
+    """What replicas exchange once per step; of those that meet after several steps, each step's part of it."""
     size = np.maximum(work.bucket_bytes, work.piece_bytes * work.replicas)
     tensors = (12 - 5 * work.gated) * work.layers / work.pipeline  # weights, biases and norms of its layers
-    return 1 + np.where(size > 0, parameters * work.reduce_bytes / np.maximum(size, 1), tensors)
-
-
-def _halves(cluster: Cluster, work: Work, parameters: Column, count: Column) -> tuple[Column, Column]:
-    """A reduce-scatter of gradients; a gather of these, or with ZeRO-1 of parameters. Each in `count` pieces.
-
-    Of replicas that meet after several steps, each step's part of what they then exchange.
-    """
     speed, start = network.ring_of(cluster, work.replicas, work.tensor)
     several = (work.replicas > 1) & (work.zero <= 1)
     each = np.where(several, 1 / np.maximum(work.local_steps, 1), 0.0)
-    moved = (work.replicas - 1) / work.replicas * parameters / speed
-    second = np.where(work.zero == 0, work.reduce_bytes, work.element)
-    return each * (count * start + moved * work.reduce_bytes), each * (count * start + moved * second)
+    moved = each * (work.replicas - 1) / work.replicas / speed
+    return Exchange(
+        pieces=1 + np.where(size > 0, 0.0, tensors),  # 0 bytes per bucket: one for every parameter tensor
+        pieces_each=np.where(size > 0, work.reduce_bytes / np.maximum(size, 1), 0.0),
+        start=each * start,
+        summed=moved * work.reduce_bytes,
+        gathered=moved * np.where(work.zero == 0, work.reduce_bytes, work.element),
+        gathers_later=np.where(work.zero == 1, work.gather_overlap, work.data_overlap),
+        gathers_beside=np.where(work.zero == 1, 0.5, 1.0),
+    )
 
 
-def message(cluster: Cluster, work: Work, forward: Column) -> Column:
+def message(cluster: Cluster, work: Work, forward: Column, whole: Column | None = None) -> Column:
     """Seconds that a rank gives to one message between stages; `forward`: of one layer, which it may hide behind.
 
     With several chunks per rank a message goes while another chunk computes (overlap_p2p_comm of Megatron-LM); with one
-    it is what the next action waits for.
+    it is what the next action waits for. `whole`: of the message itself, where it is known.
     """
-    whole = network.between_stages(cluster, work)
+    whole = network.between_stages(cluster, work) if whole is None else whole
     if not np.any(work.pipeline_overlap):
         return whole
     beside = forward * work.layers / (work.pipeline * work.virtual)
@@ -178,3 +205,27 @@ def pace(cluster: Cluster, working: Column) -> Column:
     if cluster.cores is None or cluster.cores >= cluster.devices:
         return 1.0
     return cluster.devices / np.clip(working, cluster.cores, cluster.devices)
+
+
+class Split(NamedTuple):
+    """What follows from the degrees of a split and the level of ZeRO."""
+
+    first_end: Column  # parameters of the first rank beside its layers
+    last_end: Column
+    states: memory.StateBytes
+    exchange: Exchange
+    sharing: Column  # ranks that share the optimizer
+    slowdown: Column
+
+
+def split_of(work: Work, cluster: Cluster) -> Split:
+    """The same for all plans with these degrees."""
+    alone = work.pipeline == 1
+    return Split(
+        first_end=memory.end_parameters(work, True, alone),
+        last_end=memory.end_parameters(work, alone, True),
+        states=memory.state_bytes(work),
+        exchange=replicas_exchange(cluster, work),
+        sharing=np.where(work.zero >= 1, work.replicas, 1),
+        slowdown=slowdown(cluster, work),
+    )

@@ -9,32 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import compute, memory
+from heddle.cost import compute, memory, messages
 from heddle.cost import step as stage
 from heddle.cost.breakdown import Breakdown
 from heddle.cost.fits import fits
-from heddle.cost.network import hidden
+from heddle.cost.network import between_stages, hidden
 from heddle.cost.offload import sharded_by_layer
-from heddle.cost.step import LayerCost
+from heddle.cost.step import LayerCost, Split, split_of
 from heddle.cost.work import Column, Work
 from heddle.format import GIB
-from heddle.simulate.bounds import least_seconds
-from heddle.simulate.even_ranks import Ranks, even_ranks
+from heddle.simulate.bounds import least_seconds, split_seconds
+from heddle.simulate.distinct import Once, once
 from heddle.simulate.layer_range import Among, among, most_of_a_rank, of_runs
 from heddle.simulate.memory_bounds import HeldBytes, fewest_recomputed, made_by_backwards, peak_memory
-from heddle.simulate.split_bounds import split_seconds
+from heddle.simulate.orders import Orders, Ranks, even_ranks, orders_of, recomputed
 from heddle.spec.cluster import Cluster
 
 CHUNK = 8192  # plans that are priced at once: their columns stay in the cache
-
-# What differs between plans of one model: what the price of a layer depends on, with a number above all its values,
-# and what it does not depend on.
-_OF_A_LAYER = {"tensor": 2**20, "microbatch": 2**20, "sequence_parallel": 2, "full": 2}
-_NOT_OF_A_LAYER = {"pipeline", "virtual", "data", "zero", "schedule", "selective", "per_op", "scatter", "regather"}
 
 
 @dataclass(frozen=True)
@@ -49,44 +44,41 @@ class StepCosts:
     memory_at_least: Column  # the same, unless interleaved chunks differ
     fits: Column  # by that
 
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """All but whether it fits."""
+        return self.seconds, *self.breakdown, self.bubble, self.at_least, self.memory, self.memory_at_least
+
+    @classmethod
+    def of(cls, columns: Iterable[Column], cluster: Cluster) -> StepCosts:
+        """From these columns."""
+        seconds, *parts, bubble, at_least, held, least = columns
+        return cls(seconds, Breakdown(*parts), bubble, at_least, held, least, fits(least, cluster.device))
+
 
 def closed_form(work: Work, cluster: Cluster) -> StepCosts:
     """Price every plan of `work` on a cluster; with numbers in all columns the answer is numbers."""
-    work = work.as_floats()
-    prices, which = _distinct_prices(work, cluster)
+    known, work = _Known.of(work, cluster), work.as_floats()
     if len(work) <= CHUNK:
-        return _price(work, cluster, *_spread(prices, which, work))
-    chunks = [slice(start, start + CHUNK) for start in range(0, len(work), CHUNK)]
-    parts = []
-    for chunk in chunks:
+        return _price(work, cluster, *known.plans(slice(None), work))
+    costs = np.empty((len(Breakdown._fields) + 5, len(work)))  # in one block, which is mapped at once
+    for start in range(0, len(work), CHUNK):
+        chunk = slice(start, start + CHUNK)
         some = work.take(chunk)
-        parts.append(_price(some, cluster, *_spread(prices, chunk if which is None else which[chunk], some)))
-
-    def joined(columns: Sequence[Column]) -> Column:
-        return np.concatenate(columns)
-
-    return StepCosts(
-        seconds=joined([part.seconds for part in parts]),
-        breakdown=Breakdown(*(joined(columns) for columns in zip(*(part.breakdown for part in parts), strict=True))),
-        bubble=joined([part.bubble for part in parts]),
-        at_least=joined([part.at_least for part in parts]),
-        memory=joined([part.memory for part in parts]),
-        memory_at_least=joined([part.memory_at_least for part in parts]),
-        fits=joined([part.fits for part in parts]),
-    )
+        for column, part in zip(costs, _price(some, cluster, *known.plans(chunk, some)).columns, strict=True):
+            column[chunk] = part
+    return StepCosts.of(costs, cluster)
 
 
 def recomputing_least(work: Work, cluster: Cluster) -> tuple[Column, Column]:
     """For plans that recompute nothing: layers of each rank that must recompute everything, at least, so that they fit
     into their devices; and whether they may need to at all.
     """
-    work = work.as_floats()
-    prices, which = _distinct_prices(work, cluster)
-    spread, smallest = _spread(prices, which, work)
-    held = spread.held
-    ranks = even_ranks(work.layers, work.pipeline, work.virtual, work.folded)
+    known, work = _Known.of(work, cluster), work.as_floats()
+    prices, orders, split, smallest = known.plans(slice(None), work)
+    held, ranks = prices.held, orders.ranks
     limit = cluster.device.memory_gib * GIB
-    count = fewest_recomputed(smallest, cluster, ranks, held.least, held.most, limit)
+    count = fewest_recomputed(smallest, cluster, orders, split, held.least, held.most, limit)
     # A plan whose chunks differ holds at most as much as if all of them were as large as the largest. Groups of
     # microbatches that differ may hold more than that, or gradients that come with the backwards: there it is for the
     # replay to say.
@@ -96,32 +88,27 @@ def recomputing_least(work: Work, cluster: Cluster) -> tuple[Column, Column]:
     alike = alike & ~made_by_backwards(work) & ~apart
     larger = np.where(alike, ranks.large / ranks.small, np.inf)
     factor = np.where((work.virtual > 1) | apart, larger, 1.0)
-    most = peak_memory(work.largest, cluster, ranks, held.most)[1] * factor
+    most = peak_memory(work.largest, cluster, orders, split, held.most, recomputed(work))[1] * factor
     return count, (most > limit) & (count < ranks.most)
 
 
-def _price(work: Work, cluster: Cluster, prices: Prices, smallest: Work) -> StepCosts:
+def _price(work: Work, cluster: Cluster, prices: Prices, orders: Orders, split: Split, smallest: Work) -> StepCosts:
     layer, embedding, head = prices.layer.mean, prices.embedding, prices.head
-    p, v, m, layers = work.pipeline, work.virtual, work.microbatches, work.layers
-    ranks = even_ranks(layers, p, v, work.folded)
-    first, last = ranks.most, ranks.last
+    p, v, m, layers, ranks = work.pipeline, work.virtual, work.microbatches, work.layers, orders.ranks
     alone = p == 1
-    again = stage.recompute_seconds(work, layer)
+    again, recomputing = stage.recompute_seconds(work, layer), recomputed(work)
     one = layer.forward + layer.backward + again
-    send, ends = stage.message(cluster, work, layer.forward), embedding + head
+    send, ends = stage.message(cluster, work, layer.forward, prices.message), embedding + head
 
     # Seconds of one microbatch on all ranks together, and on the rank that everybody waits for.
     sends = 2 * send * (p * v - 1 - work.folded)
     aside = cluster.efficiency.microbatch_us * 1e-6 * v  # of a rank
     total = layers * one + ends + sends + aside * p
-    slowest = np.maximum(first * one + np.where(alone, ends, 0.0), last * one + head * (p > 1)) + 2 * send * v + aside
+    slowest = np.maximum(ranks.most * one, ranks.last * one + head) + 2 * send * v + aside
     slowest = np.where(alone, total, slowest)
     # (m-1) times the slowest rank, and once through all: Piper (NeurIPS 2021) §3, (m + p - 1)·(f + b) of PTD-P §2.2.1
-    # where all are equal. With v chunks a rank fills and drains v times as fast (§2.2.2); with fewer microbatches than
-    # ranks each lap still waits for the first of them to come round (flush_bubble of heddle.schedule.rule).
-    few = (v > 1) & (m < p)
-    laps = np.where(few, (v - 1) / v * p + m / v, m)
-    pipe = laps * slowest + (total - slowest) / v
+    # where all are equal. With v chunks a rank fills and drains v times as fast (§2.2.2).
+    pipe = orders.laps * slowest + (total - slowest) / v
     if np.any(work.splits):
         pipe = np.where(work.splits & ~alone, split_seconds(work, ranks, layer, embedding, head, send), pipe)
 
@@ -129,14 +116,16 @@ def _price(work: Work, cluster: Cluster, prices: Prices, smallest: Work) -> Step
     pace = stage.pace(cluster, work.world)
     pipe = np.maximum(pipe / stage.pace(cluster, work.world / p), m / p * total / pace) if cluster.cores else pipe
 
-    data, update = (seconds / pace for seconds in _tail(work, cluster, ranks, slowest, layer.backward + again))
-    late = stage.slowdown(cluster, work)
+    data, update = (seconds / pace for seconds in _tail(work, cluster, ranks, split, slowest, layer.backward + again))
+    late = split.slowdown
 
-    per_rank = m / p / pace
-    tensor = per_rank * layers * (layer.tensor_forward + layer.tensor_backward + layer.tensor_again)
-    recompute = per_rank * layers * (again - layer.tensor_again)
+    per_rank, tensor_again = m / p / pace, work.full * layer.tensor_again
+    tensor = per_rank * layers * (layer.tensor_forward + layer.tensor_backward + tensor_again)
+    recompute = per_rank * layers * (again - tensor_again)
     busy, pipeline = per_rank * total, per_rank * sends
     pipe = np.maximum(pipe, busy)  # but for rounding it never is shorter
+    step = pipe + data + update
+    seconds = late * step
     breakdown = Breakdown(
         compute=busy - tensor - recompute - pipeline,
         recompute=recompute,
@@ -145,33 +134,28 @@ def _price(work: Work, cluster: Cluster, prices: Prices, smallest: Work) -> Step
         data=data,
         optimizer=update,
         bubble=pipe - busy,
-        jitter=(late - 1) * (pipe + data + update),
+        jitter=(late - 1) * step,
         moved=0.0 * busy,
     )
-    held, least = peak_memory(work, cluster, ranks, prices.held.mean)
+    held, least = peak_memory(work, cluster, orders, split, prices.held.mean, recomputing)
     if work.shapes:
-        least = peak_memory(smallest, cluster, ranks, prices.held.least)[1]
-    return StepCosts(
-        seconds=late * (pipe + data + update),
-        breakdown=breakdown,
-        bubble=pipe / busy - 1,
-        at_least=least_seconds(work, smallest, cluster, ranks, prices.layer, (embedding, head, send), prices.slowest),
-        memory=held,
-        memory_at_least=least,
-        fits=fits(least, cluster.device),
-    )
+        least = peak_memory(smallest, cluster, orders, split, prices.held.least, recomputing)[1]
+    times = (embedding, head, send)
+    bound = least_seconds(work, smallest, cluster, orders, split, prices.layer, times, prices.slowest, recomputing)
+    return StepCosts.of((seconds, *breakdown, pipe / busy - 1, bound, held, least), cluster)
 
 
-def _tail(work: Work, cluster: Cluster, ranks: Ranks, slowest: Column, backward: Column) -> tuple[Column, Column]:
+def _tail(
+    work: Work, cluster: Cluster, ranks: Ranks, split: Split, slowest: Column, backward: Column
+) -> tuple[Column, Column]:
     """Seconds of the replicas' exchange that nothing hides, and of the optimizer; `backward`: seconds of a layer's."""
-    fullest = memory.layer_parameters(work) * ranks.most
-    parameters = fullest + memory.end_parameters(work, True, work.pipeline == 1)
-    per_microbatch = stage.shard_exchange(cluster, work, parameters)
-    data = work.microbatches * (per_microbatch - hidden(cluster, per_microbatch, slowest))
-    data = data + stage.exposed_exchange(cluster, work, parameters, ranks.most * backward)
-    shared = np.where(work.zero >= 1, work.replicas, 1)
+    parameters = memory.layer_parameters(work) * ranks.most + split.first_end
+    data = stage.exposed_exchange(cluster, work, parameters, ranks.most * backward, split.exchange)
+    if np.any(work.zero >= 2):
+        per_microbatch = stage.shard_exchange(cluster, work, parameters)
+        data = data + work.microbatches * (per_microbatch - hidden(cluster, per_microbatch, slowest))
     aside = cluster.efficiency.step_us * 1e-6
-    return data, compute.optimizer(cluster, parameters / shared, work.element) + aside
+    return data, compute.optimizer(cluster, parameters / split.sharing, work.element) + aside
 
 
 class Prices(NamedTuple):
@@ -180,55 +164,65 @@ class Prices(NamedTuple):
     layer: Among[LayerCost]
     embedding: Column
     head: Column
+    message: Column  # between stages
     held: Among[HeldBytes]
-    each_layer: tuple[LayerCost, ...]  # of each shape
+    each_layer: tuple[LayerCost, ...]  # of each shape, where layers differ
     each_saved: tuple[memory.Saved, ...]
     slowest: Column = 0.0  # seconds of the layers of the slowest rank, at least, where layers differ
 
 
-def _distinct_prices(work: Work, cluster: Cluster) -> tuple[Prices, Any]:
-    """Prices of the few layers that differ, and for each plan the place of its own; None: they are in order.
+def _prices(work: Work, cluster: Cluster) -> Prices:
+    embedding, head = compute.embedding(cluster, work), compute.head(cluster, work)
+    counts = [count for count, _ in work.each_shape]
+    costs = tuple(stage.layer_cost(cluster, one) for _, one in work.each_shape)
+    saved = tuple(memory.layer_activations(one) for _, one in work.each_shape)
+    ends = memory.end_activations(work)
+    waits = memory.waiting_table(work, ends)
+    embeds = memory.embedding_backward(work, 0.0) + waits
+    sent, awaited = messages.sent_message(work), messages.awaited_message(work)
+    held = among(saved, counts).map(lambda each: HeldBytes(each, ends, waits, embeds, sent, awaited))
+    message = between_stages(cluster, work)
+    apart = (costs, saved) if work.shapes else ((), ())
+    return Prices(among(costs, counts), sum(embedding), sum(head), message, held, *apart)
 
-    Among a hundred thousand plans of one model there are perhaps fifty prices of a layer.
+
+class _Known(NamedTuple):
+    """What depends on few fields of a plan each."""
+
+    layers: Once[Prices]
+    orders: Once[Orders]
+    splits: Once[Split]
+
+    @classmethod
+    def of(cls, work: Work, cluster: Cluster) -> _Known:
+        t, p, d, b = work.tensor, work.pipeline, work.data, work.microbatch
+        # gradients are added up from the second microbatch on; weights may become 8 bits once for all of them
+        several = d * b if np.any(work.fp8) else np.less(d * b, work.batch).astype(np.int64)
+        split = np.greater(p, 1).astype(np.int64)
+        partly = bool(np.any((work.full > 0) & (work.full < 1)))
+        return cls(
+            once(
+                work,
+                (t, b, work.sequence_parallel, several, split, work.world, work.scatter),
+                lambda some: _prices(some, cluster),
+            ),
+            once(work, (p, work.virtual, work.schedule, d * b), lambda some: orders_of(some, partly)),
+            once(work, (t, p, d, work.zero), lambda some: split_of(some, cluster)),
+        )
+
+    def plans(self, chunk: slice, work: Work) -> tuple[Prices, Orders, Split, Work]:
+        """Of some plans; and their work as if its layers had as few parameters as can be."""
+        prices, smallest = self.layers.of(chunk), work.smallest
+        if work.shapes and self.layers.which is not None:
+            prices, smallest = _with_runs(prices, self.layers.record, self.layers.which[chunk], work)
+        return prices, self.orders.of(chunk), self.splits.of(chunk), smallest
+
+
+def _with_runs(prices: Prices, distinct: Prices, which: np.ndarray, work: Work) -> tuple[Prices, Work]:
+    """Layers that differ: what is least of successive ones, where all of a chunk's count.
+
+    `prices`: of each plan, from the `distinct` ones.
     """
-
-    def price(some: Work) -> Prices:
-        embedding, head = compute.embedding(cluster, some), compute.head(cluster, some)
-        counts = [count for count, _ in some.each_shape]
-        costs = tuple(stage.layer_cost(cluster, one) for _, one in some.each_shape)
-        saved = tuple(memory.layer_activations(one) for _, one in some.each_shape)
-        ends, sent = memory.end_activations(some), memory.sent_message(some)
-        held = among(saved, counts).map(lambda each: HeldBytes(each, ends, sent))
-        return Prices(among(costs, counts), sum(embedding), sum(head), held, costs, saved)
-
-    if not work.arrays or np.any(work.fp8) or set(work.arrays) - _NOT_OF_A_LAYER - set(_OF_A_LAYER):
-        return price(work), None
-    key = np.where(work.microbatches > 1, 1.0, 0.0)
-    for name, most in _OF_A_LAYER.items():
-        key = key * most + getattr(work, name)
-    _, first, which = np.unique(key, return_index=True, return_inverse=True)
-    expanded: dict[str, Any] = {name: np.broadcast_to(getattr(work, name), len(work)) for name in work.arrays}
-    return price(replace(work, **expanded).take(first)), which
-
-
-def _spread(prices: Prices, which: Any, work: Work) -> tuple[Prices, Work]:
-    """The price of each plan from the distinct ones; and the work as if its layers had as few parameters as can be."""
-    if which is None:
-        return prices, work.smallest
-
-    def one(column: Column) -> Column:
-        return column[which] if np.ndim(column) else column
-
-    ends, sent = memory.Ends(*map(one, prices.held.mean.ends)), one(prices.held.mean.sent)
-    held = prices.held.map(lambda each: HeldBytes(memory.Saved(*map(one, each.saved)), ends, sent))
-    layer = prices.layer.map(lambda each: LayerCost(*map(one, each)))
-    found = prices._replace(layer=layer, embedding=one(prices.embedding), head=one(prices.head), held=held)
-    several = work.shapes and np.size(which) and np.ndim(which)  # and not a slice of prices in order, or no plan
-    return _with_runs(found, which, work) if several else (found, work.smallest)
-
-
-def _with_runs(prices: Prices, which: np.ndarray, work: Work) -> tuple[Prices, Work]:
-    """Layers that differ: what is least of successive ones, where all of a chunk's count."""
     ranks = even_ranks(work.layers, work.pipeline, work.virtual)
     small, large = (np.broadcast_to(size, len(work)) for size in (ranks.small, ranks.large))
 
@@ -236,27 +230,26 @@ def _with_runs(prices: Prices, which: np.ndarray, work: Work) -> tuple[Prices, W
         return of_runs(fields, work.shape_of, (small, large), which)
 
     some = (work.full > 0) & (work.full < 1)  # layers recompute, and it may be the smaller ones
-    layer = LayerCost(*least(zip(*prices.each_layer, strict=True)))
+    layer = LayerCost(*least(zip(*distinct.each_layer, strict=True)))
     layer = layer._replace(again_full=np.where(some, prices.layer.least.again_full, layer.again_full))
-    saved = memory.Saved(*least(zip(*prices.each_saved, strict=True)))
+    saved = memory.Saved(*least(zip(*distinct.each_saved, strict=True)))
     apart = some | made_by_backwards(work)  # a layer's gradients are made when others' are there
     held = prices.held.least.saved
     saved = memory.Saved(*(np.where(apart, *pair) for pair in zip(held, saved, strict=True)))
     prices = prices._replace(
         layer=Among(prices.layer.mean, layer, prices.layer.most),
         held=Among(prices.held.mean, prices.held.least._replace(saved=saved), prices.held.most),
-        slowest=_slowest(prices.each_layer, which, work),
+        slowest=_slowest(prices.each_layer, work),
     )
     (parameters,) = least([[shape.layer_parameters for shape in work.shapes]])
     parameters = np.where(apart, work.smallest.layer_parameters, parameters)
     return prices, replace(work.smallest, layer_parameters=parameters)
 
 
-def _slowest(shapes: Sequence[LayerCost], which: np.ndarray, work: Work) -> np.ndarray:
+def _slowest(shapes: Sequence[LayerCost], work: Work) -> np.ndarray:
     """Seconds of one microbatch in the layers of the slowest rank; without what only some layers recompute."""
     seconds = []
-    for shape in shapes:
-        each = LayerCost(*(column[which] if np.ndim(column) else column for column in shape))
+    for each in shapes:
         again = work.selective * each.again_selective + work.per_op * each.again_per_op
         seconds.append(each.forward + each.backward + again + np.where(work.full >= 1, each.again_full, 0.0))
     pipeline, virtual = (np.broadcast_to(column, len(work)) for column in (work.pipeline, work.virtual))

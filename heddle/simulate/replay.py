@@ -122,7 +122,7 @@ def _start_times(schedule: Schedule, durations: list[list[float]], transfer: lis
     clocks = [0.0] * schedule.pipeline
     sweep = list(range(schedule.pipeline))
     while sweep:
-        moved = False
+        moved = finished = False
         for rank in sweep:
             order, began, clock, seconds = schedule.ranks[rank], starts[rank], clocks[rank], durations[rank]
             first = len(began)
@@ -141,12 +141,16 @@ def _start_times(schedule: Schedule, durations: list[list[float]], transfer: lis
                 began.append(clock)
                 clock += seconds[index]
                 end[chunk][microbatch] = clock
+            else:
+                finished = True
             clocks[rank] = clock
             moved = moved or len(began) > first
         if not moved:
             verify(schedule)  # says which rank waits for what
             raise AssertionError("a replay is stuck in a schedule that verifies")
-        sweep = [rank for rank in reversed(sweep) if len(starts[rank]) < len(schedule.ranks[rank])]
+        sweep.reverse()
+        if finished:
+            sweep = [rank for rank in sweep if len(starts[rank]) < len(schedule.ranks[rank])]
     return starts
 
 

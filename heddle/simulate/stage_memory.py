@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from heddle.cost import memory
+from heddle.cost import memory, messages
 from heddle.cost.fits import MemoryVerdict, fits, verdict
 from heddle.cost.layers import Chunk, LayerKind, chunk_layers, recomputing
 from heddle.cost.memory import MemoryBreakdown
@@ -25,7 +25,7 @@ from heddle.spec.plan import Plan, even_stages
 def of_a_layer(work: Work) -> Work:
     """The same for all works whose layers cost the same: a search looks at many of them."""
     batch = work.microbatch * min(2, work.microbatches)  # gradients are added up from the second microbatch on
-    return recomputing(replace(work, batch=batch, pipeline=1, virtual=1, data=1, zero=0, schedule=0), "full")
+    return replace(work, batch=batch, pipeline=1, virtual=1, data=1, zero=0, schedule=0, full=1.0, selective=0.0)
 
 
 def parts_of(model: ModelSpec, plan: Plan, work: Work) -> Iterator[tuple[int, LayerKind, float]]:
@@ -88,7 +88,7 @@ def _stages(
     by_rank = _states_by_layer(job.model, plan, work) if plan.by_layer else None
     moments = [by_rank[plan.rank_of(chunk)][3].moment if by_rank else 0.0 for chunk in range(plan.chunks)]
     held = _ChunkBytes.of_each(work, layers, shapes, alone, moments, ordered=plan.by_layer)
-    sent = float(memory.sent_message(work))
+    sent = float(messages.sent_message(work))
     largest = max(float(work.padded_vocab * work.hidden), *(shape.parameters for shape in shapes))
     parameters = parameters_of(job.model, plan, work)
 
@@ -101,12 +101,12 @@ def _stages(
 
     @cache
     def buffers(gradients: float) -> float:
-        return float(memory.update_buffers(work, gradients))
+        return float(messages.update_buffers(work, gradients))
 
     @cache
-    def messages(neighbours: int, end: bool) -> tuple[int, float]:
-        steady = int(memory.answered_messages(neighbours, plan.virtual > 1, schedule.microbatches))
-        return steady, float(memory.exchange_buffers(work, neighbours, end))
+    def waits_for(neighbours: int, end: bool) -> tuple[int, float]:
+        steady = int(messages.answered_messages(neighbours, plan.virtual > 1, schedule.microbatches))
+        return steady, float(messages.exchange_buffers(work, neighbours, end))
 
     def bills() -> Iterator[MemoryBreakdown]:
         for rank, order in enumerate(schedule.places):
@@ -115,7 +115,7 @@ def _stages(
             loops = plan.virtual > 1 and schedule.placement is Placement.LOOP
             inner = plan.pipeline > 2 and (loops or 0 < rank < plan.pipeline - 1)
             end = (rank == 0) != (rank == plan.last_rank)
-            steady, waiting = messages(0 if plan.pipeline == 1 else 2 if inner else 1, end)
+            steady, waiting = waits_for(0 if plan.pipeline == 1 else 2 if inner else 1, end)
             peak = fullest_moment(order, tables, sent, steady)
             most, briefly = peak.activations, peak.briefly
             made = sum(held[chunk].made for chunk in plan.chunks_of(rank)) if alone else 0.0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from heddle.cost.work import Work, model_columns, work_of
 from heddle.simulate.closed_form import closed_form
-from heddle.simulate.even_ranks import even_ranks
+from heddle.simulate.orders import even_ranks
 from heddle.simulate.simulation import simulate
 from heddle.spec import Data, Job, ModelSpec, Plan, Train, even_stages
 from heddle.spec.shorthand import cluster_from_table

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import compute, memory, network
+from heddle.cost import compute, memory, messages, network
 from heddle.cost import step as stage
 from heddle.cost.layers import recomputing
 from heddle.cost.local_machine import measured_machine
@@ -199,8 +199,8 @@ def _ends_held(cluster: Cluster, work: Work, begins: float, finishes: float, sha
     scale = 1 + float(memory.slack(cluster, 1.0))
     output = memory.end_activations(work)
     # Messages that are awaited, and one that was sent, for two neighbours; the ends of the line have one less each.
-    none, one = (float(memory.exchange_buffers(work, neighbours)) for neighbours in (0, 1))
-    neighbour = one - none + float(memory.sent_message(work))
+    none, one = (float(messages.exchange_buffers(work, neighbours)) for neighbours in (0, 1))
+    neighbour = one - none + float(messages.sent_message(work))
     waits = float(work.tied * output.table)  # a tied embedding's gradient, where one stage has both ends
     # A stage has a layer at least, and what that left is gone when the embedding goes back.
     last = memory.embedding_backward(replace(work, pipeline=1), float(memory.layer_activations(work).full))
