@@ -128,6 +128,8 @@ def run_commands(page: Path, folder: Path) -> list[str]:
         if command[1] == "train":
             steps = 4 if "--resume" in command else 2  # what is resumed has something left to do
             changes = [f"train.steps={steps}", "train.sequence=32", "train.eval_batches=1"]
+            if "stdlib:*.py" in (folder / command[2]).read_text(encoding="utf-8"):  # megabytes to learn tokens from
+                changes.append("data.text=stdlib:json/*.py")
             short = [word for change in changes for word in ("--set", change)]
         with chdir(folder):
             assert call(*command[1:], *short) == 0, command
