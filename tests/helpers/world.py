@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 SIZE = 8
-MANY = 40  # meshes of other degrees, after which the processes are let go: each has connections of its own
+MANY = 24  # meshes of other degrees, after which the processes are let go: each has connections of its own
 PATIENCE = 120  # seconds that a task may take
 
 
@@ -70,7 +70,7 @@ class World:
     def _start(self) -> None:
         # A server that has imported everything once, and processes forked from it before anything has run there.
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["heddle.train.prove.prove", "torch._dynamo"])
+        context.set_forkserver_preload(["heddle.train.prove.prove", "heddle.lanes.callable", "torch._dynamo"])
         self.folder = tempfile.TemporaryDirectory()
         for rank in range(SIZE):
             ours, theirs = context.Pipe()
