@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+
+# Tests start interpreters by the dozen: each of them would compile all of Heddle anew where nobody may keep bytecode.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Before torch is imported anywhere: tests measure correctness, and small tensors are quicker on one thread.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -14,6 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.helpers.world import SHARED
 
+sys.dont_write_bytecode = False  # so that tests, too, are rewritten once and not by each worker of each run
 pytest_plugins = ["tests.helpers.fixtures"]
 
 # continuous integration tries the same examples each time; everybody else new ones

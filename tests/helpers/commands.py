@@ -120,7 +120,7 @@ def write_named_blocks(page: Path, folder: Path) -> list[Path]:
 
 
 def run_commands(page: Path, folder: Path) -> list[str]:
-    """Run every `heddle` command of a document's shell blocks in order, training for a few steps only."""
+    """Run every `heddle` command of a document's shell blocks in order, training and proving for a few steps only."""
     lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
     commands = [shlex.split(line, comments=True) for line in lines if line.startswith("heddle ")]
     for command in commands:
@@ -128,7 +128,11 @@ def run_commands(page: Path, folder: Path) -> list[str]:
         if command[1] == "train":
             steps = 4 if "--resume" in command else 2  # what is resumed has something left to do
             changes = [f"train.steps={steps}", "train.sequence=32", "train.eval_batches=1"]
+            if "stdlib:*.py" in (folder / command[2]).read_text(encoding="utf-8"):  # megabytes to learn tokens from
+                changes.append("data.text=stdlib:json/*.py")
             short = [word for change in changes for word in ("--set", change)]
+        elif command[1] == "prove" and "--steps" not in command:
+            short = ["--steps", "4"]
         with chdir(folder):
             assert call(*command[1:], *short) == 0, command
     return [" ".join(command) for command in commands]

@@ -33,7 +33,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 REPOSITORY = Path(__file__).parents[2]
-IMPORTED = ("heddle.train.loop", "heddle.cli.app", "heddle.train.prove.prove", "torch._dynamo")
+IMPORTED = (
+    "heddle.train.loop",
+    "heddle.cli.app",
+    "heddle.cli.train.train",
+    "heddle.train.prove.prove",
+    "heddle.lanes.callable",  # for kernels of dropout
+    "torch._dynamo",
+    "torch.utils.tensorboard",  # what a run's first rank imports to write there: a third of a second
+)
 MOST = 1 << 17  # bytes of a request
 WIDTH = 8  # characters of a number that is told
 HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)

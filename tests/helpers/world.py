@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 import tempfile
 import time
 import traceback
@@ -13,12 +14,16 @@ from pathlib import Path
 from typing import Any
 
 SIZE = 8
-MANY = 40  # meshes of other degrees, after which the processes are let go: each has connections of its own
+MANY = 24  # meshes of other degrees, after which the processes are let go: each has connections of its own
 PATIENCE = 120  # seconds that a task may take
 
 
 class World:
-    """Eight processes over gloo. A task is a function of a mesh; ranks beyond its plan do nothing."""
+    """Eight processes over gloo. A task is a function of a mesh; ranks beyond its plan do nothing.
+
+    Tasks and answers travel as bytes: torch would send each tensor as a file of shared memory, open in both processes
+    for as long as anybody has the tensor, and a suite that keeps its references would run out of descriptors.
+    """
 
     def __init__(self) -> None:
         self.processes: list[Any] = []
@@ -30,8 +35,9 @@ class World:
         if not self.processes:
             self._start()
         self.made.add(_degrees(plan))
+        task = pickle.dumps((work, plan, arguments))
         for pipe in self.pipes:
-            pipe.send((work, plan, arguments))
+            pipe.send_bytes(task)
         results: dict[int, Any] = {}
         end = time.monotonic() + PATIENCE
         while len(results) < SIZE:
@@ -42,7 +48,7 @@ class World:
             for pipe in ready:
                 rank = self.pipes.index(pipe)  # type: ignore[arg-type]
                 try:
-                    well, results[rank] = pipe.recv()  # type: ignore[union-attr]
+                    well, results[rank] = pickle.loads(pipe.recv_bytes())  # type: ignore[union-attr]
                 except EOFError:
                     well, results[rank] = False, "it ended without a word"
                 if not well:
@@ -64,7 +70,7 @@ class World:
     def _start(self) -> None:
         # A server that has imported everything once, and processes forked from it before anything has run there.
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["heddle.train.prove.prove", "torch._dynamo"])
+        context.set_forkserver_preload(["heddle.train.prove.prove", "heddle.lanes.callable", "torch._dynamo"])
         self.folder = tempfile.TemporaryDirectory()
         for rank in range(SIZE):
             ours, theirs = context.Pipe()
@@ -95,15 +101,16 @@ def _live(rank: int, store: Path, pipe: Connection) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=SIZE, timeout=limit)
     meshes: dict[tuple[object, ...], Any] = {}  # groups take long to make, and equal degrees can share them
     while True:
-        work, plan, arguments = pipe.recv()
+        work, plan, arguments = pickle.loads(pipe.recv_bytes())
         degrees = _degrees(plan)
         try:
             if degrees not in meshes:
                 meshes[degrees] = build_mesh(plan, rank, SIZE)
             mesh = meshes[degrees]
-            pipe.send((True, None if mesh is None else work(mesh, *arguments)))
+            answer = pickle.dumps((True, None if mesh is None else work(mesh, *arguments)))
         except BaseException:
-            pipe.send((False, traceback.format_exc()))
+            answer = pickle.dumps((False, traceback.format_exc()))
+        pipe.send_bytes(answer)
 
 
 def _share_one_device() -> None:
