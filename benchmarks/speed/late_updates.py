@@ -5,19 +5,30 @@
 The same model, split alike: each rank has half of the layers; Ouroboros' first rank has the first quarter and the last.
 The peer is Heddle's own 1F1B, which `pipeline_parallel` holds against torch and DeepSpeed. Losses differ by design: the
 first step, which is never late, must agree.
+
+Utilisation is the share of the time in which ranks take microbatches forward or back or update weights; the rest is
+waiting, messages and copies of old weights. It is taken apart from the rounds, for it needs more clocks. Uneven stages
+bound it: `balance` is what it would be if the busiest rank never waited.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
+
+import torch.distributed as dist
 
 from benchmarks.lib.processes import compare, run
 from benchmarks.lib.rounds import report_cases, speedup
 from heddle.parallel.mesh import build_mesh
+from heddle.runtime.recorder import NoRecorder
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
+from heddle.trace.lanes import Lane, Phase
 from heddle.train.prove.prove import synthetic_tokens
 from heddle.train.step.choose import make_trainer
 
@@ -33,13 +44,28 @@ def plans(layers: int) -> dict[str, Plan]:
     return {"1f1b": flushed, "1f1b again": flushed, **late}
 
 
+class Busy(NoRecorder):
+    """Adds up what is useful, while it is asked to."""
+
+    def __init__(self) -> None:
+        self.asked, self.seconds = False, 0.0
+
+    @contextmanager
+    def span(self, lane: str, name: str, *_: object, **__: object) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        if self.asked and (lane == Lane.COMPUTE or name == Phase.UPDATE):
+            self.seconds += time.perf_counter() - start
+
+
 class Arm:
     """Steps are read as a run reads them: as many later as are in flight."""
 
     def __init__(self, job: Job, rank: int) -> None:
         assert job.plan is not None
         mesh = build_mesh(job.plan, rank, job.plan.world)
-        self.trainer = make_trainer(job, synthetic_tokens(job), mesh)
+        self.busy = Busy()
+        self.trainer = make_trainer(job, synthetic_tokens(job), mesh, self.busy)
         self.handed: deque[Any] = deque()
 
     def train_step(self) -> float | None:
@@ -48,6 +74,21 @@ class Arm:
         while len(self.handed) > self.trainer.in_flight:
             loss = self.handed.popleft().read().loss
         return loss
+
+    def utilisation(self, steps: int) -> dict[str, float]:
+        """Of all ranks over so many steps, and what their shares of the work allow."""
+        for _ in range(3):
+            self.train_step()
+        dist.barrier()
+        self.busy.asked, start = True, time.perf_counter()
+        for _ in range(steps):
+            self.train_step()
+        ranks: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(ranks, (self.busy.seconds, time.perf_counter() - start))
+        self.busy.asked, self.busy.seconds = False, 0.0
+        busy, wall = zip(*ranks, strict=True)
+        mean = sum(busy) / len(busy)
+        return {"utilisation": round(mean / max(wall), 3), "balance": round(mean / max(busy), 3)}
 
 
 def work(rank: int, options: dict[str, int]) -> dict[str, Any]:
@@ -60,9 +101,10 @@ def work(rank: int, options: dict[str, int]) -> dict[str, Any]:
         for name, plan in plans(layers).items()
     }
     wall, _ = compare(arms, options["rounds"], options["steps"], before=3)
+    used = {name: arms[name].utilisation(2 * options["steps"]) for name in METHODS}
     for arm in arms.values():
         arm.trainer.drain()
-    return wall
+    return {"wall": wall, "used": used}
 
 
 def main() -> None:
@@ -70,12 +112,14 @@ def main() -> None:
     for name, value in (("rounds", 9), ("steps", 12), ("microbatches", 2), ("hidden", 256), ("layers", 8)):
         parser.add_argument(f"--{name}", type=int, default=value)
     options = vars(parser.parse_args())
-    wall = run(2, work, options)
+    found = run(2, work, options)
+    wall = found["wall"]
     cases = [
         {
             "case": name,
             "ratio": round(speedup(wall, name, "1f1b"), 3),
             "noise": round(speedup(wall, "1f1b again", "1f1b"), 3),
+            **found["used"][name],
         }
         for name in METHODS
     ]

@@ -47,9 +47,15 @@ def _steps(chunk: int, chunks: int, microbatches: int) -> int:
     return _behind(chunk, chunks) * microbatches
 
 
-def _one_f_one_b(chunk: int, chunks: int, microbatches: int) -> int:
-    """1F1B's warm-up: no more is needed to keep all ranks at work, and no more activations are held."""
-    return min(_behind(chunk, chunks), microbatches)
+def _twice_in_flight(chunk: int, chunks: int, microbatches: int) -> int:
+    """Twice 1F1B's warm-up, where the step has as many microbatches: with 1F1B's, what a rank needs next is always
+    under way, and it waits for every message.
+
+    No more than a step, for a chunk needs the update of the step before the last; and more than the next chunk's, or
+    the two would take turns.
+    """
+    behind = _behind(chunk, chunks)
+    return min(2 * behind, max(behind, microbatches - chunk), microbatches)
 
 
 UPDATES: dict[str, UpdateRule] = {
@@ -73,7 +79,7 @@ UPDATES: dict[str, UpdateRule] = {
         UpdateRule(
             "2bw",
             lambda _chunk, _chunks: 1,
-            _one_f_one_b,
+            _twice_in_flight,
             about="every update one step late, two versions of the weights (arXiv 2006.09503)",
         ),
     )

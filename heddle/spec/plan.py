@@ -95,10 +95,10 @@ class Plan:
                 "Virtual chunks shorten the bubble of a pipeline; one stage has none.",
                 "Use virtual = 1, or pipeline = 2.",
             )
+        check_order(self)
         rule_of(self.schedule, self.extra_warmup).check_virtual(self.virtual)
         check_exchange(self)
         check_places(self)
-        check_order(self)
         if self.sequence and self.tensor == 1:
             raise HeddleError(
                 "sequence = true needs tensor parallelism.",

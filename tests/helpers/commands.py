@@ -127,7 +127,7 @@ def run_commands(page: Path, folder: Path) -> list[str]:
         short = []
         if command[1] == "train":
             steps = 4 if "--resume" in command else 2  # what is resumed has something left to do
-            changes = [f"train.steps={steps}", "train.sequence=32", "train.eval_batches=1"]
+            changes = [f"train.steps={steps}", "train.delay_warmup=0", "train.sequence=32", "train.eval_batches=1"]
             if "stdlib:*.py" in (folder / command[2]).read_text(encoding="utf-8"):  # megabytes to learn tokens from
                 changes.append("data.text=stdlib:json/*.py")
             short = [word for change in changes for word in ("--set", change)]

@@ -55,7 +55,7 @@ CELLS: dict[str, tuple[ModelSpec, Plan, int, dict[str, object]]] = {
         gpt(layers=4, vocab=17),
         Plan(pipeline=3, data=2, zero=1, update="ouroboros"),
         4,
-        {"delay_correction": "nesterov"},
+        {"delay_correction": "nesterov", "beta1": 0.5},  # few steps are enough for a longer memory
     ),
     "ouroboros2-tensor2-warm-up": (
         llama(layers=3, tied=True),

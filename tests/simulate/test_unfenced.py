@@ -34,6 +34,7 @@ def test_late_updates_are_refused_where_they_cannot_work():
     plan = Plan(pipeline=4, update="pipedream")
     for train, word in (
         (Train(warmup=2), "shorter than the delay"),
+        (Train(steps=40, delay_warmup=40), "delay_warmup = 40, but there are only 40 steps"),
         (Train(precision="fp16"), "precision = 'fp16'"),
     ):
         with pytest.raises(HeddleError, match=word):

@@ -69,7 +69,9 @@ def schedule(
         return
     if name in UPDATES:
         from heddle.cli.show.endless import show_endless
+        from heddle.spec.plan import Plan
 
+        Plan(pipeline=pipeline, virtual=virtual or 1, update=name)  # says what it refuses
         show_endless(name, pipeline, microbatches, message, as_json, output)
         return
     rule = rule_of(name, extra_warmup)

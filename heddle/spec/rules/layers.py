@@ -31,7 +31,7 @@ def check_layers(plan: Split, model: ModelSpec) -> None:
     """Refuse a plan that loses a layer, or has a chunk without one."""
     if model.layers < plan.chunks:
         raise HeddleError(
-            f"{model.layers} layers cannot fill pipeline × virtual = {plan.pipeline} × {plan.virtual} chunks.",
+            f"{model.layers} layers cannot fill {_chunks_in_words(plan)} chunks.",
             "Every chunk holds at least one layer.",
             f"Use {_fewer_chunks(plan, model.layers)}.",
         )
@@ -40,7 +40,7 @@ def check_layers(plan: Split, model: ModelSpec) -> None:
         if len(plan.stages) != plan.chunks:
             raise HeddleError(
                 f"stages lists {len(plan.stages)} chunks, but the plan has {plan.chunks}.",
-                f"It needs pipeline × virtual = {plan.pipeline} × {plan.virtual} entries.",
+                f"It needs {_chunks_in_words(plan)} entries.",
                 f"As even as can be: stages = {even}.",
             )
         if sum(plan.stages) != model.layers:
@@ -63,8 +63,22 @@ def check_layers(plan: Split, model: ModelSpec) -> None:
         )
 
 
+def _in_a_ring(plan: Split) -> bool:
+    """Whether the first and the last chunk share a rank: there is one more then."""
+    return plan.chunks > plan.pipeline * plan.virtual
+
+
+def _chunks_in_words(plan: Split) -> str:
+    if _in_a_ring(plan):
+        return f"pipeline + 1 = {plan.chunks}"
+    return f"pipeline × virtual = {plan.pipeline} × {plan.virtual}"
+
+
 def _fewer_chunks(plan: Split, layers: int) -> str:
     """The ways to have no more chunks than layers; several chunks per rank still need a pipeline."""
+    if _in_a_ring(plan):
+        synchronous = "update = 'synchronous'"
+        return f"pipeline = {layers - 1}, or {synchronous}" if layers > 2 else synchronous
     ways = []
     if plan.virtual > 1 and layers >= plan.pipeline:
         ways.append(f"virtual = {layers // plan.pipeline}")

@@ -42,6 +42,8 @@ class Training(Protocol):
     """What of a job's [train] late updates depend on."""
 
     @property
+    def steps(self) -> int: ...
+    @property
     def warmup(self) -> int: ...
     @property
     def delay_warmup(self) -> int: ...
@@ -58,6 +60,12 @@ def check_late(plan: Choices, train: Training) -> None:
             f"update = '{plan.update}' cannot be combined with precision = 'fp16'.",
             "The loss scale of a step depends on the outcome of the previous one, which is not known yet.",
             "Use train.precision = 'bf16', or update = 'synchronous'.",
+        )
+    if train.delay_warmup >= train.steps:
+        raise HeddleError(
+            f"train.delay_warmup = {train.delay_warmup}, but there are only {train.steps} steps.",
+            f"No update would be late, and update = '{plan.update}' no faster than 'synchronous'.",
+            f"Use train.delay_warmup = {train.steps // 5} (a fifth of the steps), or update = 'synchronous'.",
         )
     latest = max(DelayedSchedule(update_rule(plan.update), plan.pipeline, 1).delays)
     if not train.delay_warmup and 0 < train.warmup < latest:

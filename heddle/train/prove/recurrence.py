@@ -24,7 +24,6 @@ from heddle.models import Microbatch, Transformer, initialize
 from heddle.models.random import token_keys
 from heddle.schedule.delayed import DelayedSchedule
 from heddle.spec.job import PlannedJob
-from heddle.train.step.correction import corrected
 from heddle.train.step.learning_rate import learning_rate
 
 Gradients = dict[str, Tensor]
@@ -163,17 +162,25 @@ class Recurrence:
                 for name, gradient in due[k].items():
                     first.setdefault(name, gradient.clone())
                     named[name].grad = gradient / divisor
-                for group in self.optimizers[k].param_groups:
-                    correction = corrected(train, delays[k])
-                    group["lr"], group["betas"] = (
-                        learning_rate(train, t) * correction.rate,
-                        (correction.beta1, train.beta2),
-                    )
+                self._correct(k, t, delays[k])
                 self._update(k, delays[k])
                 self.optimizers[k].zero_grad()
         if self.tied and last > 0:
             self.chunks[-1].head.weight.data.copy_(self.chunks[0].embed.tokens.weight.data)  # type: ignore[union-attr]
         return float(total**0.5)
+
+    def _correct(self, k: int, t: int, delay: int) -> None:
+        """The rate and the momentum of a chunk's next step."""
+        correction, beta1 = self.job.train.delay_correction, self.job.train.beta1
+        rate = learning_rate(self.job.train, t)
+        if correction == "rate" and delay:
+            rate = rate / delay
+        if correction == "beta1" and delay:
+            beta1 = 0.0
+        if correction == "nesterov" and delay and 1 - 3 / (t + 1) > beta1:
+            beta1 = min(beta1 ** (1 / (delay + 1)), 1 - 3 / (t + 1))
+        for group in self.optimizers[k].param_groups:
+            group["lr"], group["betas"] = rate, (beta1, self.job.train.beta2)
 
     @torch.no_grad()
     def _update(self, k: int, delay: int) -> None:
@@ -191,6 +198,7 @@ class Recurrence:
             elif correction == "nesterov":
                 state, (beta1, beta2) = adam.state[p], group["betas"]
                 t = float(state["step"])
-                ahead = beta1 / (1 - beta1 ** (t + 1)) * state["exp_avg"] + (1 - beta1) / (1 - beta1**t) * p.grad
+                share = min((delay + 1) * (1 - beta1), 1.0)
+                ahead = (1 - share) / (1 - beta1 ** (t + 1)) * state["exp_avg"] + share / (1 - beta1**t) * p.grad
                 scale = (state["exp_avg_sq"] / (1 - beta2**t)).sqrt() + group["eps"]
                 p.copy_(old * (1 - group["lr"] * group["weight_decay"]) - group["lr"] * ahead / scale)

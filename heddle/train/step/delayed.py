@@ -61,8 +61,8 @@ class DelayedTrainer(Trainer):
     def start_step(self, stop: Stop = False) -> StepInFlight:
         """Hand out a step; until the warm-up is over, one that waits for its update."""
         late = self.step >= self.job.train.delay_warmup and self.warm
-        _correct(self.optimizer, self.job.train, late)
         if not late:
+            _correct(self.optimizer, self.job.train, self.step, late=False)
             self.warm = True
             return super().start_step(stop)
         began = Mark(self.device)
@@ -97,9 +97,10 @@ class DelayedTrainer(Trainer):
                 self.applied += squared
             if self.saver is not None:
                 self.saver.copied()
-            step = update.step + (self.delayed.delays[update.chunks[0]] if len(update.chunks) == 1 else 0)
-            last = self.job.train.steps - 1
-            self.optimizer.step(learning_rate(self.job.train, min(self.origin + step, last)), squared)
+            step = self.origin + update.step
+            step += self.delayed.delays[update.chunks[0]] if len(update.chunks) == 1 else 0
+            _correct(self.optimizer, self.job.train, step, late=True)
+            self.optimizer.step(learning_rate(self.job.train, min(step, self.job.train.steps - 1)), squared)
             gradients.share()
             gradients.wait_for_weights()  # they are copied when they are next used
             gradients.clear()
@@ -145,9 +146,9 @@ def _chunk_of(piece: Piece, job: PlannedJob) -> int:
     return next(chunk for chunk in range(job.plan.chunks) if layer in job.plan.layers_of(chunk, job.model.layers))
 
 
-def _correct(optimizer: Optimizer, train: Train, late: bool) -> None:
+def _correct(optimizer: Optimizer, train: Train, step: int, late: bool) -> None:
     """Updates that are not late need no correction."""
     for group in optimizer.adam.param_groups:
         group["late"] = group["delay"] if late else 0
-        correction = corrected(train, group["late"])
+        correction = corrected(train, group["late"], step)
         group["share"], group["betas"] = correction.rate, (correction.beta1, train.beta2)

@@ -55,6 +55,10 @@ def test_fewer_microbatches_than_ranks_have_a_formula_too():
 def test_mistakes_are_heddle_errors():
     with pytest.raises(HeddleError, match="interleaved"):
         run("1f1b -p 4 -m 8 -v 2")
+    with pytest.raises(HeddleError, match="'ouroboros' cannot be combined with virtual = 2"):
+        run("ouroboros -p 2 -m 2 -v 2")
+    with pytest.raises(HeddleError, match="needs a pipeline"):
+        run("2bw -p 1 -m 2")
 
 
 def test_an_order_is_searched():
