@@ -46,7 +46,7 @@ class Loaded:
 
     @property
     def assembly(self) -> str:
-        return str(self._machine.emit_assembly(ir.parse_llvm(ir.for_this_machine(self.text))))
+        return ir.assembly(ir.for_this_machine(self.text))
 
 
 class Compiled(Loaded):
@@ -152,4 +152,5 @@ def compile(  # noqa: A001
             "Pass a pointer to it.",
         )
     made = improve(text, Options(method=method, seconds=seconds, family=family), wanted.name)
+    ir.assembly(ir.for_this_machine(made.text), wanted.name)  # or LLVM says why not, by a child
     return Compiled(made.text, wanted, made.reports[0], kinds[0], marshal)

@@ -19,6 +19,11 @@ INTRINSICS = {
     "llvm.uadd.sat": 2, "llvm.ssub.sat": 2, "llvm.usub.sat": 2, "llvm.fshl": 3, "llvm.fshr": 3,
 }  # fmt: skip
 COMMUTATIVE_INTRINSICS = {"llvm.smax", "llvm.smin", "llvm.umax", "llvm.umin", "llvm.sadd.sat", "llvm.uadd.sat"}
+# Intrinsics that are never packed, since LLVM was not asked what they cost as vectors, but end no region.
+ALONE = {
+    "llvm.ctlz", "llvm.cttz", "llvm.bitreverse", "llvm.sadd.with.overflow", "llvm.uadd.with.overflow",
+    "llvm.ssub.with.overflow", "llvm.usub.with.overflow", "llvm.smul.with.overflow", "llvm.umul.with.overflow",
+}  # fmt: skip
 # Neither touch memory nor trap, nor may they end the program: free to move, never packed.
 PURE = {
     "getelementptr", "extractvalue", "insertvalue", "extractelement", "insertelement", "shufflevector", "freeze",
@@ -177,6 +182,8 @@ def _understood(base: Statement, body: str) -> Statement | None:
         flags, kind = _flags(head + " ")
         inside = body[m.end() : body.rindex(")")]
         arguments = [typed(a) for a in split_commas(inside)]
+        if m[1] in ALONE and arguments[0][0] in BITS and " [" not in body[body.rindex(")") :]:
+            return replace(base, op=m[1], pure=True)
         if arity is None or kind.strip() != arguments[0][0] or " [" in body[body.rindex(")") :]:
             return None
         return replace(
