@@ -224,6 +224,19 @@ declare double @llvm.sqrt.f64(double)
         assert ours == theirs, family
 
 
+def test_a_gather_costs_what_its_loads_do():
+    """By LLVM's rule: the loads one by one, and two for each register of addresses; not one, as for a plain call."""
+    text = """declare <8 x float> @llvm.masked.gather.v8f32.v8p0(<8 x ptr>, <8 x i1>, <8 x float>)
+define <8 x float> @f(<8 x ptr> %p) {
+  %x = call <8 x float> @llvm.masked.gather.v8f32.v8p0(<8 x ptr> %p, <8 x i1> splat (i1 true), <8 x float> poison)
+  ret <8 x float> %x
+}
+"""
+    function = ir.take_apart(ir.named(ir.parse_llvm(text))).functions[0]
+    costs = {family: cost.costs_of_blocks(cost.table(family), function) for family in ("znver4", "icelake-server")}
+    assert [sum(blocks.values()) for blocks in costs.values()] == [10, 12]  # 512 bits are one register, or two
+
+
 def test_compile_gives_a_callable():
     add = heddle.lanes.compile(
         f"{HEAD}{PAIR}\n  ret void\n}}".replace(", i64 %i, i32 %j", "").replace("ptr %b", "double %b"), seconds=2
