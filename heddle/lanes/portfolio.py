@@ -109,10 +109,11 @@ def improve(text: str, options: Options, function: str | None = None, source: st
     }
     made: Made = {m: {name: by_method[m] for name, by_method in packed_functions.items()} for m in methods}
     modules = {"scalar": scalar_text, "llvm": llvm_text}
+    passed = {scalar_text: llvm_text}  # what is the same code need not go through LLVM's passes again
     for method, by_function in made.items():
-        packed = _with(scalar, by_function)
-        modules[method] = packed
-        modules[f"{method}+llvm"] = _through_llvm(packed, target)
+        changed = any(p.emitted is not None for regions in by_function.values() for p in regions)
+        modules[method] = packed = _with(scalar, by_function) if changed else scalar_text
+        modules[f"{method}+llvm"] = passed[packed] = passed.get(packed) or _through_llvm(packed, target)
     by_candidate: BlockCosts = {name: _costs(module, table) for name, module in modules.items()}
     winners = {f.name: _winners(f, by_candidate, made) for f in wanted}
     if any(len(set(by_block.values())) > 1 for by_block in winners.values()):
@@ -124,7 +125,8 @@ def improve(text: str, options: Options, function: str | None = None, source: st
         for f, report in zip(wanted, reports, strict=True):
             _by_time(f, report, modules)
     chosen = {r.function: r.chosen for r in reports}
-    return Result(combine(scalar, made, chosen, target), reports, modules, options.family)
+    whole = llvm_text if set(chosen.values()) == {"llvm"} else combine(scalar, made, chosen, target)
+    return Result(whole, reports, modules, options.family)
 
 
 def _winners(function: ir.Function, by_candidate: BlockCosts, made: Made) -> dict[str, str]:

@@ -224,6 +224,15 @@ declare double @llvm.sqrt.f64(double)
         assert ours == theirs, family
 
 
+def test_what_is_said_of_a_result_is_no_type():
+    said = "%y = tail call range(i32 0, 33) i32 @llvm.ctpop.i32(i32 %x), !range !5"
+    assert ir.parse_statement(said).op == "llvm.ctpop"
+    assert ir.parse_statement(said).type == "i32"
+    said = "%y = tail call nnan nofpclass(nan inf) float @llvm.fabs.f32(float noundef %x)"
+    assert ir.parse_statement(said).packable
+    assert ir.parse_statement(said).flags == {"nnan"}
+
+
 def test_a_gather_costs_what_its_loads_do():
     """By LLVM's rule: the loads one by one, and two for each register of addresses; not one, as for a plain call."""
     text = """declare <8 x float> @llvm.masked.gather.v8f32.v8p0(<8 x ptr>, <8 x i1>, <8 x float>)

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from heddle.lanes.ir import BITS, split_commas
 
 FLAGS = re.compile(
-    r"\b(?:nuw|nsw|exact|disjoint|nneg|samesign|fast|nnan|ninf|nsz|arcp|contract|afn|reassoc|nusw|inbounds) "
+    r"\b(?:nuw|nsw|exact|disjoint|nneg|samesign|fast|nnan|ninf|nsz|arcp|contract|afn|reassoc|nusw|inbounds|noundef|"
+    r"range\([^)]*\)|nofpclass\([^)]*\)) "
 )
 _TYPE = r"<\d+ x \w+>|\w+"
 _SHIFT = re.compile(rf"^(.* = )(shl|lshr|ashr) ({_TYPE}) (.*)$")

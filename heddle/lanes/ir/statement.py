@@ -36,6 +36,7 @@ _FLAGS = {
     "nuw", "nsw", "exact", "disjoint", "nneg", "samesign", "fast", "nnan", "ninf", "nsz", "arcp", "contract", "afn",
     "reassoc", "inbounds", "nusw",
 }  # fmt: skip
+_RESULT = re.compile(r"^(?:(?:noundef|signext|zeroext|range\([^)]*\)|nofpclass\([^)]*\)) )+")  # said of a result
 _INTRINSIC = re.compile(r"@(llvm\.[a-z.]+?)(?:\.(?:v\d+)?[if]\d+)+\(")
 
 
@@ -180,6 +181,7 @@ def _understood(base: Statement, body: str) -> Statement | None:
         arity = INTRINSICS.get(m[1])
         head = re.sub(r"^(tail )?call ", "", body[: m.start()]).strip()
         flags, kind = _flags(head + " ")
+        kind = _RESULT.sub("", kind)
         inside = body[m.end() : body.rindex(")")]
         arguments = [typed(a) for a in split_commas(inside)]
         if m[1] in ALONE and arguments[0][0] in BITS and " [" not in body[body.rindex(")") :]:
