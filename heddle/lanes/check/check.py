@@ -67,7 +67,7 @@ def check(region: Region, emitted: Emitted, module: Module, trials: int = 8, see
 
 def _module(shape: Shape, module: Module, scalar: list[str], emitted: Emitted) -> str:
     first, more = _function("scalar", shape, scalar)
-    second, others = _function("packed", shape, emitted.lines)
+    second, others = _function("packed", shape, [*emitted.early, *emitted.lines])
     text = "\n".join([*first, *second])
     globals_used = sorted(set(re.findall(r'@(?:[-a-zA-Z$._0-9]+|"[^"]*")', text)))
     before = []
