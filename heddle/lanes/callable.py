@@ -55,6 +55,7 @@ class Compiled(Loaded):
     def __init__(
         self, text: str, function: ir.Function, report: FunctionReport, result: str, marshal: Marshal | None = None
     ) -> None:
+        ir.assembly(ir.for_this_machine(text), function.name)  # if LLVM crashes over it, then in a child
         super().__init__(text)
         self.report, self._marshal = report, marshal
         self.name, self.kinds = function.name, [function.types[a] for a in function.arguments]
@@ -152,5 +153,4 @@ def compile(  # noqa: A001
             "Pass a pointer to it.",
         )
     made = improve(text, Options(method=method, seconds=seconds, family=family), wanted.name)
-    ir.assembly(ir.for_this_machine(made.text), wanted.name)  # or LLVM says why not, by a child
     return Compiled(made.text, wanted, made.reports[0], kinds[0], marshal)

@@ -7,6 +7,7 @@ import os
 import signal
 import warnings
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 IDLE = 5  # times the seconds of CPU time, by the clock: code that waits for something, not just for a busy machine
 
@@ -26,9 +27,9 @@ def in_child(work: Callable[[], Iterable[bytes]], seconds: int = 20) -> bytes:
                 signal.signal(ends, signal.SIG_DFL)
             signal.setitimer(signal.ITIMER_PROF, seconds)
             signal.alarm(IDLE * seconds)
-            nothing = os.open(os.devnull, os.O_RDWR)
-            for stream in (0, 1, 2):  # what runs may ask or print: neither is for whoever started us
-                os.dup2(nothing, stream)
+            with Path(os.devnull).open("w+b", buffering=0) as nothing:
+                for stream in (0, 1, 2):  # what runs may ask or print: neither is for whoever started us
+                    os.dup2(nothing.fileno(), stream)
             os.close(read)
             for said in work():
                 os.write(write, said)

@@ -178,20 +178,24 @@ def _understood(base: Statement, body: str) -> Statement | None:
             pointer=typed(parts[1])[1], align=int(tail[0][6:]), metadata=tbaa[1] if tbaa else "",
         )  # fmt: skip
     if op in ("call", "tail") and (m := _INTRINSIC.search(body)) is not None:
-        arity = INTRINSICS.get(m[1])
-        head = re.sub(r"^(tail )?call ", "", body[: m.start()]).strip()
-        flags, kind = _flags(head + " ")
-        kind = _RESULT.sub("", kind)
-        inside = body[m.end() : body.rindex(")")]
-        arguments = [typed(a) for a in split_commas(inside)]
-        if m[1] in ALONE and arguments[0][0] in BITS and " [" not in body[body.rindex(")") :]:
-            return replace(base, op=m[1], pure=True)
-        if arity is None or kind.strip() != arguments[0][0] or " [" in body[body.rindex(")") :]:
-            return None
-        return replace(
-            base, op=m[1], type=arguments[0][0], operand_type=arguments[0][0], flags=flags, pure=True,
-            lanes=tuple(a[1] for a in arguments[:arity]), rest="".join(f", {a} {b}" for a, b in arguments[arity:]),
-        )  # fmt: skip
+        return _intrinsic(base, body, m)
     if op in PURE:
         return replace(base, op=op, pure=True)
     return None
+
+
+def _intrinsic(base: Statement, body: str, m: re.Match[str]) -> Statement | None:
+    arity = INTRINSICS.get(m[1])
+    head = re.sub(r"^(tail )?call ", "", body[: m.start()]).strip()
+    flags, kind = _flags(head + " ")
+    kind = _RESULT.sub("", kind)
+    inside = body[m.end() : body.rindex(")")]
+    arguments = [typed(a) for a in split_commas(inside)]
+    if m[1] in ALONE and arguments[0][0] in BITS and " [" not in body[body.rindex(")") :]:
+        return replace(base, op=m[1], pure=True)
+    if arity is None or kind.strip() != arguments[0][0] or " [" in body[body.rindex(")") :]:
+        return None
+    return replace(
+        base, op=m[1], type=arguments[0][0], operand_type=arguments[0][0], flags=flags, pure=True,
+        lanes=tuple(a[1] for a in arguments[:arity]), rest="".join(f", {a} {b}" for a, b in arguments[arity:]),
+    )  # fmt: skip
