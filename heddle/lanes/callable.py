@@ -46,7 +46,7 @@ class Loaded:
 
     @property
     def assembly(self) -> str:
-        return str(self._machine.emit_assembly(ir.parse_llvm(ir.for_this_machine(self.text))))
+        return ir.assembly(ir.for_this_machine(self.text))
 
 
 class Compiled(Loaded):
@@ -55,6 +55,7 @@ class Compiled(Loaded):
     def __init__(
         self, text: str, function: ir.Function, report: FunctionReport, result: str, marshal: Marshal | None = None
     ) -> None:
+        ir.assembly(ir.for_this_machine(text), function.name)  # if LLVM crashes over it, then in a child
         super().__init__(text)
         self.report, self._marshal = report, marshal
         self.name, self.kinds = function.name, [function.types[a] for a in function.arguments]

@@ -103,6 +103,11 @@ class Table:
             return self.costs.get(f"{key} m" if loaded else key, self.costs.get(key))
         return self.costs.get(f"{s.op} {kind}")
 
+    def gather(self, kind: str, width: int) -> int:
+        """Lanes from anywhere, which only LLVM's packing uses: its rule, for each register of addresses."""
+        registers = -(-width * max(64, BITS.get(kind, 64)) // self.register)
+        return self.get(f"gather {vector(kind, width)}", 2 * registers + width * self.get(f"load {kind}"))
+
     def shuffle(self, kind: str, width: int, mask: Sequence[int]) -> int:
         """`mask` over one or two vectors of `width` lanes; -1 is any lane."""
         key = kind, width, tuple(mask)
@@ -225,6 +230,8 @@ def statement_cost(t: Table, s: Statement, defs: dict[str, Statement]) -> int:
     if m := re.search(r"@llvm\.masked\.load\.[\w.]+\(.*?, <(\d+) x i1>.*?, <\d+ x (\w+)> \S+\)", s.text):
         # Odd widths as the next power of two, which is what they become.
         return t.get(f"masked {vector(m[2], 1 << (int(m[1]) - 1).bit_length())}", 4)
+    if m := re.search(r"@llvm\.masked\.(?:gather|scatter)\.v(\d+)(\w+)\.", s.text):
+        return t.gather({"f32": "float", "f64": "double"}.get(m[2], m[2]), int(m[1]))
     if s.op in ("opaque", *PURE_FREE):
         return 0 if s.op in PURE_FREE or _free(s.text) else 1
     width, _ = parts(s.operand_type if s.op in COMPARES else s.type)

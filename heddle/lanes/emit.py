@@ -17,6 +17,7 @@ from heddle.lanes.schedule import Packing
 class Emitted:
     lines: list[str]
     declarations: set[str] = field(default_factory=set)
+    early: list[str] = field(default_factory=list)  # what the loop around it does not change, for the block before
 
 
 class Emitter:
@@ -26,19 +27,27 @@ class Emitter:
         self.g, self.packing, self.prefix = graph, packing, prefix
         self.s = graph.region.statements
         self.out = Emitted([])
+        self.lines = self.out.lines
         self.values: dict[int, str] = {}  # production → the vector it made
         self.count = 0
 
     def emit(self) -> Emitted:
         for n in self.packing.order:
             p = self.g.productions[n]
+            self.lines = self.out.early if self._steady(p) else self.out.lines
             getattr(self, f"_{p.kind}")(n, p)
         return self.out
+
+    def _steady(self, p: Production) -> bool:
+        """Whether it puts together what is there before the loop, where it costs nothing."""
+        if p.kind not in ("build", "broadcast"):
+            return False
+        return self.g.region.steady.issuperset(v for v in self.g.items[p.gives].lanes if not is_constant(v))
 
     def _new(self, text: str) -> str:
         name = f"%{self.prefix}{self.count}"
         self.count += 1
-        self.out.lines.append(f"{name} = {text}")
+        self.lines.append(f"{name} = {text}")
         return name
 
     def _source(self, n: int, item: int, native: bool = False) -> str:
@@ -225,6 +234,8 @@ def replace_regions(function: Function, made: list[tuple[Region, Emitted]]) -> s
     for block in function.blocks:
         lines.append(f"{block.label}:")
         texts: list[str | None] = [s.text for s in block.statements]
+        early = [line for region, emitted in made if region.preheader == block.label for line in emitted.early]
+        texts[-1] = "\n  ".join([*early, block.statements[-1].text])
         for region, emitted in made:
             if region.block is block:
                 texts[region.start] = "\n  ".join(emitted.lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -42,7 +43,19 @@ class Marshal:
 
     def __init__(self, name: str, signature: Any) -> None:
         self.name, self.signature = name, signature
-        self.result = None if str(signature.return_type) == "none" else np.dtype(str(signature.return_type))
+        for kind in signature.args:
+            if _number(getattr(kind, "dtype", kind)) is None or (_number(kind) or np.dtype(int)).kind == "c":
+                raise self._foreign(f"takes {kind}")
+        self.result = _number(signature.return_type)
+        if self.result is None and str(signature.return_type) != "none":
+            raise self._foreign(f"returns {signature.return_type}")
+
+    def _foreign(self, what: str) -> HeddleError:
+        return HeddleError(
+            f"{self.name} {what}, which packed code cannot pass.",
+            "It takes arrays and real numbers, and returns nothing or one number, in Numba's calling convention.",
+            "Take an array for the result as an argument, and pass tuples and complex numbers in arrays.",
+        )
 
     def __call__(self, call: Callable[..., int], *arguments: Any) -> Any:
         if len(arguments) != len(self.signature.args):
@@ -53,7 +66,7 @@ class Marshal:
             )
         given: list[Any] = []
         for value, kind in zip(arguments, self.signature.args, strict=True):
-            given += self._array(value, kind) if hasattr(kind, "ndim") else [value]
+            given += self._array(value, kind) if hasattr(kind, "ndim") else [self._scalar(value, kind)]
         place, exception = ctypes.create_string_buffer(16), ctypes.c_void_p()
         status = call(ctypes.addressof(place), ctypes.addressof(exception), *given)
         if status not in (0, -2):  # -2 is None
@@ -64,15 +77,39 @@ class Marshal:
             )
         return None if self.result is None else np.frombuffer(place.raw, self.result, 1)[0].item()
 
+    def _scalar(self, value: Any, kind: Any) -> int | float:
+        try:
+            if np.dtype(str(kind)).kind == "f":
+                return float(value)
+            return operator.index(bool(value) if isinstance(value, np.bool_) else value)
+        except (TypeError, ValueError):
+            raise self._another(value, kind) from None
+
     def _array(self, value: Any, kind: Any) -> list[int]:
         if not isinstance(value, np.ndarray) or value.ndim != kind.ndim or value.dtype != np.dtype(str(kind.dtype)):
+            raise self._another(value, kind)
+        if (kind.layout == "C" and not value.flags.c_contiguous) or (
+            kind.layout == "F" and not value.flags.f_contiguous
+        ):
             raise HeddleError(
-                f"{self.name} was given {type(value).__name__} {getattr(value, 'dtype', '')} for {kind}.",
-                "Packed code only takes the types that its function was compiled for.",
-                f"It was compiled as {self.signature}.",
-            )
-        if kind.layout == "C" and not value.flags.c_contiguous:
-            raise HeddleError(
-                f"{self.name} was given an array with gaps.", f"It takes {kind}.", "Pass np.ascontiguousarray(array)."
+                f"{self.name} was given an array with gaps, or in another order.",
+                f"It takes {kind}.",
+                f"Pass np.as{'contiguous' if kind.layout == 'C' else 'fortran'}array(array).",
             )
         return [0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides]
+
+    def _another(self, value: Any, kind: Any) -> HeddleError:
+        return HeddleError(
+            f"{self.name} was given {type(value).__name__} {getattr(value, 'dtype', '')}".rstrip() + f" for {kind}.",
+            "Packed code only takes the types that its function was compiled for.",
+            f"It was compiled as {self.signature}.",
+        )
+
+
+def _number(kind: Any) -> np.dtype[Any] | None:
+    """Numba's type as NumPy's, if it is a number."""
+    try:
+        found = np.dtype(str(kind))
+    except (TypeError, ValueError, SyntaxError):
+        return None
+    return found if found.kind in "biufc" else None

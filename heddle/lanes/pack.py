@@ -1,10 +1,11 @@
-"""One region by each method: choose, emit, check."""
+"""The regions of a function by each method: choose, emit, check, within the time there is."""
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,11 +13,17 @@ from pathlib import Path
 from heddle.lanes import choice, ir, packs, programme
 from heddle.lanes.check import check
 from heddle.lanes.cost import Table
-from heddle.lanes.dependence import Region
+from heddle.lanes.dependence import Region, regions
 from heddle.lanes.emit import emit
 from heddle.lanes.policy.decide import decide, weights
 from heddle.lanes.reports import Packed
 from heddle.lanes.schedule import Cycle, arrange
+
+MOST_STATEMENTS = 6000  # of a block; beyond, LLVM's answer stands
+PER_BLOCK = 2.0  # times the seconds for a region: what the programme may take for a block that was cut into several, …
+PER_MODULE = 24.0  # … and for a module, of which …
+SHARE = 0.1  # … a region gets no more than this part of what is left, so that the last ones get something as well
+LEAST = 0.1  # seconds, in which most regions are solved
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,71 @@ class Effort:
     seconds: float
     trials: int
     weights: Path | None = None  # of the policy
+
+
+class Budget:
+    """CPU seconds that the programme may still take, for a module and for each of its blocks."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.left = seconds, PER_MODULE * seconds
+        self.blocks: dict[tuple[str, str], float] = {}  # by function and label
+
+    def share(self, block: tuple[str, str], waiting: int) -> float:
+        """For the next of some regions of a block."""
+        here = self.blocks.setdefault(block, PER_BLOCK * self.seconds)
+        return max(LEAST, min(self.seconds, PER_BLOCK * here / waiting, SHARE * self.left))
+
+    def spend(self, block: tuple[str, str], seconds: float) -> None:
+        self.left -= seconds
+        self.blocks[block] -= seconds
+
+
+def pack_function(
+    function: ir.Function,
+    module: ir.Module,
+    table: Table,
+    methods: Sequence[str],
+    effort: Effort,
+    prefix: str,
+    budget: Budget,
+    progress: Callable[[str], None] | None = None,
+) -> dict[str, list[Packed]]:
+    """All regions of a function by each method; nothing where a block is too long to think about."""
+    found: dict[str, list[Packed]] = {m: [] for m in methods}
+    if too_long(function) or not found:
+        return found
+    every = regions(function, module)
+    waiting = Counter(region.block.label for region in every)
+    for k, region in enumerate(every):
+        block = function.name, region.block.label
+        given = replace(effort, seconds=budget.share(block, waiting[region.block.label]))
+        waiting[region.block.label] -= 1
+        packed = pack_region(region, module, table, methods, given, f"{prefix}{k}_")
+        if "ilp" in packed:
+            budget.spend(block, packed["ilp"].seconds)
+            packed["ilp"].hasty = given.seconds < effort.seconds and packed["ilp"].gap > 0
+        for method, made in packed.items():
+            found[method].append(made)
+        if progress is not None:
+            best = min(packed.values(), key=lambda p: p.cost)
+            progress(f"{function.name} {region.block.label}: {best.scalar} → {best.cost}")
+    return found
+
+
+def too_long(function: ir.Function) -> str:
+    """Why a function is left to LLVM, if it is."""
+    longest = max((len(b.statements) for b in function.blocks), default=0)
+    if longest <= MOST_STATEMENTS:
+        return ""
+    return f"a block of {longest} instructions is left to LLVM; up to {MOST_STATEMENTS} are packed"
+
+
+def in_haste(packed: Sequence[Packed]) -> str:
+    """Where the programme could have found better with more time, if anywhere."""
+    hasty = sum(p.hasty for p in packed)
+    if not hasty:
+        return ""
+    return f"the integer program ran short of time in {hasty} of {len(packed)} regions; --time-limit gives it more"
 
 
 def pack_region(

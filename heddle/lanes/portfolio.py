@@ -21,18 +21,15 @@ from typing import Any
 from heddle.errors import HeddleError, nearest
 from heddle.lanes import cost as costs
 from heddle.lanes import ir
-from heddle.lanes.dependence import loops, regions
+from heddle.lanes.dependence import loops
 from heddle.lanes.emit import fresh_prefix, replace_regions
-from heddle.lanes.pack import Effort, pack_region
-from heddle.lanes.policy.decide import shipped
+from heddle.lanes.pack import Budget, Effort, in_haste, pack_function, too_long
+from heddle.lanes.policy.decide import shipped, weights
 from heddle.lanes.reports import BlockReport, FunctionReport, Packed, Result
 
 METHODS = ("auto", "llvm", "ilp", "policy")
 # In case of a tie, what leaves most to LLVM; and code as it was read before code where nothing was gained.
 PREFERENCE = ("llvm", "ilp+llvm", "policy+llvm", "mixed", "scalar", "ilp", "policy")
-MOST_STATEMENTS = 6000  # of a block; beyond, LLVM's answer stands
-MOST_SECONDS = 120.0  # of CPU time that the programme may take for all regions of a function, …
-MOST_SECONDS_IN_ALL = 600.0  # … and of a module; then the policy does the rest
 
 Made = dict[str, dict[str, list[Packed]]]  # by method, by function
 BlockCosts = dict[str, dict[str, dict[str, int]]]  # by candidate, by function, by block
@@ -57,6 +54,8 @@ class Options:
                 "A packing comes from LLVM, the integer program (ilp), the policy, or the best of them (auto).",
                 nearest(self.method, METHODS),
             )
+        if self.weights is not None and "policy" in self.methods:
+            weights(self.weights)  # whether they can be read, even if nothing is found to pack
         return replace(self, family=self.family or costs.family_here())
 
     @property
@@ -104,14 +103,17 @@ def improve(text: str, options: Options, function: str | None = None, source: st
     llvm_text = _through_llvm(scalar_text, target)
     llvm_seconds = (time.process_time() - began) / max(1, len(scalar.functions))
     prefix = fresh_prefix(scalar_text)
-    budget = Budget(MOST_SECONDS_IN_ALL)
-    packed_functions = {f.name: _pack(f, scalar, table, options, prefix, budget) for f in wanted}
+    effort, budget = Effort(options.seconds, options.trials, options.weights), Budget(options.seconds)
+    packed_functions = {
+        f.name: pack_function(f, scalar, table, methods, effort, prefix, budget, options.progress) for f in wanted
+    }
     made: Made = {m: {name: by_method[m] for name, by_method in packed_functions.items()} for m in methods}
     modules = {"scalar": scalar_text, "llvm": llvm_text}
+    passed = {scalar_text: llvm_text}  # what is the same code need not go through LLVM's passes again
     for method, by_function in made.items():
-        packed = _with(scalar, by_function)
-        modules[method] = packed
-        modules[f"{method}+llvm"] = _through_llvm(packed, target)
+        changed = any(p.emitted is not None for regions in by_function.values() for p in regions)
+        modules[method] = packed = _with(scalar, by_function) if changed else scalar_text
+        modules[f"{method}+llvm"] = passed[packed] = passed.get(packed) or _through_llvm(packed, target)
     by_candidate: BlockCosts = {name: _costs(module, table) for name, module in modules.items()}
     winners = {f.name: _winners(f, by_candidate, made) for f in wanted}
     if any(len(set(by_block.values())) > 1 for by_block in winners.values()):
@@ -123,47 +125,8 @@ def improve(text: str, options: Options, function: str | None = None, source: st
         for f, report in zip(wanted, reports, strict=True):
             _by_time(f, report, modules)
     chosen = {r.function: r.chosen for r in reports}
-    return Result(combine(scalar, made, chosen, target), reports, modules, options.family)
-
-
-@dataclass
-class Budget:
-    """CPU seconds that the programme may still take."""
-
-    left: float
-
-
-def _pack(
-    function: ir.Function, module: ir.Module, table: costs.Table, options: Options, prefix: str, budget: Budget
-) -> dict[str, list[Packed]]:
-    """All regions of a function by each method; nothing where a block is too long to think about."""
-    found: dict[str, list[Packed]] = {m: [] for m in options.methods}
-    if too_long(function) or not found:
-        return found
-    here = Budget(min(MOST_SECONDS, budget.left))
-    for k, region in enumerate(regions(function, module)):
-        methods = [m for m in found if m == "policy" or here.left > 0]
-        if not methods:
-            break
-        began = time.process_time()
-        effort = Effort(max(0.1, min(options.seconds, here.left)), options.trials, options.weights)
-        packed = pack_region(region, module, table, methods, effort, f"{prefix}{k}_")
-        for one in (here, budget):
-            one.left -= time.process_time() - began
-        for method, made in packed.items():
-            found[method].append(made)
-        if options.progress is not None:
-            best = min(packed.values(), key=lambda p: p.cost)
-            options.progress(f"{function.name} {region.block.label}: {best.scalar} → {best.cost}")
-    return found
-
-
-def too_long(function: ir.Function) -> str:
-    """Why a function is left to LLVM, if it is."""
-    longest = max((len(b.statements) for b in function.blocks), default=0)
-    if longest <= MOST_STATEMENTS:
-        return ""
-    return f"a block of {longest} instructions is left to LLVM; up to {MOST_STATEMENTS} are packed"
+    whole = llvm_text if set(chosen.values()) == {"llvm"} else combine(scalar, made, chosen, target)
+    return Result(whole, reports, modules, options.family)
 
 
 def _winners(function: ir.Function, by_candidate: BlockCosts, made: Made) -> dict[str, str]:
@@ -221,9 +184,7 @@ def _report(
             )
         )
     every = [p for ps in ours.values() for p in ps]
-    notes = [too_long(function)]
-    if 0 < len(ours.get("ilp", [])) < len(ours.get("policy", [])):
-        notes.append(f"the integer program ran out of time after {len(ours['ilp'])} of {len(ours['policy'])} regions")
+    notes = [too_long(function), in_haste(ours.get("ilp", []))]
     return FunctionReport(
         name,
         blocks,
@@ -287,8 +248,8 @@ def _through_llvm(text: str, target: Any) -> str:
 
 
 def _declared(module: ir.Module, declarations: Iterable[str]) -> str:
-    known = set(re.findall(r"^declare .*?@([-a-zA-Z$._0-9]+)\(", module.text(), re.M))
-    return "\n".join(sorted(d for d in declarations if d.split("@")[1].split("(")[0] not in known)) + "\n"
+    known = module.declarations
+    return "\n".join(sorted(d for d in declarations if f"@{d.split('@')[1].split('(')[0]}" not in known)) + "\n"
 
 
 def _function_with(function: ir.Function, packed: list[Packed], declarations: set[str]) -> str:

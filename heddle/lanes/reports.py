@@ -21,6 +21,7 @@ class Packed:
     seconds: float
     packs: list[str] = field(default_factory=list)
     why: str = ""
+    hasty: bool = False  # not proved, in less time than was asked for: a long block, or a long module
 
 
 @dataclass

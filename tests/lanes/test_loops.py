@@ -57,6 +57,26 @@ def test_what_a_loop_keeps_is_made_before_it():
     broadcasts = [p for p in graph.productions if p.kind == "broadcast"]
     assert broadcasts
     assert all(p.cost == 0 for p in broadcasts)
+    assert region.preheader == "outer"
+    found = improve(NEST, Options(method="ilp", seconds=2, family="znver3"))
+    outer, inner = (
+        found.modules["ilp"].partition(f"\n{label}:")[2].partition(" br ")[0] for label in ("outer", "inner")
+    )
+    assert "shufflevector" in outer
+    assert "shufflevector" not in inner
+    assert "fmul <2 x float>" in inner
+
+
+def test_without_one_way_into_a_loop_nothing_is_made_before_it():
+    text = NEST.replace(
+        "br label %outer\nouter", "%c = icmp eq i64 %n, 7\n  br i1 %c, label %inner, label %outer\nouter", 1
+    )
+    text = text.replace("[ 0, %outer ], [ %j2", "[ 0, %outer ], [ 0, %entry ], [ %j2")
+    text = text.replace("%i2 = add i64 %i, 1", "%i2 = add i64 %n, 1").replace("%i = phi", "%unused = phi")
+    module = ir.take_apart(ir.named(ir.parse_llvm(text)))
+    (region,) = regions(module.functions[0], module)
+    assert region.preheader == ""
+    assert not region.steady
 
 
 def test_blocks_are_chosen_one_by_one():

@@ -86,9 +86,13 @@ def test_training_writes_weights(tmp_path, monkeypatch):
     monkeypatch.setattr(train, "DAGGER", 1)
     path = tmp_path / "weights.safetensors"
     said = list(train.train(None, "znver3", path, made_up=14))
-    assert "held out" in said[0]
+    assert "14 kernels made up" in said[0]
+    assert "held out" in said[1]
     assert "turn 1" in said[-2]
     assert {k: v.shape for k, v in read_weights(path).items()} == SHAPES
+    with pytest.raises(HeddleError, match=r"has no \.c or \.ll file"):
+        list(train.train(tmp_path, "znver3", path))
+    (tmp_path / "empty.ll").write_text("define void @f() {\n  ret void\n}\n")
     with pytest.raises(HeddleError, match="too little to learn from"):
         list(train.train(tmp_path, "znver3", path, made_up=0))
 

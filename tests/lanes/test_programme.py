@@ -114,6 +114,44 @@ def test_packs_that_wait_for_each_other_are_a_cycle():
     assert sum(n in found.packing.order for n in windows) <= 1
 
 
+def test_lanes_of_two_kinds_are_brought_together_by_a_shuffle():
+    """Every other lane is a load as it is: the others are one sum, not four scalars that are inserted."""
+    lines = []
+    for k in range(4):
+        lines += [
+            f"  %p{k} = getelementptr inbounds i8, ptr %a, i64 {4 * k}",
+            f"  %x{k} = load i32, ptr %p{k}, align 4",
+            f"  %r{k} = getelementptr inbounds i8, ptr %a, i64 {64 + 4 * k}",
+            f"  %y{k} = load i32, ptr %r{k}, align 4",
+            f"  %s{k} = mul i32 %y{k}, %y{k}",
+            f"  %q{2 * k} = getelementptr inbounds i8, ptr %o, i64 {8 * k}",
+            f"  store i32 %x{k}, ptr %q{2 * k}, align 4",
+            f"  %q{2 * k + 1} = getelementptr inbounds i8, ptr %o, i64 {8 * k + 4}",
+            f"  store i32 %s{k}, ptr %q{2 * k + 1}, align 4",
+        ]
+    made, graph = graph_of("\n".join(lines))
+    found = programme.solve(graph, 10)
+    kinds = [graph.productions[n].kind for n in found.packing.order]
+    assert kinds.count("store") == kinds.count("pack") == kinds.count("shuffle2") == 1
+    assert kinds.count("load") == 2
+    emitted = emit.emit(graph, found.packing, "lane")
+    assert check.check(graph.region, emitted, made).equal
+
+
+def test_counting_bits_does_not_end_a_region():
+    body = PAIR.replace("%u = fadd", "%z = call i32 @llvm.ctlz.i32(i32 %j, i1 true)\n  %u = fadd")
+    made = ir.take_apart(
+        ir.named(
+            ir.parse_llvm(f"declare i32 @llvm.ctlz.i32(i32, i1)\n{HEAD}{body}\n store i32 %z, ptr %b\n ret void\n}}")
+        )
+    )
+    (region,) = regions(made.functions[0], made)
+    assert sum(s.memory for s in region.statements) == 5
+    graph = packs.build(region, cost.table("znver3"))
+    emitted = emit.emit(graph, programme.solve(graph, 5).packing, "lane")
+    assert check.check(region, emitted, made).equal
+
+
 def addresses(body, head=HEAD):
     made = module(body, head)
     return Addresses(made.functions[0], made), {s.name: s for s in made.functions[0].blocks[0].statements}
@@ -184,6 +222,28 @@ declare double @llvm.sqrt.f64(double)
         table, defs = cost.table(family), cost.definitions(function)
         ours = [cost.statement_cost(table, s, defs) for s in function.blocks[0].statements]
         assert ours == theirs, family
+
+
+def test_what_is_said_of_a_result_is_no_type():
+    said = "%y = tail call range(i32 0, 33) i32 @llvm.ctpop.i32(i32 %x), !range !5"
+    assert ir.parse_statement(said).op == "llvm.ctpop"
+    assert ir.parse_statement(said).type == "i32"
+    said = "%y = tail call nnan nofpclass(nan inf) float @llvm.fabs.f32(float noundef %x)"
+    assert ir.parse_statement(said).packable
+    assert ir.parse_statement(said).flags == {"nnan"}
+
+
+def test_a_gather_costs_what_its_loads_do():
+    """By LLVM's rule: the loads one by one, and two for each register of addresses; not one, as for a plain call."""
+    text = """declare <8 x float> @llvm.masked.gather.v8f32.v8p0(<8 x ptr>, <8 x i1>, <8 x float>)
+define <8 x float> @f(<8 x ptr> %p) {
+  %x = call <8 x float> @llvm.masked.gather.v8f32.v8p0(<8 x ptr> %p, <8 x i1> splat (i1 true), <8 x float> poison)
+  ret <8 x float> %x
+}
+"""
+    function = ir.take_apart(ir.named(ir.parse_llvm(text))).functions[0]
+    costs = {family: cost.costs_of_blocks(cost.table(family), function) for family in ("znver4", "icelake-server")}
+    assert [sum(blocks.values()) for blocks in costs.values()] == [10, 12]  # 512 bits are one register, or two
 
 
 def test_compile_gives_a_callable():

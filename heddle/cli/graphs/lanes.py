@@ -58,6 +58,8 @@ def lanes(
         if sys.stderr.isatty():
             status.print(f"{line:<79}"[:79], end="\r")
 
+    if output is not None:
+        _check_output(output)
     options = Options(method=method, family=cpu, seconds=time_limit, time=timed, weights=weights, progress=progress)
     if what[0] == "bench":
         _bench(_folder(what), options, tuple(cflags or ()), as_json, output, console)
@@ -71,13 +73,14 @@ def lanes(
             "Each file is a separate module.",
             "For many at once: heddle lanes bench FOLDER.",
         )
-    from heddle.lanes.ir import machine, parse_llvm, read_source
+    from heddle.lanes.ir import assembly as assembly_of
+    from heddle.lanes.ir import read_source
     from heddle.lanes.portfolio import improve
     from heddle.lanes.text import explained, summary
 
     path = Path(what[0])
     found = improve(read_source(path, cflags=tuple(cflags or ())), options, function, str(path))
-    text = str(machine().emit_assembly(parse_llvm(found.text))) if assembly else found.text
+    text = assembly_of(found.text, str(path)) if assembly else found.text
     if output is not None:
         write_output(output, text)
     if as_json:
@@ -90,6 +93,24 @@ def lanes(
         console.print(line, soft_wrap=True, markup=False)
     if output is not None:
         console.print(f"written  {output}", soft_wrap=True, markup=False)
+
+
+def _check_output(path: Path) -> None:
+    """Before the work, which may take long: whether it can be written there, and not over somebody's C."""
+    import errno
+
+    from heddle.errors import HeddleError
+    from heddle.files import unwritable
+    from heddle.lanes.ir import COMPILED
+
+    if path.suffix in COMPILED:
+        raise HeddleError(
+            f"-o {path} is the name of a C file.",
+            "IR, assembly, a table or weights would replace what is there.",
+            f"Name it {path.stem}.ll, or {path.stem}.s for assembly.",
+        )
+    if path.is_dir() or not path.parent.is_dir():
+        raise unwritable(path, OSError(errno.EISDIR if path.is_dir() else errno.ENOENT, ""))
 
 
 def _folder(what: list[str]) -> Path:

@@ -44,7 +44,7 @@ def check(region: Region, emitted: Emitted, module: Module, trials: int = 8, see
     if shape is None:
         return Verdict(False, why="a value that goes in has a type that cannot be made up")
     scalar = [s.text for s in region.statements]
-    text = _module(shape, module, region, scalar, emitted)
+    text = _module(shape, module, scalar, emitted)
     llvm = binding()
     parsed = parse_llvm(text, "The packed code")
     with llvm.create_mcjit_compiler(parsed, machine()) as engine:
@@ -65,9 +65,9 @@ def check(region: Region, emitted: Emitted, module: Module, trials: int = 8, see
     return Verdict(True, runs)
 
 
-def _module(shape: Shape, module: Module, region: Region, scalar: list[str], emitted: Emitted) -> str:
+def _module(shape: Shape, module: Module, scalar: list[str], emitted: Emitted) -> str:
     first, more = _function("scalar", shape, scalar)
-    second, others = _function("packed", shape, emitted.lines)
+    second, others = _function("packed", shape, [*emitted.early, *emitted.lines])
     text = "\n".join([*first, *second])
     globals_used = sorted(set(re.findall(r'@(?:[-a-zA-Z$._0-9]+|"[^"]*")', text)))
     before = []
@@ -76,18 +76,11 @@ def _module(shape: Shape, module: Module, region: Region, scalar: list[str], emi
             before.append(f"{buffer_of(base)} = global [{2 * reach} x i8] zeroinitializer, align 64")
             before.append(f"{base} = alias i8, getelementptr (i8, ptr {buffer_of(base)}, i64 {reach})")
     known = {f"@{d.split('@')[1].split('(')[0]}": d for d in (*emitted.declarations, *more, *others)}
-    for piece in module.pieces:
-        if isinstance(piece, str):
-            for line in piece.splitlines():
-                if m := re.match(r"declare .*?(@[-a-zA-Z$._0-9]+)\(", line):
-                    known.setdefault(m[1], re.sub(r" #\d+.*$", "", line))
+    known = module.declarations | known
     before += [known[g] for g in globals_used if g in known]
     rest = [g for g in globals_used if g not in known and g not in shape.buffers and g not in ("@scalar", "@packed")]
     before += [f"{g} = internal global [64 x i8] zeroinitializer" for g in rest]
-    structs = [
-        line for p in module.pieces if isinstance(p, str) for line in p.splitlines() if re.match(r"^%.* = type ", line)
-    ]
-    del region
+    structs = [f"{name} = type {body}" for name, body in module.structures.items()]
     return "\n".join([*structs, *before, text])
 
 

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator
 from heddle.lanes.ir import BITS, split_commas
 
 FLAGS = re.compile(
-    r"\b(?:nuw|nsw|exact|disjoint|nneg|samesign|fast|nnan|ninf|nsz|arcp|contract|afn|reassoc|nusw|inbounds) "
+    r"\b(?:nuw|nsw|exact|disjoint|nneg|samesign|fast|nnan|ninf|nsz|arcp|contract|afn|reassoc|nusw|inbounds|noundef|"
+    r"range\([^)]*\)|nofpclass\([^)]*\)) "
 )
 _TYPE = r"<\d+ x \w+>|\w+"
 _SHIFT = re.compile(rf"^(.* = )(shl|lshr|ashr) ({_TYPE}) (.*)$")
 _CONVERT = re.compile(rf"^(.* = )(fptosi|fptoui) ({_TYPE}) (.*) to ({_TYPE})$")
-_ABS = re.compile(r"(@llvm\.abs\.\w+\(.*), i1 true\)")
+_OR_POISON = re.compile(r"(@llvm\.(?:abs|ctlz|cttz)\.\w+\(.*), i1 true\)")
 
 
 def kept_by_all(lines: Iterable[str]) -> tuple[list[str], set[str]]:
@@ -41,7 +42,7 @@ def _kept(line: str, number: int, declared: set[str]) -> Iterator[str]:
         name = f"@llvm.{m[2]}.sat.{_suffix(m[5])}.{_suffix(m[3])}"
         declared.add(f"declare {m[5]} {name}({m[3]})")
         line = f"{m[1]}call {m[5]} {name}({m[3]} {m[4]})"
-    yield _ABS.sub(r"\1, i1 false)", line)
+    yield _OR_POISON.sub(r"\1, i1 false)", line)
 
 
 def _parts(kind: str) -> tuple[int | None, str]:

@@ -117,6 +117,11 @@ def _memory(q: Questions, kind: str, w: int) -> None:
         q.declared.add(f"declare {t} @{name}(ptr, <{w} x i1>, {t})")
         asked = f"ptr align {align} %p, <{w} x i1> {every_other}, {t} poison"
         q.ask(f"masked {t}", f"call {t} @{name}({asked})", args)
+        name = f"llvm.masked.gather.{_suffix(kind, w)}.v{w}p0"
+        every = literal("i1", w, ["true"])
+        q.declared.add(f"declare {t} @{name}(<{w} x ptr>, <{w} x i1>, {t})")
+        asked = f"<{w} x ptr> align {align} %g, <{w} x i1> {every}, {t} poison"
+        q.ask(f"gather {t}", f"call {t} @{name}({asked})", f"<{w} x ptr> %g")
 
 
 def _comparisons(q: Questions, kind: str, w: int) -> None:

@@ -30,11 +30,6 @@ class Layout:
 
     structs: dict[str, str] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, module: Module) -> Layout:
-        text = "\n".join(p for p in module.pieces if isinstance(p, str))
-        return cls(dict(re.findall(r'^(%(?:[-a-zA-Z$._0-9]+|"[^"]*")) = type (.*)$', text, re.M)))
-
     def size(self, kind: str, depth: int = 0) -> tuple[int, int] | None:
         """Bytes and alignment; None if not known for certain."""
         if depth > 8:
@@ -62,9 +57,9 @@ class Addresses:
 
     def __init__(self, function: Function, module: Module) -> None:
         self.function = function
-        self.layout = Layout.of(module)
-        self.globals = module.globals()
-        self.metadata = module.metadata()
+        self.layout = Layout(module.structures)
+        self.globals = module.globals
+        self.metadata = module.metadata
         self.defs = {s.name: s for b in function.blocks for s in b.statements if s.name}
         self._known: dict[str, Address] = {}
         self._rooted: dict[str, tuple[str, ...]] = {}

@@ -11,10 +11,11 @@ from heddle.lanes.ir import Function, Statement
 
 @dataclass(frozen=True)
 class Loops:
-    """For each block how many loops it is in, and the blocks of the innermost of them."""
+    """For each block how many loops it is in, the blocks of the innermost of them, and the block that leads there."""
 
     depth: dict[str, int]
     innermost: dict[str, frozenset[str]] = field(default_factory=dict)
+    preheader: dict[str, str] = field(default_factory=dict)  # none where there are several
 
     def weight(self, label: str) -> int:
         """How often a block runs, as compilers guess it: ten times for each loop around it."""
@@ -27,15 +28,18 @@ def loops(function: Function) -> Loops:
     order = [b.label for b in function.blocks]
     depth = dict.fromkeys(order, 0)
     innermost: dict[str, frozenset[str]] = {}
+    before: dict[str, str] = {}
     todo = [frozenset(order)]
     while todo:
         for part in _parts(follow, todo.pop()):
+            leading = [label for label in order if label not in part and not part.isdisjoint(follow[label])]
             for label in part:
                 depth[label] += 1
                 innermost[label] = part
+                before[label] = leading[0] if len(leading) == 1 else ""
             entry = next(label for label in order if label in part)
             todo.append(part - {entry})
-    return Loops(depth, innermost)
+    return Loops(depth, innermost, {label: leads for label, leads in before.items() if leads})
 
 
 def _last(statements: list[Statement]) -> str:

@@ -23,7 +23,8 @@ class Region:
     addresses: dict[int, Address]  # of loads and stores, by position in the region
     before: list[int]  # for each statement, as bits, those that must come earlier: directly
     outside: frozenset[str]  # values that are read beyond the region
-    steady: frozenset[str] = frozenset()  # values from before the loop around it: their vectors are made there
+    steady: frozenset[str] = frozenset()  # values from before the loop around it: their vectors are made …
+    preheader: str = ""  # … at the end of this block
 
     @cached_property
     def position(self) -> dict[str, int]:
@@ -68,6 +69,7 @@ def regions(function: Function, module: Module, smallest: int = 4) -> list[Regio
     found = []
     around = loops(function)
     home = {s.name: b.label for b in function.blocks for s in b.statements if s.name}
+    branches = {b.label for b in function.blocks if b.statements[-1].text.startswith(("br ", "switch "))}
     for block in function.blocks:
         inside = around.innermost.get(block.label)
         for start, stretch in _stretches(block):
@@ -80,7 +82,8 @@ def regions(function: Function, module: Module, smallest: int = 4) -> list[Regio
                 if s.name and any(label != block.label or not start <= i < last for label, i in readers.get(s.name, ()))
             )
             made = _region(function, block, start, stretch, addresses, outside)
-            if inside is not None:
+            if inside is not None and around.preheader.get(block.label) in branches:
+                made.preheader = around.preheader[block.label]
                 read_here = {used for s in stretch for used in s.uses}
                 made.steady = frozenset(v for v in read_here if home.get(v) not in inside)
             found.append(made)

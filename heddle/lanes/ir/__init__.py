@@ -1,6 +1,6 @@
 """LLVM IR as statements: read, brought to one form, taken apart line by line, and put together again."""
 
-from heddle.lanes.ir.llvm import binding, machine, named, optimise, parse_foreign, parse_llvm
+from heddle.lanes.ir.llvm import assembly, binding, machine, named, optimise, parse_foreign, parse_llvm
 from heddle.lanes.ir.module import Block, Function, Module, choose_functions, take_apart
 from heddle.lanes.ir.source import COMPILED, includes, read_source
 from heddle.lanes.ir.statement import (
@@ -39,6 +39,7 @@ __all__ = [
     "Function",
     "Module",
     "Statement",
+    "assembly",
     "binding",
     "choose_functions",
     "fitted",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from heddle.errors import HeddleError, how_to_install
 from heddle.lanes.child import in_child
+
+PARSED, OPTIMISED, DONE = b"p", b"o", b"\0"  # how far LLVM got
+SLOWEST = 600  # seconds of CPU time for that: the largest files take a minute
 
 
 def binding() -> Any:
@@ -27,21 +29,47 @@ def binding() -> Any:
 
 
 def parse_foreign(text: str, source: str = "The IR") -> Any:
-    """A verified module of what a user gives: LLVM's parser crashes on some text that is no IR, so a child tries."""
+    """A verified module of what a user gives: LLVM ends the process over what it cannot do, so a child tries."""
     llvm = binding()
-    if not in_child(partial(_tried, llvm, text)):
+    done = in_child(partial(_tried, llvm, text), SLOWEST)
+    if not done:
         raise HeddleError(
             f"{source} is not IR: LLVM's parser crashes on it.",
             "LLVM reads what LLVM wrote; of other text it does not notice every mistake.",
             f"Make it with clang {llvm.llvm_version_info[0]}: clang -O1 -S -emit-llvm kernel.c, or give the C file.",
         )
-    return parse_llvm(text, source)
+    module = parse_llvm(text, source)
+    if done != PARSED + OPTIMISED:
+        raise _crashes("passes", source)
+    return module
 
 
 def _tried(llvm: Any, text: str) -> Iterator[bytes]:
-    with suppress(RuntimeError):  # said when it is parsed again
-        llvm.parse_assembly(text).verify()
-    yield b"."
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError:  # said when it is parsed again
+        yield PARSED + OPTIMISED
+        return
+    yield PARSED
+    optimise(module, slp=True)
+    yield OPTIMISED
+
+
+def assembly(text: str, source: str = "The IR") -> str:
+    """A module for this machine, by a child as well: not all that LLVM reads and optimises it can compile."""
+    written = in_child(lambda: [machine().emit_assembly(parse_llvm(text, source)).encode(), DONE], SLOWEST)
+    if not written.endswith(DONE):
+        raise _crashes("code generator", source)
+    return written.removesuffix(DONE).decode()
+
+
+def _crashes(what: str, source: str) -> HeddleError:
+    return HeddleError(
+        f"LLVM cannot compile {source} for this machine: its {what} crashes.",
+        "Not everything that is IR can run everywhere: vectors of unknown width (vscale) need SVE, for example.",
+        "Take out the functions that use what this machine does not have.",
+    )
 
 
 def parse_llvm(text: str, source: str = "The IR") -> Any:

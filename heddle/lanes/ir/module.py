@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from heddle.errors import HeddleError, nearest
@@ -41,7 +42,7 @@ class Function:
 
 @dataclass
 class Module:
-    """A module, its functions taken apart; `rest` is everything between them, as printed."""
+    """A module, its functions taken apart, and everything between them as printed."""
 
     pieces: list[str | Function]
 
@@ -54,17 +55,30 @@ class Module:
         made = [p if isinstance(p, str) else (changed or {}).get(p.name, p.text()) for p in self.pieces]
         return "\n".join(made) + "\n" + declarations
 
-    def metadata(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for piece in self.pieces:
-            if isinstance(piece, str):
-                found.update(re.findall(r"^(![0-9]+) = (?:distinct )?(.*)$", piece, re.M))
-        return found
+    @cached_property
+    def rest(self) -> str:
+        """What lies between the functions."""
+        return "\n".join(p for p in self.pieces if isinstance(p, str))
 
+    @cached_property
+    def metadata(self) -> dict[str, str]:
+        return dict(re.findall(r"^(![0-9]+) = (?:distinct )?(.*)$", self.rest, re.M))
+
+    @cached_property
     def globals(self) -> frozenset[str]:
         """Variables that are objects of their own, not aliases."""
-        text = "\n".join(p for p in self.pieces if isinstance(p, str))
-        return frozenset(re.findall(r'^(@(?:[-a-zA-Z$._0-9]+|"[^"]*")) = (?!.*\b(?:alias|ifunc)\b)', text, re.M))
+        return frozenset(re.findall(r'^(@(?:[-a-zA-Z$._0-9]+|"[^"]*")) = (?!.*\b(?:alias|ifunc)\b)', self.rest, re.M))
+
+    @cached_property
+    def structures(self) -> dict[str, str]:
+        """Types that have a name."""
+        return dict(re.findall(r'^(%(?:[-a-zA-Z$._0-9]+|"[^"]*")) = type (.*)$', self.rest, re.M))
+
+    @cached_property
+    def declarations(self) -> dict[str, str]:
+        """The functions that are only declared, without their attributes."""
+        found = re.findall(r"^(declare .*?(@[-a-zA-Z$._0-9]+)\(.*)$", self.rest, re.M)
+        return {name: re.sub(r" #\d+.*$", "", line) for line, name in found}
 
 
 def take_apart(text: str) -> Module:

@@ -19,6 +19,11 @@ INTRINSICS = {
     "llvm.uadd.sat": 2, "llvm.ssub.sat": 2, "llvm.usub.sat": 2, "llvm.fshl": 3, "llvm.fshr": 3,
 }  # fmt: skip
 COMMUTATIVE_INTRINSICS = {"llvm.smax", "llvm.smin", "llvm.umax", "llvm.umin", "llvm.sadd.sat", "llvm.uadd.sat"}
+# Intrinsics that are never packed, since LLVM was not asked what they cost as vectors, but end no region.
+ALONE = {
+    "llvm.ctlz", "llvm.cttz", "llvm.bitreverse", "llvm.sadd.with.overflow", "llvm.uadd.with.overflow",
+    "llvm.ssub.with.overflow", "llvm.usub.with.overflow", "llvm.smul.with.overflow", "llvm.umul.with.overflow",
+}  # fmt: skip
 # Neither touch memory nor trap, nor may they end the program: free to move, never packed.
 PURE = {
     "getelementptr", "extractvalue", "insertvalue", "extractelement", "insertelement", "shufflevector", "freeze",
@@ -31,6 +36,7 @@ _FLAGS = {
     "nuw", "nsw", "exact", "disjoint", "nneg", "samesign", "fast", "nnan", "ninf", "nsz", "arcp", "contract", "afn",
     "reassoc", "inbounds", "nusw",
 }  # fmt: skip
+_RESULT = re.compile(r"^(?:(?:noundef|signext|zeroext|range\([^)]*\)|nofpclass\([^)]*\)) )+")  # said of a result
 _INTRINSIC = re.compile(r"@(llvm\.[a-z.]+?)(?:\.(?:v\d+)?[if]\d+)+\(")
 
 
@@ -172,17 +178,24 @@ def _understood(base: Statement, body: str) -> Statement | None:
             pointer=typed(parts[1])[1], align=int(tail[0][6:]), metadata=tbaa[1] if tbaa else "",
         )  # fmt: skip
     if op in ("call", "tail") and (m := _INTRINSIC.search(body)) is not None:
-        arity = INTRINSICS.get(m[1])
-        head = re.sub(r"^(tail )?call ", "", body[: m.start()]).strip()
-        flags, kind = _flags(head + " ")
-        inside = body[m.end() : body.rindex(")")]
-        arguments = [typed(a) for a in split_commas(inside)]
-        if arity is None or kind.strip() != arguments[0][0] or " [" in body[body.rindex(")") :]:
-            return None
-        return replace(
-            base, op=m[1], type=arguments[0][0], operand_type=arguments[0][0], flags=flags, pure=True,
-            lanes=tuple(a[1] for a in arguments[:arity]), rest="".join(f", {a} {b}" for a, b in arguments[arity:]),
-        )  # fmt: skip
+        return _intrinsic(base, body, m)
     if op in PURE:
         return replace(base, op=op, pure=True)
     return None
+
+
+def _intrinsic(base: Statement, body: str, m: re.Match[str]) -> Statement | None:
+    arity = INTRINSICS.get(m[1])
+    head = re.sub(r"^(tail )?call ", "", body[: m.start()]).strip()
+    flags, kind = _flags(head + " ")
+    kind = _RESULT.sub("", kind)
+    inside = body[m.end() : body.rindex(")")]
+    arguments = [typed(a) for a in split_commas(inside)]
+    if m[1] in ALONE and arguments[0][0] in BITS and " [" not in body[body.rindex(")") :]:
+        return replace(base, op=m[1], pure=True)
+    if arity is None or kind.strip() != arguments[0][0] or " [" in body[body.rindex(")") :]:
+        return None
+    return replace(
+        base, op=m[1], type=arguments[0][0], operand_type=arguments[0][0], flags=flags, pure=True,
+        lanes=tuple(a[1] for a in arguments[:arity]), rest="".join(f", {a} {b}" for a, b in arguments[arity:]),
+    )  # fmt: skip

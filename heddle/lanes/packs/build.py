@@ -9,7 +9,7 @@ from heddle.lanes.packs.memory import cover, store, windows
 from heddle.lanes.packs.operations import loaded, pack, signature
 from heddle.lanes.packs.reductions import reductions
 from heddle.lanes.packs.shuffles import extracts, shuffles
-from heddle.lanes.packs.workshop import Workshop
+from heddle.lanes.packs.workshop import ALTERNATING, Workshop
 
 FORWARD = 3  # steps from loads towards their users, where no store leads to them
 
@@ -69,6 +69,7 @@ def think(w: Workshop, n: int) -> None:
         known = [m for m in members if m is not None]
         if len(set(known)) == width and w.region.independent(known):
             pack(w, n, item, known)
+        by_kind(w, item, known)
     from_distinct(w, item)
 
 
@@ -108,6 +109,16 @@ def from_distinct(w: Workshop, item: Item) -> None:
         by_line.setdefault(w.region.addresses[i].line, []).append(i)
     for members in by_line.values():
         cover(w, members, item.type)
+
+
+def by_kind(w: Workshop, item: Item, members: list[int]) -> None:
+    """Lanes of two kinds, such as loads and sums: think of each kind alone; a shuffle brings them together."""
+    kinds: dict[tuple[str, ...], dict[str, None]] = {}
+    for m in members:
+        kinds.setdefault(signature(w.statements[m]), {})[w.statements[m].name or ""] = None
+    if len(kinds) == 2 and not ALTERNATING.issuperset(op for op, *_ in kinds):  # those are done both in every lane
+        for lanes in kinds.values():
+            w.vector(list(lanes), item.type)
 
 
 def forward(w: Workshop) -> None:

@@ -46,7 +46,7 @@ def shuffles_to(w: Workshop, n: int, item: Item, holders: dict[tuple[str, str], 
         w.add(Production("shuffle", n, cost, needs, masks=tuple(m for _, m in ways)))
     for partial in by_size.values():
         partial.sort(key=lambda one: -one[1].bit_count())
-    for size in (width, 2 * width, 4 * width):  # every third byte of 24, say, lies in two vectors of 16
+    for size in (width // 2, width, 2 * width, 4 * width):  # every third byte of 24, say, lies in two vectors of 16
         pairs(w, n, item, by_size.get(size, []), every)
     patches(w, n, item, [u for u, _ in by_size.get(width, [])])
 
@@ -60,6 +60,8 @@ def pairs(w: Workshop, n: int, item: Item, sources: list[tuple[int, int]], every
                 continue
             one, two = w.graph.items[a].lanes, w.graph.items[b].lanes
             mask = tuple(place(v, k, one, two) for k, v in enumerate(item.lanes))
+            if mask == tuple(range(2 * len(one))):
+                continue  # two halves, which are put together anyway
             both = (Need((a,), native=True), Need((b,), native=True))
             cost = w.table.shuffle(item.type, len(one), mask)
             w.add(Production("shuffle2", n, cost, both, masks=(mask,), operands=(a, b)))
@@ -70,9 +72,9 @@ def pairs(w: Workshop, n: int, item: Item, sources: list[tuple[int, int]], every
 
 def place(value: str, lane: int, one: tuple[str, ...], two: tuple[str, ...]) -> int:
     """Where a shuffle of two vectors takes a value from: its own lane if it can, else from the first that has it."""
-    if one[lane] == value:
+    if lane < len(one) and one[lane] == value:
         return lane
-    if two[lane] == value:
+    if lane < len(one) and two[lane] == value:
         return lane + len(one)
     return one.index(value) if value in one else len(one) + two.index(value)
 

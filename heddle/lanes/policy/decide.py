@@ -60,11 +60,11 @@ def decide(graph: Graph, w: dict[str, Any] | None = None, tries: int | None = No
         banned: frozenset[int] = frozenset()
         for _ in range(REPAIRS):
             state, _ = roll(demands, f, score, banned, noise, first, NOISE[attempt % len(NOISE)], looks=1)
-            rough = demands.used(state.chosen)
-            if demands.cost_of(rough) > HOPELESS * demands.cost_of(best):
+            rough = choice.used(graph, state.chosen)
+            if choice.cost_of(graph, rough) > HOPELESS * choice.cost_of(graph, best):
                 break
             chosen = polished(demands, rough)
-            if demands.cost_of(chosen) >= demands.cost_of(best):
+            if choice.cost_of(graph, chosen) >= choice.cost_of(graph, best):
                 break
             try:
                 packing = arrange(graph, chosen)

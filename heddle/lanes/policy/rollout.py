@@ -48,27 +48,6 @@ class Demands:
                 self.meets[p].append(n)
         return number[key]
 
-    def used(self, chosen: list[int]) -> list[int]:
-        """What `choice.used` keeps of a choice."""
-        has = set(chosen)
-        keep: set[int] = set()
-        stack = [n for n in chosen if self.writes[n]]
-        for item in self.graph.required:
-            stack += [p for p in self.graph.makers[item] if p in has][:1]
-        while stack:
-            n = stack.pop()
-            if n in keep:
-                continue
-            keep.add(n)
-            for need in self.asks[n]:
-                made = [p for p in self.ways[need] if p in has]
-                if keep.isdisjoint(made):
-                    stack += made[:1]
-        return sorted(keep)
-
-    def cost_of(self, chosen: list[int]) -> int:
-        return sum([self.costs[n] for n in chosen])
-
 
 @dataclass
 class State:

@@ -80,9 +80,7 @@ def subjects(folder: Path | None, table: Table, seeds: range) -> Iterator[Subjec
                 # A function of a collection such as TSVC is a program of its own.
                 name = f"{program} {function.name}"
                 answer = sorted(found.packing.order)
-                yield Subject(
-                    name, Demands(graph), features(graph), scalar, found.cost, answer, found.seconds
-                )  # fmt: skip
+                yield Subject(name, Demands(graph), features(graph), scalar, found.cost, answer, found.seconds)
 
 
 def _texts(folder: Path | None, seeds: range) -> Iterator[tuple[str, str]]:

@@ -59,7 +59,14 @@ class Torch:
 
 def train(folder: Path | None, family: str, output: Path, made_up: int = MADE_UP) -> Iterator[str]:
     """Learn from the C and IR files of a folder and from kernels made at random; say how it goes."""
+    if folder is not None and not any(p.suffix in (".c", ".ll") for p in folder.rglob("*")):
+        raise HeddleError(
+            f"{folder} has no .c or .ll file.",
+            "The policy learns from the kernels of a folder, beside those that it makes up.",
+            "Give a folder with C files or LLVM IR; without one it learns only from kernels that it makes up.",
+        )
     began = time.perf_counter()
+    yield f"solving {'' if folder is None else f'what {folder} has, and '}{made_up} kernels made up, to learn from"
     found = list(subjects(folder, cost.table(family), range(FIRST, FIRST + made_up)))
     learned, tested = split(found)
     if not learned or not tested:

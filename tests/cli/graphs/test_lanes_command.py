@@ -116,9 +116,23 @@ def test_bad_input_is_told_in_three_parts(kernel, tmp_path):
     assert "/dev/zero is a device" in refused(kernel, "--method", "policy", "--weights", "/dev/zero")
     bits.write_bytes((2).to_bytes(8, "little") + b"[]")
     assert "does not hold the weights of a policy" in refused(kernel, "--method", "policy", "--weights", bits)
+    assert "does not hold the weights of a policy" in refused(kernel, "--weights", bits)
+    assert "There is no folder" in refused(kernel, "-o", tmp_path / "none" / "packed.ll")
+    assert "There is no folder" in refused("train", tmp_path, "-o", tmp_path / "none" / "weights.safetensors")
+    assert "It is a folder" in refused(kernel, "-o", tmp_path)
+    assert "is the name of a C file" in refused(kernel, "-o", tmp_path / "kernel.c")
     empty = tmp_path / "declared.ll"
     empty.write_text("declare void @f()\n")
     assert "no function with a body" in refused(empty)
+
+
+def test_what_llvm_crashes_over_is_left_or_refused_in_words(tmp_path):
+    path = tmp_path / "scalable.ll"
+    lines = ("%x = load <vscale x 4 x float>, ptr %p", "store <vscale x 4 x float> %x, ptr %p", "ret void")
+    path.write_text("define void @f(ptr %p) {\n" + "\n".join(lines).replace("store", "fence seq_cst\nstore") + "\n}\n")
+    assert "vscale" in heddle(path).stdout
+    if ir.binding().get_default_triple().startswith("x86"):  # which has no such vectors: the process would end
+        assert "its code generator crashes" in refused(path, "-S")
 
 
 LEFT_ALONE = {
