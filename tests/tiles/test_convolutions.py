@@ -9,7 +9,6 @@ import heddle
 from heddle.tiles.kernels.turn import Turn
 from tests.tiles.test_kernels import code, run  # noqa: F401 - a fixture
 
-
 CLOSE = 1e-5  # of the largest number: what tiles promise
 
 
