@@ -30,7 +30,7 @@ def product_tile(
 
     Weights come from far away, rows of activations from the second cache: so a tile keeps as many rows as most of that
     cache holds (of the `part` of the depth that is multiplied at a time), and reads each panel of weights once for all
-    of them. Columns then give the tiles their number.
+    of them. Columns then give the tiles their number; where a matrix has too few for all workers, rows are cut as well.
     """
     blocks, panels = -(-rows // block), -(-columns // panel)
     held = max(1, int(tiling.rows * 0.75 * target.l2 // (4 * part * block)))

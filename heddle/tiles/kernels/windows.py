@@ -78,11 +78,13 @@ class _Writer:
             end = code.block.select(code.block.icmp_signed("<", end, self.last), end, self.last)
             all_channels(lambda channel, count: pixels(begin, end, _Channels(self, channel, count, True).pixel))
 
+        def one_pixel(pixel: Value) -> None:
+            all_channels(lambda channel, count: _Channels(self, channel, count).pixel(pixel))
+
         if held:
             pixels(self.first, self.last, stretch, STRETCH)
         else:
-            for_one = lambda pixel: all_channels(lambda channel, count: _Channels(self, channel, count).pixel(pixel))  # noqa: E731
-            pixels(self.first, self.last, for_one)
+            pixels(self.first, self.last, one_pixel)
         return code.finish()
 
 
