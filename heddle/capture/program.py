@@ -86,7 +86,11 @@ class Program:
 
     def restore(self, outputs: list[Any]) -> Any:
         """Flat outputs in the shape the module gives them in."""
-        return pytree.tree_unflatten(outputs, self.exported.call_spec.out_spec)
+        return pytree.tree_unflatten(outputs, self._out_spec)
+
+    @cached_property
+    def _out_spec(self) -> Any:
+        return self.exported.call_spec.out_spec  # PyTorch makes a class of its own each time it is asked for this
 
     @cached_property
     def calls(self) -> list[fx.Node]:

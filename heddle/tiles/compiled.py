@@ -42,6 +42,7 @@ class Compiled:
         self.weights: Weights = {}
         self.programs: dict[Any, TileProgram | None] = {}  # None: PyTorch runs this signature
         self.whole: str | None = None  # why PyTorch runs all of it, if it does
+        self.compiled_from: list[Any] = []  # the state of the module's weights when they were packed
         self.lock = threading.Lock()
 
     def __call__(self, *inputs: Any, **keywords: Any) -> Any:
@@ -84,6 +85,7 @@ class Compiled:
             return self.programs[key], flat
 
     def _compile(self, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> TileProgram | None:
+        self._check_weights()
         try:
             program = export(self.module, inputs, keywords, training=False, loss=None)
         except HeddleError as error:
@@ -105,6 +107,17 @@ class Compiled:
                 return tuned(program, self.pool, self.weights, given)
             tiling = known_tiling(program, self.threads) or Tiling(self.threads)
             return TileProgram(program, tiling, self.weights, self.int8)
+
+    def _check_weights(self) -> None:
+        """Packed weights are shared by all shapes: those of one shape must not be joined with later ones."""
+        now = [_fingerprint(each) for each in (*self.module.parameters(), *self.module.buffers())]
+        if any(self.programs.values()) and now != self.compiled_from:
+            raise HeddleError(
+                "The module's weights have changed since it was compiled.",
+                "Inputs of this shape are new, and for all shapes tiles keep the weights they were compiled with.",
+                "Compile the module again.",
+            )
+        self.compiled_from = now
 
     def _runs(self, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
         """Whether PyTorch itself can run these inputs: then the fault is in capturing, not in what was given."""
@@ -143,6 +156,15 @@ def _plain(number: int, value: Any) -> Any:
             "Give x.cpu(), or x.to_dense().",
         )
     return value.detach().contiguous()
+
+
+def _fingerprint(tensor: Tensor) -> Any:
+    """What tells a tensor from a changed one: where it is, and the sum of its bits."""
+    if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+        return (id(tensor), tensor._version)
+    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32}.get(tensor.element_size(), torch.int64)
+    bits = tensor.detach().contiguous().reshape(-1).view(whole).sum(dtype=torch.int64)
+    return (tensor.data_ptr(), tuple(tensor.shape), int(bits))
 
 
 def _signature(value: Any) -> Any:

@@ -28,6 +28,7 @@ from heddle.tiles.memory import place_buffers
 from heddle.tiles.operators.attention import AttentionOperator
 from heddle.tiles.operators.fallback import FallbackOperator
 from heddle.tiles.operators.one_query import OneQueryOperator
+from heddle.tiles.operators.winograd import WinogradOperator
 from heddle.tiles.tiling import Tiling
 from heddle.tiles.values import View
 
@@ -59,7 +60,9 @@ class TileProgram:
         self.arena_bytes = place_buffers(self.graph)
         self.fallbacks = [each for each in self.lower.operators if isinstance(each, FallbackOperator)]
         scratch = [
-            each.scratch for each in self.lower.operators if isinstance(each, AttentionOperator | OneQueryOperator)
+            each.scratch
+            for each in self.lower.operators
+            if isinstance(each, AttentionOperator | OneQueryOperator | WinogradOperator)
         ]
         self.scratch_bytes = -(-max(scratch, default=0) // ALIGNED) * ALIGNED
         self.output_metas = self._output_metas()

@@ -10,7 +10,7 @@ RATE = 100e9  # fp32 operations per second of a core, about: only the order of m
 SHORTEST = 15e-6  # seconds of a tile: thousands of times what it takes to find it
 MOST = 4096  # tiles of an operator
 BYTES = 10e9  # that a core reads from memory in a second, about
-PER_WORKER = 4  # tiles of an operator for each worker, where they do not become shorter than that
+PER_WORKER = 8  # tiles of an operator for each worker, where they do not become shorter than that
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,16 @@ def product_tile(
 
     Weights come from far away, rows of activations from the second cache: so a tile keeps as many rows as most of that
     cache holds (of the `part` of the depth that is multiplied at a time), and reads each panel of weights once for all
-    of them. Columns then give the tiles their number.
+    of them. Columns then give the tiles their number; where a matrix has too few for all workers, rows are cut as well.
     """
     blocks, panels = -(-rows // block), -(-columns // panel)
     held = max(1, int(tiling.rows * 0.75 * target.l2 // (4 * part * block)))
     parts = -(-blocks // max(1, min(held, int(tiling.rows * 256) // block or 1)))
-    tall = -(-blocks // parts)
     wanted = PER_WORKER * tiling.threads if tiling.threads > 1 else 1
-    shortest = max(1, round(SHORTEST * RATE / (2 * tall * block * panel * depth)))
-    wide = max(shortest, -(-panels * parts // wanted), -(-panels * parts // MOST))
+    shortest = max(1, round(SHORTEST * RATE / (2 * block * panel * depth)))  # registers' tiles that take so long
+    parts = max(parts, min(-(-wanted // panels), blocks * panels // shortest, blocks))
+    tall = -(-blocks // parts)
+    wide = max(-(-shortest // tall), -(-panels * parts // wanted), -(-panels * parts // MOST))
     wide = max(1, min(panels, round(wide * tiling.columns)))
     return tall, -(-panels // -(-panels // wide))
 
@@ -54,6 +55,14 @@ def row_tile(tiling: Tiling, rows: int, bytes_of_row: int) -> int:
     fits = max(1, (192 << 10) // max(1, bytes_of_row))
     even = -(-rows // (2 * tiling.threads))
     return max(1, -(-rows // MOST), min(rows, fits, even))
+
+
+def window_tile(tiling: Tiling, pixels: int, operations: int, bytes_of_pixel: int) -> int:
+    """Pixels of depthwise convolution or pooling, which do half the operations of a product in the same time."""
+    shortest = round(SHORTEST * RATE / 2 / operations)
+    fits = (192 << 10) // bytes_of_pixel
+    wanted = PER_WORKER * tiling.threads if tiling.threads > 1 else 1
+    return max(1, min(pixels, max(shortest, min(fits, -(-pixels // wanted)))))
 
 
 def query_tile(tiling: Tiling, heads: int, queries: int, keys: int, head: int, block: int) -> int:

@@ -238,3 +238,17 @@ def test_tuning_is_remembered(small, tmp_path, monkeypatch):
     assert list(tmp_path.glob("tiling-*.json"))
     again = heddle.tiles.compile(module, (x,), threads=1)
     assert next(iter(again.programs.values())).tiling == next(iter(fast.programs.values())).tiling
+
+
+@pytest.mark.parametrize("by_data", [False, True])
+def test_weights_of_two_times_are_not_joined(by_data):
+    module, x = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).eval(), torch.randn(3, 8)
+    fast = heddle.tiles.compile(module, (x,), threads=2)
+    before = module(x).detach()
+    assert fast(torch.ones(5, 8)).shape == (5, 4)  # a new shape, the same weights
+    with torch.no_grad():
+        (module[0].bias.data if by_data else module[0].bias).add_(1)
+    assert torch.allclose(fast(x), before, atol=1e-6)  # compiled when it still had the old ones
+    with pytest.raises(HeddleError, match="weights have changed"):
+        fast(torch.ones(6, 8))
+    assert torch.allclose(heddle.tiles.compile(module, (x,), threads=2)(x), module(x), atol=1e-6)

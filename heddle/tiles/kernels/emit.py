@@ -160,6 +160,11 @@ class Code:
         function = self.intrinsic(f"llvm.vector.reduce.{name}.v{self.lanes}f32", F32, [self.vector])
         return self.splat(self.block.call(function, [value]))
 
+    def any_nan(self, value: Value) -> Value:
+        """Whether any lane is NaN."""
+        lanes = self.block.bitcast(self.block.fcmp_unordered("uno", value, value), ir.IntType(self.lanes))
+        return self.block.icmp_unsigned("!=", lanes, ir.Constant(lanes.type, 0))
+
     def intrinsic(self, name: str, gives: Value, takes: Sequence[Value]) -> Value:
         known = self.module.globals.get(name)
         return known if known is not None else ir.Function(self.module, ir.FunctionType(gives, takes), name)

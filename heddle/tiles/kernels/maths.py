@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from llvmlite import ir
@@ -83,6 +84,18 @@ def _compare(sign: str) -> Callable[[Code, Value, Value], Value]:
     return compare
 
 
+def _extreme(sign: str, name: str) -> Callable[[Code, Value, Value], Value]:
+    """The larger or the smaller; NaN where either is. Against a known number, as in relu, that is one instruction."""
+
+    def extreme(code: Code, left: Value, right: Value) -> Value:
+        for known, other in ((left, right), (right, left)):
+            if isinstance(known, ir.Constant) and not math.isnan(known.constant[0].constant):
+                return code.block.select(code.block.fcmp_ordered(sign, known, other), known, other)
+        return code.call(name, left, right)
+
+    return extreme
+
+
 def _select(code: Code, condition: Value, left: Value, right: Value) -> Value:
     return code.block.select(code.block.fcmp_unordered("!=", condition, code.zero()), left, right)
 
@@ -94,8 +107,8 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "div": lambda code, x, y: code.block.fdiv(x, y),
     "neg": lambda code, x: code.block.fneg(x),
     "abs": lambda code, x: code.call("llvm.fabs", x),
-    "maximum": lambda code, x, y: code.call("llvm.maximum", x, y),
-    "minimum": lambda code, x, y: code.call("llvm.minimum", x, y),
+    "maximum": _extreme(">", "llvm.maximum"),
+    "minimum": _extreme("<", "llvm.minimum"),
     "sqrt": lambda code, x: code.call("llvm.sqrt", x),
     "rsqrt": lambda code, x: code.block.fdiv(code.constant(1.0), code.call("llvm.sqrt", x)),
     "exp": exp,

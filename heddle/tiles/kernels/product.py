@@ -138,6 +138,8 @@ class _Writer:
             return code.at(output, r * kernel.output_stride + v * code.lanes), mask
 
         cells = [(r, v) for r in range(rows) for v in range(vectors)]
+        if part.last:
+            self.fetch_operands(row, rows, column, vectors)
         sums = zeros(code, rows, vectors) if part.first else [code.load_vector(*place(*each)) for each in cells]
         if kernel.taps:
             sums = self.taps(part, row, rows, panel, vectors, sums, ahead)
@@ -178,12 +180,23 @@ class _Writer:
 
         return code.loop(part.count, tap, sums)
 
-    def operand(self, number: int, row: Value, r: int, column: Value, v: int, mask: Value | None) -> Value:
-        """An operand of the epilogue, where this vector of the output is."""
+    def fetch_operands(self, row: Value, rows: int, column: Value, vectors: int) -> None:
+        """What the epilogue adds row by row, such as a residual, was written long ago: fetch it while sums are made."""
+        for number, strides in enumerate(self.kernel.operands, 1):
+            for r in range(rows if strides[0] and strides[1] == 1 else 0):
+                for v in range(vectors):
+                    self.code.prefetch(self.operand_at(number, row, r, column, v), near=3)
+
+    def operand_at(self, number: int, row: Value, r: int, column: Value, v: int) -> Value:
         code = self.code
         by_row, by_column = self.kernel.operands[number - 1]
         place = code.add(code.mul(row, by_row), code.mul(column, by_column))
-        pointer = code.at(code.at(self.operands[number - 1], place), r * by_row + v * code.lanes * by_column)
+        return code.at(code.at(self.operands[number - 1], place), r * by_row + v * code.lanes * by_column)
+
+    def operand(self, number: int, row: Value, r: int, column: Value, v: int, mask: Value | None) -> Value:
+        """An operand of the epilogue, where this vector of the output is."""
+        code, by_column = self.code, self.kernel.operands[number - 1][1]
+        pointer = self.operand_at(number, row, r, column, v)
         if by_column == 0:
             return code.splat(code.load(code.vector.element, pointer))
         return code.load_vector(pointer, mask) if by_column == 1 else code.gather(pointer, by_column, mask)

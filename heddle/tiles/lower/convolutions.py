@@ -7,13 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from heddle.tiles.kernels.winograd import PLACES
 from heddle.tiles.lower.epilogue import Epilogue, finish
 from heddle.tiles.lower.facts import named
 from heddle.tiles.lower.groups import Group
 from heddle.tiles.lower.lowering import Lowering
+from heddle.tiles.operators import winograd
 from heddle.tiles.operators.product import ProductOperator, packed_constant
 from heddle.tiles.operators.windows import Taps, Window, WindowsOperator
-from heddle.tiles.values import View
+from heddle.tiles.values import View, new
 
 aten = torch.ops.aten
 
@@ -45,8 +47,34 @@ def convolution(lower: Lowering, node: fx.Node, group: Group | None = None, chai
                             epilogue.operands)
         )  # fmt: skip
         return True
+    if winograd.suits(lower.target, window, groups, weight, (count, height, width)):
+        _winograd(lower, node, name, image, weight, window, epilogue)
+        return True
     _products(lower, node, name, image, weight, window, groups, epilogue)
     return True
+
+
+def _winograd(
+    lower: Lowering, node: fx.Node, name: str, image: View, weight: Tensor, window: Window, epilogue: Epilogue
+) -> None:
+    """A 3 × 3 convolution in fewer multiplications."""
+    height, width = node.meta["val"].shape[2:]
+    outputs, inputs = weight.shape[:2]
+    taps = winograd.patches(image, window, height, width)
+    count = len(taps.offsets)
+    vectors, block, tall, _ = winograd.patch_tile(lower.tiling, lower.target, count, inputs, outputs)
+    original = lower.facts.argument(node.args[1])
+    key = ("winograd", original.data_ptr(), tuple(weight.shape), vectors, node.name)
+    if key not in lower.weights:
+        lower.weights[key] = (original, winograd.packed_places(weight, vectors, lower.target.lanes))
+    spread = new((count, PLACES * inputs))
+    lower.operators.append(winograd.SpreadOperator(f"{name}.patches", image, taps, spread, tall * block))
+    lower.operators.append(
+        winograd.WinogradOperator(
+            name, lower.target, lower.tiling, image, taps, spread, lower.weights[key][1], epilogue.output, width // 2,
+            epilogue.recipe, epilogue.operands,
+        )
+    )  # fmt: skip
 
 
 def _products(

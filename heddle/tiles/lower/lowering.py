@@ -17,6 +17,7 @@ from heddle.tiles.lower.facts import Facts, kind_of
 from heddle.tiles.lower.groups import Group, Looked, find_groups, reduces
 from heddle.tiles.operators.fallback import FallbackOperator
 from heddle.tiles.operators.rows import Lookup, RowsOperator
+from heddle.tiles.operators.turn import TurnOperator, turned
 from heddle.tiles.tiling import Tiling
 from heddle.tiles.values import Buffer, View, constant, new
 
@@ -99,11 +100,19 @@ class Lowering:
         """The same numbers elsewhere, contiguous or in another order."""
         if source.dtype == torch.float32:
             target = new(source.shape, like=like)
-            self.operators.append(RowsOperator(name, self.tiling, source.shape, IDENTITY, [source], target))
+            self.move(name, source, target)
             return target
         target = new(source.shape, dtype=source.dtype)
         self.operators.append(self.fallback(name, "aten.clone.default", lambda given: given, [source], [target]))
         return target
+
+    def move(self, name: str, source: View, target: View) -> None:
+        """The same numbers, in another order of memory or not."""
+        pair = turned(source, target)
+        if pair is not None:
+            self.operators.append(TurnOperator(name, self.target, self.tiling, *pair))
+        else:
+            self.operators.append(RowsOperator(name, self.tiling, source.shape, IDENTITY, [source], target))
 
     def fallback(
         self, name: str, operator_: str, function: Callable[[Sequence[Tensor]], Sequence[Tensor]],
@@ -156,9 +165,7 @@ class Lowering:
             if piece not in self.destinations and size:
                 target = View(whole.buffer, whole.meta.narrow(dim, begin, size))
                 source = self.view(piece)
-                self.operators.append(
-                    RowsOperator(self.name(node), self.tiling, source.shape, IDENTITY, [source], target)
-                )
+                self.move(self.name(node), source, target)
             begin += size
 
     # Groups

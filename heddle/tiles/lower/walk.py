@@ -8,12 +8,10 @@ import torch
 from torch import Tensor, fx
 
 from heddle.capture.program import Program
-from heddle.tiles.kernels.recipe import IDENTITY
 from heddle.tiles.kernels.target import Target
 from heddle.tiles.lower import attention, convolutions, images, products
 from heddle.tiles.lower.epilogue import attach
 from heddle.tiles.lower.lowering import Lowering, Weights
-from heddle.tiles.operators.rows import RowsOperator
 from heddle.tiles.tiling import Tiling
 from heddle.tiles.values import new
 
@@ -119,7 +117,7 @@ def _copy_out(lower: Lowering, node: fx.Node) -> None:
     target.buffer.place, target.buffer.number = "output", lower.outputs[node]
     name = lower.name(node)
     if value.dtype == torch.float32 and value.numel() and value.dim():
-        lower.operators.append(RowsOperator(name, lower.tiling, source.shape, IDENTITY, [source], target))
+        lower.move(name, source, target)
     else:
         lower.operators.append(lower.fallback(name, "aten.clone.default", lambda given: given, [source], [target]))
 

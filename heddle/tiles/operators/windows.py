@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from heddle.tiles.graph import Tile
 from heddle.tiles.kernels.recipe import IDENTITY, Recipe
 from heddle.tiles.kernels.windows import Windows
-from heddle.tiles.tiling import Tiling, row_tile
+from heddle.tiles.tiling import Tiling, window_tile
 from heddle.tiles.values import Rect, View, constant
 
 
@@ -102,7 +102,8 @@ class WindowsOperator:
         pixels, channels = self.output.shape
         strides = tuple((each.strides[0], each.strides[1]) for each in self.operands)
         kernel = Windows(self.window, self.taps.count, channels, self.output.strides[0], self.epilogue, strides)
-        step = row_tile(self.tiling, pixels, 4 * channels * (self.taps.count + 1))
+        read = max(1, self.image.meta.numel() // (pixels * channels))  # numbers of the image for each of the output
+        step = window_tile(self.tiling, pixels, 2 * channels * self.taps.count, 4 * channels * (read + 1))
         found = []
         for first in range(0, pixels, step):
             last = min(pixels, first + step)
