@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -38,7 +39,7 @@ from heddle.simulate.replay import replay
 from heddle.simulate.shared_cores import replay_shared
 from heddle.simulate.stage_memory import LeftBytes, every_stage_fits, stage_memory
 from heddle.simulate.timeline import Sizes, Tail, timeline
-from heddle.spec.cluster import Cluster
+from heddle.spec.cluster import Cluster, Device
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.plan import Plan, Predicted
 from heddle.spec.ranks import ranks_per_stage, split_in_words, world_in_words
@@ -112,9 +113,19 @@ class Simulation:
             budget_gib=self.limit / GIB,
         )
 
+    @property
+    def devices(self) -> Counter[Device]:
+        """How many of which device the ranks run on: several kinds only over a network."""
+        if self.network is None:
+            return Counter({self.cluster.device: self.plan.world})
+        return Counter(map(self.network.device, self.network.devices))
+
     def _utilisation(self, flops: float) -> float:
-        peak = compute.peak_flops(self.cluster, self.job.precision)
-        return flops / (self.step_seconds * self.plan.world * peak)
+        peak = sum(
+            count * compute.peak_flops(replace(self.cluster, device=device), self.job.precision)
+            for device, count in self.devices.items()
+        )
+        return flops / (self.step_seconds * peak)
 
     def days(self, tokens: float) -> float:
         """Days to learn from that many tokens (PTD-P Eq. 4, with the predicted instead of an assumed throughput)."""

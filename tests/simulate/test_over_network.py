@@ -101,6 +101,19 @@ def test_what_sends_less_or_waits_less_takes_less():
     assert both[0] != pytest.approx(both[1], rel=0.05)
 
 
+def test_utilisation_is_of_all_devices_where_they_differ():
+    inside = {"latency_ms": 0.1, "gbps": 10.0}
+    document = tables({"pipeline": 2}) | {"network": {"across": inside, "groups": []}}
+    for name, tflops in (("fast", 3.0), ("slow", 1.0)):
+        device = {"name": name, "memory_gib": 8.0, "memory_gbs": 10.0, "tflops": {"fp32": tflops}}
+        document["network"]["groups"].append({"name": name, "devices": 1, "device": device})
+    del document["cluster"]
+    job = job_from_tables(document)
+    found = simulate(job)
+    assert {device.name: count for device, count in found.devices.items()} == {"fast": 1, "slow": 1}
+    assert found.mfu == pytest.approx(job.model.flops(8, 64) / (found.step_seconds * (3e12 + 1e12)))
+
+
 def test_devices_that_are_not_there_are_told():
     with pytest.raises(HeddleError, match="The plan has 8 ranks"):
         predicted({"pipeline": 4, "data": 2})
