@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
-from heddle.cost import compute
 from heddle.cost import step as stage
 from heddle.cost.breakdown import Breakdown
 from heddle.cost.fits import MemoryVerdict, verdict
@@ -32,6 +30,7 @@ from heddle.simulate.late import (
     with_versions,
 )
 from heddle.simulate.memory_curve import Curve, memory_curves
+from heddle.simulate.network.devices import peak_of
 from heddle.simulate.network.link_use import link_uses
 from heddle.simulate.network.over_network import OverNetwork
 from heddle.simulate.network.parts import network_breakdown, network_timeline
@@ -39,7 +38,7 @@ from heddle.simulate.replay import replay
 from heddle.simulate.shared_cores import replay_shared
 from heddle.simulate.stage_memory import LeftBytes, every_stage_fits, stage_memory
 from heddle.simulate.timeline import Sizes, Tail, timeline
-from heddle.spec.cluster import Cluster, Device
+from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.plan import Plan, Predicted
 from heddle.spec.ranks import ranks_per_stage, split_in_words, world_in_words
@@ -113,18 +112,8 @@ class Simulation:
             budget_gib=self.limit / GIB,
         )
 
-    @property
-    def devices(self) -> Counter[Device]:
-        """How many of which device the ranks run on: several kinds only over a network."""
-        if self.network is None:
-            return Counter({self.cluster.device: self.plan.world})
-        return Counter(map(self.network.device, self.network.devices))
-
     def _utilisation(self, flops: float) -> float:
-        peak = sum(
-            count * compute.peak_flops(replace(self.cluster, device=device), self.job.precision)
-            for device, count in self.devices.items()
-        )
+        peak = peak_of(self.plan, self.cluster, self.network, self.job.precision)
         return flops / (self.step_seconds * peak)
 
     def days(self, tokens: float) -> float:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from heddle.errors import HeddleError
 from heddle.schedule import NAMES, build, rule_of
 from heddle.simulate.network.clock import end_times
+from heddle.simulate.network.devices import devices_of
 from heddle.simulate.network.over_network import step_over_network
 from heddle.simulate.replay import step_time
 from heddle.simulate.simulation import simulate
@@ -110,7 +111,8 @@ def test_utilisation_is_of_all_devices_where_they_differ():
     del document["cluster"]
     job = job_from_tables(document)
     found = simulate(job)
-    assert {device.name: count for device, count in found.devices.items()} == {"fast": 1, "slow": 1}
+    used = devices_of(found.plan, found.cluster, found.network)
+    assert {device.name: count for device, count in used.items()} == {"fast": 1, "slow": 1}
     assert found.mfu == pytest.approx(job.model.flops(8, 64) / (found.step_seconds * (3e12 + 1e12)))
 
 

@@ -82,13 +82,15 @@ def show(console: Console, prediction: Simulation, tokens: float, memory: bool) 
     """For people."""
     from heddle.errors import listing
     from heddle.format import duration, figures, tokens_in_words
+    from heddle.simulate.network.devices import devices_of
     from heddle.spec.ranks import split_in_words
     from heddle.spec.software import HEDDLE
     from heddle.trace.bars import bar
     from heddle.trace.terminal import draw
 
     job, plan, cluster = prediction.job, prediction.plan, prediction.cluster
-    devices = listing(f"{count:,} × {device.name}" for device, count in prediction.devices.items())
+    used = devices_of(plan, cluster, prediction.network)
+    devices = listing(f"{count:,} × {device.name}" for device, count in used.items())
     console.print(
         f"{job.model.name}: {job.model.parameters:,} parameters on {devices} "
         f"({split_in_words(plan)}), {job.precision_in_words}",
