@@ -35,7 +35,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """Name what the user probably meant: "Did you mean 'layers'? Known: …"."""
     options = sorted(known)
     # What is known may come from a file of any size: ten thousand are compared in half a second, forty fill five lines.
-    close = difflib.get_close_matches(word[:100], options[:10_000], n=1, cutoff=0.6)
+    word, compared = word[:100], options[:10_000]
+    # 'h100' is a part of 'dgx-h100', though it is spelt more like 'gh200'.
+    parts = [option for option in compared if len(word) > 2 and word.lower() in option.lower()]
+    close = difflib.get_close_matches(word, parts, n=1, cutoff=0) or difflib.get_close_matches(word, compared, n=1)
     more = f" and {len(options) - 40:,} more" if len(options) > 40 else ""
     listed = f"Known: {', '.join(option[:40] for option in options[:40])}{more}."
     return f"Did you mean '{close[0]}'? {listed}" if close else listed

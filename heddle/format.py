@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 MIB, GIB = 2**20, 2**30
 _SI = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -26,6 +28,32 @@ def short(number: float, digits: int = 4) -> str:
         if abs(number) >= step:
             return f"{number / step:.{digits}g}{unit}"
     return f"{number:.{digits}g}"
+
+
+def figures(number: float, digits: int = 4) -> str:
+    """A number with that many significant digits, zeros at its end included, for columns: "5.790" below "5.841"."""
+    whole = math.floor(math.log10(abs(number))) + 1 if number else 1
+    return f"{number:.{max(0, digits - whole)}f}"
+
+
+def short_figures(number: float, digits: int = 4) -> str:
+    """The same of a large number: 58000 is "58.00k"."""
+    step, unit = next((each for each in _SI if abs(number) >= each[0]), (1.0, ""))
+    return figures(number / step, digits) + unit
+
+
+def tokens_in_words(count: float) -> str:
+    """Tokens as papers count them: 3e11 is "300B"."""
+    return short(count).replace("G", "B")
+
+
+def duration(seconds: float) -> str:
+    """How long something takes, for people: "34.1 days", "2.07 hours", "12 s"."""
+    for unit, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            count = seconds / size
+            return f"{count:,.0f} {unit}" if count >= 1000 else f"{count:.3g} {unit}"
+    return seconds_in_words(seconds)
 
 
 def signed_seconds(seconds: float) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
-from heddle.cost import compute
 from heddle.cost import step as stage
 from heddle.cost.breakdown import Breakdown
 from heddle.cost.fits import MemoryVerdict, verdict
@@ -31,6 +30,7 @@ from heddle.simulate.late import (
     with_versions,
 )
 from heddle.simulate.memory_curve import Curve, memory_curves
+from heddle.simulate.network.devices import peak_of
 from heddle.simulate.network.link_use import link_uses
 from heddle.simulate.network.over_network import OverNetwork
 from heddle.simulate.network.parts import network_breakdown, network_timeline
@@ -113,8 +113,8 @@ class Simulation:
         )
 
     def _utilisation(self, flops: float) -> float:
-        peak = compute.peak_flops(self.cluster, self.job.precision)
-        return flops / (self.step_seconds * self.plan.world * peak)
+        peak = peak_of(self.plan, self.cluster, self.network, self.job.precision)
+        return flops / (self.step_seconds * peak)
 
     def days(self, tokens: float) -> float:
         """Days to learn from that many tokens (PTD-P Eq. 4, with the predicted instead of an assumed throughput)."""

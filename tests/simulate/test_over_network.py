@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from heddle.errors import HeddleError
 from heddle.schedule import NAMES, build, rule_of
 from heddle.simulate.network.clock import end_times
+from heddle.simulate.network.devices import devices_of
 from heddle.simulate.network.over_network import step_over_network
 from heddle.simulate.replay import step_time
 from heddle.simulate.simulation import simulate
@@ -99,6 +100,20 @@ def test_what_sends_less_or_waits_less_takes_less():
     # each stage's replicas near each other, or each pipeline's stages
     both = [predicted({"pipeline": 2, "data": 2}, devices) for devices in ([0, 1, 2, 3], [0, 2, 1, 3])]
     assert both[0] != pytest.approx(both[1], rel=0.05)
+
+
+def test_utilisation_is_of_all_devices_where_they_differ():
+    inside = {"latency_ms": 0.1, "gbps": 10.0}
+    document = tables({"pipeline": 2}) | {"network": {"across": inside, "groups": []}}
+    for name, tflops in (("fast", 3.0), ("slow", 1.0)):
+        device = {"name": name, "memory_gib": 8.0, "memory_gbs": 10.0, "tflops": {"fp32": tflops}}
+        document["network"]["groups"].append({"name": name, "devices": 1, "device": device})
+    del document["cluster"]
+    job = job_from_tables(document)
+    found = simulate(job)
+    used = devices_of(found.plan, found.cluster, found.network)
+    assert {device.name: count for device, count in used.items()} == {"fast": 1, "slow": 1}
+    assert found.mfu == pytest.approx(job.model.flops(8, 64) / (found.step_seconds * (3e12 + 1e12)))
 
 
 def test_devices_that_are_not_there_are_told():

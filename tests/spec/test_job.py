@@ -313,6 +313,7 @@ def test_a_bad_start_of_a_model_is_told(table: dict[str, Any], what: str, hint: 
     ("table", "what", "hint"),
     [
         ({"preset": "dgx-h10"}, "There is no cluster preset 'dgx-h10'.", "Did you mean 'dgx-h100'?"),
+        ({"preset": "h100"}, "There is no cluster preset 'h100'.", "Did you mean 'dgx-h100'?"),
         ({"preset": "thsi"}, "There is no cluster preset 'thsi'.", "Did you mean 'this'?"),
         ({"preset": "this", "file": "c.toml"}, "[cluster] has both 'preset' and 'file'.", ""),
         ({"preset": 2}, "cluster.preset = 2 has the wrong type.", ""),

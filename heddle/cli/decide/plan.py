@@ -13,10 +13,11 @@ from heddle.schedule.registry import IN_WORDS
 from heddle.schedule.written import SEARCHED
 
 if TYPE_CHECKING:
-    from heddle.simulate.simulation import Simulation
-    from heddle.spec.job import Job
+    pass
 
-FIXED = "Fixed fields of the plan"
+GIVEN = "What to plan, in place of a job file or of its keys"
+SEARCH = "What to look for"
+FIXED = "Fixed fields of the plan; the rest is searched"
 
 
 def plan(
@@ -31,16 +32,33 @@ def plan(
         typer.Option("--output", "-o", help="Write the job with the best plan to this file.", metavar="PLAN.toml"),
     ] = None,
     objective: Annotated[
-        str, typer.Option(help="fastest step, cheapest step, fewest devices by --days, or smallest memory.")
+        str,
+        typer.Option(
+            help="fastest step, cheapest step, fewest devices by --days, or smallest memory.", rich_help_panel=SEARCH
+        ),
     ] = "fastest",
-    memory_gib: Annotated[float | None, ranged(within=POSITIVE, help="Use at most this much per device.")] = None,
-    days: Annotated[float | None, ranged(within=POSITIVE, help="The deadline.")] = None,
-    tokens: Annotated[
-        float | None, ranged(within="[1, 1e18]", help="Tokens to train on by the deadline. Default: the job's steps.")
+    memory_gib: Annotated[
+        float | None, ranged(within=POSITIVE, help="Use at most this much memory per device.", rich_help_panel=SEARCH)
     ] = None,
-    devices: Annotated[int | None, ranged(within=COUNT, help="Use this many of the cluster's devices.")] = None,
+    days: Annotated[
+        float | None, ranged(within=POSITIVE, help="The deadline for --objective fewest.", rich_help_panel=SEARCH)
+    ] = None,
+    tokens: Annotated[
+        float | None,
+        ranged(
+            within="[1, 1e18]",
+            help="Tokens to train on by the deadline. Default: the job's steps.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = None,
+    devices: Annotated[
+        int | None, ranged(within=COUNT, help="Use this many of the cluster's devices.", rich_help_panel=SEARCH)
+    ] = None,
     free: Annotated[
-        bool, typer.Option("--free", help="Search all plans, and say how the file's [plan] compares.")
+        bool,
+        typer.Option(
+            "--free", help="Search all plans, and say how the file's [plan] compares.", rich_help_panel=SEARCH
+        ),
     ] = False,
     by_layer: Annotated[
         bool | None,
@@ -48,10 +66,12 @@ def plan(
             "--by-layer/--no-by-layer",
             help="Choose recompute, zero and offload layer by layer. Default: where memory is short.",
             show_default=False,
+            rich_help_panel=SEARCH,
         ),
     ] = None,
     allow_delay: Annotated[
-        bool, typer.Option("--allow-delay", help="Also consider late updates; the loss may differ.")
+        bool,
+        typer.Option("--allow-delay", help="Also consider late updates; the loss may differ.", rich_help_panel=SEARCH),
     ] = False,
     allow_codes: Annotated[
         str | None,
@@ -59,20 +79,32 @@ def plan(
             help="Over a network, also let links between groups carry bf16, int8 or int4, no narrower than this; the "
             "loss may differ.",
             metavar="CODE",
+            rich_help_panel=SEARCH,
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Without a job: a preset, or a config.json.", metavar="NAME|CONFIG.json")
+        str | None,
+        typer.Option(
+            help="A preset, or a config.json from Hugging Face.", metavar="NAME|CONFIG.json", rich_help_panel=GIVEN
+        ),
     ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option(help="A preset, or a file. Default: the job's, or this machine.", metavar="NAME|FILE.toml"),
+        typer.Option(
+            help="A preset, or a file. Default: the job's, or this machine.",
+            metavar="NAME|FILE.toml",
+            rich_help_panel=GIVEN,
+        ),
     ] = None,
-    nodes: Annotated[int | None, ranged(within="[1, 1e6]", help="How many nodes the cluster has.")] = None,
-    global_batch: Annotated[int | None, ranged(within=COUNT, help="Samples per step.")] = None,
-    sequence_length: Annotated[int | None, ranged(within=COUNT, help="Tokens per sample.")] = None,
+    nodes: Annotated[
+        int | None, ranged(within="[1, 1e6]", help="How many nodes the cluster has.", rich_help_panel=GIVEN)
+    ] = None,
+    global_batch: Annotated[int | None, ranged(within=COUNT, help="Samples per step.", rich_help_panel=GIVEN)] = None,
+    sequence_length: Annotated[
+        int | None, ranged(within=COUNT, help="Tokens per sample. Default: the model's longest.", rich_help_panel=GIVEN)
+    ] = None,
     precision: Annotated[
-        str | None, typer.Option(help="fp32, bf16 or fp16. Default: the best for the devices.")
+        str | None, typer.Option(help="fp32, bf16 or fp16. Default: the best for the devices.", rich_help_panel=GIVEN)
     ] = None,
     tensor: Annotated[
         int | None, ranged(within="[1, 1e6]", help="Devices that each layer is split over.", rich_help_panel=FIXED)
@@ -82,7 +114,7 @@ def plan(
     ] = None,
     pipeline: Annotated[int | None, ranged(within="[1, 1e6]", help="Pipeline stages.", rich_help_panel=FIXED)] = None,
     virtual: Annotated[
-        int | None, ranged(within="[1, 1e6]", help="Chunks of the model per stage.", rich_help_panel=FIXED)
+        int | None, ranged(within="[1, 1e6]", help="Chunks of the model per rank.", rich_help_panel=FIXED)
     ] = None,
     data: Annotated[
         int | None, ranged(within="[1, 1e6]", help="Data-parallel replicas.", rich_help_panel=FIXED)
@@ -104,7 +136,10 @@ def plan(
     ] = None,
     recompute: Annotated[str | None, typer.Option(help="none, selective or full.", rich_help_panel=FIXED)] = None,
     changes: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a key: --set train.steps=50.", metavar="TABLE.KEY=VALUE")
+        list[str] | None,
+        typer.Option(
+            "--set", help="Change a key: --set train.steps=50.", metavar="TABLE.KEY=VALUE", rich_help_panel=GIVEN
+        ),
     ] = None,
 ) -> None:
     """Find the best plan for a model on a cluster, rank the others, and say why."""
@@ -113,6 +148,7 @@ def plan(
     from rich.console import Console
 
     from heddle.cli.common import apply_change
+    from heddle.cli.decide.planned_job import assumed_by, write_plan
     from heddle.cli.show.plan import show_best, show_choices, show_rank, show_reasons
     from heddle.plan.search.search import search, summary
     from heddle.spec.job import check_tables, job_from_tables
@@ -152,7 +188,7 @@ def plan(
             as_json,
             explain,
             [name for name, given in refused.items() if given],
-            None if output is None else lambda best: _write(output, document, folder, best.job, best),
+            None if output is None else lambda best: write_plan(output, document, folder, best.job, best),
             allow_codes,
         )
         return
@@ -173,7 +209,7 @@ def plan(
         tokens=tokens,
         by_layer=by_layer,
     )
-    assumed = _assumed(document, found.job)
+    assumed = assumed_by(document, found.job)
     reasons = None
     if explain:
         from heddle.plan.search.explain import explain as look_around
@@ -190,7 +226,7 @@ def plan(
 
         late = late_plans(found.plans)
     if output is not None:
-        _write(output, document, folder, found.job, (late or searched or [found.best])[0])
+        write_plan(output, document, folder, found.job, (late or searched or [found.best])[0])
     console = Console(highlight=False)
     if as_json:
         facts = found.to_json() | {"assumed": assumed} | ({"explanation": reasons.to_json()} if reasons else {})
@@ -204,6 +240,12 @@ def plan(
             f"No batch size is given: planned for global_batch = {found.job.train.global_batch}. "
             "The best plan depends on it: set --global-batch.",
             style="bold",
+            soft_wrap=True,
+        )
+    if job is None and sequence_length is None and str(model).endswith(".json"):
+        console.print(
+            f"No sequence length is given: planned for the model's longest, {found.job.sequence:,} tokens. "
+            "Set --sequence-length for another.",
             soft_wrap=True,
         )
     show_best(console, found)
@@ -250,44 +292,6 @@ def _override(
         document["train"] = document.get("train", {}) | trained
 
 
-def _assumed(document: dict[str, Any], job: Job) -> dict[str, Any]:
-    """What [train] does not say and a plan depends on."""
-    chosen = {"global_batch": job.train.global_batch, "precision": job.precision}
-    return {key: value for key, value in chosen.items() if key not in document.get("train", {})}
-
-
 def _here(name: str) -> str:
     """Files named on the command line lie where it is run, not beside the job."""
     return str(Path(name).absolute()) if Path(name).suffix in (".json", ".toml") else name
-
-
-def _write(output: Path, document: dict[str, Any], folder: Path, job: Job, chosen: Simulation) -> None:
-    """The job as it was written, with the plan and what is predicted of it."""
-    from heddle.cli.common import write_output
-    from heddle.cli.decide.job_paths import moved
-    from heddle.spec.tables import to_table, to_toml
-
-    _keep_others(output)
-    tables = moved(document, folder, output.parent)
-    # the plan is for this batch in this precision: a default that changes would make it another job's
-    tables["train"] = _assumed(document, job) | tables.get("train", {})
-    tables |= {"plan": to_table(chosen.plan), "predicted": to_table(chosen.predicted)}
-    write_output(output, to_toml(tables))
-
-
-def _keep_others(output: Path) -> None:
-    """A plan takes the place of a job or of nothing: a cluster's file is somebody's measurements."""
-    from heddle.spec.tables import read_toml
-
-    if not output.is_file():  # a pipe or a device holds nothing that could be lost
-        return
-    try:
-        found = read_toml(output, "a job")
-    except HeddleError:
-        found = {}
-    if "model" not in found and "train" not in found:
-        raise HeddleError(
-            f"{output} exists and is not a job.",
-            "It would be replaced by a job with its plan.",
-            "Choose another file for -o.",
-        )

@@ -107,8 +107,8 @@ def schedule(
     if abs(steady - trace.bubble) > 1e-9:
         console.print(f"            {abs(steady):.1%} where steps follow each other without a barrier")
     halves = " in halves" * bool(order.split)
-    console.print(f"            (every forward takes 1, every backward 2{halves}, messages nothing)")
-    console.print(f"peak stash  {' '.join(map(str, verified.peak_stash))}")
+    console.print(f"            (every forward takes 1, every backward 2{halves}, messages nothing)", soft_wrap=True)
+    console.print(f"peak stash  {' '.join(map(str, verified.peak_stash))}", soft_wrap=True)
     console.print(f"            (activations that each rank holds at once, in {unit})")
     console.print(f"verified    {verified.actions} actions, {verified.messages} messages: complete, no deadlock")
     if file:

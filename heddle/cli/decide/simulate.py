@@ -80,30 +80,37 @@ TALL = 16  # rows of a picture that is shown unasked
 
 def show(console: Console, prediction: Simulation, tokens: float, memory: bool) -> None:
     """For people."""
+    from heddle.errors import listing
+    from heddle.format import duration, figures, tokens_in_words
+    from heddle.simulate.network.devices import devices_of
     from heddle.spec.ranks import split_in_words
     from heddle.spec.software import HEDDLE
     from heddle.trace.bars import bar
     from heddle.trace.terminal import draw
 
     job, plan, cluster = prediction.job, prediction.plan, prediction.cluster
+    used = devices_of(plan, cluster, prediction.network)
+    devices = listing(f"{count:,} × {device.name}" for device, count in used.items())
     console.print(
-        f"{job.model.name}: {job.model.parameters:,} parameters on {plan.world:,} × {cluster.device.name} "
+        f"{job.model.name}: {job.model.parameters:,} parameters on {devices} "
         f"({split_in_words(plan)}), {job.precision_in_words}",
         soft_wrap=True,
     )
     seconds = prediction.step_seconds
-    console.print(f"step        {seconds:.4g} s for {job.tokens_per_step:,} tokens")
+    unit, scale = ("s", 1.0) if seconds >= 0.1 else ("ms", 1e3)
+    console.print(f"step        {figures(scale * seconds)} {unit} for {job.tokens_per_step:,} tokens")
     console.print(f"speed       {prediction.tokens_per_second:,.0f} tokens/s")
     console.print(f"utilisation {prediction.mfu:.1%} of peak for the model (MFU), {prediction.hfu:.1%} in all (HFU)")
     console.print(f"bubble      {prediction.bubble:.1%} of the ideal time")
-    console.print(f"training    {prediction.days(tokens):.3g} days for {tokens:.4g} tokens")
+    console.print(f"training    {duration(86_400 * prediction.days(tokens))} for {tokens_in_words(tokens)} tokens")
     console.print()
+    decimals = len(figures(scale * seconds).partition(".")[2])
     parts = {name: float(value) for name, value in prediction.breakdown._asdict().items()}
     console.print(bar(parts, min(console.width, MOST)), soft_wrap=True)
     for name, value in parts.items():
         if name == "moved" and not value:
             continue  # most plans offload nothing
-        console.print(f"{name:<11} {value:>9.4f} s {value / seconds:>7.1%}")
+        console.print(f"{name:<11} {scale * value:>9.{decimals}f} {unit} {value / seconds:>7.1%}")
     console.print()
     if 1 < plan.pipeline <= (plan.pipeline if memory else TALL):
         console.print(draw(prediction.trace, console.width), soft_wrap=True)

@@ -212,9 +212,9 @@ def _show(console: Console, workload: Workload, best: PiperPlan, also: dict[int,
         )
     proof = "optimal" if best.optimal else f"at best {best.lower_bound:.6g}"
     console.print()
-    console.print(f"value    {best.value:.9g} per microbatch ({proof})")
+    console.print(f"time     {best.value:.6g} per microbatch ({proof})")
     if best.unrestricted is not None:
-        free = f"{best.unrestricted.value:.9g}"
+        free = f"{best.unrestricted.value:.6g}"
         if best.slower_by < 1e-9:
             console.print("uniform  as good as the best pipeline whose stages may differ")
         else:
@@ -223,7 +223,7 @@ def _show(console: Console, workload: Workload, best: PiperPlan, also: dict[int,
     console.print(f"devices  {best.devices} of {workload.devices}, {workload.memory / GIB:g} GiB each")
     for count, answer in also.items():
         console.print(
-            f"also     {count} devices: {answer.value:.9g}" if answer else f"also     {count} devices: does not fit"
+            f"also     {count} devices: {answer.value:.6g}" if answer else f"also     {count} devices: does not fit"
         )
     if best.note:
         console.print(f"note     {best.note}")

@@ -76,7 +76,7 @@ def bench(
         )
         for name, value in sorted(case["milliseconds"].items(), key=lambda item: item[1]):
             ratio = f"{value / ours:.2f}×" if name != "heddle" else ""
-            console.print(f"  {name:<12} {value:>9.2f} ms  at least {case['minimum'][name]:>9.2f} ms  {ratio}")
+            console.print(f"  {name:<12} {value:>9.2f} ms  best {case['minimum'][name]:>9.2f} ms  {ratio}")
         for name, reason in case["missing"].items():
             console.print(f"  {name:<12} {reason}", markup=False, soft_wrap=True)
         if case["fallback_operators"]:
@@ -116,13 +116,16 @@ def simulate(
         return
     console.print(
         f"{found['tiles']:,} tiles, {found['one_core_milliseconds']:.2f} ms on one core; simulated: {cores} cores, "
-        f"{found['speeds']:.1f} times the speed of one"
+        f"{found['speeds']:.1f} times the speed of one",
+        soft_wrap=True,
     )
     for name, value in found["milliseconds"].items():
         console.print(f"  {name:<20} {value:>9.3f} ms  {found['speedup'][name]:>6.2f}× one core")
     for name, value in found["dataflow_gain"].items():
         without = found["dataflow_gain_without_spread"][name]
-        console.print(f"dataflow over {name}: {value:.2f}× ({without:.2f}× without the spread of tile times)")
+        console.print(
+            f"dataflow over {name}: {value:.2f}× ({without:.2f}× without the spread of tile times)", soft_wrap=True
+        )
 
 
 @app.command(cls=Command)

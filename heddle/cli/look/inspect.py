@@ -97,7 +97,7 @@ def _head(contents: Contents, verdict: CheckpointVerdict | None) -> Table:
         degrees = " × ".join(f"{name} {contents.plan[name]}" for name in WRITTEN)
         rows["plan"] = f"{degrees}, hash {contents.plan_hash}"
     rows["parameters"] = f"{contents.parameters:,}"
-    rows["optimizer"] = "there" if contents.optimizer else "none: runs can start from it, not resume"
+    rows["optimizer"] = "included" if contents.optimizer else "none: runs can start from it, not resume"
     total = sum(tensor.bytes for tensor in contents.tensors)
     rows["files"] = f"{len(contents.files)}, {size(total)} of tensors"
     if verdict is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from heddle.format import short
+from heddle.format import figures, short_figures
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,15 +65,16 @@ def show_choices(console: Console, found: Search, top: int) -> None:
             str(plan.zero),
             str(plan.microbatch),
             words,
-            f"{each.step_seconds:.4g}",
-            short(each.tokens_per_second),
+            figures(each.step_seconds),
+            short_figures(each.tokens_per_second),
             f"{each.mfu:.1%}",
             _gib(facts["worst_stage_gib"]),
             _gib(facts["headroom_gib"]),
             f"{each.bubble:.1%}",
             f"+{choice.variants}" if choice.variants else "",
         )
-    console.width = max(console.width, 90)  # rather wrapped by a narrow terminal than cut
+    unlimited = console.options.update(width=10_000)
+    console.width = max(console.width, 90, console.measure(table, options=unlimited).maximum)  # wrapped rather than cut
     console.print(table)
     shown = found.plans[:top]
     names = dict.fromkeys(name for choice in found.choices[:top] for name in choice.fields)
@@ -96,18 +97,19 @@ def show_choices(console: Console, found: Search, top: int) -> None:
 
 def show_best(console: Console, found: Search) -> None:
     """Where the time and the memory of the first choice go, a bar each."""
-    from heddle.format import GIB
+    from heddle.format import memory_unit
     from heddle.trace.bars import bar, legend, memory_bar
 
     best = found.best
     width = max(20, min(console.width, 100) - 34)
     time = {name: float(value) for name, value in best.breakdown._asdict().items() if name != "moved" or value}
     bill = best.memory[best.fullest]
+    unit, size = memory_unit(best.worst)
     held = {name: float(value) for name, value in bill._asdict().items()}
     console.print()
     for title, line, end, parts in (
-        ("time of 1  ", bar(time, width), f"{best.step_seconds:.4g} s", time),
-        ("memory of 1", memory_bar(held, best.limit, width), f"{sum(held.values()) / GIB:.3g} GiB", held),
+        ("time of 1  ", bar(time, width), f"{figures(best.step_seconds)} s", time),
+        ("memory of 1", memory_bar(held, best.limit, width), f"{figures(best.worst / size, 3)} {unit}", held),
     ):
         console.print(title, line, end, soft_wrap=True)
         console.print(f"            {legend(parts)}", style="dim", soft_wrap=True)
@@ -121,6 +123,7 @@ def show_rank(console: Console, found: Search, table: dict[str, Any]) -> None:
     """How good the file's own plan is."""
     from dataclasses import replace
 
+    from heddle.format import memory_unit
     from heddle.plan.search.describe import in_words, overfull
     from heddle.simulate.simulation import simulate
     from heddle.spec.plan import Plan
@@ -129,7 +132,11 @@ def show_rank(console: Console, found: Search, table: dict[str, Any]) -> None:
     own = simulate(replace(found.job, plan=build(Plan, table, "plan")))
     rank = found.rank(own.plan)
     slower = own.step_seconds / found.best.step_seconds - 1
-    verdict = f"{own.step_seconds:.4g} s per step ({slower:+.1%})"
+    verdict = f"{figures(own.step_seconds)} s per step ({slower:+.1%})"
+    if found.wish.objective == "smallest":
+        unit, size = memory_unit(own.worst)
+        larger = own.worst / found.best.worst - 1
+        verdict = f"{figures(own.worst / size, 3)} {unit} on the fullest stage ({larger:+.1%}), {verdict}"
     verdict += f", about number {rank:,} of {found.feasible:,}" if rank else ""
     if not own.fits:
         verdict = f"does not fit: {overfull(own)}"

@@ -97,7 +97,7 @@ def codes_in_words(job: Job, network: Network, plan: Plan) -> Iterator[str]:
     ways = [[use for use in link_uses(priced) if use.source != use.target] for priced in (here, there)]
     sizes = [sum(use.stages + use.replicas for use in uses) for uses in ways]
     yield (
-        f"Between groups that is {sizes[0] / 1e6:.3g} MB per step in place of {sizes[1] / 1e6:.3g}, and "
+        f"Between groups that is {sizes[0] / 1e9:.3g} GB per step in place of {sizes[1] / 1e9:.3g}, and "
         f"{here.step.seconds:.3g} s in place of {there.step.seconds:.3g}. Codes round: the loss may differ."
     )
 

@@ -138,7 +138,7 @@ def reasons(search: NetworkSearch) -> Iterator[str]:
             if len(stages) == plan.pipeline
             else "all replicas of its stages, so that their sums stay inside"
             if len(replicas) == plan.data and plan.data > 1
-            else "a part of both"
+            else "neither whole pipelines nor all replicas of a stage"
         )
         yield f"{group} holds {_numbered('stage', stages)} of {_numbered('pipeline', replicas)}: {why}."
     yield from _uneven(priced)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from heddle.cost.breakdown import STEP
-from heddle.format import GIB, memory_unit, seconds_in_words, signed_seconds
+from heddle.errors import listing
+from heddle.format import GIB, figures, memory_unit, seconds_in_words, signed_seconds
 from heddle.plan.layer_memory.explain import next_gib, reasons, smallest_budget
 from heddle.plan.search.candidates import Candidates
 from heddle.plan.search.describe import in_words, overfull, recompute_in_words
@@ -78,7 +79,7 @@ def described(best: Simulation) -> Iterator[str]:
     yield in_words(plan)
     shares = {STEP[name].words: float(value) / best.step_seconds for name, value in best.breakdown._asdict().items()}
     largest = sorted(((share, name) for name, share in shares.items() if share >= 0.005), reverse=True)
-    yield f"A step takes {best.step_seconds:.4g} s: " + ", ".join(f"{name} {share:.1%}" for share, name in largest)
+    yield f"A step takes {figures(best.step_seconds)} s: " + ", ".join(f"{name} {share:.1%}" for share, name in largest)
     m = plan.microbatches(job.train.global_batch)
     yield f"Each replica works through {m} microbatch{'es' * (m != 1)} of {plan.microbatch * job.sequence:,} tokens."
     bill = best.memory[best.fullest]._asdict()
@@ -186,7 +187,7 @@ def _judged(search: Search, change: str, other: Simulation) -> Neighbour:
     if search.wish.alike(other.step_seconds, other.plan.world, search.fastest):
         theirs, ours = (parts(each.plan, each.worst / each.limit) for each in (other, best))
         more = [part for part in theirs if part not in ours]
-        reasons.append(f"as fast within {MARGIN:.0%}" + (f", and needs {' and '.join(more)}" if more else ""))
+        reasons.append(f"as fast within {MARGIN:.0%}" + (f", but needs {listing(more)}" if more else ""))
     return Neighbour(change, other, f"{why}: {', '.join(reasons)}")
 
 
@@ -268,7 +269,7 @@ def _takeaways(search: Search) -> Iterator[str]:
         )
     if plan.data > 1:
         size, least = plan.tensor * plan.pipeline, _least_split(search)
-        other = "the least that fits" if size == least else f"{least} would fit, too, but be slower"
+        other = "the least that fits" if size == least else f"{least} would also fit, but be slower"
         yield (
             f"Split the model until it fits, then add replicas (PTD-P, takeaway 2): "
             f"tensor × pipeline = {size}, {other}; {plan.data} replicas."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from heddle.format import figures
 from heddle.plan.search.objective import MARGIN, SearchGoal
 from heddle.schedule import rule_of
 from heddle.simulate.simulation import Simulation
@@ -48,9 +49,9 @@ def parts(plan: Plan, held: float) -> list[str]:
         "sharded gradients": plan.zero > 1,
         "sharded parameters": plan.zero > 2,
         "recomputation": plan.recompute != "none",
-        "some layers recompute, others do not": not isinstance(plan.recompute, str),
+        "recomputation in only some layers": not isinstance(plan.recompute, str),
         "uneven stages": len(set(plan.stages)) > 1,
-        "nearly all memory": held > 1 - TIGHT,
+        "nearly all of the memory": held > 1 - TIGHT,
     }
     return [part for part, needed in needs.items() if needed]
 
@@ -60,8 +61,8 @@ def ties_in_words(shown: Sequence[Simulation], fastest: Simulation, wish: Search
     count = sum(bool(wish.alike(each.step_seconds, each.plan.world, fastest)) for each in shown)
     if count < 2 and (not count or shown[0].step_seconds <= fastest.step_seconds):
         return ""
-    which = f"1 to {count} are" if count > 1 else "1 is"
+    which = f"Plans 1 to {count} are" if count > 1 else "Plan 1 is"
     return (
-        f"{which} as fast as the fastest ({fastest.step_seconds:.4g} s) within {MARGIN:.0%}, below the error of a "
-        "prediction: among these, the simplest plan comes first, then the one with the most free memory."
+        f"{which} within {MARGIN:.0%} of the fastest ({figures(fastest.step_seconds)} s), which is less than the error "
+        "of a prediction. Of such plans the simplest comes first, then the one with the most free memory."
     )

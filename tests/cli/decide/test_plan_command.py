@@ -88,7 +88,7 @@ def test_the_table_folds_variants_and_says_how_ties_are_ordered(capsys):
     assert len(choices) == len(set(choices)) == 10
     assert "variants: other plans with these degrees and microbatch, which differ in " in shown
     times = [float(row[-7]) for row in rows]
-    ties = re.search(r"1 to (\d+) are as fast", shown)
+    ties = re.search(r"Plans 1 to (\d+) are within 1% of the fastest", shown)
     tied = int(ties[1]) if ties else 1
     assert max(times[:tied]) <= min(times) * 1.011
     assert times[tied:] == sorted(times[tied:])
@@ -118,6 +118,35 @@ def test_the_files_own_plan_is_ranked(capsys):
     shown = said(capsys, "plan", REPOSITORY / "examples/plans/gpt3-175b.toml", "--free")
     assert "The file's own plan, tensor 8 × pipeline 8 × data 8" in shown
     assert " of " in shown.split("number ")[1]
+
+
+def test_the_smallest_plan_is_compared_by_memory(capsys):
+    shown = said(capsys, "plan", REPOSITORY / "examples/plans/gpt3-175b.toml", "--free", "--objective", "smallest")
+    assert re.search(r"The file's own plan.*: [\d.]+ GiB on the fullest stage \(\+[\d.]+%\), [\d.]+ s per step", shown)
+
+
+def test_long_names_of_schedules_cut_no_numbers(capsys):
+    shown = said(capsys, *GPT3, "--schedule", "dualpipev", "--top", "3")
+    rows = [line for line in shown.splitlines() if " dualpipev " in line]
+    assert rows
+    assert "…" not in shown
+
+
+def test_a_written_prediction_has_few_digits(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    said(capsys, *GPT3, "--memory-gib", "71.123456789", "-o", "plan.toml")
+    predicted = tomllib.loads(Path("plan.toml").read_text())["predicted"]
+    assert predicted.pop("budget_gib") == 71.123456789
+    assert all(float(f"{value:.6g}") == value for value in predicted.values())
+
+
+def test_the_longest_sequence_of_a_config_is_said_aloud(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    sizes = {"n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024, "vocab_size": 50257}
+    Path("config.json").write_text(json.dumps({"model_type": "gpt2", **sizes}))
+    options = ["plan", "--model", "config.json", "--cluster", "dgx-h100", "--global-batch", "64"]
+    assert "planned for the model's longest, 1,024 tokens" in said(capsys, *options)
+    assert "No sequence length" not in said(capsys, *options, "--sequence-length", "512")
 
 
 def test_options_beat_the_file(job, capsys):
@@ -171,7 +200,7 @@ def test_the_manual_works(tmp_path, monkeypatch, capsys):
     for large, less in small.items():  # the page's commands, in a fraction of the time
         assert large in job.read_text()
         job.write_text(job.read_text().replace(large, less))
-    assert len(run_commands(page, tmp_path)) == 12
+    assert len(run_commands(page, tmp_path)) == 13
     (code,) = blocks(page, "python")
     capsys.readouterr()
     exec(compile(code, str(page), "exec"), {})

@@ -93,7 +93,7 @@ def test_simulate_writes_a_trace_for_perfetto(capsys, tmp_path):
     assert call("simulate", PLAN, "--trace", tmp_path / "out.json", "--memory", "--tokens", "300e9") == 0
     said = capsys.readouterr().out
     assert "stage 7" in said
-    assert "days for 3e+11 tokens" in said
+    assert " days for 300B tokens" in said
     assert json.loads((tmp_path / "out.json").read_text())["traceEvents"]
 
 

@@ -54,7 +54,7 @@ def test_a_run_stands_for_its_newest_checkpoint(folder, said):
     assert told["model"] == "custom: 3 layers, hidden 32, 4 heads"
     assert told["plan"] == f"tensor 1 × pipeline 1 × data 1, hash {job.plan.hash}"
     assert told["parameters"] == f"{job.model.parameters:,}"
-    assert told["optimizer"] == "there"
+    assert told["optimizer"] == "included"
     assert "checksums" not in told
     assert "step 2" in rows(said("runs/small/checkpoints/step-00000002"))["kind"]
 
