@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from heddle.capture.export import export
 from heddle.errors import HeddleError
+from heddle.tiles.engine.calls import calls
 from heddle.tiles.engine.pool import Pool, pool, worker_count
 from heddle.tiles.lower.facts import draws
 from heddle.tiles.lower.lowering import Weights
@@ -47,11 +48,12 @@ class Compiled:
 
     def __call__(self, *inputs: Any, **keywords: Any) -> Any:
         """What the module would give, without gradients."""
-        program, flat = self.program(inputs, keywords)
-        if program is None:
-            with torch.no_grad():
-                return self.module(*inputs, **keywords)
-        return program.program.restore(program.run(flat, self.pool, self.level))
+        with calls:
+            program, flat = self.program(inputs, keywords)
+            if program is None:
+                with torch.no_grad():
+                    return self.module(*inputs, **keywords)
+            return program.program.restore(program.run(flat, self.pool, self.level))
 
     @property
     def pool(self) -> Pool:

@@ -17,6 +17,7 @@ import numpy as np
 
 from heddle.errors import HeddleError
 from heddle.tiles.engine import layout as at
+from heddle.tiles.engine.calls import calls
 from heddle.tiles.engine.worker import write
 from heddle.tiles.kernels.library import library
 
@@ -85,6 +86,7 @@ class Pool:
             fill(call)
             self.call(self.address, int(self.table[number]))
             if not call[at.FINISHED]:
+                calls.wait_if_ending()
                 raise HeddleError(
                     "The workers were stopped.",
                     "Python is ending, or their group was closed.",
@@ -155,8 +157,10 @@ def cores() -> int:
 
 
 def _end() -> None:
+    calls.begin_to_end()
     for each in list(_pools.values()):
         each.stop()
+    calls.wait_for_all()
 
 
 def _forked() -> None:
