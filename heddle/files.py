@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from heddle.errors import HeddleError
+from heddle.errors import HeddleError, shorten
 
 MIB = 1 << 20
 # Far above what people write, far below what fills a machine: a parsed file takes ten times its size.
@@ -137,7 +137,7 @@ def parse_json(text: str) -> Any:
     # Numbers of more than 64 bits, and halves of surrogate pairs, are valid JSON that nothing can be done with.
     hook = {"parse_int": _whole} if re.search(rf"[0-9]{{{DIGITS}}}", text) else {}
     try:
-        value = json.loads(text, **hook)  # type: ignore[arg-type]
+        value = json.loads(text, object_pairs_hook=_unique, **hook)  # type: ignore[arg-type]
     except RecursionError:
         raise ValueError(f"It nests deeper than {DEEPEST} levels") from None
     _check_depth(value)
@@ -171,6 +171,17 @@ def parse_toml(text: str) -> dict[str, Any]:
     _check_depth(tables)
     _check_values(tables)
     return tables
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, whose keys must differ: of two that are alike Python would drop one without a word."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(
+            f"The key {shorten(next(key for key in keys if keys.count(key) > 1))} stands twice in an object"
+        )
+    return table
 
 
 def _whole(digits: str) -> int:

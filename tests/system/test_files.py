@@ -82,10 +82,11 @@ def test_a_mark_of_the_byte_order_is_left_out(tmp_path):
         str(2**63),
         str(-(10**400)),
         '{"a": "\\ud800"}',
+        '{"groups": {"a": 2, "b": 1, "a": 3}}',
         "{",
         "",
     ],
-    ids=["lists", "objects", "65 levels", "5000 digits", "65 bits", "negative", "surrogate", "brace", "empty"],
+    ids=["lists", "objects", "65 levels", "5000 digits", "65 bits", "negative", "surrogate", "twice", "brace", "empty"],
 )
 def test_json_that_cannot_be_used_is_refused(tmp_path, text):
     with pytest.raises(ValueError):

@@ -70,6 +70,12 @@ def case_from(
     document.need(("cases",), "It lists the networks to plan for.")
     cases = document.tables("cases", MOST_CASES, "case")
     names = [document.word(case.get("name", number), f"case {number}") for number, case in enumerate(cases)]
+    if not cases:
+        raise document.refuse("it has no cases.", "A case is a network to plan for.", 'Add one to "cases".')
+    if twice := next((each for each in names if names.count(each) > 1), None):
+        raise document.refuse(
+            f"two cases are called {shorten(twice)}.", "Cases go by their names.", "Rename one of them."
+        )
     if name is None and len(cases) != 1:
         raise document.refuse(
             f"it has {len(cases)} cases.", "One is planned at a time.", f"Name it with --case: {', '.join(names[:20])}."
@@ -78,14 +84,20 @@ def case_from(
         raise document.refuse(f"it has no case {shorten(name)}.", "Cases go by their names.", nearest(name, names[:50]))
     index = 0 if name is None else names.index(name)
     case, where = cases[index], f"case {names[index]!r}"
-    for key in case:
-        if key not in CASE:
-            raise document.refuse(
-                f"{where} has no key {shorten(key)}.", "Heddle never ignores a key.", nearest(key, CASE)
-            )
-    network = _network(document, case, names[index], where)
     general = document.table(content.get("workload", {}), "the workload")
-    workload = {**general, **document.table(case.get("workload", {}), f"the workload of {where}")}
+    own = document.table(case.get("workload", {}), f"the workload of {where}")
+    for table, whose, known in (
+        (case, where, CASE),
+        (general, "the workload", ("about", *WORKLOAD)),
+        (own, f"the workload of {where}", ("about", *WORKLOAD)),
+    ):
+        for key in table:
+            if key not in known:
+                raise document.refuse(
+                    f"{whose} has no key {shorten(key)}.", "Heddle never ignores a key.", nearest(key, known)
+                )
+    network = _network(document, case, names[index], where)
+    workload = {**general, **own}
     return _case(document, network, workload, where, pipeline, data)
 
 
@@ -94,6 +106,13 @@ def _network(document: Document, case: Mapping[str, Any], name: str, where: str)
     if not sizes:
         raise document.refuse(f"{where} has no groups.", "Devices come in groups.", 'Write "groups": {"Ohio": 8}.')
     inside = case.get("inside")
+    for group in inside if isinstance(inside, Mapping) else ():
+        if group not in sizes:
+            raise document.refuse(
+                f"'inside' of {where} names the group {shorten(group)}.",
+                "It has the links inside the case's own groups.",
+                nearest(group, sizes),
+            )
     groups = []
     for group, count in sizes.items():
         if type(count) is not int:
@@ -103,20 +122,16 @@ def _network(document: Document, case: Mapping[str, Any], name: str, where: str)
                 f'Write it as "groups": {{"{group}": 8}}.',
             )
         pair = inside.get(group) if isinstance(inside, Mapping) else inside
-        groups.append((group, count, None if pair is None else _pair(document, pair, f"'inside' of {where}")))
+        groups.append((group, count, None if pair is None else _speed(document, pair, f"'inside' of {where}")))
     pairs = document.table(case.get("across", {}), f"'across' of {where}")
-    across = case.get("across_all")
+    links = tuple(_links(document, pairs, list(sizes), where))
+    across = None if (pair := case.get("across_all")) is None else _speed(document, pair, f"'across_all' of {where}")
     try:
         return Network(
             name=name,
-            groups=tuple(
-                Group(
-                    name=group, devices=count, inside=None if pair is None else Speed(latency_ms=pair[0], gbps=pair[1])
-                )
-                for group, count, pair in groups
-            ),
-            links=tuple(_links(document, pairs, list(sizes), where)),
-            across=None if across is None else _speed(document, across, f"'across_all' of {where}"),
+            groups=tuple(Group(name=group, devices=count, inside=speed) for group, count, speed in groups),
+            links=links,
+            across=across,
         )
     except HeddleError as error:
         raise document.refuse(f"{where}: {error.what}", error.why, error.hint) from None
@@ -125,16 +140,17 @@ def _network(document: Document, case: Mapping[str, Any], name: str, where: str)
 def _links(document: Document, pairs: Mapping[str, Any], groups: list[str], where: str) -> list[GroupLink]:
     """A link for each pair of ends; one way each, where a file says both ways."""
     read = {
-        _ends(document, key, groups, where): _pair(document, pair, f"{key!r} of {where}") for key, pair in pairs.items()
+        _ends(document, key, groups, where): _speed(document, pair, f"{key!r} of {where}")
+        for key, pair in pairs.items()
     }
     if len(read) < len(pairs):
         raise document.refuse(f"'across' of {where} names two ends twice.", "One would be ignored.", "Remove one.")
     links = []
-    for (a, b), (latency, gbps) in read.items():
+    for (a, b), speed in read.items():
         if (b, a) in read:
-            links.append(GroupLink(source=a, target=b, latency_ms=latency, gbps=gbps))
+            links.append(GroupLink(source=a, target=b, latency_ms=speed.latency_ms, gbps=speed.gbps))
         else:
-            links.append(GroupLink(between=(a, b), latency_ms=latency, gbps=gbps))
+            links.append(GroupLink(between=(a, b), latency_ms=speed.latency_ms, gbps=speed.gbps))
     return links
 
 
@@ -143,17 +159,22 @@ def _ends(document: Document, key: str, groups: list[str], where: str) -> tuple[
     parts = key.split("-")
     ways = [("-".join(parts[:cut]), "-".join(parts[cut:])) for cut in range(1, len(parts))]
     known = [way for way in ways if all(end.partition(":")[0] in groups for end in way)]
-    if len(known) != 1:
+    if len(known) > 1:
         raise document.refuse(
             f"'across' of {where} has the key {shorten(key)}.",
-            "It should name two groups with a hyphen between them"
-            + (", and can be read in two ways." if known else "."),
+            f"It can be read as {known[0][0]!r} and {known[0][1]!r}, or as {known[1][0]!r} and {known[1][1]!r}.",
+            "Rename a group, so that hyphens do not mislead.",
+        )
+    if not known:
+        raise document.refuse(
+            f"'across' of {where} has the key {shorten(key)}.",
+            "It should name two groups with a hyphen between them.",
             f'Write it as "{groups[0]}-{groups[-1]}". {nearest(ways[0][0] if ways else key, groups[:50])}',
         )
     return known[0]
 
 
-def _pair(document: Document, value: Any, where: str) -> tuple[float, float]:
+def _speed(document: Document, value: Any, where: str) -> Speed:
     numbers = isinstance(value, list) and len(value) == 2 and all(type(each) in (int, float) for each in value)
     if not numbers:
         raise document.refuse(
@@ -161,12 +182,10 @@ def _pair(document: Document, value: Any, where: str) -> tuple[float, float]:
             "A pair is one-way delay in ms and bandwidth in Gbit/s.",
             "Write it as [11, 1.12].",
         )
-    return float(value[0]), float(value[1])
-
-
-def _speed(document: Document, value: Any, where: str) -> Speed:
-    latency, gbps = _pair(document, value, where)
-    return Speed(latency_ms=latency, gbps=gbps)
+    try:
+        return Speed(latency_ms=float(value[0]), gbps=float(value[1]))
+    except HeddleError as error:
+        raise document.refuse(f"{where}: {error.what}", error.why, error.hint) from None
 
 
 def _case(

@@ -32,7 +32,7 @@ class Speed:
     gbps: Bandwidth  # Gbit/s of one device to another
 
     def __post_init__(self) -> None:
-        check_ranges(self, "network.inside")
+        check_ranges(self, "a link's speed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,10 +46,11 @@ class Group:
 
     def __post_init__(self) -> None:
         check_ranges(self, f"network.groups {self.name!r}")
-        if not self.name or ":" in self.name or self.name != self.name.strip():
+        # what is not printable would move the cursor of whoever reads a table
+        if not self.name or ":" in self.name or self.name != self.name.strip() or not self.name.isprintable():
             raise HeddleError(
-                f"{self.name!r} cannot be the name of a group.",
-                "A name has no spaces at its ends, and no colon, which comes before a device number.",
+                f"{shorten(self.name)} cannot be the name of a group.",
+                "A name is printable, has no spaces at its ends, and no colon, which comes before a device number.",
                 "For example name = 'Ohio'.",
             )
 

@@ -231,9 +231,22 @@ def test_directions_are_averaged_and_single_devices_named():
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"cases": []}, "it has 0 cases"),
+        ({"cases": []}, "it has no cases"),
         ({"cases": {}}, "'cases' is {}"),
-        ({"cases": [CASE, CASE]}, "it has 2 cases"),
+        ({"cases": [CASE, CASE | {"name": "d"}]}, "it has 2 cases"),
+        ({"cases": [CASE, CASE]}, "two cases are called 'c'"),
+        ({"cases": [CASE | {"workload": {"pipe": 4}}]}, "the workload of case 'c' has no key 'pipe'"),
+        ({"workload": WORKLOAD | {"microbatches": 3}}, "the workload has no key 'microbatches'"),
+        ({"cases": [CASE | {"inside": {"a": [1, 1], "b-c": [1, 1], "d": [1, 1]}}]}, "names the group 'd'"),
+        (
+            {"cases": [CASE | {"groups": {"a": 2, "b\x1b[31m": 2}, "across_all": [1, 1], "across": {}}]},
+            "cannot be the name",
+        ),
+        (
+            {"cases": [CASE | {"across_all": [1, 0]}]},
+            "'across_all' of case 'c': a link's speed.gbps must be in (0, 1e9]",
+        ),
+        ({"cases": [CASE | {"across_all": ["1", 2]}]}, "The file: 'across_all' of case 'c' is ['1', 2]"),
         ({"cases": [CASE | {"group": {}}]}, "has no key 'group'"),
         ({"cases": [CASE | {"groups": {"a": 2.5}}]}, "2.5 devices in 'a'"),
         ({"cases": [CASE | {"groups": []}]}, "'groups' of case 'c' is []"),
@@ -255,5 +268,13 @@ def test_mistakes_in_a_file_are_told(change, told):
     with pytest.raises(HeddleError) as caught:
         case_from({"workload": WORKLOAD, "cases": [CASE]} | change)
     assert told in caught.value.what
+    assert caught.value.what.count("The file") == 1
     assert caught.value.why
     assert caught.value.hint
+
+
+def test_a_link_that_can_be_read_in_two_ways_is_not_suggested_again():
+    case = CASE | {"groups": {"a": 1, "a-b": 1, "b": 1, "b-b": 1}, "across": {"a-b-b": [1, 1]}, "across_all": [1, 1]}
+    with pytest.raises(HeddleError, match="'a' and 'b-b', or as 'a-b' and 'b'") as caught:
+        case_from({"workload": WORKLOAD, "cases": [case]})
+    assert "a-b-b" not in caught.value.hint
