@@ -10,9 +10,19 @@ import typer
 from heddle.cli.ranged import ranged
 from heddle.schedule.delayed import UPDATES
 from heddle.schedule.registry import IN_WORDS, RULES
+from heddle.spec.ranges import Range
 
 SEVERAL = [f"{rule.name} {rule.usual_virtual}" for rule in RULES.values() if rule.usual_virtual > 1]
 MOST = 16_384  # actions of an order that is searched
+EVEN = (1.0, 1.0, 1.0)  # seconds of the parts of a chunk
+PART = "[1e-9, 1e9]"
+# which kinds of schedules use an option
+USERS = {
+    "--extra-warmup": ("deep",),
+    "--parts": ("searched",),
+    "--message": ("searched", "late"),
+    "--hold": ("searched",),
+}
 
 
 def schedule(
@@ -39,7 +49,7 @@ def schedule(
     parts: Annotated[
         tuple[float, float, float],
         typer.Option("--parts", help="searched: seconds of a chunk's forward, backward input and backward weight."),
-    ] = (1.0, 1.0, 1.0),
+    ] = EVEN,
     message: Annotated[
         float, ranged("--message", within="[0, 1e9]", help="searched, or late updates: seconds per message.")
     ] = 0.0,
@@ -64,6 +74,9 @@ def schedule(
     from heddle.simulate.replay import replay
     from heddle.trace.terminal import draw
 
+    given: dict[str, object] = {"--extra-warmup": extra_warmup, "--hold": hold}
+    given |= {"--parts": parts if parts != EVEN else None, "--message": message or None}
+    _refuse_unused(name, [option for option, value in given.items() if value is not None])
     if name == "searched":
         _searched(pipeline, microbatches, virtual or 1, parts, message, hold, as_json, output)
         return
@@ -115,6 +128,25 @@ def schedule(
         console.print(f"\n{file}", soft_wrap=True)
 
 
+def _refuse_unused(name: str, given: list[str]) -> None:
+    """Refuse a name that is not known, and options that this kind of schedule would ignore."""
+    from heddle.errors import HeddleError, listing, nearest
+
+    names = {"fixed": list(RULES), "searched": ["searched"], "late": list(UPDATES)}
+    known = [each for some in names.values() for each in some]
+    if name not in known:
+        raise HeddleError(f"There is no schedule '{name}'.", "It names an order of work.", nearest(name.lower(), known))
+    names["deep"] = [rule.name for rule in RULES.values() if rule.deepened is not None]
+    for option in given:
+        users = [each for kind in USERS[option] for each in names[kind]]
+        if name not in users:
+            raise HeddleError(
+                f"{option} does not go with the schedule '{name}'.",
+                "It would be ignored.",
+                f"Leave it out; it is for {listing(users)}.",
+            )
+
+
 def _searched(
     pipeline: int,
     microbatches: int,
@@ -144,12 +176,8 @@ def _searched(
             "One chunk per rank is a line, two are a V.",
             "Use --virtual 2, or the schedule interleaved.",
         )
-    if not all(part > 0 for part in parts):
-        raise HeddleError(
-            f"--parts {' '.join(f'{part:g}' for part in parts)} has a part that takes no time.",
-            "A forward and both halves of a backward take time.",
-            "Give three numbers above 0, such as --parts 1 1 1.",
-        )
+    for part in parts:
+        Range(PART, "A forward and both halves of a backward take time.").check("--parts", part)
     chunks, placement = pipeline * virtual, Placement.V if virtual == 2 else Placement.LOOP
     if (actions := 3 * chunks * microbatches) > MOST:
         raise HeddleError(

@@ -68,9 +68,32 @@ def test_an_order_is_searched():
     assert "no order takes less than" in run("searched -p 2 -m 5 -v 2")
     with pytest.raises(HeddleError, match="An order of 36,873 actions is too long"):
         run("searched -p 4097 -m 3")
-    for wrong in ("-v 3", "--parts 1 0 1", "--hold 1 -v 2"):
+    for wrong in ("-v 3", "--parts 1 0 1", "--parts inf 1 1", "--parts 1 1e300 1", "--hold 1 -v 2"):
         with pytest.raises(HeddleError):
             run(f"searched -p 2 -m 4 {wrong}")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "1f1b --hold 1",
+        "1f1b --parts 1 2 1",
+        "gpipe --message 1",
+        "zb-h1 --extra-warmup 1",
+        "2bw --hold 2",
+        "2bw --extra-warmup 1",
+        "searched --extra-warmup 1",
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(arguments):
+    with pytest.raises(HeddleError, match="does not go with the schedule"):
+        run(f"{arguments} -p 2 -m 4")
+
+
+def test_names_of_all_kinds_are_suggested():
+    for wrong, meant in (("1F1B", "1f1b"), ("pipedreem", "pipedream"), ("search", "searched")):
+        with pytest.raises(HeddleError, match=f"Did you mean '{meant}'"):
+            run(f"{wrong} -p 2 -m 4")
 
 
 def test_nothing_heavy_is_imported_for_the_help():
