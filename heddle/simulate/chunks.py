@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import NamedTuple
 
@@ -16,6 +18,7 @@ from heddle.schedule import Kind
 from heddle.simulate.stage_memory import bytes_of, of_a_layer, parameters_of, parts_of
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
+from heddle.spec.layer_memory import Zero
 from heddle.spec.plan import Plan
 
 
@@ -150,14 +153,26 @@ def _tail_by_layer(
     """The same where layers shard and offload on their own: stage by stage, a sum over layers."""
     plan, shapes = job.plan, [one for _, one in work.each_shape]
     parts = [[0.0, 0.0, 0.0] for _ in range(plan.pipeline)]  # every microbatch, once, update
+    held: list[defaultdict[Zero, float]] = [defaultdict(float) for _ in range(plan.pipeline)]  # parameters, by level
     for rank, kind, parameters in parts_of(job.model, plan, work):
-        each, once = shard_seconds(cluster, work, parameters, kind.memory)
+        zero = kind.memory.zero
+        held[rank][zero] += parameters
+        each, once = shard_seconds(cluster, work, parameters, kind.memory) if zero >= 2 else (0.0, 0.0)
         moved = copies(cluster, shapes[kind.shape], kind.memory, 0.0, parameters, (0.0, 0.0)).step
         for number, value in enumerate((each, once, update_seconds(cluster, work, kind.memory, parameters, moved))):
             parts[rank][number] += value
     last = sum(backward[chunk] for chunk in plan.chunks_of(0))
+
+    @cache  # most stages are alike
+    def summed(zero: Zero, parameters: float, share: float) -> float:
+        """What is left of the sums in buckets beside the part of the last backward that makes these gradients."""
+        return float(stage.exposed_exchange(cluster, replace(work, zero=zero), parameters, share * last))
+
     tails = []
-    for each, once, update in parts:
+    for (each, once, update), own in zip(parts, held, strict=True):
         data = microbatches * (each - float(hidden(cluster, each, pipe / microbatches)))
-        tails.append((data + once - float(work.data_overlap * hidden(cluster, once, last)), update))
+        data += once - float(work.data_overlap * hidden(cluster, once, last))
+        every = sum(own.values())
+        data += sum(summed(zero, parameters, parameters / every) for zero, parameters in own.items() if zero <= 1)
+        tails.append((data, update))
     return max(data for data, _ in tails), max(update for _, update in tails) + cluster.efficiency.step_us * 1e-6

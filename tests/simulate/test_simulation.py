@@ -14,6 +14,7 @@ from heddle.schedule import build, verify
 from heddle.simulate.memory_curve import memory_curves, peak
 from heddle.simulate.replay import jitter, replay, step_time
 from heddle.spec import Cluster, Data, Device, Job, ModelSpec, Plan, Train, load_job
+from heddle.spec.layer_memory import LayerRun
 from heddle.spec.shorthand import cluster_from_table
 from tests.helpers.commands import REPOSITORY
 
@@ -34,6 +35,21 @@ def test_utilisation_is_the_papers_definition():
     hardware = 96 * B * s * L * h**2 * (1 + s / (6 * h) + V / (16 * L * h))
     assert found.mfu == pytest.approx(model / found.step_seconds / 312e12)
     assert found.hfu == pytest.approx(hardware / found.step_seconds / 312e12)
+
+
+@pytest.mark.parametrize(
+    ("zero", "degrees"),
+    [
+        *((zero, {"data": 4}) for zero in (0, 1)),
+        *((zero, {"data": 4, "pipeline": 2}) for zero in (0, 1, 2, 3)),
+        *((zero, {"data": 2, "tensor": 2, "pipeline": 4}) for zero in (0, 1, 2, 3)),
+    ],
+)
+def test_a_range_of_layers_that_says_nothing_new_changes_nothing(zero, degrees):
+    plain = heddle.simulate(job(zero=zero, microbatch=2, **degrees))
+    ranged = heddle.simulate(job(zero=zero, microbatch=2, layers=(LayerRun(layers="3-7", zero=zero),), **degrees))
+    assert ranged.step_seconds == pytest.approx(plain.step_seconds, rel=1e-12)
+    assert ranged.worst == pytest.approx(plain.worst, rel=1e-12)
 
 
 def test_days_are_equation_4():
