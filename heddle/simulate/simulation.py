@@ -223,14 +223,13 @@ def _placed(job: Job) -> tuple[PlannedJob, Cluster, Work]:
     job = job.planned
     cluster = machine_for(job.cluster, (plan := job.plan).world)
     if plan.world > cluster.world:
-        nodes = -(-plan.world // cluster.devices)
-        raise HeddleError(
-            f"The plan needs {plan.world} devices, but cluster '{cluster.name}' has {cluster.world}.",
-            f"{world_in_words(plan)}, and every rank needs a device.",
-            f"Measure it with `heddle profile --processes {plan.world}`."
-            if cluster.device.host
-            else f"Set cluster.nodes = {nodes}.",
-        )
+        whose, hint = f"cluster '{cluster.name}'", f"Set cluster.nodes = {-(-plan.world // cluster.devices)}."
+        if job.network is not None:
+            whose, hint = "the network", "Add devices to the groups of the [network]."
+        elif cluster.device.host:
+            hint = f"Measure it with `heddle profile --processes {plan.world}`."
+        what = f"The plan needs {plan.world} devices, but {whose} has {cluster.world}."
+        raise HeddleError(what, f"{world_in_words(plan)}, and every rank needs a device.", hint)
     return job, cluster, work_of(job, cluster)
 
 

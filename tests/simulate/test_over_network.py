@@ -119,6 +119,10 @@ def test_utilisation_is_of_all_devices_where_they_differ():
 def test_devices_that_are_not_there_are_told():
     with pytest.raises(HeddleError, match="The plan has 8 ranks"):
         predicted({"pipeline": 4, "data": 2})
+    wide = {"groups": [{"name": "a", "devices": 4, "inside": {"gbps": 1.0}}]}
+    with pytest.raises(HeddleError, match="the network has 4") as caught:
+        simulate(job_from_tables(tables({"pipeline": 4, "data": 2}) | {"network": wide}))
+    assert "[network]" in caught.value.hint
 
 
 MEASURED = [

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from heddle.errors import HeddleError, listing
+from heddle.errors import HeddleError, listing, nearest
 from heddle.format import GIB
 from heddle.plan.regions.coded import check_allowed, codes_in_words
 from heddle.plan.regions.for_job import plans_over
 from heddle.plan.regions.walk import NetworkPlan
 from heddle.plan.search.describe import in_words
+from heddle.schedule.registry import RULES
 from heddle.simulate.network.link_use import LinkUse, link_uses
 from heddle.simulate.network.over_network import OverNetwork
 from heddle.simulate.simulation import Simulation, simulate
@@ -103,6 +105,12 @@ def search_network(
             "The search over a network goes by the links that plans use.",
             f"{listing(FIXABLE)} can.",
         )
+    if (name := fixed.get("schedule")) is not None and name not in (possible := _schedules()):
+        raise HeddleError(
+            f"Over a network, schedule = {name!r} is not considered.",
+            "Plans over a network have one chunk per rank, and an order that has a name.",
+            nearest(str(name), possible),
+        )
     checked = ("compress_gradients", "zero", "codes")
     said = build(Plan, {name: value for name, value in fixed.items() if name in checked}, "plan")
     check_known(said, network)
@@ -113,6 +121,15 @@ def search_network(
     return NetworkSearch(
         replace(job, plan=plans[0].plan), network, tuple(found), tuple(plans), time.perf_counter() - began
     )
+
+
+def _schedules() -> list[str]:
+    """Those that a plan with one chunk per rank can have."""
+    possible = []
+    for name in RULES:
+        with suppress(HeddleError):
+            possible.append(Plan(pipeline=2, schedule=name).schedule)
+    return possible
 
 
 def held(plan: Plan, network: Network) -> dict[str, list[list[int]]]:

@@ -235,7 +235,10 @@ def check_fixed(model: ModelSpec, sequence: int, batch: int, counts: Iterable[in
     words = [f"{name} = {_written(value)}" for name, value in culprits.items()]
     devices = f"{counts[0]} device{'s' * (counts[0] != 1)}" if len(counts) == 1 else f"at most {max(counts)} devices"
     last, rest = list(culprits)[-1], dict(list(culprits.items())[:-1])
-    legal = _legal_values(legal_space(model, sequence, batch, counts, rest), last)
+    if last == "schedule":
+        legal = ", ".join(sorted(name for name in RULES if not empty(rest | {"schedule": name})))
+    else:
+        legal = _legal_values(legal_space(model, sequence, batch, counts, rest), last)
     given = f"With {' and '.join(words[:-1])}, " if rest else ""
     raise HeddleError(
         f"No plan on {devices} has {' and '.join(words)}.",
@@ -252,11 +255,6 @@ def _legal_values(space: Space, name: str) -> str:
     if name == "stages":
         return "a list of the layers of each of the pipeline × virtual chunks"
     values = sorted({int(value) for value in space.columns[name]})
-    if name == "schedule":
-        most, alone = space.columns["virtual"].max(), (space.columns["pipeline"] == 1).any()
-        some = [rule.name for rule in RULES.values() if rule.usual_virtual <= most]
-        level = space.fixed.get("zero", 0)
-        return ", ".join(sorted(n for n in some if alone or level in zero_levels((2, 2), n, space.fixed)))
     if name == "recompute":
         return ", ".join(RECOMPUTE)
     if name == "sequence":

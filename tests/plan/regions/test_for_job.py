@@ -99,6 +99,15 @@ def test_what_the_plan_says_of_codes_holds_and_what_cannot_be_is_told():
         plans_over(odd, network(2, 7))
 
 
+@pytest.mark.parametrize("name", ["all", "searched", "zb-v", "dualpipev"])
+def test_a_schedule_that_is_not_considered_over_a_network_is_told(name):
+    with pytest.raises(HeddleError, match=f"schedule = '{name}' is not considered") as caught:
+        search_network(replace(JOB, network=network(1, 4)), {"schedule": name})
+    possible = caught.value.hint.partition("Known: ")[2].rstrip(".").split(", ")
+    assert name not in possible
+    assert {"1f1b", "deep-1f1b", "gpipe"} <= set(possible)
+
+
 def test_the_command(tmp_path, capsys):
     (tmp_path / "network.toml").write_text(dumps_network(network(0, 4)))
     (tmp_path / "job.toml").write_text(

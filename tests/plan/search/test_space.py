@@ -127,6 +127,15 @@ def test_one_word_a_layer_and_stages_can_be_fixed():
     assert space.work_columns()["full"] == 0.5
 
 
+def test_schedules_that_are_suggested_can_be_used():
+    model = ModelSpec(layers=4, hidden=32, heads=4, vocab=50, sequence=16)
+    with pytest.raises(HeddleError) as error:
+        check_fixed(model, 16, 8, [4], {"virtual": 2, "schedule": "1f1b"})
+    assert error.value.hint == "With virtual = 2, schedule can be dualpipev, gpipe, interleaved, zb-v."
+    for name in ("dualpipev", "gpipe", "interleaved", "zb-v"):
+        assert len(legal_space(model, 16, 8, [4], {"virtual": 2, "schedule": name}))
+
+
 def test_a_batch_that_no_layout_divides_names_the_nearest_that_one_does():
     model = ModelSpec(layers=4, hidden=32, heads=4, vocab=50, sequence=16)
     with pytest.raises(HeddleError) as error:
