@@ -50,7 +50,7 @@ class LayerRun:
     offload: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"\d{1,5}(-\d{1,5})?", self.layers) or not self.numbers:
+        if not re.fullmatch(r"[0-9]{1,5}(-[0-9]{1,5})?", self.layers) or not self.numbers:
             raise HeddleError(
                 f"plan.layers names the layers {self.layers!r}.",
                 "A range is one layer, or the first and the last of several, counting from 0.",

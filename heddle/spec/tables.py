@@ -79,13 +79,15 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
             words = [str(argument) for argument in arguments]
             raise HeddleError(
                 f"{where} = {shorten(value)} is not known.",
-                "It must be one of a few words.",
-                nearest(str(value), words),
+                f"It must be one of a few {'words' if isinstance(arguments[0], str) else 'numbers'}.",
+                nearest(str(value), words)
+                if isinstance(value, str) == isinstance(arguments[0], str)
+                else f"Write one of {', '.join(words)}, without quotes.",
             )
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise wrong_type(where, value, "a list")
+            raise wrong_type(where, value, "a list", f"[{value!r}]" if arguments[0] is str is type(value) else None)
         entry = arguments[0]
         if entry is int or typing.get_origin(entry) is typing.Literal or typing.get_args(entry)[:1] == (int,):
             return tuple(_convert(entry, item, here) for item, here in expanded(value, where))
@@ -114,11 +116,13 @@ def _convert_union(options: list[Any], value: Any, where: str) -> Any:
     return _convert((alike or options)[0], value, where)
 
 
-def wrong_type(where: str, value: Any, expected: str) -> HeddleError:
+def wrong_type(where: str, value: Any, expected: str, example: str | None = None) -> HeddleError:
+    if expected == "a string" and type(value) is int:
+        example = f'"{value}"'
     return HeddleError(
         f"{where} = {shorten(value)} has the wrong type.",
         f"It must be {expected}.",
-        f"For example {where.rpartition('.')[2]} = {EXAMPLES.get(expected, '…')}.",
+        f"For example {where.rpartition('.')[2]} = {example or EXAMPLES.get(expected, '…')}.",
     )
 
 
