@@ -251,6 +251,14 @@ def shown(path: Path | str) -> str:
     return text if len(text) <= 200 else f"{text[:90]}…{text[-90:]}"
 
 
+def check_output(path: Path) -> None:
+    """Refuse a file that cannot be written before minutes are spent on what it is to hold."""
+    if not path.absolute().parent.is_dir():
+        raise unwritable(path, FileNotFoundError(errno.ENOENT, ""))
+    if path.is_dir():
+        raise unwritable(path, IsADirectoryError(errno.EISDIR, ""))
+
+
 def write_output(path: Path, content: str | bytes) -> None:
     """Write what a command was asked for: all of it, or nothing, and then what was there before stays."""
     with _written(path) as target, target.open("wb") as file:

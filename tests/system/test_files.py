@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from heddle.errors import HeddleError
-from heddle.files import parse_json, read_json, read_lines, read_text, read_toml, write_output
+from heddle.files import check_output, parse_json, read_json, read_lines, read_text, read_toml, write_output
 from tests.helpers.commands import REPOSITORY
 
 PURPOSE = "a graph"
@@ -93,6 +93,12 @@ def test_json_that_cannot_be_used_is_refused(tmp_path, text):
         parse_json(text)
     (tmp_path / "a.json").write_text(text)
     assert "is not valid JSON" in refused(read_json, tmp_path / "a.json", PURPOSE).what
+
+
+def test_what_cannot_be_written_is_told_before_work_begins(tmp_path):
+    assert refused(check_output, tmp_path).why == "It is a folder."
+    assert refused(check_output, tmp_path / "nowhere" / "x.toml").why.startswith("There is no folder")
+    check_output(tmp_path / "x.toml")
 
 
 def test_json_that_looks_odd_and_is_not_is_read():

@@ -34,7 +34,7 @@ def probe(
     from rich.console import Console
 
     from heddle.cli.common import require_torch, write_output
-    from heddle.errors import HeddleError
+    from heddle.files import check_output
     from heddle.runtime.environment import launched_place
     from heddle.spec.network import in_words
     from heddle.spec.network.changes import changed_links
@@ -45,8 +45,8 @@ def probe(
     place = launched_place()
     first = place is None or place.rank == 0
     before = load_network(compare) if first and compare is not None else None
-    if first and not output.absolute().parent.is_dir():  # before minutes are spent
-        raise HeddleError(f"{output} cannot be written.", "There is no such folder.", "Choose another file.")
+    if first:
+        check_output(output)
     from heddle.train.probe.probe import probe as measure
     from heddle.train.probe.probe import seconds_to_expect
 

@@ -34,14 +34,13 @@ def profile(
     from rich.console import Console
 
     from heddle.cli.common import require_torch, write_output
-    from heddle.errors import HeddleError
+    from heddle.files import check_output
     from heddle.spec.cluster import dumps_cluster
     from heddle.spec.tables import to_table
     from heddle.spec.this_machine import this_machine
 
     require_torch("profile")
-    if not output.absolute().parent.is_dir():  # before half a minute is spent
-        raise HeddleError(f"{output} cannot be written.", "There is no such folder.", "Choose another file.")
+    check_output(output)
     from heddle.train.profile.profile import profile as measure
 
     began = time.monotonic()

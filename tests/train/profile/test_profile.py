@@ -57,7 +57,7 @@ def test_full_precision_is_always_worth_it():
 
 def test_a_folder_that_is_not_there_is_told_before_measuring(tmp_path, capsys):
     assert call("profile", "-o", tmp_path / "nowhere" / "this.toml") == 2
-    assert "There is no such folder" in capsys.readouterr().err
+    assert "There is no folder" in capsys.readouterr().err
 
 
 def test_a_machine_that_nobody_profiled_gets_a_quick_look(tmp_path, capsys):
