@@ -11,7 +11,7 @@ import threading
 from types import TracebackType
 from typing import NoReturn
 
-PATIENCE = 2.0  # seconds that the end of Python waits for calls that are not at tiles
+PATIENCE = 10.0  # seconds that the end of Python waits for calls that are not at tiles: a busy machine may take some
 
 
 class Calls:
