@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,9 +11,6 @@ from heddle.cli.ranged import COUNT, POSITIVE, ranged
 from heddle.errors import HeddleError
 from heddle.schedule.registry import IN_WORDS
 from heddle.schedule.written import SEARCHED
-
-if TYPE_CHECKING:
-    pass
 
 GIVEN = "What to plan, in place of a job file or of its keys"
 SEARCH = "What to look for"
