@@ -1,6 +1,6 @@
 """What late updates cost: the loss of every method after the same tokens, each at its best learning rate.
 
-    python -m benchmarks.accuracy.delays [--steps 1500] [--seeds 3] [--rates 1e-3 3e-3 1e-2] [--store FILE]
+    python -m benchmarks.accuracy.delays [--steps 1500] [--seeds 3] [--rates 3e-3 1e-2] [--store FILE]
 
 A byte-level GPT of five blocks on the Python library, cut into five chunks. Delays are those of a pipeline of five,
 applied on one device by the recurrence that `heddle prove` holds distributed runs against, so that nothing depends on a
@@ -62,6 +62,7 @@ METHODS = {
     "ouroboros, warm-up, beta1": Method("ouroboros", "beta1", 0.2),
     "ouroboros, warm-up, feedback": Method("ouroboros", "feedback", 0.2),
     "ouroboros, warm-up, nesterov": Method("ouroboros", "nesterov", 0.2),
+    "ouroboros, long warm-up, nesterov": Method("ouroboros", "nesterov", 0.4),
     "ouroboros, warm-up, rate": Method("ouroboros", "rate", 0.2),
     "pipedream, warm-up, nesterov": Method("pipedream", "nesterov", 0.2),
     "2bw, warm-up, nesterov": Method("2bw", "nesterov", 0.2),
@@ -163,7 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--rates", type=float, nargs="+", default=[1e-3, 3e-3, 1e-2])
+    parser.add_argument("--rates", type=float, nargs="+", default=[3e-3, 1e-2])
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--microbatches", type=int, nargs="+", default=[2, 8])
     parser.add_argument("--store", type=Path, help="Where runs are kept; those in it are not trained again.")
