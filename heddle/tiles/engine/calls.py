@@ -15,21 +15,29 @@ PATIENCE = 10.0  # seconds that the end of Python waits for calls that are not a
 
 
 class Calls:
-    """Counts them; a context for each."""
+    """Which threads are at them; a context for each."""
 
     def __init__(self) -> None:
-        self.change, self.count, self.ending = threading.Condition(), 0, False
+        self.forget()
+
+    def forget(self) -> None:
+        """Threads do not survive a fork: the child begins without any."""
+        self.change, self.ending = threading.Condition(), False
+        self.threads: set[int] = set()
 
     def __enter__(self) -> None:
         with self.change:
-            self.count += 1
+            self.threads.add(threading.get_ident())
         self.wait_if_ending()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
         with self.change:
-            self.count -= 1
+            self.threads.discard(threading.get_ident())
             self.change.notify_all()
 
     def wait_if_ending(self) -> None:
@@ -38,9 +46,7 @@ class Calls:
             self._wait_forever()
 
     def _wait_forever(self) -> NoReturn:
-        with self.change:
-            self.count -= 1
-            self.change.notify_all()
+        self._leave()
         while True:
             threading.Event().wait()
 
@@ -51,7 +57,7 @@ class Calls:
     def wait_for_all(self) -> None:
         """Until all have ended, or wait."""
         with self.change:
-            self.change.wait_for(lambda: self.count == 0, PATIENCE)
+            self.change.wait_for(lambda: not self.threads, PATIENCE)
 
 
 calls = Calls()

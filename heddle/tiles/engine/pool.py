@@ -168,6 +168,7 @@ def _forked() -> None:
     global _lock
     _lock = threading.Lock()
     _pools.clear()
+    calls.forget()
 
 
 atexit.register(_end)
