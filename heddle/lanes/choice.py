@@ -28,8 +28,7 @@ class Solution:
 
 def scalar_choice(graph: Graph) -> list[int]:
     """Every statement as it is: what is needed of them."""
-    every = {p.members[0]: n for n, p in enumerate(graph.productions) if p.kind == "scalar"}
-    return sorted(every.values())
+    return [n for n, p in enumerate(graph.productions) if p.kind in ("scalar", "carry", "leave")]
 
 
 def used(graph: Graph, chosen: list[int]) -> list[int]:
@@ -141,7 +140,7 @@ def estimates(graph: Graph) -> list[float]:
             return 1e9
         busy.add(n)
         p, above = graph.productions[n], 0.0
-        for need in p.needs:
+        for need in () if p.late else p.needs:  # made anyway, and it may need this one
             costs = settled[need.native]
             above += min([item_cost(i, need.native) if (c := costs[i]) is None else c for i in need.items])
         busy.discard(n)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from heddle.lanes.cost import is_constant, parts, vector
@@ -17,7 +18,26 @@ from heddle.lanes.schedule import Packing
 class Emitted:
     lines: list[str]
     declarations: set[str] = field(default_factory=set)
-    early: list[str] = field(default_factory=list)  # what the loop around it does not change, for the block before
+    early: list[str] = field(default_factory=list)  # for the block before: what the loop around it does not change, …
+    first: list[str] = field(default_factory=list)  # … and what vectors that go round the loop are before it
+    phis: list[Phi] = field(default_factory=list)  # those vectors
+    dropped: frozenset[str] = frozenset()  # phis that are lanes of those, and needed no more
+    behind: dict[str, str] = field(default_factory=dict)  # scalars taken out of vectors behind the loop
+    label: str = ""  # of a new block for those
+
+
+@dataclass(frozen=True)
+class Phi:
+    """A vector that goes round a loop: its lanes by their scalar names, and what it is in the next turn."""
+
+    name: str
+    type: str
+    lanes: tuple[str, ...]
+    first: str
+    following: str
+
+    def text(self, preheader: str, here: str) -> str:
+        return f"{self.name} = phi {self.type} [ {self.first}, %{preheader} ], [ {self.following}, %{here} ]"
 
 
 class Emitter:
@@ -26,7 +46,7 @@ class Emitter:
     def __init__(self, graph: Graph, packing: Packing, prefix: str) -> None:
         self.g, self.packing, self.prefix = graph, packing, prefix
         self.s = graph.region.statements
-        self.out = Emitted([])
+        self.out = Emitted([], label=f"{prefix}out")
         self.lines = self.out.lines
         self.values: dict[int, str] = {}  # production → the vector it made
         self.count = 0
@@ -35,8 +55,40 @@ class Emitter:
         for n in self.packing.order:
             p = self.g.productions[n]
             self.lines = self.out.early if self._steady(p) else self.out.lines
-            getattr(self, f"_{p.kind}")(n, p)
+            getattr(self, f"_{p.kind.replace(' ', '_')}")(n, p)
+        self._go_round()
         return self.out
+
+    def _go_round(self) -> None:
+        """Phis, once everything has a name: those of vectors, and which scalar ones are needed no more."""
+        done = [self.g.productions[n] for n in self.packing.order]
+        carried = self.g.region.carried
+        kept = {self.g.items[p.gives].lanes[0] for p in done if p.kind == "carry"}
+        self.out.dropped = frozenset(carried.keys() - kept)
+        self.lines = self.out.first
+        for n in self.packing.order:
+            p = self.g.productions[n]
+            if p.kind == "phi":
+                it = self.g.items[p.gives]
+                first = self._together(it.type, [carried[v].first for v in it.lanes])
+                following = self.values[self.packing.sources[n, 0]]
+                self.out.phis.append(Phi(self.values[n], self._type(p.gives), it.lanes, first, following))
+        for p in done:  # a scalar that is made in the loop as well is not taken out of a vector
+            if p.gives >= 0 and len(self.g.items[p.gives].lanes) == 1:
+                self.out.behind.pop(self.g.items[p.gives].lanes[0], None)
+
+    def _carry(self, n: int, p: Production) -> None:
+        """Stays where it is."""
+
+    _leave = _carry
+
+    def _phi(self, n: int, _p: Production) -> None:
+        self.values[n] = f"%{self.prefix}{self.count}"
+        self.count += 1
+
+    def _extract_behind(self, n: int, p: Production) -> None:
+        name = self.g.leaving[p.gives]
+        self.out.behind[name] = self._taken(name, self.packing.sources[n, 0])
 
     def _steady(self, p: Production) -> bool:
         """Whether it puts together what is there before the loop, where it costs nothing."""
@@ -71,27 +123,32 @@ class Emitter:
         self.values[n] = "<" + ", ".join(f"{it.type} {v}" for v in it.lanes) + ">"
 
     def _extract(self, n: int, p: Production) -> None:
-        source = self.g.productions[self.packing.sources[n, 0]].gives
-        name = self.g.items[p.gives].lanes[0]
+        self.out.lines.append(self._taken(self.g.items[p.gives].lanes[0], self.packing.sources[n, 0]))
+
+    def _taken(self, name: str, made: int) -> str:
+        """A scalar out of the vector that a production made."""
+        source = self.g.productions[made].gives
         it = self.g.items[source]
         # Of several lanes that hold it, the cheapest.
         lane = min(
             (k for k, v in enumerate(it.lanes) if v == name),
             key=lambda k: self.g.table.get(f"extract {self._type(source)} {k}"),
         )
-        made = self.values[self.packing.sources[n, 0]]
-        self.out.lines.append(f"{name} = extractelement {self._type(source)} {made}, i64 {lane}")
+        return f"{name} = extractelement {self._type(source)} {self.values[made]}, i64 {lane}"
 
     def _build(self, n: int, p: Production) -> None:
-        it, t = self.g.items[p.gives], self._type(p.gives)
-        start = [v if is_constant(v) else "poison" for v in it.lanes]
-        value = "poison"
-        if any(is_constant(v) for v in it.lanes):
-            value = "<" + ", ".join(f"{it.type} {v}" for v in start) + ">"
-        for k, v in enumerate(it.lanes):
+        it = self.g.items[p.gives]
+        self.values[n] = self._together(it.type, it.lanes)
+
+    def _together(self, kind: str, lanes: Sequence[str]) -> str:
+        t, value = vector(kind, len(lanes)), "poison"
+        if any(is_constant(v) for v in lanes):
+            start = [v if is_constant(v) else "poison" for v in lanes]
+            value = "<" + ", ".join(f"{kind} {v}" for v in start) + ">"
+        for k, v in enumerate(lanes):
             if not is_constant(v):
-                value = self._new(f"insertelement {t} {value}, {it.type} {v}, i64 {k}")
-        self.values[n] = value
+                value = self._new(f"insertelement {t} {value}, {kind} {v}, i64 {k}")
+        return value
 
     def _broadcast(self, n: int, p: Production) -> None:
         it, t = self.g.items[p.gives], self._type(p.gives)
@@ -226,23 +283,6 @@ def suffix(kind: str) -> str:
 def emit(graph: Graph, packing: Packing, prefix: str) -> Emitted:
     """The lines of a region."""
     return Emitter(graph, packing, prefix).emit()
-
-
-def replace_regions(function: Function, made: list[tuple[Region, Emitted]]) -> str:
-    """The function's text with other lines for some of its regions."""
-    lines = [function.head]
-    for block in function.blocks:
-        lines.append(f"{block.label}:")
-        texts: list[str | None] = [s.text for s in block.statements]
-        early = [line for region, emitted in made if region.preheader == block.label for line in emitted.early]
-        texts[-1] = "\n  ".join([*early, block.statements[-1].text])
-        for region, emitted in made:
-            if region.block is block:
-                texts[region.start] = "\n  ".join(emitted.lines)
-                for i in range(region.start + 1, region.start + len(region.statements)):
-                    texts[i] = None
-        lines += [f"  {text}" for text in texts if text]
-    return "\n".join([*lines, "}"])
 
 
 def fresh_prefix(text: str) -> str:

@@ -178,7 +178,7 @@ def described(graph: packs.Graph, order: Sequence[int]) -> list[str]:
     lines = []
     for n in order:
         p = graph.productions[n]
-        if p.kind in ("scalar", "constant"):
+        if p.kind in ("scalar", "constant", "carry", "leave"):
             continue
         if p.gives >= 0:
             item = graph.items[p.gives]

@@ -22,10 +22,11 @@ from heddle.errors import HeddleError, nearest
 from heddle.lanes import cost as costs
 from heddle.lanes import ir
 from heddle.lanes.dependence import loops
-from heddle.lanes.emit import fresh_prefix, replace_regions
+from heddle.lanes.emit import fresh_prefix
 from heddle.lanes.pack import Budget, Effort, in_haste, pack_function, too_long
 from heddle.lanes.policy.decide import shipped, weights
 from heddle.lanes.reports import BlockReport, FunctionReport, Packed, Result
+from heddle.lanes.rewrite import replace_regions
 
 METHODS = ("auto", "llvm", "ilp", "policy")
 # In case of a tie, what leaves most to LLVM; and code as it was read before code where nothing was gained.

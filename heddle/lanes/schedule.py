@@ -37,7 +37,8 @@ def arrange(graph: Graph, chosen: list[int]) -> Packing:
         for k, need in enumerate(graph.productions[n].needs):
             source = next(p for p in graph.makes(need) if p in has)
             sources[n, k] = source
-            after[source].add(n)
+            if not graph.productions[n].late:
+                after[source].add(n)
     region = graph.region
     touches: dict[int, list[int]] = {}  # statement that touches memory → productions that do it
     for n in chosen:

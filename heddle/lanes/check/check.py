@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from heddle.lanes.check.made_up import SLOT, Shape, buffer_of, fill, is_pointer_load, memory_for, same, shape_of
+from heddle.lanes.check.made_up import SLOT, Shape, buffer_of, fill, is_pointer_load, memory_for, next_of, same, shape_of
 from heddle.lanes.check.promises import kept_by_all
 from heddle.lanes.child import in_child
 from heddle.lanes.dependence import Addresses, Region
@@ -43,8 +43,10 @@ def check(region: Region, emitted: Emitted, module: Module, trials: int = 8, see
     shape = shape_of(region, addresses)
     if shape is None:
         return Verdict(False, why="a value that goes in has a type that cannot be made up")
+    types = region.function.types
     scalar = [s.text for s in region.statements]
-    text = _module(shape, module, scalar, emitted)
+    scalar += [f"{next_of(v)} = freeze {types[v]} {c.following}" for v, c in region.carried.items()]
+    text = _module(shape, module, scalar, round_once(region, emitted), emitted.declarations)
     llvm = binding()
     parsed = parse_llvm(text, "The packed code")
     with llvm.create_mcjit_compiler(parsed, machine()) as engine:
@@ -65,9 +67,24 @@ def check(region: Region, emitted: Emitted, module: Module, trials: int = 8, see
     return Verdict(True, runs)
 
 
-def _module(shape: Shape, module: Module, scalar: list[str], emitted: Emitted) -> str:
+def round_once(region: Region, emitted: Emitted) -> list[str]:
+    """One turn of the loop: vectors that go round it are put together before, and taken apart again behind it."""
+    lines: list[str] = []
+    following = {v: f"freeze {region.function.types[v]} {c.following}" for v, c in region.carried.items()}
+    for phi in emitted.phis:
+        value = "poison"
+        for k, lane in enumerate(phi.lanes):
+            name = phi.name if k == len(phi.lanes) - 1 else f"{phi.name}.{k}"
+            lines.append(f"{name} = insertelement {phi.type} {value}, {region.function.types[lane]} {lane}, i64 {k}")
+            value = name
+            following[lane] = f"extractelement {phi.type} {phi.following}, i64 {k}"
+    behind = [f"{next_of(v)} = {text}" for v, text in following.items()]
+    return [*lines, *emitted.early, *emitted.lines, *emitted.behind.values(), *behind]
+
+
+def _module(shape: Shape, module: Module, scalar: list[str], packed: list[str], declarations: set[str]) -> str:
     first, more = _function("scalar", shape, scalar)
-    second, others = _function("packed", shape, [*emitted.early, *emitted.lines])
+    second, others = _function("packed", shape, packed)
     text = "\n".join([*first, *second])
     globals_used = sorted(set(re.findall(r'@(?:[-a-zA-Z$._0-9]+|"[^"]*")', text)))
     before = []
@@ -75,7 +92,7 @@ def _module(shape: Shape, module: Module, scalar: list[str], emitted: Emitted) -
         if base.startswith("@"):  # points into the middle, so that negative offsets stay inside
             before.append(f"{buffer_of(base)} = global [{2 * reach} x i8] zeroinitializer, align 64")
             before.append(f"{base} = alias i8, getelementptr (i8, ptr {buffer_of(base)}, i64 {reach})")
-    known = {f"@{d.split('@')[1].split('(')[0]}": d for d in (*emitted.declarations, *more, *others)}
+    known = {f"@{d.split('@')[1].split('(')[0]}": d for d in (*declarations, *more, *others)}
     known = module.declarations | known
     before += [known[g] for g in globals_used if g in known]
     rest = [g for g in globals_used if g not in known and g not in shape.buffers and g not in ("@scalar", "@packed")]

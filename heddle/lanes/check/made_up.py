@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from heddle.lanes.cost import is_constant
 from heddle.lanes.dependence import Addresses, Region
 from heddle.lanes.ir import BITS, Statement, split_commas
 
@@ -58,8 +59,14 @@ def shape_of(region: Region, addresses: Addresses) -> Shape | None:
                 shape.inputs.setdefault(name, types.get(name, "?"))
         if taken and s.name:
             shape.inputs[s.name] = "ptr"
-    for name in region.outside:
+    for name in region.carried:
+        shape.inputs.setdefault(name, types[name])
+    for name in (*region.required, *region.leaving):
         shape.outputs[name] = types.get(name, "?")
+    for name, phi in region.carried.items():  # compared as well, under names of their own
+        shape.outputs[next_of(name)] = types[name]
+        if phi.following not in made and not is_constant(phi.following):
+            shape.inputs.setdefault(phi.following, types[name])
     for kind in (*shape.inputs.values(), *shape.outputs.values()):
         if not _storable(kind):
             return None
@@ -92,6 +99,11 @@ def shape_of(region: Region, addresses: Addresses) -> Shape | None:
                 shape.indices.add(name)
     _indices(shape, addresses)
     return shape
+
+
+def next_of(phi: str) -> str:
+    """What a phi is in the next turn of its loop, under a name that nothing else has."""
+    return f'%"heddle.next.{phi[1:].strip(chr(34))}"'
 
 
 def _step(statements: Iterable[Statement]) -> int:

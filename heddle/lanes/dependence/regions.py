@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from heddle.lanes.dependence.addresses import Address, Addresses
+from heddle.lanes.dependence.carried import Carried, carried, way_out
 from heddle.lanes.dependence.loops import loops
 from heddle.lanes.ir import Block, Function, Module, Statement
 
@@ -25,6 +26,10 @@ class Region:
     outside: frozenset[str]  # values that are read beyond the region
     steady: frozenset[str] = frozenset()  # values from before the loop around it: their vectors are made …
     preheader: str = ""  # … at the end of this block
+    carried: dict[str, Carried] = field(default_factory=dict)  # phis of a loop that is this block alone
+    leaving: frozenset[str] = frozenset()  # values of that loop that are read only behind it, …
+    way_out: str = ""  # … in or beyond this block
+    required: frozenset[str] = frozenset()  # of those read beyond the region, what must be there as scalars
 
     @cached_property
     def position(self) -> dict[str, int]:
@@ -86,8 +91,29 @@ def regions(function: Function, module: Module, smallest: int = 4) -> list[Regio
                 made.preheader = around.preheader[block.label]
                 read_here = {used for s in stretch for used in s.uses}
                 made.steady = frozenset(v for v in read_here if home.get(v) not in inside)
+                if inside == {block.label}:
+                    _carry(made, readers)
             found.append(made)
     return found
+
+
+def _carry(region: Region, readers: dict[str, set[tuple[str, int]]]) -> None:
+    """What goes round a loop of one block, and out of it, may do so in vectors."""
+    block = region.block
+    inside = range(region.start, region.start + len(region.statements))
+    region.way_out = way_out(block)
+    if not region.way_out:
+        return
+    region.carried = carried(block, region.preheader, region.function.types, readers, inside)
+    round_it = {s.index for s in block.statements if s.name in region.carried}
+
+    def behind(value: str) -> list[bool]:
+        """Of each reader beyond the region and its phis, whether it lies behind the loop."""
+        at = readers.get(value, ())
+        return [label != block.label for label, i in at if label != block.label or i not in inside and i not in round_it]
+
+    region.leaving = frozenset(v for v in (*region.outside, *region.carried) if (found := behind(v)) and all(found))
+    region.required = frozenset(v for v in region.outside if not all(behind(v)))
 
 
 def _stretches(block: Block) -> list[tuple[int, list[Statement]]]:
@@ -129,4 +155,4 @@ def _region(
                     bits |= 1 << j
             memory.append(i)
         before.append(bits)
-    return Region(function, block, start, stretch, where, before, outside)
+    return Region(function, block, start, stretch, where, before, outside, required=outside)

@@ -7,6 +7,7 @@ from heddle.lanes.dependence import Region
 from heddle.lanes.packs.graph import Graph, Item, Need, Production
 from heddle.lanes.packs.memory import cover, store, windows
 from heddle.lanes.packs.operations import loaded, pack, signature
+from heddle.lanes.packs.phis import carries, leave, phi, phis
 from heddle.lanes.packs.reductions import reductions
 from heddle.lanes.packs.shuffles import extracts, shuffles
 from heddle.lanes.packs.workshop import ALTERNATING, Workshop
@@ -20,6 +21,8 @@ def build(region: Region, table: Table) -> Graph:
     scalars(w)
     for window in windows(w, "store"):
         store(w, window)
+    for group in phis(w):
+        w.vector(group, w.region.function.types[group[0]])
     drain(w)
     for window in windows(w, "load"):
         w.vector([w.statements[i].name or "" for i in window], w.statements[window[0]].type)
@@ -29,6 +32,7 @@ def build(region: Region, table: Table) -> Graph:
     drain(w)
     shuffles(w)
     extracts(w)
+    leave(w)
     return w.graph
 
 
@@ -42,8 +46,9 @@ def scalars(w: Workshop) -> None:
         elif s.name:
             (item,) = w.scalar(s.name)
             w.add(Production("scalar", item, cost, w.needs(s.uses), (i,)))
-            if s.name in w.region.outside:
+            if s.name in w.region.required:
                 w.graph.required.append(item)
+    carries(w)
 
 
 def drain(w: Workshop) -> None:
@@ -64,6 +69,9 @@ def think(w: Workshop, n: int) -> None:
         w.add(Production("broadcast", n, cost, w.needs(lanes)))
         return
     put_together(w, n, item)
+    if len(set(lanes)) == width and w.region.carried.keys() >= set(lanes):
+        phi(w, n, item)
+        return
     members = [w.region.position.get(v) for v in lanes]
     if all(m is not None for m in members):
         known = [m for m in members if m is not None]

@@ -44,7 +44,12 @@ class Production:
 
     @cached_property
     def native(self) -> bool:
-        return self.kind in ("pack", "load", "alternate")
+        return self.kind in ("pack", "load", "alternate", "phi")
+
+    @cached_property
+    def late(self) -> bool:
+        """Whether what it needs is there only at the end of the block: in the next turn of the loop."""
+        return self.kind in ("carry", "phi")
 
 
 @dataclass
@@ -57,7 +62,8 @@ class Graph:
     productions: list[Production] = field(default_factory=list)
     makers: list[list[int]] = field(default_factory=list)  # productions of each item
     stores: dict[int, list[int]] = field(default_factory=dict)  # productions that do each store
-    required: list[int] = field(default_factory=list)  # scalars that are read beyond the region
+    required: list[int] = field(default_factory=list)  # scalars that are read beyond the region, and …
+    leaving: dict[int, str] = field(default_factory=dict)  # … items that stand for values read only behind the loop
     estimates: list[float] = field(default_factory=list)  # of each production with all it needs, once asked for
 
     @cached_property
@@ -69,10 +75,15 @@ class Graph:
         """
         region = self.region
         stack = [v for i in self.stores for v in region.statements[i].lanes]
-        stack += [self.items[i].lanes[0] for i in self.required]
+        stack += [self.leaving.get(i, self.items[i].lanes[0]) for i in self.required]
         found: dict[int, list[int]] = {}
+        round_it: set[str] = set()
         while stack:
-            i = region.position.get(stack.pop())
+            value = stack.pop()
+            if value in region.carried and value not in round_it:
+                round_it.add(value)
+                stack.append(region.carried[value].following)
+            i = region.position.get(value)
             if i is None or i in found:
                 continue
             found[i] = []

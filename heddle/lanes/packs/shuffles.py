@@ -98,7 +98,7 @@ def extracts(w: Workshop) -> None:
     for n, item in enumerate(w.graph.items):
         if len(item.lanes) > 1 and any(w.graph.productions[p].native for p in w.graph.makers[n]):
             for k, lane in enumerate(item.lanes):
-                if lane in w.region.position:
+                if lane in w.region.position or lane in w.region.carried:
                     cost = w.table.get(f"extract {vector(item.type, len(item.lanes))} {k}")
                     at = found.setdefault(lane, {}).setdefault(cost, [])
                     if n not in at:

@@ -26,7 +26,7 @@ LAYERS = 12  # terms of a short sum
 ROUNDS = 4
 KINDS = (
     "scalar", "extract", "pack", "load", "shuffle", "shuffle2", "build", "broadcast", "constant", "concat", "patch",
-    "store", "reduce", "alternate",
+    "store", "reduce", "alternate", "carry", "phi", "leave", "extract behind",
 )  # fmt: skip
 NUMBER = {kind: n for n, kind in enumerate(KINDS)}
 ITEM_FEATURES = 11  # of which the last three tell the state: demanded, made, made by an instruction

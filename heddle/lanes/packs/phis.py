@@ -1,0 +1,59 @@
+"""Values that go round a loop of one block, or out of it, as lanes of a vector: nothing is taken apart in the loop."""
+
+from __future__ import annotations
+
+from heddle.lanes.ir import BITS
+from heddle.lanes.packs.graph import Item, Need, Production
+from heddle.lanes.packs.operations import signature
+from heddle.lanes.packs.reductions import in_order
+from heddle.lanes.packs.workshop import Workshop
+
+
+def carries(w: Workshop) -> None:
+    """Every phi as it is: a scalar that needs a scalar."""
+    for name, phi in w.region.carried.items():
+        w.add(Production("carry", w.scalar(name)[0], 0, w.needs([phi.following])))
+
+
+def phis(w: Workshop) -> list[tuple[str, ...]]:
+    """Phis whose next values are made alike, side by side: as they stand, and in the order of what is loaded for them."""
+    alike: dict[object, list[str]] = {}
+    for name, phi in w.region.carried.items():
+        i = w.region.position.get(phi.following)
+        kind = w.region.function.types[name]
+        alike.setdefault((kind, None if i is None else signature(w.statements[i])), []).append(name)
+    found: dict[tuple[str, ...], None] = {}
+    for (kind, _), names in alike.items():  # type: ignore[misc]
+        following = {w.region.carried[name].following: name for name in names}
+        for order in (names, [following[v] for v in in_order(w, list(following))]):
+            width = 2
+            while width <= len(order) and width * BITS[kind] <= w.table.register:
+                for start in {*range(0, len(order) - width + 1, width), *range(len(order) - width, -1, -width)}:
+                    found[tuple(order[start : start + width])] = None
+                width *= 2
+    return list(found)
+
+
+def phi(w: Workshop, n: int, item: Item) -> None:
+    """Phis as one: it needs the vector of what they are in the next turn."""
+    following = w.vector([w.region.carried[v].following for v in item.lanes], item.type)
+    if following is not None:
+        w.add(Production("phi", n, 0, (Need((following,)),), operands=(following,)))
+
+
+def leave(w: Workshop) -> None:
+    """What is read only behind the loop: a scalar, or taken out of a vector there, where it costs next to nothing."""
+    graph = w.graph
+    holders: dict[str, list[int]] = {}
+    for n, item in enumerate(graph.items):
+        if len(item.lanes) > 1 and any(graph.productions[p].native for p in graph.makers[n]):
+            for lane in dict.fromkeys(item.lanes):
+                if lane in w.region.leaving:
+                    holders.setdefault(lane, []).append(n)
+    for value in sorted(w.region.leaving):
+        item = w.item(Item(w.region.function.types[value], (f"%!leaving {value}",)))
+        graph.required.append(item)
+        graph.leaving[item] = value
+        w.add(Production("leave", item, 0, w.needs([value])))
+        if value in holders:
+            w.add(Production("extract behind", item, 0, (Need(tuple(holders[value]), native=True),)))
