@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from heddle.lanes.cost import is_constant, parts, vector
-from heddle.lanes.dependence import Region
-from heddle.lanes.ir import CASTS, COMPARES, INTRINSICS, Function, Statement
+from heddle.lanes.ir import CASTS, COMPARES, INTRINSICS, Statement
 from heddle.lanes.packs import Graph, Production
 from heddle.lanes.packs.reductions import REDUCTIONS
 from heddle.lanes.schedule import Packing

@@ -18,7 +18,12 @@ def replace_regions(function: Function, made: Made) -> str:
     for block in function.blocks:
         here = [(region, emitted) for region, emitted in made if region.block is block]
         texts: list[str | None] = [s.text for s in block.statements]
-        early = [line for region, emitted in made if region.preheader == block.label for line in (*emitted.early, *emitted.first)]
+        early = [
+            line
+            for region, emitted in made
+            if region.preheader == block.label
+            for line in (*emitted.early, *emitted.first)
+        ]
         texts[-1] = "\n  ".join([*early, block.statements[-1].text])
         dropped = frozenset[str]().union(*(emitted.dropped for _, emitted in here))
         for i, s in enumerate(block.statements):
@@ -34,7 +39,7 @@ def replace_regions(function: Function, made: Made) -> str:
         if way := ways_out.get(block.label):
             label, behind = way
             target = here[0][0].way_out
-            lines[-1] = re.sub(rf"label %{re.escape(target)}(?=[,\s]|$)", lambda _: f"label %{label}", lines[-1])
+            lines[-1] = re.sub(rf"label %{re.escape(target)}(?=[,\s]|$)", f"label %{label}", lines[-1])
             lines += [f"{label}:", *(f"  {line}" for line in behind), f"  br label %{target}"]
     return "\n".join([*lines, "}"])
 

@@ -18,7 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from heddle.lanes.check.made_up import SLOT, Shape, buffer_of, fill, is_pointer_load, memory_for, next_of, same, shape_of
+from heddle.errors import HeddleError
+from heddle.lanes.check.made_up import (
+    SLOT,
+    Shape,
+    buffer_of,
+    fill,
+    is_pointer_load,
+    memory_for,
+    next_of,
+    same,
+    shape_of,
+)
 from heddle.lanes.check.promises import kept_by_all
 from heddle.lanes.child import in_child
 from heddle.lanes.dependence import Addresses, Region
@@ -48,7 +59,10 @@ def check(region: Region, emitted: Emitted, module: Module, trials: int = 8, see
     scalar += [f"{next_of(v)} = freeze {types[v]} {c.following}" for v, c in region.carried.items()]
     text = _module(shape, module, scalar, round_once(region, emitted), emitted.declarations)
     llvm = binding()
-    parsed = parse_llvm(text, "The packed code")
+    try:
+        parsed = parse_llvm(text, "The packed code")
+    except HeddleError as error:
+        return Verdict(False, why=f"LLVM's verifier: {error.what[:200]}")
     with llvm.create_mcjit_compiler(parsed, machine()) as engine:
         engine.finalize_object()
         signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)

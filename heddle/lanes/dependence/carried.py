@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from heddle.lanes.ir import BITS, Block, Statement
 
+LABEL = r'("[^"]*"|[-a-zA-Z$._0-9]+)'
 Readers = dict[str, set[tuple[str, int]]]  # who reads a value, as block and place in it
 
 
@@ -49,7 +50,7 @@ def carried(block: Block, preheader: str, types: dict[str, str], readers: Reader
 
 
 def _incoming(s: Statement, preheader: str, here: str) -> Carried | None:
-    pairs = re.findall(r'\[ (.*?), %("[^"]*"|[-a-zA-Z$._0-9]+) \]', s.text)
+    pairs = re.findall(rf"\[ (.*?), %{LABEL} \]", s.text)
     by_label = {label: value.strip() for value, label in pairs}
     if len(pairs) != 2 or set(by_label) != {preheader, here}:
         return None
@@ -58,6 +59,6 @@ def _incoming(s: Statement, preheader: str, here: str) -> Carried | None:
 
 def way_out(block: Block) -> str:
     """The block behind a loop of one block; nothing if there are several, or none."""
-    m = re.match(r'br i1 .*, label %("[^"]*"|[-a-zA-Z$._0-9]+), label %("[^"]*"|[-a-zA-Z$._0-9]+)', block.statements[-1].text)
+    m = re.match(rf"br i1 .*, label %{LABEL}, label %{LABEL}", block.statements[-1].text)
     others = {m[1], m[2]} - {block.label} if m else set()
     return others.pop() if len(others) == 1 else ""

@@ -109,8 +109,8 @@ def _carry(region: Region, readers: dict[str, set[tuple[str, int]]]) -> None:
 
     def behind(value: str) -> list[bool]:
         """Of each reader beyond the region and its phis, whether it lies behind the loop."""
-        at = readers.get(value, ())
-        return [label != block.label for label, i in at if label != block.label or i not in inside and i not in round_it]
+        beyond = [at for at, i in readers.get(value, ()) if at != block.label or not (i in inside or i in round_it)]
+        return [at != block.label for at in beyond]
 
     region.leaving = frozenset(v for v in (*region.outside, *region.carried) if (found := behind(v)) and all(found))
     region.required = frozenset(v for v in region.outside if not all(behind(v)))

@@ -69,6 +69,13 @@ class Statement:
         return self.op != "opaque" and self.op not in PURE and self.type in BITS and self.op != "phi"
 
 
+# What may stand before an argument of a call, such as `noundef` or `range(i32 0, 256)`.
+_ATTRIBUTES = re.compile(
+    r"^(?:(?:noundef|signext|zeroext|immarg|nonnull|inreg|returned|noalias|readonly|readnone|writeonly|align \d+"
+    r"|(?:range|nofpclass|captures|dereferenceable|dereferenceable_or_null|align|initializes)\([^%@]*?\)) )+"
+)
+
+
 def split_commas(text: str) -> list[str]:
     """What lies between commas that are inside no bracket and no string."""
     parts, depth, start, quoted = [], 0, 0, False
@@ -100,9 +107,7 @@ def typed(text: str) -> tuple[str, str]:
         kind, value = text[:end], text[end:].strip()
     else:
         kind, _, value = text.partition(" ")
-    while (word := value.partition(" "))[0] in ("noundef", "signext", "zeroext", "immarg", "nonnull"):
-        value = word[2]
-    return kind, value
+    return kind, _ATTRIBUTES.sub("", value)
 
 
 def parse_statement(line: str, index: int = -1) -> Statement:

@@ -16,7 +16,7 @@ def carries(w: Workshop) -> None:
 
 
 def phis(w: Workshop) -> list[tuple[str, ...]]:
-    """Phis whose next values are made alike, side by side: as they stand, and in the order of what is loaded for them."""
+    """Phis whose next values are made alike, side by side: as they stand, and in the order of what they load."""
     alike: dict[object, list[str]] = {}
     for name, phi in w.region.carried.items():
         i = w.region.position.get(phi.following)
@@ -45,9 +45,9 @@ def leave(w: Workshop) -> None:
     """What is read only behind the loop: a scalar, or taken out of a vector there, where it costs next to nothing."""
     graph = w.graph
     holders: dict[str, list[int]] = {}
-    for n, item in enumerate(graph.items):
-        if len(item.lanes) > 1 and any(graph.productions[p].native for p in graph.makers[n]):
-            for lane in dict.fromkeys(item.lanes):
+    for n, vector in enumerate(graph.items):
+        if len(vector.lanes) > 1 and any(graph.productions[p].native for p in graph.makers[n]):
+            for lane in dict.fromkeys(vector.lanes):
                 if lane in w.region.leaving:
                     holders.setdefault(lane, []).append(n)
     for value in sorted(w.region.leaving):

@@ -33,7 +33,7 @@ class Workshop:
                 self.loads.setdefault((at.line, self.statements[i].type), {}).setdefault(at.offset, []).append(i)
 
     def scalar(self, value: str) -> tuple[int, ...]:
-        """The item of a scalar that the region makes, or that goes round its loop; nothing for what is there already."""
+        """The item of a scalar that the region makes or its loop carries; nothing for what is there already."""
         if value in self.region.carried:
             return (self.item(Item(self.region.function.types[value], (value,))),)
         i = self.region.position.get(value)
