@@ -103,6 +103,13 @@ class Table:
             return self.costs.get(f"{key} m" if loaded else key, self.costs.get(key))
         return self.costs.get(f"{s.op} {kind}")
 
+    def build(self, kind: str, lanes: Sequence[str]) -> int:
+        """Lane by lane into a vector; constants are in it from the start."""
+        t = vector(kind, len(lanes))
+        moving = [k for k, v in enumerate(lanes) if not is_constant(v)]
+        fresh = len(moving) == len(lanes)
+        return sum(self.get(f"{'first' if fresh and k == moving[0] else 'insert'} {t} {k}") for k in moving)
+
     def gather(self, kind: str, width: int) -> int:
         """Lanes from anywhere, which only LLVM's packing uses: its rule, for each register of addresses."""
         registers = -(-width * max(64, BITS.get(kind, 64)) // self.register)

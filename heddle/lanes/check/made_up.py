@@ -15,6 +15,7 @@ from heddle.lanes.ir import BITS, Statement, split_commas
 
 SLOT = 64  # bytes for each value that goes in or out
 BUFFER = 1 << 14
+ALIGNED = 64  # bytes
 LARGEST_BUFFER = 1 << 25
 EDGES = [
     np.nan,
@@ -90,6 +91,8 @@ def shape_of(region: Region, addresses: Addresses) -> Shape | None:
             address = addresses.address(name)
             shape.buffers.setdefault(address.base, max(BUFFER, 2 * abs(address.offset) + BUFFER))
             shape.indices |= {term.removeprefix("s:").removeprefix("z:") for term, _ in address.terms}
+    # Bases point into the middle, which has to be as aligned as anything may ask for.
+    shape.buffers = {base: -(-reach // ALIGNED) * ALIGNED for base, reach in shape.buffers.items()}
     if max(shape.buffers.values(), default=0) > LARGEST_BUFFER:
         return None
     for name, kind in shape.inputs.items():  # what is made of an index, such as its extension, is one as well

@@ -65,7 +65,6 @@ def think(w: Workshop, n: int) -> None:
     t = vector(kind, width)
     if len(set(lanes)) == 1:
         cost = w.table.get(f"first {t} 0", 0) + w.table.get(f"broadcast {t}")
-        cost = 0 if lanes[0] in w.region.steady else cost
         w.add(Production("broadcast", n, cost, w.needs(lanes)))
         return
     put_together(w, n, item)
@@ -83,12 +82,7 @@ def think(w: Workshop, n: int) -> None:
 
 def put_together(w: Workshop, n: int, item: Item) -> None:
     lanes, width, kind = item.lanes, len(item.lanes), item.type
-    t = vector(kind, width)
-    moving = [k for k, v in enumerate(lanes) if not is_constant(v)]
-    fresh = len(moving) == width
-    cost = sum(w.table.get(f"{'first' if fresh and k == moving[0] else 'insert'} {t} {k}") for k in moving)
-    cost = 0 if w.region.steady.issuperset(lanes[k] for k in moving) else cost
-    w.add(Production("build", n, cost, w.needs(lanes)))
+    w.add(Production("build", n, w.table.build(kind, lanes), w.needs(lanes)))
     if width >= 4:
         low, high = w.vector(lanes[: width // 2], kind), w.vector(lanes[width // 2 :], kind)
         if low is not None and high is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from heddle.lanes.ir import BITS
 from heddle.lanes.packs.graph import Item, Need, Production
 from heddle.lanes.packs.operations import signature
@@ -38,22 +40,19 @@ def phi(w: Workshop, n: int, item: Item) -> None:
     """Phis as one: it needs the vector of what they are in the next turn."""
     following = w.vector([w.region.carried[v].following for v in item.lanes], item.type)
     if following is not None:
-        w.add(Production("phi", n, 0, (Need((following,)),), operands=(following,)))
+        before = w.table.build(item.type, [w.region.carried[v].first for v in item.lanes])
+        w.add(Production("phi", n, before, (Need((following,)),), operands=(following,)))
 
 
 def leave(w: Workshop) -> None:
-    """What is read only behind the loop: a scalar, or taken out of a vector there, where it costs next to nothing."""
-    graph = w.graph
-    holders: dict[str, list[int]] = {}
-    for n, vector in enumerate(graph.items):
-        if len(vector.lanes) > 1 and any(graph.productions[p].native for p in graph.makers[n]):
-            for lane in dict.fromkeys(vector.lanes):
-                if lane in w.region.leaving:
-                    holders.setdefault(lane, []).append(n)
+    """What is read only behind the loop: a scalar, or taken out of a vector there."""
     for value in sorted(w.region.leaving):
         item = w.item(Item(w.region.function.types[value], (f"%!leaving {value}",)))
-        graph.required.append(item)
-        graph.leaving[item] = value
+        w.graph.required.append(item)
+        w.graph.leaving[item] = value
         w.add(Production("leave", item, 0, w.needs([value])))
-        if value in holders:
-            w.add(Production("extract behind", item, 0, (Need(tuple(holders[value]), native=True),)))
+        for (scalar,) in [s for s in [w.scalar(value)] if s]:
+            for n in list(w.graph.makers[scalar]):
+                p = w.graph.productions[n]
+                if p.kind == "extract":
+                    w.add(replace(p, kind="extract behind", gives=item))
