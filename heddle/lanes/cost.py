@@ -98,6 +98,8 @@ class Table:
             return self.costs.get(f"{s.op} {kind} {_mark(second, s.op in ROTATIONS)}", self.costs.get(f"{s.op} {kind}"))
         if s.op in COMPARES:
             return self.costs.get(f"{s.op} {s.predicate} {vector(s.operand_type, width)}")
+        if s.op == "bitcast":
+            return 0
         if s.op in CASTS:
             key = f"{s.op} {vector(s.operand_type, width)} {kind}"
             return self.costs.get(f"{key} m" if loaded else key, self.costs.get(key))

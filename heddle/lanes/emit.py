@@ -12,6 +12,8 @@ from heddle.lanes.packs import Graph, Production
 from heddle.lanes.packs.reductions import REDUCTIONS
 from heddle.lanes.schedule import Packing
 
+FLOATS = ("float", "double")
+
 
 @dataclass
 class Emitted:
@@ -225,8 +227,11 @@ class Emitter:
 
     def _operation(self, n: int, p: Production, model: Statement, statements: list[Statement]) -> str:
         width = len(self.g.items[p.gives].lanes)
-        # Only what holds in every lane may be said of all.
-        flags = "".join(f"{f} " for f in sorted(frozenset.intersection(*(s.flags for s in statements))))
+        # Only what holds in every lane may be said of all: nothing of floats that are in there as they are.
+        done = {s.name for s in statements}
+        others = any(v not in done and not v.startswith("%!") for v in self.g.items[p.gives].lanes)
+        common = frozenset.intersection(*(s.flags for s in statements))
+        flags = "" if others and model.type in FLOATS else "".join(f"{f} " for f in sorted(common))
         values = [self._source(n, o) for o in p.operands]
         kinds = [self._type(o) for o in p.operands]
         if model.op in CASTS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ class Address:
     base: str
     terms: tuple[tuple[str, int], ...]
     offset: int
+    exact: bool = False  # the sum itself is promised not to wrap
 
     @property
     def line(self) -> tuple[str, tuple[tuple[str, int], ...]]:
@@ -62,13 +64,15 @@ class Addresses:
         self.metadata = module.metadata
         self.defs = {s.name: s for b in function.blocks for s in b.statements if s.name}
         self._known: dict[str, Address] = {}
+        self._exact = True  # of the address that is taken apart just now
         self._rooted: dict[str, tuple[str, ...]] = {}
 
     def address(self, pointer: str) -> Address:
         if pointer not in self._known:
+            self._exact = True
             base, terms, offset = self._pointer(pointer, 0)
             kept = tuple(sorted((t, c) for t, c in terms.items() if c % 2**64))
-            self._known[pointer] = Address(base, kept, _signed(offset))
+            self._known[pointer] = Address(base, kept, _signed(offset), self._exact)
         return self._known[pointer]
 
     def _pointer(self, pointer: str, depth: int) -> tuple[str, dict[str, int], int]:
@@ -82,7 +86,8 @@ class Addresses:
             return unknown
         if depth > DEEPEST or inside.startswith("<"):
             return unknown
-        inside = re.sub(r"^(?:(?:inbounds|nuw|nusw) )+", "", inside)
+        flags, inside = re.findall(r"^((?:(?:inbounds|nuw|nusw) )*)(.*)$", inside, re.S)[0]
+        self._exact &= "inbounds" in flags or "nusw" in flags
         element, *rest = [p for p in split_commas(inside) if not p.startswith("!")]
         if not rest or not re.match(r"ptr (?!addrspace)", rest[0]):
             return unknown
@@ -123,6 +128,7 @@ class Addresses:
             return self._extended(s.lanes[0], "s" if signed else "z", depth + 1)
         if s.op not in ("add", "sub", "mul", "shl", "or") or (s.op == "or" and "disjoint" not in s.flags):
             return whole
+        self._exact &= "nsw" in s.flags or s.op == "or"
         a, x = self._integer(s.lanes[0], depth + 1)
         b, y = self._integer(s.lanes[1], depth + 1)
         if s.op in ("add", "or", "sub"):
@@ -164,7 +170,23 @@ class Addresses:
             return True
         if x.base != y.base and self.apart(x.base, y.base):
             return False
+        if x.base == y.base and not self._may_meet(a, b):
+            return False
         return self._types_may_alias(a.metadata, b.metadata)
+
+    def _may_meet(self, a: Statement, b: Statement) -> bool:
+        """Whether two accesses of one object may meet, by what their distance leaves over from its unknown steps.
+
+        Rows of 40 bytes, whichever they are, hold the same column at the same rest: an element of one row is none of
+        another column in any row.
+        """
+        x, y = self.address(a.pointer), self.address(b.pointer)
+        first, second = dict(x.terms), dict(y.terms)
+        step = math.gcd(*(second.get(t, 0) - first.get(t, 0) for t in {**first, **second}))
+        if not (x.exact and y.exact):
+            step &= -step  # whatever wraps, wraps at a power of two
+        rest, reach = (y.offset - x.offset) % step, (_bytes(a.type), _bytes(b.type))
+        return reach[0] is None or reach[1] is None or rest < reach[0] or rest > step - reach[1]
 
     def apart(self, a: str, b: str) -> bool:
         """Two bases that LLVM's rules keep apart, whatever they are chosen from."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 BINARY = {"add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr", "fadd", "fsub", "fmul", "fdiv"}
 DIVISIONS = {"sdiv", "udiv", "srem", "urem"}  # by a constant they cannot end the program; by a value they can
 COMMUTATIVE = {"add", "mul", "and", "or", "xor", "fadd", "fmul"}
-CASTS = {"zext", "sext", "trunc", "fpext", "fptrunc", "sitofp", "uitofp", "fptosi", "fptoui"}
+CASTS = {"zext", "sext", "trunc", "fpext", "fptrunc", "sitofp", "uitofp", "fptosi", "fptoui", "bitcast"}
 COMPARES = {"icmp", "fcmp"}
 # Intrinsics that do the same in every lane, with how many of their arguments are lanes. The rest are immediates.
 INTRINSICS = {
@@ -27,7 +27,7 @@ ALONE = {
 # Neither touch memory nor trap, nor may they end the program: free to move, never packed.
 PURE = {
     "getelementptr", "extractvalue", "insertvalue", "extractelement", "insertelement", "shufflevector", "freeze",
-    "bitcast", "inttoptr", "ptrtoint", "addrspacecast", "ptrtoaddr", "frem",
+    "inttoptr", "ptrtoint", "addrspacecast", "ptrtoaddr", "frem",
 }  # fmt: skip
 BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "float": 32, "double": 64}
 MEMORY_BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8, "ptr": 8}
@@ -152,6 +152,8 @@ def _understood(base: Statement, body: str) -> Statement | None:
         flags, rest = _flags(rest)
         source, _, target = split_commas(rest)[0].rpartition(" to ")
         kind, a = typed(source)
+        if op == "bitcast" and (kind not in BITS or target not in BITS):
+            return replace(base, op=op, pure=True)  # of vectors, which are not packed again
         return replace(base, op=op, type=target, operand_type=kind, lanes=(a,), flags=flags, pure=True)
     if op in COMPARES:
         flags, rest = _flags(rest)

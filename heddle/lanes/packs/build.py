@@ -6,7 +6,7 @@ from heddle.lanes.cost import Table, definitions, is_constant, statement_cost, v
 from heddle.lanes.dependence import Region
 from heddle.lanes.packs.graph import Graph, Item, Need, Production
 from heddle.lanes.packs.memory import cover, store, windows
-from heddle.lanes.packs.operations import loaded, pack, signature
+from heddle.lanes.packs.operations import loaded, pack, signature, with_identities
 from heddle.lanes.packs.phis import carries, leave, phi, phis
 from heddle.lanes.packs.reductions import reductions
 from heddle.lanes.packs.shuffles import extracts, shuffles
@@ -74,9 +74,10 @@ def think(w: Workshop, n: int) -> None:
     members = [w.region.position.get(v) for v in lanes]
     if all(m is not None for m in members):
         known = [m for m in members if m is not None]
-        if len(set(known)) == width and w.region.independent(known):
+        if w.region.independent(known):  # a statement may be done in several lanes
             pack(w, n, item, known)
         by_kind(w, item, known)
+    with_identities(w, n, item)
     from_distinct(w, item)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from heddle.lanes.cost import is_constant
-from heddle.lanes.ir import BITS, COMMUTATIVE, COMMUTATIVE_INTRINSICS, MEMORY_BYTES, Statement
+from heddle.lanes.ir import COMMUTATIVE, COMMUTATIVE_INTRINSICS, MEMORY_BYTES, Statement
 from heddle.lanes.packs.graph import Item, Need, Production
 from heddle.lanes.packs.memory import load
 from heddle.lanes.packs.workshop import ALTERNATING, Workshop
 
+# What leaves a value as it is, on the right. Of floats: -0.0 + -0.0 and -0.0 - 0.0 are -0.0.
 IDENTITIES = {"add": "0", "sub": "0", "mul": "1", "and": "-1", "or": "0", "xor": "0", "shl": "0", "lshr": "0",
-              "ashr": "0"}  # fmt: skip
+              "ashr": "0", "fadd": "-0.000000e+00", "fsub": "0.000000e+00", "fmul": "1.000000e+00",
+              "fdiv": "1.000000e+00"}  # fmt: skip
 
 
 def pack(w: Workshop, n: int, item: Item, members: list[int]) -> None:
@@ -28,23 +30,28 @@ def pack(w: Workshop, n: int, item: Item, members: list[int]) -> None:
                 operation(w, "pack", n, members, columns, first, cost)
     elif len(signatures) == 2 and len({s.type for s in statements}) == 1:
         alternating(w, n, item, statements)
-    if len(signatures) > 1:
-        with_identities(w, n, item, statements)
 
 
-def with_identities(w: Workshop, n: int, item: Item, statements: list[Statement]) -> None:
-    """Integers of which most are one operation: the others are that operation with what leaves them as they are."""
-    ops = [s.op for s in statements]
-    op = max(dict.fromkeys(ops), key=ops.count)
-    neutral = IDENTITIES.get(op)
-    model = next(s for s in statements if s.op == op)
-    if neutral is None or 2 * ops.count(op) < len(ops) or item.type == "i1" or item.type not in BITS:
+def with_identities(w: Workshop, n: int, item: Item) -> None:
+    """Lanes of which some are one operation: the others are that operation with what leaves them as they are."""
+    lanes = [w.statements[i] if (i := w.region.position.get(v)) is not None else None for v in item.lanes]
+    ops = [s.op for s in lanes if s is not None and s.op in IDENTITIES and s.type == item.type]
+    if not ops or item.type == "i1":
         return
-    left = [s.lanes[0] if s.op == op else s.name or "" for s in statements]
-    right = [s.lanes[1] if s.op == op else neutral for s in statements]
-    cost = w.table.operation(model, len(ops), right)
-    members = [w.region.position[s.name or ""] for s in statements if s.op == op]
-    if cost is not None and loose(w, members, [s.name or "" for s in statements if s.op != op]):
+    op = max(dict.fromkeys(ops), key=ops.count)
+    others = {v: s for v, s in zip(item.lanes, lanes, strict=True) if s is None or s.op != op}
+    few = len(others) == 1 and next(iter(others.values())) is None  # one value as it is, beside some shifts of it
+    if not others or ops.count(op) < 2 or (2 * ops.count(op) < len(lanes) and not few):
+        return
+    members = [w.region.position[s.name or ""] for s in lanes if s is not None and s.op == op]
+    made = [v for v, s in others.items() if s is not None]
+    if not w.region.independent(members) or not loose(w, members, made):
+        return
+    model = w.statements[members[0]]
+    left = [v if v in others or s is None else s.lanes[0] for v, s in zip(item.lanes, lanes, strict=True)]
+    right = [IDENTITIES[op] if v in others or s is None else s.lanes[1] for v, s in zip(item.lanes, lanes, strict=True)]
+    cost = w.table.operation(model, len(lanes), right)
+    if cost is not None:
         operation(w, "pack", n, members, [left, right], model, cost)
 
 
@@ -110,7 +117,7 @@ def operation(
             return
         operands.append(operand)
     needs = tuple(Need((o,)) for o in dict.fromkeys(operands))
-    made = Production(kind, n, cost, needs, tuple(members), operands=tuple(operands))
+    made = Production(kind, n, cost, needs, tuple(dict.fromkeys(members)), operands=tuple(operands))
     if not any(
         w.graph.productions[p].operands == made.operands
         for p in w.graph.makers[n]
