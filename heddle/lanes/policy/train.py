@@ -98,7 +98,7 @@ def learn(learned: list[Subject], tested: list[Subject], output: Path) -> Iterat
         s.lessons = list(taught(s))
     w = start_weights()
     optimizer = torch.optim.Adam(list(w.values()), lr=RATE)
-    best = 0.0
+    best = -1.0  # whatever comes first is written
     for turn in range(DAGGER + 1):
         if turn:
             plain = _plain(w)
