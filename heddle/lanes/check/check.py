@@ -93,7 +93,8 @@ def round_once(region: Region, emitted: Emitted) -> list[str]:
             value = name
             following[lane] = f"extractelement {phi.type} {phi.following}, i64 {k}"
     behind = [f"{next_of(v)} = {text}" for v, text in following.items()]
-    return [*lines, *emitted.early, *emitted.lines, *emitted.behind.values(), *behind]
+    taken = [line for name, line in emitted.behind.items() if name not in region.carried]  # those go in as they are
+    return [*lines, *emitted.early, *emitted.lines, *taken, *behind]
 
 
 def _module(shape: Shape, module: Module, scalar: list[str], packed: list[str], declarations: set[str]) -> str:

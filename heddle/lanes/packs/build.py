@@ -74,7 +74,9 @@ def think(w: Workshop, n: int) -> None:
     members = [w.region.position.get(v) for v in lanes]
     if all(m is not None for m in members):
         known = [m for m in members if m is not None]
-        if w.region.independent(known):  # a statement may be done in several lanes
+        distinct = len(set(known))
+        # A statement may be done in several lanes, unless a vector without repetition could be shuffled.
+        if (distinct == width or distinct & (distinct - 1)) and w.region.independent(known):
             pack(w, n, item, known)
         by_kind(w, item, known)
     with_identities(w, n, item)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from heddle.lanes.cost import is_constant
 from heddle.lanes.ir import COMMUTATIVE, COMMUTATIVE_INTRINSICS, MEMORY_BYTES, Statement
 from heddle.lanes.packs.graph import Item, Need, Production
@@ -36,23 +38,33 @@ def with_identities(w: Workshop, n: int, item: Item) -> None:
     """Lanes of which some are one operation: the others are that operation with what leaves them as they are."""
     lanes = [w.statements[i] if (i := w.region.position.get(v)) is not None else None for v in item.lanes]
     ops = [s.op for s in lanes if s is not None and s.op in IDENTITIES and s.type == item.type]
-    if not ops or item.type == "i1":
-        return
-    op = max(dict.fromkeys(ops), key=ops.count)
-    others = {v: s for v, s in zip(item.lanes, lanes, strict=True) if s is None or s.op != op}
-    few = len(others) == 1 and next(iter(others.values())) is None  # one value as it is, beside some shifts of it
-    if not others or ops.count(op) < 2 or (2 * ops.count(op) < len(lanes) and not few):
-        return
-    members = [w.region.position[s.name or ""] for s in lanes if s is not None and s.op == op]
-    made = [v for v, s in others.items() if s is not None]
-    if not w.region.independent(members) or not loose(w, members, made):
-        return
-    model = w.statements[members[0]]
-    left = [v if v in others or s is None else s.lanes[0] for v, s in zip(item.lanes, lanes, strict=True)]
-    right = [IDENTITIES[op] if v in others or s is None else s.lanes[1] for v, s in zip(item.lanes, lanes, strict=True)]
-    cost = w.table.operation(model, len(lanes), right)
-    if cost is not None:
-        operation(w, "pack", n, members, [left, right], model, cost)
+    for op in dict.fromkeys(ops) if item.type != "i1" else ():
+        members = [w.region.position[s.name or ""] for s in lanes if s is not None and s.op == op]
+        others = {v: s for v, s in zip(item.lanes, lanes, strict=True) if s is None or s.op != op}
+        made = [v for v, s in others.items() if s is not None]
+        if not others or not w.region.independent(members) or not loose(w, members, made):
+            continue
+        # One value as it is, beside some shifts of it; or most of them are integers. Of floats only where that leaves a
+        # load: the more ways there are to make a vector, the harder it is to choose.
+        few = ops.count(op) > 1 and len(others) == 1 and not made
+        many = ops.count(op) > 1 and 2 * ops.count(op) >= len(lanes) and op[0] != "f"
+        for k in (0, 1) if op in COMMUTATIVE else (0,):
+            apart = [None if v in others else s for v, s in zip(item.lanes, lanes, strict=True)]
+            left = [v if s is None else s.lanes[k] for v, s in zip(item.lanes, apart, strict=True)]
+            right = [IDENTITIES[op] if s is None else s.lanes[1 - k] for s in apart]
+            cost = w.table.operation(w.statements[members[0]], len(lanes), right)
+            if cost is not None and (many or few or side_by_side(w, left)):
+                operation(w, "pack", n, members, [left, right], w.statements[members[0]], cost)
+
+
+def side_by_side(w: Workshop, lanes: list[str]) -> bool:
+    """Whether they are loads of neighbours, one behind the other."""
+    at = [w.region.addresses.get(w.region.position.get(v, -1)) for v in lanes]
+    size = MEMORY_BYTES.get(w.region.function.types.get(lanes[0], ""), 0)
+    return all(
+        a is not None and b is not None and a.line == b.line and b.offset - a.offset == size
+        for a, b in itertools.pairwise(at)
+    )
 
 
 def loose(w: Workshop, members: list[int], values: list[str]) -> bool:
