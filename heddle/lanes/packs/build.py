@@ -75,8 +75,9 @@ def think(w: Workshop, n: int) -> None:
     if all(m is not None for m in members):
         known = [m for m in members if m is not None]
         distinct = len(set(known))
-        # A statement may be done in several lanes, unless a vector without repetition could be shuffled.
-        if (distinct == width or distinct & (distinct - 1)) and w.region.independent(known):
+        # An integer may be made in several lanes, unless a vector without repetition could be shuffled.
+        repeated = kind[0] == "i" and bool(distinct & (distinct - 1))
+        if (distinct == width or repeated) and w.region.independent(known):
             pack(w, n, item, known)
         by_kind(w, item, known)
     with_identities(w, n, item)
