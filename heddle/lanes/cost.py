@@ -111,9 +111,10 @@ class Table:
     def shuffle(self, kind: str, width: int, mask: Sequence[int]) -> int:
         """`mask` over one or two vectors of `width` lanes; -1 is any lane."""
         key = kind, width, tuple(mask)
-        if key not in self.shuffled:
-            self.shuffled[key] = self._whole_shuffle(kind, width, mask)
-        return self.shuffled[key]
+        known = self.shuffled.get(key)
+        if known is None:
+            known = self.shuffled[key] = self._whole_shuffle(kind, width, mask)
+        return known
 
     def _whole_shuffle(self, kind: str, width: int, mask: Sequence[int]) -> int:
         lanes = self.register // BITS.get(kind, 64)
