@@ -144,7 +144,7 @@ class Table:
         used = [i for i in mask if i >= 0]
         if not used or all(i < width and i in (-1, k) for k, i in enumerate(mask)):
             return 0  # nothing moves: the low part, or padding
-        first, second = any(i < width for i in used), any(i >= width for i in used)
+        first, second = min(used) < width, max(used) >= width
         if first and second:
             if len(mask) == 2 * width and all(i in (-1, k) for k, i in enumerate(mask)):
                 return self.get(f"concat {t}")
