@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,13 +77,8 @@ def greedy(graph: Graph) -> list[int]:
             if any(i in have and (not need.native or i in native) for i in need.items):
                 continue
             if need.native:
-                item = min(
-                    need.items,
-                    key=lambda i: min(
-                        (estimate[m] for m in graph.makers[i] if graph.productions[m].native), default=1e9
-                    ),
-                )
-                take(min((m for m in graph.makers[item] if graph.productions[m].native), key=lambda m: estimate[m]))
+                item = min(need.items, key=lambda i: min((estimate[m] for m in graph.natives[i]), default=1e9))
+                take(min(graph.natives[item], key=lambda m: estimate[m]))
             else:
                 take(cheapest(need.items[0]))
 
@@ -118,39 +114,44 @@ def estimates(graph: Graph) -> list[float]:
             for need in p.needs:
                 for item in need.items:
                     readers[item] += 1
-    known: list[float | None] = [None] * len(graph.productions)
+    shares = [max(1, min(count, 3) * 0.75) for count in readers]
+    known: list[float | None] = [None] * len(graph.productions)  # less than nothing while it is asked for
     # Of any maker, and of one that is an instruction: what is asked for over and over, once all makers are known.
     settled: tuple[list[float | None], ...] = ([None] * len(graph.items), [None] * len(graph.items))
-    busy: set[int] = set()
 
     def item_cost(item: int, only_native: bool) -> float:
-        makers = graph.makers[item]
-        if only_native:
-            makers = [n for n in makers if graph.productions[n].native]
-        cost = min(map(production, makers), default=1e9) / max(1, min(readers[item], 3) * 0.75)
-        if all(known[n] is not None for n in makers):
-            settled[only_native][item] = cost
-        return cost
+        cheapest, complete = math.inf, True
+        makers = graph.natives[item] if only_native else graph.makers[item]
+        for n in makers:
+            cost = known[n]
+            if cost is None:
+                cost = production(n)
+            elif cost < 0:
+                cost, complete = 1e9, False
+            if cost < cheapest:
+                cheapest = cost
+        cheapest = (cheapest if makers else 1e9) / shares[item]
+        if complete:
+            settled[only_native][item] = cheapest
+        return cheapest
 
     def production(n: int) -> float:
-        before = known[n]
-        if before is not None:
-            return before
-        if n in busy:
-            return 1e9
-        busy.add(n)
+        known[n] = -1.0
         p, above = graph.productions[n], 0.0
-        for need in () if p.late else p.needs:  # made anyway, and it may need this one
-            costs = settled[need.native]
-            above += min([item_cost(i, need.native) if (c := costs[i]) is None else c for i in need.items])
-        busy.discard(n)
+        for items, native in () if p.late else p.needs:  # made anyway, and it may need this one
+            costs = settled[native]
+            if len(items) == 1:
+                cost = costs[items[0]]
+                above += item_cost(items[0], native) if cost is None else cost
+            else:
+                above += min([item_cost(i, native) if (c := costs[i]) is None else c for i in items])
         known[n] = total = p.cost + above
         return total
 
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, 20000))
     try:
-        graph.estimates = [production(n) for n in range(len(graph.productions))]
+        graph.estimates = [production(n) if (c := known[n]) is None else c for n in range(len(known))]
         return graph.estimates
     finally:
         sys.setrecursionlimit(limit)

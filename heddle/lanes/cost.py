@@ -105,13 +105,6 @@ class Table:
             return self.costs.get(f"{key} m" if loaded else key, self.costs.get(key))
         return self.costs.get(f"{s.op} {kind}")
 
-    def build(self, kind: str, lanes: Sequence[str]) -> int:
-        """Lane by lane into a vector; constants are in it from the start."""
-        t = vector(kind, len(lanes))
-        moving = [k for k, v in enumerate(lanes) if not is_constant(v)]
-        fresh = len(moving) == len(lanes)
-        return sum(self.get(f"{'first' if fresh and k == moving[0] else 'insert'} {t} {k}") for k in moving)
-
     def gather(self, kind: str, width: int) -> int:
         """Lanes from anywhere, which only LLVM's packing uses: its rule, for each register of addresses."""
         registers = -(-width * max(64, BITS.get(kind, 64)) // self.register)
@@ -120,9 +113,10 @@ class Table:
     def shuffle(self, kind: str, width: int, mask: Sequence[int]) -> int:
         """`mask` over one or two vectors of `width` lanes; -1 is any lane."""
         key = kind, width, tuple(mask)
-        if key not in self.shuffled:
-            self.shuffled[key] = self._whole_shuffle(kind, width, mask)
-        return self.shuffled[key]
+        known = self.shuffled.get(key)
+        if known is None:
+            known = self.shuffled[key] = self._whole_shuffle(kind, width, mask)
+        return known
 
     def _whole_shuffle(self, kind: str, width: int, mask: Sequence[int]) -> int:
         lanes = self.register // BITS.get(kind, 64)
@@ -152,7 +146,7 @@ class Table:
         used = [i for i in mask if i >= 0]
         if not used or all(i < width and i in (-1, k) for k, i in enumerate(mask)):
             return 0  # nothing moves: the low part, or padding
-        first, second = any(i < width for i in used), any(i >= width for i in used)
+        first, second = min(used) < width, max(used) >= width
         if first and second:
             if len(mask) == 2 * width and all(i in (-1, k) for k, i in enumerate(mask)):
                 return self.get(f"concat {t}")

@@ -123,7 +123,8 @@ def pack_region(
             known = sorted(solution.packing.order)
         else:
             first = known if "policy" in found else start(graph, known)  # the policy has been through the greedy one
-            solution = programme.solve(graph, effort.seconds, first)
+            with _no_collector():
+                solution = programme.solve(graph, effort.seconds, first)
         seconds = built + time.process_time() - began
         key = tuple(sorted(solution.packing.order))
         if key in emitted:

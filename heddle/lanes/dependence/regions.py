@@ -49,10 +49,11 @@ class Region:
         return every
 
     def independent(self, members: list[int]) -> bool:
-        bits = 0
+        bits = earlier = 0
         for m in members:
             bits |= 1 << m
-        return all(not self.closure[m] & bits for m in members)
+            earlier |= self.closure[m]
+        return not bits & earlier
 
     @cached_property
     def users(self) -> dict[str, list[int]]:

@@ -6,7 +6,7 @@ from heddle.lanes.cost import Table, definitions, is_constant, statement_cost, v
 from heddle.lanes.dependence import Region
 from heddle.lanes.packs.graph import Graph, Item, Need, Production
 from heddle.lanes.packs.memory import cover, store, windows
-from heddle.lanes.packs.operations import loaded, pack, signature, with_identities
+from heddle.lanes.packs.operations import loaded, pack, with_identities
 from heddle.lanes.packs.phis import carries, leave, phi, phis
 from heddle.lanes.packs.reductions import reductions
 from heddle.lanes.packs.shuffles import extracts, shuffles
@@ -72,7 +72,7 @@ def think(w: Workshop, n: int) -> None:
         phi(w, n, item)
         return
     members = [w.region.position.get(v) for v in lanes]
-    if all(m is not None for m in members):
+    if None not in members:
         known = [m for m in members if m is not None]
         distinct = len(set(known))
         # An integer may be made in several lanes, unless a vector without repetition could be shuffled.
@@ -86,7 +86,7 @@ def think(w: Workshop, n: int) -> None:
 
 def put_together(w: Workshop, n: int, item: Item) -> None:
     lanes, width, kind = item.lanes, len(item.lanes), item.type
-    w.add(Production("build", n, w.table.build(kind, lanes), w.needs(lanes)))
+    w.add(Production("build", n, w.build(kind, lanes), w.needs(lanes)))
     if width >= 4:
         low, high = w.vector(lanes[: width // 2], kind), w.vector(lanes[width // 2 :], kind)
         if low is not None and high is not None:
@@ -121,7 +121,7 @@ def by_kind(w: Workshop, item: Item, members: list[int]) -> None:
     """Lanes of two kinds, such as loads and sums: think of each kind alone; a shuffle brings them together."""
     kinds: dict[tuple[str, ...], dict[str, None]] = {}
     for m in members:
-        kinds.setdefault(signature(w.statements[m]), {})[w.statements[m].name or ""] = None
+        kinds.setdefault(w.signature[m], {})[w.statements[m].name or ""] = None
     if len(kinds) == 2 and not ALTERNATING.issuperset(op for op, *_ in kinds):  # those are done both in every lane
         for lanes in kinds.values():
             w.vector(list(lanes), item.type)
@@ -144,20 +144,13 @@ def forward(w: Workshop) -> None:
 
 
 def alike_users(w: Workshop, lanes: tuple[str, ...]) -> list[list[int]]:
-    users = [
-        [
-            i
-            for i in w.region.users.get(v, ())
-            if w.statements[i].packable and w.statements[i].op not in ("store", "load")
-        ]
-        for v in lanes
-    ]
+    users = [w.users.get(v, []) for v in lanes]
     found = []
     for u in users[0][:3]:
-        want = signature(w.statements[u])
+        want = w.signature[u]
         group = [u]
         for others in users[1:]:
-            match = next((o for o in others if o not in group and signature(w.statements[o]) == want), None)
+            match = next((o for o in others if o not in group and w.signature[o] == want), None)
             if match is None:
                 break
             group.append(match)

@@ -10,29 +10,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from heddle.lanes.cost import Table
 from heddle.lanes.dependence import Region
 
+# Named tuples, not dataclasses: there are tens of thousands, and a frozen dataclass takes three times as long to make.
 
-@dataclass(frozen=True)
-class Item:
+
+class Item(NamedTuple):
     """A scalar (one lane) or an ordered vector. Lanes are names or literals."""
 
     type: str
     lanes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(NamedTuple):
     """One of `items` must be there; made by an instruction or load, not put together, where it is to be taken apart."""
 
     items: tuple[int, ...]
     native: bool = False
 
 
-@dataclass(frozen=True)
-class Production:
+class Production(NamedTuple):
     kind: str
     gives: int  # item, or -1
     cost: int
@@ -42,11 +42,11 @@ class Production:
     operands: tuple[int, ...] = ()  # items, in the order of the operands
     scalars: tuple[str, ...] = ()  # what a reduction adds outside its vector
 
-    @cached_property
+    @property
     def native(self) -> bool:
         return self.kind in ("pack", "load", "alternate", "phi")
 
-    @cached_property
+    @property
     def late(self) -> bool:
         """Whether what it needs is there only at the end of the block: in the next turn of the loop."""
         return self.kind in ("carry", "phi")
@@ -61,6 +61,7 @@ class Graph:
     items: list[Item] = field(default_factory=list)
     productions: list[Production] = field(default_factory=list)
     makers: list[list[int]] = field(default_factory=list)  # productions of each item
+    natives: list[list[int]] = field(default_factory=list)  # those of them that are an instruction or a load
     stores: dict[int, list[int]] = field(default_factory=dict)  # productions that do each store
     required: list[int] = field(default_factory=list)  # scalars that are read beyond the region, and …
     leaving: dict[int, str] = field(default_factory=dict)  # … items that stand for values read only behind the loop
@@ -97,4 +98,7 @@ class Graph:
 
     def makes(self, need: Need) -> list[int]:
         """The productions any of which meets a need."""
-        return [p for item in need.items for p in self.makers[item] if not need.native or self.productions[p].native]
+        makers = self.natives if need.native else self.makers
+        if len(need.items) == 1:
+            return makers[need.items[0]]
+        return [p for item in need.items for p in makers[item]]

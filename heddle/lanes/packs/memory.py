@@ -74,8 +74,10 @@ def load(w: Workshop, n: int, item: Item, members: list[int]) -> None:
 def cover(w: Workshop, members: list[int], kind: str) -> None:
     """Windows of neighbouring loads that hold all of these, where every element between is loaded as well."""
     size = MEMORY_BYTES.get(kind)
-    if size is None:
+    key = kind, tuple(members)
+    if size is None or key in w.covered:
         return
+    w.covered.add(key)
     at = {w.region.addresses[i].offset: i for i in members}
     offsets = w.loads.get((w.region.addresses[members[0]].line, kind), {})
     low, high = min(at), max(at)

@@ -19,12 +19,12 @@ IDENTITIES = {"add": "0", "sub": "0", "mul": "1", "and": "-1", "or": "0", "xor":
 def pack(w: Workshop, n: int, item: Item, members: list[int]) -> None:
     statements = [w.statements[m] for m in members]
     first, width = statements[0], len(members)
-    if not all(s.packable for s in statements):
+    signatures = {w.signature[m] for m in members}
+    if not all(w.packable[m] for m in members):
         return
-    if all(s.op == "load" for s in statements):
+    if first.op == "load" and all(s.op == "load" for s in statements):
         load(w, n, item, members)
         return
-    signatures = {signature(s) for s in statements}
     if len(signatures) == 1:
         for columns in arrangements(w, statements):
             cost = w.table.operation(first, width, columns[-1], loaded(w, columns[0]))
@@ -144,31 +144,38 @@ def loaded(w: Workshop, column: list[str]) -> bool:
 
 def arrangements(w: Workshop, statements: list[Statement]) -> list[list[list[str]]]:
     """Operands by position; for operations that commute, several ways to lay their operands side by side."""
-    plain = [list(column) for column in zip(*(s.lanes for s in statements), strict=True)]
+    plain = [list(column) for column in zip(*[s.lanes for s in statements], strict=True)]
+    commuting = [commutes(s) for s in statements]
+    if not any(commuting):
+        return [plain]
     ways = [plain]
-    if any(commutes(s) for s in statements):
-        for splat in (False, True):
-            for swapped in (False, True):
-                left: list[str] = []
-                right: list[str] = []
-                for s in statements:
-                    a, b = s.lanes
-                    if not left:
-                        a, b = (b, a) if swapped and commutes(s) else (a, b)
-                    elif commutes(s):
-                        straight = likeness(w, left[-1], a, splat) + likeness(w, right[-1], b, splat)
-                        crossed = likeness(w, left[-1], b, splat) + likeness(w, right[-1], a, splat)
-                        a, b = (b, a) if crossed > straight else (a, b)
-                    left.append(a)
-                    right.append(b)
-                ways.append([left, right])
+    for splat in (False, True):
+        for swapped in (False, True):
+            a, b = statements[0].lanes
+            a, b = (b, a) if swapped and commuting[0] else (a, b)
+            left, right = [a], [b]
+            for s, turns in zip(statements[1:], commuting[1:], strict=True):
+                a, b = beside(w, a, b, s.lanes, splat) if turns else s.lanes
+                left.append(a)
+                right.append(b)
+            ways.append([left, right])
     unique: dict[tuple[tuple[str, ...], ...], list[list[str]]] = {}
+    every = all(commuting)
     for way in ways:
-        key = tuple(tuple(c) for c in way)
-        if all(commutes(s) for s in statements):
-            key = tuple(sorted(key))
-        unique.setdefault(key, way)
+        key = tuple(map(tuple, way))
+        unique.setdefault(tuple(sorted(key)) if every else key, way)
     return list(unique.values())
+
+
+def beside(w: Workshop, left: str, right: str, lanes: tuple[str, ...], splat: bool) -> tuple[str, ...]:
+    """The operands of an operation that commutes, turned so that they go well with those of the lane before."""
+    key = left, right, lanes, splat
+    if key not in w.turned:
+        a, b = lanes
+        straight = likeness(w, left, a, splat) + likeness(w, right, b, splat)
+        crossed = likeness(w, left, b, splat) + likeness(w, right, a, splat)
+        w.turned[key] = (b, a) if crossed > straight else lanes
+    return w.turned[key]
 
 
 def likeness(w: Workshop, a: str, b: str, splat: bool, depth: int = 2) -> int:
@@ -205,10 +212,6 @@ def _likeness(w: Workshop, a: str, b: str, splat: bool, depth: int) -> int:
             sum(likeness(w, u, v, splat, depth - 1) for u, v in zip(x.lanes, y.lanes[::-1], strict=True)),
         )
     return 2 + straight // 2
-
-
-def signature(s: Statement) -> tuple[str, ...]:
-    return s.op, s.type, s.operand_type, s.predicate, s.rest
 
 
 def commutes(s: Statement) -> bool:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from heddle.lanes.ir import BITS
 from heddle.lanes.packs.graph import Item, Need, Production
-from heddle.lanes.packs.operations import signature
 from heddle.lanes.packs.reductions import in_order
 from heddle.lanes.packs.workshop import Workshop
 
@@ -23,7 +20,7 @@ def phis(w: Workshop) -> list[tuple[str, ...]]:
     for name, phi in w.region.carried.items():
         i = w.region.position.get(phi.following)
         kind = w.region.function.types[name]
-        alike.setdefault((kind, None if i is None else signature(w.statements[i])), []).append(name)
+        alike.setdefault((kind, None if i is None else w.signature[i]), []).append(name)
     found: dict[tuple[str, ...], None] = {}
     for (kind, _), names in alike.items():  # type: ignore[misc]
         following = {w.region.carried[name].following: name for name in names}
@@ -40,7 +37,7 @@ def phi(w: Workshop, n: int, item: Item) -> None:
     """Phis as one: it needs the vector of what they are in the next turn."""
     following = w.vector([w.region.carried[v].following for v in item.lanes], item.type)
     if following is not None:
-        before = w.table.build(item.type, [w.region.carried[v].first for v in item.lanes])
+        before = w.build(item.type, [w.region.carried[v].first for v in item.lanes])
         w.add(Production("phi", n, before, (Need((following,)),), operands=(following,)))
 
 
@@ -51,8 +48,7 @@ def leave(w: Workshop) -> None:
         w.graph.required.append(item)
         w.graph.leaving[item] = value
         w.add(Production("leave", item, 0, w.needs([value])))
-        for (scalar,) in [s for s in [w.scalar(value)] if s]:
-            for n in list(w.graph.makers[scalar]):
-                p = w.graph.productions[n]
-                if p.kind == "extract":
-                    w.add(replace(p, kind="extract behind", gives=item))
+        for n in [n for scalar in w.scalar(value) for n in w.graph.makers[scalar]]:
+            p = w.graph.productions[n]
+            if p.kind == "extract":
+                w.add(p._replace(kind="extract behind", gives=item))

@@ -2,104 +2,91 @@
 
 from __future__ import annotations
 
-from heddle.lanes.cost import is_constant, vector
+from collections.abc import Iterable, Iterator
+
+from heddle.lanes.cost import is_constant
 from heddle.lanes.packs.graph import Item, Need, Production
+from heddle.lanes.packs.nearest import Nearest
 from heddle.lanes.packs.workshop import Workshop
 
-PAIRS = 4  # shuffles of two vectors that are thought of for each vector, of each width of theirs
+
+class Holders:
+    """The vectors that an instruction or a load makes, by the lanes they hold."""
+
+    def __init__(self, w: Workshop) -> None:
+        self.holding: dict[tuple[str, str], int] = {}  # by type and lane: vectors, as bits
+        self.first: dict[int, dict[str, int]] = {}  # where each vector has a lane first
+        self.need: dict[int, Need] = {}
+        for n, item in enumerate(w.graph.items):
+            if w.graph.natives[n]:
+                self.first[n] = {lane: k for k, lane in reversed(list(enumerate(item.lanes)))}
+                self.need[n] = Need((n,), native=True)
+                for lane in self.first[n]:
+                    self.holding[item.type, lane] = self.holding.get((item.type, lane), 0) | 1 << n
+
+    def whole(self, kind: str, lanes: Iterable[str]) -> Iterator[int]:
+        """Vectors with all of these lanes."""
+        every = -1
+        for lane in lanes:
+            every &= self.holding.get((kind, lane), 0)
+        while every:
+            bit = every & -every
+            every ^= bit
+            yield bit.bit_length() - 1
 
 
 def shuffles(w: Workshop) -> None:
-    graph = w.graph
-    native = [n for n in range(len(graph.items)) if any(graph.productions[p].native for p in graph.makers[n])]
-    holders: dict[tuple[str, str], list[int]] = {}
-    for n in native:
-        for lane in dict.fromkeys(graph.items[n].lanes):
-            holders.setdefault((graph.items[n].type, lane), []).append(n)
-    for n in range(len(graph.items)):
-        item = graph.items[n]
-        if len(item.lanes) > 1 and not any(is_constant(v) or v.startswith("%!") for v in item.lanes):
-            shuffles_to(w, n, item, holders)
+    wanted = [
+        n
+        for n, item in enumerate(w.graph.items)
+        if len(item.lanes) > 1 and not any(is_constant(v) or v.startswith("%!") for v in item.lanes)
+    ]
+    holders, nearest = Holders(w), Nearest(w, wanted)
+    for n in wanted:
+        item = w.graph.items[n]
+        of_one(w, n, item, holders)
+        width = len(item.lanes)
+        for size in (width // 2, width, 2 * width, 4 * width):  # every third byte of 24, say, lies in two of 16
+            for a, b, mask in nearest.pairs.get((n, size), ()):
+                cost = w.table.shuffle(item.type, size, mask)
+                both = (holders.need[a], holders.need[b])
+                w.add(Production("shuffle2", n, cost, both, (), (mask,), (a, b)))
+        patches(w, n, item, nearest.same.get(n, []), holders)
 
 
-def shuffles_to(w: Workshop, n: int, item: Item, holders: dict[tuple[str, str], list[int]]) -> None:
-    graph, width = w.graph, len(item.lanes)
-    wanted = {lane: 1 << k for k, lane in enumerate(dict.fromkeys(item.lanes))}
-    every = (1 << len(wanted)) - 1
-    near: dict[int, int] = {}  # vector → which of the lanes it has, as bits
-    for lane, bit in wanted.items():
-        for u in holders.get((item.type, lane), ()):
-            near[u] = near.get(u, 0) | bit
-    near.pop(n, None)
-    whole: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
-    by_size: dict[int, list[tuple[int, int]]] = {}
-    for u, has in near.items():
-        source = graph.items[u].lanes
-        if has == every:
-            mask = tuple(map(source.index, item.lanes))
-            cost = w.table.shuffle(item.type, max(len(source), width), mask)
-            whole.setdefault(cost, []).append((u, mask))
-        else:
-            by_size.setdefault(len(source), []).append((u, has))
-    for cost, ways in whole.items():
-        needs = (Need(tuple(u for u, _ in ways), native=True),)
-        w.add(Production("shuffle", n, cost, needs, masks=tuple(m for _, m in ways)))
-    for partial in by_size.values():
-        partial.sort(key=lambda one: -one[1].bit_count())
-    for size in (width // 2, width, 2 * width, 4 * width):  # every third byte of 24, say, lies in two vectors of 16
-        pairs(w, n, item, by_size.get(size, []), every)
-    patches(w, n, item, [u for u, _ in by_size.get(width, [])])
+def of_one(w: Workshop, n: int, item: Item, holders: Holders) -> None:
+    """One vector that holds all lanes; grouped by what that costs."""
+    found: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
+    for u in holders.whole(item.type, item.lanes):
+        if u != n:
+            mask = tuple(map(holders.first[u].__getitem__, item.lanes))
+            cost = w.table.shuffle(item.type, max(len(w.graph.items[u].lanes), len(item.lanes)), mask)
+            found.setdefault(cost, []).append((u, mask))
+    for cost, ways in found.items():
+        needs = (Need(tuple([u for u, _ in ways]), native=True),)
+        w.add(Production("shuffle", n, cost, needs, masks=tuple([m for _, m in ways])))
 
 
-def pairs(w: Workshop, n: int, item: Item, sources: list[tuple[int, int]], every: int) -> None:
-    """Two vectors of one width that together hold all lanes."""
-    found = 0
-    for i, (a, here) in enumerate(sources[:8]):
-        for b, there in sources[i + 1 : 12]:
-            if here | there != every:
-                continue
-            one, two = w.graph.items[a].lanes, w.graph.items[b].lanes
-            mask = tuple(place(v, k, one, two) for k, v in enumerate(item.lanes))
-            if mask == tuple(range(2 * len(one))):
-                continue  # two halves, which are put together anyway
-            both = (Need((a,), native=True), Need((b,), native=True))
-            cost = w.table.shuffle(item.type, len(one), mask)
-            w.add(Production("shuffle2", n, cost, both, masks=(mask,), operands=(a, b)))
-            found += 1
-            if found == PAIRS:
-                return
-
-
-def place(value: str, lane: int, one: tuple[str, ...], two: tuple[str, ...]) -> int:
-    """Where a shuffle of two vectors takes a value from: its own lane if it can, else from the first that has it."""
-    if lane < len(one) and one[lane] == value:
-        return lane
-    if lane < len(one) and two[lane] == value:
-        return lane + len(one)
-    return one.index(value) if value in one else len(one) + two.index(value)
-
-
-def patches(w: Workshop, n: int, item: Item, same: list[int]) -> None:
+def patches(w: Workshop, n: int, item: Item, same: list[tuple[int, list[int]]], holders: Holders) -> None:
     """Most lanes lie in place in another vector: insert the others into it."""
-    t, width = vector(item.type, len(item.lanes)), len(item.lanes)
-    found = []
-    for u in same[:12]:
-        other = [k for k, v in enumerate(w.graph.items[u].lanes) if v != item.lanes[k]]
-        if len(other) <= width // 2 and width > 2:
-            found.append((sum(w.table.get(f"insert {t} {k}") for k in other), u, tuple(other)))
-    for cost, u, missing in sorted(found)[:2]:
-        needs = (Need((u,), native=True), *w.needs(item.lanes[k] for k in missing))
-        w.add(Production("patch", n, cost, needs, masks=(missing,), operands=(u,)))
+    if not same or len(item.lanes) == 2:
+        return
+    insert = w.each("insert", item.type, len(item.lanes))
+    found = sorted([(sum([insert[k] for k in other]), u, other) for u, other in same])
+    for cost, u, missing in found[:2]:
+        needs = (holders.need[u], *w.needs([item.lanes[k] for k in missing]))
+        w.add(Production("patch", n, cost, needs, (), (tuple(missing),), (u,)))
 
 
 def extracts(w: Workshop) -> None:
     """A scalar out of any vector that an instruction or a load makes; grouped by what the lane costs."""
     found: dict[str, dict[int, list[int]]] = {}
     for n, item in enumerate(w.graph.items):
-        if len(item.lanes) > 1 and any(w.graph.productions[p].native for p in w.graph.makers[n]):
+        if len(item.lanes) > 1 and w.graph.natives[n]:
+            costs = w.each("extract", item.type, len(item.lanes))
             for k, lane in enumerate(item.lanes):
                 if lane in w.region.position or lane in w.region.carried:
-                    cost = w.table.get(f"extract {vector(item.type, len(item.lanes))} {k}")
+                    cost = costs[k]
                     at = found.setdefault(lane, {}).setdefault(cost, [])
                     if n not in at:
                         at.append(n)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from heddle.lanes.cost import Table, vector
+from heddle.lanes.cost import Table, is_constant, vector
 from heddle.lanes.dependence import Region
 from heddle.lanes.ir import BITS, COMMUTATIVE
 from heddle.lanes.packs.graph import Graph, Item, Need, Production
@@ -22,7 +22,18 @@ class Workshop:
         self.graph = Graph(region, table)
         self.index: dict[Item, int] = {}
         self.queue: list[int] = []
+        self.single: dict[str, Need] = {}  # of scalars that have an item
+        self.known: dict[tuple[str, int], bool] = {}  # whether there are vectors of a type and width
+        self.by_lane: dict[tuple[str, str, int], list[int]] = {}
         self.alike: dict[tuple[str, str, bool, int], int] = {}  # how well values go side by side, once asked
+        self.turned: dict[tuple[str, str, tuple[str, ...], bool], tuple[str, ...]] = {}  # operands beside others
+        self.covered: set[tuple[str, tuple[int, ...]]] = set()  # loads whose windows have been thought of
+        self.packable = [s.packable for s in self.statements]
+        self.signature = [(s.op, s.type, s.operand_type, s.predicate, s.rest) for s in self.statements]
+        self.users = {  # those of each value that might be packed, other than loads and stores
+            v: [i for i in users if self.packable[i] and not self.statements[i].memory]
+            for v, users in region.users.items()
+        }
         self.done = {(s.op, *s.lanes): s.name for s in self.statements if s.op in ALTERNATING and s.name}
         for (op, a, b), name in list(self.done.items()):
             if op in COMMUTATIVE:
@@ -34,38 +45,64 @@ class Workshop:
 
     def scalar(self, value: str) -> tuple[int, ...]:
         """The item of a scalar that the region makes or its loop carries; nothing for what is there already."""
-        if value in self.region.carried:
-            return (self.item(Item(self.region.function.types[value], (value,))),)
-        i = self.region.position.get(value)
-        return () if i is None else (self.item(Item(self.statements[i].type or "?", (value,))),)
+        if value not in self.single:
+            i = self.region.position.get(value)
+            if i is None and value not in self.region.carried:
+                return ()
+            kind = self.region.function.types[value] if i is None else self.statements[i].type
+            self.single[value] = Need((self.item(Item(kind or "?", (value,))),))
+        return self.single[value].items
 
     def vector(self, lanes: Sequence[str], kind: str) -> int | None:
         """The item of a vector, thought about if new; None if it is too wide or of no known type."""
         width = len(lanes)
-        if kind not in BITS or width < 2 or width & (width - 1) or width > 32:
-            return None
-        if BITS[kind] * width > self.table.register or not self.table.knows(f"insert {vector(kind, width)} 0"):
+        if (kind, width) not in self.known:
+            self.known[kind, width] = self._knows(kind, width)
+        if not self.known[kind, width]:
             return None
         item = Item(kind, tuple(lanes))
-        if item not in self.index:
-            if len(self.graph.items) >= MOST_ITEMS:
-                return None
-            self.queue.append(self.item(item))
-        return self.index[item]
+        n = self.index.get(item)
+        if n is None and len(self.graph.items) < MOST_ITEMS:
+            n = self.item(item)
+            self.queue.append(n)
+        return n
+
+    def _knows(self, kind: str, width: int) -> bool:
+        if kind not in BITS or width < 2 or width & (width - 1) or width > 32:
+            return False
+        return BITS[kind] * width <= self.table.register and self.table.knows(f"insert {vector(kind, width)} 0")
+
+    def each(self, what: str, kind: str, width: int) -> list[int]:
+        """What it costs to insert or extract each lane of a vector."""
+        key = what, kind, width
+        if key not in self.by_lane:
+            t = vector(kind, width)
+            self.by_lane[key] = [self.table.get(f"{what} {t} {k}") for k in range(width)]
+        return self.by_lane[key]
+
+    def build(self, kind: str, lanes: Sequence[str]) -> int:
+        """Lane by lane into a vector; constants are in it from the start."""
+        moving = [k for k, v in enumerate(lanes) if not is_constant(v)]
+        insert = self.each("insert", kind, len(lanes))
+        cost = sum([insert[k] for k in moving])
+        return cost + self.each("first", kind, len(lanes))[0] - insert[0] if len(moving) == len(lanes) else cost
 
     def item(self, item: Item) -> int:
         if item not in self.index:
             self.index[item] = len(self.graph.items)
             self.graph.items.append(item)
             self.graph.makers.append([])
+            self.graph.natives.append([])
         return self.index[item]
 
     def add(self, production: Production) -> int:
-        n = len(self.graph.productions)
+        n, gives = len(self.graph.productions), production.gives
         self.graph.productions.append(production)
-        if production.gives >= 0:
-            self.graph.makers[production.gives].append(n)
+        if gives >= 0:
+            self.graph.makers[gives].append(n)
+            if production.native:
+                self.graph.natives[gives].append(n)
         return n
 
     def needs(self, values: Iterable[str]) -> tuple[Need, ...]:
-        return tuple(Need(s) for v in dict.fromkeys(values) if (s := self.scalar(v)))
+        return tuple([self.single[v] for v in dict.fromkeys(values) if v in self.single or self.scalar(v)])

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ LARGEST = 16 << 20  # bytes of a file of weights; those that ship have a hundred
 HIDDEN = 32
 LAYERS = 12  # terms of a short sum
 ROUNDS = 4
+BLOCK = 1024  # rows that are worked on at a time
 KINDS = (
     "scalar", "extract", "pack", "load", "shuffle", "shuffle2", "build", "broadcast", "constant", "concat", "patch",
     "store", "reduce", "alternate", "carry", "phi", "leave", "extract behind",
@@ -63,17 +66,16 @@ class Arrays:
     """NumPy. Torch has the same methods in `policy.train`."""
 
     def __init__(self) -> None:
-        self._ways: dict[int, _Sums] = {}
+        self._ways: dict[int, tuple[_Sums, Any]] = {}  # and where the sums are put: fresh memory is slow
 
     def rows(self, values: Any, which: Any) -> Any:
         return values.take(which, axis=0)
 
-    def add_at(self, values: Any, index: Any, size: int, which: Any = None) -> Any:
-        """Rows of `values`, or `which` of them, added up by their place in `index`."""
+    def mean_at(self, values: Any, index: Any, counts: Any, which: Any = None) -> Any:
+        """Rows of `values`, or `which` of them, averaged by their place in `index`. Good until asked for again."""
         if id(index) not in self._ways:
-            self._ways[id(index)] = _sums(index, which)
-        sums = self._ways[id(index)]
-        total = np.zeros((size, values.shape[1]), dtype=values.dtype)
+            self._ways[id(index)] = _sums(index, which), np.zeros((len(counts), values.shape[1]), dtype=values.dtype)
+        sums, total = self._ways[id(index)]
         if sums.layers:
             short = values.take(sums.layers[0], axis=0)
             for some in sums.layers[1:]:
@@ -81,20 +83,24 @@ class Arrays:
             total[sums.short] = short
         if len(sums.long):
             total[sums.long] = np.add.reduceat(values.take(sums.rows, axis=0), sums.starts, axis=0)
+        total /= counts
         return total
 
-    def gated(self, old: Any, both: Any) -> Any:
-        """Some of the old, some of the new. In place: fresh memory would take longer than the arithmetic."""
-        gate, new = both[:, :HIDDEN], both[:, HIDDEN:]
-        np.negative(gate, out=gate)
-        np.exp(gate, out=gate)
-        gate += 1
-        np.reciprocal(gate, out=gate)
-        np.tanh(new, out=new)
-        new *= gate
-        np.subtract(1, gate, out=gate)
-        old *= gate
-        old += new
+    def gated(self, old: Any, both: Callable[[slice], Any]) -> Any:
+        """Some of the old, some of the new. Some rows at a time, in place: memory is slower than the arithmetic."""
+        for start in range(0, len(old), BLOCK):
+            rows = slice(start, start + BLOCK)
+            some, part = old[rows], both(rows)
+            gate, new = part[:, :HIDDEN], part[:, HIDDEN:]
+            np.negative(gate, out=gate)
+            np.exp(gate, out=gate)
+            gate += 1
+            np.reciprocal(gate, out=gate)
+            np.tanh(new, out=new)
+            new *= gate
+            np.subtract(1, gate, out=gate)
+            some *= gate
+            some += new
         return old
 
     def tanh(self, x: Any) -> Any:
@@ -140,36 +146,35 @@ def features(graph: Graph) -> Features:
     cheapest = [min([price[m] for m in makers], default=0.0) for makers in graph.makers]
     # A store of several is compared for each of them.
     each = {i: min([price[m] / len(graph.productions[m].members) for m in ways]) for i, ways in graph.stores.items()}
+    kinds, gives_item, costs, needs, members, *_ = zip(*graph.productions, strict=True)
     excess = [
-        price[n] - cheapest[p.gives] if p.gives >= 0 else price[n] / len(p.members) - each[p.members[0]]
-        for n, p in enumerate(graph.productions)
+        mine - cheapest[item] if item >= 0 else mine / len(does) - each[does[0]]
+        for mine, item, does in zip(price, gives_item, members, strict=True)
     ]
     productions = np.zeros((len(price), PRODUCTION_FEATURES), dtype=np.float32)
-    productions[np.arange(len(price)), [NUMBER[p.kind] for p in graph.productions]] = 1
+    productions[np.arange(len(price)), [NUMBER[kind] for kind in kinds]] = 1
+    asked = np.array(list(map(len, needs)))
     columns = (
-        np.array([p.cost for p in graph.productions]) / 4,
-        np.array([len(p.members) for p in graph.productions]) / 8,
-        np.log1p(price) / 4, np.log1p(np.maximum(excess, 0.0)) / 4,
-        np.array([len(p.needs) for p in graph.productions]) / 4,
+        np.array(costs) / 4, np.array(list(map(len, members))) / 8,
+        np.log1p(price) / 4, np.log1p(np.maximum(excess, 0.0)) / 4, asked / 4,
     )  # fmt: skip
     for k, column in enumerate(columns):
         productions[:, len(KINDS) + k] = column
-    gives = np.array([p.gives if p.gives >= 0 else len(graph.items) for p in graph.productions])
-    need_of, need_item = list[int](), list[int]()
-    for n, p in enumerate(graph.productions):
-        for need in p.needs:
-            need_of += [n] * len(need.items)
-            need_item += need.items
+    gives = np.array(gives_item)
+    gives[gives < 0] = len(graph.items)
+    wanted = [need.items for some in needs for need in some]  # an edge for each item of each need of each production
+    at = np.array(list(chain.from_iterable(wanted)), dtype=np.int64)
+    of = np.repeat(np.repeat(np.arange(len(price)), asked), np.array(list(map(len, wanted)), dtype=np.int64))
     items = np.zeros((len(graph.items) + 1, ITEM_FEATURES), dtype=np.float32)
-    readers = np.bincount(need_item, minlength=len(graph.items)).tolist() if need_item else [0] * len(graph.items)
-    for i, item in enumerate(graph.items):
-        width = len(item.lanes)
-        items[i, :8] = (
-            width == 1, math.log2(width) / 4, sum(map(is_constant, item.lanes)) / width,
-            len(dict.fromkeys(item.lanes)) / width, math.log1p(len(graph.makers[i])) / 3, math.log1p(readers[i]) / 3,
-            BITS.get(item.type, 64) / 64, math.log1p(cheapest[i]) / 4,
-        )  # fmt: skip
-    of, at = np.array(need_of, dtype=np.int64), np.array(need_item, dtype=np.int64)
+    readers = np.bincount(at, minlength=len(graph.items)).tolist()
+    items[:-1, :8] = [
+        (
+            len(lanes) == 1, math.log2(len(lanes)) / 4, sum(map(is_constant, lanes)) / len(lanes),
+            len(set(lanes)) / len(lanes), math.log1p(len(makers)) / 3, math.log1p(read) / 3,
+            BITS.get(kind, 64) / 64, math.log1p(least) / 4,
+        )
+        for (kind, lanes), makers, read, least in zip(graph.items, graph.makers, readers, cheapest, strict=True)
+    ]  # fmt: skip
     return Features(
         items, productions, gives, of, at,
         _counts(gives, len(items)), _counts(at, len(items)), _counts(of, len(productions)),
@@ -182,21 +187,27 @@ def _counts(index: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
 
 def scores(w: dict[str, Any], f: Any, xp: Any) -> Any:
     """A score for every production. `f` has the state in it."""
-    items, productions = f.items.shape[0], f.productions.shape[0]
     h = xp.tanh(f.items @ w["item.in"])
     g = xp.tanh(f.productions @ w["production.in"])
-    for _ in range(ROUNDS):
-        wanted = xp.add_at(h, f.need_of, productions, f.need_item) / f.asks
-        given = xp.rows(h @ w["production.gives"], f.gives)
-        both = g @ w["production.self"]
-        both += given
-        both += wanted @ w["production.needs"]
+
+    def of_productions(rows: slice) -> Any:
+        both = g[rows] @ w["production.self"]
+        both += xp.rows(given, f.gives[rows])
+        both += wanted[rows] @ w["production.needs"]
         both += w["production.bias"]
-        g = xp.gated(g, both)
-        makers = xp.add_at(g, f.gives, items) / f.made_by
-        readers = xp.add_at(g, f.need_item, items, f.need_of) / f.read_by
-        both = h @ w["item.self"] + makers @ w["item.makers"] + readers @ w["item.readers"]
-        h = xp.gated(h, both + w["item.bias"])
+        return both
+
+    def of_items(rows: slice) -> Any:
+        both = h[rows] @ w["item.self"] + makers[rows] @ w["item.makers"] + readers[rows] @ w["item.readers"]
+        return both + w["item.bias"]
+
+    for _ in range(ROUNDS):
+        wanted = xp.mean_at(h, f.need_of, f.asks, f.need_item)
+        given = h @ w["production.gives"]
+        g = xp.gated(g, of_productions)
+        makers = xp.mean_at(g, f.gives, f.made_by)
+        readers = xp.mean_at(g, f.need_item, f.read_by, f.need_of)
+        h = xp.gated(h, of_items)
     seen = xp.join([g, xp.rows(h, f.gives), f.productions])
     judged = (xp.relu(seen @ w["score.hidden"] + w["score.bias"]) @ w["score.out"])[:, 0]
     return judged + f.productions[:, EXCESS] * w["score.price"]  # learned on top of the greedy choice

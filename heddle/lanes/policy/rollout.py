@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from heddle.lanes.packs import Graph
+from heddle.lanes.packs import Graph, Need
 from heddle.lanes.policy.network import Features
 
 LOOKS = 6  # at most so often the network sees what was decided while it learns; then its last scores hold
@@ -22,31 +22,28 @@ class Demands:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        number: dict[Any, int] = {}
+        number: dict[Need, int] = {}
         self.needs: list[tuple[int, ...]] = []  # items
         self.ways: list[list[int]] = []  # productions that meet it
         self.wide: list[bool] = []
         self.asks: list[list[int]] = []  # needs of each production
         self.meets: list[list[int]] = [[] for _ in graph.productions]  # needs that each production meets
         for p in graph.productions:
-            asked = [(need.items, need.native) for need in p.needs]
-            self.asks.append([number[a] if a in number else self._number(number, *a) for a in asked])
-        self.required = [self._number(number, (item,), False) for item in graph.required]
+            self.asks.append([number[a] if a in number else self._number(number, a) for a in p.needs])
+        self.required = [self._number(number, Need((item,))) for item in graph.required]
         self.costs = [p.cost for p in graph.productions]
         self.writes = [p.gives < 0 for p in graph.productions]
 
-    def _number(self, number: dict[Any, int], items: tuple[int, ...], native: bool) -> int:
-        key = (items, native)
-        if key not in number:
-            n = number[key] = len(self.needs)
-            graph = self.graph
-            ways = [p for i in items for p in graph.makers[i] if not native or graph.productions[p].native]
-            self.needs.append(items)
+    def _number(self, number: dict[Need, int], need: Need) -> int:
+        if need not in number:
+            n = number[need] = len(self.needs)
+            ways = self.graph.makes(need)
+            self.needs.append(need.items)
             self.ways.append(ways)
-            self.wide.append(len(graph.items[items[0]].lanes) > 1)
+            self.wide.append(len(self.graph.items[need.items[0]].lanes) > 1)
             for p in ways:
                 self.meets[p].append(n)
-        return number[key]
+        return number[need]
 
 
 @dataclass
@@ -117,7 +114,8 @@ def roll(
     def look(known: Scores | None = None) -> list[float]:
         seen.append(state.copy())
         value = score(state.marked(f)) if known is None else known
-        return list((value if noise is None else value + noise.gumbel(size=value.shape) * spread).tolist())
+        spoken: list[float] = (value if noise is None else value + noise.gumbel(size=value.shape) * spread).tolist()
+        return spoken
 
     value = look(first)
     for i, ways in graph.stores.items():

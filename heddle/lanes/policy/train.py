@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +38,16 @@ class Torch:
     def rows(self, values: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
         return values[which]
 
-    def add_at(
-        self, values: torch.Tensor, index: torch.Tensor, size: int, which: torch.Tensor | None = None
+    def mean_at(
+        self, values: torch.Tensor, index: torch.Tensor, counts: torch.Tensor, which: torch.Tensor | None = None
     ) -> torch.Tensor:
-        return torch.zeros(size, values.shape[1]).index_add(0, index, values if which is None else values[which])
+        rows = values if which is None else values[which]
+        return torch.zeros(len(counts), values.shape[1]).index_add(0, index, rows) / counts
 
-    def gated(self, old: torch.Tensor, both: torch.Tensor) -> torch.Tensor:
-        gate = torch.sigmoid(both[:, :HIDDEN])
-        return old * (1 - gate) + torch.tanh(both[:, HIDDEN:]) * gate
+    def gated(self, old: torch.Tensor, both: Callable[[slice], torch.Tensor]) -> torch.Tensor:
+        every = both(slice(None))
+        gate = torch.sigmoid(every[:, :HIDDEN])
+        return old * (1 - gate) + torch.tanh(every[:, HIDDEN:]) * gate
 
     def tanh(self, x: torch.Tensor) -> torch.Tensor:
         return torch.tanh(x)
