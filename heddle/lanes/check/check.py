@@ -57,7 +57,7 @@ def check(region: Region, emitted: Emitted, module: Module, trials: int = 8, see
     types = region.function.types
     scalar = [s.text for s in region.statements]
     scalar += [f"{next_of(v)} = freeze {types[v]} {c.following}" for v, c in region.carried.items()]
-    text = _module(shape, module, scalar, round_once(region, emitted), emitted.declarations)
+    text = _module(shape, module, scalar, round_once(region, emitted), emitted)
     llvm = binding()
     try:
         parsed = parse_llvm(text, "The packed code")
@@ -89,17 +89,22 @@ def round_once(region: Region, emitted: Emitted) -> list[str]:
         value = "poison"
         for k, lane in enumerate(phi.lanes):
             name = phi.name if k == len(phi.lanes) - 1 else f"{phi.name}.{k}"
-            lines.append(f"{name} = insertelement {phi.type} {value}, {region.function.types[lane]} {lane}, i64 {k}")
+            given = given_as(lane) if lane in emitted.dropped else lane
+            lines.append(f"{name} = insertelement {phi.type} {value}, {region.function.types[lane]} {given}, i64 {k}")
             value = name
             following[lane] = f"extractelement {phi.type} {phi.following}, i64 {k}"
     behind = [f"{next_of(v)} = {text}" for v, text in following.items()]
-    taken = [line for name, line in emitted.behind.items() if name not in region.carried]  # those go in as they are
-    return [*lines, *emitted.early, *emitted.lines, *taken, *behind]
+    return [*lines, *emitted.early, *emitted.lines, *emitted.behind.values(), *behind]
 
 
-def _module(shape: Shape, module: Module, scalar: list[str], packed: list[str], declarations: set[str]) -> str:
+def given_as(phi: str) -> str:
+    """The name of a phi that goes in only as a lane: its own may be that of what is taken out of the vector."""
+    return f'%"heddle.given.{phi[1:].strip(chr(34))}"'
+
+
+def _module(shape: Shape, module: Module, scalar: list[str], packed: list[str], emitted: Emitted) -> str:
     first, more = _function("scalar", shape, scalar)
-    second, others = _function("packed", shape, packed)
+    second, others = _function("packed", shape, packed, emitted.dropped)
     text = "\n".join([*first, *second])
     globals_used = sorted(set(re.findall(r'@(?:[-a-zA-Z$._0-9]+|"[^"]*")', text)))
     before = []
@@ -107,7 +112,7 @@ def _module(shape: Shape, module: Module, scalar: list[str], packed: list[str], 
         if base.startswith("@"):  # points into the middle, so that negative offsets stay inside
             before.append(f"{buffer_of(base)} = global [{2 * reach} x i8] zeroinitializer, align 64")
             before.append(f"{base} = alias i8, getelementptr (i8, ptr {buffer_of(base)}, i64 {reach})")
-    known = {f"@{d.split('@')[1].split('(')[0]}": d for d in (*declarations, *more, *others)}
+    known = {f"@{d.split('@')[1].split('(')[0]}": d for d in (*emitted.declarations, *more, *others)}
     known = module.declarations | known
     before += [known[g] for g in globals_used if g in known]
     rest = [g for g in globals_used if g not in known and g not in shape.buffers and g not in ("@scalar", "@packed")]
@@ -116,11 +121,13 @@ def _module(shape: Shape, module: Module, scalar: list[str], packed: list[str], 
     return "\n".join([*structs, *before, text])
 
 
-def _function(name: str, shape: Shape, lines: list[str]) -> tuple[list[str], set[str]]:
+def _function(
+    name: str, shape: Shape, lines: list[str], renamed: frozenset[str] = frozenset()
+) -> tuple[list[str], set[str]]:
     out = [f"define void @{name}(ptr noalias %in.slots, ptr noalias %out.slots) {{"]
     for k, (value, kind) in enumerate(shape.inputs.items()):
         out.append(f"  %in.{k} = getelementptr i8, ptr %in.slots, i64 {k * SLOT}")
-        out.append(f"  {value} = load {kind}, ptr %in.{k}, align 1")
+        out.append(f"  {given_as(value) if value in renamed else value} = load {kind}, ptr %in.{k}, align 1")
     bare = (re.sub(r" #\d+$", "", re.sub(r", ![a-zA-Z.]+ ![0-9]+", "", x)) for x in lines if not is_pointer_load(x))
     body, declared = kept_by_all(bare)
     out += [f"  {line}" for line in body]
