@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from heddle.errors import HeddleError, how_to_install
 from heddle.lanes.choice import Solution, cost_of, scalar_choice, used
 from heddle.lanes.packs import Graph, Need
+from heddle.lanes.relaxation import Row, promising
 from heddle.lanes.schedule import Cycle, Packing, arrange
 
 ROUNDS = 30  # of forbidding a cycle and solving again
-EXACT = 0.6  # of the time goes to the whole programme; if that is not enough, the rest to neighbourhoods
+FIRST = 0.2  # of the time goes to what the relaxed programme finds promising, …
+EXACT = 0.5  # … and this part to the whole programme; if that is not enough, the rest to neighbourhoods
+SMALL = 600  # productions that are solved at once
 SLOWEST = 12.0  # times the seconds asked for, by the clock: a busy machine gives the same answer, if later
 
 
@@ -38,9 +41,14 @@ def solve(graph: Graph, seconds: float = 10.0, hint: list[int] | None = None, de
     """
     began = time.perf_counter()
     search = _Search(graph, seconds, began, hint)
-    proved = search.run(_Model(graph, decided), seconds * (EXACT if hint is not None else 1.0))
+    whole = _Model(graph, decided)
+    few = None
+    if hint is not None and len(whole.productions) > SMALL:
+        few = {*whole.promising(), *hint}
+        search.run(_Model(graph, decided, few), seconds * FIRST, whole=False)
+    proved = search.run(whole, seconds * (EXACT if hint is not None else 1.0))
     if not proved and hint is not None:
-        search.improve()
+        search.improve(few)
     best, packing = search.answer()
     cost = cost_of(graph, best)
     bound = float(cost) if proved else min(search.bound, cost)
@@ -72,42 +80,53 @@ def useful(graph: Graph, decided: Iterable[int] = ()) -> list[int]:
 class _Model:
     """The programme in CP-SAT's words, written as messages: that takes a third of the time of its expressions."""
 
-    def __init__(self, graph: Graph, decided: Iterable[int]) -> None:
+    def __init__(self, graph: Graph, decided: Iterable[int], only: Container[int] | None = None) -> None:
         self.m = solver_library().CpModel()
         self.proto = proto = self.m.proto
+        self.rows: list[Row] = []  # the same for the relaxed programme
         decided = list(decided)
-        self.productions = useful(graph, decided)
+        self.productions = [n for n in useful(graph, decided) if only is None or n in only]
         self.at = at = {n: k for k, n in enumerate(self.productions)}
         for _ in self.productions:
             proto.variables.add().domain.extend((0, 1))
         for ways in graph.stores.values():
-            proto.constraints.add().exactly_one.literals.extend([at[n] for n in ways])
+            each = [at[n] for n in ways if n in at]
+            proto.constraints.add().exactly_one.literals.extend(each)
+            self.rows += [(each, [1] * len(each), 1), (each, [-1] * len(each), -1)]
         for item in graph.required:
-            self.any_of([at[n] for n in graph.makers[item]])
+            self.any_of([at[n] for n in graph.makers[item] if n in at])
         for makers in graph.makers:
             kept = [at[n] for n in makers if n in at]
             if len(kept) > 1:
                 proto.constraints.add().at_most_one.literals.extend(kept)
+                self.rows.append((kept, [-1] * len(kept), -1))
         for (_, need), readers in readers_by_need(graph, self.productions).items():
-            meets = [at[n] for n in graph.makes(need)]
+            meets = [at[n] for n in graph.makes(need) if n in at]
             if len(readers) == 1:
                 self.any_of([-at[readers[0]] - 1, *meets])
             else:  # at most one of the readers is chosen, so together they ask for no more than one
+                variables, signs = meets + [at[n] for n in readers], [1] * len(meets) + [-1] * len(readers)
                 linear = proto.constraints.add().linear
-                linear.vars.extend(meets + [at[n] for n in readers])
-                linear.coeffs.extend([1] * len(meets) + [-1] * len(readers))
+                linear.vars.extend(variables)
+                linear.coeffs.extend(signs)
                 linear.domain.extend((0, len(meets)))
+                self.rows.append((variables, signs, 0))
         for ways in graph.live.values():
             self.any_of([at[n] for n in ways if n in at])
         for n in decided:
             self.any_of([at[n]])
-        costs = [(k, graph.productions[n].cost) for k, n in enumerate(self.productions) if graph.productions[n].cost]
-        proto.objective.vars.extend([k for k, _ in costs])
-        proto.objective.coeffs.extend([cost for _, cost in costs])
+        self.costs = [graph.productions[n].cost for n in self.productions]
+        proto.objective.vars.extend([k for k, cost in enumerate(self.costs) if cost])
+        proto.objective.coeffs.extend([cost for cost in self.costs if cost])
 
     def any_of(self, literals: list[int]) -> None:
         """At least one of these; a variable n that is not chosen is -n - 1."""
         self.proto.constraints.add().bool_or.literals.extend(literals)
+        signs = [1 if n >= 0 else -1 for n in literals]
+        self.rows.append(([max(n, -n - 1) for n in literals], signs, 1 - signs.count(-1)))
+
+    def promising(self) -> list[int]:
+        return [self.productions[k] for k in promising(self.costs, self.rows)]
 
     def forbid(self, productions: Iterable[int]) -> None:
         self.any_of([-self.at[n] - 1 for n in productions])
@@ -172,13 +191,19 @@ class _Search:
         self.best = answer
         return None
 
-    def improve(self) -> None:
-        """Large neighbourhoods: everything stays as it is but what is near to one production, which is solved anew."""
+    def improve(self, few: set[int] | None) -> None:
+        """Large neighbourhoods: everything stays as it is but what is near to one production, which is solved anew.
+
+        Every other time among few productions only, which is faster.
+        """
         chance = random.Random(0)
+        turn = 0
         while self.left > 0.05 and time.perf_counter() < self.stop and self.best:
+            turn += 1
             near = self._near(chance.choice(self.best), 0.2 + 0.4 * chance.random())
             kept = [n for n in self.best if n not in near]
-            self.run(_Model(self.graph, kept), min(self.left, 0.5), whole=False)
+            only = {*few, *self.best} if few is not None and turn % 2 else None
+            self.run(_Model(self.graph, kept, only), min(self.left, 0.5), whole=False)
             self.left -= 0.02  # for the model
 
     def _near(self, start: int, share: float) -> set[int]:
