@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from heddle.errors import HeddleError, how_to_install
@@ -26,7 +26,13 @@ def readers_by_need(graph: Graph) -> dict[tuple[object, Need], list[int]]:
     return found
 
 
-def solve(graph: Graph, seconds: float = 10.0, hint: list[int] | None = None, decided: Iterable[int] = ()) -> Solution:
+def solve(
+    graph: Graph,
+    seconds: float = 10.0,
+    hint: list[int] | None = None,
+    decided: Iterable[int] = (),
+    forbidden: Sequence[int] = (),
+) -> Solution:
     """The cheapest choice that can be put in an order, among those that keep what is decided.
 
     Args:
@@ -34,10 +40,11 @@ def solve(graph: Graph, seconds: float = 10.0, hint: list[int] | None = None, de
         seconds: of work, by the solver's own count, so that a busy machine gives the same answer.
         hint: a choice to start from, which can be ordered.
         decided: productions that must be chosen.
+        forbidden: productions that must not be.
     """
     began = time.perf_counter()
-    search = _Search(graph, seconds, began, hint)
-    proved = search.run(_Model(graph, decided), seconds * (EXACT if hint is not None else 1.0))
+    search = _Search(graph, seconds, began, hint, forbidden)
+    proved = search.run(_Model(graph, decided, forbidden), seconds * (EXACT if hint is not None else 1.0))
     if not proved and hint is not None:
         search.improve()
     best, packing = search.answer()
@@ -50,7 +57,7 @@ def solve(graph: Graph, seconds: float = 10.0, hint: list[int] | None = None, de
 class _Model:
     """The programme in CP-SAT's words."""
 
-    def __init__(self, graph: Graph, decided: Iterable[int]) -> None:
+    def __init__(self, graph: Graph, decided: Iterable[int], forbidden: Iterable[int] = ()) -> None:
         cp_model = solver_library()
         self.m = model = cp_model.CpModel()
         self.x = x = [model.new_bool_var(f"p{n}") for n in range(len(graph.productions))]
@@ -71,13 +78,18 @@ class _Model:
             model.add_bool_or([x[n] for n in ways])
         for n in decided:
             model.add(x[n] == 1)
+        for n in forbidden:
+            model.add(x[n] == 0)
         model.minimize(sum(p.cost * x[n] for n, p in enumerate(graph.productions) if p.cost))
 
 
 class _Search:
     """The best choice so far, and what it has taken."""
 
-    def __init__(self, graph: Graph, seconds: float, began: float, hint: list[int] | None) -> None:
+    def __init__(
+        self, graph: Graph, seconds: float, began: float, hint: list[int] | None, forbidden: Sequence[int]
+    ) -> None:
+        self.forbidden = forbidden
         self.graph, self.left, self.bound = graph, seconds, 0.0
         self.stop = began + SLOWEST * seconds  # by the clock, however busy the machine is
         self.best = hint
@@ -94,12 +106,7 @@ class _Search:
             chosen = set(self.best or ())
             for n, variable in enumerate(model.x if self.best is not None else ()):
                 model.m.add_hint(variable, n in chosen)
-            solver = cp_model.CpSolver()
-            solver.parameters.max_deterministic_time = seconds
-            solver.parameters.max_time_in_seconds = clock
-            solver.parameters.num_workers = 1
-            solver.parameters.linearization_level = 2
-            solver.parameters.random_seed = 0
+            solver = limited(seconds, clock)
             found = solver.solve(model.m)
             spent = solver.response_proto.deterministic_time
             seconds -= spent
@@ -132,7 +139,7 @@ class _Search:
         while self.left > 0.05 and time.perf_counter() < self.stop and self.best:
             near = self._near(chance.choice(self.best), 0.2 + 0.4 * chance.random())
             kept = [n for n in self.best if n not in near]
-            self.run(_Model(self.graph, kept), min(self.left, 0.5), whole=False)
+            self.run(_Model(self.graph, kept, self.forbidden), min(self.left, 0.5), whole=False)
             self.left -= 0.02  # for the model
 
     def _near(self, start: int, share: float) -> set[int]:
@@ -160,12 +167,23 @@ class _Search:
         return self.best, self.packing
 
 
+def limited(seconds: float, clock: float) -> Any:
+    """A solver that gives the same answer every time: it stops by its own count of its work, or late by the clock."""
+    solver = solver_library().CpSolver()
+    solver.parameters.max_deterministic_time = seconds
+    solver.parameters.max_time_in_seconds = clock
+    solver.parameters.num_workers = 1
+    solver.parameters.linearization_level = 2
+    solver.parameters.random_seed = 0
+    return solver
+
+
 def solver_library() -> Any:
     try:
         from ortools.sat.python import cp_model
     except ImportError as error:
         raise HeddleError(
-            "--method ilp needs ortools, which is not installed.",
+            "--method ilp and pairs need ortools, which is not installed.",
             "It solves for the cheapest packing.",
             f"To get it: {how_to_install('lanes')}. --method llvm and policy do not need it.",
         ) from error
