@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from heddle.lanes import choice, ir, packs, programme
+from heddle.lanes import choice, ir, packs, pairs, programme
 from heddle.lanes.check import check
 from heddle.lanes.cost import Table
 from heddle.lanes.dependence import Region, regions
@@ -73,9 +73,9 @@ def pack_function(
         given = replace(effort, seconds=budget.share(block, waiting[region.block.label]))
         waiting[region.block.label] -= 1
         packed = pack_region(region, module, table, methods, given, f"{prefix}{k}_")
-        if "ilp" in packed:
-            budget.spend(block, packed["ilp"].seconds)
-            packed["ilp"].hasty = given.seconds < effort.seconds and packed["ilp"].gap > 0
+        for method in {"ilp", "pairs"} & packed.keys():
+            budget.spend(block, packed[method].seconds)
+            packed[method].hasty = given.seconds < effort.seconds and packed[method].gap > 0
         for method, made in packed.items():
             found[method].append(made)
         if progress is not None:
@@ -103,10 +103,16 @@ def in_haste(packed: Sequence[Packed]) -> str:
 def pack_region(
     region: Region, module: ir.Module, table: Table, methods: Sequence[str], effort: Effort, prefix: str
 ) -> dict[str, Packed]:
-    """Pack one stretch of code by the policy, and by the programme ("ilp"), which starts from the best known."""
+    """Pack one stretch of code by the policy, by pairs as published, and by the programme ("ilp").
+
+    The programme starts from what the policy chose. The packs of pairs are among the vectors that are thought of.
+    """
+    began = time.process_time()
+    pairing = pairs.pack(region, table, effort.seconds / 2) if "pairs" in methods else None
+    paired = time.process_time() - began
     began = time.process_time()
     with _no_collector():
-        graph = packs.build(region, table)
+        graph = packs.build(region, table, pairing.packs if pairing is not None else ())
     plain = choice.used(graph, choice.scalar_choice(graph))
     scalar = choice.cost_of(graph, plain)
     built = time.process_time() - began
@@ -115,12 +121,15 @@ def pack_region(
     found: dict[str, Packed] = {}
     emitted: dict[tuple[int, ...], Packed] = {}  # what both choose is checked once
     known = plain
-    for method in sorted(methods, key=("policy", "ilp").index):
+    for method in sorted(methods, key=("policy", "pairs", "ilp").index):
         began = time.process_time()
         if method == "policy":
             with _no_collector():
                 solution = decide(graph, weights(effort.weights))
             known = sorted(solution.packing.order)
+        elif pairing is not None and method == "pairs":
+            began -= paired
+            solution = pairs.solve(graph, pairing, effort.seconds / 2)
         else:
             first = known if "policy" in found else start(graph, known)  # the policy has been through the greedy one
             solution = programme.solve(graph, effort.seconds, first)
