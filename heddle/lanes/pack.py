@@ -24,6 +24,8 @@ PER_BLOCK = 2.0  # times the seconds for a region: what the programme may take f
 PER_MODULE = 24.0  # … and for a module, of which …
 SHARE = 0.1  # … a region gets no more than this part of what is left, so that the last ones get something as well
 LEAST = 0.1  # seconds, in which most regions are solved
+SEEDING = 0.2  # of the programme's time goes to pairs, whose packs it then has and whose answer it may start from, …
+MOST_SEEDED = 150  # … in regions of so many statements; in longer ones pairs take too long
 
 
 @dataclass(frozen=True)
@@ -105,13 +107,13 @@ def pack_region(
 ) -> dict[str, Packed]:
     """Pack one stretch of code by the policy, by pairs as published, and by the programme ("ilp").
 
-    The programme starts from what the policy chose. The packs of pairs are among the vectors that are thought of.
+    The programme has the packs of pairs among its vectors, and starts from the best known.
     """
     began = time.process_time()
-    pairing = pairs.pack(region, table, effort.seconds / 2) if "pairs" in methods else None
-    paired = time.process_time() - began
-    began = time.process_time()
+    pairing, given = None, effort.seconds * (1.0 if "pairs" in methods else SEEDING)
     with _no_collector():
+        if "pairs" in methods or ("ilp" in methods and len(region.statements) <= MOST_SEEDED):
+            pairing = pairs.pack(region, table, given / 2)
         graph = packs.build(region, table, pairing.packs if pairing is not None else ())
     plain = choice.used(graph, choice.scalar_choice(graph))
     scalar = choice.cost_of(graph, plain)
@@ -128,11 +130,15 @@ def pack_region(
                 solution = decide(graph, weights(effort.weights))
             known = sorted(solution.packing.order)
         elif pairing is not None and method == "pairs":
-            began -= paired
-            solution = pairs.solve(graph, pairing, effort.seconds / 2)
+            solution = pairs.solve(graph, pairing, given / 2)
         else:
+            left = effort.seconds
+            if pairing is not None:
+                left -= given
+                paired = sorted(pairs.solve(graph, pairing, given / 2).packing.order)
+                known = min(known, paired, key=lambda chosen: choice.cost_of(graph, chosen))
             first = known if "policy" in found else start(graph, known)  # the policy has been through the greedy one
-            solution = programme.solve(graph, effort.seconds, first)
+            solution = programme.solve(graph, left, first)
         seconds = built + time.process_time() - began
         key = tuple(sorted(solution.packing.order))
         if key in emitted:

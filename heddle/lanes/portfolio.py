@@ -3,7 +3,7 @@
 Candidates of a function:
   scalar   as it was read, optimised but not packed
   llvm     the same through LLVM's superword pass
-  ilp      what the programme chose, as emitted
+  ilp      what the programme chose, as emitted; packs of pairs are among its choices
   policy   what the learned policy chose, as emitted
   pairs    what the programme as published chose, as emitted, if it was asked for
   ilp+llvm, policy+llvm, pairs+llvm   the same through LLVM's passes, which clean up and pack what was left
