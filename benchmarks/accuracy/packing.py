@@ -3,9 +3,10 @@
     python -m benchmarks.accuracy.packing [FOLDER ...] [--seconds 10] [--made-up 0] [--store rows.jsonl]
 
 For every block that anyone packs: the cost reduction over scalar code of LLVM 22's superword pass, of the programme, of
-the policy, and of what the portfolio kept. Beside that how often the programme proved its answer to be the best, what
-share of the programme's reduction the policy reaches, and the CPU seconds of each by the size of a block. LLVM's
-seconds are those of its whole pipeline, spread evenly over the functions of a file.
+the policy, of pairs as published, and of what the portfolio kept. Beside that how often the programme proved its answer
+to be the best, what share of the programme's reduction the policy reaches, and the CPU seconds of each by the size of a
+block. LLVM's seconds are those of its whole pipeline, spread evenly over the functions of a file. The policy and pairs
+run alone as well, since in the portfolio they share vectors and time with the programme.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import json
 import statistics
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +47,16 @@ def texts(folders: Iterable[Path], made_up: int) -> Iterator[tuple[str, str]]:
 
 def rows_of(text: str, source: str, options: Options) -> Iterator[dict[str, Any]]:
     """A row for every block that was looked at."""
-    for function in improve(text, options, None, source).facts()["functions"]:
+    functions = improve(text, options, None, source).facts()["functions"]
+    for method in ("policy", "pairs"):
+        alone = improve(text, replace(options, method=method), None, source).facts()["functions"]
+        for function, other in zip(functions, alone, strict=True):
+            function["checked"] += other["checked"]
+            function["rejected"] += other["rejected"]
+            for block, same in zip(function["blocks"], other["blocks"], strict=True):
+                block["cost"][method], block["seconds"][method] = same["cost"][method], same["seconds"][method]
+                block[f"gap of {method}"] = same["gap"]
+    for function in functions:
         for block in function["blocks"]:
             checks = {"emitted": function["checked"], "rejected": function["rejected"]}
             yield {"file": source, "function": function["function"], **block, **checks}
@@ -54,7 +65,7 @@ def rows_of(text: str, source: str, options: Options) -> Iterator[dict[str, Any]
 def reductions(rows: list[dict[str, Any]]) -> dict[str, float]:
     """Mean over blocks of 1 - cost / scalar."""
     found = {}
-    for name in ("llvm", "ilp", "policy", "chosen"):
+    for name in ("llvm", "ilp", "policy", "pairs", "chosen"):
         found[name] = statistics.mean(1 - r["cost"][name] / r["cost"]["scalar"] for r in rows)
     return found
 
@@ -66,7 +77,7 @@ def by_size(rows: list[dict[str, Any]]) -> list[dict[str, object]]:
         if some:
             seconds = {
                 m: [round(float(np.quantile([r["seconds"][m] for r in some], q)), 3) for q in (0.5, 0.95)]
-                for m in ("llvm", "policy", "ilp")
+                for m in ("llvm", "policy", "pairs", "ilp")
             }
             proved = sum(r["gap"] == 0 and r["seconds"]["ilp"] <= ENOUGH for r in some) / len(some)
             ratio = round(reductions(some)["chosen"] / max(1e-9, reductions(some)["llvm"]), 3)
@@ -93,6 +104,8 @@ def summary(rows: list[dict[str, Any]]) -> tuple[list[dict[str, object]], dict[s
         "policy_of_programme": round(found["policy"] / found["ilp"], 4),
         "proved_up_to_100": round(sum(r["gap"] == 0 and r["seconds"]["ilp"] <= ENOUGH for r in small) / len(small), 4),
         "policy_faster_where_programme_takes_1s": round(statistics.median(slow), 1) if slow else None,
+        "pairs_at_their_limit": sum(r["gap of pairs"] > 0 for r in packed),
+        "pairs_dearer_than_llvm": sum(r["cost"]["pairs"] > r["cost"]["llvm"] for r in packed),
         "dearer_than_llvm": sorted({r["function"] for r in packed if r["cost"]["chosen"] > r["cost"]["llvm"]}),
         "stretches_emitted_and_equal": sum(r["emitted"] for r in functions.values()),
         "rejected": sum(len(r["rejected"]) for r in functions.values()),

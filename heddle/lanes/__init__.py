@@ -1,8 +1,8 @@
 """Superword packing: instructions that do the same on neighbouring data, in the lanes of one vector.
 
 The way through: `ir` reads, `dependence` finds stretches and who waits for whom, `packs` thinks of every way to make
-what is needed, `programme` and `policy` choose, `schedule` orders, `emit` writes, `check` runs both versions, and
-`portfolio` keeps the best.
+what is needed, `programme`, `policy` and `pairs` choose, `schedule` orders, `emit` writes, `check` runs both versions,
+and `portfolio` keeps the best.
 """
 
 from __future__ import annotations

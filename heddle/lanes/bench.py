@@ -42,7 +42,8 @@ def summarised(functions: list[dict[str, Any]]) -> dict[str, Any]:
         each = [1 - f["cost"][name or f["chosen"]] / f["cost"]["scalar"] for f in told]
         return float(sum(each) / max(1, len(each)))
 
-    names = [c for c in ("llvm", "ilp", "policy", "ilp+llvm", "policy+llvm") if all(c in f["cost"] for f in told)]
+    ours = ("ilp", "policy", "pairs")
+    names = [c for c in ("llvm", *ours, *(f"{m}+llvm" for m in ours)) if all(c in f["cost"] for f in told)]
     facts: dict[str, Any] = {
         "functions": len(told),
         "blocks": sum(len(f["blocks"]) for f in functions),
@@ -76,11 +77,11 @@ def table_of(found: dict[str, Any]) -> Iterator[str]:
     """For the terminal."""
     rows = found["functions"]
     width = max([8, *(len(f["function"]) for f in rows)])
-    yield f"{'function':{width}}  scalar    llvm     ilp  policy  chosen"
+    names = [c for c in ("scalar", "llvm", "ilp", "policy", "pairs") if any(c in f["cost"] for f in rows)]
+    yield f"{'function':{width}}" + "".join(f"  {name:>6}" for name in (*names, "chosen"))
     for f in rows:
         cost = f["cost"]
-        chosen = cost[f["chosen"]]
-        numbers = (cost["scalar"], cost["llvm"], cost.get("ilp", ""), cost.get("policy", ""), chosen)
+        numbers = (*(cost.get(name, "") for name in names), cost[f["chosen"]])
         yield f"{f['function']:{width}}" + "".join(f"  {n:>6}" for n in numbers) + f"  {f['chosen']}"
     facts = found["summary"]
     yield ""

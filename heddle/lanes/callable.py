@@ -107,7 +107,7 @@ def compile(  # noqa: A001
     Args:
         source: LLVM IR as text, or a function that Numba has compiled.
         function: which one, if the IR has several.
-        method: "auto", "llvm", "ilp" or "policy".
+        method: "auto", "llvm", "ilp", "policy" or "pairs".
         seconds: for the programme, for each region.
         family: whose costs; those nearest to this machine if not given.
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from heddle.lanes import choice, ir, packs, programme
+from heddle.lanes import choice, ir, packs, pairs, programme
 from heddle.lanes.check import check
 from heddle.lanes.cost import Table
 from heddle.lanes.dependence import Region, regions
@@ -24,6 +24,8 @@ PER_BLOCK = 2.0  # times the seconds for a region: what the programme may take f
 PER_MODULE = 24.0  # … and for a module, of which …
 SHARE = 0.1  # … a region gets no more than this part of what is left, so that the last ones get something as well
 LEAST = 0.1  # seconds, in which most regions are solved
+SEEDING = 0.2  # of the programme's time goes to pairs, whose packs it then has and whose answer it may start from, …
+MOST_SEEDED = 150  # … in regions of so many statements; in longer ones pairs take too long
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,9 @@ def pack_function(
         given = replace(effort, seconds=budget.share(block, waiting[region.block.label]))
         waiting[region.block.label] -= 1
         packed = pack_region(region, module, table, methods, given, f"{prefix}{k}_")
-        if "ilp" in packed:
-            budget.spend(block, packed["ilp"].seconds)
-            packed["ilp"].hasty = given.seconds < effort.seconds and packed["ilp"].gap > 0
+        for method in {"ilp", "pairs"} & packed.keys():
+            budget.spend(block, packed[method].seconds)
+            packed[method].hasty = given.seconds < effort.seconds and packed[method].gap > 0
         for method, made in packed.items():
             found[method].append(made)
         if progress is not None:
@@ -103,10 +105,17 @@ def in_haste(packed: Sequence[Packed]) -> str:
 def pack_region(
     region: Region, module: ir.Module, table: Table, methods: Sequence[str], effort: Effort, prefix: str
 ) -> dict[str, Packed]:
-    """Pack one stretch of code by the policy, and by the programme ("ilp"), which starts from the best known."""
+    """Pack one stretch of code by the policy, by pairs as published, and by the programme ("ilp").
+
+    The programme has the packs of pairs among its vectors, and starts from the best known.
+    """
     began = time.process_time()
+    pairing, given = None, effort.seconds * (1.0 if "pairs" in methods else SEEDING)
     with _no_collector():
-        graph = packs.build(region, table)
+        if "pairs" in methods or ("ilp" in methods and len(region.statements) <= MOST_SEEDED):
+            pairing = pairs.pack(region, table, given / 2)
+        paired_in, began = time.process_time() - began, time.process_time()  # which the policy does without
+        graph = packs.build(region, table, pairing.packs if pairing is not None else ())
     plain = choice.used(graph, choice.scalar_choice(graph))
     scalar = choice.cost_of(graph, plain)
     built = time.process_time() - began
@@ -115,17 +124,24 @@ def pack_region(
     found: dict[str, Packed] = {}
     emitted: dict[tuple[int, ...], Packed] = {}  # what both choose is checked once
     known = plain
-    for method in sorted(methods, key=("policy", "ilp").index):
+    for method in sorted(methods, key=("policy", "pairs", "ilp").index):
         began = time.process_time()
         if method == "policy":
             with _no_collector():
                 solution = decide(graph, weights(effort.weights))
             known = sorted(solution.packing.order)
+        elif pairing is not None and method == "pairs":
+            solution = pairs.solve(graph, pairing, given / 2)
         else:
+            left = effort.seconds
+            if pairing is not None:
+                left -= given
+                paired = sorted(pairs.solve(graph, pairing, given / 2).packing.order)
+                known = min(known, paired, key=lambda chosen: choice.cost_of(graph, chosen))
             first = known if "policy" in found else start(graph, known)  # the policy has been through the greedy one
             with _no_collector():
-                solution = programme.solve(graph, effort.seconds, first)
-        seconds = built + time.process_time() - began
+                solution = programme.solve(graph, left, first)
+        seconds = built + time.process_time() - began + (0.0 if method == "policy" else paired_in)
         key = tuple(sorted(solution.packing.order))
         if key in emitted:
             found[method] = replace(emitted[key], gap=solution.gap, seconds=seconds)

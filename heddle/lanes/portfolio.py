@@ -3,9 +3,10 @@
 Candidates of a function:
   scalar   as it was read, optimised but not packed
   llvm     the same through LLVM's superword pass
-  ilp      what the programme chose, as emitted
+  ilp      what the programme chose, as emitted; packs of pairs are among its choices
   policy   what the learned policy chose, as emitted
-  ilp+llvm, policy+llvm   the same through LLVM's passes, which clean up and pack what was left
+  pairs    what the programme as published chose, as emitted, if it was asked for
+  ilp+llvm, policy+llvm, pairs+llvm   the same through LLVM's passes, which clean up and pack what was left
   mixed    each block by whoever was cheapest there, through LLVM's passes
 """
 
@@ -28,9 +29,9 @@ from heddle.lanes.policy.decide import shipped, weights
 from heddle.lanes.reports import BlockReport, FunctionReport, Packed, Result
 from heddle.lanes.rewrite import replace_regions
 
-METHODS = ("auto", "llvm", "ilp", "policy")
+METHODS = ("auto", "llvm", "ilp", "policy", "pairs")
 # In case of a tie, what leaves most to LLVM; and code as it was read before code where nothing was gained.
-PREFERENCE = ("llvm", "ilp+llvm", "policy+llvm", "mixed", "scalar", "ilp", "policy")
+PREFERENCE = ("llvm", "ilp+llvm", "policy+llvm", "pairs+llvm", "mixed", "scalar", "ilp", "policy", "pairs")
 
 Made = dict[str, dict[str, list[Packed]]]  # by method, by function
 BlockCosts = dict[str, dict[str, dict[str, int]]]  # by candidate, by function, by block
@@ -52,7 +53,7 @@ class Options:
         if self.method not in METHODS:
             raise HeddleError(
                 f"There is no method '{self.method}'.",
-                "A packing comes from LLVM, the integer program (ilp), the policy, or the best of them (auto).",
+                "A packing comes from LLVM, the integer program (ilp), the policy, the best of them (auto), or pairs.",
                 nearest(self.method, METHODS),
             )
         if self.weights is not None and "policy" in self.methods:
@@ -62,7 +63,7 @@ class Options:
     @property
     def methods(self) -> list[str]:
         """Ours, of those asked for."""
-        found = [m for m in ("ilp", "policy") if self.method in (m, "auto")]
+        found = ["ilp", "policy"] if self.method == "auto" else [self.method] if self.method != "llvm" else []
         if "policy" in found and self.weights is None and shipped() is None:
             if self.method == "policy":
                 raise HeddleError(
@@ -179,13 +180,13 @@ def _report(
                 len(block.statements),
                 {c: of[name].get(block.label) for c, of in by_candidate.items() if name in of},
                 winners.get(block.label, "llvm") if chosen == "mixed" else chosen,
-                max((p.gap for p in mine.get("ilp", [])), default=None),
+                max((p.gap for m in ("ilp", "pairs") for p in mine.get(m, [])), default=None),
                 {"llvm": llvm_seconds} | {m: sum(p.seconds for p in ps) for m, ps in mine.items()},
                 {m: [line for p in ps for line in p.packs] for m, ps in mine.items()},
             )
         )
     every = [p for ps in ours.values() for p in ps]
-    notes = [too_long(function), in_haste(ours.get("ilp", []))]
+    notes = [too_long(function), in_haste([p for m in ("ilp", "pairs") for p in ours.get(m, [])])]
     return FunctionReport(
         name,
         blocks,

@@ -30,7 +30,13 @@ def readers_by_need(graph: Graph, productions: Iterable[int]) -> dict[tuple[int,
     return found
 
 
-def solve(graph: Graph, seconds: float = 10.0, hint: list[int] | None = None, decided: Iterable[int] = ()) -> Solution:
+def solve(
+    graph: Graph,
+    seconds: float = 10.0,
+    hint: list[int] | None = None,
+    decided: Iterable[int] = (),
+    only: Container[int] | None = None,
+) -> Solution:
     """The cheapest choice that can be put in an order, among those that keep what is decided.
 
     Args:
@@ -38,17 +44,18 @@ def solve(graph: Graph, seconds: float = 10.0, hint: list[int] | None = None, de
         seconds: of work, by the solver's own count, so that a busy machine gives the same answer.
         hint: a choice to start from, which can be ordered.
         decided: productions that must be chosen.
+        only: productions that may be; all of them if none are named.
     """
     began = time.perf_counter()
     search = _Search(graph, seconds, began, hint)
-    whole = _Model(graph, decided)
+    whole = _Model(graph, decided, only)
     few = None
     if hint is not None and len(whole.productions) > SMALL:
         few = {*whole.promising(), *hint}
         search.run(_Model(graph, decided, few), seconds * FIRST, whole=False)
     proved = search.run(whole, seconds * (EXACT if hint is not None else 1.0))
     if not proved and hint is not None:
-        search.improve(few)
+        search.improve(few, only)
     best, packing = search.answer()
     cost = cost_of(graph, best)
     bound = float(cost) if proved else min(search.bound, cost)
@@ -158,12 +165,7 @@ class _Search:
                 return False
             if self.best is not None:
                 model.start_from(self.best)
-            solver = cp_model.CpSolver()
-            solver.parameters.max_deterministic_time = seconds
-            solver.parameters.max_time_in_seconds = clock
-            solver.parameters.num_workers = 1
-            solver.parameters.linearization_level = 2
-            solver.parameters.random_seed = 0
+            solver = limited(seconds, clock)
             found = solver.solve(model.m)
             spent = solver.response_proto.deterministic_time
             seconds -= spent
@@ -191,7 +193,7 @@ class _Search:
         self.best = answer
         return None
 
-    def improve(self, few: set[int] | None) -> None:
+    def improve(self, few: set[int] | None, only: Container[int] | None) -> None:
         """Large neighbourhoods: everything stays as it is but what is near to one production, which is solved anew.
 
         Every other time among few productions only, which is faster.
@@ -202,8 +204,8 @@ class _Search:
             turn += 1
             near = self._near(chance.choice(self.best), 0.2 + 0.4 * chance.random())
             kept = [n for n in self.best if n not in near]
-            only = {*few, *self.best} if few is not None and turn % 2 else None
-            self.run(_Model(self.graph, kept, only), min(self.left, 0.5), whole=False)
+            among = {*few, *self.best} if few is not None and turn % 2 else only
+            self.run(_Model(self.graph, kept, among), min(self.left, 0.5), whole=False)
             self.left -= 0.02  # for the model
 
     def _near(self, start: int, share: float) -> set[int]:
@@ -229,6 +231,17 @@ class _Search:
             self.best = used(self.graph, scalar_choice(self.graph))
             self.packing = arrange(self.graph, self.best)
         return self.best, self.packing
+
+
+def limited(seconds: float, clock: float) -> Any:
+    """A solver that gives the same answer every time: it stops by its own count of its work, or late by the clock."""
+    solver = solver_library().CpSolver()
+    solver.parameters.max_deterministic_time = seconds
+    solver.parameters.max_time_in_seconds = clock
+    solver.parameters.num_workers = 1
+    solver.parameters.linearization_level = 2
+    solver.parameters.random_seed = 0
+    return solver
 
 
 def solver_library() -> Any:

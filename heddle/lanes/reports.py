@@ -38,7 +38,7 @@ class BlockReport:
 
     def facts(self, chosen: str) -> dict[str, Any]:
         """As --json shows it; a cost is null where a candidate lost the block or was not asked for."""
-        methods = {c: self.cost.get(c) for c in ("scalar", "llvm", "ilp", "policy")}
+        methods = {c: self.cost.get(c) for c in ("scalar", "llvm", "ilp", "policy", "pairs")}
         return {
             "block": self.label,
             "statements": self.statements,

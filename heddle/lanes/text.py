@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from heddle.lanes.reports import FunctionReport, Result
 
-ORDER = ("scalar", "llvm", "ilp", "ilp+llvm", "policy", "policy+llvm", "mixed")
+ORDER = ("scalar", "llvm", "ilp", "ilp+llvm", "policy", "policy+llvm", "pairs", "pairs+llvm", "mixed")
 
 
 def summary(found: Result) -> Iterator[str]:

@@ -125,7 +125,7 @@ MEANT = {
         f"train.steps={'9' * 400}",
         f"train.name={'[' * 500}",
     ),
-    "--method": ("dp", "dpl", "ip", "greedy", "local", "one", "policy", "ilp"),
+    "--method": ("dp", "dpl", "ip", "greedy", "local", "one", "policy", "ilp", "pairs"),
     "--threads": ("1,2", "²", "1,", "9" * 5000, "0x2", "-1"),
     "--slow": ("8x0.45", "x", "1x", "9999999x0.5", "2x-1", "2xnan", "x0.5", "²x1"),
     "--cpu": ("znver4", "neoverse-n1", "pdp-11"),

@@ -19,7 +19,7 @@ def lanes(
         ),
     ],
     function: Annotated[str | None, typer.Option("--function", "-f", help="Only this function.")] = None,
-    method: Annotated[str, typer.Option("--method", help="auto, llvm, ilp or policy")] = "auto",
+    method: Annotated[str, typer.Option("--method", help="auto, llvm, ilp, policy or pairs")] = "auto",
     cpu: Annotated[
         str | None, typer.Option("--cpu", help="The CPU whose costs to use. Default: the closest to this machine.")
     ] = None,

@@ -65,6 +65,11 @@ class Statement:
         return self.op in ("load", "store")
 
     @property
+    def signature(self) -> tuple[str, ...]:
+        """What must be the same in all lanes of one instruction."""
+        return self.op, self.type, self.operand_type, self.predicate, self.rest
+
+    @property
     def packable(self) -> bool:
         return self.op != "opaque" and self.op not in PURE and self.type in BITS and self.op != "phi"
 

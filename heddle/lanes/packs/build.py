@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from heddle.lanes.cost import Table, definitions, is_constant, statement_cost, vector
 from heddle.lanes.dependence import Region
 from heddle.lanes.packs.graph import Graph, Item, Need, Production
@@ -15,12 +17,24 @@ from heddle.lanes.packs.workshop import ALTERNATING, Workshop
 FORWARD = 3  # steps from loads towards their users, where no store leads to them
 
 
-def build(region: Region, table: Table) -> Graph:
-    """Everything that could be made in a region, and what must be."""
+def build(region: Region, table: Table, seeds: Sequence[tuple[int, ...]] = ()) -> Graph:
+    """Everything that could be made in a region, and what must be.
+
+    Args:
+        region: a stretch of code.
+        table: what instructions cost.
+        seeds: packs, statements by lane, that are to be among it.
+    """
     w = Workshop(region, table)
     scalars(w)
-    for window in windows(w, "store"):
+    stores = windows(w, "store")
+    for window in stores:
         store(w, window)
+    for seed in seeds:
+        if w.statements[seed[0]].op != "store":
+            w.vector([w.statements[i].name or "" for i in seed], w.statements[seed[0]].type)
+        elif list(seed) not in stores:
+            store(w, list(seed))
     for group in phis(w):
         w.vector(group, w.region.function.types[group[0]])
     drain(w)

@@ -29,7 +29,7 @@ class Workshop:
         self.turned: dict[tuple[str, str, tuple[str, ...], bool], tuple[str, ...]] = {}  # operands beside others
         self.covered: set[tuple[str, tuple[int, ...]]] = set()  # loads whose windows have been thought of
         self.packable = [s.packable for s in self.statements]
-        self.signature = [(s.op, s.type, s.operand_type, s.predicate, s.rest) for s in self.statements]
+        self.signature = [s.signature for s in self.statements]
         self.users = {  # those of each value that might be packed, other than loads and stores
             v: [i for i in users if self.packable[i] and not self.statements[i].memory]
             for v, users in region.users.items()

@@ -64,7 +64,7 @@ def test_json_has_costs_of_every_candidate(kernel):
     assert function["equal"] is True
     assert block["cost"]["scalar"] == 6
     assert block["cost"]["ilp"] == 3
-    assert set(block["cost"]) == {"scalar", "llvm", "ilp", "policy", "chosen"}
+    assert set(block["cost"]) == {"scalar", "llvm", "ilp", "policy", "pairs", "chosen"}
     assert block["gap"] == 0
     assert set(block["seconds"]) == {"llvm", "ilp"}
     assert {"scalar", "llvm", "ilp", "llvm again"} <= set(function["nanoseconds"])
