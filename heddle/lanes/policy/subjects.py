@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from heddle.errors import HeddleError
 from heddle.lanes import choice, ir, packs, programme
 from heddle.lanes.cost import Table
-from heddle.lanes.dependence import regions
+from heddle.lanes.dependence import Region, regions
 from heddle.lanes.pack import start
 from heddle.lanes.policy.kernels import kernel
 from heddle.lanes.policy.network import Features, features
@@ -59,28 +64,51 @@ class Subject:
 
 
 def subjects(folder: Path | None, table: Table, seeds: range) -> Iterator[Subject]:
-    """All that a folder has, and kernels from the generator."""
+    """All that a folder has, and kernels from the generator, solved by as many processes as there are cores."""
+    for made in at_once(partial(_solved, table), _regions(folder, seeds)):
+        if made is not None:
+            yield made
+
+
+def at_once(work: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+    """The results in the order of the tasks."""
+    processes = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if "fork" not in get_all_start_methods():
+        yield from map(work, tasks)
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads hold nothing that the children touch
+        pool = get_context("fork").Pool(processes)
+    with pool:
+        yield from pool.imap(work, tasks)
+
+
+def _regions(folder: Path | None, seeds: range) -> Iterator[tuple[str, Region]]:
+    """Stretches of code that differ; a function of a collection such as TSVC is a program of its own."""
     seen: set[tuple[str, ...]] = set()
     for program, text in _texts(folder, seeds):
         module = ir.take_apart(text)
         for function in module.functions:
             for region in regions(function, module):
                 shape = tuple(statement.op for statement in region.statements)
-                if shape in seen:
-                    continue  # the same code again, as inlining and unrolling leave it
-                seen.add(shape)
-                graph = packs.build(region, table)
-                if len(graph.productions) > LARGEST or not any(p.native for p in graph.productions):
-                    continue
-                plain = choice.used(graph, choice.scalar_choice(graph))
-                scalar = choice.cost_of(graph, plain)
-                found = programme.solve(graph, SOLVE, start(graph, plain))
-                if found.facts["status"] != "optimal":
-                    continue  # nothing to imitate
-                # A function of a collection such as TSVC is a program of its own.
-                name = f"{program} {function.name}"
-                answer = sorted(found.packing.order)
-                yield Subject(name, Demands(graph), features(graph), scalar, found.cost, answer, found.seconds)
+                if shape not in seen:  # else it is the same code again, as inlining and unrolling leave it
+                    seen.add(shape)
+                    yield f"{program} {function.name}", region
+
+
+def _solved(table: Table, task: tuple[str, Region]) -> Subject | None:
+    """The programme's answer; none where there is nothing to imitate."""
+    program, region = task
+    graph = packs.build(region, table)
+    if len(graph.productions) > LARGEST or not any(p.native for p in graph.productions):
+        return None
+    plain = choice.used(graph, choice.scalar_choice(graph))
+    scalar = choice.cost_of(graph, plain)
+    found = programme.solve(graph, SOLVE, start(graph, plain))
+    if found.facts["status"] != "optimal":
+        return None
+    answer = sorted(found.packing.order)
+    return Subject(program, Demands(graph), features(graph), scalar, found.cost, answer, found.seconds)
 
 
 def _texts(folder: Path | None, seeds: range) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from heddle.lanes import choice, cost, programme
 from heddle.lanes.policy.decide import decide
 from heddle.lanes.policy.network import HIDDEN, SHAPES, Arrays, Features, scores
 from heddle.lanes.policy.rollout import roll
-from heddle.lanes.policy.subjects import SOLVE, Lesson, Subject, lesson, subjects, taught
+from heddle.lanes.policy.subjects import SOLVE, Lesson, Subject, at_once, lesson, subjects, taught
 
 MADE_UP = 600  # kernels from the generator, …
 FIRST = 10_000  # … from this seed on
@@ -103,9 +104,8 @@ def learn(learned: list[Subject], tested: list[Subject], output: Path) -> Iterat
     best = -1.0  # whatever comes first is written
     for turn in range(DAGGER + 1):
         if turn:
-            plain = _plain(w)
-            for s in learned:
-                s.lessons += list(_corrected(s, plain, turn))
+            for s, more in zip(learned, at_once(partial(_corrected, _plain(w), turn), learned), strict=True):
+                s.lessons += more
         for group in optimizer.param_groups:
             group["lr"] = RATE * 0.5**turn
         loss = _epochs(learned, w, optimizer, EPOCHS if turn else 2 * EPOCHS, turn)
@@ -132,17 +132,16 @@ def start_weights() -> dict[str, torch.Tensor]:
     return w
 
 
-def _corrected(s: Subject, w: dict[str, Any], turn: int) -> Iterator[Lesson]:
+def _corrected(w: dict[str, Any], turn: int, s: Subject) -> list[Lesson]:
     """The student decides; at a state it came to by itself, the programme goes on from there."""
     xp = Arrays()
     state, seen = roll(s.demands, s.features, lambda f: scores(w, f, xp))
     chosen = choice.used(s.graph, state.chosen)
     if choice.cost_of(s.graph, chosen) <= s.best or len(seen) < 2:
-        return
+        return []
     at = seen[random.Random(turn).randrange(1, len(seen))]
     found = programme.solve(s.graph, SOLVE, None, at.chosen)
-    if found.facts["status"] == "optimal":
-        yield lesson(s, at, [*found.packing.order, *at.chosen])
+    return [lesson(s, at, [*found.packing.order, *at.chosen])] if found.facts["status"] == "optimal" else []
 
 
 def _epochs(
