@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from heddle.lanes.cost import is_constant, parts, vector
-from heddle.lanes.ir import CASTS, COMPARES, INTRINSICS, Statement
+from heddle.lanes.ir import CASTS, COMPARES, INTRINSICS, Statement, split_commas
 from heddle.lanes.packs import Graph, Production
 from heddle.lanes.packs.reductions import REDUCTIONS
 from heddle.lanes.schedule import Packing
@@ -198,6 +198,9 @@ class Emitter:
 
     def _load(self, n: int, p: Production) -> None:
         first = self.s[p.members[0]]
+        if p.operands:
+            self.values[n] = self._gathered(n, p)
+            return
         if p.masks:
             t, width = self._type(p.gives), len(p.masks[0])
             name = f"llvm.masked.load.v{width}{suffix(first.type)}.p0"
@@ -209,6 +212,20 @@ class Emitter:
         self.values[n] = self._new(
             f"load {self._type(p.gives)}, ptr {first.pointer}, align {first.align}{self._tag(p.members)}"
         )
+
+    def _gathered(self, n: int, p: Production) -> str:
+        first, t, width = self.s[p.members[0]], self._type(p.gives), len(p.members)
+        address = self.g.region.statements[self.g.region.position[first.pointer]].text
+        base = split_commas(address.partition(" getelementptr ")[2])[1]
+        at = self._new(
+            f"getelementptr {first.type}, {base}, {self._type(p.operands[0])} {self._source(n, p.operands[0])}"
+        )
+        name = f"llvm.masked.gather.v{width}{suffix(first.type)}.v{width}p0"
+        every = ", ".join(["i1 true"] * width)
+        self.out.declarations.add(f"declare {t} @{name}(<{width} x ptr>, <{width} x i1>, {t})")
+        align = min(self.s[m].align for m in p.members)
+        given = f"<{width} x ptr> align {align} {at}, <{width} x i1> <{every}>, {t} poison"
+        return self._new(f"call {t} @{name}({given})")
 
     def _store(self, n: int, p: Production) -> None:
         first = self.s[p.members[0]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from heddle.lanes.cost import vector
 from heddle.lanes.ir import BITS, MEMORY_BYTES
 from heddle.lanes.packs.graph import Item, Need, Production
@@ -66,9 +68,34 @@ def load(w: Workshop, n: int, item: Item, members: list[int]) -> None:
     for k, m in enumerate(members):
         a = w.region.addresses[m]
         if a.line != first.line or a.offset != first.offset + k * size:
+            gather(w, n, item, members)
             return
     cost = w.table.get(f"load {vector(item.type, len(members))}")
     w.add(Production("load", n, cost, w.needs([w.statements[members[0]].pointer]), tuple(members)))
+
+
+def gather(w: Workshop, n: int, item: Item, members: list[int]) -> None:
+    """Elements of one array at indices that make a vector, such as entries of a table."""
+    width, size = len(members), MEMORY_BYTES[item.type]
+    indexed = [_indexed(w, w.statements[m].pointer) for m in members]
+    bases = {found[0] for found in indexed if found is not None}
+    if width < 4 or None in indexed or len(bases) > 1:
+        return
+    kinds = {found[1] for found in indexed if found is not None}
+    if kinds != {item.type} or size * 8 * width > w.table.register:
+        return
+    indices = w.vector([found[2] for found in indexed if found is not None], "i64")
+    if indices is not None:
+        cost = w.table.gather(item.type, width)
+        needs = (Need((indices,)), *w.needs(bases))
+        w.add(Production("load", n, cost, needs, tuple(members), operands=(indices,)))
+
+
+def _indexed(w: Workshop, pointer: str) -> tuple[str, str, str] | None:
+    """Base, element and index of an address, where it is just that, and both are known before the region or in it."""
+    s = w.statements[i] if (i := w.region.position.get(pointer)) is not None else None
+    m = re.fullmatch(r"%\S+ = getelementptr (?:\w+ )*?(\w+), ptr (\S+), i64 (%\S+)", s.text) if s else None
+    return (m[2], m[1], m[3]) if m else None
 
 
 def cover(w: Workshop, members: list[int], kind: str) -> None:
