@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import gc
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from heddle.lanes import choice, ir, packs, pairs, programme
+from heddle.lanes import choice, ir, packs
 from heddle.lanes.check import check
-from heddle.lanes.cost import Table
+from heddle.lanes.decisions import Decisions, shape
 from heddle.lanes.dependence import Region, regions
 from heddle.lanes.emit import emit
-from heddle.lanes.policy.decide import decide, weights
 from heddle.lanes.reports import Packed
-from heddle.lanes.schedule import Cycle, arrange
 
 MOST_STATEMENTS = 6000  # of a block; beyond, LLVM's answer stands
 PER_BLOCK = 2.0  # times the seconds for a region: what the programme may take for a block that was cut into several, …
 PER_MODULE = 24.0  # … and for a module, of which …
 SHARE = 0.1  # … a region gets no more than this part of what is left, so that the last ones get something as well
 LEAST = 0.1  # seconds, in which most regions are solved
-SEEDING = 0.2  # of the programme's time goes to pairs, whose packs it then has and whose answer it may start from, …
-MOST_SEEDED = 150  # … in regions of so many statements; in longer ones pairs take too long
 
 
 @dataclass(frozen=True)
@@ -34,7 +26,6 @@ class Effort:
 
     seconds: float
     trials: int
-    weights: Path | None = None  # of the policy
 
 
 class Budget:
@@ -57,27 +48,27 @@ class Budget:
 def pack_function(
     function: ir.Function,
     module: ir.Module,
-    table: Table,
-    methods: Sequence[str],
+    decisions: Decisions,
     effort: Effort,
     prefix: str,
     budget: Budget,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, list[Packed]]:
     """All regions of a function by each method; nothing where a block is too long to think about."""
-    found: dict[str, list[Packed]] = {m: [] for m in methods}
+    found: dict[str, list[Packed]] = {m: [] for m in decisions.methods}
     if too_long(function) or not found:
         return found
     every = regions(function, module)
-    waiting = Counter(region.block.label for region in every)
+    new = {shape(region): region.block.label for region in every if not decisions.has(region)}
+    waiting = Counter(new.values())
     for k, region in enumerate(every):
         block = function.name, region.block.label
-        given = replace(effort, seconds=budget.share(block, waiting[region.block.label]))
-        waiting[region.block.label] -= 1
-        packed = pack_region(region, module, table, methods, given, f"{prefix}{k}_")
+        seconds = budget.share(block, max(1, waiting[region.block.label]))
+        waiting[region.block.label] -= not decisions.has(region)
+        packed = pack_region(region, module, decisions, seconds, effort.trials, f"{prefix}{k}_")
         for method in {"ilp", "pairs"} & packed.keys():
             budget.spend(block, packed[method].seconds)
-            packed[method].hasty = given.seconds < effort.seconds and packed[method].gap > 0
+            packed[method].hasty = seconds < effort.seconds and packed[method].gap > 0
         for method, made in packed.items():
             found[method].append(made)
         if progress is not None:
@@ -103,66 +94,25 @@ def in_haste(packed: Sequence[Packed]) -> str:
 
 
 def pack_region(
-    region: Region, module: ir.Module, table: Table, methods: Sequence[str], effort: Effort, prefix: str
+    region: Region, module: ir.Module, decisions: Decisions, seconds: float, trials: int, prefix: str
 ) -> dict[str, Packed]:
-    """Pack one stretch of code by the policy, by pairs as published, and by the programme ("ilp").
-
-    The programme has the packs of pairs among its vectors, and starts from the best known.
-    """
-    began = time.process_time()
-    pairing, given = None, effort.seconds * (1.0 if "pairs" in methods else SEEDING)
-    with _no_collector():
-        if "pairs" in methods or ("ilp" in methods and len(region.statements) <= MOST_SEEDED):
-            pairing = pairs.pack(region, table, given / 2)
-        paired_in, began = time.process_time() - began, time.process_time()  # which the policy does without
-        graph = packs.build(region, table, pairing.packs if pairing is not None else ())
-    plain = choice.used(graph, choice.scalar_choice(graph))
-    scalar = choice.cost_of(graph, plain)
-    built = time.process_time() - began
-    if not any(p.native or p.kind == "store" for p in graph.productions):
-        return {m: Packed(region, None, scalar, scalar, 0.0, built) for m in methods}
+    """Pack one stretch of code by each method: what was chosen, emitted and checked."""
+    made = decisions.of(region, seconds)
+    if not made.solutions:
+        return {m: Packed(region, None, made.scalar, made.scalar, 0.0, taken) for m, taken in made.seconds.items()}
     found: dict[str, Packed] = {}
-    emitted: dict[tuple[int, ...], Packed] = {}  # what both choose is checked once
-    known = plain
-    for method in sorted(methods, key=("policy", "pairs", "ilp").index):
-        began = time.process_time()
-        if method == "policy":
-            with _no_collector():
-                solution = decide(graph, weights(effort.weights))
-            known = sorted(solution.packing.order)
-        elif pairing is not None and method == "pairs":
-            solution = pairs.solve(graph, pairing, given / 2)
-        else:
-            left = effort.seconds
-            if pairing is not None:
-                left -= given
-                paired = sorted(pairs.solve(graph, pairing, given / 2).packing.order)
-                known = min(known, paired, key=lambda chosen: choice.cost_of(graph, chosen))
-            first = known if "policy" in found else start(graph, known)  # the policy has been through the greedy one
-            with _no_collector():
-                solution = programme.solve(graph, left, first)
-        seconds = built + time.process_time() - began + (0.0 if method == "policy" else paired_in)
+    emitted: dict[tuple[int, ...], Packed] = {}  # what two choose is checked once
+    for method, solution in made.solutions.items():
         key = tuple(sorted(solution.packing.order))
         if key in emitted:
-            found[method] = replace(emitted[key], gap=solution.gap, seconds=seconds)
+            found[method] = replace(emitted[key], gap=solution.gap, seconds=made.seconds[method])
             continue
-        packed = Packed(region, None, scalar, min(scalar, solution.cost), solution.gap, seconds)
-        if solution.cost < scalar:
-            _emit(packed, graph, solution, module, effort.trials, prefix + method[0])
+        cost = min(made.scalar, solution.cost)
+        packed = Packed(region, None, made.scalar, cost, solution.gap, made.seconds[method])
+        if solution.cost < made.scalar:
+            _emit(packed, made.graph, solution, module, trials, prefix + method[0])
         found[method] = emitted[key] = packed
     return found
-
-
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    """Thousands of small objects, none of them in a cycle: to look for cycles would take a fifth of the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def _emit(
@@ -176,18 +126,6 @@ def _emit(
         return
     packed.emitted = made
     packed.packs = described(graph, solution.packing.order)
-
-
-def start(graph: packs.Graph, known: Sequence[int]) -> list[int]:
-    """What the programme starts from: the greedy choice where it is better than `known` and can be ordered."""
-    first = choice.greedy(graph)
-    if choice.cost_of(graph, first) >= choice.cost_of(graph, list(known)):
-        return list(known)
-    try:
-        arrange(graph, first)
-    except Cycle:
-        return list(known)
-    return first
 
 
 def described(graph: packs.Graph, order: Sequence[int]) -> list[str]:

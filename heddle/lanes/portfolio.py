@@ -22,6 +22,7 @@ from typing import Any
 from heddle.errors import HeddleError, nearest
 from heddle.lanes import cost as costs
 from heddle.lanes import ir
+from heddle.lanes.decisions import Decisions
 from heddle.lanes.dependence import loops
 from heddle.lanes.emit import fresh_prefix
 from heddle.lanes.pack import Budget, Effort, in_haste, pack_function, too_long
@@ -105,9 +106,10 @@ def improve(text: str, options: Options, function: str | None = None, source: st
     llvm_text = _through_llvm(scalar_text, target)
     llvm_seconds = (time.process_time() - began) / max(1, len(scalar.functions))
     prefix = fresh_prefix(scalar_text)
-    effort, budget = Effort(options.seconds, options.trials, options.weights), Budget(options.seconds)
+    effort, budget = Effort(options.seconds, options.trials), Budget(options.seconds)
+    decisions = Decisions(table, methods, options.weights)
     packed_functions = {
-        f.name: pack_function(f, scalar, table, methods, effort, prefix, budget, options.progress) for f in wanted
+        f.name: pack_function(f, scalar, decisions, effort, prefix, budget, options.progress) for f in wanted
     }
     made: Made = {m: {name: by_method[m] for name, by_method in packed_functions.items()} for m in methods}
     modules = {"scalar": scalar_text, "llvm": llvm_text}

@@ -18,8 +18,8 @@ import numpy as np
 from heddle.errors import HeddleError
 from heddle.lanes import choice, ir, packs, programme
 from heddle.lanes.cost import Table
+from heddle.lanes.decisions import start
 from heddle.lanes.dependence import Region, regions
-from heddle.lanes.pack import start
 from heddle.lanes.policy.kernels import kernel
 from heddle.lanes.policy.network import Features, features
 from heddle.lanes.policy.rollout import Demands, State, roll
