@@ -1,9 +1,11 @@
-"""Straight-line functions made at random: alike in some lanes, unlike in others, as real ones are."""
+"""Functions made at random, most of them straight-line: alike in some lanes, unlike in others, as real ones are."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+
+from heddle.lanes.policy.looped import looped
 
 FLOAT_OPS = ["fadd", "fsub", "fmul", "fadd", "fmul", "fdiv"]
 WHOLE_OPS = ["add", "sub", "mul", "and", "or", "xor", "add", "shl"]
@@ -11,6 +13,7 @@ COMMUTE = {"fadd", "fmul", "add", "mul", "and", "or", "xor"}
 SWAP = {"fadd": "fsub", "fsub": "fadd", "add": "sub", "sub": "add"}
 SIZE = {"float": 4, "double": 8, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
 ARRAYS = 3
+LOOPS = 6  # every so many kernels one is a loop
 LENGTH = 64  # elements of each array that may be touched
 
 
@@ -41,6 +44,9 @@ def kernel(seed: int, size: int = 3) -> Kernel:
         seed: which.
         size: depth of the expressions; blocks grow with it.
     """
+    if seed % LOOPS == LOOPS - 1:
+        text, kind = looped(seed)
+        return Kernel(text, kind, seed)
     chance = random.Random(seed)
     kind = chance.choice(["float", "float", "float", "double", "double", "i32", "i32", "i16", "i8", "i64"])
     writer = _Writer(chance, kind)
