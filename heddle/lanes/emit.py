@@ -21,10 +21,25 @@ class Emitted:
     declarations: set[str] = field(default_factory=set)
     early: list[str] = field(default_factory=list)  # for the block before: what the loop around it does not change, …
     first: list[str] = field(default_factory=list)  # … and what vectors that go round the loop are before it
+    again: list[Again] = field(default_factory=list)  # what is loaded again, there or where the region begins
     phis: list[Phi] = field(default_factory=list)  # those vectors
     dropped: frozenset[str] = frozenset()  # phis that are lanes of those, and needed no more
     behind: dict[str, str] = field(default_factory=dict)  # scalars taken out of vectors behind the loop
     label: str = ""  # of a new block for those
+
+    @property
+    def reloaded(self) -> list[str]:
+        return [f"{a.name} = {a.load}" for a in self.again]
+
+
+@dataclass(frozen=True)
+class Again:
+    """A vector of what the block before loaded lane by lane."""
+
+    name: str
+    load: str
+    type: str
+    lanes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -143,6 +158,13 @@ class Emitter:
 
     def _together(self, kind: str, lanes: Sequence[str]) -> str:
         t, value = vector(kind, len(lanes)), "poison"
+        if (first := self.g.region.standing.together(lanes)) is not None:
+            loaded = f"load {t}, ptr {first.pointer}, align {first.align}"
+            if self.lines is self.out.first:
+                return self._new(loaded)
+            self.out.again.append(Again(f"%{self.prefix}{self.count}", loaded, t, tuple(lanes)))
+            self.count += 1
+            return self.out.again[-1].name
         if any(is_constant(v) for v in lanes):
             start = [v if is_constant(v) else "poison" for v in lanes]
             value = "<" + ", ".join(f"{kind} {v}" for v in start) + ">"

@@ -22,7 +22,7 @@ def replace_regions(function: Function, made: Made) -> str:
             line
             for region, emitted in made
             if region.preheader == block.label
-            for line in (*emitted.early, *emitted.first)
+            for line in (*emitted.reloaded, *emitted.early, *emitted.first)
         ]
         texts[-1] = "\n  ".join([*early, block.statements[-1].text])
         dropped = frozenset[str]().union(*(emitted.dropped for _, emitted in here))
@@ -30,7 +30,8 @@ def replace_regions(function: Function, made: Made) -> str:
             if s.op == "phi":
                 texts[i] = None if s.name in dropped else _from_new_blocks(s.text, block.label, ways_out)
         for region, emitted in here:
-            texts[region.start] = "\n  ".join(emitted.lines)
+            again = [] if region.preheader else emitted.reloaded  # before anything is stored
+            texts[region.start] = "\n  ".join([*again, *emitted.lines])
             for i in range(region.start + 1, region.start + len(region.statements)):
                 texts[i] = None
         lines.append(f"{block.label}:")

@@ -224,3 +224,53 @@ def test_regions_of_the_same_shape_are_decided_once(monkeypatch):
     assert len({r.cost["ilp"] for r in found.reports}) == 1
     assert all(r.checked == 1 for r in found.reports)
     assert len(solved) == 1
+
+
+FACTORS = """
+define void @factors(ptr noalias %a, ptr noalias %o, ptr noalias %f, i64 %n) {
+entry:
+FIRST
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %i2, %loop ]
+  %p = getelementptr inbounds [4 x float], ptr %a, i64 %i
+  %q = getelementptr inbounds [4 x float], ptr %o, i64 %i
+BODY
+  %i2 = add nuw nsw i64 %i, 1
+  %c = icmp eq i64 %i2, %n
+  br i1 %c, label %done, label %loop
+done:
+  ret void
+}
+"""
+
+
+def factors(between=""):
+    first = [
+        f"  %fp{k} = getelementptr inbounds i8, ptr %f, i64 {4 * k}\n  %f{k} = load float, ptr %fp{k}, align 4"
+        for k in range(4)
+    ]
+    body = [
+        f"  %ap{k} = getelementptr inbounds i8, ptr %p, i64 {4 * k}\n  %x{k} = load float, ptr %ap{k}, align 4\n"
+        f"  %y{k} = fmul float %x{k}, %f{k}\n"
+        f"  %op{k} = getelementptr inbounds i8, ptr %q, i64 {4 * k}\n  store float %y{k}, ptr %op{k}, align 4"
+        for k in range(4)
+    ]
+    return FACTORS.replace("FIRST", "\n".join([*first, between])).replace("BODY", "\n".join(body))
+
+
+def test_what_was_loaded_before_a_loop_is_loaded_again_as_one():
+    found = improve(factors(), FEW)
+    entry = block(found.modules["ilp"], "entry")
+    assert "load <4 x float>, ptr %f" in entry
+    assert "insertelement" not in entry
+    assert not found.reports[0].rejected
+
+
+def test_but_not_if_it_may_have_been_overwritten():
+    found = improve(factors("  store float 9.0, ptr %fp2, align 4"), FEW)
+    assert "load <4 x float>, ptr %f" not in found.modules["ilp"]
+    found = improve(factors("  call void @see()") + "declare void @see()\n", FEW)
+    assert "load <4 x float>, ptr %f" not in found.modules["ilp"]
+    found = improve(factors("  store float 9.0, ptr %o, align 4"), FEW)  # noalias
+    assert "load <4 x float>, ptr %f" in found.modules["ilp"]

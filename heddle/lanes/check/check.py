@@ -85,16 +85,22 @@ def round_once(region: Region, emitted: Emitted) -> list[str]:
     """One turn of the loop: vectors that go round it are put together before, and taken apart again behind it."""
     lines: list[str] = []
     following = {v: f"freeze {region.function.types[v]} {c.following}" for v, c in region.carried.items()}
+    types = region.function.types
     for phi in emitted.phis:
-        value = "poison"
+        given = [given_as(v) if v in emitted.dropped else v for v in phi.lanes]
+        lines += _together(phi.name, phi.type, [f"{types[v]} {g}" for v, g in zip(phi.lanes, given, strict=True)])
         for k, lane in enumerate(phi.lanes):
-            name = phi.name if k == len(phi.lanes) - 1 else f"{phi.name}.{k}"
-            given = given_as(lane) if lane in emitted.dropped else lane
-            lines.append(f"{name} = insertelement {phi.type} {value}, {region.function.types[lane]} {given}, i64 {k}")
-            value = name
             following[lane] = f"extractelement {phi.type} {phi.following}, i64 {k}"
+    for again in emitted.again:  # compared with what was loaded lane by lane
+        lines += _together(again.name, again.type, [f"{types[v]} {v}" for v in again.lanes])
     behind = [f"{next_of(v)} = {text}" for v, text in following.items()]
     return [*lines, *emitted.early, *emitted.lines, *emitted.behind.values(), *behind]
+
+
+def _together(name: str, kind: str, lanes: list[str]) -> list[str]:
+    """A vector lane by lane, under a given name."""
+    made = ["poison", *(f"{name}.{k}" for k in range(len(lanes) - 1)), name]
+    return [f"{made[k + 1]} = insertelement {kind} {made[k]}, {lane}, i64 {k}" for k, lane in enumerate(lanes)]
 
 
 def given_as(phi: str) -> str:

@@ -24,7 +24,7 @@ class Loops:
 
 def loops(function: Function) -> Loops:
     """By strongly connected parts, and theirs without the block through which they are entered."""
-    follow = {b.label: re.findall(r'label %("[^"]*"|[-a-zA-Z$._0-9]+)', _last(b.statements)) for b in function.blocks}
+    follow = _follow(function)
     order = [b.label for b in function.blocks]
     depth = dict.fromkeys(order, 0)
     innermost: dict[str, frozenset[str]] = {}
@@ -40,6 +40,19 @@ def loops(function: Function) -> Loops:
             entry = next(label for label in order if label in part)
             todo.append(part - {entry})
     return Loops(depth, innermost, {label: leads for label, leads in before.items() if leads})
+
+
+def only_before(function: Function) -> dict[str, str]:
+    """The block before each that has only one, and is no loop of its own."""
+    leading: dict[str, list[str]] = {}
+    for label, following in _follow(function).items():
+        for target in dict.fromkeys(following):
+            leading.setdefault(target, []).append(label)
+    return {label: some[0] for label, some in leading.items() if len(some) == 1 and some[0] != label}
+
+
+def _follow(function: Function) -> dict[str, list[str]]:
+    return {b.label: re.findall(r'label %("[^"]*"|[-a-zA-Z$._0-9]+)', _last(b.statements)) for b in function.blocks}
 
 
 def _last(statements: list[Statement]) -> str:

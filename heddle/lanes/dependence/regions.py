@@ -7,7 +7,8 @@ from functools import cached_property
 
 from heddle.lanes.dependence.addresses import Address, Addresses
 from heddle.lanes.dependence.carried import Carried, carried, way_out
-from heddle.lanes.dependence.loops import loops
+from heddle.lanes.dependence.loops import loops, only_before
+from heddle.lanes.dependence.standing import Standing, standing
 from heddle.lanes.ir import Block, Function, Module, Statement
 
 LARGEST = 480  # statements that are looked at together; longer stretches are cut, after a store where there is one
@@ -30,6 +31,7 @@ class Region:
     leaving: frozenset[str] = frozenset()  # values of that loop that are read only behind it, …
     way_out: str = ""  # … in or beyond this block
     required: frozenset[str] = frozenset()  # of those read beyond the region, what must be there as scalars
+    standing: Standing = field(default_factory=Standing)  # loads of the block before, to be had as vectors
 
     @cached_property
     def position(self) -> dict[str, int]:
@@ -76,6 +78,7 @@ def regions(function: Function, module: Module, smallest: int = 4) -> list[Regio
     around = loops(function)
     home = {s.name: b.label for b in function.blocks for s in b.statements if s.name}
     branches = {b.label for b in function.blocks if b.statements[-1].text.startswith(("br ", "switch "))}
+    blocks, before = {b.label: b for b in function.blocks}, only_before(function)
     for block in function.blocks:
         inside = around.innermost.get(block.label)
         for start, stretch in _stretches(block):
@@ -92,8 +95,11 @@ def regions(function: Function, module: Module, smallest: int = 4) -> list[Regio
                 made.preheader = around.preheader[block.label]
                 read_here = {used for s in stretch for used in s.uses}
                 made.steady = frozenset(v for v in read_here if home.get(v) not in inside)
+                made.standing = standing(blocks[made.preheader], addresses)
                 if inside == {block.label}:
                     _carry(made, readers)
+            elif block.label in before and not any(s.op == "store" or not s.pure for s in block.statements[:start]):
+                made.standing = standing(blocks[before[block.label]], addresses)
             found.append(made)
     return found
 

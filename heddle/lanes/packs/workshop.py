@@ -81,7 +81,9 @@ class Workshop:
         return self.by_lane[key]
 
     def build(self, kind: str, lanes: Sequence[str]) -> int:
-        """Lane by lane into a vector; constants are in it from the start."""
+        """Lane by lane into a vector, where constants are from the start; or loaded as one."""
+        if self.region.standing.together(lanes) is not None:
+            return self.table.get(f"load {vector(kind, len(lanes))}")
         moving = [k for k, v in enumerate(lanes) if not is_constant(v)]
         insert = self.each("insert", kind, len(lanes))
         cost = sum([insert[k] for k in moving])
