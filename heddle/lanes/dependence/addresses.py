@@ -233,11 +233,17 @@ class Addresses:
         return "alloca" if s is not None and " = alloca " in s.text else "unknown"
 
     def _types_may_alias(self, a: str, b: str) -> bool:
-        """Type-based rule for accesses to plain scalars: one type must be an ancestor of the other."""
+        """Type-based rule for accesses to plain scalars: one type must be an ancestor of the other.
+
+        Types of different roots, as code linked from C and C++ has them, say nothing about each other.
+        """
         first, second = self._scalar_type(a), self._scalar_type(b)
         if first is None or second is None:
             return True
-        return first in self._ancestors(second) or second in self._ancestors(first)
+        one, other = self._ancestors(first), self._ancestors(second)
+        if one[-1] != other[-1] or not re.fullmatch(r'!\{!"[^"]*"\}', self.metadata.get(one[-1], "")):
+            return True
+        return first in other or second in one
 
     def _scalar_type(self, tag: str) -> str | None:
         m = re.fullmatch(r"!\{(!\d+), (!\d+), i64 0\}", self.metadata.get(tag, ""))
