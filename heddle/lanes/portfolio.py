@@ -13,26 +13,24 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from heddle.errors import HeddleError, nearest
 from heddle.lanes import cost as costs
 from heddle.lanes import ir
+from heddle.lanes.combine import Made, combine, through_llvm, with_regions
 from heddle.lanes.dependence import loops
 from heddle.lanes.emit import fresh_prefix
 from heddle.lanes.pack import Budget, Effort, in_haste, pack_function, too_long
 from heddle.lanes.policy.decide import shipped, weights
 from heddle.lanes.reports import BlockReport, FunctionReport, Packed, Result
-from heddle.lanes.rewrite import replace_regions
 
 METHODS = ("auto", "llvm", "ilp", "policy")
 # In case of a tie, what leaves most to LLVM; and code as it was read before code where nothing was gained.
 PREFERENCE = ("llvm", "ilp+llvm", "policy+llvm", "mixed", "scalar", "ilp", "policy")
 
-Made = dict[str, dict[str, list[Packed]]]  # by method, by function
 BlockCosts = dict[str, dict[str, dict[str, int]]]  # by candidate, by function, by block
 
 
@@ -101,7 +99,7 @@ def improve(text: str, options: Options, function: str | None = None, source: st
     wanted = ir.choose_functions(scalar, function)
     target = ir.machine()
     began = time.process_time()
-    llvm_text = _through_llvm(scalar_text, target)
+    llvm_text = through_llvm(scalar_text, target)
     llvm_seconds = (time.process_time() - began) / max(1, len(scalar.functions))
     prefix = fresh_prefix(scalar_text)
     effort, budget = Effort(options.seconds, options.trials, options.weights), Budget(options.seconds)
@@ -112,14 +110,15 @@ def improve(text: str, options: Options, function: str | None = None, source: st
     modules = {"scalar": scalar_text, "llvm": llvm_text}
     passed = {scalar_text: llvm_text}  # what is the same code need not go through LLVM's passes again
     for method, by_function in made.items():
-        changed = any(p.emitted is not None for regions in by_function.values() for p in regions)
-        modules[method] = packed = _with(scalar, by_function) if changed else scalar_text
-        modules[f"{method}+llvm"] = passed[packed] = passed.get(packed) or _through_llvm(packed, target)
+        modules[method] = packed = _packed(scalar, scalar_text, by_function)
+        modules[f"{method}+llvm"] = passed[packed] = passed.get(packed) or through_llvm(packed, target)
     by_candidate: BlockCosts = {name: _costs(module, table) for name, module in modules.items()}
     winners = {f.name: _winners(f, by_candidate, made) for f in wanted}
     if any(len(set(by_block.values())) > 1 for by_block in winners.values()):
         made["mixed"] = {f.name: _mixed(f, winners[f.name], made) for f in wanted}
-        modules["mixed"] = _through_llvm(_with(scalar, made["mixed"]), target)
+        mixed, failed = with_regions(scalar, made["mixed"])
+        made["mixed"] |= {name: [] for name in failed}
+        modules["mixed"] = through_llvm(mixed, target)
         by_candidate["mixed"] = _costs(modules["mixed"], table)
     reports = [_report(f, by_candidate, made, winners[f.name], llvm_seconds) for f in wanted]
     if options.time:
@@ -128,6 +127,18 @@ def improve(text: str, options: Options, function: str | None = None, source: st
     chosen = {r.function: r.chosen for r in reports}
     whole = llvm_text if set(chosen.values()) == {"llvm"} else combine(scalar, made, chosen, target)
     return Result(whole, reports, modules, options.family)
+
+
+def _packed(scalar: ir.Module, scalar_text: str, by_function: dict[str, list[Packed]]) -> str:
+    """A module with what a method packed. What LLVM does not take as a whole function stays scalar in it."""
+    if not any(p.emitted is not None for regions in by_function.values() for p in regions):
+        return scalar_text
+    text, failed = with_regions(scalar, by_function)
+    for name, why in failed.items():
+        for p in by_function[name]:
+            if p.emitted is not None:
+                p.emitted, p.why, p.cost = None, why, p.scalar
+    return text
 
 
 def _winners(function: ir.Function, by_candidate: BlockCosts, made: Made) -> dict[str, str]:
@@ -213,56 +224,6 @@ def _by_time(function: ir.Function, report: FunctionReport, modules: dict[str, s
     if report.chosen != before:
         for block in report.blocks:
             block.method = report.chosen
-
-
-def combine(scalar: ir.Module, made: Made, chosen: dict[str, str], target: Any) -> str:
-    """One module with the chosen candidate of every function, some of them out of reach of LLVM's passes."""
-    texts: dict[str, str] = {}
-    declarations: set[str] = set()
-    alone = False
-    for function in scalar.functions:
-        choice = chosen.get(function.name, "llvm")
-        method, _, behind = choice.partition("+")
-        text = function.text()
-        if method in made:
-            text = _function_with(function, made[method][function.name], declarations)
-        if choice == "scalar" or (choice != "mixed" and method in made and not behind):
-            head, _, body = text.partition("\n")
-            keep = "optnone" if " noinline" in head else "noinline optnone"
-            text = f"{head.removesuffix('{')} {keep} {{\n{body}"
-            alone = True
-        texts[function.name] = text
-    found = _through_llvm(scalar.text(texts, _declared(scalar, declarations)), target)
-    if alone:
-        found = re.sub(r"^attributes #\d+ = \{.*\boptnone\b.*$", _without_marks, found, flags=re.M)
-    return str(ir.parse_llvm(found))
-
-
-def _without_marks(line: re.Match[str]) -> str:
-    return re.sub(r"\b(?:optnone|noinline) ?", "", line[0])
-
-
-def _through_llvm(text: str, target: Any) -> str:
-    module = ir.parse_llvm(text)
-    ir.optimise(module, slp=True, target=target)
-    return ir.named(module, target)
-
-
-def _declared(module: ir.Module, declarations: Iterable[str]) -> str:
-    known = module.declarations
-    return "\n".join(sorted(d for d in declarations if f"@{d.split('@')[1].split('(')[0]}" not in known)) + "\n"
-
-
-def _function_with(function: ir.Function, packed: list[Packed], declarations: set[str]) -> str:
-    kept = [(p.region, p.emitted) for p in packed if p.emitted is not None]
-    declarations |= {d for _, e in kept for d in e.declarations}
-    return replace_regions(function, kept) if kept else function.text()
-
-
-def _with(module: ir.Module, by_function: dict[str, list[Packed]]) -> str:
-    declarations: set[str] = set()
-    texts = {f.name: _function_with(f, by_function.get(f.name, []), declarations) for f in module.functions}
-    return ir.named(ir.parse_llvm(module.text(texts, _declared(module, declarations)), "The packed code"))
 
 
 def _costs(text: str, table: costs.Table) -> dict[str, dict[str, int]]:
