@@ -11,7 +11,6 @@ Candidates of a function:
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -51,11 +50,17 @@ class Options:
             raise HeddleError(
                 f"There is no method '{self.method}'.",
                 "A packing comes from LLVM, the integer program (ilp), the policy, or the best of them (auto).",
-                nearest(self.method, METHODS),
+                nearest(str(self.method), METHODS),
+            )
+        if isinstance(self.seconds, bool) or not isinstance(self.seconds, int | float) or not 0 < self.seconds < 1e9:
+            raise HeddleError(
+                f"{self.seconds!r} is no number of seconds.",
+                "It limits how long the integer program may think about each region of code.",
+                "Give a number greater than 0, such as 10.",
             )
         if self.weights is not None and "policy" in self.methods:
             weights(self.weights)  # whether they can be read, even if nothing is found to pack
-        return replace(self, family=self.family or costs.family_here())
+        return replace(self, family=costs.family_here() if self.family in (None, "") else str(self.family))
 
     @property
     def methods(self) -> list[str]:
@@ -74,7 +79,6 @@ class Options:
 
 def read(text: str, source: str = "The IR", *, cpu: str | None = None) -> str:
     """The scalar module that all candidates start from: optimised by LLVM, not vectorised, every value named."""
-    text = re.sub(r"\boptnone\b", "", text)  # what clang -O0 writes, which would keep every pass away
     module = ir.parse_foreign(ir.fitted(text, source), source)
     target = ir.machine(cpu)
     ir.optimise(module, slp=False, target=target)

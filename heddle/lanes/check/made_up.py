@@ -179,7 +179,7 @@ def memory_for(
     keep: list[np.ndarray[Any, Any]] = []
     for base, reach in shape.buffers.items():
         if base.startswith("@"):
-            start = engine.get_global_value_address(buffer_of(base)[1:].strip('"'))
+            start = engine.get_global_value_address(buffer_of(base)[1:])
             found.append((start, 2 * reach, shape.floats.get(base, "i8")))
             where[base] = start + reach
             continue
@@ -253,7 +253,7 @@ def _promised(shape: Shape, addresses: Addresses, base: str, other: str, place: 
 
 def buffer_of(name: str) -> str:
     """The memory behind a global variable, which points into its middle."""
-    return f'@"{name[1:].strip(chr(34))}.buffer"'
+    return f"@heddle.buffer.{name[1:].encode().hex()}"
 
 
 def fill(held: np.ndarray[Any, Any], kind: str, random: np.random.Generator, edge: float, *, small: bool) -> None:
