@@ -19,12 +19,14 @@ from pathlib import Path
 from heddle.errors import HeddleError, nearest
 from heddle.lanes import cost as costs
 from heddle.lanes import ir
-from heddle.lanes.combine import Made, combine, through_llvm, with_regions
+from heddle.lanes.combine import Made, through_llvm, with_regions
 from heddle.lanes.dependence import loops
 from heddle.lanes.emit import fresh_prefix
 from heddle.lanes.pack import Budget, Effort, in_haste, pack_function, too_long
 from heddle.lanes.policy.decide import shipped, weights
 from heddle.lanes.reports import BlockReport, FunctionReport, Packed, Result
+from heddle.lanes.settle import Settled
+from heddle.lanes.timing import AGAIN, time_function
 
 METHODS = ("auto", "llvm", "ilp", "policy")
 # In case of a tie, what leaves most to LLVM; and code as it was read before code where nothing was gained.
@@ -124,13 +126,21 @@ def improve(text: str, options: Options, function: str | None = None, source: st
         made["mixed"] |= {name: [] for name in failed}
         modules["mixed"] = through_llvm(mixed, target)
         by_candidate["mixed"] = _costs(modules["mixed"], table)
-    reports = [_report(f, by_candidate, made, winners[f.name], llvm_seconds) for f in wanted]
+    reports = [_report(f, by_candidate, made, llvm_seconds) for f in wanted]
     if options.time:
         for f, report in zip(wanted, reports, strict=True):
-            _by_time(f, report, modules)
-    chosen = {r.function: r.chosen for r in reports}
-    whole = llvm_text if set(chosen.values()) == {"llvm"} else combine(scalar, made, chosen, target)
-    return Result(whole, reports, modules, options.family)
+            report.nanoseconds = time_function(modules, f)
+            if not report.nanoseconds:
+                report.notes.append("not timed: it does not run on made-up arguments")
+    settled = Settled(scalar, modules)
+
+    def choose(report: FunctionReport) -> None:
+        _choose(report, settled.refused[report.function], winners[report.function])
+
+    for report in reports:
+        choose(report)
+    settled.choose(reports, choose)
+    return Result(settled.whole(reports, made, target), reports, modules, options.family)
 
 
 def _packed(scalar: ir.Module, scalar_text: str, by_function: dict[str, list[Packed]]) -> str:
@@ -171,17 +181,11 @@ def _mixed(function: ir.Function, winners: dict[str, str], made: Made) -> list[P
     ]
 
 
-def _report(
-    function: ir.Function, by_candidate: BlockCosts, made: Made, winners: dict[str, str], llvm_seconds: float
-) -> FunctionReport:
+def _report(function: ir.Function, by_candidate: BlockCosts, made: Made, llvm_seconds: float) -> FunctionReport:
     name = function.name
     total = {c: sum(of[name].values()) for c, of in by_candidate.items() if name in of}
-    # Never dearer than LLVM's code; among those, what costs least where loops run often.
     around = loops(function)
     likely = {c: sum(v * around.weight(b) for b, v in of[name].items()) for c, of in by_candidate.items() if name in of}
-    chosen = min(
-        (c for c in total if total[c] <= total["llvm"]), key=lambda c: (likely[c], total[c], PREFERENCE.index(c))
-    )
     ours = {m: by[name] for m, by in made.items() if m != "mixed"}
     blocks = []
     for block in function.blocks:
@@ -193,7 +197,7 @@ def _report(
                 block.label,
                 len(block.statements),
                 {c: of[name].get(block.label) for c, of in by_candidate.items() if name in of},
-                winners.get(block.label, "llvm") if chosen == "mixed" else chosen,
+                "llvm",
                 max((p.gap for p in mine.get("ilp", [])), default=None),
                 {"llvm": llvm_seconds} | {m: sum(p.seconds for p in ps) for m, ps in mine.items()},
                 {m: [line for p in ps for line in p.packs] for m, ps in mine.items()},
@@ -205,29 +209,34 @@ def _report(
         name,
         blocks,
         total,
-        chosen,
+        "llvm",
         sum(p.emitted is not None for p in every),
         [p.why for p in every if p.why],
         [note for note in notes if note],
+        likely=likely,
     )
 
 
-def _by_time(function: ir.Function, report: FunctionReport, modules: dict[str, str]) -> None:
-    """The fastest; what cost chose if nothing is faster by more than the same code differs from itself."""
-    from heddle.lanes.timing import AGAIN, time_function
+def _choose(report: FunctionReport, refused: set[str], winners: dict[str, str]) -> None:
+    """Never dearer than LLVM's code; of those what costs least where loops run often, or the fastest if timed."""
+    total, likely = report.cost, report.likely
+    left = [c for c in total if c not in refused]
+    bound = total["llvm"] if "llvm" in left else max(total.values())
+    chosen = min((c for c in left if total[c] <= bound), key=lambda c: (likely[c], total[c], PREFERENCE.index(c)))
+    if report.nanoseconds:
+        chosen = _by_time(report.nanoseconds, chosen, left)
+    report.chosen = chosen
+    for block in report.blocks:
+        block.method = winners.get(block.label, "llvm") if chosen == "mixed" else chosen
 
-    report.nanoseconds = taken = time_function(modules, function)
-    if not taken:
-        report.notes.append("not timed: it does not run on made-up arguments")
-        return
+
+def _by_time(taken: dict[str, float], by_cost: str, left: list[str]) -> str:
+    """The fastest; what cost chose if nothing is faster by more than the same code differs from itself."""
     noise = max(0.02, abs(taken[AGAIN] / taken["llvm"] - 1))
-    fastest = min((c for c in taken if c != AGAIN), key=lambda c: taken[c])
-    kept = report.chosen if taken[report.chosen] <= taken["llvm"] * (1 + noise) else "llvm"
-    before = report.chosen
-    report.chosen = fastest if taken[fastest] < taken[kept] * (1 - noise) else kept
-    if report.chosen != before:
-        for block in report.blocks:
-            block.method = report.chosen
+    fastest = min(left, key=lambda c: taken[c])
+    known = "llvm" if "llvm" in left else by_cost
+    kept = by_cost if taken[by_cost] <= taken[known] * (1 + noise) else known
+    return fastest if taken[fastest] < taken[kept] * (1 - noise) else kept
 
 
 def _costs(text: str, table: costs.Table) -> dict[str, dict[str, int]]:

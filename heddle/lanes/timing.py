@@ -8,6 +8,7 @@ import re
 import statistics
 import time
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ SLICE = 2e-4  # seconds of one measurement
 MEMORY = 1 << 20  # bytes behind each pointer
 COUNT = 64  # for integers, which are mostly lengths
 AGAIN = "llvm again"
+_NAME = r'@(?:[-a-zA-Z$._0-9]+|"[^"]*")'
 
 
 def time_function(
@@ -45,13 +47,21 @@ def time_function(
 
 def code_of(module: str, written: str) -> str:
     """A function's body with values numbered as they come; nothing where it calls what may differ between modules."""
-    body = re.search(rf"^define [^\n]*{re.escape(written)}\(.*?^}}$", module, re.M | re.S)
-    if body is None:
-        return ""
-    defined = set(re.findall(r'^define .*?@([-a-zA-Z$._0-9]+|"[^"]*")\(', module, re.M))
-    head, _, text = body[0].partition("\n")
-    if defined & set(re.findall(r'@([-a-zA-Z$._0-9]+|"[^"]*")\(', text)):
-        return ""
+    return _codes(module).get(written, "")
+
+
+@lru_cache(maxsize=16)
+def _codes(module: str) -> dict[str, str]:
+    bodies = re.findall(rf"^(define [^\n]*?({_NAME})\([^\n]*)\n(.*?)^}}$", module, re.M | re.S)
+    defined = {name for _, name, _ in bodies}
+    return {
+        name: _plain(head, text)
+        for head, name, text in bodies
+        if defined.isdisjoint(re.findall(rf"{_NAME}(?=\()", text))
+    }
+
+
+def _plain(head: str, text: str) -> str:
     numbers: dict[str, int] = {}
     arguments = head[head.index("@") :].rpartition(")")[0]  # attributes have other numbers in every module
     plain = re.sub(r" #\d+|, !\w+ !\d+|^\S+:.*$", "", f"{arguments}\n{text}", flags=re.M)
