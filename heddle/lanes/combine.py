@@ -30,7 +30,7 @@ def combine(scalar: ir.Module, made: Made, chosen: dict[str, str], target: Any) 
     """One module with the chosen candidate of every function, some of them out of reach of LLVM's passes."""
     texts: dict[str, str] = {}
     declarations: set[str] = set()
-    groups: dict[str, str] = dict(re.findall(r"^attributes (#\d+) = \{(.*)\}$", scalar.rest, re.M))
+    groups = scalar.groups
     marks: dict[str, str] = {}
     for function in scalar.functions:
         choice = chosen.get(function.name, "llvm")

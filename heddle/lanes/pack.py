@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +65,7 @@ def pack_function(
 ) -> dict[str, list[Packed]]:
     """All regions of a function by each method; nothing where a block is too long to think about."""
     found: dict[str, list[Packed]] = {m: [] for m in methods}
-    if too_long(function) or not found:
+    if left_to_llvm(function, module) or not found:
         return found
     every = regions(function, module)
     waiting = Counter(region.block.label for region in every)
@@ -84,8 +85,10 @@ def pack_function(
     return found
 
 
-def too_long(function: ir.Function) -> str:
+def left_to_llvm(function: ir.Function, module: ir.Module) -> str:
     """Why a function is left to LLVM, if it is."""
+    if re.search(r'\bnoimplicitfloat\b|"use-soft-float"="true"|[",]\+soft-float[",]', module.attributes(function)):
+        return "left alone: it may not use the registers of vectors (noimplicitfloat)"
     longest = max((len(b.statements) for b in function.blocks), default=0)
     if longest <= MOST_STATEMENTS:
         return ""

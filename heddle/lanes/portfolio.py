@@ -11,6 +11,7 @@ Candidates of a function:
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from heddle.lanes import ir
 from heddle.lanes.combine import Made, through_llvm, with_regions
 from heddle.lanes.dependence import loops
 from heddle.lanes.emit import fresh_prefix
-from heddle.lanes.pack import Budget, Effort, in_haste, pack_function, too_long
+from heddle.lanes.pack import Budget, Effort, in_haste, left_to_llvm, pack_function
 from heddle.lanes.policy.decide import shipped, weights
 from heddle.lanes.reports import BlockReport, FunctionReport, Packed, Result
 from heddle.lanes.settle import Settled
@@ -107,7 +108,7 @@ def improve(text: str, options: Options, function: str | None = None, source: st
     began = time.process_time()
     llvm_text = through_llvm(scalar_text, target)
     llvm_seconds = (time.process_time() - began) / max(1, len(scalar.functions))
-    prefix = fresh_prefix(scalar_text)
+    prefix = _fresh_prefix(scalar_text)
     effort, budget = Effort(options.seconds, options.trials, options.weights), Budget(options.seconds)
     packed_functions = {
         f.name: pack_function(f, scalar, table, methods, effort, prefix, budget, options.progress) for f in wanted
@@ -126,7 +127,7 @@ def improve(text: str, options: Options, function: str | None = None, source: st
         made["mixed"] |= {name: [] for name in failed}
         modules["mixed"] = through_llvm(mixed, target)
         by_candidate["mixed"] = _costs(modules["mixed"], table)
-    reports = [_report(f, by_candidate, made, llvm_seconds) for f in wanted]
+    reports = [_report(f, scalar, by_candidate, made, llvm_seconds) for f in wanted]
     if options.time:
         for f, report in zip(wanted, reports, strict=True):
             report.nanoseconds = time_function(modules, f)
@@ -141,6 +142,14 @@ def improve(text: str, options: Options, function: str | None = None, source: st
         choose(report)
     settled.choose(reports, choose)
     return Result(settled.whole(reports, made, target), reports, modules, options.family)
+
+
+def _fresh_prefix(text: str) -> str:
+    """A start of names that neither values nor labels have: nothing need refer to the label of a first block."""
+    prefix = fresh_prefix(text)
+    while re.search(rf"(?:%|^){prefix}\d", text, re.M):
+        prefix += "_"
+    return prefix
 
 
 def _packed(scalar: ir.Module, scalar_text: str, by_function: dict[str, list[Packed]]) -> str:
@@ -181,7 +190,9 @@ def _mixed(function: ir.Function, winners: dict[str, str], made: Made) -> list[P
     ]
 
 
-def _report(function: ir.Function, by_candidate: BlockCosts, made: Made, llvm_seconds: float) -> FunctionReport:
+def _report(
+    function: ir.Function, scalar: ir.Module, by_candidate: BlockCosts, made: Made, llvm_seconds: float
+) -> FunctionReport:
     name = function.name
     total = {c: sum(of[name].values()) for c, of in by_candidate.items() if name in of}
     around = loops(function)
@@ -204,7 +215,7 @@ def _report(function: ir.Function, by_candidate: BlockCosts, made: Made, llvm_se
             )
         )
     every = [p for ps in ours.values() for p in ps]
-    notes = [too_long(function), in_haste(ours.get("ilp", []))]
+    notes = [left_to_llvm(function, scalar), in_haste(ours.get("ilp", []))]
     return FunctionReport(
         name,
         blocks,

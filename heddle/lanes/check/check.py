@@ -58,7 +58,9 @@ def check(region: Region, emitted: Emitted, module: Module, trials: int = 8, see
     types = region.function.types
     scalar = [s.text for s in region.statements]
     scalar += [f"{next_of(v)} = freeze {types[v]} {c.following}" for v, c in region.carried.items()]
-    text = _module(shape, module, scalar, round_once(region, emitted), emitted.declarations)
+    packed = round_once(region, emitted)
+    own = _fresh([*scalar, *packed])
+    text = _module(shape, module, scalar, packed, emitted.declarations, own)
     llvm = binding()
     try:
         parsed = parse_llvm(text, "The packed code")
@@ -67,7 +69,7 @@ def check(region: Region, emitted: Emitted, module: Module, trials: int = 8, see
     with llvm.create_mcjit_compiler(parsed, machine()) as engine:
         engine.finalize_object()
         signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-        first, second = (signature(engine.get_function_address(n)) for n in ("scalar", "packed"))
+        first, second = (signature(engine.get_function_address(n)) for n in (f"{own}.scalar", f"{own}.packed"))
         done = b""
         while len(done) < trials:  # a child that crashes has answered for the trials before; another goes on behind it
             left = range(len(done), trials)
@@ -97,9 +99,19 @@ def round_once(region: Region, emitted: Emitted) -> list[str]:
     return [*lines, *emitted.early, *emitted.lines, *emitted.behind.values(), *behind]
 
 
-def _module(shape: Shape, module: Module, scalar: list[str], packed: list[str], declarations: set[str]) -> str:
-    first, more = _function("scalar", shape, scalar)
-    second, others = _function("packed", shape, packed)
+def _fresh(lines: list[str]) -> str:
+    """A start of names that nothing has in these lines."""
+    own, text = "check", "\n".join(lines)
+    while re.search(rf'[%@]"?{own}\.', text):
+        own += "_"
+    return own
+
+
+def _module(
+    shape: Shape, module: Module, scalar: list[str], packed: list[str], declarations: set[str], own: str
+) -> str:
+    first, more = _function(f"{own}.scalar", shape, scalar, own)
+    second, others = _function(f"{own}.packed", shape, packed, own)
     text = "\n".join([*first, *second])
     globals_used = sorted(set(re.findall(r'@(?:[-a-zA-Z$._0-9]+|"[^"]*")', text)))
     before = []
@@ -110,23 +122,23 @@ def _module(shape: Shape, module: Module, scalar: list[str], packed: list[str], 
     known = {f"@{d.split('@')[1].split('(')[0]}": d for d in (*declarations, *more, *others)}
     known = module.declarations | known
     before += [known[g] for g in globals_used if g in known]
-    rest = [g for g in globals_used if g not in known and g not in shape.buffers and g not in ("@scalar", "@packed")]
+    rest = [g for g in globals_used if g not in known and g not in shape.buffers and not g.startswith(f"@{own}.")]
     before += [f"{g} = internal global [64 x i8] zeroinitializer" for g in rest]
     structs = [f"{name} = type {body}" for name, body in module.structures.items()]
     return "\n".join([*structs, *before, text])
 
 
-def _function(name: str, shape: Shape, lines: list[str]) -> tuple[list[str], set[str]]:
-    out = [f"define void @{name}(ptr noalias %in.slots, ptr noalias %out.slots) {{"]
+def _function(name: str, shape: Shape, lines: list[str], own: str) -> tuple[list[str], set[str]]:
+    out = [f"define void @{name}(ptr noalias %{own}.slots, ptr noalias %{own}.results) {{"]
     for k, (value, kind) in enumerate(shape.inputs.items()):
-        out.append(f"  %in.{k} = getelementptr i8, ptr %in.slots, i64 {k * SLOT}")
-        out.append(f"  {value} = load {kind}, ptr %in.{k}, align 1")
+        out.append(f"  %{own}.in.{k} = getelementptr i8, ptr %{own}.slots, i64 {k * SLOT}")
+        out.append(f"  {value} = load {kind}, ptr %{own}.in.{k}, align 1")
     bare = (re.sub(r" #\d+$", "", re.sub(r", ![a-zA-Z.]+ ![0-9]+", "", x)) for x in lines if not is_pointer_load(x))
     body, declared = kept_by_all(bare)
     out += [f"  {line}" for line in body]
     for k, (value, kind) in enumerate(shape.outputs.items()):
-        out.append(f"  %out.{k} = getelementptr i8, ptr %out.slots, i64 {k * SLOT}")
-        out.append(f"  store {kind} {value}, ptr %out.{k}, align 1")
+        out.append(f"  %{own}.out.{k} = getelementptr i8, ptr %{own}.results, i64 {k * SLOT}")
+        out.append(f"  store {kind} {value}, ptr %{own}.out.{k}, align 1")
     return [*out, "  ret void", "}"], declared
 
 

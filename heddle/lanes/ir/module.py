@@ -72,6 +72,16 @@ class Module:
         return dict(re.findall(r"^(![0-9]+) = (?:distinct )?(.*)$", self.rest, re.M))
 
     @cached_property
+    def groups(self) -> dict[str, str]:
+        """Attributes of functions, by the number of their group."""
+        return dict(re.findall(r"^attributes (#\d+) = \{(.*)\}$", self.rest, re.M))
+
+    def attributes(self, function: Function) -> str:
+        """What is said of a function behind its parameters."""
+        number = re.search(r" (#\d+)(?: |$)", function.head)
+        return self.groups.get(number[1], "") if number else ""
+
+    @cached_property
     def globals(self) -> frozenset[str]:
         """Variables that are objects of their own, not aliases."""
         return frozenset(re.findall(r'^(@(?:[-a-zA-Z$._0-9]+|"[^"]*")) = (?!.*\b(?:alias|ifunc)\b)', self.rest, re.M))
