@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import time
 from collections import Counter
@@ -12,10 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from heddle.lanes import choice, ir, packs, programme
-from heddle.lanes.check import check
+from heddle.lanes.check import check_all
 from heddle.lanes.cost import Table
 from heddle.lanes.dependence import Region, regions
-from heddle.lanes.emit import emit
+from heddle.lanes.emit import Emitted, emit
 from heddle.lanes.policy.decide import decide, weights
 from heddle.lanes.reports import Packed
 from heddle.lanes.schedule import Cycle, arrange
@@ -25,6 +26,9 @@ PER_BLOCK = 2.0  # times the seconds for a region: what the programme may take f
 PER_MODULE = 24.0  # … and for a module, of which …
 SHARE = 0.1  # … a region gets no more than this part of what is left, so that the last ones get something as well
 LEAST = 0.1  # seconds, in which most regions are solved
+BESIDE = 3.0  # times the seconds, for enumerating, the policy and the check of all regions of a module, …
+BESIDE_LEAST = 30.0  # … and at least these
+TOGETHER = 32  # regions that are checked at a time
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,8 @@ class Budget:
     def __init__(self, seconds: float) -> None:
         self.seconds, self.left = seconds, PER_MODULE * seconds
         self.blocks: dict[tuple[str, str], float] = {}  # by function and label
+        self.left_over: dict[str, int] = {}  # regions that were not looked at, by function
+        self._spent, self._began = 0.0, _cpu_time()
 
     def share(self, block: tuple[str, str], waiting: int) -> float:
         """For the next of some regions of a block."""
@@ -51,6 +57,25 @@ class Budget:
     def spend(self, block: tuple[str, str], seconds: float) -> None:
         self.left -= seconds
         self.blocks[block] -= seconds
+        self._spent += seconds
+
+    def over(self) -> bool:
+        """Whether all but the programme, which has its own limits, took longer than many regions should."""
+        return _cpu_time() - self._began - self._spent > max(BESIDE_LEAST, BESIDE * self.seconds)
+
+
+@dataclass
+class Pending:
+    """Code that was emitted and not checked yet, and for whom."""
+
+    packed: list[Packed]
+    emitted: Emitted
+    packs: list[str]
+
+
+def _cpu_time() -> float:
+    """Seconds of this process and of the children in which code was checked."""
+    return sum(os.times()[:4])
 
 
 def pack_function(
@@ -69,11 +94,14 @@ def pack_function(
         return found
     every = regions(function, module)
     waiting = Counter(region.block.label for region in every)
+    pending: list[Pending] = []
     for k, region in enumerate(every):
+        if budget.over():
+            break  # said in the report; LLVM's passes still see the rest
         block = function.name, region.block.label
         given = replace(effort, seconds=budget.share(block, waiting[region.block.label]))
         waiting[region.block.label] -= 1
-        packed = pack_region(region, module, table, methods, given, f"{prefix}{k}_")
+        packed = pack_region(region, table, methods, given, f"{prefix}{k}_", pending)
         if "ilp" in packed:
             budget.spend(block, packed["ilp"].seconds)
             packed["ilp"].hasty = given.seconds < effort.seconds and packed["ilp"].gap > 0
@@ -82,6 +110,10 @@ def pack_function(
         if progress is not None:
             best = min(packed.values(), key=lambda p: p.cost)
             progress(f"{function.name} {region.block.label}: {best.scalar} → {best.cost}")
+        if len(pending) >= TOGETHER:
+            _settle(pending, module, effort.trials)
+    _settle(pending, module, effort.trials)
+    budget.left_over[function.name] = len(every) - len(next(iter(found.values())))
     return found
 
 
@@ -103,8 +135,14 @@ def in_haste(packed: Sequence[Packed]) -> str:
     return f"the integer program ran short of time in {hasty} of {len(packed)} regions; --time-limit gives it more"
 
 
+def out_of_time(function: ir.Function, budget: Budget) -> str:
+    """How much of a function was not looked at, if any."""
+    count = budget.left_over.get(function.name, 0)
+    return f"{count} regions are left to LLVM: time for the module ran out; --time-limit gives more" if count else ""
+
+
 def pack_region(
-    region: Region, module: ir.Module, table: Table, methods: Sequence[str], effort: Effort, prefix: str
+    region: Region, table: Table, methods: Sequence[str], effort: Effort, prefix: str, pending: list[Pending]
 ) -> dict[str, Packed]:
     """Pack one stretch of code by the policy, and by the programme ("ilp"), which starts from the best known."""
     began = time.process_time()
@@ -116,7 +154,7 @@ def pack_region(
     if not any(p.native or p.kind == "store" for p in graph.productions):
         return {m: Packed(region, None, scalar, scalar, 0.0, built) for m in methods}
     found: dict[str, Packed] = {}
-    emitted: dict[tuple[int, ...], Packed] = {}  # what both choose is checked once
+    chosen: dict[tuple[int, ...], Packed] = {}  # what both choose is checked once
     known = plain
     for method in sorted(methods, key=("policy", "ilp").index):
         began = time.process_time()
@@ -129,13 +167,17 @@ def pack_region(
             solution = programme.solve(graph, effort.seconds, first)
         seconds = built + time.process_time() - began
         key = tuple(sorted(solution.packing.order))
-        if key in emitted:
-            found[method] = replace(emitted[key], gap=solution.gap, seconds=seconds)
+        if key in chosen:
+            found[method] = replace(chosen[key], gap=solution.gap, seconds=seconds)
+            for waiting in pending:
+                if any(p is chosen[key] for p in waiting.packed):
+                    waiting.packed.append(found[method])
             continue
         packed = Packed(region, None, scalar, min(scalar, solution.cost), solution.gap, seconds)
         if solution.cost < scalar:
-            _emit(packed, graph, solution, module, effort.trials, prefix + method[0])
-        found[method] = emitted[key] = packed
+            made = emit(graph, solution.packing, prefix + method[0])
+            pending.append(Pending([packed], made, described(graph, solution.packing.order)))
+        found[method] = chosen[key] = packed
     return found
 
 
@@ -151,17 +193,16 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _emit(
-    packed: Packed, graph: packs.Graph, solution: choice.Solution, module: ir.Module, trials: int, prefix: str
-) -> None:
-    """Write what was chosen, unless it does something else than the scalar code."""
-    made = emit(graph, solution.packing, prefix)
-    verdict = check(packed.region, made, module, trials)
-    if not verdict.equal:
-        packed.why, packed.cost = verdict.why, packed.scalar
-        return
-    packed.emitted = made
-    packed.packs = described(graph, solution.packing.order)
+def _settle(pending: list[Pending], module: ir.Module, trials: int) -> None:
+    """Check what was chosen, several regions together; keep what does the same as the scalar code."""
+    verdicts = check_all([(p.packed[0].region, p.emitted) for p in pending], module, trials)
+    for waiting, verdict in zip(pending, verdicts, strict=True):
+        for packed in waiting.packed:
+            if verdict.equal:
+                packed.emitted, packed.packs = waiting.emitted, waiting.packs
+            else:
+                packed.why, packed.cost = verdict.why, packed.scalar
+    pending.clear()
 
 
 def start(graph: packs.Graph, known: Sequence[int]) -> list[int]:

@@ -23,7 +23,7 @@ from heddle.lanes import ir
 from heddle.lanes.combine import Made, through_llvm, with_regions
 from heddle.lanes.dependence import loops
 from heddle.lanes.emit import fresh_prefix
-from heddle.lanes.pack import Budget, Effort, in_haste, left_to_llvm, pack_function
+from heddle.lanes.pack import Budget, Effort, in_haste, left_to_llvm, out_of_time, pack_function
 from heddle.lanes.policy.decide import shipped, weights
 from heddle.lanes.reports import BlockReport, FunctionReport, Packed, Result
 from heddle.lanes.settle import Settled
@@ -128,6 +128,8 @@ def improve(text: str, options: Options, function: str | None = None, source: st
         modules["mixed"] = through_llvm(mixed, target)
         by_candidate["mixed"] = _costs(modules["mixed"], table)
     reports = [_report(f, scalar, by_candidate, made, llvm_seconds) for f in wanted]
+    for f, report in zip(wanted, reports, strict=True):
+        report.notes += [note for note in [out_of_time(f, budget)] if note]
     if options.time:
         for f, report in zip(wanted, reports, strict=True):
             report.nanoseconds = time_function(modules, f)
@@ -168,10 +170,11 @@ def _winners(function: ir.Function, by_candidate: BlockCosts, made: Made) -> dic
     """Who is cheapest in each block: LLVM, or one of ours with LLVM's passes behind it."""
     name = function.name
     found = {}
+    packed = {m: {p.region.block.label for p in by[name] if p.emitted is not None} for m, by in made.items()}
     for block in function.blocks:
         prices = {"llvm": by_candidate["llvm"].get(name, {}).get(block.label)}
         for method in made:
-            if any(p.region.block is block and p.emitted is not None for p in made[method][name]):
+            if block.label in packed[method]:
                 prices[method] = by_candidate[f"{method}+llvm"].get(name, {}).get(block.label)
         known = {m: c for m, c in prices.items() if c is not None}
         if known:
@@ -199,8 +202,12 @@ def _report(
     likely = {c: sum(v * around.weight(b) for b, v in of[name].items()) for c, of in by_candidate.items() if name in of}
     ours = {m: by[name] for m, by in made.items() if m != "mixed"}
     blocks = []
+    by_label: dict[str, dict[str, list[Packed]]] = {b.label: {m: [] for m in ours} for b in function.blocks}
+    for m, ps in ours.items():
+        for p in ps:
+            by_label[p.region.block.label][m].append(p)
     for block in function.blocks:
-        mine = {m: [p for p in ps if p.region.block is block] for m, ps in ours.items()}
+        mine = by_label[block.label]
         if not any(mine.values()):
             continue
         blocks.append(

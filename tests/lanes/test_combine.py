@@ -69,14 +69,16 @@ def test_a_function_that_stays_keeps_its_head(what):
 
 
 def test_what_llvm_does_not_take_as_a_whole_stays_scalar(monkeypatch):
-    real = pack._emit
+    real = pack._settle
 
-    def emit_with_a_name_taken(packed, *rest):
-        real(packed, *rest)
-        if packed.emitted is not None and packed.region.function.name == "f":
-            packed.emitted = Emitted(["%o = add i32 1, 2", *packed.emitted.lines], packed.emitted.declarations)
+    def settle_with_a_name_taken(pending, *rest):
+        every = [packed for waiting in pending for packed in waiting.packed]
+        real(pending, *rest)
+        for packed in every:
+            if packed.emitted is not None and packed.region.function.name == "f":
+                packed.emitted = Emitted(["%o = add i32 1, 2", *packed.emitted.lines], packed.emitted.declarations)
 
-    monkeypatch.setattr(pack, "_emit", emit_with_a_name_taken)
+    monkeypatch.setattr(pack, "_settle", settle_with_a_name_taken)
     found = improve(module(), Options(method="ilp", seconds=1))
     f, g = found.reports
     assert "LLVM's verifier" in f.rejected[0]

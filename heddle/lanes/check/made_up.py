@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -35,6 +36,7 @@ EDGES = [
 FEW = 24
 Place = Callable[[Address], int]  # an address as a distance from its base
 Accessed = tuple[Address, Statement]
+_STEPS: WeakKeyDictionary[Addresses, int] = WeakKeyDictionary()  # of functions, which may have thousands of regions
 
 
 @dataclass
@@ -55,7 +57,7 @@ class Shape:
 
 
 def shape_of(region: Region, addresses: Addresses) -> Shape | None:
-    step = _step(addresses.defs.values())
+    step = _step(addresses)
     shape = Shape(step=step or 8, any_step=step == 0)
     types = region.function.types
     made = {s.name for s in region.statements if s.name}
@@ -117,14 +119,16 @@ def next_of(phi: str) -> str:
     return f'%"heddle.next.{phi[1:].strip(chr(34))}"'
 
 
-def _step(statements: Iterable[Statement]) -> int:
+def _step(addresses: Addresses) -> int:
     """A power of two beyond all that is put in by `or disjoint`, as unrolled loops do with their counter; 0 if none."""
-    step = 0
-    for s in statements:
-        if s.op == "or" and "disjoint" in s.flags:
-            constant = int(s.lanes[1]) if re.fullmatch(r"\d+", s.lanes[1]) else 0
-            step = max(step, 8, 1 << min(constant.bit_length(), 12))
-    return step
+    if addresses not in _STEPS:
+        step = 0
+        for s in addresses.defs.values():
+            if s.op == "or" and "disjoint" in s.flags:
+                constant = int(s.lanes[1]) if re.fullmatch(r"\d+", s.lanes[1]) else 0
+                step = max(step, 8, 1 << min(constant.bit_length(), 12))
+        _STEPS[addresses] = step
+    return _STEPS[addresses]
 
 
 def _indices(shape: Shape, addresses: Addresses) -> None:

@@ -62,7 +62,7 @@ class Addresses:
         self.layout = Layout(module.structures)
         self.globals = module.globals
         self.metadata = module.metadata
-        self.defs = {s.name: s for b in function.blocks for s in b.statements if s.name}
+        self.defs = function.definitions
         self._known: dict[str, Address] = {}
         self._exact = True  # of the address that is taken apart just now
         self._rooted: dict[str, tuple[str, ...]] = {}

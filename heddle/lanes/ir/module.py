@@ -39,6 +39,11 @@ class Function:
         assert found is not None, self.head
         return found[0]
 
+    @cached_property
+    def definitions(self) -> dict[str, Statement]:
+        """The statement of every value that is no argument."""
+        return {s.name: s for b in self.blocks for s in b.statements if s.name}
+
     def text(self) -> str:
         lines = [self.head]
         for block in self.blocks:
