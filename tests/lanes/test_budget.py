@@ -110,7 +110,8 @@ def many(count):
 
 def test_many_regions_are_checked_together(monkeypatch):
     children = []
-    monkeypatch.setattr(import_module("heddle.lanes.check.check"), "in_child", lambda *work: children.append(1) or in_child(*work))
+    module = import_module("heddle.lanes.check.check")
+    monkeypatch.setattr(module, "in_child", lambda *work: children.append(1) or in_child(*work))
     (report,) = improve(many(40), Options(method="ilp", seconds=1)).reports
     assert report.checked == 40
     assert len(children) == 2
