@@ -18,6 +18,10 @@ _C_TYPES: dict[str, Any] = {
     "void": None, "i1": ctypes.c_bool, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32,
     "i64": ctypes.c_int64, "float": ctypes.c_float, "double": ctypes.c_double, "ptr": ctypes.c_void_p,
 }  # fmt: skip
+_CONVENTION = re.compile(r"\b(?:\w*cc|cc \d+|amdgpu_\w+|ptx_\w+|spir_\w+)(?= )")
+_PASSED_SPECIALLY = re.compile(
+    r"\b(?:byval|sret|inalloca|preallocated|byref)\(|\b(?:nest|swiftself|swifterror|swiftasync)\b"
+)
 
 
 class Loaded:
@@ -27,14 +31,10 @@ class Loaded:
         llvm = ir.binding()
         self.text = text
         parsed = ir.parse_llvm(ir.for_this_machine(text))
-        for declared in parsed.functions:
-            missing = declared.is_declaration and not declared.name.startswith("llvm.")
-            if missing and llvm.address_of_symbol(declared.name) is None:
-                raise HeddleError(
-                    f"'{declared.name}' is called but not defined here.",
-                    "To run, a module needs every function it calls.",
-                    "Define it in the same file, or only write the IR: heddle lanes FILE -o kernel.ll.",
-                )
+        _refuse_missing(parsed)
+        for function in parsed.functions:
+            if not function.is_declaration:
+                function.name = _ascii(function.name)
         self._machine = ir.machine()
         self._engine = llvm.create_mcjit_compiler(parsed, self._machine)
         self._engine.finalize_object()
@@ -42,11 +42,44 @@ class Loaded:
     def function(self, name: str, result: str, arguments: Iterable[str]) -> Callable[..., Any]:
         """One of them, by its name and LLVM types."""
         signature = ctypes.CFUNCTYPE(_C_TYPES[result], *(_C_TYPES[a] for a in arguments))
-        return signature(self._engine.get_function_address(name))
+        address = self._engine.get_function_address(_ascii(name))
+        if not address:
+            raise HeddleError(
+                f"There is no machine code for '{name}'.",
+                "What is internal to a module may go when it is compiled; and names are of plain text.",
+                "Take `internal`, `private` or `static` away from it, or give it another name.",
+            )
+        return signature(address)
 
     @property
     def assembly(self) -> str:
         return ir.assembly(ir.for_this_machine(self.text))
+
+
+def _ascii(name: str) -> str:
+    """A name by which llvmlite finds a function; it knows no others."""
+    return name if name.isascii() else f"heddle.{name.encode().hex()}"
+
+
+def _refuse_missing(parsed: Any) -> None:
+    """LLVM ends the process over what it cannot find, or runs into nothing when it is called."""
+    llvm = ir.binding()
+    for declared in (*parsed.functions, *parsed.global_variables):
+        name = declared.name
+        if re.match(r"@\S+ = (?:\w+ )*thread_local\b", str(declared).strip()):
+            raise HeddleError(
+                f"'{name}' is a variable of each thread (thread_local).",
+                "Code that is compiled into a running process has no place for those.",
+                "Pass a pointer to it, or only write the IR: heddle lanes FILE -o kernel.ll.",
+            )
+        missing = declared.is_declaration and not name.startswith("llvm.")
+        if missing and llvm.address_of_symbol(name) is None:
+            weak = " (even if it may be missing: extern_weak)" if declared.linkage == llvm.Linkage.external_weak else ""
+            raise HeddleError(
+                f"'{name}' is used but not defined here.",
+                f"To run, a module needs every function and variable it uses{weak}.",
+                "Define it in the same file, or only write the IR: heddle lanes FILE -o kernel.ll.",
+            )
 
 
 class Compiled(Loaded):
@@ -84,14 +117,22 @@ def _passed(name: str, value: Any, kind: str) -> Any:
             )
         return value.ctypes.data
     try:
-        return float(value) if kind in ("float", "double") else operator.index(value)
-    except (TypeError, ValueError) as error:
+        number = float(value) if kind in ("float", "double") else operator.index(value)
+    except (TypeError, ValueError, OverflowError) as error:
         wants = "an array, or an address as an integer" if kind == "ptr" else "a number"
         raise HeddleError(
             f"{name} was given {type(value).__name__} for {kind}.",
-            f"For {kind} machine code takes {wants}.",
+            f"For {kind} machine code takes {wants}{', and this one is too large' * isinstance(error, OverflowError)}.",
             "Convert it first: np.array for lists, int or float for numbers.",
         ) from error
+    bits = 64 if kind == "ptr" else ir.BITS[kind]
+    if isinstance(number, int) and not -(1 << bits - 1) * (kind not in ("ptr", "i1")) <= number < 1 << bits:
+        raise HeddleError(
+            f"{name} was given {number if abs(number) < 1 << 128 else 'a number of many digits'} for {kind}.",
+            f"{kind} has {bits} bit{'s' * (bits > 1)}, signed or not.",
+            "Pass a smaller number, or give the argument a wider type.",
+        )
+    return number
 
 
 def compile(  # noqa: A001
@@ -129,6 +170,10 @@ def compile(  # noqa: A001
     [2.0, 3.0]
     """
     marshal = None
+    if function is not None and not isinstance(function, str):
+        raise HeddleError(
+            f"{function!r} is no name of a function.", "A function is named as in the IR.", 'Pass text, such as "f".'
+        )
     if isinstance(source, str):
         text = source
     else:
@@ -144,13 +189,27 @@ def compile(  # noqa: A001
             f"Name it: {', '.join(f.name for f in chosen[:5])}.",
         )
     (wanted,) = chosen
-    result = re.search(r"((?:<[^>]*>|\{[^}]*\}|[\w]+)) @", wanted.head)
-    kinds = [result[1] if result else "?", *(wanted.types[a] for a in wanted.arguments)]
+    result = _callable(wanted)
+    made = improve(text, Options(method=method, seconds=seconds, family=family), wanted.name)
+    return Compiled(made.text, wanted, made.reports[0], result, marshal)
+
+
+def _callable(function: ir.Function) -> str:
+    """The type of the result, if Python can call the function."""
+    before, _, behind = function.head.partition(function.written)
+    result = re.search(r"((?:<[^>]*>|\{[^}]*\}|[\w]+)) $", before)
+    kinds = [result[1] if result else "?", *(function.types[a] for a in function.arguments)]
     if not all(k in _C_TYPES for k in kinds):
         raise HeddleError(
-            f"'{wanted.name}' takes or returns {next(k for k in kinds if k not in _C_TYPES)}, which Python can't pass.",
+            f"'{function.name}' has {next(k for k in kinds if k not in _C_TYPES)}, which Python can't pass.",
             "It can pass numbers and pointers, but not vectors and structures.",
             "Pass a pointer to it.",
         )
-    made = improve(text, Options(method=method, seconds=seconds, family=family), wanted.name)
-    return Compiled(made.text, wanted, made.reports[0], kinds[0], marshal)
+    special = _CONVENTION.search(before) or _PASSED_SPECIALLY.search(behind)
+    if special is not None:
+        raise HeddleError(
+            f"'{function.name}' is called in a way of its own ({special[0].strip('( ')}).",
+            "Python calls functions as C does, with numbers and pointers.",
+            "Call it from a function with plain arguments in the same IR, and compile that one.",
+        )
+    return kinds[0]

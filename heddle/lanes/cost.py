@@ -303,7 +303,7 @@ def block_cost(t: Table, statements: Iterable[Statement], defs: dict[str, Statem
 
 
 def definitions(function: Function) -> dict[str, Statement]:
-    return {s.name: s for b in function.blocks for s in b.statements if s.name}
+    return function.definitions
 
 
 def costs_of_blocks(t: Table, function: Function) -> dict[str, int]:

@@ -329,8 +329,8 @@ def emit(graph: Graph, packing: Packing, prefix: str) -> Emitted:
 
 
 def fresh_prefix(text: str) -> str:
-    """A start of names that the module does not use."""
+    """A start of names that neither values nor labels have: nothing need refer to the label of a first block."""
     prefix = "lane"
-    while re.search(rf"%{prefix}\d", text):
+    while re.search(rf"(?:%|^){prefix}\d", text, re.M):
         prefix += "_"
     return prefix

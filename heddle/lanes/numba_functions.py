@@ -79,11 +79,16 @@ class Marshal:
 
     def _scalar(self, value: Any, kind: Any) -> int | float:
         try:
-            if np.dtype(str(kind)).kind == "f":
+            dtype = np.dtype(str(kind))
+            if dtype.kind == "f":
                 return float(value)
-            return operator.index(bool(value) if isinstance(value, np.bool_) else value)
-        except (TypeError, ValueError):
+            number = operator.index(bool(value) if isinstance(value, np.bool_) else value)
+        except (TypeError, ValueError, OverflowError):
             raise self._another(value, kind) from None
+        least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        if not least <= number <= most:
+            raise self._another(value, kind)
+        return number
 
     def _array(self, value: Any, kind: Any) -> list[int]:
         if not isinstance(value, np.ndarray) or value.ndim != kind.ndim or value.dtype != np.dtype(str(kind.dtype)):

@@ -12,29 +12,28 @@ Candidates of a function:
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from heddle.errors import HeddleError, nearest
 from heddle.lanes import cost as costs
 from heddle.lanes import ir
+from heddle.lanes.combine import Made, through_llvm, with_regions
 from heddle.lanes.decisions import Decisions
 from heddle.lanes.dependence import loops
 from heddle.lanes.emit import fresh_prefix
-from heddle.lanes.pack import Budget, Effort, in_haste, pack_function, too_long
+from heddle.lanes.pack import Budget, Effort, in_haste, left_to_llvm, out_of_time, pack_function
 from heddle.lanes.policy.decide import shipped, weights
 from heddle.lanes.reports import BlockReport, FunctionReport, Packed, Result
-from heddle.lanes.rewrite import replace_regions
+from heddle.lanes.settle import Settled
+from heddle.lanes.timing import AGAIN, time_function
 
 METHODS = ("auto", "llvm", "ilp", "policy", "pairs")
 # In case of a tie, what leaves most to LLVM; and code as it was read before code where nothing was gained.
 PREFERENCE = ("llvm", "ilp+llvm", "policy+llvm", "pairs+llvm", "mixed", "scalar", "ilp", "policy", "pairs")
 
-Made = dict[str, dict[str, list[Packed]]]  # by method, by function
 BlockCosts = dict[str, dict[str, dict[str, int]]]  # by candidate, by function, by block
 
 
@@ -55,11 +54,17 @@ class Options:
             raise HeddleError(
                 f"There is no method '{self.method}'.",
                 "A packing comes from LLVM, the integer program (ilp), the policy, the best of them (auto), or pairs.",
-                nearest(self.method, METHODS),
+                nearest(str(self.method), METHODS),
+            )
+        if isinstance(self.seconds, bool) or not isinstance(self.seconds, int | float) or not 0 < self.seconds < 1e9:
+            raise HeddleError(
+                f"{self.seconds!r} is no number of seconds.",
+                "It limits how long the integer program may think about each region of code.",
+                "Give a number greater than 0, such as 10.",
             )
         if self.weights is not None and "policy" in self.methods:
             weights(self.weights)  # whether they can be read, even if nothing is found to pack
-        return replace(self, family=self.family or costs.family_here())
+        return replace(self, family=costs.family_here() if self.family in (None, "") else str(self.family))
 
     @property
     def methods(self) -> list[str]:
@@ -78,7 +83,6 @@ class Options:
 
 def read(text: str, source: str = "The IR", *, cpu: str | None = None) -> str:
     """The scalar module that all candidates start from: optimised by LLVM, not vectorised, every value named."""
-    text = re.sub(r"\boptnone\b", "", text)  # what clang -O0 writes, which would keep every pass away
     module = ir.parse_foreign(ir.fitted(text, source), source)
     target = ir.machine(cpu)
     ir.optimise(module, slp=False, target=target)
@@ -103,7 +107,7 @@ def improve(text: str, options: Options, function: str | None = None, source: st
     wanted = ir.choose_functions(scalar, function)
     target = ir.machine()
     began = time.process_time()
-    llvm_text = _through_llvm(scalar_text, target)
+    llvm_text = through_llvm(scalar_text, target)
     llvm_seconds = (time.process_time() - began) / max(1, len(scalar.functions))
     prefix = fresh_prefix(scalar_text)
     effort, budget = Effort(options.seconds, options.trials), Budget(options.seconds)
@@ -115,32 +119,56 @@ def improve(text: str, options: Options, function: str | None = None, source: st
     modules = {"scalar": scalar_text, "llvm": llvm_text}
     passed = {scalar_text: llvm_text}  # what is the same code need not go through LLVM's passes again
     for method, by_function in made.items():
-        changed = any(p.emitted is not None for regions in by_function.values() for p in regions)
-        modules[method] = packed = _with(scalar, by_function) if changed else scalar_text
-        modules[f"{method}+llvm"] = passed[packed] = passed.get(packed) or _through_llvm(packed, target)
+        modules[method] = packed = _packed(scalar, scalar_text, by_function)
+        modules[f"{method}+llvm"] = passed[packed] = passed.get(packed) or through_llvm(packed, target)
     by_candidate: BlockCosts = {name: _costs(module, table) for name, module in modules.items()}
     winners = {f.name: _winners(f, by_candidate, made) for f in wanted}
     if any(len(set(by_block.values())) > 1 for by_block in winners.values()):
         made["mixed"] = {f.name: _mixed(f, winners[f.name], made) for f in wanted}
-        modules["mixed"] = _through_llvm(_with(scalar, made["mixed"]), target)
+        mixed, failed = with_regions(scalar, made["mixed"])
+        made["mixed"] |= {name: [] for name in failed}
+        modules["mixed"] = through_llvm(mixed, target)
         by_candidate["mixed"] = _costs(modules["mixed"], table)
-    reports = [_report(f, by_candidate, made, winners[f.name], llvm_seconds) for f in wanted]
+    reports = [_report(f, scalar, by_candidate, made, llvm_seconds) for f in wanted]
+    for f, report in zip(wanted, reports, strict=True):
+        report.notes += [note for note in [out_of_time(f, budget)] if note]
     if options.time:
         for f, report in zip(wanted, reports, strict=True):
-            _by_time(f, report, modules)
-    chosen = {r.function: r.chosen for r in reports}
-    whole = llvm_text if set(chosen.values()) == {"llvm"} else combine(scalar, made, chosen, target)
-    return Result(whole, reports, modules, options.family)
+            report.nanoseconds = time_function(modules, f)
+            if not report.nanoseconds:
+                report.notes.append("not timed: it does not run on made-up arguments")
+    settled = Settled(scalar, modules)
+
+    def choose(report: FunctionReport) -> None:
+        _choose(report, settled.refused[report.function], winners[report.function])
+
+    for report in reports:
+        choose(report)
+    settled.choose(reports, choose)
+    return Result(settled.whole(reports, made, target), reports, modules, options.family)
+
+
+def _packed(scalar: ir.Module, scalar_text: str, by_function: dict[str, list[Packed]]) -> str:
+    """A module with what a method packed. What LLVM does not take as a whole function stays scalar in it."""
+    if not any(p.emitted is not None for regions in by_function.values() for p in regions):
+        return scalar_text
+    text, failed = with_regions(scalar, by_function)
+    for name, why in failed.items():
+        for p in by_function[name]:
+            if p.emitted is not None:
+                p.emitted, p.why, p.cost = None, why, p.scalar
+    return text
 
 
 def _winners(function: ir.Function, by_candidate: BlockCosts, made: Made) -> dict[str, str]:
     """Who is cheapest in each block: LLVM, or one of ours with LLVM's passes behind it."""
     name = function.name
     found = {}
+    packed = {m: {p.region.block.label for p in by[name] if p.emitted is not None} for m, by in made.items()}
     for block in function.blocks:
         prices = {"llvm": by_candidate["llvm"].get(name, {}).get(block.label)}
         for method in made:
-            if any(p.region.block is block and p.emitted is not None for p in made[method][name]):
+            if block.label in packed[method]:
                 prices[method] = by_candidate[f"{method}+llvm"].get(name, {}).get(block.label)
         known = {m: c for m, c in prices.items() if c is not None}
         if known:
@@ -160,20 +188,20 @@ def _mixed(function: ir.Function, winners: dict[str, str], made: Made) -> list[P
 
 
 def _report(
-    function: ir.Function, by_candidate: BlockCosts, made: Made, winners: dict[str, str], llvm_seconds: float
+    function: ir.Function, scalar: ir.Module, by_candidate: BlockCosts, made: Made, llvm_seconds: float
 ) -> FunctionReport:
     name = function.name
     total = {c: sum(of[name].values()) for c, of in by_candidate.items() if name in of}
-    # Never dearer than LLVM's code; among those, what costs least where loops run often.
     around = loops(function)
     likely = {c: sum(v * around.weight(b) for b, v in of[name].items()) for c, of in by_candidate.items() if name in of}
-    chosen = min(
-        (c for c in total if total[c] <= total["llvm"]), key=lambda c: (likely[c], total[c], PREFERENCE.index(c))
-    )
     ours = {m: by[name] for m, by in made.items() if m != "mixed"}
     blocks = []
+    by_label: dict[str, dict[str, list[Packed]]] = {b.label: {m: [] for m in ours} for b in function.blocks}
+    for m, ps in ours.items():
+        for p in ps:
+            by_label[p.region.block.label][m].append(p)
     for block in function.blocks:
-        mine = {m: [p for p in ps if p.region.block is block] for m, ps in ours.items()}
+        mine = by_label[block.label]
         if not any(mine.values()):
             continue
         blocks.append(
@@ -181,91 +209,46 @@ def _report(
                 block.label,
                 len(block.statements),
                 {c: of[name].get(block.label) for c, of in by_candidate.items() if name in of},
-                winners.get(block.label, "llvm") if chosen == "mixed" else chosen,
+                "llvm",
                 max((p.gap for m in ("ilp", "pairs") for p in mine.get(m, [])), default=None),
                 {"llvm": llvm_seconds} | {m: sum(p.seconds for p in ps) for m, ps in mine.items()},
                 {m: [line for p in ps for line in p.packs] for m, ps in mine.items()},
             )
         )
     every = [p for ps in ours.values() for p in ps]
-    notes = [too_long(function), in_haste([p for m in ("ilp", "pairs") for p in ours.get(m, [])])]
+    notes = [left_to_llvm(function, scalar), in_haste([p for m in ("ilp", "pairs") for p in ours.get(m, [])])]
     return FunctionReport(
         name,
         blocks,
         total,
-        chosen,
+        "llvm",
         sum(p.emitted is not None for p in every),
         [p.why for p in every if p.why],
         [note for note in notes if note],
+        likely=likely,
     )
 
 
-def _by_time(function: ir.Function, report: FunctionReport, modules: dict[str, str]) -> None:
+def _choose(report: FunctionReport, refused: set[str], winners: dict[str, str]) -> None:
+    """Never dearer than LLVM's code; of those what costs least where loops run often, or the fastest if timed."""
+    total, likely = report.cost, report.likely
+    left = [c for c in total if c not in refused]
+    bound = total["llvm"] if "llvm" in left else max(total.values())
+    chosen = min((c for c in left if total[c] <= bound), key=lambda c: (likely[c], total[c], PREFERENCE.index(c)))
+    if report.nanoseconds:
+        chosen = _by_time(report.nanoseconds, chosen, left)
+    report.chosen = chosen
+    for block in report.blocks:
+        block.method = winners.get(block.label, "llvm") if chosen == "mixed" else chosen
+
+
+def _by_time(taken: dict[str, float], by_cost: str, left: list[str]) -> str:
     """The fastest; what cost chose if nothing is faster by more than the same code differs from itself."""
-    from heddle.lanes.timing import AGAIN, time_function
-
-    report.nanoseconds = taken = time_function(modules, function)
-    if not taken:
-        report.notes.append("not timed: it does not run on made-up arguments")
-        return
     noise = max(0.02, abs(taken[AGAIN] / taken["llvm"] - 1))
-    fastest = min((c for c in taken if c != AGAIN), key=lambda c: taken[c])
-    kept = report.chosen if taken[report.chosen] <= taken["llvm"] * (1 + noise) else "llvm"
-    before = report.chosen
-    report.chosen = fastest if taken[fastest] < taken[kept] * (1 - noise) else kept
-    if report.chosen != before:
-        for block in report.blocks:
-            block.method = report.chosen
-
-
-def combine(scalar: ir.Module, made: Made, chosen: dict[str, str], target: Any) -> str:
-    """One module with the chosen candidate of every function, some of them out of reach of LLVM's passes."""
-    texts: dict[str, str] = {}
-    declarations: set[str] = set()
-    alone = False
-    for function in scalar.functions:
-        choice = chosen.get(function.name, "llvm")
-        method, _, behind = choice.partition("+")
-        text = function.text()
-        if method in made:
-            text = _function_with(function, made[method][function.name], declarations)
-        if choice == "scalar" or (choice != "mixed" and method in made and not behind):
-            head, _, body = text.partition("\n")
-            keep = "optnone" if " noinline" in head else "noinline optnone"
-            text = f"{head.removesuffix('{')} {keep} {{\n{body}"
-            alone = True
-        texts[function.name] = text
-    found = _through_llvm(scalar.text(texts, _declared(scalar, declarations)), target)
-    if alone:
-        found = re.sub(r"^attributes #\d+ = \{.*\boptnone\b.*$", _without_marks, found, flags=re.M)
-    return str(ir.parse_llvm(found))
-
-
-def _without_marks(line: re.Match[str]) -> str:
-    return re.sub(r"\b(?:optnone|noinline) ?", "", line[0])
-
-
-def _through_llvm(text: str, target: Any) -> str:
-    module = ir.parse_llvm(text)
-    ir.optimise(module, slp=True, target=target)
-    return ir.named(module, target)
-
-
-def _declared(module: ir.Module, declarations: Iterable[str]) -> str:
-    known = module.declarations
-    return "\n".join(sorted(d for d in declarations if f"@{d.split('@')[1].split('(')[0]}" not in known)) + "\n"
-
-
-def _function_with(function: ir.Function, packed: list[Packed], declarations: set[str]) -> str:
-    kept = [(p.region, p.emitted) for p in packed if p.emitted is not None]
-    declarations |= {d for _, e in kept for d in e.declarations}
-    return replace_regions(function, kept) if kept else function.text()
-
-
-def _with(module: ir.Module, by_function: dict[str, list[Packed]]) -> str:
-    declarations: set[str] = set()
-    texts = {f.name: _function_with(f, by_function.get(f.name, []), declarations) for f in module.functions}
-    return ir.named(ir.parse_llvm(module.text(texts, _declared(module, declarations)), "The packed code"))
+    fastest = min(left, key=lambda c: taken[c])
+    known = "llvm" if "llvm" in left else by_cost
+    kept = by_cost if taken[by_cost] <= taken[known] * (1 + noise) else known
+    return fastest if taken[fastest] < taken[kept] * (1 - noise) else kept
 
 
 def _costs(text: str, table: costs.Table) -> dict[str, dict[str, int]]:

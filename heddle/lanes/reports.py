@@ -61,6 +61,7 @@ class FunctionReport:
     rejected: list[str] = field(default_factory=list)  # why others were not emitted
     notes: list[str] = field(default_factory=list)  # what was left to LLVM, and why
     nanoseconds: dict[str, float] = field(default_factory=dict)
+    likely: dict[str, int] = field(default_factory=dict)  # cost, with blocks in loops counted more often
 
     @property
     def equal(self) -> bool:

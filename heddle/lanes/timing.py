@@ -8,6 +8,7 @@ import re
 import statistics
 import time
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ SLICE = 2e-4  # seconds of one measurement
 MEMORY = 1 << 20  # bytes behind each pointer
 COUNT = 64  # for integers, which are mostly lengths
 AGAIN = "llvm again"
+_NAME = r'@(?:[-a-zA-Z$._0-9]+|"[^"]*")'
 
 
 def time_function(
@@ -35,23 +37,31 @@ def time_function(
         return {}
     first: dict[str, str] = {}  # code → the first that has it, LLVM's before all others
     for name in ("llvm", *modules):
-        first.setdefault(code_of(modules[name], function.name) or name, name)
-    same = {name: first[code_of(text, function.name) or name] for name, text in modules.items()}
+        first.setdefault(code_of(modules[name], function.written) or name, name)
+    same = {name: first[code_of(text, function.written) or name] for name, text in modules.items()}
     kept = {name: text for name, text in modules.items() if same[name] == name}
     said = in_child(lambda: _measure(kept, function, kinds, rounds), seconds)
     taken = dict(json.loads(said)) if said else {}
     return {name: taken[same.get(name, name)] for name in (*modules, AGAIN)} if taken else {}
 
 
-def code_of(module: str, name: str) -> str:
+def code_of(module: str, written: str) -> str:
     """A function's body with values numbered as they come; nothing where it calls what may differ between modules."""
-    body = re.search(rf"^define [^\n]*{re.escape(_written(name))}\(.*?^}}$", module, re.M | re.S)
-    if body is None:
-        return ""
-    defined = set(re.findall(r'^define .*?@([-a-zA-Z$._0-9]+|"[^"]*")\(', module, re.M))
-    head, _, text = body[0].partition("\n")
-    if defined & set(re.findall(r'@([-a-zA-Z$._0-9]+|"[^"]*")\(', text)):
-        return ""
+    return _codes(module).get(written, "")
+
+
+@lru_cache(maxsize=16)
+def _codes(module: str) -> dict[str, str]:
+    bodies = re.findall(rf"^(define [^\n]*?({_NAME})\([^\n]*)\n(.*?)^}}$", module, re.M | re.S)
+    defined = {name for _, name, _ in bodies}
+    return {
+        name: _plain(head, text)
+        for head, name, text in bodies
+        if defined.isdisjoint(re.findall(rf"{_NAME}(?=\()", text))
+    }
+
+
+def _plain(head: str, text: str) -> str:
     numbers: dict[str, int] = {}
     arguments = head[head.index("@") :].rpartition(")")[0]  # attributes have other numbers in every module
     plain = re.sub(r" #\d+|, !\w+ !\d+|^\S+:.*$", "", f"{arguments}\n{text}", flags=re.M)
@@ -112,19 +122,15 @@ def _argument(kind: str, memory: np.ndarray[Any, Any]) -> bytes:
     return np.float64(1.25).tobytes() if kind == "double" else np.int64(1 if kind == "i1" else COUNT).tobytes()
 
 
-def _written(name: str) -> str:
-    return f"@{name}" if re.fullmatch(r"[-a-zA-Z$._0-9]+", name) else f'@"{name}"'
-
-
 def _aligned(text: str, function: ir.Function) -> str:
     """The function begins at a line of the cache, in every module: what lies before it must not count."""
-    head = rf"^(define [^\n]*{re.escape(_written(function.name))}\([^\n]*\)(?: [a-z_]+)*(?: #\d+)?) {{$"
+    head = rf"^(define [^\n]*{re.escape(function.written)}\([^\n]*\)(?: [a-z_]+)*(?: #\d+)?) {{$"
     return re.sub(head, r"\1 align 64 {", text, count=1, flags=re.M)
 
 
 def _driver(text: str, function: ir.Function, kinds: list[str]) -> str:
     """A loop around calls, so that Python's own call is not what is measured."""
-    name = _written(function.name)
+    name = function.written
     head = next(line for line in text.splitlines() if line.startswith("define ") and f"{name}(" in line)
     result = re.search(rf"((?:<[^>]*>|\{{[^}}]*\}}|[\w]+)) {re.escape(name)}\(", head)
     assert result is not None, head

@@ -2,6 +2,7 @@
 
 import os
 import time
+from importlib import import_module
 
 import pytest
 
@@ -88,3 +89,37 @@ def test_a_child_that_spins_crashes_or_prints_is_no_trouble(capfd):
     assert in_child(crashes) == b"c"
     assert time.process_time() - began < 1
     assert capfd.readouterr() == ("", "")
+
+
+def many(count):
+    """Blocks that each have something to pack."""
+    lines = ["define void @f(ptr noalias %o, ptr %a, ptr %v) {", "entry:", "  br label %b0"]
+    for n in range(count):
+        lines.append(f"b{n}:")
+        for k in range(4):
+            lines += [
+                f"  %p{n}.{k} = getelementptr inbounds i8, ptr %a, i64 {4 * k}",
+                f"  %x{n}.{k} = load float, ptr %p{n}.{k}, align 4",
+                f"  %y{n}.{k} = fadd float %x{n}.{k}, {n}.0",
+                f"  %q{n}.{k} = getelementptr inbounds i8, ptr %o, i64 {4 * k}",
+                f"  store float %y{n}.{k}, ptr %q{n}.{k}, align 4",
+            ]
+        lines += [f"  %c{n} = load volatile i1, ptr %v", f"  br i1 %c{n}, label %b{n + 1}, label %out"]
+    return "\n".join([*lines, f"b{count}:", "  br label %out", "out:", "  ret void", "}", ""])
+
+
+def test_many_regions_are_checked_together(monkeypatch):
+    children = []
+    module = import_module("heddle.lanes.check.check")
+    monkeypatch.setattr(module, "in_child", lambda *work: children.append(1) or in_child(*work))
+    (report,) = improve(many(40), Options(method="ilp", seconds=1)).reports
+    assert report.checked == 40
+    assert len(children) == 2
+
+
+def test_what_there_is_no_time_for_is_left_to_llvm(monkeypatch):
+    monkeypatch.setattr(pack, "BESIDE", 0.0)
+    monkeypatch.setattr(pack, "BESIDE_LEAST", 0.05)
+    (report,) = improve(many(40), Options(seconds=1)).reports
+    assert report.checked < 80
+    assert "regions are left to LLVM: time for the module ran out" in report.notes[-1]

@@ -65,6 +65,8 @@ def test_another_type_than_it_was_compiled_for():
         (COLUMNS, np.zeros((3, 3))),
         (Kind("int64"), 3.5),
         (Kind("float64"), "x"),
+        (Kind("float64"), 10**400),
+        (Kind("int32"), 2**31),
     ):
         with pytest.raises(HeddleError, match="f was given"):
             marshal(kind)(called.append, wrong)

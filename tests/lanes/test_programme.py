@@ -259,7 +259,7 @@ def test_compile_gives_a_callable():
                          ((o, [1, 2], 0.0), "list for ptr"), ((o, a, "x"), "str for double")):  # fmt: skip
         with pytest.raises(heddle.errors.HeddleError, match=words):
             add(*wrong)
-    with pytest.raises(heddle.errors.HeddleError, match="is called but not defined here"):
+    with pytest.raises(heddle.errors.HeddleError, match="is used but not defined here"):
         heddle.lanes.compile("declare void @elsewhere()\ndefine void @g() {\n  call void @elsewhere()\n  ret void\n}")
 
 

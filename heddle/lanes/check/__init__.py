@@ -1,5 +1,5 @@
 """Packed code run beside the code it came from."""
 
-from heddle.lanes.check.check import Verdict, check
+from heddle.lanes.check.check import Verdict, check, check_all
 
-__all__ = ["Verdict", "check"]
+__all__ = ["Verdict", "check", "check_all"]

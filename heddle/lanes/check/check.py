@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,12 @@ from heddle.lanes.check.made_up import (
 )
 from heddle.lanes.check.promises import kept_by_all
 from heddle.lanes.child import in_child
-from heddle.lanes.dependence import Addresses, Region
+from heddle.lanes.dependence import Address, Addresses, Region
 from heddle.lanes.emit import Emitted
 from heddle.lanes.ir import BITS, Module, binding, machine, parse_llvm
 
-EQUAL, DIFFERENT = b"e", b"d"
+EQUAL, DIFFERENT, END = b"e", b"d", b"\n"
+TURNS = 4  # of a trial, each with other accesses that meet
 
 
 @dataclass
@@ -48,36 +50,83 @@ class Verdict:
     why: str = ""
 
 
+@dataclass
+class Prepared:
+    """A region ready to be compiled: both versions as lines, and what they read and write."""
+
+    shape: Shape
+    addresses: Addresses
+    scalar: list[str]
+    packed: list[str]
+    declarations: set[str]
+    renamed: frozenset[str]  # phis that go in as lanes only
+    own: str = ""  # how names of its own begin
+    calls: tuple[Any, Any] | None = None
+
+
 def check(region: Region, emitted: Emitted, module: Module, trials: int = 8, seed: int = 0) -> Verdict:
     """Run a packed region beside the scalar one."""
-    addresses = Addresses(region.function, module)
+    return check_all([(region, emitted)], module, trials, seed)[0]
+
+
+def check_all(made: Sequence[tuple[Region, Emitted]], module: Module, trials: int = 8, seed: int = 0) -> list[Verdict]:
+    """Run packed regions beside the scalar ones: together, since each module and each child takes its time."""
+    known: dict[int, Addresses] = {}
+    for region, _ in made:
+        if id(region.function) not in known:
+            known[id(region.function)] = Addresses(region.function, module)
+    prepared = [_prepared(region, emitted, known[id(region.function)]) for region, emitted in made]
+    ready = [p for p in prepared if p is not None]
+    found: Iterator[Verdict] = iter(_together(ready, module, trials, seed))
+    foreign = Verdict(False, why="a value that goes in has a type that cannot be made up")
+    return [foreign if p is None else next(found) for p in prepared]
+
+
+def _prepared(region: Region, emitted: Emitted, addresses: Addresses) -> Prepared | None:
     shape = shape_of(region, addresses)
     if shape is None:
-        return Verdict(False, why="a value that goes in has a type that cannot be made up")
+        return None
     types = region.function.types
     scalar = [s.text for s in region.statements]
     scalar += [f"{next_of(v)} = freeze {types[v]} {c.following}" for v, c in region.carried.items()]
-    text = _module(shape, module, scalar, round_once(region, emitted), emitted)
-    llvm = binding()
+    packed = round_once(region, emitted)
+    return Prepared(shape, addresses, scalar, packed, emitted.declarations, emitted.dropped)
+
+
+def _together(ready: list[Prepared], module: Module, trials: int, seed: int) -> list[Verdict]:
+    if not ready:
+        return []
     try:
-        parsed = parse_llvm(text, "The packed code")
+        parsed = parse_llvm(_module(ready, module), "The packed code")
     except HeddleError as error:
-        return Verdict(False, why=f"LLVM's verifier: {error.what[:200]}")
-    with llvm.create_mcjit_compiler(parsed, machine()) as engine:
+        if len(ready) > 1:  # one of them, which must not keep the others from being checked
+            return [verdict for one in ready for verdict in _together([one], module, trials, seed)]
+        return [Verdict(False, why=f"LLVM's verifier: {error.what[:200]}")]
+    with binding().create_mcjit_compiler(parsed, machine()) as engine:
         engine.finalize_object()
         signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-        first, second = (signature(engine.get_function_address(n)) for n in ("scalar", "packed"))
-        done = b""
-        while len(done) < trials:  # a child that crashes has answered for the trials before; another goes on behind it
-            left = range(len(done), trials)
-            done += in_child(partial(_trials, shape, addresses, first, second, engine, left, seed))
-            if DIFFERENT in done:
-                return Verdict(False, done.count(EQUAL), "the packed code gave another result")
-            if len(done) < trials:
-                done += b"?"
-        runs = done.count(EQUAL)
-        if runs < trials // 2:
-            return Verdict(False, runs, "the code does not run on made-up memory")
+        for p in ready:
+            first, second = (engine.get_function_address(f"{p.own}.{n}") for n in ("scalar", "packed"))
+            p.calls = signature(first), signature(second)
+        done: list[bytes] = []
+        rest = b""  # of the first that is not done: what its trials said before one crashed
+        while len(done) < len(ready):  # a child that crashes has answered for what was before; another goes on
+            said = in_child(partial(_runs, ready[len(done) :], engine, len(rest), trials, seed))
+            whole = (rest + said).split(END)
+            done += whole[:-1]
+            rest = whole[-1] + b"?"
+            if len(rest) >= trials and len(done) < len(ready):
+                done.append(rest)
+                rest = b""
+    return [_verdict(said, trials) for said in done]
+
+
+def _verdict(said: bytes, trials: int) -> Verdict:
+    runs = said.count(EQUAL)
+    if DIFFERENT in said:
+        return Verdict(False, runs, "the packed code gave another result")
+    if runs < trials // 2:
+        return Verdict(False, runs, "the code does not run on made-up memory")
     return Verdict(True, runs)
 
 
@@ -88,17 +137,17 @@ def round_once(region: Region, emitted: Emitted) -> list[str]:
     types = region.function.types
     for phi in emitted.phis:
         given = [given_as(v) if v in emitted.dropped else v for v in phi.lanes]
-        lines += _together(phi.name, phi.type, [f"{types[v]} {g}" for v, g in zip(phi.lanes, given, strict=True)])
+        lines += _lane_by_lane(phi.name, phi.type, [f"{types[v]} {g}" for v, g in zip(phi.lanes, given, strict=True)])
         for k, lane in enumerate(phi.lanes):
             following[lane] = f"extractelement {phi.type} {phi.following}, i64 {k}"
     for again in emitted.again:  # compared with what was loaded lane by lane
-        lines += _together(again.name, again.type, [f"{types[v]} {v}" for v in again.lanes])
+        lines += _lane_by_lane(again.name, again.type, [f"{types[v]} {v}" for v in again.lanes])
     behind = [f"{next_of(v)} = {text}" for v, text in following.items()]
     return [*lines, *emitted.early, *emitted.lines, *emitted.behind.values(), *behind]
 
 
-def _together(name: str, kind: str, lanes: list[str]) -> list[str]:
-    """A vector lane by lane, under a given name."""
+def _lane_by_lane(name: str, kind: str, lanes: list[str]) -> list[str]:
+    """A vector under a given name."""
     made = ["poison", *(f"{name}.{k}" for k in range(len(lanes) - 1)), name]
     return [f"{made[k + 1]} = insertelement {kind} {made[k]}, {lane}, i64 {k}" for k, lane in enumerate(lanes)]
 
@@ -108,64 +157,105 @@ def given_as(phi: str) -> str:
     return f'%"heddle.given.{phi[1:].strip(chr(34))}"'
 
 
-def _module(shape: Shape, module: Module, scalar: list[str], packed: list[str], emitted: Emitted) -> str:
-    first, more = _function("scalar", shape, scalar)
-    second, others = _function("packed", shape, packed, emitted.dropped)
-    text = "\n".join([*first, *second])
-    globals_used = sorted(set(re.findall(r'@(?:[-a-zA-Z$._0-9]+|"[^"]*")', text)))
+def _fresh(text: str) -> str:
+    """A start of names that nothing has in this text."""
+    own = "check"
+    while re.search(rf'[%@]"?{own}[0-9]*\.', text):
+        own += "_"
+    return own
+
+
+def _module(ready: list[Prepared], module: Module) -> str:
+    own = _fresh("\n".join(line for p in ready for line in (*p.scalar, *p.packed)))
+    lines: list[str] = []
+    declared: set[str] = set()
+    buffers: dict[str, int] = {}
+    for p in ready:
+        for base, reach in p.shape.buffers.items():
+            if base.startswith("@"):
+                buffers[base] = max(reach, buffers.get(base, 0))
+    for k, p in enumerate(ready):
+        p.own = f"{own}{k}"
+        p.shape.buffers |= {base: buffers[base] for base in p.shape.buffers if base in buffers}
+        none: frozenset[str] = frozenset()
+        for name, version, renamed in (("scalar", p.scalar, none), ("packed", p.packed, p.renamed)):
+            function, more = _function(f"{p.own}.{name}", p.shape, version, p.own, renamed)
+            lines += function
+            declared |= more | p.declarations
+    text = "\n".join(lines)
     before = []
-    for base, reach in shape.buffers.items():
-        if base.startswith("@"):  # points into the middle, so that negative offsets stay inside
-            before.append(f"{buffer_of(base)} = global [{2 * reach} x i8] zeroinitializer, align 64")
-            before.append(f"{base} = alias i8, getelementptr (i8, ptr {buffer_of(base)}, i64 {reach})")
-    known = {f"@{d.split('@')[1].split('(')[0]}": d for d in (*emitted.declarations, *more, *others)}
-    known = module.declarations | known
-    before += [known[g] for g in globals_used if g in known]
-    rest = [g for g in globals_used if g not in known and g not in shape.buffers and g not in ("@scalar", "@packed")]
+    for base, reach in buffers.items():  # points into the middle, so that negative offsets stay inside
+        before.append(f"{buffer_of(base)} = global [{2 * reach} x i8] zeroinitializer, align 64")
+        before.append(f"{base} = alias i8, getelementptr (i8, ptr {buffer_of(base)}, i64 {reach})")
+    known = module.declarations | {f"@{d.split('@')[1].split('(')[0]}": d for d in declared}
+    used = sorted(set(re.findall(r'@(?:[-a-zA-Z$._0-9]+|"[^"]*")', text)))
+    before += [known[g] for g in used if g in known]
+    rest = [g for g in used if g not in known and g not in buffers and not g.startswith(f"@{own}")]
     before += [f"{g} = internal global [64 x i8] zeroinitializer" for g in rest]
     structs = [f"{name} = type {body}" for name, body in module.structures.items()]
     return "\n".join([*structs, *before, text])
 
 
 def _function(
-    name: str, shape: Shape, lines: list[str], renamed: frozenset[str] = frozenset()
+    name: str, shape: Shape, lines: list[str], own: str, renamed: frozenset[str]
 ) -> tuple[list[str], set[str]]:
-    out = [f"define void @{name}(ptr noalias %in.slots, ptr noalias %out.slots) {{"]
+    out = [f"define void @{name}(ptr noalias %{own}.slots, ptr noalias %{own}.results) {{"]
     for k, (value, kind) in enumerate(shape.inputs.items()):
-        out.append(f"  %in.{k} = getelementptr i8, ptr %in.slots, i64 {k * SLOT}")
-        out.append(f"  {given_as(value) if value in renamed else value} = load {kind}, ptr %in.{k}, align 1")
+        out.append(f"  %{own}.in.{k} = getelementptr i8, ptr %{own}.slots, i64 {k * SLOT}")
+        out.append(f"  {given_as(value) if value in renamed else value} = load {kind}, ptr %{own}.in.{k}, align 1")
     bare = (re.sub(r" #\d+$", "", re.sub(r", ![a-zA-Z.]+ ![0-9]+", "", x)) for x in lines if not is_pointer_load(x))
     body, declared = kept_by_all(bare)
     out += [f"  {line}" for line in body]
     for k, (value, kind) in enumerate(shape.outputs.items()):
-        out.append(f"  %out.{k} = getelementptr i8, ptr %out.slots, i64 {k * SLOT}")
-        out.append(f"  store {kind} {value}, ptr %out.{k}, align 1")
+        out.append(f"  %{own}.out.{k} = getelementptr i8, ptr %{own}.results, i64 {k * SLOT}")
+        out.append(f"  store {kind} {value}, ptr %{own}.out.{k}, align 1")
     return [*out, "  ret void", "}"], declared
 
 
-def _trials(
-    shape: Shape, addresses: Addresses, first: Any, second: Any, engine: Any, trials: range, seed: int
-) -> Iterable[bytes]:
-    return (_trial(shape, addresses, first, second, engine, trial, seed) for trial in trials)
+def _runs(ready: list[Prepared], engine: Any, first: int, trials: int, seed: int) -> Iterator[bytes]:
+    """What each trial says, and an end behind each region; a difference is enough of one."""
+    for k, p in enumerate(ready):
+        for trial in range(0 if k else first, trials):
+            said = _trial(p, engine, trial, seed)
+            yield said
+            if said == DIFFERENT:
+                break
+        yield END
 
 
-def _trial(shape: Shape, addresses: Addresses, first: Any, second: Any, engine: Any, trial: int, seed: int) -> bytes:
+def _trial(p: Prepared, engine: Any, trial: int, seed: int) -> bytes:
+    """One trial; those with memory that overlaps take several turns, so that different accesses meet."""
+    shape = p.shape
+    near = any(not p.addresses.apart(a, b) for a, b in combinations(shape.buffers, 2)) or any(
+        len({address.line for address, _ in accessed}) > 1 for accessed in shape.accesses.values()
+    )
+    turns = range(TURNS * trial, TURNS * (trial + 1)) if trial >= 3 and near else [None]
     random = np.random.default_rng([seed, trial])
     edge = (0.0, 0.0, 0.3, 1.0)[trial % 4]
-    memory, where, _keep = memory_for(shape, addresses, engine, trial, random)
+    return EQUAL if all(_turn(p, engine, turn, edge, random) for turn in turns) else DIFFERENT
+
+
+def _turn(p: Prepared, engine: Any, turn: int | None, edge: float, random: np.random.Generator) -> bool:
+    shape, addresses = p.shape, p.addresses
     terms: dict[str, int] = {}
 
     def term(name: str) -> int:
         bare = name.removeprefix("s:").removeprefix("z:")
-        return terms.setdefault(bare, shape.step * int(random.integers(0, 2)))
+        if bare not in terms:
+            most = 2 * shape.step if turn is None else 4  # so that places meet which differ only by their terms
+            terms[bare] = int(random.integers(0, most) if shape.any_step else shape.step * random.integers(0, 2))
+        return terms[bare]
 
+    def place(address: Address) -> int:
+        return address.offset + sum(c * term(t) for t, c in address.terms)
+
+    memory, where, _keep = memory_for(shape, addresses, engine, place, turn, random)
     slots = np.zeros(SLOT * (len(shape.inputs) + 1), dtype=np.uint8)
     for k, (value, kind) in enumerate(shape.inputs.items()):
         slot = slots[k * SLOT : (k + 1) * SLOT]
         if kind == "ptr":
             address = addresses.address(value)
-            number = where[address.base] + address.offset + sum(c * term(t) for t, c in address.terms)
-            slot[:8] = np.frombuffer(np.int64(number).tobytes(), dtype=np.uint8)
+            slot[:8] = np.frombuffer(np.int64(where[address.base] + place(address)).tobytes(), dtype=np.uint8)
         elif value in shape.indices and kind in BITS and kind[0] == "i" and kind != "i1":
             # As the addresses see it: what is one more than another value is one more here, too.
             parts, constant = addresses.integer(value, kind)
@@ -179,11 +269,11 @@ def _trial(shape: Shape, addresses: Addresses, first: Any, second: Any, engine: 
         fill(held, kind, random, edge, small=shape.tame or shape.indexed_memory)
         start.append((held, held.copy()))
     results = []
-    for function in (first, second):
+    assert p.calls is not None
+    for function in p.calls:
         out = np.zeros(SLOT * (len(shape.outputs) + 1), dtype=np.uint8)
         for held, was in start:
             held[:] = was
         function(slots.ctypes.data, out.ctypes.data)
         results.append([out, *(held.copy() for held, _ in start)])
-    equal = all(same(a, b) for a, b in zip(*results, strict=True))
-    return EQUAL if equal else DIFFERENT
+    return all(same(a, b) for a, b in zip(*results, strict=True))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from heddle.lanes.cost import is_constant
-from heddle.lanes.dependence import Addresses, Region
-from heddle.lanes.ir import BITS, Statement, split_commas
+from heddle.lanes.dependence import Address, Addresses, Region
+from heddle.lanes.ir import BITS, MEMORY_BYTES, Statement, split_commas
 
 SLOT = 64  # bytes for each value that goes in or out
 BUFFER = 1 << 14
@@ -32,6 +33,10 @@ EDGES = [
     3.4028235e38,
     1.5,
 ]
+FEW = 24
+Place = Callable[[Address], int]  # an address as a distance from its base
+Accessed = tuple[Address, Statement]
+_STEPS: WeakKeyDictionary[Addresses, int] = WeakKeyDictionary()  # of functions, which may have thousands of regions
 
 
 @dataclass
@@ -44,13 +49,16 @@ class Shape:
     align: dict[str, int] = field(default_factory=dict)
     indices: set[str] = field(default_factory=set)  # integers that make addresses
     floats: dict[str, str] = field(default_factory=dict)  # base → the floating-point type it holds
-    step: int = 8  # indices are multiples of it, which `or disjoint` may count on
+    accesses: dict[str, list[Accessed]] = field(default_factory=dict)  # by base
+    step: int = 8  # indices are multiples of it, which `or disjoint` may count on, …
+    any_step: bool = True  # … unless nothing does, and no alignment either
     tame: bool = False  # no wild floats: addresses are made of what they are converted to
     indexed_memory: bool = False  # integers in memory make addresses
 
 
 def shape_of(region: Region, addresses: Addresses) -> Shape | None:
-    shape = Shape(step=_step(addresses.defs.values()))
+    step = _step(addresses)
+    shape = Shape(step=step or 8, any_step=step == 0)
     types = region.function.types
     made = {s.name for s in region.statements if s.name}
     for s in region.statements:
@@ -82,6 +90,8 @@ def shape_of(region: Region, addresses: Addresses) -> Shape | None:
         base = address.base
         shape.buffers[base] = max(shape.buffers.get(base, BUFFER), 2 * reach)
         shape.align[base] = max(shape.align.get(base, 1), s.align)
+        shape.accesses.setdefault(base, []).append((address, s))
+        shape.any_step &= all(c % s.align == 0 for _, c in address.terms)
         if s.type in ("float", "double"):
             shape.floats[base] = s.type
         for term, _ in address.terms:
@@ -109,13 +119,16 @@ def next_of(phi: str) -> str:
     return f'%"heddle.next.{phi[1:].strip(chr(34))}"'
 
 
-def _step(statements: Iterable[Statement]) -> int:
-    """A power of two beyond all that is put in by `or disjoint`, as unrolled loops do with their counter."""
-    step = 8
-    for s in statements:
-        if s.op == "or" and "disjoint" in s.flags and re.fullmatch(r"\d+", s.lanes[1]):
-            step = max(step, 1 << min(int(s.lanes[1]).bit_length(), 12))
-    return step
+def _step(addresses: Addresses) -> int:
+    """A power of two beyond all that is put in by `or disjoint`, as unrolled loops do with their counter; 0 if none."""
+    if addresses not in _STEPS:
+        step = 0
+        for s in addresses.defs.values():
+            if s.op == "or" and "disjoint" in s.flags:
+                constant = int(s.lanes[1]) if re.fullmatch(r"\d+", s.lanes[1]) else 0
+                step = max(step, 8, 1 << min(constant.bit_length(), 12))
+        _STEPS[addresses] = step
+    return _STEPS[addresses]
 
 
 def _indices(shape: Shape, addresses: Addresses) -> None:
@@ -154,25 +167,34 @@ def is_pointer_load(text: str) -> bool:
 
 
 def memory_for(
-    shape: Shape, addresses: Addresses, engine: Any, trial: int, random: np.random.Generator
+    shape: Shape,
+    addresses: Addresses,
+    engine: Any,
+    place: Place,
+    turn: int | None,
+    random: np.random.Generator,
 ) -> tuple[list[tuple[int, int, str]], dict[str, int], list[np.ndarray[Any, Any]]]:
-    """Buffers as (address, bytes, what they hold), and where each base points: into the middle of one."""
+    """Buffers as (address, bytes, what they hold), and where each base points: into the middle of one.
+
+    From turn to turn other accesses meet, wherever nothing says that they do not; without a turn none do.
+    """
     found: list[tuple[int, int, str]] = []
     where: dict[str, int] = {}
     keep: list[np.ndarray[Any, Any]] = []
     for base, reach in shape.buffers.items():
         if base.startswith("@"):
-            start = engine.get_global_value_address(buffer_of(base)[1:].strip('"'))
+            start = engine.get_global_value_address(buffer_of(base)[1:])
             found.append((start, 2 * reach, shape.floats.get(base, "i8")))
             where[base] = start + reach
             continue
         near = [q for q in where if not addresses.apart(base, q) and shape.buffers[q] >= reach]
-        if trial >= 3 and near and random.random() < 0.7:
-            # Close to another one, where nothing says that they are apart.
+        if turn is not None and near and random.random() < 0.8:
             q = near[int(random.integers(0, len(near)))]
-            step = max(shape.align.get(base, 1), shape.align.get(q, 1))
-            where[base] = where[q] + step * int(random.integers(-6, 7))
-            continue
+            distances = _distances(shape, base, q, place, random)
+            distance = distances[turn % len(distances)] if distances else None
+            if distance is not None and not _promised(shape, addresses, base, q, place, distance):
+                where[base] = where[q] + distance
+                continue
         memory = np.zeros(2 * reach + 128, dtype=np.uint8)
         keep.append(memory)
         start = -(-memory.ctypes.data // 64) * 64
@@ -181,9 +203,61 @@ def memory_for(
     return found, where, keep
 
 
+def _distances(shape: Shape, base: str, other: str, place: Place, random: np.random.Generator) -> list[int]:
+    """Distances of two bases at which a store meets another access, in an order of their own; then just beside it."""
+    align = max(shape.align.get(base, 1), shape.align.get(other, 1))
+    room = shape.buffers[other] - shape.buffers[base] // 2
+    exact, beside = set[int](), set[int]()
+    here, there = (
+        [(place(address), s) for address, s in _some(shape.accesses.get(b, []), random)] for b in (base, other)
+    )
+    for x, s in here:
+        for y, t in there:
+            if "store" in (s.op, t.op):
+                exact.add(y - x)
+                beside |= {y - x - MEMORY_BYTES.get(s.type, 8), y - x + MEMORY_BYTES.get(s.type, 8)}
+    found: list[int] = []
+    for distances in (exact, beside - exact):
+        fitting = sorted(d for d in distances if d % align == 0 and abs(d) <= room)
+        np.random.default_rng(0).shuffle(fitting)  # the same in every turn, for turns to go through them
+        found += fitting
+    return found
+
+
+def _some(accesses: list[Accessed], random: np.random.Generator) -> list[Accessed]:
+    """Of many accesses those that meet are taken from a few."""
+    if len(accesses) <= FEW:
+        return accesses
+    return [accesses[k] for k in sorted(random.choice(len(accesses), FEW, replace=False))]
+
+
+def _promised(shape: Shape, addresses: Addresses, base: str, other: str, place: Place, distance: int) -> bool:
+    """Whether accesses would meet that differ in type, and which the code may take as apart for that."""
+    here, there = (
+        {(s.op, s.type, s.metadata): s for _, s in shape.accesses.get(b, [])}.values() for b in (base, other)
+    )
+    for s in here:
+        for t in there:
+            # What has the same type in LLVM meets whatever its metadata says, which may have been misread.
+            if "store" not in (s.op, t.op) or s.type == t.type or addresses.may_alias(s, t):
+                continue
+            touched = [
+                {
+                    place(address) + shift + k
+                    for address, u in shape.accesses[b]
+                    if u.type == like.type and u.metadata == like.metadata
+                    for k in range(MEMORY_BYTES.get(u.type, 8))
+                }
+                for b, like, shift in ((base, s, distance), (other, t, 0))
+            ]
+            if not touched[0].isdisjoint(touched[1]):
+                return True
+    return False
+
+
 def buffer_of(name: str) -> str:
     """The memory behind a global variable, which points into its middle."""
-    return f'@"{name[1:].strip(chr(34))}.buffer"'
+    return f"@heddle.buffer.{name[1:].encode().hex()}"
 
 
 def fill(held: np.ndarray[Any, Any], kind: str, random: np.random.Generator, edge: float, *, small: bool) -> None:

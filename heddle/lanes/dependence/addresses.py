@@ -62,7 +62,7 @@ class Addresses:
         self.layout = Layout(module.structures)
         self.globals = module.globals
         self.metadata = module.metadata
-        self.defs = {s.name: s for b in function.blocks for s in b.statements if s.name}
+        self.defs = function.definitions
         self._known: dict[str, Address] = {}
         self._exact = True  # of the address that is taken apart just now
         self._rooted: dict[str, tuple[str, ...]] = {}
@@ -172,7 +172,7 @@ class Addresses:
             return False
         if x.base == y.base and not self._may_meet(a, b):
             return False
-        return self._types_may_alias(a.metadata, b.metadata)
+        return self.types_may_alias(a.metadata, b.metadata)
 
     def _may_meet(self, a: Statement, b: Statement) -> bool:
         """Whether two accesses of one object may meet, by what their distance leaves over from its unknown steps.
@@ -191,6 +191,10 @@ class Addresses:
     def apart(self, a: str, b: str) -> bool:
         """Two bases that LLVM's rules keep apart, whatever they are chosen from."""
         return all(self._objects_apart(x, y) for x in self._objects(a) for y in self._objects(b))
+
+    def objects(self, pointer: str) -> tuple[str, ...]:
+        """What a pointer may point into."""
+        return self._objects(self.address(pointer).base)
 
     def _objects_apart(self, a: str, b: str) -> bool:
         kinds = {self._kind(a), self._kind(b)}
@@ -232,12 +236,18 @@ class Addresses:
         s = self.defs.get(base)
         return "alloca" if s is not None and " = alloca " in s.text else "unknown"
 
-    def _types_may_alias(self, a: str, b: str) -> bool:
-        """Type-based rule for accesses to plain scalars: one type must be an ancestor of the other."""
+    def types_may_alias(self, a: str, b: str) -> bool:
+        """Type-based rule for accesses to plain scalars: one type must be an ancestor of the other.
+
+        Types of different roots, as code linked from C and C++ has them, say nothing about each other.
+        """
         first, second = self._scalar_type(a), self._scalar_type(b)
         if first is None or second is None:
             return True
-        return first in self._ancestors(second) or second in self._ancestors(first)
+        one, other = self._ancestors(first), self._ancestors(second)
+        if one[-1] != other[-1] or not re.fullmatch(r'!\{!"[^"]*"\}', self.metadata.get(one[-1], "")):
+            return True
+        return first in other or second in one
 
     def _scalar_type(self, tag: str) -> str | None:
         m = re.fullmatch(r"!\{(!\d+), (!\d+), i64 0\}", self.metadata.get(tag, ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ from heddle.lanes.child import in_child
 
 PARSED, OPTIMISED, DONE = b"p", b"o", b"\0"  # how far LLVM got
 SLOWEST = 600  # seconds of CPU time for that: the largest files take a minute
+_ODD = re.compile(r'^(?:  %"[^"]*" = |"[^"]*":|define .* %"[^"]*"[,)])', re.M)  # values and labels with quotes
 
 
 def binding() -> Any:
@@ -38,7 +40,7 @@ def parse_foreign(text: str, source: str = "The IR") -> Any:
             "LLVM reads what LLVM wrote; of other text it does not notice every mistake.",
             f"Make it with clang {llvm.llvm_version_info[0]}: clang -O1 -S -emit-llvm kernel.c, or give the C file.",
         )
-    module = parse_llvm(text, source)
+    module = _opened(parse_llvm(text, source))
     if done != PARSED + OPTIMISED:
         raise _crashes("passes", source)
     return module
@@ -52,8 +54,19 @@ def _tried(llvm: Any, text: str) -> Iterator[bytes]:
         yield PARSED + OPTIMISED
         return
     yield PARSED
-    optimise(module, slp=True)
+    optimise(_opened(module), slp=True)
     yield OPTIMISED
+
+
+def _opened(module: Any) -> Any:
+    """Without `optnone`, which clang -O0 writes: it would keep every pass away, and names with them."""
+    text = str(module)  # as LLVM prints it: attributes are in groups of their own, one a line
+
+    def opened(line: re.Match[str]) -> str:
+        return re.sub(r'"[^"]*"|\boptnone ?', lambda m: m[0] if m[0][0] == '"' else "", line[0])
+
+    changed = re.sub(r"^attributes #\d+ = .*$", opened, text, flags=re.M)
+    return module if changed == text else parse_llvm(changed)
 
 
 def assembly(text: str, source: str = "The IR") -> str:
@@ -113,10 +126,21 @@ def optimise(module: Any, *, slp: bool, target: Any = None, level: int = 3) -> N
 
 
 def named(module: Any, target: Any = None) -> str:
-    """The module's text with a name for every value and block."""
+    """The module's text with a plain name for every value and block: none that LLVM would print in quotes."""
     llvm = binding()
     builder = llvm.create_pass_builder(target or machine(), llvm.create_pipeline_tuning_options())
     manager = llvm.create_new_module_pass_manager()
     manager.add_instruction_namer_pass()
     manager.run(module, builder)
+    text = str(module)
+    if _ODD.search(text) is None:
+        return text
+    for function in module.functions:
+        for argument in function.arguments:
+            argument.name = "value"  # LLVM adds a number where there is one already
+        for block in function.blocks:
+            block.name = "block"
+            for instruction in block.instructions:
+                if str(instruction.type) != "void":
+                    instruction.name = "value"
     return str(module)

@@ -32,6 +32,18 @@ class Function:
     noalias: frozenset[str] = frozenset()
     arguments: tuple[str, ...] = ()
 
+    @cached_property
+    def written(self) -> str:
+        """Its name as in the text, with the @, and in quotes where LLVM needs them."""
+        found = re.search(r'@(?:[-a-zA-Z$._0-9]+|"[^"]*")(?=\()', self.head)
+        assert found is not None, self.head
+        return found[0]
+
+    @cached_property
+    def definitions(self) -> dict[str, Statement]:
+        """The statement of every value that is no argument."""
+        return {s.name: s for b in self.blocks for s in b.statements if s.name}
+
     def text(self) -> str:
         lines = [self.head]
         for block in self.blocks:
@@ -65,6 +77,16 @@ class Module:
         return dict(re.findall(r"^(![0-9]+) = (?:distinct )?(.*)$", self.rest, re.M))
 
     @cached_property
+    def groups(self) -> dict[str, str]:
+        """Attributes of functions, by the number of their group."""
+        return dict(re.findall(r"^attributes (#\d+) = \{(.*)\}$", self.rest, re.M))
+
+    def attributes(self, function: Function) -> str:
+        """What is said of a function behind its parameters."""
+        number = re.search(r" (#\d+)(?: |$)", function.head)
+        return self.groups.get(number[1], "") if number else ""
+
+    @cached_property
     def globals(self) -> frozenset[str]:
         """Variables that are objects of their own, not aliases."""
         return frozenset(re.findall(r'^(@(?:[-a-zA-Z$._0-9]+|"[^"]*")) = (?!.*\b(?:alias|ifunc)\b)', self.rest, re.M))
@@ -86,6 +108,7 @@ def take_apart(text: str) -> Module:
     parsed = parse_llvm(text)
     pieces: list[str | Function] = []
     between: list[str] = []
+    defined = (f for f in parsed.functions if not f.is_declaration)  # in the order of the text
     lines = iter(text.splitlines())
     for line in lines:
         if not line.startswith("define "):
@@ -93,15 +116,12 @@ def take_apart(text: str) -> Module:
             continue
         pieces.append("\n".join(between))
         between = []
-        pieces.append(_function(line, lines, parsed))
+        pieces.append(_function(line, lines, next(defined)))
     pieces.append("\n".join(between))
     return Module(pieces)
 
 
-def _function(head: str, lines: Iterator[str], parsed: Any) -> Function:
-    name = re.search(r'@([-a-zA-Z$._0-9]+|"[^"]*")\(', head)
-    assert name is not None, head
-    bare = name[1].strip('"')
+def _function(head: str, lines: Iterator[str], llvm_function: Any) -> Function:
     blocks: list[Block] = []
     for line in lines:
         if line == "}":
@@ -116,10 +136,9 @@ def _function(head: str, lines: Iterator[str], parsed: Any) -> Function:
         else:
             block = blocks[-1]
             block.statements.append(parse_statement(line, len(block.statements)))
-    llvm_function = parsed.get_function(bare)
     types, arguments, noalias = {}, [], set()
     for argument in llvm_function.arguments:
-        key = _key(argument.name)
+        key = f"%{argument.name}"
         types[key] = str(argument.type)
         arguments.append(key)
         if any(b"noalias" in a for a in argument.attributes):
@@ -127,17 +146,24 @@ def _function(head: str, lines: Iterator[str], parsed: Any) -> Function:
     for b in llvm_function.blocks:
         for i in b.instructions:
             if i.name:
-                types[_key(i.name)] = str(i.type)
+                types[f"%{i.name}"] = str(i.type)
     for block in blocks:  # labels, and names of types in addresses, are no values
         block.statements = [
             s if all(u in types for u in s.uses) else replace(s, uses=tuple(u for u in s.uses if u in types))
             for s in block.statements
         ]
-    return Function(bare, head, blocks, types, frozenset(noalias), tuple(arguments))
+    found = Function("", head, blocks, types, frozenset(noalias), tuple(arguments))
+    return replace(found, name=spoken(found.written))
 
 
-def _key(name: str) -> str:
-    return f"%{name}" if re.fullmatch(r"[-a-zA-Z$._][-a-zA-Z$._0-9]*", name) else f'%"{name}"'
+def spoken(written: str) -> str:
+    """A name for people, without the @: LLVM writes bytes that are not plain as two hexadecimal digits."""
+
+    def byte(found: re.Match[str]) -> str:
+        return "\\" if found[0] == "\\\\" else chr(int(found[1], 16))
+
+    plain = re.sub(r"\\(?:\\|([0-9A-F]{2}))", byte, written[1:].strip('"'))
+    return plain.encode("latin-1").decode("utf-8", "backslashreplace")
 
 
 def choose_functions(module: Module, wanted: str | None) -> list[Function]:

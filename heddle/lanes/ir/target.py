@@ -2,40 +2,61 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
+from collections.abc import Iterator
+from functools import lru_cache
 
 from heddle.errors import HeddleError
+from heddle.lanes.child import in_child
 from heddle.lanes.ir.llvm import binding
 
 SAME = {"amd64": "x86_64", "arm64": "aarch64"}
-# Names that LLVM 22 knows. It ends the whole process over a function that asks for any other.
-CPUS = {
-    "generic", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "nocona", "core2", "penryn", "nehalem", "westmere",
-    "corei7", "corei7-avx", "sandybridge", "ivybridge", "core-avx-i", "haswell", "core-avx2", "broadwell", "skylake",
-    "skylake-avx512", "skx", "cascadelake", "cooperlake", "cannonlake", "icelake-client", "icelake-server",
-    "rocketlake", "tigerlake", "sapphirerapids", "emeraldrapids", "graniterapids", "alderlake", "raptorlake",
-    "meteorlake", "arrowlake", "lunarlake", "bonnell", "silvermont", "goldmont", "tremont", "gracemont", "k8",
-    "k8-sse3", "opteron", "athlon64", "amdfam10", "barcelona", "btver1", "btver2", "bdver1", "bdver2", "bdver3",
-    "bdver4", "znver1", "znver2", "znver3", "znver4", "znver5", "cortex-a53", "cortex-a72", "cortex-a76",
-    "neoverse-n1", "neoverse-n2", "neoverse-v1", "neoverse-v2", "apple-m1", "apple-m2", "apple-m3", "apple-m4",
-}  # fmt: skip
-OFTEN = {"x87", "neon", "fp-armv8", "v8a", "v8.1a", "v8.2a", "outline-atomics"}  # that no list of this CPU's names
+ASKED = b"\0"
 
 
 def fitted(text: str, source: str) -> str:
     """IR for this kind of machine, without CPUs and features that this LLVM has no name for."""
     _same_architecture(text, source)
     llvm = binding()
-    known, cpus = {*llvm.get_host_cpu_features(), *OFTEN}, CPUS | {llvm.get_host_cpu_name()}
+    listed = {f[1:] for flags in re.findall(r'"target-features"="([^"]*)"', text) for f in flags.split(",") if f}
+    named = set(re.findall(r'"(?:target|tune)-cpu"="([^"]*)"', text))
+    known = set(llvm.get_host_cpu_features()) & listed | {"x87"} & listed
+    cpus = {llvm.get_host_cpu_name()} & named
+    if known != listed or cpus != named:  # LLVM is asked, in a child: it complains to whoever started us
+        features, others = _recognised(frozenset(listed - known), frozenset(named - cpus))
+        known, cpus = known | features, cpus | others
 
-    def features(found: re.Match[str]) -> str:
+    def kept(found: re.Match[str]) -> str:
         return f'"target-features"="{",".join(f for f in found[1].split(",") if f[1:] in known)}"'
 
     def cpu(found: re.Match[str]) -> str:
         return found[0] if found[1] in cpus else ""
 
-    text = re.sub(r'"target-features"="([^"]*)"', features, text)
+    text = re.sub(r'"target-features"="([^"]*)"', kept, text)
     return re.sub(r'"(?:target|tune)-cpu"="([^"]*)" ?', cpu, text)
+
+
+@lru_cache(maxsize=64)
+def _recognised(features: frozenset[str], cpus: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Those of some features and CPUs that LLVM has a name for."""
+
+    def asked() -> Iterator[bytes]:
+        target = binding().Target.from_default_triple()
+        with tempfile.TemporaryFile() as complaints:
+            os.dup2(complaints.fileno(), 2)
+            target.create_target_machine(features=",".join(f"+{f}" for f in sorted(features)))
+            for cpu in cpus:
+                target.create_target_machine(cpu=cpu)
+            complaints.seek(0)
+            yield complaints.read() + ASKED
+
+    said = in_child(asked).decode(errors="replace")
+    if not said.endswith(ASKED.decode()):
+        return frozenset(), frozenset()
+    unknown = set(re.findall(r"'[+-]?([^']*)' is not a recognized", said))
+    return features - unknown, cpus - unknown
 
 
 def for_this_machine(text: str) -> str:
