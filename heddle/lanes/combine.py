@@ -23,7 +23,7 @@ def through_llvm(text: str, target: Any) -> str:
 
 def is_bare(choice: str) -> bool:
     """Whether a candidate is code as it is, with none of LLVM's passes behind it."""
-    return choice in ("scalar", "ilp", "policy")
+    return choice in ("scalar", "ilp", "policy", "pairs")
 
 
 def combine(scalar: ir.Module, made: Made, chosen: dict[str, str], target: Any) -> str:
