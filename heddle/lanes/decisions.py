@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heddle.lanes import choice, packs, pairs, programme
+from heddle.lanes import packs, pairs
+from heddle.lanes.choose import choice, programme
+from heddle.lanes.choose.schedule import Cycle, arrange
 from heddle.lanes.cost import Table
 from heddle.lanes.dependence import Region
 from heddle.lanes.policy.decide import decide, weights
-from heddle.lanes.schedule import Cycle, arrange
 
 SEEDING = 0.2  # of the programme's time goes to pairs, whose packs it then has and whose answer it may start from, …
 MOST_SEEDED = 150  # … in regions of so many statements; in longer ones pairs take too long

@@ -20,10 +20,10 @@ from pathlib import Path
 from heddle.errors import HeddleError, nearest
 from heddle.lanes import cost as costs
 from heddle.lanes import ir
-from heddle.lanes.combine import Made, through_llvm, with_regions
 from heddle.lanes.decisions import Decisions
 from heddle.lanes.dependence import loops
 from heddle.lanes.emit import fresh_prefix
+from heddle.lanes.emit.combine import Made, through_llvm, with_regions
 from heddle.lanes.pack import Budget, Effort, in_haste, left_to_llvm, out_of_time, pack_function
 from heddle.lanes.policy.decide import shipped, weights
 from heddle.lanes.reports import BlockReport, FunctionReport, Packed, Result

@@ -7,7 +7,7 @@ from typing import Any
 
 from heddle.lanes import ir
 from heddle.lanes.check.whole import differing
-from heddle.lanes.combine import Made, combine
+from heddle.lanes.emit.combine import Made, combine
 from heddle.lanes.reports import FunctionReport
 from heddle.lanes.timing import code_of
 

@@ -206,7 +206,7 @@ def test_a_float_that_stays_as_it_is_keeps_its_zero_and_no_promise():
 
 
 def test_regions_of_the_same_shape_are_decided_once(monkeypatch):
-    from heddle.lanes import programme
+    from heddle.lanes.choose import programme
 
     solved = []
     whole = programme.solve

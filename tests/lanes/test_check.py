@@ -6,9 +6,10 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from heddle.lanes import cost, ir, packs, programme
+from heddle.lanes import cost, ir, packs
 from heddle.lanes.check import check
 from heddle.lanes.check.promises import kept_by_all
+from heddle.lanes.choose import programme
 from heddle.lanes.dependence import regions
 from heddle.lanes.emit import emit
 

@@ -8,7 +8,8 @@ import pytest
 pytest.importorskip("llvmlite")
 pytest.importorskip("ortools")
 
-from heddle.lanes import choice, cost, ir, packs, pairs
+from heddle.lanes import cost, ir, packs, pairs
+from heddle.lanes.choose import choice
 from heddle.lanes.cost import is_constant
 from heddle.lanes.dependence import regions
 from heddle.lanes.ir import MEMORY_BYTES

@@ -6,7 +6,9 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from heddle.errors import HeddleError
-from heddle.lanes import choice, cost, ir, packs
+from heddle.lanes import cost, ir, packs
+from heddle.lanes.choose import choice
+from heddle.lanes.choose.schedule import arrange
 from heddle.lanes.dependence import regions
 from heddle.lanes.policy import subjects as learning
 from heddle.lanes.policy.decide import decide, shipped
@@ -14,7 +16,6 @@ from heddle.lanes.policy.kernels import kernel
 from heddle.lanes.policy.network import SHAPES, Arrays, features, read_weights, scores
 from heddle.lanes.policy.rollout import Demands, State
 from heddle.lanes.portfolio import read
-from heddle.lanes.schedule import arrange
 
 
 def graphs(seeds):

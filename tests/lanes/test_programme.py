@@ -10,9 +10,10 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import heddle
-from heddle.lanes import check, choice, cost, emit, ir, packs, programme
+from heddle.lanes import check, cost, emit, ir, packs
+from heddle.lanes.choose import choice, programme
+from heddle.lanes.choose.schedule import Cycle, arrange
 from heddle.lanes.dependence import Addresses, regions
-from heddle.lanes.schedule import Cycle, arrange
 
 HEAD = "define void @f(ptr noalias %o, ptr noalias %a, ptr %b, i64 %i, i32 %j) {\n"
 

@@ -4,8 +4,9 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from heddle.lanes import combine, ir, portfolio, settle
+from heddle.lanes import ir, portfolio, settle
 from heddle.lanes.check.whole import differing
+from heddle.lanes.emit import combine
 from heddle.lanes.portfolio import Options, improve, read
 
 

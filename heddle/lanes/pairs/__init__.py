@@ -1,6 +1,6 @@
 """The program as published (goSLP): pairs chosen together, pairs of pairs until a register is full, then lane orders.
 
-It stands beside `heddle.lanes.programme`, which chooses among ordered packs of all widths at once. What comes out is a
+It stands beside `choose.programme`, which chooses among ordered packs of all widths at once. What comes out is a
 list of packs; they become productions like any others, so that emission and check are the same.
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from heddle.lanes import choice
+from heddle.lanes.choose import choice
+from heddle.lanes.choose.programme import solve as cheapest
 from heddle.lanes.cost import Table
 from heddle.lanes.dependence import Region
 from heddle.lanes.packs import Graph
 from heddle.lanes.pairs.orders import Orders
 from heddle.lanes.pairs.programme import Terms, choose
 from heddle.lanes.pairs.units import Level, Unit
-from heddle.lanes.programme import solve as cheapest
 
 SHARE = 0.75  # of the seconds that are left goes to each width
 GLUE = ("scalar", "constant", "broadcast", "build", "concat", "shuffle", "shuffle2", "patch", "extract",

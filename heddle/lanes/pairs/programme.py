@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from heddle.lanes.choose.programme import SLOWEST, limited, solver_library
 from heddle.lanes.pairs.candidates import candidates
 from heddle.lanes.pairs.units import Level, Operand
-from heddle.lanes.programme import SLOWEST, limited, solver_library
 
 ROUNDS = 30  # of forbidding a longer cycle and solving again
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from heddle.lanes import choice
+from heddle.lanes.choose import choice
+from heddle.lanes.choose.schedule import Cycle, arrange
 from heddle.lanes.packs import Graph
 from heddle.lanes.policy.network import Arrays, Features, features, read_weights, scores
 from heddle.lanes.policy.polish import polished
 from heddle.lanes.policy.rollout import NOISE, Demands, State, roll
-from heddle.lanes.schedule import Cycle, arrange
 
 WEIGHTS = Path(__file__).parent / "weights.safetensors"
 WORK = 160_000  # productions that all attempts may look at together: large graphs get fewer attempts

@@ -17,7 +17,7 @@ import numpy as np
 
 from heddle.errors import HeddleError
 from heddle.files import parse_json, read_bytes, shown
-from heddle.lanes.choice import estimates
+from heddle.lanes.choose.choice import estimates
 from heddle.lanes.cost import is_constant
 from heddle.lanes.ir import BITS
 from heddle.lanes.packs import Graph

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from heddle.errors import HeddleError
-from heddle.lanes import choice, ir, packs, programme
+from heddle.lanes import ir, packs
+from heddle.lanes.choose import choice, programme
 from heddle.lanes.cost import Table
 from heddle.lanes.decisions import start
 from heddle.lanes.dependence import Region, regions

@@ -19,7 +19,8 @@ import torch
 from safetensors.numpy import save_file
 
 from heddle.errors import HeddleError
-from heddle.lanes import choice, cost, programme
+from heddle.lanes import cost
+from heddle.lanes.choose import choice, programme
 from heddle.lanes.policy.decide import decide
 from heddle.lanes.policy.network import HIDDEN, SHAPES, Arrays, Features, scores
 from heddle.lanes.policy.rollout import roll

@@ -8,8 +8,8 @@ from typing import Any
 
 from heddle.errors import HeddleError
 from heddle.lanes import ir
+from heddle.lanes.emit.rewrite import replace_regions
 from heddle.lanes.reports import Packed
-from heddle.lanes.rewrite import replace_regions
 
 Made = dict[str, dict[str, list[Packed]]]  # by method, by function
 BARE = "heddle-bare"  # marks functions that LLVM's passes must leave alone, with the group of attributes they had

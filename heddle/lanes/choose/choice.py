@@ -7,8 +7,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
+from heddle.lanes.choose.schedule import Packing
 from heddle.lanes.packs import Graph
-from heddle.lanes.schedule import Packing
 
 
 @dataclass

@@ -8,10 +8,10 @@ from collections.abc import Container, Iterable
 from typing import Any
 
 from heddle.errors import HeddleError, how_to_install
-from heddle.lanes.choice import Solution, cost_of, scalar_choice, used
+from heddle.lanes.choose.choice import Solution, cost_of, scalar_choice, used
+from heddle.lanes.choose.relaxation import Row, promising
+from heddle.lanes.choose.schedule import Cycle, Packing, arrange
 from heddle.lanes.packs import Graph, Need
-from heddle.lanes.relaxation import Row, promising
-from heddle.lanes.schedule import Cycle, Packing, arrange
 
 ROUNDS = 30  # of forbidding a cycle and solving again
 FIRST = 0.2  # of the time goes to what the relaxed programme finds promising, …
