@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from heddle.lanes import combine, ir, pack
-from heddle.lanes.emit import Emitted
+from heddle.lanes import ir, pack
+from heddle.lanes.emit import Emitted, combine
 from heddle.lanes.portfolio import Options, improve, read
 
 BODY = "".join(
