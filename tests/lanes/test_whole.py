@@ -85,6 +85,44 @@ define i32 @g() {
     assert told(text, text.replace("%x = load i32, ptr @v\n", "%x = add i32 0, 3\n")) == {("g", "other")}
 
 
+KEPT = """%n = type { i32, ptr }
+@v = global [4 x %n] zeroinitializer
+define void @f() {
+  store ptr @v, ptr getelementptr (i8, ptr @v, i64 8)
+  ret void
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "@v = global [4 x i32] zeroinitializer\ndefine ptr @f() {\n  ret ptr @v\n}\n",
+        "@v = global [4 x i32] zeroinitializer\ndefine void @f(ptr %a) {\n  store ptr @v, ptr %a\n  ret void\n}\n",
+        KEPT,
+    ],
+    ids=["returned", "stored", "kept"],
+)
+def test_addresses_of_its_own_are_no_difference(text):
+    assert told(text, text) == set()
+
+
+def test_a_conversion_that_is_thrown_away_breaks_no_promise():
+    """As compilers write `fits ? (int)x : 7`: both are computed, and one is chosen."""
+    text = """define i32 @f(ptr %a) {
+  %x = load float, ptr %a, align 4
+  %big = fmul float %x, 1.0e12
+  %y = fptosi float %big to i32
+  %fits = fcmp olt float %big, -1.0e30
+  %z = select i1 %fits, i32 %y, i32 7
+  ret i32 %z
+}
+"""
+    text = text.replace("1.0e12", "0x426D1A94A0000000").replace("-1.0e30", "0xC600000000000000")
+    assert told(text, text) == set()
+    assert told(text, text.replace("i32 7", "i32 8")) == {("f", "other")}
+
+
 def test_what_is_only_declared_tells_nothing():
     text = "declare i32 @elsewhere(i32)\ndeclare double @sin(double)\n@there = external global i32\n"
     text += "define i32 @f(i32 %n) {\n  %x = call i32 @elsewhere(i32 %n)\n  ret i32 %x\n}\n"

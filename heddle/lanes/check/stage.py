@@ -32,8 +32,8 @@ class Stage:
     holds: list[str]  # what is behind each argument that is a pointer
     distances: dict[tuple[int, int], list[int]]  # of two pointers that may overlap
     sober: bool  # no NaN and the like: its bits would become numbers
-    local: bool  # it has local variables
     variables: set[str]  # global ones that it may read or change
+    leaks: bool  # addresses of its own become results, which are others in every module
     memory: list[np.ndarray[Any, Any]]  # one buffer for each pointer
 
     def prepare(
@@ -107,10 +107,17 @@ def stage_for(function: Function, module: Module) -> Stage:
         holds,
         distances,
         bool(re.search(r"\bbitcast\b|copysign|llvm\.is\.fpclass", everything)),
-        " = alloca " in everything,
         changing & set(re.findall(r"@[-a-zA-Z$._0-9]+", everything)),
+        _leaks(everything),
         _guarded(kinds.count("ptr")),
     )
+
+
+def _leaks(text: str) -> bool:
+    shown = re.search(r"\b(?:store|ret) (?:ptr|<\d+ x ptr>) |\bptrto(?:int|addr)\b|\bicmp [us]\w\w ptr ", text)
+    bodies = re.sub(r"^define .*$", "", text, flags=re.M)
+    own = " = alloca " in bodies or re.search(r'@(?:[-a-zA-Z$._0-9]+|"[^"]*")(?!\(|[-a-zA-Z$._0-9])', bodies)
+    return bool(shown and own)
 
 
 def _behind(

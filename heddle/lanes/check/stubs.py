@@ -107,6 +107,12 @@ def mutable(module: str) -> dict[str, int]:
     found = {}
     for name, what in re.findall(r"^(@[-a-zA-Z$._0-9]+) = [^\n]*?\bglobal ([^\n]*)$", module, re.M):
         size = layout.size(typed(what)[0])
-        if size is not None and "ptr" not in what:
+        if size is not None and not _has_pointers(typed(what)[0], structures):
             found[name] = size[0]
     return found
+
+
+def _has_pointers(kind: str, structures: dict[str, str]) -> bool:
+    """Whether a type holds addresses, which are others in every module."""
+    inside = re.findall(r'%(?:[-a-zA-Z$._0-9]+|"[^"]*")', kind)
+    return bool(re.search(r"\bptr\b", kind)) or any(_has_pointers(structures.get(n, "ptr"), structures) for n in inside)

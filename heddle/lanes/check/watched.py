@@ -1,7 +1,8 @@
-"""Scalar code that watches its own promises: it notes when made-up inputs break one, and such a run tells nothing.
+"""Scalar code that watches its own promises, since made-up inputs may break them.
 
 LLVM's passes may have used that a sum does not overflow, a shift stays within its width or a number fits an integer.
-Where that is not so, scalar and packed code may differ, and both are right.
+Where that is not so, scalar and packed code may differ, and both are right. What breaks its promise therefore becomes
+something else in each of two runs; if they agree, it did not matter, and other code must agree as well.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Iterable, Iterator
 
 from heddle.lanes.ir import BITS, Function, Module, Statement, split_commas, typed
 
-BROKEN = "@heddle.broken"  # a byte that is not 0 once a promise was
-FILLING = "@heddle.filling"  # what is in local variables before anything is
+BROKEN = "@heddle.broken"  # a byte that is not 0 once a promise was broken that no value stands for
+FILLING = "@heddle.filling"  # eight bytes: what is in local variables at first, and in place of broken promises
 # What cannot be watched: floating point that may be rounded otherwise, values that are anything, code unknown to LLVM.
 _LOOSE = re.compile(
     r"\b(?:fast|reassoc|arcp|contract|afn|nsz|nnan|ninf|undef|nofpclass|asm|musttail|indirectbr|callbr|blockaddress|"
@@ -44,15 +45,15 @@ def watched(function: Function, module: Module, declared: set[str]) -> str:
         for s in block.statements:
             name = f"%heddle.{count}"
             count += 1
-            before = list(_broken_if(s, name, declared))
-            after = _is_load_in_range(s, name, module)
-            if before and s.op != "phi":
-                lines += _noted(before, name)
+            tests = [*_broken_if(s, name, declared), *_out_of_range(s, name, module)]
             if s.text == "unreachable":
                 lines.append("  call void @llvm.trap()")
-            lines.append(f"  {s.text}")
-            if after:
-                lines += _noted(after, name)
+            if tests and s.name is None:
+                lines += _noted(tests, name)
+            if tests and s.name is not None:
+                lines += _replaced(s, tests, name, _kind(s, function))
+            else:
+                lines.append(f"  {s.text}")
             if m := re.match(r"(%\S+) = alloca (.*?)(?:, align \d+)?(?:, !.*)?$", s.text):
                 declared.add("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
                 lines += _filled(m[1], m[2], name)
@@ -68,6 +69,23 @@ def _noted(conditions: Iterable[str], name: str) -> list[str]:
         f"  {name}.n = or i8 {name}.o, {name}.z",
         f"  store i8 {name}.n, ptr {BROKEN}",
     ]
+
+
+def _replaced(s: Statement, tests: list[str], name: str, kind: str) -> list[str]:
+    """A value that is something else where it breaks its promise."""
+    garbage = [f"  {name}.g = load {kind}, ptr {FILLING}, align 1"]
+    if kind == "i1":
+        garbage = [f"  {name}.b8 = load i8, ptr {FILLING}", f"  {name}.g = trunc i8 {name}.b8 to i1"]
+    return [
+        f"  {name}.v{s.text.removeprefix(s.name or '')}",
+        *(f"  {line}" for line in tests),
+        *garbage,
+        f"  {s.name} = select i1 {name}.c, {kind} {name}.g, {kind} {name}.v",
+    ]
+
+
+def _kind(s: Statement, function: Function) -> str:
+    return function.types.get(s.name or "", s.type)
 
 
 def _filled(variable: str, what: str, name: str) -> list[str]:
@@ -169,8 +187,8 @@ def _fits(s: Statement, name: str, declared: set[str]) -> tuple[list[str], str]:
     )
 
 
-def _is_load_in_range(s: Statement, name: str, module: Module) -> list[str]:
-    """A load that promises a range of values; of several ranges none is looked at, and the run tells nothing."""
+def _out_of_range(s: Statement, name: str, module: Module) -> list[str]:
+    """A load that promises a range of values; one of several ranges counts as broken."""
     m = re.search(r"!range (!\d+)", s.text)
     if m is None or s.name is None:
         return []
@@ -178,7 +196,9 @@ def _is_load_in_range(s: Statement, name: str, module: Module) -> list[str]:
     if bounds is None or s.type not in BITS:
         return [f"{name}.c = or i1 true, true"]
     low, high = int(bounds[1]), int(bounds[2])
+    plain = re.sub(r", !\w+ !\d+", "", s.text.partition(" = ")[2])
     return [
-        f"{name}.d = sub {s.type} {s.name}, {low}",
+        f"{name}.r = {plain}",
+        f"{name}.d = sub {s.type} {name}.r, {low}",
         f"{name}.c = icmp uge {s.type} {name}.d, {(high - low) % (1 << BITS[s.type])}",
     ]

@@ -51,9 +51,6 @@ class Engine:
     entries: dict[int, Any]
     variables: dict[str, tuple[int, int]]
 
-    def byte(self, name: str) -> Any:
-        return ctypes.c_uint8.from_address(self.variables[name][0])
-
     def variable(self, name: str) -> np.ndarray[Any, Any]:
         at, size = self.variables[name]
         return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(at))
@@ -90,7 +87,7 @@ def _all(scalar: ir.Module, modules: dict[str, str], cases: list[Case]) -> Itera
     needed = reached([c.function for c in cases], scalar)
     unwatched = {f.written for f in needed if not watchable(f)}  # who calls those is not checked
     texts = {f.name: watched(f, scalar, declared) for f in needed if f.written not in unwatched}
-    extra = f"{BROKEN} = global i8 0\n{FILLING} = global i8 0\n" + "\n".join(
+    extra = f"{BROKEN} = global i8 0\n{FILLING} = global i64 0\n" + "\n".join(
         sorted(d for d in declared if f"@{d.partition('@')[2].partition('(')[0]}(" not in scalar.rest)
     )
     names = {f.written for f in needed}
@@ -101,8 +98,8 @@ def _all(scalar: ir.Module, modules: dict[str, str], cases: list[Case]) -> Itera
     for case in cases:
         other, stage = engines[case.candidate], stage_for(case.function, scalar)
         shared = [n for n, (_, size) in reference.variables.items() if other.variables.get(n, (0, 0))[1] == size]
-        # Code that the passes took away, or a variable that cannot be given the same contents in both.
-        ready = case.number in other.entries and stage.variables <= set(shared)
+        # Not code that the passes took away, nor a variable that cannot be given the same contents in both.
+        ready = case.number in other.entries and stage.variables <= set(shared) and not stage.leaks
         jobs.append(Job(case.number, reference, other, stage, shared, TRIALS if ready else 0))
     yield from _verdicts(jobs)
 
@@ -152,18 +149,18 @@ def _runs(jobs: list[Job], first: int) -> Iterator[bytes]:
 
 def _trial(job: Job, trial: int) -> Iterator[bytes]:
     reference, stage = job.reference, job.stage
-    broken, filling = reference.byte(BROKEN), reference.byte(FILLING)
+    broken, filling = reference.variable(BROKEN), reference.variable(FILLING)
     random = np.random.default_rng([job.number, trial])
     signal.setitimer(signal.ITIMER_PROF, PREPARING)
     slots, memory = stage.prepare(trial, random)
     variables = _contents(reference, job.shared, trial, random)
     yield STARTS
-    broken.value, results = 0, []
-    for fill in (0, 0xA5) if stage.local else (0,):
-        filling.value = fill
+    broken[0], results = 0, []
+    for fill in (0, 0xA5):
+        filling[:] = fill
         signal.setitimer(signal.ITIMER_PROF, LONGEST)
         results.append(_run(reference, job, slots, memory, variables))
-    if broken.value or not all(same(a, b) for a, b in zip(results[0], results[-1], strict=True)):
+    if broken[0] or not all(same(a, b) for a, b in zip(results[0], results[-1], strict=True)):
         yield UNTOLD
         return
     yield SCALAR_RAN
