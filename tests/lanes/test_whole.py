@@ -34,6 +34,7 @@ WIDER = """%w = sext i32 %x2 to i64
   %c = icmp sgt i64 %z, 2147483647
   %t = trunc i64 %z to i32
   %y2 = select i1 %c, i32 0, i32 %t"""
+PROMOTED = "define void @f(ptr %o, <4 x i32> %a, i32 %n) {\n  store <4 x i32> %a, ptr %o\n  ret void\n}\n"
 CRASH = "store volatile i32 1, ptr inttoptr (i64 8 to ptr)\n  ret void"
 
 
@@ -46,8 +47,9 @@ CRASH = "store volatile i32 1, ptr inttoptr (i64 8 to ptr)\n  ret void"
         (LARGE.replace(" nsw", ""), LARGE.replace("%y2 = add nsw i32 %x2, 2000000000", WIDER), True),
         (SUM.replace("ret void", CRASH.replace("volatile ", "")), SUM, False),
         (SUM, SUM.replace("ret void", CRASH), True),
+        (SUM, PROMOTED, False),
     ],
-    ids=["same", "another", "promised", "wraps", "scalar crashes", "crashes"],
+    ids=["same", "another", "promised", "wraps", "scalar crashes", "crashes", "other arguments"],
 )
 def test_what_is_told(scalar, other, differs):
     assert bool(told(scalar, other)) == differs

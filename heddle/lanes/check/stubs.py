@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from heddle.lanes.dependence.addresses import Layout
-from heddle.lanes.ir import for_this_machine, split_commas, typed
+from heddle.lanes.ir import Function, for_this_machine, split_commas, typed
 
 SLOT = 64  # bytes for each argument
 # Of the C library: what only computes, or works on the memory it is given.
@@ -51,11 +51,15 @@ def entry(number: int) -> str:
     return f"heddle.entry.{number}"
 
 
-def driver(number: int, written: str, module: str) -> str:
-    """A function that takes arguments from slots and puts the result into memory; nothing if there is none to call."""
+def driver(number: int, function: Function, module: str) -> str:
+    """A function that takes arguments from slots and puts the result into memory; nothing if there is none to call.
+
+    LLVM's passes may give a function that only its module calls other arguments: vectors in place of pointers to them.
+    """
+    written = function.written
     head = re.search(rf"^define [^\n]*{re.escape(written)}\([^\n]*$", module, re.M)
     found = signature(head[0], written) if head else None
-    if found is None:
+    if found is None or found != signature(function.head, written):
         return ""
     convention, result, kinds = found
     lines = [f"define void @{entry(number)}(ptr %slots, ptr %out) {{"]

@@ -127,7 +127,7 @@ def _verdicts(jobs: list[Job]) -> Iterator[bytes]:
 def _engine(text: str, needed: set[str], cases: Iterable[Case]) -> Engine:
     llvm = ir.binding()
     module = runnable(text, needed)
-    drivers = {c.number: driver(c.number, c.function.written, module) for c in cases}
+    drivers = {c.number: driver(c.number, c.function, module) for c in cases}
     parsed = ir.parse_llvm(module + "\n".join(d for d in drivers.values() if d))
     target = llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=1, jit=True
