@@ -12,6 +12,7 @@ from heddle.lanes.packs.operations import loaded, pack, with_identities
 from heddle.lanes.packs.phis import carries, leave, phi, phis
 from heddle.lanes.packs.reductions import reductions
 from heddle.lanes.packs.shuffles import extracts, shuffles
+from heddle.lanes.packs.twins import twins
 from heddle.lanes.packs.workshop import ALTERNATING, Workshop
 
 FORWARD = 3  # steps from loads towards their users, where no store leads to them
@@ -42,6 +43,9 @@ def build(region: Region, table: Table, seeds: Sequence[tuple[int, ...]] = ()) -
         w.vector([w.statements[i].name or "" for i in window], w.statements[window[0]].type)
     drain(w)
     forward(w)
+    for lanes in twins(w):
+        w.vector(lanes, w.statements[w.region.position[lanes[0]]].type)
+    drain(w)
     reductions(w)
     drain(w)
     shuffles(w)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from heddle.errors import HeddleError
-from heddle.lanes import ir, packs
+from heddle.lanes import ir, packs, pairs
 from heddle.lanes.choose import choice, programme
 from heddle.lanes.cost import Table
 from heddle.lanes.decisions import start
@@ -29,6 +29,7 @@ from heddle.lanes.portfolio import read
 LONGEST = 120_000  # characters of IR of a variant: nests unrolled at every level say the same over and over
 LARGEST = 5000  # productions of a graph to learn from
 SOLVE = 3.0  # seconds for each answer of the programme
+SEEDING = 0.3  # seconds for pairs
 NEAR = 0.1  # of the optimum: an answer is worth imitating though it is not proved
 # The same program again, as compilers and users vary it: unrolled, in another type, with operands exchanged.
 VARIANTS: tuple[tuple[str, ...], ...] = (
@@ -85,8 +86,11 @@ def at_once(work: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
         yield from pool.imap(work, tasks)
 
 
-def _regions(folder: Path | None, seeds: range) -> Iterator[tuple[str, Region]]:
-    """Stretches of code that differ; a function of a collection such as TSVC is a program of its own."""
+def _regions(folder: Path | None, seeds: range) -> Iterator[tuple[str, Region, bool]]:
+    """Stretches of code that differ; a function of a collection such as TSVC is a program of its own.
+
+    Every third one is to have the packs of pairs among its vectors, as the programme will give them to the policy.
+    """
     seen: set[tuple[str, ...]] = set()
     for program, text in _texts(folder, seeds):
         module = ir.take_apart(text)
@@ -95,13 +99,13 @@ def _regions(folder: Path | None, seeds: range) -> Iterator[tuple[str, Region]]:
                 shape = tuple(statement.op for statement in region.statements)
                 if shape not in seen:  # else it is the same code again, as inlining and unrolling leave it
                     seen.add(shape)
-                    yield f"{program} {function.name}", region
+                    yield f"{program} {function.name}", region, len(seen) % 3 == 0
 
 
-def _solved(table: Table, task: tuple[str, Region]) -> Subject | None:
+def _solved(table: Table, task: tuple[str, Region, bool]) -> Subject | None:
     """The programme's answer; none where there is nothing to imitate."""
-    program, region = task
-    graph = packs.build(region, table)
+    program, region, seeded = task
+    graph = packs.build(region, table, pairs.pack(region, table, SEEDING).packs if seeded else ())
     if len(graph.productions) > LARGEST or not any(p.native for p in graph.productions):
         return None
     plain = choice.used(graph, choice.scalar_choice(graph))

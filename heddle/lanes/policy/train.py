@@ -26,11 +26,12 @@ from heddle.lanes.policy.network import HIDDEN, SHAPES, Arrays, Features, scores
 from heddle.lanes.policy.rollout import roll
 from heddle.lanes.policy.subjects import SOLVE, Lesson, Subject, at_once, lesson, subjects, taught
 
-MADE_UP = 600  # kernels from the generator, …
+MADE_UP = 1000  # kernels from the generator, …
 FIRST = 10_000  # … from this seed on
 EPOCHS = 8
 DAGGER = 3  # times the student goes first
 RATE = 3e-3
+DECAY = 0.01
 BATCH = 8
 
 
@@ -101,7 +102,7 @@ def learn(learned: list[Subject], tested: list[Subject], output: Path) -> Iterat
     for s in learned:
         s.lessons = list(taught(s))
     w = start_weights()
-    optimizer = torch.optim.Adam(list(w.values()), lr=RATE)
+    optimizer = torch.optim.AdamW(list(w.values()), lr=RATE, weight_decay=DECAY)
     best = -1.0  # whatever comes first is written
     for turn in range(DAGGER + 1):
         if turn:
