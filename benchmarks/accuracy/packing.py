@@ -57,8 +57,10 @@ def rows_of(text: str, source: str, options: Options) -> Iterator[dict[str, Any]
                 block["cost"][method], block["seconds"][method] = same["cost"][method], same["seconds"][method]
                 block[f"gap of {method}"] = same["gap"]
     for function in functions:
+        whole = {name: function["cost"][name] for name in ("scalar", "llvm")}
+        whole["chosen"] = function["cost"][function["chosen"]]
         for block in function["blocks"]:
-            checks = {"emitted": function["checked"], "rejected": function["rejected"]}
+            checks = {"emitted": function["checked"], "rejected": function["rejected"], "function_cost": whole}
             yield {"file": source, "function": function["function"], **block, **checks}
 
 
@@ -96,17 +98,34 @@ def summary(rows: list[dict[str, Any]]) -> tuple[list[dict[str, object]], dict[s
     small = [r for r in packed if r["statements"] <= 100]
     slow = [r["seconds"]["ilp"] / max(1e-6, r["seconds"]["policy"]) for r in packed if r["seconds"]["ilp"] > 1]
     functions = {(r["file"], r["function"]): r for r in rows}
+    whole = [
+        r["function_cost"]
+        for r in functions.values()
+        if min(r["function_cost"].values()) < r["function_cost"]["scalar"]
+    ]
+    each = {name: statistics.mean(1 - c[name] / c["scalar"] for c in whole) for name in ("llvm", "chosen")}
     return by_size(packed), {
         "blocks": len(rows),
         "packed_by_anyone": len(packed),
         "reduction": {name: round(value, 4) for name, value in found.items()},
         "ratio": round(found["chosen"] / found["llvm"], 4),
+        "functions": len(whole),
+        "reduction_of_functions": {name: round(value, 4) for name, value in each.items()},
+        "ratio_of_functions": round(each["chosen"] / each["llvm"], 4),
         "policy_of_programme": round(found["policy"] / found["ilp"], 4),
         "proved_up_to_100": round(sum(r["gap"] == 0 and r["seconds"]["ilp"] <= ENOUGH for r in small) / len(small), 4),
-        "policy_faster_where_programme_takes_1s": round(statistics.median(slow), 1) if slow else None,
+        "blocks_where_programme_takes_1s": len(slow),
+        "policy_faster_there": {
+            "median": round(statistics.median(slow), 1) if slow else None,
+            "least": round(min(slow), 1) if slow else None,
+            "at_least_10": sum(s >= 10 for s in slow),
+        },
         "pairs_at_their_limit": sum(r["gap of pairs"] > 0 for r in packed),
         "pairs_dearer_than_llvm": sum(r["cost"]["pairs"] > r["cost"]["llvm"] for r in packed),
-        "dearer_than_llvm": sorted({r["function"] for r in packed if r["cost"]["chosen"] > r["cost"]["llvm"]}),
+        "dearer_than_llvm": [
+            k[1] for k, r in functions.items() if r["function_cost"]["chosen"] > r["function_cost"]["llvm"]
+        ],
+        "blocks_dearer_than_llvm": sum(r["cost"]["chosen"] > r["cost"]["llvm"] for r in packed),
         "stretches_emitted_and_equal": sum(r["emitted"] for r in functions.values()),
         "rejected": sum(len(r["rejected"]) for r in functions.values()),
     }
