@@ -43,14 +43,14 @@ class Decisions:
         self.known: dict[Hashable, Decision] = {}
 
     def has(self, region: Region) -> bool:
-        return shape(region) in self.known
+        return region.shape in self.known
 
     def of(self, region: Region, seconds: float) -> Decision:
         """Choose by the policy, by pairs as published, and by the programme ("ilp").
 
         The programme has the packs of pairs among its vectors, and starts from the best known.
         """
-        key = shape(region)
+        key = region.shape
         before = self.known.get(key)
         if before is not None and (same := self._again(region, before)) is not None:
             return same
@@ -106,25 +106,6 @@ class Decisions:
             known = min(known, paired, key=lambda chosen: choice.cost_of(graph, chosen))
         # The policy has been through the greedy choice.
         return programme.solve(graph, seconds, known if "policy" in self.methods else start(graph, known))
-
-
-def shape(region: Region) -> Hashable:
-    """What two regions share that differ only in names."""
-    number: dict[str, int] = {}
-
-    def named(value: str) -> int | str:
-        return number.setdefault(value, len(number)) if value[:1] == "%" else value
-
-    lines: dict[object, int] = {}
-    statements = tuple(
-        (s.signature, s.flags, s.align, tuple(map(named, s.lanes)), tuple(map(named, s.uses)), named(s.name or "%"))
-        for s in region.statements
-    )
-    places = tuple((i, lines.setdefault(a.line, len(lines)), a.offset) for i, a in region.addresses.items())
-    carried = tuple((named(v), named(c.first), named(c.following)) for v, c in region.carried.items())
-    groups = (region.required, region.leaving, region.steady, region.outside)
-    marks = tuple(frozenset(map(named, (v for v in number if v in group))) for group in groups)
-    return statements, places, carried, marks, tuple(region.before)
 
 
 def _problem(graph: packs.Graph) -> object:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from heddle.lanes import ir, packs
 from heddle.lanes.check import check_all
-from heddle.lanes.decisions import Decisions, shape
+from heddle.lanes.decisions import Decisions
 from heddle.lanes.dependence import Region, regions
 from heddle.lanes.emit import Emitted, emit
 from heddle.lanes.reports import Packed
@@ -85,7 +85,7 @@ def pack_function(
     if left_to_llvm(function, module) or not found:
         return found
     every = regions(function, module)
-    new = {shape(region): region.block.label for region in every if not decisions.has(region)}
+    new = {region.shape: region.block.label for region in every if not decisions.has(region)}
     waiting = Counter(new.values())
     pending: list[Pending] = []
     for k, region in enumerate(every):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -49,6 +50,25 @@ class Region:
                 left ^= bit
             every.append(reach)
         return every
+
+    @cached_property
+    def shape(self) -> Hashable:
+        """What regions share that differ only in names."""
+        number: dict[str, int] = {}
+
+        def named(value: str) -> int | str:
+            return number.setdefault(value, len(number)) if value[:1] == "%" else value
+
+        statements = tuple(
+            (s.signature, s.flags, s.align, tuple(map(named, (*s.lanes, *s.uses))), named(s.name or "%"))
+            for s in self.statements
+        )
+        lines: dict[object, int] = {}
+        places = tuple((i, lines.setdefault(a.line, len(lines)), a.offset) for i, a in self.addresses.items())
+        carried = tuple((named(v), named(c.first), named(c.following)) for v, c in self.carried.items())
+        groups = (self.required, self.leaving, self.steady, self.outside)
+        marks = tuple(frozenset(n for v, n in number.items() if v in group) for group in groups)
+        return statements, places, carried, marks, tuple(self.before)
 
     def independent(self, members: list[int]) -> bool:
         bits = earlier = 0
