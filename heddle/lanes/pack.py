@@ -182,6 +182,7 @@ def described(graph: packs.Graph, order: Sequence[int]) -> list[str]:
         if p.gives >= 0:
             item = graph.items[p.gives]
             what = ", ".join("·" if v.startswith("%!") else v for v in item.lanes)
+            what = graph.leaving.get(p.gives, what)
             kind = f"{graph.region.statements[p.members[0]].op}" if p.kind == "pack" else p.kind
         else:
             kind = "store"
