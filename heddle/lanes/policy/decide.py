@@ -19,8 +19,8 @@ from heddle.lanes.policy.rollout import NOISE, Demands, State, roll
 
 WEIGHTS = Path(__file__).parent / "weights.safetensors"
 WORK = 160_000  # productions that all attempts may look at together: large graphs get fewer attempts
-MOST, FEWEST = 16, 8  # attempts: the greedy one, and with noise; the cheapest is kept
-HOPELESS = 1.3  # times the cost of the best: no polish makes good for that
+MOST, FEWEST = 48, 8  # attempts: the greedy one, and with noise; the cheapest is kept
+HOPELESS = 1.6  # times the cost of the best: no polish makes good for that
 REPAIRS = 6  # of decisions that wait for each other
 
 

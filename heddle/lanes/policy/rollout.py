@@ -12,7 +12,7 @@ from heddle.lanes.packs import Graph, Need
 from heddle.lanes.policy.network import Features
 
 LOOKS = 6  # at most so often the network sees what was decided while it learns; then its last scores hold
-NOISE = (0.6, 1.5)  # of the attempts after the first, in turn: near to what the network says, and farther away
+NOISE = (0.4, 1.0, 2.5)  # of the attempts after the first, in turn: near to what the network says, and farther away
 
 Scores = np.ndarray[Any, Any]
 
