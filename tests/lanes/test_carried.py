@@ -274,3 +274,30 @@ def test_but_not_if_it_may_have_been_overwritten():
     assert "load <4 x float>, ptr %f" not in found.modules["ilp"]
     found = improve(factors("  store float 9.0, ptr %o, align 4"), FEW)  # noalias
     assert "load <4 x float>, ptr %f" in found.modules["ilp"]
+
+
+def test_a_loop_right_behind_another():
+    """What the second needs is made between them, not in every turn of the first."""
+    second = """
+next:
+  %j = phi i64 [ 0, %loop ], [ %j2, %next ]
+  %k = phi float [ %s2, %loop ], [ %k2, %next ]
+  %l = phi float [ %t2, %loop ], [ %l2, %next ]
+  %m = phi float [ %u2, %loop ], [ %m2, %next ]
+  %n4 = phi float [ %v2, %loop ], [ %n42, %next ]
+  %k2 = fmul float %k, %s2
+  %l2 = fmul float %l, %t2
+  %m2 = fmul float %m, %u2
+  %n42 = fmul float %n4, %v2
+  %j2 = add nuw nsw i64 %j, 1
+  %d = icmp eq i64 %j2, 5
+  br i1 %d, label %done, label %next
+done:
+"""
+    text = SUMS.replace("label %done, label %loop", "label %next, label %loop").replace("\ndone:\n", second)
+    text = text.replace("%s2, %t2\n  %more = fmul float %u2, %v2", "%k2, %l2\n  %more = fmul float %m2, %n42")
+    found = improve(text, FEW)
+    assert not found.reports[0].rejected
+    packed = found.modules["ilp"]
+    assert packed.count("phi <4 x float>") == 2
+    assert "insertelement" not in block(packed, "loop")

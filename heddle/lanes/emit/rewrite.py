@@ -3,57 +3,82 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from heddle.lanes.dependence import Region
+from heddle.lanes.dependence.carried import way_out
 from heddle.lanes.emit import Emitted
 from heddle.lanes.ir import Block, Function
 
 Made = list[tuple[Region, Emitted]]
 
 
+@dataclass
+class Way:
+    """A block of its own on the way out of a loop: what is taken out of vectors there, and made for the next loop."""
+
+    label: str
+    target: str
+    lines: list[str]
+
+
 def replace_regions(function: Function, made: Made) -> str:
     """The function's text with other lines for some of its regions."""
-    ways_out = {region.block.label: _way_out(region.block, made) for region, _ in made}
+    early: dict[str, list[str]] = {}  # by the block at whose end it goes
+    by_block: dict[str, Made] = {}
+    for region, emitted in made:
+        by_block.setdefault(region.block.label, []).append((region, emitted))
+        if region.preheader:
+            early.setdefault(region.preheader, []).extend((*emitted.reloaded, *emitted.early, *emitted.first))
+    ways = _ways_out(function, made, by_block, early)
     lines = [function.head]
     for block in function.blocks:
-        here = [(region, emitted) for region, emitted in made if region.block is block]
+        here, way = by_block.get(block.label, []), ways.get(block.label)
         texts: list[str | None] = [s.text for s in block.statements]
-        early = [
-            line
-            for region, emitted in made
-            if region.preheader == block.label
-            for line in (*emitted.reloaded, *emitted.early, *emitted.first)
-        ]
-        texts[-1] = "\n  ".join([*early, block.statements[-1].text])
+        last = block.statements[-1].text
+        if way is not None:
+            last = re.sub(rf"label %{re.escape(way.target)}(?=[,\s]|$)", f"label %{way.label}", last)
+        texts[-1] = "\n  ".join([*([] if way is not None else early.get(block.label, [])), last])
         dropped = frozenset[str]().union(*(emitted.dropped for _, emitted in here))
         for i, s in enumerate(block.statements):
             if s.op == "phi":
-                texts[i] = None if s.name in dropped else _from_new_blocks(s.text, block.label, ways_out)
+                texts[i] = None if s.name in dropped else _from_new_blocks(s.text, block.label, ways)
         for region, emitted in here:
             again = [] if region.preheader else emitted.reloaded  # before anything is stored
             texts[region.start] = "\n  ".join([*again, *emitted.lines])
             for i in range(region.start + 1, region.start + len(region.statements)):
                 texts[i] = None
         lines.append(f"{block.label}:")
-        lines += [f"  {phi.text(r.preheader, block.label)}" for r, emitted in here for phi in emitted.phis]
+        for region, emitted in here:
+            before = ways[region.preheader].label if region.preheader in ways else region.preheader
+            lines += [f"  {phi.text(before, block.label)}" for phi in emitted.phis]
         lines += [f"  {text}" for text in texts if text]
-        if way := ways_out.get(block.label):
-            label, behind = way
-            target = here[0][0].way_out
-            lines[-1] = re.sub(rf"label %{re.escape(target)}(?=[,\s]|$)", f"label %{label}", lines[-1])
-            lines += [f"{label}:", *(f"  {line}" for line in behind), f"  br label %{target}"]
+        if way is not None:
+            lines += [f"{way.label}:", *(f"  {line}" for line in way.lines), f"  br label %{way.target}"]
     return "\n".join([*lines, "}"])
 
 
-def _way_out(block: Block, made: Made) -> tuple[str, list[str]] | None:
-    """A block of its own on the way out of a loop, for what is taken out of vectors there."""
-    here = [emitted for region, emitted in made if region.block is block and emitted.behind]
-    return (here[0].label, [line for emitted in here for line in emitted.behind.values()]) if here else None
+def _ways_out(function: Function, made: Made, by_block: dict[str, Made], early: dict[str, list[str]]) -> dict[str, Way]:
+    """By loop: those out of which something comes, and those before another loop that needs something made."""
+    found: dict[str, Way] = {}
+    for block in function.blocks:
+        here = by_block.get(block.label, [])
+        behind = [line for _, emitted in here for line in emitted.behind.values()]
+        target = here[0][0].way_out if behind else way_out(block) if _is_loop(block) else ""
+        lines = [*behind, *early.get(block.label, [])]
+        if target and lines:
+            following = next((e.label for r, e in made if r.preheader == block.label), "")
+            found[block.label] = Way(here[0][1].label if here else f"{following}.in", target, lines)
+    return found
 
 
-def _from_new_blocks(phi: str, label: str, ways_out: dict[str, tuple[str, list[str]] | None]) -> str:
+def _is_loop(block: Block) -> bool:
+    return re.search(rf"label %{re.escape(block.label)}(?=[,\s]|$)", block.statements[-1].text) is not None
+
+
+def _from_new_blocks(phi: str, label: str, ways: dict[str, Way]) -> str:
     """A phi behind a loop, which is now reached by the new block; the loop's own phis are not."""
-    for loop, way in ways_out.items():
-        if way is not None and loop != label:
-            phi = phi.replace(f", %{loop} ]", f", %{way[0]} ]")
+    for loop, way in ways.items():
+        if loop != label:
+            phi = phi.replace(f", %{loop} ]", f", %{way.label} ]")
     return phi
