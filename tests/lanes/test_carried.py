@@ -285,10 +285,22 @@ next:
   %l = phi float [ %t2, %loop ], [ %l2, %next ]
   %m = phi float [ %u2, %loop ], [ %m2, %next ]
   %n4 = phi float [ %v2, %loop ], [ %n42, %next ]
-  %k2 = fmul float %k, %s2
-  %l2 = fmul float %l, %t2
-  %m2 = fmul float %m, %u2
-  %n42 = fmul float %n4, %v2
+  %ka = fmul float %k, %s2
+  %kb = fadd float %ka, %k
+  %kc = fmul float %kb, %ka
+  %k2 = fsub float %kc, %kb
+  %la = fmul float %l, %t2
+  %lb = fadd float %la, %l
+  %lc = fmul float %lb, %la
+  %l2 = fsub float %lc, %lb
+  %ma = fmul float %m, %u2
+  %mb = fadd float %ma, %m
+  %mc = fmul float %mb, %ma
+  %m2 = fsub float %mc, %mb
+  %n4a = fmul float %n4, %v2
+  %n4b = fadd float %n4a, %n4
+  %n4c = fmul float %n4b, %n4a
+  %n42 = fsub float %n4c, %n4b
   %j2 = add nuw nsw i64 %j, 1
   %d = icmp eq i64 %j2, 5
   br i1 %d, label %done, label %next
