@@ -36,6 +36,8 @@ class Standing:
 
 def standing(block: Block, addresses: Addresses) -> Standing:
     """The loads of a block that nothing after them in it may overwrite."""
+    if not block.statements[-1].text.startswith(("br ", "switch ")):
+        return Standing()  # a call that may throw ends it, and may write anything
     loads: dict[str, tuple[Statement, Address]] = {}
     for s in block.statements[:-1]:
         if s.op == "load" and s.name:

@@ -29,7 +29,7 @@ from heddle.lanes.policy.subjects import SOLVE, Lesson, Subject, at_once, lesson
 MADE_UP = 1000  # kernels from the generator, …
 FIRST = 10_000  # … from this seed on
 EPOCHS = 8
-DAGGER = 3  # times the student goes first
+DAGGER = 2  # times the student goes first
 RATE = 3e-3
 DECAY = 0.01
 BATCH = 8
