@@ -121,15 +121,20 @@ def improve(text: str, options: Options, function: str | None = None, source: st
     for method, by_function in made.items():
         modules[method] = packed = _packed(scalar, scalar_text, by_function)
         modules[f"{method}+llvm"] = passed[packed] = passed.get(packed) or through_llvm(packed, target)
-    by_candidate: BlockCosts = {name: _costs(module, table) for name, module in modules.items()}
+    by_candidate: BlockCosts = {}
+    likely: dict[str, dict[str, int]] = {}  # by candidate, by function: where loops run often
+    for name, module in modules.items():
+        by_candidate[name], likely[name] = _costs(module, table)
     winners = {f.name: _winners(f, by_candidate, made) for f in wanted}
     if any(len(set(by_block.values())) > 1 for by_block in winners.values()):
         made["mixed"] = {f.name: _mixed(f, winners[f.name], made) for f in wanted}
         mixed, failed = with_regions(scalar, made["mixed"])
         made["mixed"] |= {name: [] for name in failed}
         modules["mixed"] = through_llvm(mixed, target)
-        by_candidate["mixed"] = _costs(modules["mixed"], table)
+        by_candidate["mixed"], likely["mixed"] = _costs(modules["mixed"], table)
     reports = [_report(f, scalar, by_candidate, made, llvm_seconds) for f in wanted]
+    for report in reports:
+        report.likely = {c: of[report.function] for c, of in likely.items() if report.function in of}
     for f, report in zip(wanted, reports, strict=True):
         report.notes += [note for note in [out_of_time(f, budget)] if note]
     if options.time:
@@ -192,8 +197,6 @@ def _report(
 ) -> FunctionReport:
     name = function.name
     total = {c: sum(of[name].values()) for c, of in by_candidate.items() if name in of}
-    around = loops(function)
-    likely = {c: sum(v * around.weight(b) for b, v in of[name].items()) for c, of in by_candidate.items() if name in of}
     ours = {m: by[name] for m, by in made.items() if m != "mixed"}
     blocks = []
     by_label: dict[str, dict[str, list[Packed]]] = {b.label: {m: [] for m in ours} for b in function.blocks}
@@ -225,7 +228,6 @@ def _report(
         sum(p.emitted is not None for p in every),
         [p.why for p in every if p.why],
         [note for note in notes if note],
-        likely=likely,
     )
 
 
@@ -251,5 +253,10 @@ def _by_time(taken: dict[str, float], by_cost: str, left: list[str]) -> str:
     return fastest if taken[fastest] < taken[kept] * (1 - noise) else kept
 
 
-def _costs(text: str, table: costs.Table) -> dict[str, dict[str, int]]:
-    return {f.name: costs.costs_of_blocks(table, f) for f in ir.take_apart(text).functions}
+def _costs(text: str, table: costs.Table) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+    """Of the blocks of each function, and of functions with their own loops counted: blocks come and go."""
+    each, likely = {}, {}
+    for f in ir.take_apart(text).functions:
+        each[f.name], around = costs.costs_of_blocks(table, f), loops(f)
+        likely[f.name] = sum(cost * around.weight(label) for label, cost in each[f.name].items())
+    return each, likely

@@ -313,3 +313,25 @@ done:
     packed = found.modules["ilp"]
     assert packed.count("phi <4 x float>") == 2
     assert "insertelement" not in block(packed, "loop")
+
+
+def test_a_call_that_may_throw_ends_what_stands():
+    loads = "".join(
+        f"  %p{k} = getelementptr inbounds i8, ptr %a, i64 {4 * k}\n  %x{k} = load float, ptr %p{k}, align 4\n"
+        for k in range(4)
+    )
+    uses = "".join(
+        f"  %y{k} = fmul float %x{k}, %s\n  %q{k} = getelementptr inbounds i8, ptr %o, i64 {4 * k}\n"
+        f"  store float %y{k}, ptr %q{k}, align 4\n"
+        for k in range(4)
+    )
+    text = (
+        f"define void @f(ptr %a, ptr %o, float %s) personality ptr @p {{\nentry:\n{loads}"
+        "  invoke void @change() to label %go unwind label %bad\n"
+        f"go:\n{uses}  ret void\nbad:\n  %l = landingpad {{ ptr, i32 }} cleanup\n  resume {{ ptr, i32 }} %l\n}}\n"
+        "declare void @change()\ndeclare i32 @p(...)\n"
+    )
+    _, region = only_region(text, "go")
+    assert not region.standing.loads
+    found = improve(text, FEW)
+    assert "load <4 x float>" not in found.modules["ilp"]

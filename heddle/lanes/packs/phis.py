@@ -38,7 +38,8 @@ def phi(w: Workshop, n: int, item: Item) -> None:
     following = w.vector([w.region.carried[v].following for v in item.lanes], item.type)
     if following is not None:
         before = w.build(item.type, [w.region.carried[v].first for v in item.lanes])
-        w.add(Production("phi", n, before, (Need((following,)),), operands=(following,)))
+        # Done once, it counts half of what is done in every turn: enough not to be done for nothing.
+        w.add(Production("phi", n, (before + 1) // 2, (Need((following,)),), operands=(following,)))
 
 
 def leave(w: Workshop) -> None:
@@ -51,4 +52,4 @@ def leave(w: Workshop) -> None:
         for n in [n for scalar in w.scalar(value) for n in w.graph.makers[scalar]]:
             p = w.graph.productions[n]
             if p.kind == "extract":
-                w.add(p._replace(kind="extract behind", gives=item))
+                w.add(p._replace(kind="extract behind", gives=item, cost=p.cost // 2))
