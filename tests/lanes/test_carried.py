@@ -328,7 +328,9 @@ def test_a_call_that_may_throw_ends_what_stands():
     text = (
         f"define void @f(ptr %a, ptr %o, float %s) personality ptr @p {{\nentry:\n{loads}"
         "  invoke void @change() to label %go unwind label %bad\n"
-        f"go:\n{uses}  ret void\nbad:\n  %l = landingpad {{ ptr, i32 }} cleanup\n  store float %s, ptr %o, align 4\n  resume {{ ptr, i32 }} %l\n}}\n"
+        f"go:\n{uses}  ret void\n"
+        "bad:\n  %l = landingpad { ptr, i32 } cleanup\n  store float %s, ptr %o, align 4\n"
+        "  resume { ptr, i32 } %l\n}\n"
         "declare void @change()\ndeclare i32 @p(...)\n"
     )
     _, region = only_region(text, "go")
