@@ -4,7 +4,7 @@ For every kernel the portfolio's code is timed against that of LLVM 22's superwo
 LLVM's against itself, which is the noise. Heddle's own kernels are timed against PyTorch's operations, and against the
 same C as LLVM packs it.
 
-    python -m benchmarks.speed.lanes [--seconds 5] [--rounds 15] [--only own]
+    python -m benchmarks.speed.lanes [FOLDER] [--seconds 5] [--rounds 15] [--only own]
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ def packed_by_llvm() -> fused.Kernels | None:
     return fused.loaded(improve(text, Options(method="llvm", family=make.FAMILY)).text)
 
 
-def kernels(seconds: float, rounds: int) -> tuple[list[dict[str, object]], dict[str, object]]:
+def kernels(folder: Path, seconds: float, rounds: int) -> tuple[list[dict[str, object]], dict[str, object]]:
     """Every kernel of the folder, the fastest candidate kept, and then timed once more against LLVM's code.
 
     The choice is made by one measurement and judged by another: the fastest of several always looks faster than it is.
     """
     cases: list[dict[str, object]] = []
-    for path in sorted(KERNELS.glob("*.c")):
+    for path in sorted(folder.glob("*.c")):
         found = improve(read_source(path), Options(seconds=seconds, time=True), None, str(path))
         functions = {f.name: f for f in take_apart(found.modules["scalar"]).functions}
         for r in found.reports:
@@ -110,6 +110,7 @@ def kernels(seconds: float, rounds: int) -> tuple[list[dict[str, object]], dict[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=KERNELS, help="C files in place of benchmarks/kernels")
     parser.add_argument("--seconds", type=float, default=5.0, help="for the programme, for each stretch of code")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", choices=["own", "kernels"])
@@ -120,7 +121,7 @@ def main() -> None:
     if options.only != "kernels":
         cases += own(options.rounds)
     if options.only != "own":
-        more, facts = kernels(options.seconds, 3 * options.rounds)
+        more, facts = kernels(options.folder, options.seconds, 3 * options.rounds)
         cases += more
     report_cases("lanes", "PyTorch; LLVM 22's superword pass", cases, **facts)
 
