@@ -45,7 +45,7 @@ class Nearest:
         held: dict[str, dict[int, list[tuple[int, Item]]]] = {}
         for n, item in enumerate(items):
             if w.graph.natives[n]:
-                held.setdefault(item.type, {}).setdefault(len(item.lanes), []).append((n, item))
+                held.setdefault(item.type, {}).setdefault(len(item.lanes), []).append((n, Item(item.type, w.held(n))))
         groups: dict[tuple[str, int], list[int]] = {}
         for n in wanted:
             groups.setdefault((items[n].type, len(items[n].lanes)), []).append(n)

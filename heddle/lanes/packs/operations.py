@@ -55,6 +55,7 @@ def with_identities(w: Workshop, n: int, item: Item) -> None:
             cost = w.table.operation(w.statements[members[0]], len(lanes), right)
             if cost is not None and (many or few or side_by_side(w, left)):
                 operation(w, "pack", n, members, [left, right], w.statements[members[0]], cost)
+                w.given.setdefault(n, set()).update(others)
 
 
 def side_by_side(w: Workshop, lanes: list[str]) -> bool:

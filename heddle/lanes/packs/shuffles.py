@@ -19,7 +19,7 @@ class Holders:
         self.need: dict[int, Need] = {}
         for n, item in enumerate(w.graph.items):
             if w.graph.natives[n]:
-                self.first[n] = {lane: k for k, lane in reversed(list(enumerate(item.lanes)))}
+                self.first[n] = {lane: k for k, lane in reversed(list(enumerate(w.held(n))))}
                 self.need[n] = Need((n,), native=True)
                 for lane in self.first[n]:
                     self.holding[item.type, lane] = self.holding.get((item.type, lane), 0) | 1 << n
@@ -84,7 +84,7 @@ def extracts(w: Workshop) -> None:
     for n, item in enumerate(w.graph.items):
         if len(item.lanes) > 1 and w.graph.natives[n]:
             costs = w.each("extract", item.type, len(item.lanes))
-            for k, lane in enumerate(item.lanes):
+            for k, lane in enumerate(w.held(n)):
                 if lane in w.region.position or lane in w.region.carried:
                     cost = costs[k]
                     at = found.setdefault(lane, {}).setdefault(cost, [])

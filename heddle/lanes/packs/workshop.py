@@ -27,6 +27,7 @@ class Workshop:
         self.by_lane: dict[tuple[str, str, int], list[int]] = {}
         self.alike: dict[tuple[str, str, bool, int], int] = {}  # how well values go side by side, once asked
         self.turned: dict[tuple[str, str, tuple[str, ...], bool], tuple[str, ...]] = {}  # operands beside others
+        self.given: dict[int, set[str]] = {}  # lanes that go into the instruction that makes a vector as they come out
         self.covered: set[tuple[str, tuple[int, ...]]] = set()  # loads whose windows have been thought of
         self.packable = [s.packable for s in self.statements]
         self.signature = [s.signature for s in self.statements]
@@ -79,6 +80,11 @@ class Workshop:
             t = vector(kind, width)
             self.by_lane[key] = [self.table.get(f"{what} {t} {k}") for k in range(width)]
         return self.by_lane[key]
+
+    def held(self, n: int) -> tuple[str, ...]:
+        """The lanes to be had from a vector: not what goes into it as it comes out, which it would wait for."""
+        lanes, given = self.graph.items[n].lanes, self.given.get(n, ())
+        return tuple("%!given" if v in given else v for v in lanes) if given else lanes
 
     def build(self, kind: str, lanes: Sequence[str]) -> int:
         """Lane by lane into a vector, where constants are from the start; or loaded as one."""
