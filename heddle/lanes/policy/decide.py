@@ -18,7 +18,8 @@ from heddle.lanes.policy.polish import polished
 from heddle.lanes.policy.rollout import NOISE, Demands, State, roll
 
 WEIGHTS = Path(__file__).parent / "weights.safetensors"
-WORK = 160_000  # productions that all attempts may look at together: large graphs get fewer attempts
+WORK = 130_000  # productions that all attempts may look at together: large graphs get fewer attempts
+PER_STATEMENT = 20  # productions, which is what one takes to decide about
 MOST, FEWEST = 48, 8  # attempts: the greedy one, and with noise; the cheapest is kept
 HOPELESS = 1.6  # times the cost of the best: no polish makes good for that
 REPAIRS = 6  # of decisions that wait for each other
@@ -36,7 +37,7 @@ def weights(path: Path | None = None) -> dict[str, Any]:
 
 
 def attempts(graph: Graph) -> int:
-    return max(FEWEST, min(MOST, WORK // max(1, len(graph.productions))))
+    return max(FEWEST, min(MOST, WORK // (len(graph.productions) + PER_STATEMENT * len(graph.region.statements))))
 
 
 def decide(graph: Graph, w: dict[str, Any] | None = None, tries: int | None = None) -> choice.Solution:
@@ -55,10 +56,12 @@ def decide(graph: Graph, w: dict[str, Any] | None = None, tries: int | None = No
         with suppress(Cycle):
             packing, best = arrange(graph, simple), simple
     first = score(State.first(demands).marked(f))
-    for attempt in range(attempts(graph) if tries is None else tries):
+    left = attempts(graph) if tries is None else tries
+    for attempt in range(left):
         noise = np.random.default_rng(attempt) if attempt else None
         banned: frozenset[int] = frozenset()
-        for _ in range(REPAIRS):
+        for _ in range(min(REPAIRS, left)):
+            left -= 1
             state, _ = roll(demands, f, score, banned, noise, first, NOISE[attempt % len(NOISE)], looks=1)
             rough = choice.used(graph, state.chosen)
             if choice.cost_of(graph, rough) > HOPELESS * choice.cost_of(graph, best):
