@@ -133,12 +133,10 @@ def improve(text: str, options: Options, function: str | None = None, source: st
         modules["mixed"] = through_llvm(mixed, target)
         by_candidate["mixed"], likely["mixed"] = _costs(modules["mixed"], table)
     reports = [_report(f, scalar, by_candidate, made, llvm_seconds) for f in wanted]
-    for report in reports:
-        report.likely = {c: of[report.function] for c, of in likely.items() if report.function in of}
     for f, report in zip(wanted, reports, strict=True):
+        report.likely = {c: of[f.name] for c, of in likely.items() if f.name in of}
         report.notes += [note for note in [out_of_time(f, budget)] if note]
-    if options.time:
-        for f, report in zip(wanted, reports, strict=True):
+        if options.time:
             report.nanoseconds = time_function(modules, f)
             if not report.nanoseconds:
                 report.notes.append("not timed: it does not run on made-up arguments")
