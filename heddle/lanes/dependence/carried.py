@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
+from heddle.lanes.dependence.loops import LABEL
 from heddle.lanes.ir import BITS, Block, Statement
 
-LABEL = r'("[^"]*"|[-a-zA-Z$._0-9]+)'
 Readers = dict[str, set[tuple[str, int]]]  # who reads a value, as block and place in it
 
 

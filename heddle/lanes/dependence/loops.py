@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from heddle.lanes.ir import Function, Statement
 
+LABEL = r'("[^"]*"|[-a-zA-Z$._0-9]+)'  # of a block, as LLVM prints it
+
 
 @dataclass(frozen=True)
 class Loops:
@@ -52,7 +54,7 @@ def only_before(function: Function) -> dict[str, str]:
 
 
 def _follow(function: Function) -> dict[str, list[str]]:
-    return {b.label: re.findall(r'label %("[^"]*"|[-a-zA-Z$._0-9]+)', _last(b.statements)) for b in function.blocks}
+    return {b.label: re.findall(rf"label %{LABEL}", _last(b.statements)) for b in function.blocks}
 
 
 def _last(statements: list[Statement]) -> str:

@@ -37,15 +37,8 @@ def windows(w: Workshop, op: str) -> list[list[int]]:
     found: dict[tuple[int, ...], None] = {}
     for kind, groups in by_kind.items():
         for run in neighbours(groups, MEMORY_BYTES[kind]):
-            width = 2
-            while width <= len(run) and width * BITS[kind] <= w.table.register:
-                starts = {*range(0, len(run) - width + 1, width), *range(len(run) - width, -1, -width)}
-                for start in sorted(starts):
-                    window = run[start : start + width]
-                    if w.region.independent(window):
-                        found[tuple(window)] = None
-                width *= 2
-    return [list(w) for w in found]
+            found |= dict.fromkeys(window for window in w.windows(run, kind) if w.region.independent(list(window)))
+    return [list(window) for window in found]
 
 
 def store(w: Workshop, window: list[int]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from heddle.lanes.ir import BITS
 from heddle.lanes.packs.graph import Item, Need, Production
 from heddle.lanes.packs.reductions import in_order
 from heddle.lanes.packs.workshop import Workshop
@@ -16,20 +15,16 @@ def carries(w: Workshop) -> None:
 
 def phis(w: Workshop) -> list[tuple[str, ...]]:
     """Phis whose next values are made alike, side by side: as they stand, and in the order of what they load."""
-    alike: dict[object, list[str]] = {}
+    alike: dict[tuple[str, tuple[str, ...] | None], list[str]] = {}
     for name, phi in w.region.carried.items():
         i = w.region.position.get(phi.following)
         kind = w.region.function.types[name]
         alike.setdefault((kind, None if i is None else w.signature[i]), []).append(name)
     found: dict[tuple[str, ...], None] = {}
-    for (kind, _), names in alike.items():  # type: ignore[misc]
+    for (kind, _), names in alike.items():
         following = {w.region.carried[name].following: name for name in names}
         for order in (names, [following[v] for v in in_order(w, list(following))]):
-            width = 2
-            while width <= len(order) and width * BITS[kind] <= w.table.register:
-                for start in {*range(0, len(order) - width + 1, width), *range(len(order) - width, -1, -width)}:
-                    found[tuple(order[start : start + width])] = None
-                width *= 2
+            found |= dict.fromkeys(w.windows(order, kind))
     return list(found)
 
 

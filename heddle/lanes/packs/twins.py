@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from heddle.lanes.cost import is_constant
-from heddle.lanes.ir import BITS
 from heddle.lanes.packs.workshop import Workshop
 
 DEPTHS = (3, 12)  # steps back that must be alike: few where copies go on from each other's results, or many
@@ -21,11 +20,7 @@ def twins(w: Workshop) -> list[list[str]]:
     found: dict[tuple[int, ...], None] = {}
     for depth in DEPTHS:
         for members in _alike(w, depth):
-            width = 2
-            while width <= len(members) and width * BITS[w.statements[members[0]].type] <= w.table.register:
-                starts = range(0, len(members) - width + 1, width)
-                found |= dict.fromkeys(tuple(members[start : start + width]) for start in starts)
-                width *= 2
+            found |= dict.fromkeys(w.windows(members, w.statements[members[0]].type, both_ends=False))
     return [[w.statements[m].name or "" for m in some] for some in found if w.region.independent(list(some))]
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from heddle.lanes.cost import Table, is_constant, vector
 from heddle.lanes.dependence import Region
 from heddle.lanes.ir import BITS, COMMUTATIVE
 from heddle.lanes.packs.graph import Graph, Item, Need, Production
 
+T = TypeVar("T")
 MOST_ITEMS = 1200  # then no new vectors are thought of; what there is still works
 ALTERNATING = {"add", "sub", "fadd", "fsub", "fmul", "mul", "and", "or", "xor", "shl", "lshr", "ashr"}
 
@@ -72,6 +74,15 @@ class Workshop:
         if kind not in BITS or width < 2 or width & (width - 1) or width > 32:
             return False
         return BITS[kind] * width <= self.table.register and self.table.knows(f"insert {vector(kind, width)} 0")
+
+    def windows(self, run: Sequence[T], kind: str, *, both_ends: bool = True) -> Iterator[tuple[T, ...]]:
+        """Parts of a run that fill a vector, of every width: from its beginning, and from its end."""
+        width = 2
+        while width <= len(run) and width * BITS[kind] <= self.table.register:
+            starts = {*range(0, len(run) - width + 1, width)}
+            starts |= {*range(len(run) - width, -1, -width)} if both_ends else set()
+            yield from (tuple(run[start : start + width]) for start in sorted(starts))
+            width *= 2
 
     def each(self, what: str, kind: str, width: int) -> list[int]:
         """What it costs to insert or extract each lane of a vector."""
