@@ -6,7 +6,7 @@ STEPS ?=
 PLAN ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint types check format install clean bench docs
+.PHONY: demo test lint types format install clean bench docs pages wheel
 
 install: $(VENV)/installed
 
@@ -25,6 +25,7 @@ lint: install
 
 types: install
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
 
 test: lint types  ## lint, types and the whole test suite
 	$(BIN)/python -m pytest
@@ -39,5 +40,16 @@ bench: install  ## every benchmark against its named peer, into one table and be
 docs: install  ## the manual as a site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+pages: install  ## the pages of the manual whose numbers are computed
+	$(BIN)/python docs/hooks/executed.py
+
+wheel:  ## dist/ with a wheel that was checked and installed once; needs `build` and `twine`
+	rm -rf dist build/wheel
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m venv build/wheel
+	build/wheel/bin/python -m pip install --quiet dist/*.whl
+	cd build && wheel/bin/heddle plan --model gpt2-xl --cluster dgx-h100 --nodes 2 --global-batch 64 --top 1
+
 clean:
-	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

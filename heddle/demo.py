@@ -8,11 +8,10 @@ from math import prod
 from typing import Any
 
 from heddle.errors import HeddleError
-from heddle.plan.search.describe import in_words
-from heddle.plan.search.search import Search
-from heddle.simulate.simulation import Simulation
+from heddle.planning.search.describe import in_words
+from heddle.planning.search.search import Search
+from heddle.simulating.simulation import Simulation
 from heddle.spec.job import Job, PlannedJob, job_from_tables, load_job
-from heddle.spec.plan import WRITTEN
 
 JOB: dict[str, dict[str, Any]] = {
     "model": {"preset": "tiny", "vocab": 1024},
@@ -23,22 +22,23 @@ JOB: dict[str, dict[str, Any]] = {
         "global_batch": 16,
         "sequence": 128,
         "learning_rate": 2e-3,
-        "warmup": 10,
+        "warmup": 30,  # with less, the loss rises above its start before it falls
         "eval_batches": 2,
         "log_every": 10,
     },
 }
 MOST = 16  # processes
+SHOWN = ("tensor", "pipeline", "data")  # the axes that --plan names
 
 
 def demo_job(plan: str, steps: int) -> PlannedJob:
     """The job, split as in "2x2x2": tensor × pipeline × data."""
     parts = plan.lower().replace("×", "x").split("x")
     degrees = [int(part) if part.isascii() and part.isdecimal() else 0 for part in parts]
-    if len(degrees) != len(WRITTEN) or min(degrees) < 1:
+    if len(degrees) != len(SHOWN) or min(degrees) < 1:
         raise HeddleError(
             f"--plan {plan} is not a plan.",
-            f"It names the degrees {' x '.join(WRITTEN)}.",
+            f"It names the degrees {' x '.join(SHOWN)}.",
             "Write it as --plan 2x2x2.",
         )
     if prod(degrees) > MOST:
@@ -47,14 +47,14 @@ def demo_job(plan: str, steps: int) -> PlannedJob:
             f"They all run on this machine, where more than {MOST} would mostly wait for each other.",
             "Use --plan 2x2x2; `heddle plan` and `heddle simulate` take thousands.",
         )
-    split = dict(zip(WRITTEN, degrees, strict=True))
+    split = dict(zip(SHOWN, degrees, strict=True))
     return job_from_tables(JOB | {"train": JOB["train"] | {"steps": steps}, "plan": split}).planned
 
 
 def for_show(job: PlannedJob) -> dict[str, int]:
     """The degrees that were asked for, and microbatches enough that a pipeline is seen to overlap."""
     plan = job.plan
-    fixed = {axis: getattr(plan, axis) for axis in WRITTEN}
+    fixed = {axis: getattr(plan, axis) for axis in SHOWN}
     if plan.pipeline > 1:
         fixed["microbatch"] = max(1, job.train.global_batch // plan.data // (2 * plan.pipeline))
     return fixed

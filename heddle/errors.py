@@ -22,7 +22,10 @@ class HeddleError(Exception):
 
 def shorten(value: object) -> str:
     """A value for a message, not a page of it."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole number of thousands of digits
+        return "a number of thousands of digits"
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
@@ -39,8 +42,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     # 'h100' is a part of 'dgx-h100', though it is spelt more like 'gh200'.
     parts = [option for option in compared if len(word) > 2 and word.lower() in option.lower()]
     close = difflib.get_close_matches(word, parts, n=1, cutoff=0) or difflib.get_close_matches(word, compared, n=1)
-    more = f" and {len(options) - 40:,} more" if len(options) > 40 else ""
-    listed = f"Known: {', '.join(option[:40] for option in options[:40])}{more}."
+    more = f" and {len(options) - 60:,} more" if len(options) > 60 else ""
+    listed = f"Known: {', '.join(option[:40] for option in options[:60])}{more}."
     return f"Did you mean '{close[0]}'? {listed}" if close else listed
 
 

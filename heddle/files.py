@@ -11,11 +11,12 @@ import errno
 import json
 import os
 import re
+import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from heddle.errors import HeddleError, shorten
 
@@ -25,6 +26,7 @@ LARGEST = 256 * MIB
 LARGEST_TOML = 4 * MIB  # Python's parser of TOML takes a second per megabyte
 DEEPEST = 64  # lists in lists in lists: nobody means more, and what is deeper could not even be shown
 DIGITS = 19  # of the largest 64-bit integer, which is TOML's limit too
+PYTHON_DIGITS = 4000  # of a whole number; Python itself reads 4,300
 
 KINDS = {
     stat.S_IFDIR: "a folder",
@@ -44,7 +46,7 @@ FULL = "Free some space, or write to another disk."
 
 
 def check_readable(path: Path, purpose: str, largest: int | None = None) -> int:
-    """Refuse what is not a plain file of a bearable size, without opening it; gives its size.
+    """Refuse what is not a plain file of a bearable size, without opening it; returns its size.
 
     `purpose` says what it should hold: "a Piper workload".
     """
@@ -117,10 +119,19 @@ def read_lines(path: Path, purpose: str, largest: int = LARGEST) -> list[str]:
 
 
 def read_json(path: Path, purpose: str, largest: int = LARGEST) -> dict[str, Any]:
-    """A JSON object from a file, for people who expect it to be there."""
+    """A JSON object from a file that is written for Heddle, for people who expect it to be there."""
+    return _object(path, purpose, largest, parse_json)
+
+
+def read_foreign_json(path: Path, purpose: str, largest: int = LARGEST) -> dict[str, Any]:
+    """A JSON object from a file that was written for other programs: whatever is valid JSON is read."""
+    return _object(path, purpose, largest, parse_foreign_json)
+
+
+def _object(path: Path, purpose: str, largest: int, parse: Callable[[str], Any]) -> dict[str, Any]:
     text = read_text(path, purpose, largest)
     try:
-        value = parse_json(text)
+        value = parse(text)
     except ValueError as error:
         raise HeddleError(f"{shown(path)} is not valid JSON.", f"{error}.", f"It should hold {purpose}.") from None
     if not isinstance(value, dict):
@@ -149,6 +160,24 @@ def parse_json(text: str) -> Any:
     return value
 
 
+def parse_foreign_json(text: str) -> Any:
+    """What a JSON text says that was not written for Heddle; a ValueError says why it is not JSON.
+
+    Such a file is full of what Heddle never asks for, so none of it is refused: numbers of any length, keys that stand
+    twice (the last counts, as for every other reader), halves of surrogate pairs (read as "?"), any depth (what lies
+    too deep is left out).
+    """
+    hook = {"parse_int": _any_whole} if re.search(rf"[0-9]{{{PYTHON_DIGITS}}}", text) else {}
+    try:
+        value = json.loads(text, **hook)  # type: ignore[arg-type]
+    except RecursionError:
+        raise ValueError("It nests deeper than Python can follow") from None
+    _cut_depth(value)
+    if re.search(r"\\u[dD][89a-fA-F]", text):
+        value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+    return value
+
+
 def read_toml(path: Path, purpose: str = "a job, described in TOML") -> dict[str, Any]:
     """The tables of a TOML file; a missing or malformed one is the user's to fix, not a traceback."""
     text = read_text(path, purpose, LARGEST_TOML)
@@ -164,6 +193,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     """The tables of a TOML text; a ValueError says why they cannot be had."""
     import tomllib
 
+    _check_keys(text)
     try:
         tables = tomllib.loads(text)
     except RecursionError:
@@ -190,8 +220,44 @@ def _whole(digits: str) -> int:
     return int(digits)
 
 
+def _any_whole(digits: str) -> int | float:
+    """Python refuses to read very long whole numbers; as floats they are infinite."""
+    return int(digits) if len(digits) <= PYTHON_DIGITS else float(digits)
+
+
+# Strings, comments and keys, each read once: one that nobody ends goes on to the end of its line, or of the text.
+_PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?)"""
+_DOT = r"[ \t]*+\.[ \t]*+"
+_TOML = re.compile(
+    rf"""\"{{3}}(?:[^\\]|\\.)*?(?:\"{{3}}|\Z)|'{{3}}.*?(?:'{{3}}|\Z)|\#[^\n]*+|({_PART}(?:{_DOT}{_PART})*+)""",
+    re.DOTALL,
+)
+_DEEP = re.compile(rf"{_PART}(?:{_DOT}{_PART}){{{DEEPEST}}}", re.DOTALL)
+
+
+def _check_keys(text: str) -> None:
+    """No key of too many parts: Python's parser takes time and memory by the square of their number."""
+    for found in _TOML.finditer(text):
+        if found[1] and _DEEP.match(found[1]):
+            raise ValueError(f"The key {shorten(found[1])} nests deeper than {DEEPEST} levels")
+
+
 def _check_depth(value: Any) -> None:
-    """Level by level rather than by recursion, which is what a deep value would break."""
+    if _deepest(value):
+        raise ValueError(f"It nests deeper than {DEEPEST} levels")
+
+
+def _cut_depth(value: Any) -> None:
+    """Empty whatever lies too deep to be shown."""
+    for each in _deepest(value):
+        each.clear()
+
+
+def _deepest(value: Any) -> list[Any]:
+    """The lists and objects just below the deepest level that is allowed.
+
+    Level by level rather than by recursion, which is what a deep value would break.
+    """
     level = [value]
     for _ in range(DEEPEST):
         level = [
@@ -200,9 +266,7 @@ def _check_depth(value: Any) -> None:
             for item in (each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
             if isinstance(item, dict | list)
         ]
-        if not level:
-            return
-    raise ValueError(f"It nests deeper than {DEEPEST} levels")
+    return level
 
 
 def _check_values(value: Any, where: str = "") -> None:
@@ -261,21 +325,24 @@ def check_output(path: Path) -> None:
 
 def write_output(path: Path, content: str | bytes) -> None:
     """Write what a command was asked for: all of it, or nothing, and then what was there before stays."""
-    with _written(path) as target, target.open("wb") as file:
+    with _written(path) as file:
         file.write(content if isinstance(content, bytes) else content.encode())
 
 
 @contextmanager
-def _written(path: Path) -> Iterator[Path]:
-    """Where to write to: beside the file, whose name it gets at the end; a pipe or a device is written to itself."""
+def _written(path: Path) -> Iterator[BinaryIO]:
+    """What to write to: a file beside it, which gets its name at the end; a pipe or a device is written to itself."""
     try:
         final = path.resolve()  # where a link leads: the link stays one
         if final.exists() and not final.is_file() and not final.is_dir():
-            yield path
+            with path.open("wb") as file:
+                yield file
             return
-        partial = final.with_name(f".{final.name[:200]}.{os.getpid()}.partial")
+        # A new file, by a name that nobody can know: a link that stands there would be followed to another file.
+        partial = final.with_name(f".{final.name[:200]}.{secrets.token_hex(8)}.partial")
         try:
-            yield partial
+            with partial.open("xb") as file:
+                yield file
             if final.exists():
                 partial.chmod(stat.S_IMODE(final.stat().st_mode))
             partial.replace(final)

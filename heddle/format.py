@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 MIB, GIB = 2**20, 2**30
-_SI = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+_SI = ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def size(count: float, digits: int = 1) -> str:
@@ -24,8 +25,9 @@ def memory_unit(most: float) -> tuple[str, float]:
 
 def short(number: float, digits: int = 4) -> str:
     """A large number in few digits: 1234567 is "1.235M"."""
+    shown = abs(float(f"{number:.{digits}g}"))  # 999,999 is "1M"
     for step, unit in _SI:
-        if abs(number) >= step:
+        if shown >= step:
             return f"{number / step:.{digits}g}{unit}"
     return f"{number:.{digits}g}"
 
@@ -56,12 +58,29 @@ def duration(seconds: float) -> str:
     return seconds_in_words(seconds)
 
 
+NOTHING = 5e-10  # seconds: less is the rounding of a sum
+
+
 def signed_seconds(seconds: float) -> str:
-    """Seconds in a unit that suits them, with a sign."""
+    """Seconds in a unit that suits them, with a sign: three digits, never an exponent; next to nothing is "0 s"."""
     length = abs(seconds)
-    if length >= 1:
-        return f"{seconds:+.3g} s"
-    return f"{1e3 * seconds:+.3g} ms" if length >= 1e-3 else f"{1e6 * seconds:+.3g} µs"
+    if length < NOTHING:
+        return "0 s"
+    shown = float(f"{length:.3g}")  # 999.9 ms is a second
+    scale, unit = next((each for each in _SECONDS if shown >= each[0]), _SECONDS[-1])
+    count = length / scale
+    digits = f"{count:,.0f}" if shown / scale >= 1000 else f"{count:.3g}"
+    return f"{'-' if seconds < 0 else '+'}{digits if 'e' not in digits else f'{count:.4f}'} {unit}"
+
+
+def length_in_words(took: float, expected: float) -> str:
+    """How much longer one time is than another: "35 % longer", and from twice on "3.37 times as long"."""
+    ratio = took / expected
+    if ratio >= 2:
+        return f"{figures(ratio, 3)} times as long"
+    if ratio <= 0.5:
+        return f"{figures(1 / ratio, 3)} times as fast"
+    return f"{abs(ratio - 1):.0%} {'longer' if ratio > 1 else 'shorter'}"
 
 
 def seconds_in_words(seconds: float) -> str:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+
+# A shell without job control starts what it runs in the background with Ctrl-C ignored; every command that a test
+# starts and interrupts would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests start interpreters by the dozen: each of them would compile all of Heddle anew where nobody may keep bytecode.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

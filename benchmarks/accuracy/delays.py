@@ -26,11 +26,11 @@ import torch
 
 from heddle.data import prepared_for
 from heddle.schedule import build
-from heddle.schedule.delayed import UPDATES, DelayedSchedule
-from heddle.simulate.late import steady_seconds, with_replays
-from heddle.simulate.replay import step_time
+from heddle.schedule.late import UPDATES, LateSchedule
+from heddle.simulating.late import steady_seconds, with_replays
+from heddle.simulating.replay import step_time
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.train.prove.recurrence import Recurrence
+from heddle.training.prove.recurrence import Recurrence
 
 MODEL = ModelSpec(layers=5, hidden=32, heads=4, vocab=257, sequence=64, tied=True)
 CHUNKS, BATCH = 5, 8
@@ -90,7 +90,7 @@ def losses(name: str, rate: float, seed: int, steps: int) -> list[float]:
     model = replace(MODEL, tied=method.tied)
     job = Job(model=model, data=Data(text="stdlib:*.py"), train=train, plan=plan).planned
     tokens = prepared_for(replace(job.data, cache=str(Path.home() / ".cache" / "heddle-benchmarks"))).train
-    found = Recurrence(job, DelayedSchedule(rule, ranks, BATCH)).run(np.asarray(tokens))
+    found = Recurrence(job, LateSchedule(rule, ranks, BATCH)).run(np.asarray(tokens))
     return found.losses
 
 
@@ -102,10 +102,10 @@ def period(name: str, microbatches: int) -> float:
     method, devices = METHODS[name], CHUNKS - 1
     if method.warmup == 1.0:
         return step_time(build("1f1b", devices, microbatches), 1.0, 2.0)
-    delayed = DelayedSchedule(UPDATES[method.update], devices, microbatches)
-    forward = [1.0] * devices if delayed.chunks == devices else [0.5, *[1.0] * (devices - 1), 0.5]
-    backward = with_replays(delayed.rule, forward, [2 * seconds for seconds in forward])
-    return steady_seconds(delayed, lambda order: step_time(order, forward, backward))
+    late = LateSchedule(UPDATES[method.update], devices, microbatches)
+    forward = [1.0] * devices if late.chunks == devices else [0.5, *[1.0] * (devices - 1), 0.5]
+    backward = with_replays(late.rule, forward, [2 * seconds for seconds in forward])
+    return steady_seconds(late, lambda order: step_time(order, forward, backward))
 
 
 class Runs:

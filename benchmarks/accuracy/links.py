@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.lib.rounds import report_cases
-from heddle.plan.regions.for_job import plans_over
-from heddle.simulate.network.over_network import OverNetwork, step_over_network
-from heddle.simulate.simulation import simulate
+from heddle.planning.regions.for_job import plans_over
+from heddle.simulating.network.over_network import OverNetwork, step_over_network
+from heddle.simulating.simulation import simulate
 from heddle.spec.job import Job, job_from_tables
-from heddle.spec.network import Group, GroupLink, Network
+from heddle.spec.network import DeviceGroup, GroupLink, Network
 from tests.helpers.commands import ENVIRONMENT
 from tests.helpers.sites import Sites, sites, why_not
 
@@ -94,7 +94,7 @@ def network(delay: list[list[float]], rate: list[list[float]]) -> Network:
         for j, b in enumerate(names)
         if i != j
     )
-    return Network(groups=tuple(Group(name=name) for name in names), links=links)
+    return Network(groups=tuple(DeviceGroup(name=name) for name in names), links=links)
 
 
 def timed(made: Sites, jobs: list[dict[str, Any]], port: int) -> list[float]:

@@ -23,7 +23,7 @@ from heddle.data import prepared_for
 from heddle.parallel.mesh import Mesh
 from heddle.runtime.launch import run_processes
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.train.step.trainer import Trainer
+from heddle.training.step.trainer import Trainer
 
 MODEL = ModelSpec(layers=5, hidden=32, heads=4, vocab=257, sequence=64, tied=True)
 PEER = "data parallelism"

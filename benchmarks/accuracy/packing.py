@@ -2,11 +2,11 @@
 
     python -m benchmarks.accuracy.packing [FOLDER ...] [--seconds 10] [--made-up 0] [--store rows.jsonl]
 
-For every block that anyone packs: the cost reduction over scalar code of LLVM 22's superword pass, of the programme, of
-the policy, of pairs as published, and of what the portfolio kept. Beside that how often the programme proved its answer
-to be the best, what share of the programme's reduction the policy reaches, and the CPU seconds of each by the size of a
+For every block that anyone packs: the cost reduction over scalar code of LLVM 22's superword pass, of the integer
+program, of the policy, of pairs as published, and of what the portfolio kept. Also how often the integer program proved
+its answer to be the best, what share of its reduction the policy reaches, and the CPU seconds of each by the size of a
 block. LLVM's seconds are those of its whole pipeline, spread evenly over the functions of a file. The policy and pairs
-run alone as well, since in the portfolio they share vectors and time with the programme.
+run alone as well, since in the portfolio they share vectors and time with the integer program.
 """
 
 from __future__ import annotations
@@ -112,9 +112,9 @@ def summary(rows: list[dict[str, Any]]) -> tuple[list[dict[str, object]], dict[s
         "functions": len(whole),
         "reduction_of_functions": {name: round(value, 4) for name, value in each.items()},
         "ratio_of_functions": round(each["chosen"] / each["llvm"], 4),
-        "policy_of_programme": round(found["policy"] / found["ilp"], 4),
+        "policy_of_ilp": round(found["policy"] / found["ilp"], 4),
         "proved_up_to_100": round(sum(r["gap"] == 0 and r["seconds"]["ilp"] <= ENOUGH for r in small) / len(small), 4),
-        "blocks_where_programme_takes_1s": len(slow),
+        "blocks_where_ilp_takes_1s": len(slow),
         "policy_faster_there": {
             "median": round(statistics.median(slow), 1) if slow else None,
             "least": round(min(slow), 1) if slow else None,
@@ -134,7 +134,7 @@ def summary(rows: list[dict[str, Any]]) -> tuple[list[dict[str, object]], dict[s
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", type=Path, default=FOLDERS)
-    parser.add_argument("--seconds", type=float, default=10.0, help="for the programme, for each stretch of code")
+    parser.add_argument("--seconds", type=float, default=10.0, help="for the integer program, for each stretch of code")
     parser.add_argument("--made-up", type=int, default=0, help="kernels from the generator as well")
     parser.add_argument(
         "--store", type=Path, help="append a line for every block; files that are in it are not run again"

@@ -28,11 +28,11 @@ from benchmarks.lib.gpt import Setting
 from heddle.cost.from_timings import Timings, typical
 from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.runtime.launch import run_processes
-from heddle.simulate.simulation import simulate
+from heddle.simulating.simulation import simulate
 from heddle.spec import Cluster, ModelSpec, Plan
-from heddle.train.profile.profile import described as as_cluster
-from heddle.train.profile.profile import measure_once
-from heddle.train.step.trainer import Trainer
+from heddle.training.profile.profile import described as as_cluster
+from heddle.training.profile.profile import measure_once
+from heddle.training.step.trainer import Trainer
 
 # by number of processes: microbatches of a replica, and the plan
 CASES: dict[int, list[tuple[int, dict[str, Any]]]] = {
@@ -142,7 +142,7 @@ def case(setting: Setting, cluster: Cluster, seconds: list[float], held: int) ->
         "error_pct": round(100 * (predicted / measured - 1), 1),
         "spread": round(max(seconds) / min(seconds), 2),
         "breakdown": {name: round(float(value), 4) for name, value in prediction.breakdown._asdict().items()},
-        "predicted_mib": round(max(float(bill.total) for bill in prediction.memory) / 2**20, 1),
+        "predicted_mib": round(max(float(breakdown.total) for breakdown in prediction.memory) / 2**20, 1),
         "measured_mib": round(held / 2**20, 1),
     }
 

@@ -15,7 +15,7 @@ void cross_4_f32(float *R o, const float *R a, const float *R b) {
   }
 }
 
-void normalise_4_f32(float *R o, const float *R a) {
+void normalize_4_f32(float *R o, const float *R a) {
   for (int k = 0; k < 12; k += 3) {
     float n = __builtin_sqrtf(a[k] * a[k] + a[k + 1] * a[k + 1] + a[k + 2] * a[k + 2]);
     o[k] = a[k] / n;

@@ -1,4 +1,4 @@
-// Colours, filters and packed integers.
+// Colors, filters and packed integers.
 #include <stdint.h>
 #define R restrict
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from heddle.plan.regions.cost import costs_of
-from heddle.plan.regions.problem import Problem
+from heddle.planning.regions.cost import costs_of
+from heddle.planning.regions.problem import Problem
 
 Ints = npt.NDArray[np.int64]
 POPULATION = 100

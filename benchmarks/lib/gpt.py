@@ -19,7 +19,7 @@ from heddle.data import Samples
 from heddle.models.init import initialize_parameter
 from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.train.step.trainer import Trainer
+from heddle.training.step.trainer import Trainer
 
 
 class Embedding(nn.Module):

@@ -20,8 +20,8 @@ import time
 from pathlib import Path
 
 from benchmarks.lib.rounds import report_cases
-from heddle.plan.piper.solve import plan_pipelines
-from heddle.plan.piper.workload import workload_from
+from heddle.planning.piper.solve import plan_pipelines
+from heddle.planning.piper.workload import workload_from
 
 FILES = {"bert32_a100": "bert32a100.json", "resnet50": "resnet.json"}
 ROWS = ["bert32_a100:128:8", "bert32_a100:512:8", "bert32_a100:1024:8", "resnet50:16:4", "resnet50:32:8"]

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 from benchmarks.lib.rounds import report_cases
-from heddle.plan.placement.operator_graph import graph_from
-from heddle.plan.placement.place import place
+from heddle.planning.placement.operator_graph import graph_from
+from heddle.planning.placement.place import place
 
 GRAPHS = [
     "layer/gnmt_inference",
@@ -26,7 +26,7 @@ GRAPHS = [
     "operator/bert_L-12_training",
     "operator/bert_l-3_training",
 ]
-METHODS = {"dpl": "DP linearised (DPL)", "dp": "DP over ideals"}
+METHODS = {"dpl": "DP linearized (DPL)", "dp": "DP over ideals"}
 
 
 def case(data: Path, name: str, method: str, row: dict[str, str] | None, rounds: int) -> dict[str, object]:

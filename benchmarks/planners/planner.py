@@ -24,9 +24,9 @@ import heddle
 from benchmarks.lib import processes
 from benchmarks.lib.gpt import Heddle, Setting
 from heddle.parallel.mesh import Mesh, build_mesh
-from heddle.plan.search.describe import in_words
+from heddle.planning.search.describe import in_words
 from heddle.spec import Cluster, ModelSpec, Plan
-from heddle.train.profile.profile import profile
+from heddle.training.profile.profile import profile
 
 LLAMA = {"activation": "swiglu", "norm": "rmsnorm", "positions": "rotary", "bias": "none", "tied": False}
 JOBS: dict[str, tuple[ModelSpec, int]] = {

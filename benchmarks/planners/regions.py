@@ -1,7 +1,7 @@
 """The layouts that `heddle regions` finds over unequal links, against the published search of DT-FM.
 
 The peer is the published genetic algorithm, written again in `benchmarks.lib.genetic` (seeded, and with its costs
-computed by our vectorised code, which is many times as fast as its own). On each network: what both cost, the better of
+computed by our vectorized code, which is many times as fast as its own). On each network: what both cost, the better of
 the two trivial layouts, the best of as many random ones, and CPU seconds. `ratio` is the peer's cost over ours; `a_a`
 is our own with another seed over ours. The networks are drawn, unless --data names a folder with the published ones.
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.lib.genetic import genetic
 from benchmarks.lib.rounds import report_cases
-from heddle.plan.regions import Problem, costs_of, problem_from, read_case, solve
+from heddle.planning.regions import Problem, costs_of, problem_from, read_case, solve
 
 PUBLISHED = ("datacenter", "spot", "two-sites", "regional", "worldwide")
 SHAPES = ((8, 8), (6, 6), (4, 12), (12, 4), (4, 6), (5, 8))

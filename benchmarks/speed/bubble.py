@@ -45,7 +45,7 @@ from heddle.runtime.recorder import NoRecorder
 from heddle.schedule import Action, Schedule, build, producer, rule_of
 from heddle.spec import ModelSpec, Plan
 from heddle.trace import COMPUTE, Span, Trace
-from heddle.train.step.trainer import Trainer
+from heddle.training.step.trainer import Trainer
 
 
 class PacedRecorder(NoRecorder):

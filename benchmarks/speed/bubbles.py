@@ -31,18 +31,18 @@ from benchmarks.lib.processes import measure, run
 from benchmarks.lib.rounds import alternate, report_cases
 from benchmarks.speed.bubble import Bubble, PacedRecorder
 from heddle.parallel.mesh import build_mesh
-from heddle.schedule import Kind, Placement, build
-from heddle.simulate.replay import replay
+from heddle.schedule import ChunkPlacement, Kind, build
+from heddle.simulating.replay import replay
 from heddle.spec import ModelSpec, Plan
-from heddle.train.step.choose import make_trainer
+from heddle.training.step.choose import make_trainer
 
 STEPS = 4  # in a row, where they may close up
 
 SLOW = {"1f1b": 1, "zb-h1": 1, "zb-h2": 1, "zb-v": 2, "dualpipev": 2}
 PEERS = {
-    "zbv": (ScheduleZBVZeroBubble, Placement.V),
-    "dualpipev": (ScheduleDualPipeV, Placement.V),
-    "interleaved zero bubble": (ScheduleInterleavedZeroBubble, Placement.LOOP),
+    "zbv": (ScheduleZBVZeroBubble, ChunkPlacement.V),
+    "dualpipev": (ScheduleDualPipeV, ChunkPlacement.V),
+    "interleaved zero bubble": (ScheduleInterleavedZeroBubble, ChunkPlacement.LOOP),
 }
 
 
@@ -117,8 +117,8 @@ class Unfenced:
         self.trainer = make_trainer(job, setting.tokens, build_mesh(setting.plan, rank, 4), recorder)
 
     def train_step(self) -> float | None:
-        handed = [self.trainer.start_step() for _ in range(STEPS)]
-        self.trainer.drain()
+        handed = [self.trainer.steps.start_step() for _ in range(STEPS)]
+        self.trainer.steps.drain()
         return handed[-1].read().loss
 
 

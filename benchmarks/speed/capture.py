@@ -25,9 +25,9 @@ from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe, SplitPoint
 import heddle
 from benchmarks.lib.processes import measure, run
 from benchmarks.lib.rounds import report_cases
-from heddle.capture.executor import StageExecutor
-from heddle.capture.files import load_stage, save_stage
-from heddle.capture.run import StageOptions, schedule_of
+from heddle.capturing.executor import StageExecutor
+from heddle.capturing.files import load_stage, save_stage
+from heddle.capturing.run import StageOptions, schedule_of
 from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.runtime.recorder import NoRecorder
 from heddle.spec import Plan

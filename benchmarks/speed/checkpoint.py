@@ -37,7 +37,7 @@ from benchmarks.lib.rounds import alternate, report_cases, speedup
 from heddle.checkpoint.checkpoint import Saver, state_of
 from heddle.parallel.mesh import build_mesh
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.train.step.trainer import Trainer
+from heddle.training.step.trainer import Trainer
 
 PLANS = {
     1: {"one process": Plan(microbatch=1)},

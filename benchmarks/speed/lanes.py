@@ -72,7 +72,7 @@ def own(rounds: int) -> list[dict[str, object]]:
     return cases
 
 
-def packed_by_llvm() -> fused.Kernels | None:
+def packed_by_llvm() -> fused.FusedKernels | None:
     """Heddle's own kernels as LLVM's superword pass leaves them; none where there is no clang to read their C."""
     try:
         text = read_source(make.HERE / "fused.c", make.FAMILY)
@@ -111,7 +111,7 @@ def kernels(folder: Path, seconds: float, rounds: int) -> tuple[list[dict[str, o
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=KERNELS, help="C files in place of benchmarks/kernels")
-    parser.add_argument("--seconds", type=float, default=5.0, help="for the programme, for each stretch of code")
+    parser.add_argument("--seconds", type=float, default=5.0, help="for the integer program, for each stretch of code")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", choices=["own", "kernels"])
     options = parser.parse_args()

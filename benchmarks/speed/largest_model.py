@@ -50,9 +50,9 @@ def held() -> int:
 
 
 def heddle_step(options: dict[str, Any], layers: int, limit: int) -> Callable[[], float]:
-    from heddle.plan.layer_memory.solve import best_strategies
-    from heddle.train.prove.prove import synthetic_tokens
-    from heddle.train.step.trainer import Trainer
+    from heddle.planning.layer_memory.solve import best_strategies
+    from heddle.training.prove.prove import synthetic_tokens
+    from heddle.training.step.trainer import Trainer
 
     room = (limit * (1 - MARGIN) - held()) / GIB
     core = Device(name="core", memory_gib=max(room, 1e-3), memory_gbs=5.0, tflops=Peak(fp32=0.05), host=True)

@@ -6,7 +6,7 @@ The same model, split alike: each rank has half of the layers; Ouroboros' first 
 The peer is Heddle's own 1F1B, which `pipeline_parallel` holds against torch and DeepSpeed. Losses differ by design: the
 first step, which is never late, must agree.
 
-Utilisation is the share of the time in which ranks take microbatches forward or back or update weights; the rest is
+Utilization is the share of the time in which ranks take microbatches forward or back or update weights; the rest is
 waiting, messages and copies of old weights. It is taken apart from the rounds, for it needs more clocks. Uneven stages
 bound it: `balance` is what it would be if the busiest rank never waited.
 """
@@ -29,8 +29,8 @@ from heddle.parallel.mesh import build_mesh
 from heddle.runtime.recorder import NoRecorder
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.trace.lanes import Lane, Phase
-from heddle.train.prove.prove import synthetic_tokens
-from heddle.train.step.choose import make_trainer
+from heddle.training.prove.prove import synthetic_tokens
+from heddle.training.step.choose import make_trainer
 
 METHODS = ("ouroboros", "pipedream", "2bw", "features-replay")
 
@@ -69,13 +69,13 @@ class Arm:
         self.handed: deque[Any] = deque()
 
     def train_step(self) -> float | None:
-        self.handed.append(self.trainer.start_step())
+        self.handed.append(self.trainer.steps.start_step())
         loss = None
-        while len(self.handed) > self.trainer.in_flight:
+        while len(self.handed) > self.trainer.steps.in_flight:
             loss = self.handed.popleft().read().loss
         return loss
 
-    def utilisation(self, steps: int) -> dict[str, float]:
+    def utilization(self, steps: int) -> dict[str, float]:
         """Of all ranks over so many steps, and what their shares of the work allow."""
         for _ in range(3):
             self.train_step()
@@ -88,7 +88,7 @@ class Arm:
         self.busy.asked, self.busy.seconds = False, 0.0
         busy, wall = zip(*ranks, strict=True)
         mean = sum(busy) / len(busy)
-        return {"utilisation": round(mean / max(wall), 3), "balance": round(mean / max(busy), 3)}
+        return {"utilization": round(mean / max(wall), 3), "balance": round(mean / max(busy), 3)}
 
 
 def work(rank: int, options: dict[str, int]) -> dict[str, Any]:
@@ -101,9 +101,9 @@ def work(rank: int, options: dict[str, int]) -> dict[str, Any]:
         for name, plan in plans(layers).items()
     }
     wall, _ = compare(arms, options["rounds"], options["steps"], before=3)
-    used = {name: arms[name].utilisation(2 * options["steps"]) for name in METHODS}
+    used = {name: arms[name].utilization(2 * options["steps"]) for name in METHODS}
     for arm in arms.values():
-        arm.trainer.drain()
+        arm.trainer.steps.drain()
     return {"wall": wall, "used": used}
 
 

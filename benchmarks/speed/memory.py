@@ -24,14 +24,14 @@ from benchmarks.lib.processes import compare, run
 from benchmarks.lib.rounds import report_cases, speedup
 from heddle.format import GIB
 from heddle.parallel.mesh import build_mesh
-from heddle.plan.layer_memory.solve import best_strategies
-from heddle.simulate.simulation import Simulation, simulate, simulate_if_fits
+from heddle.planning.layer_memory.solve import best_strategies
+from heddle.simulating.simulation import Simulation, simulate, simulate_if_fits
 from heddle.spec import Cluster, Data, Job, ModelSpec, Plan, Train
 from heddle.spec.layer_memory import LayerMemory
-from heddle.train.dry_run.living import Living
-from heddle.train.profile.profile import profile
-from heddle.train.prove.prove import synthetic_tokens
-from heddle.train.step.trainer import Trainer
+from heddle.training.dry_run.living import Living
+from heddle.training.profile.profile import profile
+from heddle.training.prove.prove import synthetic_tokens
+from heddle.training.step.trainer import Trainer
 
 LAYOUTS = {"one": Plan(), "pipeline2": Plan(pipeline=2)}
 RANDOM = 200

@@ -17,8 +17,8 @@ import numpy as np
 from benchmarks.lib.rounds import alternate, report, speedup
 from heddle.cost.work import Work, model_columns
 from heddle.schedule import build
-from heddle.simulate.closed_form import closed_form
-from heddle.simulate.replay import jitter, step_time
+from heddle.simulating.closed_form import closed_form
+from heddle.simulating.replay import jitter, step_time
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 
 CALCULON = 310.0  # plans per second on one core

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from benchmarks.lib.rounds import alternate, report, speedup
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.train.loop import Trainer
+from heddle.training.loop import Trainer
 
 
 class PlainBlock(nn.Module):

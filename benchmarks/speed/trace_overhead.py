@@ -30,7 +30,7 @@ from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.runtime.recorder import Recorder, measured_bubble
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.trace import Span
-from heddle.train.step.trainer import Trainer
+from heddle.training.step.trainer import Trainer
 
 PLANS = {"pipeline 2": Plan(pipeline=2, microbatch=2), "tensor 2": Plan(tensor=2, microbatch=2)}
 

@@ -23,6 +23,8 @@ from mkdocs.structure.pages import Page
 from heddle.cli.app import app
 
 MANUAL = {
+    "explore": "decide/explore.md",
+    "watch": "decide/explore.md",
     "demo": "start/demo.md",
     "plan": "decide/plan.md",
     "simulate": "decide/simulate.md",
@@ -46,6 +48,7 @@ MANUAL = {
     "meeting": "train/slow-links.md",
     "regions": "decide/networks.md",
     "inspect": "train/huggingface.md",
+    "models": "train/huggingface.md",
     "data": "train/data.md",
     "import": "train/huggingface.md",
     "export": "train/huggingface.md",
@@ -112,10 +115,13 @@ def page_of(command: Command, title: str) -> str:
         told += ["## Commands", _table(("command", "what it does"), rows)]
     panels: dict[str, list[Any]] = {"Arguments": [], "Options": []}
     for param in command.click.params:
+        if getattr(param, "hidden", False):
+            continue
         panel = "Arguments" if param.param_type_name == "argument" else param.rich_help_panel or "Options"
         panels.setdefault(panel, []).append(param)
     panels["Options"].append(command.click.get_help_option(command.context))
-    types = typing.get_type_hints(inspect.unwrap(command.click.callback))
+    callback = command.click.callback
+    types = {} if callback is None else typing.get_type_hints(inspect.unwrap(callback))
     for panel, params in panels.items():
         if params:
             rows = [

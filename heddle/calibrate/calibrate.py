@@ -10,16 +10,16 @@ import numpy as np
 
 from heddle.calibrate.fit import Fit, Floats, Predict, check_rows, fit, fit_collectives
 from heddle.calibrate.row_header import read_csv
-from heddle.calibrate.row_words import CannotModelError, cluster_of, count_of, number_of
+from heddle.calibrate.row_words import CannotModelError, cluster_of, count_of, nodes_of, number_of
 from heddle.calibrate.runs_csv import Row, read_rows, stack
 from heddle.cost import step as stage
 from heddle.cost.work import Work, model_columns
-from heddle.errors import HeddleError
-from heddle.simulate.closed_form import closed_form
+from heddle.errors import HeddleError, nearest
+from heddle.simulating.closed_form import closed_form
 from heddle.spec.cluster import Cluster
 from heddle.spec.model import ModelSpec
 
-CONSTANTS = ("matmul", "attention", "memory", "gather", "overlap", "jitter", "launch_us")
+CONSTANTS = ("matmul", "attention", "memory", "gather_gbs", "overlap", "jitter", "launch_us")
 WEIGHT = 16  # a file counts as that many rows at most: a long one does not outvote the others
 
 COLLECTIVES = {"n_ranks", "bytes", "time_ns"}
@@ -47,8 +47,15 @@ class Calibration:
     kept: bool = False  # the constants given predict rows that a fit has not seen better than the fit: they stay
 
 
-def calibrate(cluster: Cluster, paths: Sequence[Path], names: Sequence[str] = CONSTANTS) -> Calibration:
-    """Fit a cluster's constants to measured files."""
+def calibrate(
+    cluster: Cluster, paths: Sequence[Path], names: Sequence[str] = CONSTANTS, loosen: float = 1.0
+) -> Calibration:
+    """Fit a cluster's constants to measured files; `loosen` lets them move that many times farther."""
+    for name in names:
+        if name not in CONSTANTS:
+            raise HeddleError(
+                f"There is no constant '{name}'.", "--fit names what is fitted.", nearest(name, CONSTANTS)
+            )
     collectives: list[dict[str, str]] = []
     others: list[Path] = []
     for path in paths:
@@ -69,7 +76,7 @@ def calibrate(cluster: Cluster, paths: Sequence[Path], names: Sequence[str] = CO
     def predict(candidate: Cluster) -> Floats:
         return np.concatenate([file.predict(candidate) for file in files])
 
-    found = fit(cluster, predict, np.concatenate([file.seconds for file in files]), names, weights)
+    found = fit(cluster, predict, np.concatenate([file.seconds for file in files]), names, weights, loosen)
     source = (
         f"fitted to {', '.join(f'{count} rows of {path.name}' for count, path in zip(counts, others, strict=True))}"
     )
@@ -151,6 +158,8 @@ def _hardware(row: Row, cluster: Cluster) -> Cluster:
     """The cluster being calibrated, with the network that the row states; or what it ran on, if other devices."""
     if row.cluster.device.name != cluster.device.name:
         return replace(row.cluster, nodes=1)  # costs look at the plan's devices, not at the cluster's
+    if row.cluster.devices != cluster.devices:
+        cluster = nodes_of(cluster, row.cluster.devices)
     links = cluster.links
     if row.network is not None and len(links) > 1:
         links = (*links[:-1], replace(links[-1], gbs=row.network))
@@ -198,7 +207,7 @@ def _layer_times(path: Path, tables: list[dict[str, str]], cluster: Cluster) -> 
         )
         seconds.append(taken)
     if not works:
-        raise HeddleError(f"No row of {path} can be modelled.", f"{skipped[0][0]}: {skipped[0][1]}.", "Fix its rows.")
+        raise HeddleError(f"No row of {path} can be modeled.", f"{skipped[0][0]}: {skipped[0][1]}.", "Fix its rows.")
     try:
         hardware = replace(calibrated_like(cluster_of(tables[0]), cluster), nodes=1)
     except CannotModelError as error:

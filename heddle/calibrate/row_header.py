@@ -32,6 +32,7 @@ ALIASES = {
     "ep": "expert expert_parallel ep_size expert_parallel_size expert_model_parallel_size",
     "experts": "num_experts n_experts moe_experts num_moe_experts",
     "n_gpus": "gpus num_gpus ngpus world world_size devices n_devices num_devices",
+    "gpus_per_node": "devices_per_node gpus_node node_gpus ngpus_per_node num_gpus_per_node gpu_per_node",
     "gpu": "gpu_type gpu_name device accelerator",
     "zero": "zero_stage zero_level sharding dist_opt",
     "recompute": "recomputation activation_recompute activation_checkpointing ac checkpointing",
@@ -41,6 +42,7 @@ ALIASES = {
     "params_b": "params parameters_b params_billion size_b",
     "mem_gb": "memory_gb peak_memory_gb peak_mem_gb max_memory_gb",
     "mem_gib": "memory_gib peak_memory_gib peak_mem_gib",
+    "document": "document_tokens doc_len document_length mean_document packed_length",
     "software": "profile software_profile",
     "cp_exchange": "cp_comm_type cp_type context_exchange",
 }

@@ -27,11 +27,19 @@ WORDS = (  # of a framework, with the profile that each stands for; the first th
     ("heddle", "heddle"),
 )
 CONTEXT_WORDS: tuple[tuple[str, ContextExchange], ...] = (
-    ("a2a|all.?to.?all|ulysses", "a2a"),
+    ("a2a|all.?to.?all|ulysses", "all-to-all"),
     ("torch", "torch"),
     ("gather", "gather"),
     ("ring|p2p", "ring"),
 )
+OVERLAPS = {  # what is meant by words about overlap
+    "tensor": ("tensor_overlap",),
+    "pipeline": ("pipeline_overlap",),
+    "gradient": ("data_overlap", "gather_overlap"),
+    "parameter": ("gather_overlap",),
+}
+# cuDNN 9.0 (February 2024, "up to 2x on H100") reached containers in the spring, FlashAttention-3 came in July 2024
+HOPPER_ATTENTION = 2024 + 4 / 12
 YES, NO = ("1", "1.0", "true", "yes", "on", "y"), ("0", "0.0", "false", "no", "off", "n")
 
 
@@ -89,7 +97,7 @@ def _fact(text: Mapping[str, str], fact: str, value: str) -> Any:
         if value not in ("step", "microbatch"):
             raise CannotModelError(f"fp8_casts = {value!r} is neither 'step' nor 'microbatch'")
         return value
-    if fact in ("fused_accumulation", "sliced_messages", "fused_kernels"):
+    if fact in ("fused_accumulation", "sliced_messages", "fused_kernels", "sums_once"):
         if value not in YES + NO:
             raise CannotModelError(f"{fact} = {value!r} is neither yes nor no")
         return value in YES
@@ -115,18 +123,41 @@ def row_kernels(software: Software, text: Mapping[str, str], model: ModelSpec) -
 
 
 def with_notes(software: Software, text: Mapping[str, str]) -> Software:
-    """What the notes of a row say of overlap: asynchronous tensor parallelism hides about half of its exchange."""
-    notes = text.get("notes", "").lower().replace(" ", "").replace("-", "")
-    if software.tensor_overlap is None and "asynctp" in notes:
-        return replace(software, tensor_overlap=0.5)
-    return software
+    """What a row says of its software in other words than the names of facts; a column of that name counts more.
+
+    Asynchronous tensor parallelism hides about half of its exchange. Words such as "overlap of tensor and gradient
+    exchange off" are believed. Attention is of its time: cuDNN 9 and FlashAttention-3 came in the middle of 2024.
+    """
+    notes = text.get("notes", "").lower()
+    said: dict[str, Any] = {}
+    if "asynctp" in notes.replace(" ", "").replace("-", ""):
+        said["tensor_overlap"] = 0.5
+    if off := re.search(r"overlap of ([^;.]*) off|no overlap of ([^;.]*)", notes):
+        for word, names in OVERLAPS.items():
+            if word in (off[1] or off[2]):
+                said |= dict.fromkeys(names, 0.0)
+    if software.facts.hopper_attention > 1 and released(text) < HOPPER_ATTENTION:
+        said["hopper_attention"] = 1.0
+    if "kempnerforge" in text.get("framework", "").lower():
+        said["sums_once"] = True  # kempnerforge/training/grad.py, maybe_no_sync
+    return replace(software, **{name: value for name, value in said.items() if getattr(software, name) is None})
+
+
+def released(text: Mapping[str, str]) -> float:
+    """The year and month, as 2024.25, of a row's software: of a container such as 24.03, else of its paper's number."""
+    said = f"{text.get('framework', '')} {text.get('software', '')} {text.get('source', '')} {text.get('notes', '')}"
+    found = re.search(
+        r"(?:nemo|container|bridge|pytorch|ngc|release)\D{0,12}?\b(2\d)\.(0[1-9]|1[0-2])\b", said, re.IGNORECASE
+    )
+    found = found or re.search(r"arxiv[:\s./a-z]*?(2\d)(0[1-9]|1[0-2])\.\d", said, re.IGNORECASE)
+    return 2000 + int(found[1]) + (int(found[2]) - 1) / 12 if found else np.inf
 
 
 def context_exchange(software: Software, text: Mapping[str, str]) -> int:
     """How keys and values reach those who share samples: by the row's own words, else by its software."""
     said, notes = text.get("cp_exchange", "").lower(), text.get("notes", "").lower()
     for words, name in CONTEXT_WORDS:
-        if re.search(words, said) or (name == "a2a" and re.search(words, notes)):
+        if re.search(words, said) or (name == "all-to-all" and re.search(words, notes)):
             return CONTEXT_EXCHANGES.index(name)
     if said:
         raise CannotModelError(f"cp_exchange = {said!r} is not one of {', '.join(CONTEXT_EXCHANGES)}")

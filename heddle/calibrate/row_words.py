@@ -15,6 +15,7 @@ from heddle.spec.tables import build
 FULL_POWER = {"A100": 400, "H100": 700, "H200": 700, "B200": 1000}  # watts, NVIDIA data sheets
 IDLE_POWER = 100
 MOST = 1e15  # of any number in a row
+LARGEST_HOST, TRAY = 16, 4  # devices of one host at most; and of each host of a rack that NVLink joins (GB200 NVL72)
 
 
 class CannotModelError(Exception):
@@ -69,15 +70,38 @@ def cluster_of(text: Mapping[str, str], fallback: Cluster | None = None) -> Clus
     inner, outer = cluster.links
     if chip in ("a800", "h800"):
         inner = replace(inner, gbs=200.0)
-    return adapted(replace(cluster, device=device, links=(inner, outer)), text)
+    return _as_stated(replace(cluster, device=device, links=(inner, outer)), text)
+
+
+def nodes_of(cluster: Cluster, devices: int) -> Cluster:
+    """The same cluster in nodes of so many devices, which the links inside a node join."""
+    links = tuple(replace(link, devices=devices) if link.devices == cluster.devices else link for link in cluster.links)
+    return replace(cluster, devices=devices, links=links, nodes=1)
+
+
+def node_size(text: Mapping[str, str]) -> int | None:
+    """GPUs of a node, where a row states them: in a column, or in words such as "nodes of 4 GPUs"."""
+    if text.get("gpus_per_node"):
+        return count_of(text, "gpus_per_node")
+    said = re.search(
+        r"nodes? (?:of|with) (\d{1,3})\b|\b(\d{1,3})[ -]gpus?[ -](?:per[ -]node|nodes?\b)",
+        f"{text.get('interconnect', '')} {text.get('notes', '')}",
+        re.IGNORECASE,
+    )
+    return max(1, int(said[1] or said[2])) if said else None
 
 
 def adapted(cluster: Cluster, text: Mapping[str, str]) -> Cluster:
-    """A cluster as a row says that it was: its network, its memory's bandwidth, a cap on its power."""
-    device = cluster.device
-    chip = re.search(r"[abh]\d00", device.name.lower())
-    if chip is None or chip[0] not in text.get("gpu", "").lower().replace("800", "100"):
+    """A given cluster as a row says that it was, if it ran on such devices."""
+    chip = re.search(r"[abh]\d00", cluster.device.name.lower())
+    if chip is None or chip[0] not in text.get("gpu", "").lower().replace("800", "100").replace("b300", "b200"):
         return cluster
+    return _as_stated(cluster, text)
+
+
+def _as_stated(cluster: Cluster, text: Mapping[str, str]) -> Cluster:
+    """What a row says of its network, its nodes, its memory's bandwidth, and a cap on its power."""
+    device = cluster.device
     said = f"{text.get('gpu', '')} {text.get('interconnect', '')}"
     if bandwidth := re.search(r"(\d{1,6}(?:\.\d+)?)\s*TB/s", said):
         device = replace(device, memory_gbs=1000 * float(bandwidth[1]))
@@ -89,25 +113,27 @@ def adapted(cluster: Cluster, text: Mapping[str, str]) -> Cluster:
         capped = ((int(watts[1]) - IDLE_POWER) / (full - IDLE_POWER)) ** (1 / 3)
         rates = {f.name: value * capped for f in fields(device.tflops) if (value := getattr(device.tflops, f.name))}
         device = replace(device, tflops=replace(device.tflops, **rates))
+    if (size := node_size(text)) and size != cluster.devices:
+        cluster = nodes_of(cluster, size)
     links = cluster.links
     if len(links) > 1 and (speed := network_of(text, cluster.devices)):
         links = (*links[:-1], replace(links[-1], gbs=speed))
     return replace(cluster, device=device, links=links)
 
 
-def network_of(text: Mapping[str, str], devices: int = 8) -> float | None:
-    """GB/s of one device to other nodes, where a row states it."""
-    speed = _network(text.get("interconnect", ""))
-    return speed / devices if speed else None
+def network_of(text: Mapping[str, str], devices: int) -> float | None:
+    """GB/s of one device to other nodes, of which each has so many.
 
-
-def _network(said: str) -> float | None:
-    """GB/s of a node's cards, from words such as "8x200Gb/s", "400Gb/s per GPU" or "1600 Gbps per node"."""
+    A row states it in words such as "8x200Gb/s", "400Gb/s per GPU" or "1600 Gbps per node". Where NVLink joins a rack,
+    the node that has network cards is a tray of it.
+    """
+    said = text.get("interconnect", "")
+    cards = min(devices, TRAY) if devices > LARGEST_HOST else devices
     rate = r"(\d{1,9}(?:\.\d+)?)\s*Gb(?:/s|ps|it/s)"
     if several := re.search(rf"(\d{{1,9}})\s*[x×]\s*{rate}", said, re.IGNORECASE):
-        return int(several[1]) * float(several[2]) / 8
+        return int(several[1]) * float(several[2]) / 8 / cards
     if own := re.search(rf"{rate}[^|;,]*per GPU", said, re.IGNORECASE):
-        return float(own[1])  # per GPU, of 8: gigabits over 8 are gigabytes
+        return float(own[1]) / 8
     if node := re.search(rf"{rate}[^|;,]*(?:per node|node-node)", said, re.IGNORECASE):
-        return float(node[1]) / 8
+        return float(node[1]) / 8 / cards
     return None

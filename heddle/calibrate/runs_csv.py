@@ -1,6 +1,6 @@
 """Measured training runs: rows of a CSV file with one header, read into what the cost functions take.
 
-People write GPUs, precisions and ZeRO levels in many ways; this reads them tolerantly, and what cannot be modelled is
+People write GPUs, precisions and ZeRO levels in many ways; this reads them tolerantly, and what cannot be modeled is
 told with its reason.
 """
 
@@ -22,9 +22,9 @@ from heddle.cost.software import attention_speed, software_columns
 from heddle.cost.work import Work, model_columns
 from heddle.errors import HeddleError
 from heddle.format import GIB
+from heddle.spec.axes import AXES
 from heddle.spec.cluster import Cluster
 from heddle.spec.model import ModelSpec
-from heddle.spec.plan import AXES
 from heddle.spec.software import HEDDLE, Software
 
 NEEDED = ("step_s", "layers", "hidden", "heads", "vocab", "seq", "gbs", "tp", "pp", "dp", "gpu", "n_gpus")
@@ -33,6 +33,7 @@ EXPERTS = re.compile(
     r"mixtral|\bmoe|moe\b|deepseek-?v?[23]|dbrx|grok|switch|glam|gpt-?oss|llama-?4|arctic|jamba|olmoe|kimi|"
     r"\d+\s*x\s*\d+(\.\d+)?\s*b\b|[-_ ]a\d+(\.\d+)?b\b|mixture.of.experts"
 )
+PACKED = 512  # tokens of a document that is packed with others for fine-tuning, where a row does not say
 DENSE = 1.5  # times as many parameters as a dense model of that shape: it has experts, or its shape is wrong
 
 
@@ -54,7 +55,7 @@ class Row:
 def read_rows(
     path: Path, cluster: Cluster | None = None, fallback: Cluster | None = None
 ) -> tuple[list[Row], list[tuple[str, str]]]:
-    """Runs that can be modelled, and for all others their id and the reason.
+    """Runs that can be modeled, and for all others their id and the reason.
 
     Rows run on `cluster`; without it on the preset of their GPU, and where there is none on `fallback`.
     """
@@ -94,7 +95,7 @@ def read_row(
     model = _model(text)
     plan = _plan(text, software, assumed)
     _check_split(plan, model)
-    world = prod(plan[axis] for axis in AXES) * plan["context"]
+    world = prod(plan.get(axis, 1) for axis in AXES)
     devices = count_of(text, "n_gpus", world)
     if world != devices:
         raise CannotModelError(f"its degrees make {world} devices, but n_gpus says {devices}")
@@ -105,10 +106,18 @@ def read_row(
     numbers = _numbers(text.get("precision") or "bf16", software, text)
     for precision in (numbers["precision"], *(["fp8"] if numbers["fp8"] else [])):
         if machine.device.tflops.flops(precision) is None:
-            raise CannotModelError(f"{machine.device.name} is not known to multiply in {precision}")
-    work = _work(text, software, model, plan, numbers, machine)
+            raise CannotModelError(f"no {precision} peak is known for {machine.device.name}")
+    work = _work(text, software, model, plan, numbers, machine, assumed)
     return Row(
-        name, _group(text, plan), work, machine, seconds, _held(text), tuple(assumed), software, network_of(text)
+        name,
+        _group(text, plan),
+        work,
+        machine,
+        seconds,
+        _held(text),
+        tuple(assumed),
+        software,
+        network_of(text, machine.devices),
     )
 
 
@@ -119,10 +128,11 @@ def _work(
     plan: dict[str, Any],
     numbers: dict[str, Any],
     machine: Cluster,
+    assumed: list[str],
 ) -> Work:
     facts, attention = software.facts, text.get("attn", "").lower()
     kernels = row_kernels(software, text, model)
-    changed = {"dropout": int(not kernels.fused)}
+    changed: dict[str, Any] = {"dropout": int(not kernels.fused), "document": _document(text, assumed)}
     if facts.kernels.startswith("megatron"):  # pads the vocabulary so that every rank's part is a multiple of 128
         changed["vocab"] = -(-model.vocab // (128 * plan["tensor"])) * 128 * plan["tensor"]
     columns = software_columns(facts)
@@ -135,13 +145,24 @@ def _work(
         **columns,
         batch=count_of(text, "gbs"),
         **kernels.columns(),
-        attention_speed=attention_speed(facts, machine.device, attention),
+        attention_speed=attention_speed(facts, machine.device, attention, software.hopper_attention is not None),
     )
     if work.microbatches < 1 or work.microbatches % 1:
         raise CannotModelError(
             f"a batch of {work.batch} does not split over dp = {work.data} × mbs = {work.microbatch}"
         )
     return work
+
+
+def _document(text: Mapping[str, str], assumed: list[str]) -> float:
+    """Tokens of a document, where several that do not see each other are packed into a sample."""
+    if text.get("document"):
+        return count_of(text, "document")
+    notes = text.get("notes", "").lower()
+    if "packed" not in notes or "unpacked" in notes or "not packed" in notes:
+        return np.inf
+    assumed.append(f"document = {PACKED}")
+    return PACKED
 
 
 def _refuse_experts(text: Mapping[str, str]) -> None:
@@ -152,10 +173,10 @@ def _refuse_experts(text: Mapping[str, str]) -> None:
             float(value in ("true", "yes")) * 2 if name == "moe" and not value.isdigit() else number_of(text, name, 0)
         )
         if count > (0 if name == "moe" else 1):
-            raise CannotModelError(f"{words} ({name} = {value}) is not modelled")
+            raise CannotModelError(f"{words} ({name} = {value}) is not modeled")
     named = f"{text.get('model', '')} {text.get('dataset', '')}".lower()
     if found := EXPERTS.search(named) or re.search(r"mixture.of.experts|\bmoe\b", text.get("notes", "").lower()):
-        raise CannotModelError(f"a mixture of experts ({found[0].strip()}) is not modelled")
+        raise CannotModelError(f"a mixture of experts ({found[0].strip()}) is not modeled")
 
 
 def _check_split(plan: dict[str, Any], model: ModelSpec) -> None:
@@ -276,7 +297,7 @@ def _numbers(precision: str, software: Software, text: Mapping[str, str]) -> dic
     if not base:
         raise CannotModelError(f"precision = {precision!r} is not known")
     if "rowwise" in word:
-        raise CannotModelError("8-bit products with one scale per row are not modelled")
+        raise CannotModelError("8-bit products with one scale per row are not modeled")
     pure = "pure" in word or (base == "fp16" and "megatron" in framework)  # gradients as short as weights
     # NeMo's recipes keep and send gradients in bf16 (grad_reduce_in_fp32 = False); Megatron-LM by itself in fp32
     short = pure or (software.facts.reduces < 4 and re.search(r"nemo|bridge|dgxc", framework) is not None)

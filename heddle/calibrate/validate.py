@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from heddle.calibrate.runs_csv import read_rows
+from heddle.calibrate.runs_csv import Row, read_rows
 from heddle.format import GIB
-from heddle.simulate.closed_form import closed_form
+from heddle.simulating.closed_form import closed_form
+from heddle.simulating.error_bar import RunKind, kind_of
 from heddle.spec.cluster import Cluster
 
 
@@ -29,6 +30,7 @@ class Compared:
     memory_error_pct: float | None = None
     assumed: tuple[str, ...] = ()
     software: str = "heddle"
+    kind: RunKind | None = None
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Errors:
 
 @dataclass(frozen=True)
 class Validation:
-    """All rows, and what could not be modelled, with the reason."""
+    """All rows, and what could not be modeled, with the reason."""
 
     rows: tuple[Compared, ...]
     skipped: tuple[tuple[str, str], ...]
@@ -83,7 +85,10 @@ class Validation:
         """Everything as plain data, with the keys that `heddle validate --json` prints."""
         every = self.seconds
         return {
-            "rows": [{key: value for key, value in asdict(row).items() if value is not None} for row in self.rows],
+            "rows": [
+                {key: value for key, value in asdict(row).items() if value is not None and key != "kind"}
+                for row in self.rows
+            ],
             "mape": every.mape,
             "median": every.median,
             "worst": every.worst,
@@ -118,9 +123,29 @@ def validate(paths: Sequence[Path], cluster: Cluster | None = None) -> Validatio
                     memory_error_pct=None if known is None else 100 * (held / known - 1),
                     assumed=row.assumed,
                     software=str(row.software.profile),
+                    kind=_kind(row),
                 )
             )
     return Validation(tuple(compared), tuple(skipped))
+
+
+def residual_lines(runs: Sequence[Compared]) -> list[str]:
+    """The file that error bars are made from."""
+    groups = ", ".join(dict.fromkeys(row.group for row in runs))
+    lines = ["# computed by benchmarks/accuracy/residuals.py: runs that predictions were held against, none fitted to"]
+    lines += [f"# {groups}", ",".join([*RunKind._fields, "log_ratio"])]
+    for row in runs:
+        assert row.kind is not None
+        generation, software, *shared = row.kind
+        ratio = float(np.log(row.measured_s / row.predicted_s))
+        lines.append(",".join([generation, software, *(str(int(each)) for each in shared), f"{ratio:.4f}"]))
+    return lines
+
+
+def _kind(row: Row) -> RunKind:
+    profile = "unknown" if "software = heddle" in row.assumed else row.software.profile
+    work = row.work
+    return kind_of(row.cluster.device, profile, float(work.context), float(work.zero), float(work.fp8))
 
 
 def _errors(errors: Sequence[float | None]) -> Errors:

@@ -20,7 +20,15 @@ from torch import Tensor
 from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 
 from heddle.checkpoint.index import check_shapes, joined, read_index, write_index
-from heddle.checkpoint.manifest import Progress, check_about, check_others, read_progress, write_about
+from heddle.checkpoint.manifest import (
+    Progress,
+    check_about,
+    check_others,
+    check_part,
+    part_sums,
+    read_progress,
+    write_about,
+)
 from heddle.checkpoint.staging import host_like
 from heddle.checkpoint.storage import Boxes, SafetensorsReader, by_file, check_file, write_part
 from heddle.errors import HeddleError
@@ -69,6 +77,7 @@ class Saver:
         """`tick` is called whenever a save has come further, by whichever thread does it."""
         self.folder, self.mesh, self.tick = folder, mesh, tick
         self.keep_last, self.keep_every = keep_last, keep_every
+        self.best: int | None = None  # the step with the lowest validation loss, whose checkpoint stays
         self.group = mesh.saves.group  # of its own: the background thread must not mix with the messages of training
         self.staged: dict[str, list[Tensor]] = {}
         self.side = SideStream()
@@ -174,7 +183,7 @@ class Saver:
 
     def _prune(self) -> None:
         for old in checkpoints(self.folder)[: -self.keep_last]:
-            if not (self.keep_every and step_of(old) % self.keep_every == 0):
+            if not (self.keep_every and step_of(old) % self.keep_every == 0) and step_of(old) != self.best:
                 _remove(old)
 
 
@@ -223,8 +232,10 @@ def damage(checkpoint: Path, mesh: Mesh) -> str | None:
         read_progress(checkpoint)
         files = by_file(read_index(checkpoint))
         check_others(checkpoint)
+        sums = part_sums(checkpoint)
         for name in sorted(files)[mesh.rank :: mesh.world.size]:
             check_file(checkpoint / name, files[name])
+            check_part(checkpoint / name, sums)
     except HeddleError as error:
         return " ".join(part for part in (error.what, error.why) if part)
     return None
@@ -262,7 +273,7 @@ def load_pieces(checkpoint: Path, pieces: list[Piece], adam: torch.optim.Optimiz
 
 
 def _tried(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function gives, or what it raises: a rank that fails must still tell the others."""
+    """What a function returns, or what it raises: a rank that fails must still tell the others."""
     try:
         return function(*arguments)
     except Exception as error:

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from heddle.checkpoint.checkpoint import ADAM, checkpoints
 from heddle.checkpoint.huggingface import open_huggingface
 from heddle.checkpoint.index import read_index
-from heddle.checkpoint.manifest import read_about, read_progress
+from heddle.checkpoint.manifest import check_about, check_others, check_part, part_sums, read_about, read_progress
 from heddle.checkpoint.storage import check_file
 from heddle.checkpoint.tensors import open_tensors
 from heddle.errors import HeddleError, shorten
@@ -116,7 +116,7 @@ def contents_of(path: Path) -> Contents:
         opened = open_huggingface(path)
         held = [HeldTensor(name, each.shape, each.dtype, (each.file,)) for name, each in opened.held.items()]
         names = names_of(opened.model)
-        order = [find(name, opened.held, names) for name in their_shapes(layout(opened.model))]
+        order = [find(name, opened.held, names) for name in their_shapes(layout(opened.model, opened.held))]
         return Contents("huggingface", path, opened.model, _ordered(held, order))
     raise no_start(path)
 
@@ -124,6 +124,14 @@ def contents_of(path: Path) -> Contents:
 def verify(contents: Contents) -> CheckpointVerdict:
     """Read everything once and compare checksums."""
     matched, without, problems = 0, 0, []
+    parts = None
+    if contents.kind == "checkpoint":
+        try:
+            check_about(contents.folder)
+            check_others(contents.folder)
+            parts = part_sums(contents.folder)
+        except HeddleError as error:
+            problems.append(f"{error.what} {error.why}")
     for file in contents.files:
         path = contents.folder / file
         try:
@@ -133,6 +141,7 @@ def verify(contents: Contents) -> CheckpointVerdict:
                 without += len(names)
                 continue
             check_file(path)
+            check_part(path, parts)
             matched += len(names)
         except HeddleError as error:
             problems.append(f"{error.what} {error.why}")

@@ -16,15 +16,16 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from heddle.checkpoint.index import DTYPE_OF, DTYPES, Stored, StoredTensor, lies_in
+from heddle.checkpoint.index import DTYPE_OF, DTYPES, Stored, StoredTensor, is_plain, lies_in
 from heddle.checkpoint.storage import SafetensorsReader
 from heddle.checkpoint.tensors import open_tensors
-from heddle.errors import HeddleError
+from heddle.errors import HeddleError, shorten
+from heddle.files import shown
 from heddle.models.huggingface_names import Block, Shape, find, is_buffer, layout, names_of, their_shapes
 from heddle.spec.huggingface import read_config
 from heddle.spec.model import ModelSpec
 from heddle.spec.start import CONFIG
-from heddle.spec.tables import read_json
+from heddle.spec.tables import read_foreign_json
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -65,6 +66,8 @@ class HuggingFaceReader(SafetensorsReader):
         """See the base class."""
         assert isinstance(box, StoredBlock)
         values: Tensor = file.get_slice(box.key)[box.block.place(part)]
+        if box.block.single:
+            return values[None]
         return values.T if box.block.transposed else values
 
 
@@ -72,7 +75,7 @@ def open_huggingface(folder: Path) -> HuggingFaceFolder:
     """Look at a folder and hold its headers against its configuration."""
     refuse_links(folder, CONFIG)
     try:
-        model = read_config(read_json(folder / CONFIG, "a Hugging Face model configuration"))
+        model = read_config(read_foreign_json(folder / CONFIG, "a Hugging Face model configuration"))
     except HeddleError as error:
         where = "" if str(folder) in error.what else f"{folder / CONFIG}: "
         raise HeddleError(f"{where}{error.what}", error.why, error.hint) from None
@@ -127,10 +130,13 @@ def _files(folder: Path) -> list[str]:
             f"There is a {CONFIG}, but neither {SINGLE} nor {INDEX}.",
             "Is the download complete?",
         )
+    there = {path.name for path in folder.iterdir()}
     for file in files:
+        if is_plain(file) and file not in there:  # at once: an index may name millions of files
+            raise _missing(folder, file)
         if not belongs(folder, file):
             raise HeddleError(
-                f"{folder} lists the weight file {file!r}, which is outside the folder.",
+                f"{folder} lists the weight file {shorten(file)}, which is outside the folder.",
                 "The files of a model are in its own folder.",
                 "Do not load this model; somebody has tampered with it.",
             )
@@ -138,7 +144,7 @@ def _files(folder: Path) -> list[str]:
 
 
 def _shards(folder: Path) -> list[str]:
-    shards = read_json(folder / INDEX, "which file holds which tensor").get("weight_map")
+    shards = read_foreign_json(folder / INDEX, "which file holds which tensor").get("weight_map")
     if not isinstance(shards, dict) or not shards or not all(isinstance(file, str) for file in shards.values()):
         raise HeddleError(
             f"{folder / INDEX} has no weight_map.",
@@ -152,8 +158,10 @@ def belongs(folder: Path, file: str) -> bool:
     """Whether a file is the folder's own. In the Hub's cache it is a link to the blobs that snapshots share."""
     snapshot = folder.resolve()
     blobs = snapshot.parent.parent / "blobs"
+    if not is_plain(file):
+        return False
     cached = snapshot.parent.name == "snapshots" and Path(os.path.realpath(snapshot / file)).parent == blobs
-    return lies_in(folder, file) or (Path(file).name == file and cached)
+    return lies_in(folder, file) or cached
 
 
 def refuse_links(folder: Path, *names: str) -> None:
@@ -176,14 +184,18 @@ def _header(folder: Path, file: str) -> dict[str, HeldFile]:
             slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
             return {name: HeldFile(file, tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
     except FileNotFoundError:
-        raise HeddleError(f"{folder / file} is missing.", f"{INDEX} names it.", "Is the download complete?") from None
+        raise _missing(folder, file) from None
     except (OSError, SafetensorError) as error:
         raise HeddleError(f"{folder / file} is damaged.", f"{error}.", "Download it again.") from None
 
 
+def _missing(folder: Path, file: str) -> HeddleError:
+    return HeddleError(f"{shown(folder / file)} is missing.", f"{INDEX} names it.", "Is the download complete?")
+
+
 def _place(folder: Path, model: ModelSpec, held: dict[str, HeldFile]) -> dict[str, StoredTensor]:
     """Where each of our parameters lies; whatever is missing, misshapen or left over is refused."""
-    names, mapped = names_of(model), layout(model)
+    names, mapped = names_of(model), layout(model, held)
     found = {name: find(name, held, names) for name in their_shapes(mapped)}
     wrong = [
         f"{name} is {_words(held, found[name])}, wanted {_size(shape)}"

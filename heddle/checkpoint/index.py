@@ -60,8 +60,10 @@ def read_index(folder: Path) -> dict[str, StoredTensor]:
     """
     table = read_json(folder / INDEX, "the index of a checkpoint")
     index = {name: _stored(folder, name, entry) for name, entry in table.items()}
+    there = {path.name for path in folder.iterdir()}
     for name in sorted({box.file for tensor in index.values() for box in tensor.boxes}):
-        if not lies_in(folder, name):
+        # what is not there leads nowhere, and an index may name millions of files
+        if not is_plain(name) or (name in there and not lies_in(folder, name)):
             raise HeddleError(
                 f"{folder / INDEX} names the file {name!r}.",
                 "The files of a checkpoint are in its own folder.",
@@ -79,7 +81,22 @@ def read_index(folder: Path) -> dict[str, StoredTensor]:
                 f"{name}, {_size(tensor.shape)}, {problem}.",
                 "Use another checkpoint.",
             )
+    _refuse_shared(folder, index)
     return index
+
+
+def _refuse_shared(folder: Path, index: Mapping[str, StoredTensor]) -> None:
+    """No two boxes lie in the same place: what was saved once would be read as two tensors."""
+    owners: dict[tuple[str, str], str] = {}
+    for name, tensor in index.items():
+        for box in tensor.boxes:
+            other = owners.setdefault((box.file, box.key), name)
+            if other != name:
+                raise HeddleError(
+                    f"{folder / INDEX} is damaged.",
+                    f"{other} and {name} both lie under the key {box.key!r} of {box.file}.",
+                    "Use another checkpoint, or copy this one again.",
+                )
 
 
 def not_a_cover(tensor: StoredTensor) -> str | None:
@@ -109,7 +126,7 @@ def _overlap(boxes: Iterable[Stored]) -> str | None:
             active.pop(bisect_left(active, heapq.heappop(ending)[1]))
         columns = (box.offset[1:], box.end[1:])
         at = bisect_left(active, columns)
-        # of one or two dims only neighbours can overlap; of more, any two
+        # of one or two dims only neighbors can overlap; of more, any two
         near = active[max(0, at - 1) : at + 1] if len(box.shape) <= 2 else active
         for other in near:
             if all(a < d and c < b for a, b, c, d in zip(*columns, *other, strict=True)):
@@ -157,7 +174,12 @@ def _stored(folder: Path, name: str, entry: object) -> StoredTensor:
 def lies_in(folder: Path, name: str) -> bool:
     """Whether a name that an index gives is that of a file in the folder: no path, and no link that leads away."""
     # realpath, because resolve raises where links lead round in a circle
-    return Path(name).name == name and Path(os.path.realpath(folder / name)).parent == Path(os.path.realpath(folder))
+    return is_plain(name) and Path(os.path.realpath(folder / name)).parent == Path(os.path.realpath(folder))
+
+
+def is_plain(name: str) -> bool:
+    """Whether it is the name of a file, rather than a path, or nothing that a file can be called."""
+    return "\0" not in name and name not in ("", "..") and Path(name).name == name
 
 
 def joined(parts: Iterable[dict[str, StoredTensor]]) -> dict[str, StoredTensor]:

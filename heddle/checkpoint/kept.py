@@ -17,7 +17,7 @@ from torch import Tensor
 from heddle.checkpoint.checkpoint import load_state
 from heddle.checkpoint.index import StoredTensor, read_index
 from heddle.checkpoint.storage import Boxes, SafetensorsReader
-from heddle.parallel.mesh import Mesh
+from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.shards import Kept, boxes_of
 
 
@@ -31,7 +31,7 @@ def kept_state(kept: Iterable[Kept], replica: int) -> dict[str, Boxes]:
 
 
 @torch.no_grad()
-def load_kept(checkpoint: Path, kept: Iterable[Kept], mesh: Mesh) -> None:
+def load_kept(checkpoint: Path, kept: Iterable[Kept], replicas: Axis, mesh: Mesh) -> None:
     """Fill it from a checkpoint, whatever plan wrote that; what the checkpoint does not have is zero."""
     index = read_index(checkpoint)
     state: dict[str, Boxes] = {}
@@ -40,9 +40,9 @@ def load_kept(checkpoint: Path, kept: Iterable[Kept], mesh: Mesh) -> None:
         values = each.piece.master
         written = _written(each, index)
         if each.summed:
-            mine = range(mesh.data.rank, written, mesh.data.size)
+            mine = range(replicas.rank, written, replicas.size)
         else:
-            mine = range(mesh.data.rank % written, written)[:1] if written else range(0)
+            mine = range(replicas.rank % written, written)[:1] if written else range(0)
         found = [torch.zeros_like(values) for _ in mine]
         for replica, part in zip(mine, found, strict=True):
             state[_name(each, replica)] = Boxes(tuple(each.piece.place.shape), list(boxes_of(each.piece, part)))

@@ -10,6 +10,7 @@ import torch
 from heddle.checkpoint.source import WeightSource, find_source
 from heddle.checkpoint.storage import Boxes
 from heddle.data import Tokenizer, load_tokenizer
+from heddle.errors import HeddleError, shorten
 from heddle.models import Transformer, materialize
 from heddle.parallel.mesh import Mesh
 from heddle.runs.folder import Run, open_run
@@ -25,8 +26,14 @@ def load_for_inference(folder: Path, warn: Callable[[str], None]) -> tuple[Trans
     source = find_source(folder, Mesh(), warn)
     run = Run(folder)
     precision = load_job(run.job_file).precision if run.job_file.is_file() else "fp32"
-    model = load_model(source, DTYPES[precision], pick_device())
-    return model, load_tokenizer(source.companions or folder)
+    tokenizer = load_tokenizer(source.companions or folder)
+    if tokenizer.end >= source.model.vocab:
+        raise HeddleError(
+            f"The end of text, {shorten(tokenizer.end_name)}, is token {tokenizer.end}, which the model does not have.",
+            f"Its vocabulary has the tokens 0 to {source.model.vocab - 1}.",
+            "Does the tokenizer belong to these weights?",
+        )
+    return load_model(source, DTYPES[precision], pick_device()), tokenizer
 
 
 @torch.no_grad()

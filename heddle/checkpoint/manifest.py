@@ -33,7 +33,8 @@ class Progress:
 def write_about(checkpoint: Path, progress: Progress, **more: Any) -> None:
     """Write the last file of a checkpoint, with the checksums of the other descriptions and of itself."""
     sums = {name: _sum(checkpoint / name) for name in OTHERS if (checkpoint / name).is_file()}
-    about = {"format": FORMAT, "progress": asdict(progress), **more, "checksums": sums}
+    parts = {path.name: header_sum(path) for path in sorted(checkpoint.glob("*.safetensors"))}
+    about = {"format": FORMAT, "progress": asdict(progress), **more, "checksums": sums, "parts": parts}
     write_through(checkpoint / ABOUT, json.dumps(about | {"checksum": _own_sum(about)}, indent=2))
 
 
@@ -72,6 +73,35 @@ def check_others(checkpoint: Path) -> None:
                     "Use another checkpoint, or copy this one again.",
                 )
             _compare(checkpoint / name, _sum(checkpoint / name), written)
+
+
+def header_sum(part: Path) -> str:
+    """Of the header of a safetensors file. It has the checksums of its tensors, so it stands for all of the file."""
+    with part.open("rb") as file:
+        length = file.read(8)
+        return f"{zlib.crc32(length + file.read(int.from_bytes(length, 'little'))):08x}"
+
+
+def part_sums(checkpoint: Path) -> dict[str, Any] | None:
+    """The header's checksum of each file with tensors; None in checkpoints of versions that did not write them."""
+    parts = read_about(checkpoint).get("parts")
+    if parts is not None and not isinstance(parts, dict):
+        raise HeddleError(
+            f"{checkpoint / ABOUT} is damaged.",
+            "Its 'parts' should be the checksums of the files with tensors.",
+            "Use another checkpoint, or copy this one again.",
+        )
+    return parts
+
+
+def check_part(part: Path, sums: dict[str, Any] | None) -> None:
+    """Refuse a file that is whole, but of another checkpoint: its numbers are of another step."""
+    if sums is not None and header_sum(part) != sums.get(part.name):
+        raise HeddleError(
+            f"{part} belongs to another checkpoint.",
+            f"Its header has checksum {header_sum(part)}; this checkpoint was written with {sums.get(part.name)}.",
+            "Use another checkpoint, or copy this one again.",
+        )
 
 
 def _compare(path: Path, found: str, written: object) -> None:

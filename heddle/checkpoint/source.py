@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
+from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
 
 from heddle.checkpoint.checkpoint import State, agree, damage, load_state, newest_good
@@ -17,16 +18,21 @@ from heddle.checkpoint.storage import Boxes, SafetensorsReader
 from heddle.data import Prepared
 from heddle.data.tokenizer import BYTE_KIND, vocabulary
 from heddle.errors import HeddleError
-from heddle.models.huggingface_names import parameter_shapes
+from heddle.models.huggingface_names import Shape, parameter_shapes
+from heddle.models.init import initialize_parameter
+from heddle.models.lora import A, B, QkvRows, delta
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.shards import Piece, boxes_of
 from heddle.runs.folder import Run
+from heddle.spec.job import Job, load_job
 from heddle.spec.model import ModelSpec
-from heddle.spec.start import ABOUT, CONFIG, TOKENIZER_FILE, companions_in, is_run, model_in, no_start
+from heddle.spec.start import ABOUT, CONFIG, JOB, TOKENIZER_FILE, companions_in, is_run, model_in, no_start
+from heddle.spec.tune import ADAPTER, Lora, adapter_shapes
 
 TOKENIZERS = ("tokenizer.model", "vocab.json", "merges.txt")  # of folders that have no tokenizer.json
 
 Warn = Callable[[str], None]
+Pairs = dict[str, dict[str, tuple[Tensor, Tensor]]]  # (A, B) by the name of the weight, then by target
 
 
 @dataclass(frozen=True)
@@ -58,23 +64,25 @@ def find_source(path: Path, mesh: Mesh, warn: Warn) -> WeightSource:
     Checksums are looked at, by all ranks together, so that what is damaged is told before it is used.
     """
     if is_run(path):
-        return checkpoint_source(newest_good(Run(path).checkpoints, mesh, warn))
+        return checkpoint_source(newest_good(Run(path).checkpoints, mesh, warn), warn)
     if (path / ABOUT).is_file():
         problem = agree(mesh, damage(path, mesh))
         if problem is not None:
             raise HeddleError(f"The checkpoint {path} is not intact.", problem, "Copy it again, or use another.")
-        return checkpoint_source(path)
+        return checkpoint_source(path, warn)
     if (path / CONFIG).is_file():
         return huggingface_source(path, mesh)
     raise no_start(path)
 
 
-def checkpoint_source(checkpoint: Path) -> WeightSource:
-    """A checkpoint that a run or an import wrote."""
+def checkpoint_source(checkpoint: Path, warn: Warn = lambda _: None) -> WeightSource:
+    """A checkpoint that a run or an import wrote; one of adapters stands for the weights with these added."""
     tensors = {name: tensor for name, tensor in read_index(checkpoint).items() if ":" not in name}
     companions = companions_in(checkpoint)
     found = companions if (companions / TOKENIZER_FILE).is_file() or companions == checkpoint else None
     source = WeightSource(checkpoint, model_in(checkpoint), tensors, SafetensorsReader, found)
+    if any(f".{ADAPTER}." in name for name in tensors):
+        source = adapted_source(checkpoint, source, warn)
     check_model(source, source.model)
     return source
 
@@ -130,3 +138,90 @@ def load_weights(source: WeightSource, pieces: list[Piece], mesh: Mesh) -> None:
     for piece in pieces:
         if piece.target is not None:
             piece.target.copy_(piece.master)
+
+
+def adapter_names(model: ModelSpec, lora: Lora) -> Iterator[tuple[str, str, str, Shape, Shape]]:
+    """Every adapter: the linear layer beside which it stands, its target, its name, and the shapes of A and B."""
+    for layer in range(model.layers):
+        for place, targets in adapter_shapes(model, lora, layer).items():
+            linear = f"layers.{layer}.{place}"
+            for target, (inputs, outputs) in targets.items():
+                name = f"{linear}.{ADAPTER}.pairs.{target}"
+                yield linear, target, name, (lora.rank, inputs), (outputs, lora.rank)
+
+
+@dataclass(frozen=True)
+class SeededSource:
+    """The weights that a seed gives, where a run has frozen weights that came from nowhere else."""
+
+    model: ModelSpec
+    seed: int
+
+    def load(self, state: State, mesh: Mesh | None = None) -> None:  # noqa: ARG002
+        """Fill boxes."""
+        for name, boxes in state.items():
+            for offset, values in boxes.boxes:
+                made = torch.empty(values.shape)
+                initialize_parameter(made, name, self.model, self.seed, torch.Size(boxes.shape), offset)
+                values.copy_(made)
+
+
+@dataclass(frozen=True)
+class AdaptedSource(WeightSource):
+    """Weights with adapters added to them: what a run with [tune] has learned, as weights of the model alone."""
+
+    base: WeightSource | SeededSource
+    pairs: Pairs
+    lora: Lora
+    learned: dict[str, StoredTensor]  # parts of the model that learned as well
+
+    def load(self, state: State, mesh: Mesh | None = None) -> None:
+        """See the base class. Sums are made in full precision, whatever they are rounded to then."""
+        own = {name: boxes for name, boxes in state.items() if name in self.learned}
+        if own:
+            WeightSource(self.folder, self.model, self.learned, self.reader, None).load(own, mesh)
+        rest = {name: boxes for name, boxes in state.items() if name not in own}
+        exact = {
+            name: Boxes(boxes.shape, [(at, torch.empty(values.shape)) for at, values in boxes.boxes])
+            if name in self.pairs
+            else boxes
+            for name, boxes in rest.items()
+        }
+        if exact:
+            self.base.load(exact, mesh)
+        for name in exact.keys() & self.pairs.keys():
+            rows = QkvRows(self.model.group, self.model.head_size) if name.endswith("qkv.weight") else None
+            added = delta(self.pairs[name], self.lora.scale, rows)
+            for (at, summed), (_, values) in zip(exact[name].boxes, rest[name].boxes, strict=True):
+                place = tuple(slice(start, start + size) for start, size in zip(at, summed.shape, strict=True))
+                values.copy_(summed + added[place])
+
+
+def adapted_source(checkpoint: Path, found: WeightSource, warn: Warn) -> AdaptedSource:
+    """The weights that a checkpoint of a run with [tune] stands for; `found` is what it holds itself."""
+    job = load_job(checkpoint / JOB)
+    assert job.tune is not None
+    lora, model = job.tune.adapters, job.model
+    base = base_of(job, Mesh(), warn)
+    index = read_index(checkpoint)
+    pairs: Pairs = {}
+    for linear, target, name, a, b in adapter_names(model, lora):
+        values = torch.empty(a), torch.empty(b)
+        state = {f"{name}.{kind}": Boxes(x.shape, [((0, 0), x)]) for kind, x in zip((A, B), values, strict=True)}
+        tensors = {each: index[each] for each in state}
+        WeightSource(checkpoint, model, tensors, SafetensorsReader, None).load(state)
+        pairs.setdefault(f"{linear}.weight", {})[target] = values
+    learned = {name: tensor for name, tensor in found.tensors.items() if f".{ADAPTER}." not in name}
+    tensors = base.tensors | learned if isinstance(base, WeightSource) else _seeded(model) | learned
+    return AdaptedSource(checkpoint, model, tensors, SafetensorsReader, found.companions, base, pairs, lora, learned)
+
+
+def _seeded(model: ModelSpec) -> dict[str, StoredTensor]:
+    return {name: StoredTensor("F32", shape, ()) for name, shape in parameter_shapes(model).items()}
+
+
+def base_of(job: Job, mesh: Mesh, warn: Warn) -> WeightSource | SeededSource:
+    """The frozen weights of a job with [tune]."""
+    if job.train.start_from is None:
+        return SeededSource(job.model, job.train.seed)
+    return find_source(Path(job.train.start_from), mesh, warn)

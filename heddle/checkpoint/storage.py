@@ -1,4 +1,4 @@
-"""How a checkpoint lies on disk: safetensors files with checksums, one a rank, and an index in JSON.
+"""How a checkpoint lies on disk: safetensors files with checksums, one per rank, and an index in JSON.
 
 Nothing is pickled: every file can be opened by any safetensors reader, and a damaged one is found before anything is
 loaded from it. A rank writes what is its own; what it reads from others' files, torch's distributed checkpoint plans.
@@ -108,7 +108,7 @@ def write_file(
 
 
 def _to_disk(file: BufferedWriter, begun: int) -> int:
-    """Let the disk begin with what was written from `begun` on, once it is a block; gives where the rest begins.
+    """Let the disk begin with what was written from `begun` on, once it is a block; returns where the rest begins.
 
     The system would wait for the fsync, and leave the disk idle until then.
     """
@@ -175,7 +175,7 @@ def check_file(path: Path, boxes: Iterable[tuple[str, Stored]] = ()) -> None:
 def write_part(
     folder: Path, rank: int, state: Mapping[str, Boxes], tick: Callable[[], None] = lambda: None
 ) -> dict[str, StoredTensor]:
-    """Write a rank's boxes to a file of its own; gives where they lie. `tick` is called after every block."""
+    """Write a rank's boxes to a file of its own; returns where they lie. `tick` is called after every block."""
     file = f"part-{rank:05}.safetensors"
     boxes = [(name, offset, values) for name, each in state.items() for offset, values in each.boxes]
     if boxes:

@@ -33,8 +33,9 @@ def _interrupt(_number: int, frame: FrameType | None) -> None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             sys.stderr.write("Stopped.\n")
             sys.stderr.flush()
-            if "heddle.runtime.forkserver" in sys.modules:
-                sys.modules["heddle.runtime.forkserver"].abandon()
+            server = sys.modules.get("heddle.runtime.forkserver")
+            if server is not None and hasattr(server, "abandon"):  # not while that module itself is imported
+                server.abandon()
             os._exit(130)
         frame = frame.f_back
     raise KeyboardInterrupt

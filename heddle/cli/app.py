@@ -24,9 +24,11 @@ from heddle.cli.graphs.lanes import lanes
 from heddle.cli.graphs.piper import piper
 from heddle.cli.graphs.place import place
 from heddle.cli.graphs.regions import regions
-from heddle.cli.help import DECIDE, EXCHANGE, GRAPHS, KERNELS, LOOK, START, TRAIN, Command, Group
+from heddle.cli.help import DECIDE, EXCHANGE, GRAPHS, KERNELS, LOOK, START, TRAIN, Command, CommandGroup
 from heddle.cli.look.compare import compare
+from heddle.cli.look.explore import explore, watch
 from heddle.cli.look.inspect import inspect
+from heddle.cli.look.models import models
 from heddle.cli.look.report import report
 from heddle.cli.look.trace import trace
 from heddle.cli.streams import finish, ignore_absurd_sizes, show, speak_plainly
@@ -40,7 +42,7 @@ from heddle.errors import HeddleError
 
 app = typer.Typer(
     name="heddle",
-    cls=Group,
+    cls=CommandGroup,
     help="Plan, simulate, train and explain the parallel training of large transformer models.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -51,7 +53,7 @@ PANELS: dict[str, list[Callable[..., None] | tuple[str, typer.Typer]]] = {
     START: [demo],
     DECIDE: [plan, simulate, schedule, profile, probe, calibrate, validate],
     TRAIN: [train, launch, meeting, prove, selftest, generate],
-    LOOK: [report, compare, trace, inspect],
+    LOOK: [report, explore, watch, compare, trace, inspect, models],
     EXCHANGE: [("data", data.app), ("import", import_.app), ("export", export.app)],
     GRAPHS: [piper, place, regions, ("tiles", tiles.app)],
     KERNELS: [lanes],
@@ -66,7 +68,7 @@ for panel, commands in PANELS.items():
 
 def _version(asked: bool) -> None:
     if asked:
-        from heddle import __version__
+        from heddle.version import __version__
 
         typer.echo(f"heddle {__version__}")
         raise typer.Exit

@@ -14,10 +14,10 @@ from heddle.cli.ranged import COUNT, ranged
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heddle.simulate.simulation import Simulation
+    from heddle.simulating.simulation import Simulation
     from heddle.spec.cluster import Cluster
     from heddle.spec.job import PlannedJob
-    from heddle.spec.plan import Plan
+    from heddle.spec.plan import Plan, Predicted
 
 ACTS = {
     "Measure": "How fast is this machine with {} running? They share its cores, so all are timed at once.",
@@ -43,10 +43,9 @@ def demo(
     import time
 
     began = time.monotonic()
-    from rich.console import Console
-
     from heddle.cli.common import require_torch
     from heddle.cli.train.generate import generate
+    from heddle.console import plain_console
     from heddle.demo import demo_job, make_room
     from heddle.runtime import forkserver
 
@@ -56,11 +55,11 @@ def demo(
     # On the CPU everywhere: one GPU, which many machines have, could not hold these processes.
     os.environ |= {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
     forkserver.start_early(job.plan)  # it imports torch at the same time as this process
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console(soft_wrap=True)
     cluster = _measure(console, job.plan)
-    chosen = _plan(console, job, cluster)
+    chosen, predicted = _plan(console, job, cluster)
     _draw(console, chosen)
-    if not _train(console, chosen):
+    if not _train(console, chosen, predicted):
         return
     _begin(console, "Write")
     generate(job.run_folder, prompt="def ", tokens=120)
@@ -73,7 +72,7 @@ def demo(
 
 
 def _begin(console: Console, act: str, processes: int = 0) -> None:
-    console.print(f"\n[bold]{list(ACTS).index(act) + 1}. {act}[/bold]")
+    console.print(f"\n{list(ACTS).index(act) + 1}. {act}", style="bold")
     console.print(ACTS[act].format(_several(processes)) + "\n", style="dim")
 
 
@@ -82,7 +81,7 @@ def _busy(console: Console, words: str) -> Iterator[None]:
     """While something lasts: a spinner and the seconds on a terminal, a line elsewhere."""
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
     if not console.is_terminal:
         console.print(f"{words} …")
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -101,7 +100,7 @@ def _measure(console: Console, plan: Plan) -> Cluster:
     _begin(console, "Measure", plan.world)
     here = this_machine()
     with _busy(console, f"Measuring with {_several(plan.world)}"):
-        from heddle.train.profile.profile import profile
+        from heddle.training.profile.profile import profile
 
         found = profile(plan.world, quick=True)
     console.print(f"{here.devices} CPU cores, {here.devices * here.device.memory_gib:.3g} GiB of memory")
@@ -109,13 +108,14 @@ def _measure(console: Console, plan: Plan) -> Cluster:
     return found
 
 
-def _plan(console: Console, job: PlannedJob, cluster: Cluster) -> Simulation:
-    """The best plans, and the best one with the degrees that were asked for."""
+def _plan(console: Console, job: PlannedJob, cluster: Cluster) -> tuple[Simulation, Predicted]:
+    """The best plans, and the best one with the degrees that were asked for, with its place among all."""
     from dataclasses import replace
 
     from heddle.cli.show.plan import show_choices
     from heddle.demo import for_show, standing
-    from heddle.plan.search.search import search
+    from heddle.planning.request import PlanRequest
+    from heddle.planning.search.search import search
     from heddle.spec.this_machine import this_machine
 
     cores = this_machine().devices
@@ -123,12 +123,12 @@ def _plan(console: Console, job: PlannedJob, cluster: Cluster) -> Simulation:
     here = replace(job, cluster=cluster)
     found = search(here)
     show_choices(console, found, SHOWN)
-    chosen = search(here, fixed=for_show(job), top=1).best
-    fewer = search(here, devices=cores, top=1).best if cores < found.cluster.world else None
+    chosen = search(here, PlanRequest(fixed=for_show(job), top=1)).best
+    fewer = search(here, PlanRequest(devices=cores, top=1)).best if cores < found.cluster.world else None
     console.print()
     for line in standing(found, chosen, fewer):
         console.print(line)
-    return chosen
+    return chosen, replace(chosen.predicted, rank=found.rank(chosen.plan), feasible=found.feasible)
 
 
 def _draw(console: Console, chosen: Simulation) -> None:
@@ -141,17 +141,17 @@ def _draw(console: Console, chosen: Simulation) -> None:
     show_memory(console, chosen, every=True)
 
 
-def _train(console: Console, chosen: Simulation) -> bool:
+def _train(console: Console, chosen: Simulation, predicted: Predicted) -> bool:
     """Whether the run came to its end."""
     from dataclasses import replace
 
     _begin(console, "Train", chosen.plan.world)
     from heddle.data import prepared_for
-    from heddle.train.loop import train
+    from heddle.training.loop import train
 
     with _busy(console, "Tokenizing the text"):
         prepared_for(chosen.job.corpus)
-    result = train(replace(chosen.job, predicted=chosen.predicted), trace=True)
+    result = train(replace(chosen.job, predicted=predicted), trace=True)
     assert result is not None
     if result.step < result.steps:
         console.print(
@@ -170,8 +170,8 @@ def _compare(console: Console, run: Path) -> Path:
     """Predicted beside measured, here and as a page."""
     from heddle.cli.common import write_output
     from heddle.cli.show.difference import show_difference
-    from heddle.report.page import render
-    from heddle.report.subject import read_subject
+    from heddle.reporting.page import render
+    from heddle.reporting.subject import read_subject
 
     _begin(console, "Compare")
     page = run / "report.html"

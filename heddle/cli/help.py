@@ -49,5 +49,5 @@ class Command(_Literal, TyperCommand):
     """A command."""
 
 
-class Group(_Literal, TyperGroup):
+class CommandGroup(_Literal, TyperGroup):
     """Commands under one name."""

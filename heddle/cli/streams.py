@@ -66,7 +66,7 @@ def ignore_absurd_sizes() -> None:
 
 
 def finish(command: Callable[[], int]) -> int:
-    """Run a command to the last byte that it says; gives its exit code.
+    """Run a command to the last byte that it says; returns its exit code.
 
     What it printed may still wait in memory. Written by Python when it exits, a failure would be a traceback.
     """

@@ -1,5 +1,6 @@
 """What one piece of work takes: seconds and bytes. Pure functions of a `Work` and a `Cluster`, no torch."""
 
-from heddle.cost.work import Column, Work, work_of
+from heddle.cost.work import Work, work_of
+from heddle.schedule.rule import Column, Mask
 
-__all__ = ["Column", "Work", "work_of"]
+__all__ = ["Column", "Mask", "Work", "work_of"]

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost.work import Column, Work, model_columns
+from heddle.cost import experts
+from heddle.cost.work import Work, model_columns
 from heddle.errors import HeddleError
+from heddle.schedule.rule import Column
 from heddle.spec.cluster import Cluster
 from heddle.spec.model import ModelSpec
 
@@ -61,8 +63,8 @@ def peak_flops(cluster: Cluster, precision: str) -> float:
         stated = {name: getattr(cluster.device.tflops, name) for name in ("fp32", "tf32", "bf16", "fp16", "fp8")}
         known = ", ".join(name for name, value in stated.items() if value is not None)
         raise HeddleError(
-            f"Cluster '{cluster.name}' does not state how fast {cluster.device.name} multiplies in {precision}.",
-            "Without device.tflops no time can be predicted.",
+            f"Cluster '{cluster.name}' has no device.tflops.{precision} for {cluster.device.name}.",
+            "Times are predicted from the peak of the device in the precision of the job.",
             f"Train in a precision that it states ({known})."
             if known
             else f"Measure it with `heddle profile -o {cluster.name}.toml`, or add device.tflops.{precision} to it.",
@@ -137,6 +139,34 @@ def linear(cluster: Cluster, work: Work, rows: Column, inputs: Column, outputs: 
     return LinearCost(*(np.where(work.fp8, e + cast, p) for e, p, cast in zip(eight, plain, casts, strict=True)))
 
 
+def with_experts(cluster: Cluster, work: Work, up: LinearCost, down: LinearCost) -> tuple[LinearCost, LinearCost]:
+    """A layer's first and last product where experts do some of it or all, each a small product of its own rows."""
+    used, rows = experts.rows_of_an_expert(work)
+    width = np.maximum(work.routed / work.top_k / work.tensor, 1)
+
+    def beside(dense: LinearCost, inputs: Column, outputs: Column) -> LinearCost:
+        shapes = ((rows, inputs, outputs), (rows, outputs, inputs), (inputs, rows, outputs))
+        forward, to_input, weight = (matmul(cluster, work.precision, *shape, used) for shape in shapes)
+        on = work.experts > 0
+        alone = LinearCost(*(np.where(work.deferrable > 0, seconds, 0.0) for seconds in dense))
+        return LinearCost(  # experts make their weights' gradients at once: nobody can put them off
+            alone.forward + np.where(on, forward, 0.0),
+            alone.backward + np.where(on, to_input + weight, 0.0),
+            alone.weight,
+        )
+
+    return beside(up, work.hidden, width), beside(down, width, work.hidden)
+
+
+def router(cluster: Cluster, work: Work) -> LinearCost:
+    """Scores of all experts in full precision, as fast as the cluster says of that, else as the others."""
+    precision = "fp32" if cluster.device.tflops.flops("fp32") is not None else work.precision
+    sizes = work.tokens, work.hidden, np.maximum(work.experts, 1)
+    forward = np.where(work.experts > 0, matmul(cluster, precision, *sizes), 0.0)
+    moved = [np.asarray(each) / memory_speed(cluster) for each in experts.moved(work)]
+    return LinearCost(forward + moved[0], 2 * forward + moved[1], 0.0)
+
+
 def attention(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     """The attention core of one layer, from query, key and value to its output: forward and backward."""
     heads = work.microbatch * work.heads / work.tensor
@@ -148,8 +178,13 @@ def attention(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     padded = size if cluster.device.host else np.ceil(size / 32) * 32  # its kernels are made for multiples of 32
     speed = speed * size / padded
     short = SHORT_HOST if cluster.device.host else SHORT
-    pairs = rows * np.minimum(work.window, s) * np.where(work.window < s, 1.0, 0.5)
-    fused = 4.0 * heads * pairs * size / speed * (1 + short / np.minimum(work.window, s))
+    # of documents packed into a sample only the blocks on the diagonal are computed, each as if it were a sample
+    longest = np.minimum(work.document, s)
+    reach = np.minimum(work.window, longest)
+    pairs = rows * reach * np.where(work.window < longest, 1.0, 0.5)
+    fused = 4.0 * heads * pairs * size / speed * (1 + short / reach)
+    if np.any(work.scored):
+        return _scored(cluster, work, heads, rows, pairs)
     if np.all(work.fused):
         return fused, BACKWARD * fused
     # Unfused: two products over the whole square, and kernels that read and write the scores: the masked softmax
@@ -163,6 +198,22 @@ def attention(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     forward = products + scores * (2 * e + masks) / memory_speed(cluster)
     backward = 2 * products + scores * (3 * e + masks) / memory_speed(cluster)
     return np.where(work.fused, fused, forward), np.where(work.fused, BACKWARD * fused, backward)
+
+
+def _scored(cluster: Cluster, work: Work, heads: Column, rows: Column, pairs: Column) -> tuple[Column, Column]:
+    """Attention whose scores are changed: block by block, keys that no query of a block sees left out.
+
+    Scores are scaled, capped, masked and normalized, each a pass; backwards all is made again, and two products more
+    for each, with as many passes.
+    """
+    s, size, e = work.sequence, work.head_size, work.element
+    share = pairs / (rows * s)
+    products = matmul(cluster, work.precision, rows, size, s, heads) + matmul(
+        cluster, work.precision, rows, s, size, heads
+    )
+    passes = heads * rows * s * 5 * 2 * e / memory_speed(cluster)
+    forward = share * (products + passes)
+    return forward, forward + share * (2 * products + passes)
 
 
 def attention_work(precision: str, heads: int, sequence: int, size: int) -> Work:
@@ -183,8 +234,8 @@ def elementwise(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     # norm: read, write; residual: read twice, write once. Back: a norm reads two and writes one, as does the sum of
     # the two branches' gradients; dropout reads and writes.
     norm = np.where(work.eager, EAGER_HOST if cluster.device.host else EAGER, 1)
-    forward = outside * (2 * (2 * norm + 3) * e + masks)
-    backward = outside * (2 * (3 * norm + 3) * e + work.dropout * 4 * e + masks)
+    forward = outside * ((2 * work.norms * norm + 6) * e + masks)
+    backward = outside * ((3 * work.norms * norm + 6) * e + work.dropout * 4 * e + masks)
     width = tokens * work.ffn / work.tensor
     speed = memory_speed(cluster)
     arithmetic = width * (1 - work.gated) * cluster.efficiency.gelu_ns * 1e-9 * speed  # in bytes of the same time
@@ -206,13 +257,17 @@ def layer(cluster: Cluster, work: Work) -> Pass:
     """One microbatch through one layer on one rank, communication aside."""
     tokens, h, t = work.tokens, work.hidden, work.tensor
     query, pair = work.heads * work.head_size / t, 2 * work.kv_heads * work.head_size / t
-    ffn = work.ffn / t
+    ffn = np.maximum(work.deferrable / t, 1)
     times = 1 + work.gated
+    up, down = (linear(cluster, work, tokens, *sizes) for sizes in ((h, ffn), (ffn, h)))
+    if chosen := bool(np.any(work.experts)):
+        up, down = with_experts(cluster, work, up, down)
     products = [
         linear(cluster, work, tokens, h, query + pair),
         linear(cluster, work, tokens, query, h),
-        LinearCost(*(times * seconds for seconds in linear(cluster, work, tokens, h, ffn))),
-        linear(cluster, work, tokens, ffn, h),
+        LinearCost(*(times * seconds for seconds in up)),
+        down,
+        *([router(cluster, work)] if chosen else []),
     ]
     around = elementwise(cluster, work)
     core_forward, core_backward = attention(cluster, work)
@@ -225,7 +280,7 @@ def layer(cluster: Cluster, work: Work) -> Pass:
     backward = sum(product.backward for product in products) + around[1] + core_backward + accumulate
     half = multiplying / 2 + around[0]
     weight = sum(product.weight for product in products) + accumulate
-    return Pass(forward, backward, core_forward, half, products[-1].forward, weight)
+    return Pass(forward, backward, core_forward, half, down.forward, weight)
 
 
 def launches(cluster: Cluster, work: Work) -> Column:
@@ -234,7 +289,8 @@ def launches(cluster: Cluster, work: Work) -> Column:
     Devices that run dry begin a collective when the host of the last of them has started it: two in every pass along
     the tensor axis, later the more hosts take part.
     """
-    kernels = np.where(work.fused, KERNELS, KERNELS_UNFUSED) * cluster.efficiency.launch_us
+    kernels = np.where(work.fused, KERNELS, KERNELS_UNFUSED) + (work.experts > 0) * experts.KERNELS
+    kernels = kernels * cluster.efficiency.launch_us
     return (kernels + (0 if cluster.device.host else 2 * PEER_US) * (work.tensor - 1)) * 1e-6
 
 
@@ -254,7 +310,8 @@ def head(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     forward, backward, _ = linear(cluster, plain, work.tokens, work.hidden, work.padded_vocab)
     logits = work.tokens * work.padded_vocab / memory_speed(cluster)
     e = work.element
-    return forward + logits * (e + 4 + 4 + 8 + 4), backward + logits * (4 + 4 + 4 + e)
+    caps = work.capped * 6 * 4  # its tanh and its slope: three passes
+    return forward + logits * (e + 4 + 4 + 8 + 4 + caps), backward + logits * (4 + 4 + 4 + e)
 
 
 def optimizer(cluster: Cluster, parameters: Column, element: int) -> Column:

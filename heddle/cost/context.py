@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from heddle.cost import compute, network
-from heddle.cost.work import Column, Work
+from heddle.cost.work import Work
+from heddle.schedule.rule import Column
 from heddle.spec.cluster import Cluster
 
 # PyTorch's context_parallel adds up the parts of attention, each to another rank's keys, in fp32. Bytes per number of
@@ -23,7 +24,7 @@ def exchange(cluster: Cluster, work: Work, core: Column) -> tuple[Column, Column
     # in the order of CONTEXT_EXCHANGES
     ways = (_ring(cluster, work, core), _swap(cluster, work), _gather(cluster, work), _torch(cluster, work))
     chosen = np.asarray(work.context_exchange, dtype=int)
-    there, back = (np.choose(chosen, halves) for halves in zip(*ways, strict=True))
+    there, back = (np.choose(chosen, list(map(np.asarray, halves))) for halves in zip(*ways, strict=True))
     return there, back
 
 
@@ -32,7 +33,10 @@ def _ring(cluster: Cluster, work: Work, core: Column) -> tuple[Column, Column]:
 
     Ring Attention, arXiv 2310.01889 §3.
     """
-    turns = (work.context - 1) * _message(cluster, work, work.kv_heads, work.element)
+    # with a window only those whose blocks it reaches, in both directions from the rank's two blocks
+    block = work.sequence / (2 * work.context)
+    reached = np.where(work.window < work.sequence, 2 * np.ceil((work.window - 1) / block), work.context - 1)
+    turns = np.minimum(reached, work.context - 1) * _message(cluster, work, work.kv_heads, work.element)
     back = 2 * turns
     return (
         turns - network.hidden(cluster, turns, core),

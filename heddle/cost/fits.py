@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heddle.cost.memory import MemoryBreakdown
-from heddle.cost.work import Column
 from heddle.format import GIB
+from heddle.schedule.rule import Column, Mask
 from heddle.spec.cluster import Device
 
 
-def fits(needs: Column, device: Device) -> Column:
+def fits(needs: Column, device: Device) -> Mask:
     """Whether so many bytes, slack included, fit into a device."""
     return needs <= device.memory_gib * GIB
 
@@ -43,8 +43,8 @@ class MemoryVerdict:
         return over
 
 
-def verdict(bills: Sequence[MemoryBreakdown], device: Device) -> MemoryVerdict:
-    """Of the bills of all stages."""
-    totals = [float(bill.total) for bill in bills]
+def verdict(breakdowns: Sequence[MemoryBreakdown], device: Device) -> MemoryVerdict:
+    """Of the breakdowns of all stages."""
+    totals = [float(breakdown.total) for breakdown in breakdowns]
     stage = totals.index(max(totals))
-    return MemoryVerdict(stage, totals[stage], device, float(bills[stage].slack))
+    return MemoryVerdict(stage, totals[stage], device, float(breakdowns[stage].slack))

@@ -23,8 +23,11 @@ class Kernels(NamedTuple):
     kept_logit: int = 4  # what the loss keeps for its backward
     brief_logit: int = 8  # what it holds for a moment beside that, vocabulary whole
     brief_split_logit: int = 4  # the same, vocabulary split; the logits as they were multiplied come on top
-    posted: int = 2  # messages between stages that are received ahead from each neighbour
-    sent: int = 1  # 1: what was sent lives until a neighbour shows that it has used it
+    posted: int = 2  # messages between stages that are received ahead from each neighbor
+    window_block: int = 0  # queries of a window that are computed together, from copies; 0: a kernel knows of windows
+    replayed: int = 0  # 1: sharded steps of this trainer are replayed, so bounds need no estimate of them
+    context_parts: int = 0  # 1: ranks that share tokens attend as heddle.parallel.context does
+    sent: int = 1  # 1: what was sent lives until a neighbor shows that it has used it
 
     def columns(self) -> dict[str, Any]:
         """As columns of a work."""
@@ -33,8 +36,17 @@ class Kernels(NamedTuple):
 
 # heddle.models and heddle.parallel, eager. Output layer and loss are one and keep no logit (heddle.models.loss).
 # PyTorch has no fused RMSNorm for a CPU.
-HEDDLE_GPU = Kernels(logits_at_once=64 << 20, kept_logit=0, brief_logit=0, brief_split_logit=0)
-HEDDLE_CPU = HEDDLE_GPU._replace(eager=1, gloo=1)
+HEDDLE_GPU = Kernels(
+    logits_at_once=64 << 20,
+    kept_logit=0,
+    brief_logit=0,
+    brief_split_logit=0,
+    window_block=64,
+    posted=1,
+    context_parts=1,
+    replayed=1,
+)
+HEDDLE_CPU = HEDDLE_GPU._replace(eager=1, gloo=1, posted=2)
 
 # Megatron-LM with Transformer Engine: bias_swiglu_fusion, gradient_accumulation_fusion, a fused loss in fp32 that makes
 # its exponentials beside the logits (core/tensor_parallel/cross_entropy.py).

@@ -7,31 +7,35 @@ the trainer holds, and the dry run counts the same ones in the trainer itself; w
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 import numpy as np
 
-from heddle.cost.work import Column, Work
+from heddle.cost import context_memory, experts
+from heddle.cost.work import Work
+from heddle.schedule.rule import C, Column, Mask
 from heddle.spec.cluster import Cluster
 
 MASTER, MOMENTS = 4, 8  # bytes per parameter: full-precision copy of 16-bit weights, Adam's two moments
+GRADIENT = 4  # bytes per parameter of a gradient that replicas share: always in full precision
 NORM_ROW = 8  # bytes per token that a norm keeps beside its input: mean and spread
 
 
 class MemoryBreakdown(NamedTuple):
     """Bytes that one rank holds at its peak."""
 
-    weights: Column
-    gradients: Column
-    optimizer: Column  # moments, and full-precision masters where weights have less
-    activations: Column
-    buffers: Column  # that live for one operation or one message: gradients of logits, what is recomputed or gathered
-    slack: Column  # what the allocator cannot use
+    weights: float
+    gradients: float
+    optimizer: float  # moments, and full-precision masters where weights have less
+    fetched: float  # weights of sharded or offloaded layers while they are used, gathered or brought back
+    activations: float
+    buffers: float  # that live for one operation or one message: gradients of logits, what is recomputed
+    slack: float  # what the allocator cannot use
 
     @property
-    def total(self) -> Column:
+    def total(self) -> float:
         """All of it."""
-        return self.weights + self.gradients + self.optimizer + self.activations + self.buffers + self.slack
+        return sum(self)
 
 
 def layer_parameters(work: Work) -> Column:
@@ -39,7 +43,7 @@ def layer_parameters(work: Work) -> Column:
     return (work.layer_parameters - work.replicated_parameters) / work.tensor + work.replicated_parameters
 
 
-def end_parameters(work: Work, first: Column, last: Column) -> Column:
+def end_parameters(work: Work, first: Mask, last: Mask) -> Column:
     """Parameters that the first and the last stage hold beside their layers.
 
     A tied embedding lives on both; where one stage is first and last, once.
@@ -47,7 +51,7 @@ def end_parameters(work: Work, first: Column, last: Column) -> Column:
     table = work.padded_vocab * work.hidden
     begins = np.where(first, table + work.position_parameters, 0.0)
     own = np.where(first, (1 - work.tied) * table, table) if np.any(work.tied) else table
-    return begins + np.where(last, own + work.norm_parameters, 0.0)
+    return begins + np.where(last, own + work.norm_parameters + work.head_bias * work.padded_vocab, 0.0)
 
 
 class StateBytes(NamedTuple):
@@ -84,12 +88,12 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
         gradients = gradients + np.where(work.local_steps > 0, 12 * parameters, 0.0)
     codes: Column = 0.0
     if np.any(work.feedback):  # on one replica nothing is sent
-        coded = work.feedback * (work.data > 1)
+        coded = work.feedback * (work.replicas > 1)
         gradients = gradients + coded * 4 * (parameters + np.where(work.zero == 0, shard, 0.0))
         codes = coded * 2 * parameters * work.reduce_bytes  # what is sent and what is received
     if not np.any(work.zero >= 2):
         return weights, gradients, optimizer, codes
-    sharded = work.zero >= 2
+    sharded = np.greater_equal(work.zero, 2) & np.greater(work.replicas, 1)  # one replica shares nothing with itself
     in_use = np.where(work.zero == 3, 2 * largest, parameters) * work.element + largest * work.reduce_bytes
     return (
         np.where(sharded, shard * MASTER, weights),
@@ -107,6 +111,9 @@ class Saved(NamedTuple):
     per_op: Column
     full: Column
     backward: Column  # that a layer holds for a moment on its way back, beside all that was saved
+    again: Column = 0.0  # for a moment while it is computed once more, beyond what that leaves: the masks of dropout
+    core: Column = 0.0  # what the attention core takes when it alone comes back, beyond what the MLP has let go
+    late: Column = 0.0  # what attention with a window takes on its way back, beyond what the MLP has let go
 
     def mean(self, work: Work) -> Column:
         """Over all layers of a work."""
@@ -122,7 +129,7 @@ class Saved(NamedTuple):
                 kept = kept - share * (self.none - less)
         return kept
 
-    def moment(self, work: Work, full: Column | None = None) -> Column:
+    def moment(self, work: Work, full: Mask | None = None) -> Column:
         """What the layer that is on its way back holds beside what all left behind.
 
         A layer that recomputes all has it all again before its first gradient. The attention core comes back when the
@@ -130,10 +137,12 @@ class Saved(NamedTuple):
         """
         full = work.full > 0 if full is None else full
         less = np.where(work.per_op > 0, self.none - self.per_op, 0.0) if np.any(work.per_op) else 0.0
-        whole = np.where(full, self.none - self.full, less) + self.backward
+        again = np.where(full, np.maximum(self.backward, self.again), self.backward)
+        whole = np.where(full, self.none - self.full, less) + again
         if not np.any(work.selective):
             return whole
-        return np.maximum(whole, np.where(work.selective > 0, self.none - self.selective, 0.0))
+        fullest: Column = np.maximum(whole, np.where(work.selective > 0, self.core, 0.0))
+        return fullest
 
 
 def layer_activations(work: Work) -> Saved:
@@ -148,30 +157,167 @@ def layer_activations(work: Work) -> Saved:
     query, key = work.heads * work.head_size, work.kv_heads * work.head_size
     # The input of each norm, and what it makes of it, which the products read. Norm by norm in single kernels: the
     # input in fp32, and the input over its size before the weight multiplies it.
-    normed = np.where(work.eager, 8, e)
+    normed = norm_bytes(work)
     inside = np.where(work.keeps_gathered, 1, outside)
     masks = 2 * work.dropout
-    split_by_sequence = tokens * (work.hidden * (2 * normed + masks) + 2 * NORM_ROW) / outside
-    split_by_sequence = split_by_sequence + tokens * work.hidden * 2 * e / inside
+    split_by_sequence = tokens * (work.hidden * (work.norm_inputs * normed + masks) + work.norms * NORM_ROW) / outside
+    split_by_sequence = split_by_sequence + tokens * work.hidden * work.branch_inputs * e / inside
     # Query, key and value as one product made them: the values are a view into it and keep it all alive. The queries of
     # several groups are copied together; rotary positions and norms make queries and keys anew. Norms also lay queries
     # out head by head, and attention its output, which is then copied for its product.
     copied = np.where((work.kv_heads < work.heads) & (work.kv_heads > t), query, 0.0)
-    norm_reads = np.where(work.eager_heads * (e < 4), 0.0, copied)
-    own = np.where(work.qk_norm, norm_reads + query, 0.0)
+    norm_reads = np.where(((work.eager_heads + work.heads_apart > 0) & (e < 4)) | (work.heads_apart == 2), 0.0, copied)
+    output = np.where(work.heads > t, query, 0.0)
+    laid_out = np.maximum(work.qk_norm * (work.heads_apart == 0), work.rotary * work.relaid) * output
+    own = np.where(work.qk_norm, norm_reads, 0.0) + laid_out
     anew = np.where((work.rotary + work.qk_norm) > 0, query + key + own, copied) * work.joint_qkv
     scaled = np.where(work.eager_heads, 4 if e == 4 else 8, 0)  # as for the other norms, over what is counted already
+    scaled = np.where(work.heads_apart > 0, 4 * work.heads_apart if e == 4 else 4 + e, scaled)
     heads = work.qk_norm * ((query + key) * scaled + 4 * (work.heads + work.kv_heads))
     # attention's output, which the output product reads; what the activation reads, and what it makes for the last
-    ffn = work.ffn * (2 + work.gated * np.where(work.fused_gate, 1, 2))
+    ffn = work.ffn * wide_kept(work)
     split_by_tensor = tokens / t * ((2 * query + 2 * key + anew + ffn) * e + heads)
     # softmax, its dropout's mask and output; fused attention keeps one number per row instead
     pairs = tokens * work.heads / t * work.sequence
     core = np.where(work.fused, tokens * work.heads / t * 4, pairs * (e + work.dropout * (e + 1)))
-    none = split_by_sequence + split_by_tensor + core
+    none = split_by_sequence + split_by_tensor + core + experts.kept(work)
+    selective = none - core - tokens / t * e * laid_out * work.joint_qkv  # which the core copies
+    late: Column = 0.0
+    again, backward = none - selective, layer_backward(work)
+    if np.any(work.scored):
+        # the core goes back when the MLP has let go of its own
+        let_go = tokens * (work.hidden * (normed + e) / outside + ffn * e / t)
+        repeated = np.where(work.kv_heads < work.heads, 4 * query - (2 * query + 2 * key + anew), 0.0)
+        none = selective + tokens / t * e * (repeated + laid_out * work.joint_qkv) + score_masks(work)
+        late = block_of_scores(work) + tokens * work.hidden * e / outside - let_go
+        again = none - selective + block_of_scores(work)
+        backward = np.maximum(backward, late)
+    elif np.any(windowed := (work.window_block > 0) & (work.window < work.sequence)):
+        views = (work.rotary + work.qk_norm == 0) & (copied == 0)
+        joint = np.where(work.eager_heads * (e < 4), 0.0, query + 2 * key)
+        given = Queries(query, key, views, work.qk_norm * (joint + norm_reads), laid_out)
+        kept = none - core - tokens / t * e * (2 * key + query + anew) + window_core(work, given)
+        none = np.where(windowed, kept, none)
+        # the core goes back when the MLP has let go of its own
+        let_go = tokens * (work.hidden * (normed + e) / outside + ffn * e / t)
+        late = window_backward(work, query) + tokens * work.hidden * e / outside - let_go
+        again = np.where(windowed, window_core(work, given, alone=True) + late, again)
+        late = np.where(windowed, late, 0.0)
+        backward = np.maximum(backward, late)
+    if np.any(shared := (work.context > 1) & (work.context_parts > 0)):
+        joint = np.where(work.eager_heads * (e < 4), 0.0, query + 2 * key)
+        views = np.where((work.rotary == 0) & (copied == 0), query + 2 * key, copied)
+        queries = np.where(work.rotary + work.qk_norm, query, views)  # an all-to-all copies them
+        given_all = work.qk_norm * (joint + norm_reads) + np.where(context_memory.swaps(work), 0.0, queries)
+        held = context_memory.core(work, query, key)
+        plain = selective - tokens / t * e * (query + 2 * key + np.where(work.qk_norm, anew - output, anew))
+        none = np.where(shared, plain + held + tokens / t * e * given_all, none)
+        let_go = tokens * (work.hidden * (normed + e) / outside + ffn * e / t)
+        back = context_memory.backward(work, query, key) + tokens * work.hidden * e / outside - let_go
+        late = np.where(shared, back, late)
+        again = np.where(shared, held + np.maximum(back, 0.0), again)
+        backward = np.where(shared, np.maximum(layer_backward(work), back), backward)
     # torchtitan keeps the input, attention's output and every second product: query, value, gate, down
     per_op = tokens * e * (work.hidden * 2 / outside + (2 * query + key + work.ffn) / t)
-    return Saved(none, none - core, per_op, tokens * work.hidden * e / outside, layer_backward(work))
+    return Saved(
+        none=none,
+        selective=selective,
+        per_op=per_op,
+        full=tokens * work.hidden * e / outside,
+        backward=backward,
+        again=dropping(work) + tokens * work.hidden * e / outside,  # beside the gradient that waits
+        core=again,
+        late=late,
+    )
+
+
+def norm_bytes(work: Work) -> Column:
+    """Bytes per number that a norm keeps of its input."""
+    return np.where(work.eager, 8, np.where(work.upcast, 4, work.element))
+
+
+def wide_kept(work: Work) -> Column:
+    """Activations as wide as the MLP that it keeps: what its activation reads, and what its last product does."""
+    return 2 + work.gated * np.where(work.fused_gate, 1, 2) - work.rectified
+
+
+SCORES = 256  # queries whose scores exist at a time (`heddle.models.scored_attention`)
+
+
+def score_masks(work: Work) -> Column:
+    """Bytes of masks that attention keeps which changes its scores: a byte for each key that a block's queries see."""
+    block = np.minimum(SCORES, work.sequence)
+    return work.sequence * np.where(
+        work.window < work.sequence,
+        np.minimum(work.window + block, work.sequence),
+        (work.sequence + block) / 2,
+    )
+
+
+def block_of_scores(work: Work) -> Column:
+    """Bytes of a block's scores on their way back: as multiplied, capped, masked, in fp32, as shares; two gradients."""
+    block = np.minimum(SCORES, work.sequence)
+    keys = np.minimum(work.sequence, work.window + block)
+    return work.microbatch * work.heads / work.tensor * block * keys * (4 * work.element + 3 * 4)
+
+
+HASHES = 12  # bytes per number while its fate is drawn: the hash and two on the way to it, 32 bits each
+
+
+def dropping(work: Work) -> Column:
+    """Bytes that a layer's last dropout takes for a moment beyond what it leaves: its input, and no mask yet."""
+    return (
+        work.dropout
+        * work.tokens
+        * work.hidden
+        / np.where(work.sequence_parallel, work.tensor, 1)
+        * (HASHES + work.element - 1)
+    )
+
+
+def stream(work: Work) -> Column:
+    """Bytes of a microbatch between two layers."""
+    return work.tokens * work.hidden * work.element / np.where(work.sequence_parallel, work.tensor, 1)
+
+
+class Queries(NamedTuple):
+    """Numbers per token of what attention with a window is given, beside keys and values."""
+
+    query: Column
+    key: Column
+    views: Column  # whether queries are part of the product that made keys and values, which lives as long
+    normed: Column  # what the norms of queries and keys read
+    copied_output: Column  # of attention, laid out head by head
+
+
+def window_core(work: Work, given: Queries, alone: bool = False) -> Column:
+    """Bytes that attention with a window keeps, from the joint product on (`heddle.models.attention`).
+
+    With a short window all is copied: padded to blocks, queries of all blocks but the first once more, keys and values
+    once for every block that sees them. With a long one keys and values are repeated for their groups. Both have masks.
+    `alone`: what comes back where the core alone is recomputed.
+    """
+    e, t, tokens = work.element, work.tensor, work.tokens
+    query, key = given.query, given.key
+    block = np.maximum(work.window, work.window_block)
+    short = 2 * block <= work.sequence
+    blocks = np.ceil(work.sequence / block)
+    padded = np.where(short, blocks * block / work.sequence, 1.0)
+    repeated = (work.kv_heads < work.heads) & (work.kv_heads > t)  # a single one is seen by all without a copy
+    seen = np.where(repeated, 2 * query / blocks, 2 * key)  # keys and values of the first block
+    banded = padded * (query * (2 + (1 - 1 / blocks) * (4 + (work.microbatch > 1))) + seen)
+    masked = 2 * query + (0.0 if alone else np.where(given.views, query + 2 * key, query) + given.copied_output)
+    kept = np.where(short, banded, masked) + (0.0 if alone else given.normed)
+    masks = np.where(short, 3 * block**2, work.sequence**2) * e
+    return masks + padded * tokens * work.heads / t * 4 + tokens / t * e * kept
+
+
+def window_backward(work: Work, query: Column) -> Column:
+    """Bytes of gradients where attention with a window goes back: of output, queries, and copied keys and values."""
+    block = np.maximum(work.window, work.window_block)
+    blocks = np.ceil(work.sequence / block)
+    banded = 6 * (blocks - 1) * block / work.sequence
+    return work.tokens / work.tensor * work.element * query * np.where(2 * block <= work.sequence, banded, 4)
 
 
 def owed_products(work: Work) -> Column:
@@ -182,12 +328,12 @@ def owed_products(work: Work) -> Column:
     """
     t, h = work.tensor, work.hidden
     query, pair = work.heads * work.head_size, 2 * work.kv_heads * work.head_size
-    inputs = 2 * h / np.where(work.sequence_parallel, t, 1) + (query + work.ffn) / t
-    gradients = (query + pair + (1 + work.gated) * work.ffn) / t + 2 * h
+    inputs = 2 * h / np.where(work.sequence_parallel, t, 1) + (query + work.deferrable) / t
+    gradients = (query + pair + (1 + work.gated) * work.deferrable) / t + 2 * h
     return work.tokens * work.element * (inputs + gradients)
 
 
-def layer_backward(work: Work) -> Column:
+def layer_backward(work: Work, shared: bool = False) -> Column:
     """Bytes that a layer's backward holds for a moment: gradients of activations, and of one weight before it is added.
 
     They are most at its beginning, in the MLP, when hardly anything that was saved has been let go: at its last
@@ -199,27 +345,51 @@ def layer_backward(work: Work) -> Column:
     weight = (1 - work.adds_in_place) * h * work.ffn / t
     gathered = np.where(work.sequence_parallel, tokens * h, 0.0)
     arriving = tokens * h / outside
-    last = arriving + gathered + ffn + weight
+    # where replicas share the layer, memory for all of its gradients is taken then, and that of the last is copied away
+    last = arriving + gathered + ffn + (0.0 if shared else weight) + experts.moment(work)
     gate = work.gated * (arriving + np.where(work.fused_gate, 1, 2) * ffn)
     # gathered input and gradient to scatter, which gloo adds up apart; the activation's tensors are gone, and of a
     # gated MLP the gradient of its other half still waits
-    let_go = (2 + work.gated * np.where(work.fused_gate, 1, 2)) * ffn
+    let_go = wide_kept(work) * ffn
     first = arriving * 2 + (2 + work.gloo) * gathered + (1 + work.gated) * ffn + weight - let_go
     products = np.maximum(np.maximum(last, gate), np.where(work.sequence_parallel, first, 0.0))
     # a norm of many kernels goes back in fp32, when all of the MLP's is gone: four such tensors, and two gradients
     norm = arriving * (2 * e + 16) - (let_go + arriving) * e
-    return np.maximum(e * products, np.where(work.eager, norm, 0.0))
+    fullest: Column = np.maximum(e * products, np.where(work.eager, norm, 0.0))
+    return fullest
 
 
-class Ends(NamedTuple):
+def split_backward(work: Work) -> Column:
+    """The same where weight gradients are put off, at the activation: its input and output stay, and both gradients.
+
+    An input's gradient waits, and under sequence parallelism the output's is gathered.
+    """
+    tokens, t, h = work.tokens, work.tensor, work.hidden
+    outside, gathered = np.where(work.sequence_parallel, t, 1), np.where(work.sequence_parallel, tokens * h, 0.0)
+    return work.element * (tokens * h / outside + gathered + (2 + work.gated) * tokens * work.ffn / t)
+
+
+def owed_by_the_mlp(work: Work) -> Column:
+    """Bytes that the MLP holds on to there: inputs of its products, and gradients of their outputs."""
+    t, outside = work.tensor, np.where(work.sequence_parallel, work.tensor, 1)
+    return work.tokens * work.element * (work.hidden / outside + work.hidden + (2 + work.gated) * work.deferrable / t)
+
+
+def weight_products(work: Work) -> Column:
+    """Bytes for a moment where weight gradients that were put off are made: of one weight, once more as it is added."""
+    gathered = np.where(work.sequence_parallel, work.tokens * work.hidden, 0.0)
+    return work.element * (2 * work.hidden * work.ffn / work.tensor + gathered)
+
+
+class Ends(NamedTuple, Generic[C]):
     """Bytes of one microbatch in the output layer and the loss."""
 
-    left: Column  # for the backward: the input of the final norm, and what the output layer and the loss keep
-    briefly: Column  # for a moment beside all that was left
-    table: Column  # the gradient of the output layer's weight, before it is added
+    left: C  # for the backward: the input of the final norm, and what the output layer and the loss keep
+    briefly: C  # for a moment beside all that was left
+    table: C  # the gradient of the output layer's weight, before it is added
 
 
-def end_activations(work: Work) -> Ends:
+def end_activations(work: Work) -> Ends[Column]:
     """The output layer and the loss.
 
     Apart, the loss keeps fp32 for each logit (arXiv 2205.05198 §4.3). Its fullest moment is its own, or the output
@@ -228,14 +398,14 @@ def end_activations(work: Work) -> Ends:
     """
     e, t = work.element, work.tensor
     outside = np.where(work.sequence_parallel, t, 1)
-    normed = np.where(work.eager, 8, e)
+    normed = norm_bytes(work)
     norm = work.tokens * (work.hidden * normed + NORM_ROW) / outside
     table = (1 - work.adds_in_place) * work.padded_vocab * work.hidden * e
     together, apart = _head_with_loss(work, norm, table), _head_and_loss(work, norm, table)
     return Ends(*(np.where(work.logits_at_once, one, other) for one, other in zip(together, apart, strict=True)))
 
 
-def _head_and_loss(work: Work, norm: Column, table: Column) -> Ends:
+def _head_and_loss(work: Work, norm: Column, table: Column) -> Ends[Column]:
     e, t = work.element, work.tensor
     apart = np.where(work.sequence_parallel, np.where(work.keeps_gathered, 1, t), 1)
     logits, tokens = work.tokens * work.padded_vocab, work.tokens * work.hidden
@@ -246,7 +416,7 @@ def _head_and_loss(work: Work, norm: Column, table: Column) -> Ends:
     return Ends(norm + tokens * e / apart + kept, np.maximum(loss, product - kept), table)
 
 
-def _head_with_loss(work: Work, norm: Column, table: Column) -> Ends:
+def _head_with_loss(work: Work, norm: Column, table: Column) -> Ends[Column]:
     """Both as one (`heddle.models.loss`): so many logits at a time, of which their forward makes all gradients.
 
     It keeps the gradients of its input and of its weight. While it works there are beside these its input, gathered
@@ -267,20 +437,18 @@ def _head_with_loss(work: Work, norm: Column, table: Column) -> Ends:
     return Ends(norm + part + table, fullest - part - table, table)
 
 
-def last_moment(work: Work, ends: Ends, moment: Column) -> Column:
-    """What the last chunk holds for a moment beside all layers' activations: at the loss, or in a layer after it.
-
-    Where one stage has both ends of a tied embedding, the gradient of one waits for that of the other.
-    """
-    return np.maximum(ends.left + ends.briefly, moment + waiting_table(work, ends))
+def final_norm_backward(work: Work) -> Column:
+    """Bytes that the last norm holds for a moment on its way back, where it is many kernels in fp32."""
+    outside = np.where(work.sequence_parallel, work.tensor, 1)
+    return work.eager * work.tokens * work.hidden * (16 - work.element) / outside
 
 
-def waiting_table(work: Work, ends: Ends) -> Column:
+def waiting_table(work: Work, ends: Ends[Column]) -> Column:
     """Bytes of the gradient of a tied embedding's one end that waits for the other on the same stage."""
     return np.where(work.pipeline == 1, work.tied, 0) * ends.table if np.any(work.tied) else 0.0
 
 
-def made_gradients(work: Work, layers: Column, first: Column, last: Column) -> Column:
+def made_gradients(work: Work, layers: Column, first: Mask, last: Mask) -> Column:
     """Bytes of gradients that the step's first backward makes where one replica trains in fp32; `layers`: parameters.
 
     Gradients that are summed with others' lie in buffers that are always there: so does that of a tied embedding whose
@@ -291,7 +459,7 @@ def made_gradients(work: Work, layers: Column, first: Column, last: Column) -> C
     return own * work.gradient_bytes
 
 
-def last_layer(work: Work, layer: Column, parameters: Column, first: Column) -> Column:
+def last_layer(work: Work, layer: Column, parameters: Column, first: Mask) -> Column:
     """Bytes on top of what a first backward made and others left, in its last layer or at the embedding behind it.
 
     `layer`: what that layer, of so many parameters, holds meanwhile; its gradients, and the embedding's, are not there

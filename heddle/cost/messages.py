@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from heddle.cost.work import Column, Work
+from heddle.cost.work import Work
+from heddle.schedule import NAMES, RULES
+from heddle.schedule.rule import Column, Mask
 
 
-def exchange_buffers(work: Work, neighbours: Column, end: Column = False) -> Column:
+def exchange_buffers(work: Work, neighbors: Column, end: Mask = False) -> Column:
     """Bytes of a step's tokens and targets, of messages awaited from so many stages, and what an `end` awaits."""
-    messages = step_samples(work) + awaited_messages(work, neighbours) * awaited_message(work)
+    messages = step_samples(work) + awaited_messages(work, neighbors) * awaited_message(work)
     return messages + np.where(end, awaited_table(work), 0.0)
 
 
@@ -18,13 +20,23 @@ def step_samples(work: Work) -> Column:
     return 16 * work.microbatches * work.tokens
 
 
-def awaited_messages(work: Work, neighbours: Column) -> Column:
-    """Messages that a stage with so many neighbours awaits at once, as heddle.parallel.pipeline.inbox expects them: all
+def awaited_messages(work: Work, neighbors: Column) -> Column:
+    """Messages that a stage with so many neighbors awaits at once, as heddle.parallel.pipeline.inbox expects them: all
     of GPipe's, which sends on before it waits, but for very many.
     """
     deep = work.gpipe & (work.virtual == 1) & (work.microbatches > work.pipeline)
     each = np.where(deep & (np.asarray(work.gloo) > 0), 64, work.posted)
-    return neighbours * np.minimum(each, work.microbatches)
+    return neighbors * np.minimum(each, work.microbatches)
+
+
+def received_ahead(work: Work, source: int, target: int) -> float:
+    """The same for one plan and one neighbor: what that one can send before it has to wait, where it is much."""
+    if not work.gloo or work.virtual > 1:
+        return float(work.posted)
+    p, m = float(work.pipeline), float(work.microbatches)
+    rule = RULES[NAMES[int(work.schedule)]]
+    most = m if work.gpipe else float(rule.in_flight(p, m, 1, source)) if source < target else 0.0
+    return min(64.0, most) if most > p - min(source, target) else float(work.posted)
 
 
 def awaited_message(work: Work) -> Column:
@@ -44,14 +56,14 @@ def sent_message(work: Work) -> Column:
     return work.sent * work.tokens * work.hidden * work.message_bytes / slices
 
 
-def answered_messages(neighbours: Column, several: Column, microbatches: Column) -> Column:
-    """Messages that a stage has sent and nobody has shown to have used, once answers come: about one to each neighbour.
+def answered_messages(neighbors: Column, several: Mask, microbatches: Column) -> Column:
+    """Messages that a stage has sent and nobody has shown to have used, once answers come: about one to each neighbor.
 
     Where two stages have several chunks each, what goes both ways goes to the same one, whose answers are a turn late.
     """
-    return np.minimum(np.where(several & (neighbours == 1), 3, neighbours), microbatches - 1)
+    return np.minimum(np.where(several & (neighbors == 1), 3, neighbors), microbatches - 1)
 
 
 def update_buffers(work: Work, gradients: Column) -> Column:
     """Bytes that summing gradients takes beside them: over gloo the shares of all others, once they are sent."""
-    return work.gloo * np.where(work.zero == 1, (work.data - 1) / work.data, 0.0) * gradients
+    return work.gloo * np.where(work.zero == 1, (work.replicas - 1) / work.replicas, 0.0) * gradients

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from heddle.cost.work import Column, Work
+from heddle.cost.work import Work
+from heddle.schedule.rule import Column
 from heddle.spec.cluster import Cluster, Link
+
+# NCCL's protocol LL128 beside Simple: latency of a hop of a ring over a network (4 of 14 us), and of the bandwidth what
+# is left with several ranks in a node (src/graph/tuning.cc)
+QUICK_HOP, QUICK_SPEED = 4.0 / 14.0, 0.92
 
 
 def point_to_point(cluster: Cluster, count: Column, span: Column) -> Column:
@@ -21,7 +26,8 @@ def all_gather(cluster: Cluster, count: Column, size: Column, stride: Column = 1
     """Seconds until every rank has all `count` bytes, of which each began with its share.
 
     A ring moves (n-1)/n of the bytes past every rank (Patarasuk and Yuan 2009; PTD-P §3.2). The same holds, backwards,
-    for a reduce-scatter. `in_pass`: one that layers wait for, which reaches less of the links between nodes.
+    for a reduce-scatter. `in_pass`: one that layers wait for, which between nodes is no faster than
+    the many small pieces that it is made of, however fast the link.
     """
     return rings(cluster, count, 1, size, stride, in_pass)
 
@@ -38,10 +44,14 @@ def rings(
     return np.where(size > 1, seconds, 0.0)
 
 
-def ring_of(cluster: Cluster, size: Column, stride: Column) -> tuple[Column, Column]:
-    """Bytes per second past each rank of a ring, and the seconds of one turn without any bytes."""
+def ring_of(cluster: Cluster, size: Column, stride: Column) -> tuple[Column, Column, Column]:
+    """Bytes per second past each rank of a ring, and the seconds of one turn without any bytes: for long, for short.
+
+    NCCL sends short pieces in lines of 128 bytes that carry their own flags: a hop is quicker, and the bandwidth less.
+    """
     speed, hops = _ring(cluster, size, stride)
-    return speed, cluster.efficiency.collective_us * 1e-6 + hops
+    start = cluster.efficiency.collective_us * 1e-6
+    return speed, start + hops, start + hops * (1.0 if cluster.device.host else QUICK_HOP)
 
 
 def all_reduce(cluster: Cluster, count: Column, size: Column, stride: Column = 1) -> Column:
@@ -57,7 +67,7 @@ def all_reduce(cluster: Cluster, count: Column, size: Column, stride: Column = 1
 
 
 def between_stages(cluster: Cluster, work: Work) -> Column:
-    """Seconds that a rank gives to sending one microbatch's activations, or their gradients, to its neighbour.
+    """Seconds that a rank gives to sending one microbatch's activations, or their gradients, to its neighbor.
 
     With scatter/gather each tensor rank sends its own slice, and the receivers gather the slices over their faster
     links (PTD-P §4.1). Under sequence parallelism activations are slices already. The sender waits for the message to
@@ -89,12 +99,12 @@ def nodes(cluster: Cluster, work: Work) -> Column:
     return np.ceil(work.world / cluster.devices)
 
 
-def _speed(link: Link, share: float | None = None) -> float:
-    return link.gbs * 1e9 * (link.efficiency if share is None else share)
+def _speed(link: Link) -> float:
+    return link.gbs * 1e9 * link.efficiency
 
 
 def innermost(cluster: Cluster, span: Column) -> tuple[Column, Column]:
-    """Bytes per second and seconds of latency of the innermost link that joins `span` neighbouring devices."""
+    """Bytes per second and seconds of latency of the innermost link that joins `span` neighboring devices."""
     if not cluster.links:
         return np.inf, 0.0
     outermost = cluster.links[-1]
@@ -127,8 +137,8 @@ def _ring(cluster: Cluster, size: Column, stride: Column, in_pass: bool = False)
         if link.devices is not None:
             reached = np.minimum(np.maximum(np.floor(link.devices / stride), together), size)
         between = link.devices is None or link.devices > cluster.devices
-        share = cluster.efficiency.gather if in_pass and between else None
-        speed = np.where(leaves, np.minimum(speed, _speed(link, share) * together), speed)
+        most = cluster.efficiency.gather_gbs * 1e9 if in_pass and between else np.inf
+        speed = np.where(leaves, np.minimum(speed, min(_speed(link), most) * together), speed)
         # a ring visits every rank: of its n - 1 hops those between groups that this link joins go over it
         after = np.ceil(size / reached)
         hops = hops + np.where(leaves, (groups - np.maximum(after, 1)) * link.latency_us * 1e-6, 0.0)

@@ -2,20 +2,22 @@
 
 Copies run beside the computation on lanes of their own: out to the host, in from it, and the disk behind the host,
 which reads and writes in turn. The longest lane counts, and what of it is longer than the pass beside it is waited for.
-A CPU copies by itself, so there all of it is.
+A CPU copies by itself, so there all of it is. Of many plans at once, too: a `Work` of columns has columns for answers.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from heddle.cost import compute, network
-from heddle.cost.memory import MASTER, MOMENTS
-from heddle.cost.work import Column, Work
+from heddle.cost.memory import GRADIENT, MASTER, MOMENTS
+from heddle.cost.work import Work
 from heddle.spec.cluster import Cluster
 from heddle.spec.layer_memory import LayerMemory
+
+Numbers: TypeAlias = Any  # of one plan, or columns of many: what comes in says what goes out
 
 HOST_GBS = 25.0  # each way over PCIe 4 x16, as measured on A100 hosts
 DISK_GBS = 2.0  # what a common NVMe drive sustains while it is read and written
@@ -33,32 +35,48 @@ def tier_speed(cluster: Cluster, tier: str) -> float:
 class States(NamedTuple):
     """Bytes that the parameters of one layer, or one end of the model, take on the device."""
 
-    weights: float
-    gradients: float
-    optimizer: float
-    kept: float = 0.0  # gathered weights that stay over the microbatches of a step (ZeRO-2)
-    unit: float = 0.0  # gathered weights of one use (ZeRO-3)
-    summed: float = 0.0  # gradients of a layer on their way into shards
+    weights: Numbers
+    gradients: Numbers
+    optimizer: Numbers
+    kept: Numbers = 0.0  # gathered weights that stay over the microbatches of a step (ZeRO-2)
+    unit: Numbers = 0.0  # gathered weights of one use (ZeRO-3)
+    summed: Numbers = 0.0  # gradients of a layer on their way into shards
 
 
-def states(work: Work, parameters: float, memory: LayerMemory) -> States:
-    """Of so many parameters; weights that are offloaded are fetched like ZeRO-3's, by a lone replica too."""
-    fetched = memory.tier("weights") is not None
-    data = float(work.data)
-    if (memory.zero >= 2 and data > 1) or fetched:
-        shard = parameters / data
+def sharded(work: Work, memory: LayerMemory) -> Numbers:
+    """Whether a rank holds a share of a layer's weights; those that are offloaded are fetched like ZeRO-3's, by a lone
+    replica too.
+    """
+    if memory.tier("weights") is not None or memory.zero < 2:
+        return memory.tier("weights") is not None
+    return work.replicas > 1
+
+
+def states(work: Work, parameters: Numbers, memory: LayerMemory) -> States:
+    """Of so many parameters. Masters and gradients of sharded layers are where the optimizer's state is."""
+    own = sharded(work, memory)
+    if isinstance(own, np.ndarray):
+        both = (_states(work, parameters, memory, each) for each in (True, False))
+        return States(*(np.where(own, *pair) for pair in zip(*both, strict=True)))
+    return _states(work, parameters, memory, bool(own))
+
+
+def _states(work: Work, parameters: Numbers, memory: LayerMemory, sharded: bool) -> States:
+    fetched, leaves = memory.tier("weights") is not None, memory.tier("optimizer") is not None
+    if sharded:
+        shard = parameters / work.replicas
         return States(
-            weights=0.0 if fetched else shard * MASTER,
-            gradients=shard * 4,
-            optimizer=0.0 if memory.tier("optimizer") else shard * MOMENTS,
+            weights=0.0 if fetched else shard * (work.element if leaves else MASTER),
+            gradients=0.0 if leaves else shard * GRADIENT,
+            optimizer=0.0 if leaves else shard * MOMENTS,
             kept=parameters * work.element if memory.zero == 2 and not fetched else 0.0,
             unit=0.0 if memory.zero == 2 and not fetched else parameters * work.element,
-            summed=parameters * 4,
+            summed=parameters * GRADIENT,
         )
-    shared = data if memory.zero >= 1 else 1.0
+    shared = work.replicas if memory.zero >= 1 else 1.0
     each = MOMENTS + (MASTER if work.element < 4 else 0)
     optimizer = 0.0 if memory.tier("optimizer") else parameters / shared * each
-    return States(parameters * work.element, parameters * float(work.gradient_bytes), optimizer)
+    return States(parameters * work.element, parameters * work.gradient_bytes, optimizer)
 
 
 class Gathered(NamedTuple):
@@ -74,45 +92,34 @@ class Gathered(NamedTuple):
 
 def gathered(units: list[States], ahead: int) -> Gathered:
     """Of the largest layers, and of those fetched `ahead`."""
-    sharded = [unit for unit in units if unit.summed]
-    if not sharded:
+    some = [unit for unit in units if unit.summed]
+    if not some:
         return Gathered()
-    fetched = sorted((unit.unit for unit in sharded), reverse=True)[: 1 + ahead]
-    kept = sum(unit.kept for unit in sharded) + sum(fetched[1:])
-    return Gathered(kept, fetched[0] + max(unit.summed for unit in sharded))
-
-
-def sharded_by_layer(work: Work) -> Column:
-    """Whether replicas share weights or gradients within a pipeline, where they are gathered layer by layer."""
-    return (work.zero >= 2) & (work.pipeline > 1) & (work.data > 1)
-
-
-def gathered_at_least(work: Work, layers: Column, layer: Column, end: Column) -> tuple[Column, Column]:
-    """Bytes that a rank then gathers, over a step and for a moment, for many plans at once; nothing further ahead.
-
-    It has so many layers of so many parameters each, and an end of the model with others, or none.
-    """
-    largest = np.maximum(layer, end)
-    ahead = np.where((layers > 1) | (end > layer), layer, end)
-    always = np.where(work.zero == 2, layers * layer + end, ahead) * work.element
-    return always, np.where(work.zero == 3, largest, 0.0) * work.element + 4 * largest
+    fetched = sorted((unit.unit for unit in some), reverse=True)[: 1 + ahead]
+    kept = sum(unit.kept for unit in some) + sum(fetched[1:])
+    return Gathered(kept, fetched[0] + max(unit.summed for unit in some))
 
 
 class Away(NamedTuple):
     """Bytes of one layer on one tier."""
 
-    always: float  # the home of weights and of the optimizer's state
-    each: float  # of every microbatch in flight
+    always: Numbers  # the home of weights and of the optimizer's state
+    each: Numbers  # of every microbatch in flight
 
 
-def away(work: Work, memory: LayerMemory, tier: str, leaves: float, parameters: float) -> Away:
+def masters_apart(work: Work, memory: LayerMemory) -> bool:
+    """Whether an offloaded optimizer has masters beside the weights: of 16-bit ones, and of any that a GPU has."""
+    return work.element < 4 or not (float(work.gloo) or memory.tier("weights"))
+
+
+def away(work: Work, memory: LayerMemory, tier: str, leaves: Numbers, parameters: Numbers) -> Away:
     """What a layer keeps on a tier; `leaves`: bytes that it puts away per microbatch."""
-    held = 0.0
+    held: Numbers = 0.0
     if memory.tier("weights") == tier:
-        held += parameters / float(work.data) * MASTER
+        held = held + parameters / work.replicas * work.element
     if memory.tier("optimizer") == tier:
-        shared = parameters / (float(work.data) if memory.zero >= 1 else 1.0)
-        held += shared * (MOMENTS + MASTER * (work.element < 4 and memory.tier("weights") is None))
+        shared = parameters / (work.replicas if memory.zero >= 1 else 1.0)
+        held = held + shared * (MOMENTS + MASTER * masters_apart(work, memory) + GRADIENT * sharded(work, memory))
     kept = memory.tier("input") or memory.tier("activations")
     return Away(held, leaves if kept == tier else 0.0)
 
@@ -120,9 +127,9 @@ def away(work: Work, memory: LayerMemory, tier: str, leaves: float, parameters: 
 class Copies(NamedTuple):
     """Seconds that copies of one layer add to the forward and the backward of a microbatch, and to a step."""
 
-    forward: float = 0.0
-    backward: float = 0.0
-    step: float = 0.0
+    forward: Numbers = 0.0
+    backward: Numbers = 0.0
+    step: Numbers = 0.0
 
 
 class _Lanes:
@@ -130,30 +137,37 @@ class _Lanes:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.out = self.back = self.disk = 0.0
+        self.out: Numbers = 0.0
+        self.back: Numbers = 0.0
+        self.disk: Numbers = 0.0
 
-    def copy(self, size: float, tier: str, out: bool) -> None:
+    def copy(self, size: Numbers, tier: str, out: bool) -> None:
         """So many bytes to a tier, or back; what goes to disk passes the host."""
         device = self.cluster.device
         if tier == "disk":
-            self.disk += size / tier_speed(self.cluster, "disk")
+            self.disk = self.disk + size / tier_speed(self.cluster, "disk")
         if tier == "host" or not device.host:
             seconds = size / tier_speed(self.cluster, "host")
             if out:
-                self.out += seconds
+                self.out = self.out + seconds
             else:
-                self.back += seconds
+                self.back = self.back + seconds
 
-    def exposed(self, beside: float) -> float:
+    def exposed(self, beside: Numbers) -> Numbers:
         """What is waited for beside a computation of so many seconds."""
         if self.cluster.device.host:
             return self.out + self.back + self.disk
-        longest = max(self.out, self.back, self.disk)
-        return longest - float(network.hidden(self.cluster, longest, beside))
+        longest = np.maximum(np.maximum(self.out, self.back), self.disk)
+        return longest - network.hidden(self.cluster, longest, beside)
 
 
 def copies(
-    cluster: Cluster, work: Work, memory: LayerMemory, leaves: float, parameters: float, passes: tuple[float, float]
+    cluster: Cluster,
+    work: Work,
+    memory: LayerMemory,
+    leaves: Numbers,
+    parameters: Numbers,
+    passes: tuple[Numbers, Numbers],
 ) -> Copies:
     """Of one layer that puts `leaves` bytes away per microbatch; `passes`: seconds of its forward and backward."""
     if not memory.offload:
@@ -162,39 +176,49 @@ def copies(
     if tier := memory.tier("input") or memory.tier("activations"):
         forward.copy(leaves, tier, out=True)
         backward.copy(leaves, tier, out=False)
+    shard = parameters / work.replicas
     if tier := memory.tier("weights"):
         for lanes in (forward, backward):
-            lanes.copy(parameters / float(work.data) * MASTER, tier, out=False)
-    step = 0.0
+            lanes.copy(shard * work.element, tier, out=False)
+    step: Numbers = 0.0
     if tier := memory.tier("optimizer"):
-        shared = parameters / (float(work.data) if memory.zero >= 1 else 1.0)
-        masters = MASTER if work.element < 4 or not cluster.device.host else 0
-        # read and written; beside a GPU gradients come down first, and weights go up again
-        moved = 2 * (MOMENTS + masters) + (0 if cluster.device.host else 4 + work.element)
+        masters = MASTER * masters_apart(work, memory)
+        moved = 2 * (MOMENTS + masters)  # read and written
+        own = sharded(work, memory)  # whose gradients came as they were made, added to those of the microbatches before
+        if np.any(own):
+            backward.copy(own * shard * GRADIENT, tier, out=True)
+            backward.copy(own * shard * GRADIENT * (1 - 1 / work.microbatches), tier, out=False)
+        moved = moved + GRADIENT * (own if cluster.device.host else 1)
+        if not cluster.device.host or memory.tier("weights") == tier:
+            moved = moved + (masters > 0) * work.element  # weights go up again, or to their own home
+        shared = parameters / (work.replicas if memory.zero >= 1 else 1.0)
         step = shared * moved / tier_speed(cluster, tier)
     return Copies(forward.exposed(passes[0]), backward.exposed(passes[1]), step)
 
 
-def update_seconds(cluster: Cluster, work: Work, memory: LayerMemory, parameters: float, moved: float) -> float:
+def update_seconds(cluster: Cluster, work: Work, memory: LayerMemory, parameters: Numbers, moved: Numbers) -> Numbers:
     """The optimizer's part of a step for so many parameters, where copies of its state take `moved` seconds.
 
     A host updates what it keeps for a GPU beside the copies of other layers. A CPU does both by itself.
     """
-    shared = float(work.data) if memory.zero else 1.0
-    own = float(compute.optimizer(cluster, parameters / shared, work.element))
-    return moved + own if cluster.device.host else moved or own
+    shared = work.replicas if memory.zero else 1.0
+    own = compute.optimizer(cluster, parameters / shared, work.element)
+    return moved + own if cluster.device.host else moved if memory.tier("optimizer") else own
 
 
-def shard_seconds(cluster: Cluster, work: Work, parameters: float, memory: LayerMemory) -> tuple[float, float]:
+def shard_seconds(cluster: Cluster, work: Work, parameters: Numbers, memory: LayerMemory) -> tuple[Numbers, Numbers]:
     """What replicas exchange for one layer: for every microbatch, and once per step."""
-    data, stride, element = float(work.data), float(work.tensor), work.element
-    reduce = float(work.reduce_bytes)
-    if data == 1:
+    if not np.any(np.greater(work.replicas, 1)):
         return 0.0, 0.0
+
+    def rings(count: Numbers, turns: Numbers, in_pass: bool = False) -> Numbers:
+        seconds = network.rings(cluster, count, turns, work.replicas, work.tensor, in_pass)
+        return seconds if np.ndim(seconds) else float(seconds)
+
+    element, reduce = work.element, work.reduce_bytes
     if memory.zero == 3:
-        return float(network.rings(cluster, parameters * (2 * element + reduce), 3, data, stride, in_pass=True)), 0.0
+        return rings(parameters * (2 * element + reduce), 3, in_pass=True), 0.0
     if memory.zero == 2:
-        gather = float(network.rings(cluster, parameters * element, 1, data, stride, in_pass=True))
-        return float(network.rings(cluster, parameters * reduce, 1, data, stride, in_pass=True)), gather
+        return rings(parameters * reduce, 1, in_pass=True), rings(parameters * element, 1, in_pass=True)
     count = parameters * (reduce + (reduce if memory.zero == 0 else element))
-    return 0.0, float(network.rings(cluster, count, 2 / max(1.0, float(work.layers)), data, stride))
+    return 0.0, rings(count, 2 / np.maximum(1.0, work.layers))

@@ -47,18 +47,24 @@ def software_columns(facts: Profile) -> dict[str, Any]:
         "fused_casts": facts.fused_casts,
         "cast_reads": facts.cast_reads,
         "sharded_gradients": int(facts.sharded_gradients),
+        "sums_once": int(facts.sums_once),
     }
 
 
-def attention_speed(facts: Profile, device: Device, word: str = "") -> float:
-    """Of fused attention, relative to FlashAttention-2: by the kernel that a run names, else by its software's own."""
+def attention_speed(facts: Profile, device: Device, word: str = "", era: bool = False) -> float:
+    """Of fused attention, relative to FlashAttention-2: by the kernel that a run names, else by its software's own.
+
+    `era`: how fast cuDNN's was at the time of the run is said by its software.
+    """
     hopper = any(chip in device.name for chip in ("H100", "H200", "H800", "GH200", "B200", "GB200", "B300", "GB300"))
     if "triton" in word:
         return TRITON
     if not hopper:
         return 1.0
-    if re.search(r"cudnn|(flash(attention)?|fa)[-_ ]?(attn)?3|\bte\b|transformer.?engine", word):
+    if re.search(r"(flash(attention)?|fa)[-_ ]?(attn)?3", word):
         return max(facts.hopper_attention, HOPPER)
+    if re.search(r"cudnn|\bte\b|transformer.?engine", word):
+        return facts.hopper_attention if era else max(facts.hopper_attention, HOPPER)
     if re.search(r"(flash(attention)?|fa)[-_ ]?(attn)?2|sdpa", word):
         return 1.0
     return facts.hopper_attention

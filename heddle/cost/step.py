@@ -4,36 +4,39 @@ event replay both add up these.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 import numpy as np
 
 from heddle.cost import compute, context, memory, network
 from heddle.cost.network import hidden
-from heddle.cost.work import Column, Work
+from heddle.cost.work import Work
+from heddle.schedule.rule import C, Column
 from heddle.spec.cluster import Cluster
 
 
-class LayerCost(NamedTuple):
-    """Seconds of one microbatch in one layer of one rank; forward, backward and `again` include `tensor`."""
+class LayerCost(NamedTuple, Generic[C]):
+    """Seconds of one microbatch in one layer of one rank; all but `weight` include `tensor` and `context`."""
 
-    forward: Column
-    backward: Column
-    again_full: Column  # doing the forward once more
-    again_selective: Column  # doing its attention core once more
-    again_per_op: Column  # doing every second matrix product once more
-    tensor_forward: Column  # of these, collectives along the tensor axis that nothing hides
-    tensor_backward: Column
-    tensor_again: Column  # of `again_full`
-    weight: Column  # of the backward, what makes weight gradients
+    forward: C
+    backward: C
+    again_full: C  # doing the forward once more
+    again_selective: C  # doing its attention core once more
+    again_per_op: C  # doing every second matrix product once more
+    tensor_forward: C  # of these, collectives along the tensor axis that nothing hides
+    tensor_backward: C
+    tensor_again: C  # of `again_full`
+    context_forward: C  # and what attention waits for where ranks share tokens; the same in every repetition
+    context_backward: C
+    weight: C  # of the backward, what makes weight gradients
 
 
-def recompute_seconds(work: Work, cost: LayerCost) -> Column:
+def recompute_seconds(work: Work, cost: LayerCost[Column]) -> Column:
     """What a backward repeats of its forward, as a mean over layers."""
     return work.full * cost.again_full + partly_recomputed(work, cost)
 
 
-def partly_recomputed(work: Work, cost: LayerCost) -> Column:
+def partly_recomputed(work: Work, cost: LayerCost[Column]) -> Column:
     """Of that what layers repeat that do not recompute everything."""
     seconds: Column = 0.0
     for share, again in ((work.selective, cost.again_selective), (work.per_op, cost.again_per_op)):
@@ -42,7 +45,7 @@ def partly_recomputed(work: Work, cost: LayerCost) -> Column:
     return seconds
 
 
-def layer_cost(cluster: Cluster, work: Work) -> LayerCost:
+def layer_cost(cluster: Cluster, work: Work) -> LayerCost[Column]:
     """One layer, tensor-parallel collectives included."""
     cost = compute.layer(cluster, work)
     tensor = tensor_exchange(cluster, work)
@@ -58,6 +61,8 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost:
         in_pieces = np.where(work.waits_backward > 0, 0.0, in_pieces)
         backward_tensor = backward_tensor - in_pieces * hidden(cluster, backward_tensor, cost.backward / 2)
     tensor_again = forward_tensor * (1 - work.stops_early / 2)
+    there: Column = 0.0
+    back: Column = 0.0
     if np.any(work.context > 1):
         there, back = context.exchange(cluster, work, cost.core)
         cost = cost._replace(forward=cost.forward + there, backward=cost.backward + back, core=cost.core + there)
@@ -74,6 +79,8 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost:
         tensor_forward=forward_tensor,
         tensor_backward=backward_tensor,
         tensor_again=tensor_again,
+        context_forward=there,
+        context_backward=back,
         weight=cost.weight * backward / (cost.backward + backward_tensor),  # starting its kernels takes its share
     )
 
@@ -102,8 +109,9 @@ def shard_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
         return 0.0
     alone = work.pipeline == 1
     gathers = np.where(work.zero == 3, 2 + alone * work.regather * (work.full > 0), alone)
-    count = parameters * (gathers * work.element + work.reduce_bytes)
-    turns = (gathers + 1) * (np.floor(work.layers / work.pipeline) + alone)  # layer by layer, and the ends
+    sums = np.where(work.sums_once, 1 / work.microbatches, 1.0)
+    count = parameters * (gathers * work.element + sums * work.reduce_bytes)
+    turns = (gathers + sums) * (np.floor(work.layers / work.pipeline) + alone)  # layer by layer, and the ends
     seconds = network.rings(cluster, count, turns, replicas, stride, in_pass=True)
     return np.where(work.zero >= 2, seconds, 0.0)
 
@@ -148,6 +156,7 @@ class Exchange(NamedTuple):
     pieces: Column  # at least
     pieces_each: Column  # and for each parameter
     start: Column  # seconds of a piece without any bytes
+    start_short: Column  # the same for pieces that are too short to make up for it
     summed: Column  # seconds of a parameter's gradient
     gathered: Column
     gathers_later: Column  # 1: the gather runs beside a pass
@@ -156,15 +165,22 @@ class Exchange(NamedTuple):
     def seconds(self, parameters: Column) -> tuple[Column, Column, Column]:
         """Pieces, and seconds of the first and the second half, for so many parameters of a rank."""
         pieces = self.pieces + parameters * self.pieces_each
-        starts = pieces * self.start
-        return pieces, starts + parameters * self.summed, starts + parameters * self.gathered
+        summed, gathered = parameters * self.summed, parameters * self.gathered
+        # each half goes the quicker way: long pieces at full speed, short ones with quick hops
+        long, short = pieces * self.start, pieces * self.start_short
+        slower = 1 / network.QUICK_SPEED
+        return (
+            pieces,
+            np.minimum(long + summed, short + slower * summed),
+            np.minimum(long + gathered, short + slower * gathered),
+        )
 
 
 def replicas_exchange(cluster: Cluster, work: Work) -> Exchange:
     """What replicas exchange once per step; of those that meet after several steps, each step's part of it."""
     size = np.maximum(work.bucket_bytes, work.piece_bytes * work.replicas)
     tensors = (12 - 5 * work.gated) * work.layers / work.pipeline  # weights, biases and norms of its layers
-    speed, start = network.ring_of(cluster, work.replicas, work.tensor)
+    speed, start, start_short = network.ring_of(cluster, work.replicas, work.tensor)
     several = (work.replicas > 1) & (work.zero <= 1)
     each = np.where(several, 1 / np.maximum(work.local_steps, 1), 0.0)
     moved = each * (work.replicas - 1) / work.replicas / speed
@@ -172,6 +188,7 @@ def replicas_exchange(cluster: Cluster, work: Work) -> Exchange:
         pieces=1 + np.where(size > 0, 0.0, tensors),  # 0 bytes per bucket: one for every parameter tensor
         pieces_each=np.where(size > 0, work.reduce_bytes / np.maximum(size, 1), 0.0),
         start=each * start,
+        start_short=each * start_short,
         summed=moved * work.reduce_bytes,
         gathered=moved * np.where(work.zero == 0, work.reduce_bytes, work.element),
         gathers_later=np.where(work.zero == 1, work.gather_overlap, work.data_overlap),
@@ -197,7 +214,8 @@ def slowdown(cluster: Cluster, work: Work) -> Column:
 
     The largest of n delays with spread σ is about σ·sqrt(2 ln n) above their mean (Cramér 1946, §28.6).
     """
-    return 1 + cluster.efficiency.jitter * np.sqrt(2 * np.log(np.maximum(network.nodes(cluster, work), 1)))
+    spread: Column = np.sqrt(2 * np.log(np.maximum(network.nodes(cluster, work), 1)))
+    return 1 + cluster.efficiency.jitter * spread
 
 
 def pace(cluster: Cluster, working: Column) -> Column:

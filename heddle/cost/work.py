@@ -8,34 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from operator import or_
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from heddle.cost.kernels import HEDDLE_GPU
 from heddle.cost.software import attention_speed, kernels_of, software_columns
-from heddle.schedule import NAMES, RULES, Placement
+from heddle.schedule import NAMES, RULES, ChunkPlacement, Rule
+from heddle.schedule.rule import Column, Mask
+from heddle.spec.axes import AXES
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.model import ModelSpec
 from heddle.spec.network.compression import bytes_per_number
 from heddle.spec.network.link_codes import codes_used
-from heddle.spec.plan import AXES, Plan
-from heddle.spec.software import HEDDLE
+from heddle.spec.plan import Plan
+from heddle.spec.software import CONTEXT_EXCHANGES, HEDDLE
 
-Column: TypeAlias = Any  # a number, or a NumPy array of numbers: one for each plan
 ELEMENT = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 
-class Shape(NamedTuple):
+class LayerShape(NamedTuple):
     """What sets the layers of a model apart, named as in a Work; and how many there are."""
 
     layers: int
     ffn: int
     window: int
+    rotary: int
+    experts: int
+    routed: int
     layer_parameters: int
+    replicated_parameters: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +57,8 @@ class Work:
     heads: Column
     kv_heads: Column
     head_size: Column
-    ffn: Column
-    gated: Column  # 1: SwiGLU, whose first half is two matrices
+    ffn: Column  # the width that a token is computed with
+    gated: Column  # 1: an MLP whose first half is two matrices
     rotary: Column
     qk_norm: Column
     vocab: Column
@@ -62,11 +68,28 @@ class Work:
     norm_parameters: Column
     tied: Column
     dropout: Column  # 1: masks are made and kept
+    norms: Column = 2  # over the hidden size, of a layer
+    norm_inputs: Column = 2  # activations of the hidden size that these read
+    branch_inputs: Column = 2  # activations of the hidden size that the first products of attention and MLP read
+    scored: Column = 0  # 1: attention changes its scores, which no fused kernel does (`heddle.models.scored_attention`)
+    capped: Column = 0  # 1: logits are capped
+    heads_apart: Column = 0  # norms of queries and keys have weights for every head: 1 without, 2 with a mean
+    relaid: Column = 0  # 1: turning lays queries and keys out head by head: a part of each head, or neighbors
+    upcast: Column = 0  # 1: norms read and keep full precision, as those with weights around zero do
+    rectified: Column = 0  # 1: the activation keeps what it made, not what it read
+    head_bias: Column = 0
+    # experts in place of MLPs
+    experts: Column = 0
+    routed: Column = 0  # of the ffn, what the experts make that a token chose: top_k times the width of one
+    top_k: Column = 1
+    shared_gate: Column = 0
+    z_loss: Column = 0  # 1: the router's scores are kept for a loss of their own
     # the batch
     batch: Column  # samples per step, over all replicas
     sequence: Column  # tokens per sample
     window: Column  # tokens that one may look at
-    shapes: tuple[Shape, ...] = ()  # of layers that differ; empty: all are alike
+    document: Column = np.inf  # tokens of a document, of which a sample holds several that do not see each other
+    shapes: tuple[LayerShape, ...] = ()  # of layers that differ; empty: all are alike
     shape_of: tuple[int, ...] = ()  # for each layer the place of its own among these
     # how numbers are kept
     precision: str  # of weights and matrix products; one for all columns
@@ -81,7 +104,7 @@ class Work:
     fused: Column = HEDDLE_GPU.fused
     attention_speed: Column = 1.0  # of fused attention, relative to FlashAttention-2
     eager: Column = HEDDLE_GPU.eager
-    eager_heads: Column = 0  # the same for the norms of queries and keys, which are RMSNorms in every model
+    eager_heads: Column = 0  # the same for the norms of queries and keys
     fused_gate: Column = HEDDLE_GPU.fused_gate
     joint_qkv: Column = HEDDLE_GPU.joint_qkv
     keeps_gathered: Column = HEDDLE_GPU.keeps_gathered
@@ -92,7 +115,10 @@ class Work:
     brief_logit: Column = HEDDLE_GPU.brief_logit
     brief_split_logit: Column = HEDDLE_GPU.brief_split_logit
     posted: Column = HEDDLE_GPU.posted
+    window_block: Column = HEDDLE_GPU.window_block
+    replayed: Column = HEDDLE_GPU.replayed
     sent: Column = HEDDLE_GPU.sent
+    context_parts: Column = HEDDLE_GPU.context_parts
     # the plan
     tensor: Column = 1
     sequence_parallel: Column = 0
@@ -119,6 +145,7 @@ class Work:
     bucket_bytes: Column = 33.6e6  # of gradients that travel together; 0: every parameter by itself
     piece_bytes: Column = 4e6  # of a bucket, what each replica has at least
     casts_per_step: Column = 0  # 1: weights become 8 bits once per step, not for every microbatch
+    sums_once: Column = 0  # 1: sharded layers sum their gradients in the last microbatch only
     sharded_gradients: Column = 0  # 1: replicas keep their share of gradients only, as from ZeRO-2 on
     cast_reads: Column = 1  # passes over what becomes 8 bits: 2 where its largest value must be known before
     fused_casts: Column = 0.0  # share of activations that are made in 8 bits at once
@@ -141,6 +168,16 @@ class Work:
         return self.microbatch * self.sequence / self.context
 
     @cached_property
+    def all_experts(self) -> Column:
+        """The width of all experts together."""
+        return self.experts * self.routed / self.top_k
+
+    @cached_property
+    def deferrable(self) -> Column:
+        """Of the ffn, what may put its weight gradients off: experts make theirs at once."""
+        return self.ffn - self.routed
+
+    @cached_property
     def microbatches(self) -> Column:
         """Microbatches of a step on each rank."""
         return self.batch / (self.data * self.microbatch)
@@ -151,25 +188,30 @@ class Work:
         return tuple(np.unique(self.schedule).astype(int).tolist())
 
     @cached_property
-    def gpipe(self) -> Column:
+    def gpipe(self) -> Mask:
         """Whether all forwards come before all backwards."""
-        return self.schedule == NAMES.index("gpipe")
+        return self.has(lambda rule: rule.forwards_first)
+
+    def has(self, what: Callable[[Rule], bool]) -> Mask:
+        """Whether the schedules of the plans have some property."""
+        return reduce(or_, (self.schedule == number for number, name in enumerate(NAMES) if what(RULES[name])))
 
     @cached_property
-    def splits(self) -> Column:
+    def splits(self) -> Mask:
         """Whether backwards are taken in two."""
         return np.isin(self.schedule, [number for number, rule in enumerate(RULES.values()) if rule.splits])
 
     @cached_property
-    def folded(self) -> Column:
+    def folded(self) -> Mask:
         """Whether chunks lie in a V, so that the first rank has both ends of the model."""
-        folds = [number for number, rule in enumerate(RULES.values()) if rule.placement is Placement.V]
+        folds = [number for number, rule in enumerate(RULES.values()) if rule.placement is ChunkPlacement.V]
         return np.isin(self.schedule, folds)
 
     @cached_property
     def world(self) -> Column:
         """Devices of the plan."""
-        return prod(getattr(self, axis) for axis in AXES) * self.context
+        world: Column = prod(getattr(self, axis) for axis in AXES)
+        return world
 
     @cached_property
     def replicas(self) -> Column:
@@ -211,7 +253,7 @@ class Work:
     def _extreme(self, which: Callable[..., int]) -> Work:
         if not self.shapes:
             return self
-        return self._all({name: which(getattr(shape, name) for shape in self.shapes) for name in Shape._fields})
+        return self._all({name: which(getattr(shape, name) for shape in self.shapes) for name in LayerShape._fields})
 
     def _all(self, shape: dict[str, Any]) -> Work:
         return replace(self, **shape | {"layers": self.layers, "shapes": (), "shape_of": ()})
@@ -228,13 +270,22 @@ class Work:
 def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, Any]:
     """The columns that follow from a model."""
     s = sequence or model.sequence
-    biases = 2 * model.hidden if model.bias == "all" else 0
-    replicated = 2 * model.norm_parameters + biases + (2 * model.head_size if model.qk_norm else 0)
     shapes = tuple(
-        Shape(model.shape_of.count(place), one.ffn, min(s, one.window or s), one.layer_parameters)
+        LayerShape(
+            layers=model.shape_of.count(place),
+            ffn=one.active_ffn,
+            window=min(s, one.window or s),
+            rotary=int(one.turns is not None),
+            experts=one.experts,
+            routed=one.top_k * one.expert_ffn if one.experts else 0,
+            layer_parameters=one.layer_parameters,
+            replicated_parameters=one.replicated_parameters,
+        )
         for place, one in enumerate(model.shapes)
     )
-    means = {name: sum(each.layers * getattr(each, name) for each in shapes) / model.layers for name in Shape._fields}
+    means = {
+        name: sum(each.layers * getattr(each, name) for each in shapes) / model.layers for name in LayerShape._fields
+    }
     of_a_layer = means if len(shapes) > 1 else shapes[0]._asdict()
     return {
         **of_a_layer,
@@ -243,15 +294,26 @@ def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, An
         "heads": model.heads,
         "kv_heads": model.kv_heads,
         "head_size": model.head_size,
-        "gated": int(model.activation == "swiglu"),
-        "rotary": int(model.positions == "rotary"),
+        "gated": int(model.gated),
         "qk_norm": int(model.qk_norm),
         "vocab": model.vocab,
-        "replicated_parameters": replicated,
+        "top_k": max(1, model.top_k),
+        "shared_gate": int(model.shared_gate),
+        "z_loss": int(model.z_loss > 0),
         "position_parameters": model.embedding_parameters - model.hidden * model.vocab,
         "norm_parameters": model.norm_parameters,
         "tied": int(model.tied),
         "dropout": int(model.dropout > 0),
+        "norms": model.norms,
+        "norm_inputs": 1 if model.branches != "serial" else 4 if model.norm_place == "both" else 2,
+        "branch_inputs": 1 if model.branches == "parallel" else 2,
+        "scored": int(model.attention_cap > 0 or model.sinks),
+        "capped": int(model.logit_cap > 0),
+        "heads_apart": 0 if model.qk_norm_over == "head" else 1 + (model.norm == "layernorm"),
+        "relaid": int(model.rotated < model.head_size or model.rotary_pairs == "neighbors"),
+        "upcast": int(model.norm_weight == "offset"),
+        "rectified": int(model.activation in ("relu", "reglu")),
+        "head_bias": int(model.head_bias),
         "sequence": s,
         "shapes": shapes if len(shapes) > 1 else (),
         "shape_of": model.shape_of if len(shapes) > 1 else (),
@@ -262,11 +324,10 @@ def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
     """The columns that follow from a plan."""
     words = plan.recompute_words(layers)
     return {
-        "tensor": plan.tensor,
+        **{axis: getattr(plan, axis) for axis in AXES},
+        "context_exchange": CONTEXT_EXCHANGES.index(plan.context_exchange),
         "sequence_parallel": int(plan.sequence),
-        "pipeline": plan.pipeline,
         "virtual": plan.virtual,
-        "data": plan.data,
         "zero": plan.zero,
         "microbatch": plan.microbatch,
         "schedule": NAMES.index(plan.named.schedule),
@@ -313,6 +374,6 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
         batch=job.train.global_batch,
         precision=job.precision,
         **{**kernels.columns(), "eager": kernels.eager * int(job.model.norm == "rmsnorm")},
-        eager_heads=kernels.eager,
+        eager_heads=kernels.eager * int(job.model.norm == "rmsnorm"),
         attention_speed=attention_speed(software.facts, cluster.device),
     )

@@ -11,6 +11,7 @@ import re
 import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TextIO
 
@@ -25,6 +26,8 @@ LONGEST_LINE = 1 << 26  # characters, 64 Mi: thirteen times the text of the Bibl
 STDLIB = "stdlib:"
 NOT_STDLIB = frozenset({"site-packages", "__pycache__"})  # inside its folder, but not part of Python's library
 PACKED = {".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".parquet", ".arrow"}
+
+RECORDS = {".json", ".csv", ".tsv", ".ndjson"}  # text to a computer: brackets, quotes and commas to a reader
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -77,7 +80,7 @@ class Corpus:
             done = tally.read
             try:
                 with path.open("rb") as raw, _decoded(raw) as file:
-                    texts = _jsonl_texts(path, file, self.key) if path.suffix == ".jsonl" else iter([file])
+                    texts = _jsonl_texts(path, file, self.key) if path.suffix.lower() == ".jsonl" else iter([file])
                     for text in texts:
                         before = tally.documents
                         for part, last in _cut(text, path):
@@ -100,7 +103,14 @@ class Corpus:
 
 def find_corpus(text: str | tuple[str, ...], base: Path, key: str = "text") -> Corpus:
     """The files that `text` names: paths and globs relative to `base`, or "stdlib:*.py" of Python itself."""
-    patterns = (text,) if isinstance(text, str) else text
+    files = find_files((text,) if isinstance(text, str) else text, base)
+    for path in files.values():
+        _check_text(path)
+    return Corpus(files, key)
+
+
+def find_files(patterns: tuple[str, ...], base: Path) -> dict[str, Path]:
+    """The files that paths and globs name, in the order of their names."""
     found: dict[str, Path] = {}
     for pattern in patterns:
         found |= _match(pattern, base)
@@ -109,7 +119,7 @@ def find_corpus(text: str | tuple[str, ...], base: Path, key: str = "text") -> C
     for name in sorted(found):
         stat = found[name].stat()
         unique.setdefault((stat.st_dev, stat.st_ino), name)
-    return Corpus({name: found[name] for name in unique.values()}, key)
+    return {name: found[name] for name in unique.values()}
 
 
 def _match(pattern: str, base: Path) -> dict[str, Path]:
@@ -120,47 +130,102 @@ def _match(pattern: str, base: Path) -> dict[str, Path]:
     parts = Path(wanted).parts
     # A name may hold the characters of a glob, such as "notes[1].txt".
     literal = (folder / wanted).is_file() and skipped.isdisjoint(parts)
-    paths = [folder / wanted] if literal else list(_expand(folder, parts, skipped))
+    paths = [folder / wanted] if literal else list(_expand(folder, _collapsed(parts), skipped, set()))
     files = {prefix + os.path.relpath(path, folder): path for path in paths if path.is_file()}
     if not files:
         raise HeddleError(
             f"No file matches '{pattern}'.",
             f"Looked in {'the standard library of Python' if prefix else folder.absolute()}.",
-            f"That is a folder; try '{pattern.rstrip('/')}/**/*.txt'." if paths else _beside(folder, wanted),
+            _instead(pattern, paths) if paths else _beside(folder, wanted),
         )
     for path in files.values():
-        if path.suffix in PACKED:
-            raise HeddleError(
-                f"{path} is not text.",
-                f"Files that end in {path.suffix} are compressed; the model would be trained on those bytes.",
-                "Unpack it to .txt or .jsonl first, or use a pattern that excludes it.",
-            )
+        _refuse_kernel(path)
     return files
 
 
-def _expand(folder: Path, parts: tuple[str, ...], skipped: frozenset[str]) -> Iterator[Path]:
-    """What a glob finds. Unlike the glob module it can leave folders aside, and tells what it cannot read."""
+def _check_text(path: Path) -> None:
+    """Refuse a file that is not text to a reader."""
+    kind = path.suffix.lower()
+    if kind in RECORDS:
+        raise HeddleError(
+            f"{path} holds records, not text.",
+            f"Of a {kind} file the model would learn the syntax: brackets, quotes, commas and the names of fields.",
+            'Write each document as a line of a .jsonl file, {"text": "…"}; where each line is an object already, '
+            "rename it to .jsonl and name the field with data.key. To train on the syntax, rename it to .txt.",
+        )
+    if kind in PACKED:
+        raise HeddleError(
+            f"{path} is not text.",
+            f"Files that end in {kind} are compressed; the model would be trained on those bytes.",
+            "Unpack it to .txt or .jsonl first, or use a pattern that excludes it.",
+        )
+
+
+def _collapsed(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """A pattern with one `**` for several in a row, which find the same."""
+    return tuple(part for before, part in zip(("", *parts), parts, strict=False) if not before == part == "**")
+
+
+def _expand(
+    folder: Path, parts: tuple[str, ...], skipped: frozenset[str], seen: set[tuple[int, int, int]]
+) -> Iterator[Path]:
+    """What a glob finds. Unlike the glob module it can leave folders aside, and tells what it cannot read.
+
+    A folder is looked through once for each part of the pattern, by the first of its names, however links lead to it.
+    """
     if not parts:
         yield folder
         return
     first, rest = parts[0], parts[1:]
     if first == "**":
-        yield from _expand(folder, rest or ("*",), skipped)
+        if not folder.is_dir():
+            return
+        found = folder.stat()
+        state = found.st_dev, found.st_ino, len(parts)
+        if state in seen:
+            return
+        seen.add(state)
+        yield from _expand(folder, rest or ("*",), skipped, seen)
         for child in _children(folder, skipped):
-            circle = child.is_symlink() and folder.resolve().is_relative_to(os.path.realpath(child))
-            if child.is_dir() and child.name[0] != "." and not circle:
-                yield from _expand(child, parts, skipped)
+            if child.is_dir() and child.name[0] != ".":
+                yield from _expand(child, parts, skipped, seen)
     elif glob.has_magic(first):
         for child in _children(folder, skipped):
             if fnmatch.fnmatchcase(child.name, first) and (first[0] == "." or child.name[0] != "."):
-                yield from _expand(child, rest, skipped)
+                yield from _expand(child, rest, skipped, seen)
     elif (folder / first).exists() and first not in skipped:
-        yield from _expand(folder / first, rest, skipped)
+        yield from _expand(folder / first, rest, skipped, seen)
+
+
+def _instead(pattern: str, paths: list[Path]) -> str:
+    """What to name where a pattern matched nothing but what is no file."""
+    if any(path.is_dir() for path in paths):
+        return f"That is a folder; try '{pattern.rstrip('/')}/**/*.txt'."
+    return "That is a pipe, a socket or a device; write its text to a file first."
+
+
+def _refuse_kernel(path: Path) -> None:
+    """Refuse what the kernel makes up when it is read: it calls itself a file, and may wait for ever."""
+    if (top := _kernel_devices().get(path.stat().st_dev)) is not None:
+        raise HeddleError(
+            f"{path} is not text of yours.",
+            f"What lies in {top} is the kernel's, made up whenever it is read.",
+            "Copy what you need to a file of your own.",
+        )
+
+
+@cache
+def _kernel_devices() -> dict[int, str]:
+    return {Path(top).stat().st_dev: top for top in ("/proc", "/sys") if os.path.ismount(top)}
 
 
 def _children(folder: Path, skipped: frozenset[str]) -> list[Path]:
     try:
-        return [child for child in folder.iterdir() if child.name not in skipped] if folder.is_dir() else []
+        if not folder.is_dir():
+            return []
+        _refuse_kernel(folder)
+        # in the order of the names that come of it, in which a folder's begins
+        return sorted((child for child in folder.iterdir() if child.name not in skipped), key=lambda c: f"{c.name}/")
     except OSError as error:
         raise HeddleError(
             f"The folder {folder} cannot be read.", f"{error.strerror}.", "Use a pattern that excludes it."

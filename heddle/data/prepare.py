@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import uuid
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
+from heddle.data.conversations import conversations_for, prepare_conversations
 from heddle.data.corpus import Corpus, CorpusTally, TextPiece, find_corpus
+from heddle.data.output import Progress, refuse_existing, whole_or_nothing
 from heddle.data.tokenizer import (
     TRAINING_BYTES,
     Ids,
@@ -39,14 +37,11 @@ from heddle.data.tokens import (
     open_prepared,
 )
 from heddle.errors import HeddleError
-from heddle.spec.job import Data
+from heddle.spec.data import Data
 
 # Characters encoded together: enough for the tokenizer to keep all cores busy.
 BATCH = 1 << 20
 BATCH_PIECES = 4096
-
-# Called with what is being done, and how many bytes of the files are done, of how many.
-Progress = Callable[[str, int, int], None]
 
 
 def prepare(data: Data, base: Path, output: Path, progress: Progress | None = None) -> Prepared:
@@ -54,22 +49,21 @@ def prepare(data: Data, base: Path, output: Path, progress: Progress | None = No
 
     The folder appears under its name only when it is whole, and depends on the text and on `data` alone.
     """
-    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
-        raise HeddleError(
-            f"{output} exists already.",
-            "Prepared tokens are never overwritten: a run may be reading them.",
-            "Choose another folder, or delete this one first.",
-        )
+    refuse_existing(output)
+    if data.chat:
+        return prepare_conversations(data, base, output, progress)
     corpus = find_corpus(data.text, base, data.key)
-    with _whole_or_nothing(output) as folder:
+    with whole_or_nothing(output) as folder:
         _fill(folder, data, base, corpus, progress or (lambda *_: None))
     return open_prepared(output, verify=False)  # what was just written was measured by reading it back
 
 
 def prepared_for(data: Data, base: Path = Path(), progress: Progress | None = None) -> Prepared:
-    """The tokens a job trains on: the folder `data.tokens`, or `data.text` made into tokens once and kept."""
+    """The tokens a job trains on: the folder `data.tokens`, or text or conversations made into tokens once and kept."""
     if data.tokens is not None:
-        return open_prepared(base / data.tokens, data.verify)
+        return open_prepared(base / data.tokens, data.verify, data.pack)
+    if data.chat:
+        return conversations_for(data, base, progress)
     corpus = find_corpus(data.text, base, data.key)
     folder = base / data.cache / _fingerprint(data, base, corpus)
     if not (folder / META_FILE).is_file():
@@ -84,14 +78,14 @@ def prepared_for(data: Data, base: Path = Path(), progress: Progress | None = No
 
 def _fingerprint(data: Data, base: Path, corpus: Corpus) -> str:
     """Changes with whatever changes the tokens; of the files it looks at size and time, not at every byte."""
-    tokenizer = check_tokenizer(data.tokenizer, base)
+    tokenizer = check_tokenizer(data.tokenizer_word, base)
     files = dict(corpus.files)
     if isinstance(tokenizer, Path):
         files["tokenizer"] = tokenizer
     stats = [(name, path.stat()) for name, path in files.items()]
     parts = [
         FORMAT,
-        data.tokenizer,
+        data.tokenizer_word,
         data.key,
         data.validation,
         [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats],
@@ -99,30 +93,9 @@ def _fingerprint(data: Data, base: Path, corpus: Corpus) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-@contextmanager
-def _whole_or_nothing(output: Path) -> Iterator[Path]:
-    """A folder to fill that takes the name `output` when all went well, and is gone when not."""
-    temporary = output.parent / f".{output.name}.{uuid.uuid4().hex[:8]}.part"
-    try:
-        temporary.mkdir(parents=True)
-        yield temporary
-        for path in temporary.iterdir():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-        temporary.rename(output)
-    except OSError as error:
-        raise HeddleError(
-            f"{output} cannot be written.",
-            f"{error.strerror or error}.",
-            "Choose a folder that does not exist yet, on a disk with free space.",
-        ) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
 def _fill(folder: Path, data: Data, base: Path, corpus: Corpus, progress: Progress) -> None:
     total = corpus.size
-    tokenizer = make_tokenizer(data.tokenizer, base, lambda: _training_texts(corpus, total, progress))
+    tokenizer = make_tokenizer(data.tokenizer_word, base, lambda: _training_texts(corpus, total, progress))
     tokenizer.save(folder)
     dtype = token_dtype(tokenizer.vocab)
     tally = CorpusTally()
@@ -139,7 +112,7 @@ def _fill(folder: Path, data: Data, base: Path, corpus: Corpus, progress: Progre
         splitter.balance(dtype.itemsize)
     measured = [measure(map_tokens(folder / name, dtype)) for name in (TRAIN_FILE, VALIDATION_FILE)]
     meta = _describe(data, corpus, tokenizer, tally, splitter, *measured)
-    (folder / META_FILE).write_text(json.dumps(asdict(meta), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / META_FILE).write_text(meta.to_json(), encoding="utf-8")
 
 
 def _training_texts(corpus: Corpus, total: int, progress: Progress) -> Iterator[str]:
@@ -169,7 +142,7 @@ class Splitter:
     """Sends each document to training or validation as it streams by.
 
     A document goes to validation when validation is behind its share of the tokens so far. That looks only at what
-    came before, so it favours neither short documents nor long ones.
+    came before, so it favors neither short documents nor long ones.
     """
 
     def __init__(self, train: BinaryIO, validation: BinaryIO, share: float) -> None:
@@ -230,7 +203,7 @@ def _describe(
     ]
     return Meta(
         dtype=token_dtype(tokenizer.vocab).name,
-        tokenizer=data.tokenizer,
+        tokenizer=data.tokenizer_word,
         vocab=tokenizer.vocab,
         end=tokenizer.end,
         bytes_per_token=tally.bytes / sum(splitter.tokens),

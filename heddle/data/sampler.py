@@ -20,7 +20,7 @@ Words = NDArray[np.uint64]
 
 
 def _mix(x: Words) -> Words:
-    """Spread every bit of 64 over all of them (the finaliser of SplitMix64: Steele, Lea and Flood, 2014)."""
+    """Spread every bit of 64 over all of them (the finalizer of SplitMix64: Steele, Lea and Flood, 2014)."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -50,6 +50,20 @@ def shuffled(places: Words, n: int, keys: Words) -> Words:
     return out
 
 
+class Order:
+    """An order of `count` samples for each epoch; sample numbers run on from epoch to epoch without end."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        self.count = count
+        self._key = _mix(np.array([seed & (1 << 64) - 1], np.uint64))
+
+    def of(self, numbers: ArrayLike) -> NDArray[np.int64]:
+        """Which sample, of 0…count-1, each number is."""
+        epoch, place = np.divmod(np.asarray(numbers, np.int64).ravel(), self.count)
+        keys = _mix(self._key ^ _mix(epoch.astype(np.uint64)))
+        return shuffled(place.astype(np.uint64), self.count, keys).astype(np.int64)
+
+
 class Samples:
     """Windows of `sequence` + 1 tokens: inputs, and the same one step later as targets.
 
@@ -73,13 +87,15 @@ class Samples:
             )
         self.tokens, self.sequence = tokens, sequence
         self.count = (len(tokens) - 1) // sequence  # samples an epoch
-        self._key = _mix(np.array([seed & (1 << 64) - 1], np.uint64))
+        self.order = Order(self.count, seed)
 
     def window_of(self, numbers: ArrayLike) -> NDArray[np.int64]:
         """The window of each sample number."""
-        epoch, place = np.divmod(np.asarray(numbers, np.int64).ravel(), self.count)
-        keys = _mix(self._key ^ _mix(epoch.astype(np.uint64)))
-        return shuffled(place.astype(np.uint64), self.count, keys).astype(np.int64)
+        return self.order.of(numbers)
+
+    def targets(self, first: int, count: int) -> None:  # noqa: ARG002
+        """None: every token of every sample is one."""
+        return
 
     def batch_of(self, numbers: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Inputs and targets of the samples with these numbers, one per row."""
@@ -88,6 +104,12 @@ class Samples:
         for row, start in zip(rows, starts, strict=True):
             row[:] = self.tokens[start : start + self.sequence + 1]
         return np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, 1:])
+
+    def lengths_of(self, numbers: ArrayLike) -> list[list[int]]:  # noqa: ARG002
+        """How long the documents of each of these samples are, where these do not see each other: none, every window is
+        one document.
+        """
+        return []
 
     def batch(self, first: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Inputs and targets of `count` samples from number `first` on."""

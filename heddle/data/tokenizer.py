@@ -6,6 +6,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from heddle.errors import HeddleError, how_to_install, nearest, shorten
 from heddle.spec.start import TOKENIZER_FILE
-from heddle.spec.tables import read_json
+from heddle.spec.tables import read_foreign_json
 
 if TYPE_CHECKING:
     import tokenizers
@@ -77,6 +78,15 @@ class Tokenizer(ABC):
         """The ids of one text."""
         return self.encode_batch([text])[0]
 
+    @abstractmethod
+    def encode_with_ends(self, texts: Sequence[str]) -> list[tuple[Ids, NDArray[np.int64]]]:
+        """The ids of each text, and where in it, in characters, each of them ends."""
+
+    @property
+    def beginning(self) -> list[int]:
+        """The ids that the tokenizer puts before a text."""
+        return []
+
     def save(self, folder: Path) -> None:
         """Write the two files that `load_tokenizer`, and Hugging Face's AutoTokenizer, read back."""
         config = {
@@ -103,6 +113,19 @@ class ByteTokenizer(Tokenizer):
         parts = [np.frombuffer(part, np.uint8).astype("<u2") for part in text.split(END.encode())]
         end = np.array([self.end], "<u2")
         return np.concatenate([parts[0], *(array for part in parts[1:] for array in (end, part))])
+
+    def encode_with_ends(self, texts: Sequence[str]) -> list[tuple[Ids, NDArray[np.int64]]]:
+        return [(self.encode(text), self._ends(text)) for text in texts]
+
+    def _ends(self, text: str) -> NDArray[np.int64]:
+        ends: list[int] = []
+        for part in re.split(f"({re.escape(END)})", text):
+            at = ends[-1] if ends else 0
+            if part == END:
+                ends.append(at + len(END))
+            else:
+                ends += [at + 1 + number for number, char in enumerate(part) for _ in char.encode("utf-8", "replace")]
+        return np.array(ends, np.int64)
 
     def decode(self, ids: Iterable[int]) -> str:
         raw = b"".join(bytes((i,)) if i < BYTES else END.encode() for i in map(int, ids))
@@ -149,11 +172,30 @@ class HuggingFaceTokenizer(Tokenizer):
     def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
         dtype = token_dtype(self.vocab)
         # "fast" leaves out where in the text each token came from, which costs more than the ids.
-        return [np.array(e.ids, dtype) for e in self.inner.encode_batch_fast(texts, add_special_tokens=False)]
+        try:
+            encoded = self.inner.encode_batch_fast(texts, add_special_tokens=False)
+        except Exception as error:  # the library raises nothing more precise
+            raise HeddleError(
+                "The tokenizer cannot encode this text.",
+                f"It says: {shorten(str(error))}",
+                "A tokenizer that does not know every character needs an unknown token in its vocabulary.",
+            ) from None
+        return [np.array(each.ids, dtype) for each in encoded]
 
     def encode(self, text: str) -> Ids:
         # A prompt typed into a terminal may hold bytes that are no UTF-8, which the library would not take.
         return super().encode(text.encode("utf-8", "replace").decode())
+
+    def encode_with_ends(self, texts: Sequence[str]) -> list[tuple[Ids, NDArray[np.int64]]]:
+        dtype = token_dtype(self.vocab)
+        encoded = self.inner.encode_batch(list(texts), add_special_tokens=False)
+        return [(np.array(each.ids, dtype), np.array([end for _, end in each.offsets], np.int64)) for each in encoded]
+
+    @cached_property
+    def beginning(self) -> list[int]:
+        with_all, without = (self.inner.encode("a", add_special_tokens=each).ids for each in (True, False))
+        at = next((i for i in range(len(with_all)) if with_all[i : i + len(without)] == without), 0)
+        return list(with_all[:at])
 
     def decode(self, ids: Iterable[int]) -> str:
         return str(self.inner.decode([int(i) for i in ids], skip_special_tokens=False))
@@ -191,10 +233,10 @@ def _without_long_words(text: str) -> Iterator[str]:
 
 def read_tokenizer_json(path: Path) -> HuggingFaceTokenizer:
     """Open a tokenizer.json; its end of text is what its configuration names, or one of the usual names."""
-    table = read_json(path, "a Hugging Face tokenizer")
+    table = read_foreign_json(path, "a Hugging Face tokenizer")
     inner = _open(path)
     config = path.with_name(CONFIG_FILE)
-    named = read_json(config, "a tokenizer's configuration").get("eos_token") if config.is_file() else None
+    named = read_foreign_json(config, "a tokenizer's configuration").get("eos_token") if config.is_file() else None
     if isinstance(named, dict):
         named = named.get("content")
     for name in (named, *END_NAMES):
@@ -278,7 +320,7 @@ def load_tokenizer(folder: str | Path) -> Tokenizer:
             "Is this the right folder?",
         )
     config = folder / CONFIG_FILE
-    kind = read_json(config, "a tokenizer's configuration").get("heddle_kind") if config.is_file() else None
+    kind = read_foreign_json(config, "a tokenizer's configuration").get("heddle_kind") if config.is_file() else None
     return ByteTokenizer() if kind == BYTE_KIND else read_tokenizer_json(folder / TOKENIZER_FILE)
 
 

@@ -38,12 +38,12 @@ class Dag:
     @cached_property
     def successors(self) -> list[list[int]]:
         """For each node the nodes its edges lead to, each once, ascending."""
-        return _neighbours(self.nodes, self.tails, self.heads)
+        return _neighbors(self.nodes, self.tails, self.heads)
 
     @cached_property
     def predecessors(self) -> list[list[int]]:
         """For each node the nodes whose edges lead to it, each once, ascending."""
-        return _neighbours(self.nodes, self.heads, self.tails)
+        return _neighbors(self.nodes, self.heads, self.tails)
 
     @cached_property
     def order(self) -> list[int]:
@@ -84,7 +84,7 @@ class Dag:
             )
 
 
-def _neighbours(nodes: int, source: Ints, target: Ints) -> list[list[int]]:
+def _neighbors(nodes: int, source: Ints, target: Ints) -> list[list[int]]:
     lists: list[set[int]] = [set() for _ in range(nodes)]
     for u, v in zip(source.tolist(), target.tolist(), strict=True):
         lists[u].add(v)

@@ -10,7 +10,7 @@ from heddle.errors import HeddleError, shorten
 
 MOST_NODES = 20_000  # a table of nodes by nodes still fits into memory
 MOST_EDGES = 500_000
-LONGEST = 1e9  # a time: sums over all nodes stay below what the programmes call impossible
+LONGEST = 1e9  # a time: sums over all nodes stay below what the solvers call impossible
 LARGEST = 1e18  # bytes
 
 

@@ -1,7 +1,7 @@
-"""Superword packing: instructions that do the same on neighbouring data, in the lanes of one vector.
+"""Superword packing: instructions that do the same on neighboring data, in the lanes of one vector.
 
-The way through: `ir` reads, `dependence` finds stretches and who waits for whom, `packs` thinks of every way to make
-what is needed, `programme`, `policy` and `pairs` choose, `schedule` orders, `emit` writes, `check` runs both versions,
+The way through: `ir` reads, `dependence` finds stretches and who waits for whom, `packs` finds every way to make
+what is needed, `ilp`, `policy` and `pairs` choose, `schedule` orders, `emit` writes, `check` runs both versions,
 and `portfolio` keeps the best.
 """
 
@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from heddle.lanes.callable import Compiled, compile  # noqa: A004
+    from heddle.lanes.callable import CompiledFunction, compile  # noqa: A004
 
-__all__ = ["Compiled", "compile"]
+__all__ = ["CompiledFunction", "compile"]
 
 
 def __getattr__(name: str) -> Any:

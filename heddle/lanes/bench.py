@@ -31,10 +31,10 @@ def bench(folder: Path, options: Options, cflags: tuple[str, ...] = ()) -> dict[
             continue
         file = str(path.relative_to(folder))
         functions += [{"file": file, **report.facts()} for report in found.reports if report.blocks]
-    return {"functions": functions, "skipped": skipped, "summary": summarised(functions)}
+    return {"functions": functions, "skipped": skipped, "summary": summarized(functions)}
 
 
-def summarised(functions: list[dict[str, Any]]) -> dict[str, Any]:
+def summarized(functions: list[dict[str, Any]]) -> dict[str, Any]:
     """Mean cost reduction over scalar of each candidate, over functions that anyone packed; times as ratios to LLVM."""
     told = [f for f in functions if min(f["cost"].values()) < f["cost"]["scalar"]]
 

@@ -2,97 +2,57 @@
 
 from __future__ import annotations
 
-import ctypes
 import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from heddle.errors import HeddleError
 from heddle.lanes import ir
 from heddle.lanes.numba_functions import Marshal, native_part
 from heddle.lanes.portfolio import Options, improve
+from heddle.lanes.reach import IntegerRange, Pointer, Reach
 from heddle.lanes.reports import FunctionReport
+from heddle.native.loaded import C_TYPES, Loaded
 
-_C_TYPES: dict[str, Any] = {
-    "void": None, "i1": ctypes.c_bool, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32,
-    "i64": ctypes.c_int64, "float": ctypes.c_float, "double": ctypes.c_double, "ptr": ctypes.c_void_p,
-}  # fmt: skip
 _CONVENTION = re.compile(r"\b(?:\w*cc|cc \d+|amdgpu_\w+|ptx_\w+|spir_\w+)(?= )")
 _PASSED_SPECIALLY = re.compile(
     r"\b(?:byval|sret|inalloca|preallocated|byref)\(|\b(?:nest|swiftself|swifterror|swiftasync)\b"
 )
+# What NumPy calls the numbers behind a pointer.
+_NUMBERS = {
+    "float": ("float32",), "double": ("float64",), "half": ("float16",), "i8": ("int8", "uint8", "bool"),
+    "i16": ("int16", "uint16"), "i32": ("int32", "uint32"), "i64": ("int64", "uint64"),
+}  # fmt: skip
 
 
-class Loaded:
-    """Functions of a module in machine code, as it is. For pointers go in arrays, or whatever has `.ctypes`."""
-
-    def __init__(self, text: str) -> None:
-        llvm = ir.binding()
-        self.text = text
-        parsed = ir.parse_llvm(ir.for_this_machine(text))
-        _refuse_missing(parsed)
-        for function in parsed.functions:
-            if not function.is_declaration:
-                function.name = _ascii(function.name)
-        self._machine = ir.machine()
-        self._engine = llvm.create_mcjit_compiler(parsed, self._machine)
-        self._engine.finalize_object()
-
-    def function(self, name: str, result: str, arguments: Iterable[str]) -> Callable[..., Any]:
-        """One of them, by its name and LLVM types."""
-        signature = ctypes.CFUNCTYPE(_C_TYPES[result], *(_C_TYPES[a] for a in arguments))
-        address = self._engine.get_function_address(_ascii(name))
-        if not address:
-            raise HeddleError(
-                f"There is no machine code for '{name}'.",
-                "What is internal to a module may go when it is compiled; and names are of plain text.",
-                "Take `internal`, `private` or `static` away from it, or give it another name.",
-            )
-        return signature(address)
-
-    @property
-    def assembly(self) -> str:
-        return ir.assembly(ir.for_this_machine(self.text))
-
-
-def _ascii(name: str) -> str:
-    """A name by which llvmlite finds a function; it knows no others."""
-    return name if name.isascii() else f"heddle.{name.encode().hex()}"
-
-
-def _refuse_missing(parsed: Any) -> None:
-    """LLVM ends the process over what it cannot find, or runs into nothing when it is called."""
-    llvm = ir.binding()
-    for declared in (*parsed.functions, *parsed.global_variables):
-        name = declared.name
-        if re.match(r"@\S+ = (?:\w+ )*thread_local\b", str(declared).strip()):
-            raise HeddleError(
-                f"'{name}' is a variable of each thread (thread_local).",
-                "Code that is compiled into a running process has no place for those.",
-                "Pass a pointer to it, or only write the IR: heddle lanes FILE -o kernel.ll.",
-            )
-        missing = declared.is_declaration and not name.startswith("llvm.")
-        if missing and llvm.address_of_symbol(name) is None:
-            weak = " (even if it may be missing: extern_weak)" if declared.linkage == llvm.Linkage.external_weak else ""
-            raise HeddleError(
-                f"'{name}' is used but not defined here.",
-                f"To run, a module needs every function and variable it uses{weak}.",
-                "Define it in the same file, or only write the IR: heddle lanes FILE -o kernel.ll.",
-            )
-
-
-class Compiled(Loaded):
+class CompiledFunction(Loaded):
     """A function that was packed and checked, in machine code."""
 
     def __init__(
-        self, text: str, function: ir.Function, report: FunctionReport, result: str, marshal: Marshal | None = None
+        self, text: str, wanted: Reach, report: FunctionReport, result: str, marshal: Marshal | None = None
     ) -> None:
+        function = wanted.function
         ir.assembly(ir.for_this_machine(text), function.name)  # if LLVM crashes over it, then in a child
         super().__init__(text)
         self.report, self._marshal = report, marshal
         self.name, self.kinds = function.name, [function.types[a] for a in function.arguments]
         self._call = self.function(function.name, result, self.kinds)
+        if marshal is None:
+            # How far it reaches is that of the code that runs; what numbers it takes is what its author wrote.
+            module = ir.take_apart(ir.named(ir.parse_llvm(text)))
+            (made,) = ir.choose_functions(module, function.name)
+            reach = Reach(made, module, wanted)
+            self._needed = reach.needed
+            places = [n for n, kind in enumerate(self.kinds) if kind == "ptr"]
+            kinds = [each.kinds for each in wanted.pointers.values()]
+            self._pointers = list(zip(places, reach.pointers.values(), map(_dtypes, kinds), strict=True))
+
+    @property
+    def assembly(self) -> str:
+        return ir.assembly(ir.for_this_machine(self.text))
 
     def __call__(self, *arguments: Any) -> Any:
         if self._marshal is not None:
@@ -103,18 +63,58 @@ class Compiled(Loaded):
                 f"In the IR they are: {', '.join(self.kinds) or 'none'}.",
                 "Pass one value each: arrays for pointers, numbers for the rest.",
             )
-        return self._call(*(_passed(self.name, a, k) for a, k in zip(arguments, self.kinds, strict=True)))
+        passed = [_passed(self.name, a, k) for a, k in zip(arguments, self.kinds, strict=True)]
+        if self._pointers:
+            needed = self._needed(tuple(p for p, k in zip(passed, self.kinds, strict=True) if k[0] == "i"))
+            for (place, pointer, dtypes), span in zip(self._pointers, needed, strict=True):
+                if isinstance(arguments[place], np.ndarray):
+                    wrong = _wrong(arguments[place], passed[place], span, pointer, dtypes)
+                    if wrong is not None:
+                        raise HeddleError(f"{self.name} was given {wrong[0]} for argument {place + 1}.", *wrong[1:])
+        return self._call(*passed)
+
+
+def _dtypes(kinds: set[str]) -> frozenset[np.dtype[Any]]:
+    """What an array may hold whose numbers the IR reads as these; none: anything, because it reads them in two ways."""
+    (kind,) = kinds if len(kinds) == 1 else ("",)
+    return frozenset(map(np.dtype, _NUMBERS.get(kind, ())))
+
+
+def _wrong(
+    array: np.ndarray[Any, Any],
+    address: int,
+    span: IntegerRange | None,
+    pointer: Pointer,
+    dtypes: frozenset[np.dtype[Any]],
+) -> tuple[str, str, str] | None:
+    """Why machine code would misread an array, or reach past its ends."""
+    flags = array.flags
+    if not flags.c_contiguous:
+        why = "Machine code reads memory as it lies, without shapes and strides."
+        return "an array with gaps", why, "Pass np.ascontiguousarray(array)."
+    if dtypes and array.dtype not in dtypes:
+        names = " or ".join(sorted(map(str, dtypes)))
+        return f"an array of {array.dtype}", f"The function takes {names} there.", "Convert it first: array.astype."
+    if pointer.written and not flags.writeable:
+        return "a read-only array", "The function writes to it.", "Pass array.copy()."
+    if span is None:
+        why = "It depends on numbers in memory, on a loop whose end is not known, or on code elsewhere."
+        hint = "If you are sure that the array is long enough, pass its address: array.ctypes.data."
+        return "an array whose end it may pass: how far it reaches is not known before the call", why, hint
+    if span.least < 0 or span.most > array.nbytes:
+        what = f"an array of {array.nbytes} bytes, of which it would use bytes {span.least} to {span.most},"
+        why = "Machine code does not know where an array ends, and would read or write beside it."
+        return what, why, "Pass a longer array, or a smaller count."
+    for align, offset in pointer.aligned:
+        if (address + offset) % align and array.size:
+            why = f"The function uses instructions that need a multiple of {align}."
+            return f"an array at the address {address:#x}", why, "Pass array.copy(), which NumPy aligns."
+    return None
 
 
 def _passed(name: str, value: Any, kind: str) -> Any:
     """What machine code gets for an argument: the address of an array, or a number as it is."""
-    if kind == "ptr" and hasattr(value, "ctypes"):
-        if hasattr(value, "flags") and not value.flags.c_contiguous:
-            raise HeddleError(
-                f"{name} was given an array with gaps.",
-                "Machine code reads memory as it lies, without shapes and strides.",
-                "Pass np.ascontiguousarray(array).",
-            )
+    if kind == "ptr" and isinstance(value, np.ndarray):
         return value.ctypes.data
     try:
         number = float(value) if kind in ("float", "double") else operator.index(value)
@@ -142,14 +142,14 @@ def compile(  # noqa: A001
     method: str = "auto",
     seconds: float = 10.0,
     family: str | None = None,
-) -> Compiled:
+) -> CompiledFunction:
     """Pack a function and compile it for this machine.
 
     Args:
         source: LLVM IR as text, or a function that Numba has compiled.
         function: which one, if the IR has several.
         method: "auto", "llvm", "ilp", "policy" or "pairs".
-        seconds: for the programme, for each region.
+        seconds: for the integer program, for each region.
         family: whose costs; those nearest to this machine if not given.
 
     >>> import numpy as np, heddle
@@ -172,7 +172,7 @@ def compile(  # noqa: A001
     marshal = None
     if function is not None and not isinstance(function, str):
         raise HeddleError(
-            f"{function!r} is no name of a function.", "A function is named as in the IR.", 'Pass text, such as "f".'
+            f"{function!r} is not a function name.", "A function is named as in the IR.", 'Pass text, such as "f".'
         )
     if isinstance(source, str):
         text = source
@@ -191,7 +191,7 @@ def compile(  # noqa: A001
     (wanted,) = chosen
     result = _callable(wanted)
     made = improve(text, Options(method=method, seconds=seconds, family=family), wanted.name)
-    return Compiled(made.text, wanted, made.reports[0], result, marshal)
+    return CompiledFunction(made.text, Reach(wanted, module), made.reports[0], result, marshal)
 
 
 def _callable(function: ir.Function) -> str:
@@ -199,16 +199,16 @@ def _callable(function: ir.Function) -> str:
     before, _, behind = function.head.partition(function.written)
     result = re.search(r"((?:<[^>]*>|\{[^}]*\}|[\w]+)) $", before)
     kinds = [result[1] if result else "?", *(function.types[a] for a in function.arguments)]
-    if not all(k in _C_TYPES for k in kinds):
+    if not all(k in C_TYPES for k in kinds):
         raise HeddleError(
-            f"'{function.name}' has {next(k for k in kinds if k not in _C_TYPES)}, which Python can't pass.",
+            f"'{function.name}' has {next(k for k in kinds if k not in C_TYPES)}, which Python can't pass.",
             "It can pass numbers and pointers, but not vectors and structures.",
             "Pass a pointer to it.",
         )
     special = _CONVENTION.search(before) or _PASSED_SPECIALLY.search(behind)
     if special is not None:
         raise HeddleError(
-            f"'{function.name}' is called in a way of its own ({special[0].strip('( ')}).",
+            f"'{function.name}' uses a non-C calling convention ({special[0].strip('( ')}).",
             "Python calls functions as C does, with numbers and pointers.",
             "Call it from a function with plain arguments in the same IR, and compile that one.",
         )

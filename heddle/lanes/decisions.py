@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from heddle.lanes import packs, pairs
-from heddle.lanes.choose import choice, programme
+from heddle.lanes.choose import choice, ilp
 from heddle.lanes.choose.schedule import Cycle, arrange
 from heddle.lanes.cost import Table
 from heddle.lanes.dependence import Region
 from heddle.lanes.policy.decide import decide, weights
 
-SEEDING = 0.2  # of the programme's time goes to pairs, whose packs it then has and whose answer it may start from, …
+SEEDING = 0.2  # of the integer program's time goes to pairs: it takes their packs, and may start from their answer, …
 MOST_SEEDED = 150  # … in regions of so many statements; in longer ones pairs take too long
 ORDER = ("policy", "pairs", "ilp")
 
 
 @dataclass
-class Decision:
+class RegionDecision:
     """A region's graph, what it costs as it is, and what each method chose, with the CPU seconds that took."""
 
     graph: packs.Graph
@@ -40,15 +40,15 @@ class Decisions:
 
     def __init__(self, table: Table, methods: Sequence[str], policy: Path | None) -> None:
         self.table, self.methods, self.policy = table, sorted(methods, key=ORDER.index), policy
-        self.known: dict[Hashable, Decision] = {}
+        self.known: dict[Hashable, RegionDecision] = {}
 
     def has(self, region: Region) -> bool:
         return region.shape in self.known
 
-    def of(self, region: Region, seconds: float) -> Decision:
-        """Choose by the policy, by pairs as published, and by the programme ("ilp").
+    def of(self, region: Region, seconds: float) -> RegionDecision:
+        """Choose by the policy, by pairs as published, and by the integer program ("ilp").
 
-        The programme has the packs of pairs among its vectors, and starts from the best known.
+        The integer program has the packs of pairs among its vectors, and starts from the best known.
         """
         key = region.shape
         before = self.known.get(key)
@@ -58,7 +58,7 @@ class Decisions:
         self.known.setdefault(key, made)
         return made
 
-    def _again(self, region: Region, before: Decision) -> Decision | None:
+    def _again(self, region: Region, before: RegionDecision) -> RegionDecision | None:
         """The same for a region of the same shape, if all that can be made there is the same."""
         began = time.process_time()
         with _no_collector():
@@ -66,9 +66,11 @@ class Decisions:
         if _problem(graph) != _problem(before.graph):
             return None
         taken = time.process_time() - began
-        return Decision(graph, before.scalar, before.pairing, before.solutions, dict.fromkeys(self.methods, taken))
+        return RegionDecision(
+            graph, before.scalar, before.pairing, before.solutions, dict.fromkeys(self.methods, taken)
+        )
 
-    def _new(self, region: Region, seconds: float) -> Decision:
+    def _new(self, region: Region, seconds: float) -> RegionDecision:
         began = time.process_time()
         pairing, given = None, seconds * (1.0 if "pairs" in self.methods else SEEDING)
         with _no_collector():
@@ -78,7 +80,7 @@ class Decisions:
             graph = packs.build(region, self.table, pairing.packs if pairing is not None else ())
         plain = choice.used(graph, choice.scalar_choice(graph))
         built = time.process_time() - began
-        made = Decision(graph, choice.cost_of(graph, plain), pairing)
+        made = RegionDecision(graph, choice.cost_of(graph, plain), pairing)
         if not any(p.native or p.kind == "store" for p in graph.productions):
             made.seconds = dict.fromkeys(self.methods, built)
             return made
@@ -105,7 +107,7 @@ class Decisions:
             paired = sorted(pairs.solve(graph, pairing, given / 2).packing.order)
             known = min(known, paired, key=lambda chosen: choice.cost_of(graph, chosen))
         # The policy has been through the greedy choice.
-        return programme.solve(graph, seconds, known if "policy" in self.methods else start(graph, known))
+        return ilp.solve(graph, seconds, known if "policy" in self.methods else start(graph, known))
 
 
 def _problem(graph: packs.Graph) -> object:
@@ -115,7 +117,7 @@ def _problem(graph: packs.Graph) -> object:
 
 
 def start(graph: packs.Graph, known: Sequence[int]) -> list[int]:
-    """What the programme starts from: the greedy choice where it is better than `known` and can be ordered."""
+    """What the integer program starts from: the greedy choice where it is better than `known` and can be ordered."""
     first = choice.greedy(graph)
     if choice.cost_of(graph, first) >= choice.cost_of(graph, list(known)):
         return list(known)

@@ -101,6 +101,12 @@ class Marshal:
                 f"It takes {kind}.",
                 f"Pass np.as{'contiguous' if kind.layout == 'C' else 'fortran'}array(array).",
             )
+        if (getattr(kind, "mutable", True) and not value.flags.writeable) or not value.flags.aligned:
+            raise HeddleError(
+                f"{self.name} was given an array that is {'read-only' if value.flags.aligned else 'not aligned'}.",
+                f"It takes {kind}, and may write to it.",
+                "Pass array.copy().",
+            )
         return [0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides]
 
     def _another(self, value: Any, kind: Any) -> HeddleError:

@@ -16,7 +16,7 @@ from heddle.lanes.emit import Emitted, emit
 from heddle.lanes.reports import Packed
 
 MOST_STATEMENTS = 6000  # of a block; beyond, LLVM's answer stands
-PER_BLOCK = 2.0  # times the seconds for a region: what the programme may take for a block that was cut into several, …
+PER_BLOCK = 2.0  # times a region's seconds: what the integer program may take for a block that was cut into several, …
 PER_MODULE = 24.0  # … and for a module, of which …
 SHARE = 0.1  # … a region gets no more than this part of what is left, so that the last ones get something as well
 LEAST = 0.1  # seconds, in which most regions are solved
@@ -27,14 +27,14 @@ TOGETHER = 32  # regions that are checked at a time
 
 @dataclass(frozen=True)
 class Effort:
-    """How long the programme may take, and how often both versions run."""
+    """How long the integer program may take, and how often both versions run."""
 
     seconds: float
     trials: int
 
 
 class Budget:
-    """CPU seconds that the programme may still take, for a module and for each of its blocks."""
+    """CPU seconds that the integer program may still take, for a module and for each of its blocks."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.left = seconds, PER_MODULE * seconds
@@ -53,12 +53,12 @@ class Budget:
         self._spent += seconds
 
     def over(self) -> bool:
-        """Whether all but the programme, which has its own limits, took longer than many regions should."""
+        """Whether all but the integer program, which has its own limits, took longer than many regions should."""
         return _cpu_time() - self._began - self._spent > max(BESIDE_LEAST, BESIDE * self.seconds)
 
 
 @dataclass
-class Pending:
+class PendingCheck:
     """Code that was emitted and not checked yet, and for whom."""
 
     packed: list[Packed]
@@ -80,14 +80,14 @@ def pack_function(
     budget: Budget,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, list[Packed]]:
-    """All regions of a function by each method; nothing where a block is too long to think about."""
+    """All regions of a function by each method; nothing where a block is too long."""
     found: dict[str, list[Packed]] = {m: [] for m in decisions.methods}
     if left_to_llvm(function, module) or not found:
         return found
     every = regions(function, module)
     new = {region.shape: region.block.label for region in every if not decisions.has(region)}
     waiting = Counter(new.values())
-    pending: list[Pending] = []
+    pending: list[PendingCheck] = []
     for k, region in enumerate(every):
         if budget.over():
             break  # said in the report; LLVM's passes still see the rest
@@ -121,7 +121,7 @@ def left_to_llvm(function: ir.Function, module: ir.Module) -> str:
 
 
 def in_haste(packed: Sequence[Packed]) -> str:
-    """Where the programme could have found better with more time, if anywhere."""
+    """Where the integer program could have found better with more time, if anywhere."""
     hasty = sum(p.hasty for p in packed)
     if not hasty:
         return ""
@@ -135,7 +135,7 @@ def out_of_time(function: ir.Function, budget: Budget) -> str:
 
 
 def pack_region(
-    region: Region, decisions: Decisions, seconds: float, prefix: str, pending: list[Pending]
+    region: Region, decisions: Decisions, seconds: float, prefix: str, pending: list[PendingCheck]
 ) -> dict[str, Packed]:
     """Pack one stretch of code by each method: what was chosen, emitted, and waits for its check."""
     made = decisions.of(region, seconds)
@@ -155,12 +155,12 @@ def pack_region(
         packed = Packed(region, None, made.scalar, cost, solution.gap, made.seconds[method])
         if solution.cost < made.scalar:
             emitted = emit(made.graph, solution.packing, prefix + method[0])
-            pending.append(Pending([packed], emitted, described(made.graph, solution.packing.order)))
+            pending.append(PendingCheck([packed], emitted, described(made.graph, solution.packing.order)))
         found[method] = chosen[key] = packed
     return found
 
 
-def _settle(pending: list[Pending], module: ir.Module, trials: int) -> None:
+def _settle(pending: list[PendingCheck], module: ir.Module, trials: int) -> None:
     """Check what was chosen, several regions together; keep what does the same as the scalar code."""
     verdicts = check_all([(p.packed[0].region, p.emitted) for p in pending], module, trials)
     for waiting, verdict in zip(pending, verdicts, strict=True):

@@ -1,11 +1,11 @@
-"""LLVM's own packing, the programme's and the policy's beside each other: the cheapest that was shown to be equal.
+"""LLVM's own packing, the integer program's and the policy's: the cheapest that was shown to be equal.
 
 Candidates of a function:
-  scalar   as it was read, optimised but not packed
+  scalar   as it was read, optimized but not packed
   llvm     the same through LLVM's superword pass
-  ilp      what the programme chose, as emitted; packs of pairs are among its choices
+  ilp      what the integer program chose, as emitted; packs of pairs are among its choices
   policy   what the learned policy chose, as emitted
-  pairs    what the programme as published chose, as emitted, if it was asked for
+  pairs    what the integer program as published chose, as emitted, if it was asked for
   ilp+llvm, policy+llvm, pairs+llvm   the same through LLVM's passes, which clean up and pack what was left
   mixed    each block by whoever was cheapest there, through LLVM's passes
 """
@@ -26,7 +26,7 @@ from heddle.lanes.emit import fresh_prefix
 from heddle.lanes.emit.combine import Made, through_llvm, with_regions
 from heddle.lanes.pack import Budget, Effort, in_haste, left_to_llvm, out_of_time, pack_function
 from heddle.lanes.policy.decide import shipped, weights
-from heddle.lanes.reports import BlockReport, FunctionReport, Packed, Result
+from heddle.lanes.reports import BlockReport, FunctionReport, Packed, PackedModule
 from heddle.lanes.settle import Settled
 from heddle.lanes.timing import AGAIN, time_function
 
@@ -58,9 +58,9 @@ class Options:
             )
         if isinstance(self.seconds, bool) or not isinstance(self.seconds, int | float) or not 0 < self.seconds < 1e9:
             raise HeddleError(
-                f"{self.seconds!r} is no number of seconds.",
-                "It limits how long the integer program may think about each region of code.",
-                "Give a number greater than 0, such as 10.",
+                f"seconds must be greater than 0 and below 1e9, got {self.seconds!r}.",
+                "It limits how long the integer program may spend on each region of code.",
+                "Use a number such as 10.",
             )
         if self.weights is not None and "policy" in self.methods:
             weights(self.weights)  # whether they can be read, even if nothing is found to pack
@@ -82,14 +82,14 @@ class Options:
 
 
 def read(text: str, source: str = "The IR", *, cpu: str | None = None) -> str:
-    """The scalar module that all candidates start from: optimised by LLVM, not vectorised, every value named."""
+    """The scalar module that all candidates start from: optimized by LLVM, not vectorized, every value named."""
     module = ir.parse_foreign(ir.fitted(text, source), source)
     target = ir.machine(cpu)
-    ir.optimise(module, slp=False, target=target)
+    ir.optimize(module, slp=False, target=target)
     return ir.named(module, target)
 
 
-def improve(text: str, options: Options, function: str | None = None, source: str = "The IR") -> Result:
+def improve(text: str, options: Options, function: str | None = None, source: str = "The IR") -> PackedModule:
     """Pack the functions of a module.
 
     Args:
@@ -148,7 +148,7 @@ def improve(text: str, options: Options, function: str | None = None, source: st
     for report in reports:
         choose(report)
     settled.choose(reports, choose)
-    return Result(settled.whole(reports, made, target), reports, modules, options.family)
+    return PackedModule(settled.whole(reports, made, target), reports, modules, options.family)
 
 
 def _packed(scalar: ir.Module, scalar_text: str, by_function: dict[str, list[Packed]]) -> str:

@@ -86,7 +86,7 @@ class FunctionReport:
 
 
 @dataclass
-class Result:
+class PackedModule:
     """A module with the chosen candidate of every function, and how it was chosen."""
 
     text: str

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from heddle.lanes.reports import FunctionReport, Result
+from heddle.lanes.reports import FunctionReport, PackedModule
 
 ORDER = ("scalar", "llvm", "ilp", "ilp+llvm", "policy", "policy+llvm", "pairs", "pairs+llvm", "mixed")
 
 
-def summary(found: Result) -> Iterator[str]:
+def summary(found: PackedModule) -> Iterator[str]:
     """One line a function; costs, and times where they were taken."""
     names = [c for c in ORDER if any(c in r.cost for r in found.reports)]
     width = max([8, *(len(r.function) for r in found.reports)])
@@ -25,7 +25,7 @@ def _ns(value: float | None) -> str:
     return "" if value is None else f"{value:.1f} ns"
 
 
-def explained(found: Result) -> Iterator[str]:
+def explained(found: PackedModule) -> Iterator[str]:
     """Each function: its candidates, its blocks, and the packs that were chosen."""
     yield f"costs    LLVM's reciprocal throughputs for {found.family}"
     for r in found.reports:

@@ -69,7 +69,6 @@ def _plain(head: str, text: str) -> str:
 
 
 def _measure(modules: dict[str, str], function: ir.Function, kinds: list[str], rounds: int) -> Iterable[bytes]:
-    llvm = ir.binding()
     random = np.random.default_rng(0)
     # A stretch of values near one, so that nothing is denormal and what is read as a small index stays inside.
     holds_double = " double" in function.text()
@@ -80,10 +79,8 @@ def _measure(modules: dict[str, str], function: ir.Function, kinds: list[str], r
     calls, engines = {}, []
     for name, text in [*modules.items(), (AGAIN, modules["llvm"])]:
         parsed = ir.parse_llvm(_aligned(ir.for_this_machine(text), function) + _driver(text, function, kinds))
-        engine = llvm.create_mcjit_compiler(parsed, ir.machine())
-        engine.finalize_object()
-        engines.append(engine)
-        address = engine.get_function_address("heddle.drive")
+        engines.append(ir.load(parsed))
+        address = engines[-1].get_function_address("heddle.drive")
         calls[name] = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(address)
     where = slots.ctypes.data
     start = [m.copy() for m in memory]

@@ -18,21 +18,21 @@ from torch import Tensor
 
 from heddle.errors import HeddleError
 from heddle.files import read_text
+from heddle.native.loaded import Loaded
 
 POINTER, WHOLE, SMALL, REAL = "ptr", "i64", "i32", "float"
 
 
 @dataclass(frozen=True)
-class Kernels:
-    """Machine code for this CPU; `module` keeps it in memory."""
+class FusedKernels:
+    """Machine code for this CPU."""
 
-    module: Any
     rotate: Callable[..., None]
     dropout: Callable[..., None]
 
 
 @cache
-def kernels() -> Kernels | None:
+def kernels() -> FusedKernels | None:
     """The kernels, compiled when first asked for; none where llvmlite is not installed."""
     try:
         return loaded(read_text(Path(__file__).parent / "kernels" / "fused.ll", "the kernels that come with Heddle"))
@@ -40,13 +40,10 @@ def kernels() -> Kernels | None:
         return None
 
 
-def loaded(text: str) -> Kernels:
+def loaded(text: str) -> FusedKernels:
     """The kernels of some IR."""
-    from heddle.lanes.callable import Loaded
-
     module = Loaded(text)
-    return Kernels(
-        module,
+    return FusedKernels(
         module.function("rotate", "void", [*[POINTER] * 7, WHOLE, REAL]),
         module.function("dropout", "void", [*[POINTER] * 4, WHOLE, WHOLE, SMALL, REAL]),
     )

@@ -8,7 +8,10 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from heddle.errors import HeddleError
 from heddle.models.transformer import Microbatch, Transformer
+
+COLDEST = 1e-30  # a temperature that fp32 still holds
 
 
 class KeyValueCache:
@@ -60,6 +63,9 @@ def generate(
     while True:
         if cache.length + len(unseen) > capacity:
             cache, unseen = KeyValueCache(1, capacity), text[-max(1, capacity // 2) :]
+        length = cache.length + len(unseen)
+        if cache.length and model.rotary is not None and model.rotary.reach(cache.length) != model.rotary.reach(length):
+            cache, unseen = KeyValueCache(1, capacity), text[-length:]
         ids = torch.tensor(unseen, device=device)
         logits = engine(ids, cache)
         cache.length += len(unseen)
@@ -77,9 +83,18 @@ def newest_logits(model: Transformer, ids: Tensor, cache: KeyValueCache) -> Tens
 
 def sample(logits: Tensor, temperature: float, top_k: int, top_p: float, generator: torch.Generator) -> int:
     """Draw one token: from the k likeliest, and from the smallest set of likeliest whose probabilities reach p."""
+    likeliest = logits.max()
+    if not bool(torch.isfinite(likeliest)):
+        raise HeddleError(
+            "The model's logits are not numbers.",
+            "A weight is NaN or infinite, or the numbers grow beyond what the precision holds: training diverged.",
+            "Use an earlier checkpoint, RUN/checkpoints/step-…, or train again with a lower learning rate.",
+        )
     if temperature == 0:
         return int(logits.argmax())
-    probabilities, order = torch.softmax(logits / temperature, dim=-1).sort(descending=True)
+    # The likeliest becomes 0, so that no temperature, however low, makes infinities.
+    cooled = (logits - likeliest) / max(temperature, COLDEST)
+    probabilities, order = torch.softmax(cooled, dim=-1).sort(descending=True)
     if top_k:
         probabilities[top_k:] = 0
     before = probabilities.cumsum(0) - probabilities  # the likeliest always stays

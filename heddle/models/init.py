@@ -9,16 +9,18 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
+from heddle.models.lora import A, Adapters, B
 from heddle.models.random import fill_normal
 from heddle.models.transformer import Dropout, Transformer
 from heddle.spec.model import ModelSpec
 
 STD = 0.02  # GPT-2's, and Megatron's default
+INTO_STREAM = ("attention.out.weight", "mlp.down.weight", "mlp.experts.down", "mlp.shared.down.weight")
 
 
 def initial_std(spec: ModelSpec, name: str) -> float:
     """Spread of a weight: what feeds the residual stream is damped by its depth, as in GPT-2."""
-    return STD / math.sqrt(2 * spec.layers) if name.endswith(("attention.out.weight", "mlp.down.weight")) else STD
+    return STD / math.sqrt(2 * spec.layers) if name.endswith(INTO_STREAM) else STD
 
 
 def materialize(
@@ -38,10 +40,11 @@ def materialize(
             if parameter is None:
                 continue
             if parameter not in made:
-                made[parameter] = nn.Parameter(torch.empty_like(parameter, device=device, dtype=dtype))
+                empty = torch.empty_like(parameter, device=device, dtype=dtype)
+                made[parameter] = nn.Parameter(empty, requires_grad=parameter.requires_grad)
                 made[parameter].__dict__.update(parameter.__dict__)
             module._parameters[name] = made[parameter]
-        if isinstance(module, Dropout):
+        if isinstance(module, Dropout | Adapters):
             module.reset(device)
 
 
@@ -61,8 +64,10 @@ def initialize_parameter(
     if isinstance(target, FakeTensor):
         return  # a dry run: it has a shape, and no memory to fill
     if "norm" in name.split(".")[-2]:
-        target.fill_(1.0 if name.endswith("weight") else 0.0)
-    elif name.endswith("bias"):
+        target.fill_(1.0 if name.endswith("weight") and spec.norm_weight != "offset" else 0.0)
+    elif name.endswith(("bias", "sinks", B)):  # what adapters add begins with nothing
         target.zero_()
+    elif name.endswith(A):
+        fill_normal(target, name, seed, (3 * shape[-1]) ** -0.5, shape, offset)  # as wide as PEFT's uniform numbers
     else:
         fill_normal(target, name, seed, initial_std(spec, name), shape, offset)

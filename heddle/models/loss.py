@@ -9,13 +9,36 @@ words.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from heddle.spec.model import IGNORE
+
 CHUNK = 64 << 20  # logits at a time: 256 MiB of them in full precision, and enough for products at full speed
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What becomes of the output layer's products: scaled, then capped."""
+
+    scale: float = 1.0
+    cap: float = 0.0  # c · tanh(score / c); 0: none
+
+    def of(self, products: Tensor) -> Tensor:
+        """The logits."""
+        scores = products if self.scale == 1 else products * self.scale
+        return torch.tanh(scores / self.cap) * self.cap if self.cap else scores
+
+    def slope(self, scores: Tensor) -> Tensor | None:
+        """How logits grow with what is capped, given the logits; None: there is no cap."""
+        return 1 - (scores / self.cap).square_() if self.cap else None
+
+
+PLAIN = Scores()
 
 
 class Vocabulary:
@@ -43,47 +66,80 @@ class Vocabulary:
         return x
 
 
-def head_loss(x: Tensor, weight: Tensor, targets: Tensor, scale: float, vocabulary: Vocabulary) -> Tensor:
-    """The mean cross-entropy in nats per token of the logits x weightᵀ, in full precision.
+def head_loss(
+    x: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    scale: float,
+    vocabulary: Vocabulary,
+    scores: Scores = PLAIN,
+    bias: Tensor | None = None,
+    count: float | None = None,
+) -> Tensor:
+    """The mean cross-entropy in nats per token of the logits x weightᵀ + bias, in full precision.
 
     `scale` is what the loss will be multiplied by before its backward pass: gradients are computed here, and in fp16
-    those without it would vanish.
+    those without it would vanish. Where some targets are IGNORE, `count` is what the sum over the others is divided by:
+    a mean over more than these tokens can only be made by who knows of all.
     """
-    return _HeadLoss.apply(x, weight, targets, scale, vocabulary, torch.is_grad_enabled())
+    return _HeadLoss.apply(x, weight, bias, targets, scale, vocabulary, scores, torch.is_grad_enabled(), count)
 
 
 class _HeadLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, scale: float, vocabulary: Vocabulary, backward: bool
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        scale: float,
+        vocabulary: Vocabulary,
+        scores: Scores,
+        backward: bool,
+        count: float | None,
     ) -> Tensor:
         full = vocabulary.inputs(x)
+        divisor = len(full) if count is None else count
         start, words = vocabulary.held(len(weight))
         step = max(1, CHUNK // len(weight))
         total = full.new_zeros((), dtype=torch.float32)
-        grad_full, grad_weight = (torch.empty_like(full) if backward else None), None
+        grad_full, grad_weight, grad_bias = (torch.empty_like(full) if backward else None), None, None
         for begin in range(0, len(full), step):
             tokens = full[begin : begin + step]
-            logits = torch.mm(tokens, weight.t())
-            losses, scores = vocabulary.losses(logits[:, :words].float(), targets[begin : begin + step] - start)
+            products = torch.mm(tokens, weight.t()) if bias is None else torch.addmm(bias, tokens, weight.t())
+            logits = scores.of(products[:, :words].float())
+            slope = scores.slope(logits)  # before the memory of the logits is used up
+            wanted = targets[begin : begin + step]
+            known = None if count is None else wanted != IGNORE
+            wanted = wanted if known is None else wanted.where(known, 0)
+            losses, gaps = vocabulary.losses(logits, wanted - start)
+            if known is not None:
+                losses = losses.view(-1).where(known, 0.0)
+                gaps.mul_(known[:, None])
             total += losses.sum()
             if grad_full is None:
                 continue
-            gradient = scores.mul_(scale / len(full)).to(logits.dtype)
+            gaps.mul_(scale * scores.scale / divisor)
+            gradient = (gaps if slope is None else gaps.mul_(slope)).to(products.dtype)
             if words < len(weight):
                 gradient = F.pad(gradient, (0, len(weight) - words))
             torch.mm(gradient, weight, out=grad_full[begin : begin + step])
+            if not ctx.needs_input_grad[1]:  # a frozen output layer
+                continue
             if grad_weight is None:
                 grad_weight = torch.mm(gradient.t(), tokens)
             else:
                 grad_weight.addmm_(gradient.t(), tokens)
+            if bias is not None:
+                grad_bias = gradient.sum(0) if grad_bias is None else grad_bias.add_(gradient.sum(0))
         if grad_full is not None:
-            ctx.save_for_backward(vocabulary.input_gradients(grad_full), grad_weight)
+            ctx.save_for_backward(vocabulary.input_gradients(grad_full), grad_weight, grad_bias)
             ctx.scale = scale
-        return total / len(full)
+        return total / divisor
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
         factor = gradient / ctx.scale  # one, where the loss was multiplied by what was said
-        grad_x, grad_weight = ctx.saved_tensors
-        return grad_x.mul_(factor), grad_weight.mul_(factor), None, None, None, None
+        grads = [grad if grad is None else grad.mul_(factor) for grad in ctx.saved_tensors]
+        return *grads, None, None, None, None, None, None

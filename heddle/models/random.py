@@ -27,7 +27,15 @@ def key(*parts: object) -> int:
 
 
 def fill_normal(target: Tensor, name: str, seed: int, std: float, shape: torch.Size, offset: tuple[int, ...]) -> None:
-    """Fill a box of a global matrix of `shape` that starts at `offset` with that matrix's normal numbers."""
+    """Fill a box of a global matrix of `shape` that starts at `offset` with that matrix's normal numbers.
+
+    Of a stack of matrices, the rows of each follow those of the one before.
+    """
+    if target.dim() > 2:
+        for number, matrix in enumerate(target, offset[0]):
+            corner = (number * shape[1] + offset[1], *offset[2:])
+            fill_normal(matrix, name, seed, std, torch.Size((shape[0] * shape[1], *shape[2:])), corner)
+        return
     columns, width = shape[-1], target.shape[-1]
     rows = target.view(-1, width)
     place = torch.arange(width, device=target.device) + offset[-1] + key(seed, name)
@@ -74,14 +82,14 @@ def _normal_table() -> Tensor:
 
 
 def _mix64(x: Tensor) -> Tensor:
-    """The finaliser of splitmix64: every input bit changes every output bit. Torch's int64 wraps, as this needs."""
+    """The finalizer of splitmix64: every input bit changes every output bit. Torch's int64 wraps, as this needs."""
     x = (x ^ ((x >> 30) & (2**34 - 1))) * -0x40A7B892E31B1A47
     x = (x ^ ((x >> 27) & (2**37 - 1))) * -0x6B2FB644ECCEEE15
     return x ^ ((x >> 31) & (2**33 - 1))
 
 
 def _mix32(x: Tensor) -> Tensor:
-    """A 32-bit finaliser in the manner of MurmurHash3, with the shifts made logical by masks."""
+    """A 32-bit finalizer in the manner of MurmurHash3, with the shifts made logical by masks."""
     x = (x ^ ((x >> 16) & 0xFFFF)) * 0x7FEB352D
     x = (x ^ ((x >> 15) & 0x1FFFF)) * -0x7B935975
     return x ^ ((x >> 16) & 0xFFFF)

@@ -1,4 +1,4 @@
-"""The transformer, written for one device: GPT-2 style and Llama style from the same few classes.
+"""The transformer, written for one device: the decoders of the field from the same few classes.
 
 Activations are a list of tokens, [tokens, hidden] with tokens = batch × sequence; only attention looks at which
 token belongs to which sequence. Parallelism is applied from outside: a module takes its local sizes from its
@@ -7,8 +7,9 @@ weights, so that a slice of the heads or of the MLP runs through the same lines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -16,10 +17,24 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heddle.models import random
-from heddle.models.attention import attend, attend_masked
-from heddle.models.loss import Vocabulary, head_loss
-from heddle.models.rotary import Rotary, rotate
+from heddle.models.attention import attend, attend_masked, by_document
+from heddle.models.documents import Documents
+from heddle.models.experts import ExpertMLP
+from heddle.models.loss import Scores, Vocabulary, head_loss
+from heddle.models.norms import make_head_norm, make_norm
+from heddle.models.rotary import Rotary, at, rotate
+from heddle.models.scored_attention import attend_scored
 from heddle.spec.model import LayerSpec, ModelSpec
+from heddle.spec.rope import Turns
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": partial(F.gelu, approximate="tanh"),
+    "gelu-exact": F.gelu,
+    "relu": F.relu,
+    "relu2": lambda x: F.relu(x).square(),
+    "silu": F.silu,
+}
+GATES = {"swiglu": "silu", "geglu": "gelu", "geglu-exact": "gelu-exact", "reglu": "relu"}
 
 
 class Cache(Protocol):
@@ -36,13 +51,17 @@ class Cache(Protocol):
 class Microbatch:
     """What layers must know of a microbatch beyond its activations."""
 
-    sequence: int  # tokens per sample
+    sequence: int  # tokens of each sample, as many as are held here
     keys: Tensor | None = None  # of every token, for dropout; None: no dropout
     targets: Tensor | None = None  # what follows each token, where the loss is wanted rather than logits
-    scale: float = 1.0  # that the loss will be multiplied by before its backward pass
-    rope: tuple[Tensor, Tensor] | None = None  # cosines and sines of the positions
+    count: float | None = None  # what the sum of losses is divided by where some targets are ignored; None: all tokens
+    scale: float = 1.0  # that losses will be multiplied by before their backward pass
+    rope: Mapping[Turns, tuple[Tensor, Tensor]] | None = None  # cosines and sines of the positions
     cache: Cache | None = None
     mask: Tensor | None = None  # added to scores, where a cache has more places than tokens
+    positions: Tensor | None = None  # of the tokens held here, [sequence] or [samples, sequence]; None: from 0 on
+    length: int = 0  # that positions are below, where they are given
+    documents: Documents = ()  # of which whole samples are made; see heddle.models.documents
 
 
 class Transformer(nn.Module):
@@ -60,7 +79,8 @@ class Transformer(nn.Module):
         indices = range(spec.layers) if layers is None else layers
         self.layers = nn.ModuleDict({str(i): Layer(spec.layer(i), i) for i in indices})
         self.norm = make_norm(spec) if last else None
-        self.head = nn.Linear(spec.hidden, spec.vocab, bias=False) if last else None
+        self.head = nn.Linear(spec.hidden, spec.vocab, bias=spec.head_bias) if last else None
+        self.scores = Scores(spec.logit_scale, spec.logit_cap)
         self.rotary = Rotary(spec) if spec.positions == "rotary" else None
         self.vocabulary = Vocabulary()  # whose logits the head computes
         self.tie()
@@ -77,7 +97,9 @@ class Transformer(nn.Module):
         """
         if self.rotary is not None:
             start = batch.cache.length if batch.cache else 0
-            batch = replace(batch, rope=self.rotary(start, start + batch.sequence, x.device))
+            stop = start + batch.sequence if batch.positions is None else batch.length
+            tables = self.rotary(start, stop, x.device)
+            batch = replace(batch, rope={turns: at(table, batch.positions) for turns, table in tables.items()})
         if self.embed is not None:
             x = self.embed(x, batch)
         for layer in self.layers.values():
@@ -85,8 +107,9 @@ class Transformer(nn.Module):
         if self.norm is not None and self.head is not None:
             x = self.norm(x)
             if batch.targets is None:
-                return self.head(x)
-            return head_loss(x, self.head.weight, batch.targets, batch.scale, self.vocabulary)
+                return self.scores.of(self.head(x))
+            weight, bias = self.head.weight, self.head.bias
+            return head_loss(x, weight, batch.targets, batch.scale, self.vocabulary, self.scores, bias, batch.count)
         return x
 
 
@@ -96,31 +119,56 @@ class Embedding(nn.Module):
         self.tokens = nn.Embedding(spec.vocab, spec.hidden)
         self.positions = nn.Embedding(spec.sequence, spec.hidden) if spec.positions == "learned" else None
         self.dropout = Dropout(spec.dropout, "embed")
+        self.scale = spec.embedding_scale
 
     def forward(self, ids: Tensor, batch: Microbatch) -> Tensor:
         x: Tensor = self.tokens(ids)
+        if self.scale != 1:
+            x = x * self.scale
         if self.positions is not None:
             start = batch.cache.length if batch.cache else 0
-            place = self.positions.weight[start : start + batch.sequence]
+            if batch.positions is None:
+                place = self.positions.weight[start : start + batch.sequence]
+            else:
+                place = F.embedding(batch.positions, self.positions.weight)
             x = (x.view(-1, batch.sequence, x.shape[-1]) + place).view_as(x)
         return self.dropout(x, batch)
 
 
 class Layer(nn.Module):
-    """Attention and MLP, each normalised before and added to the residual stream after."""
+    """Attention and MLP, each normalized before, after or both, and added to the residual stream."""
 
     def __init__(self, spec: LayerSpec, index: int) -> None:
         super().__init__()
-        self.attention_norm = make_norm(spec)
+        before, after = spec.norm_place != "after", spec.norm_place != "before"
+        self.parallel, self.scale = spec.branches != "serial", spec.residual_scale
+        self.attention_norm = make_norm(spec) if before else None
         self.attention = Attention(spec)
+        self.attention_after_norm = make_norm(spec) if after else None
         self.attention_dropout = Dropout(spec.dropout, f"layers.{index}.attention")
-        self.mlp_norm = make_norm(spec)
-        self.mlp = GatedMLP(spec) if spec.activation == "swiglu" else MLP(spec)
+        self.mlp_norm = make_norm(spec) if before and spec.branches != "parallel" else None
+        self.mlp = make_mlp(spec)
+        self.mlp_after_norm = make_norm(spec) if after else None
         self.mlp_dropout = Dropout(spec.dropout, f"layers.{index}.mlp")
 
     def forward(self, x: Tensor, batch: Microbatch) -> Tensor:
-        x = x + self.attention_dropout(self.attention(self.attention_norm(x), batch), batch)
-        return x + self.mlp_dropout(self.mlp(self.mlp_norm(x)), batch)
+        normed = x if self.attention_norm is None else self.attention_norm(x)
+        attended = self.attention(normed, batch)
+        if self.attention_after_norm is not None:
+            attended = self.attention_after_norm(attended)
+        y = self.add(x, self.attention_dropout(attended, batch))
+        if self.mlp_norm is not None:
+            normed = self.mlp_norm(x if self.parallel else y)
+        elif not self.parallel:
+            normed = y
+        made = self.mlp(normed, batch) if isinstance(self.mlp, ExpertMLP) else self.mlp(normed)
+        if self.mlp_after_norm is not None:
+            made = self.mlp_after_norm(made)
+        return self.add(y, self.mlp_dropout(made, batch))
+
+    def add(self, x: Tensor, branch: Tensor) -> Tensor:
+        """The residual stream with what a branch adds to it."""
+        return x + branch if self.scale == 1 else torch.add(x, branch, alpha=self.scale)
 
 
 class Attention(nn.Module):
@@ -133,23 +181,30 @@ class Attention(nn.Module):
     def __init__(self, spec: LayerSpec) -> None:
         super().__init__()
         self.group, self.head_size, self.window = spec.group, spec.head_size, spec.window
+        self.turns, self.turning = spec.turns, partial(rotate, size=spec.rotated, pairs=spec.rotary_pairs)
+        self.scale, self.score_scale, self.cap = spec.attention_scale or None, spec.score_scale, spec.attention_cap
         rows = spec.kv_heads * (spec.group + 2) * spec.head_size
-        self.qkv = nn.Linear(spec.hidden, rows, bias=spec.bias != "none")
-        self.out = nn.Linear(spec.heads * spec.head_size, spec.hidden, bias=spec.bias == "all")
-        self.q_norm = nn.RMSNorm(spec.head_size, spec.norm_epsilon) if spec.qk_norm else None
-        self.k_norm = nn.RMSNorm(spec.head_size, spec.norm_epsilon) if spec.qk_norm else None
+        self.qkv = nn.Linear(spec.hidden, rows, bias="qkv" in spec.biased)
+        self.out = nn.Linear(spec.heads * spec.head_size, spec.hidden, bias="out" in spec.biased)
+        self.q_norm = make_head_norm(spec, spec.heads) if spec.qk_norm else None
+        self.k_norm = make_head_norm(spec, spec.kv_heads) if spec.qk_norm else None
+        self.norms_late = spec.qk_norm_late
+        self.sinks = nn.Parameter(torch.empty(spec.heads)) if spec.sinks else None
 
     def forward(self, x: Tensor, batch: Microbatch) -> Tensor:
         qkv = self.qkv(x).view(-1, batch.sequence, self.qkv_groups, self.group + 2, self.head_size)
         q, k, v = qkv.split([self.group, 1, 1], dim=3)
         q, k, v = (part.flatten(2, 3).transpose(1, 2) for part in (q, k, v))  # [batch, heads, sequence, head size]
-        if self.q_norm is not None and self.k_norm is not None:
-            q, k = self.q_norm(q), self.k_norm(k)
-        if batch.rope is not None:
-            q, k = rotate(q, *batch.rope), rotate(k, *batch.rope)
+        if not self.norms_late:
+            q, k = self.normalize(q, k)
+        if batch.rope is not None and self.turns is not None:
+            turn = batch.rope[self.turns]
+            q, k = self.turning(q, *turn), self.turning(k, *turn)
+        if self.norms_late:
+            q, k = self.normalize(q, k)
         if batch.cache is not None:
             k, v = batch.cache.extend(self, k, v)
-        y = self.attend(q, k, v) if batch.mask is None else attend_masked(q, k, v, batch.mask)
+        y = self.attend(q, k, v, batch.documents) if batch.mask is None else self.attend_masked(q, k, v, batch.mask)
         return self.out(y.transpose(1, 2).flatten(2).flatten(0, 1))
 
     @property
@@ -157,35 +212,64 @@ class Attention(nn.Module):
         """Key/value heads held here: all of them, or this rank's slice."""
         return self.qkv.weight.shape[0] // ((self.group + 2) * self.head_size)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def normalize(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys, normalized where the model says so."""
+        return (q, k) if self.q_norm is None or self.k_norm is None else (self.q_norm(q), self.k_norm(k))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, documents: Documents) -> Tensor:
         """What each query finds among the keys it may see; apart, because it may be recomputed alone."""
-        return attend(q, k, v, self.window)
+        if not self.scored:
+            return attend(q, k, v, self.window, documents, self.scale)
+        return by_document(self.scores, q, k, v, documents) if documents else self.scores(q, k, v)
+
+    def attend_masked(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        """The same where the mask, added to scores, says what is seen."""
+        return self.scores(q, k, v, mask=mask) if self.scored else attend_masked(q, k, v, mask, self.scale)
+
+    @property
+    def scored(self) -> bool:
+        """Whether scores are changed before the softmax, which no fused kernel does."""
+        return self.cap > 0 or self.sinks is not None
+
+    def scores(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Attention that changes its scores."""
+        return attend_scored(q, k, v, self.score_scale, self.window, self.cap, self.sinks, mask)
 
 
 class MLP(nn.Module):
     def __init__(self, spec: LayerSpec) -> None:
         super().__init__()
-        self.up = nn.Linear(spec.hidden, spec.ffn, bias=spec.bias == "all")
-        self.down = nn.Linear(spec.ffn, spec.hidden, bias=spec.bias == "all")
+        self.up = nn.Linear(spec.hidden, spec.ffn, bias="mlp" in spec.biased)
+        self.down = nn.Linear(spec.ffn, spec.hidden, bias="mlp" in spec.biased)
+        self.activate = ACTIVATIONS[spec.activation]
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down(F.gelu(self.up(x), approximate="tanh"))
+        return self.down(self.activate(self.up(x)))
 
 
 class GatedMLP(nn.Module):
     def __init__(self, spec: LayerSpec) -> None:
         super().__init__()
-        self.gate = nn.Linear(spec.hidden, spec.ffn, bias=spec.bias == "all")
-        self.up = nn.Linear(spec.hidden, spec.ffn, bias=spec.bias == "all")
-        self.down = nn.Linear(spec.ffn, spec.hidden, bias=spec.bias == "all")
+        self.gate = nn.Linear(spec.hidden, spec.ffn, bias="mlp" in spec.biased)
+        self.up = nn.Linear(spec.hidden, spec.ffn, bias="mlp" in spec.biased)
+        self.down = nn.Linear(spec.ffn, spec.hidden, bias="mlp" in spec.biased)
+        self.activate = ACTIVATIONS[GATES[spec.activation]]
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.widen(x)
-        return self.down(F.silu(gate) * up)
+        return self.down(self.activate(gate) * up)
 
     def widen(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The two first products, of the same input."""
         return self.gate(x), self.up(x)
+
+
+def make_mlp(spec: LayerSpec) -> nn.Module:
+    """What a layer has behind attention: one MLP, or experts."""
+    if spec.experts:
+        shared = GatedMLP(replace(spec, experts=0, ffn=spec.shared_ffn)) if spec.shared_ffn else None
+        return ExpertMLP(spec, shared)
+    return GatedMLP(spec) if spec.gated else MLP(spec)
 
 
 class Dropout(nn.Module):
@@ -206,10 +290,3 @@ class Dropout(nn.Module):
         if self.p == 0 or batch.keys is None:
             return x
         return random.dropout(x, self.p, self.site, batch.keys)
-
-
-def make_norm(spec: ModelSpec) -> nn.Module:
-    """The normalisation over the hidden size."""
-    if spec.norm == "rmsnorm":
-        return nn.RMSNorm(spec.hidden, spec.norm_epsilon)
-    return nn.LayerNorm(spec.hidden, spec.norm_epsilon, bias=spec.bias == "all")

@@ -8,23 +8,39 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from heddle.models.experts import ExpertMLP
 from heddle.models.init import initialize_parameter, materialize
+from heddle.models.lora import adapt
+from heddle.models.norms import HeadsNorm
 from heddle.models.transformer import Attention, Dropout, GatedMLP, Layer, Microbatch, Transformer
-from heddle.parallel.collectives import take_slice
-from heddle.parallel.memory.offload import Tiers, move_optimizer, no_tiers, offload_activations
+from heddle.parallel.collectives import all_reduce, sum_everywhere, take_slice
+from heddle.parallel.compile_cache import keep_torch_private
+from heddle.parallel.context.attention import share_context
+from heddle.parallel.experts.tensor import split_experts
+from heddle.parallel.memory.offload import Tiers, move_optimizer, no_tiers, offload_activations, optimizer_tier
 from heddle.parallel.memory.recompute import apply_recompute
 from heddle.parallel.mesh import Axis, Mesh, by_itself
-from heddle.parallel.parameter_layout import ParameterLayout, place_of, set_place
-from heddle.parallel.replicas.compressed import gradient_codes
+from heddle.parallel.ownership import replicas_of, sums_of
+from heddle.parallel.parameter_layout import place_of, set_place, split_parameter
+from heddle.parallel.replicas.compressed import EXACT, gradient_codes
 from heddle.parallel.replicas.reducer import Reducer
-from heddle.parallel.replicas.sharded import Gathering, OnDevice, Pending, ShardedGroup, sums_of, unit_of
-from heddle.parallel.shards import Piece, boxes_of
+from heddle.parallel.replicas.sharded import (
+    FrozenGroup,
+    Gathering,
+    OnDevice,
+    Pending,
+    ShardedGroup,
+    ShardMemory,
+    unit_of,
+)
+from heddle.parallel.shards import Piece, boxes_of, frozen_piece
 from heddle.parallel.tensor.deferred import DeferredGradients
 from heddle.parallel.tensor.linear import ColumnParallelLinear, RowParallelLinear, column_parallel
 from heddle.parallel.tensor.vocabulary import SplitVocabulary, VocabularyParallelEmbedding
 from heddle.schedule import rule_of
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
+from heddle.spec.tune import Tune
 
 
 @dataclass(frozen=True)
@@ -35,6 +51,7 @@ class Parallel:
     gradients: Reducer
     names: dict[Tensor, str]  # of the local parameters, in the whole model
     deferred: DeferredGradients  # where weight gradients wait that a schedule puts off
+    frozen: list[Piece]  # what this rank holds and nobody updates, in the precision it computes with
 
 
 def parallelize(
@@ -46,16 +63,22 @@ def parallelize(
     seed: int,
     compiled: bool = False,
     tiers: Tiers = no_tiers,
+    tune: Tune | None = None,
 ) -> Parallel:
     """Build this rank's part of the model, with its initial weights.
 
     The order matters. What is split is split on the meta device, where nothing has memory; only then does each
     rank make its own shard real, and nothing else.
     """
-    chunks, deferred = build_chunks(spec, plan, mesh), DeferredGradients()
+    chunks, deferred = build_chunks(spec, plan, mesh, tune), DeferredGradients()
     if mesh.tensor.size > 1:
         for chunk in chunks.values():
             split_over_tensor(chunk, mesh.tensor, plan.sequence)
+    if mesh.context.size > 1:
+        for layer in (layer for chunk in chunks.values() for layer in chunk.layers.values()):
+            share_context(layer.attention, mesh.context, plan.context_exchange)
+            if isinstance(layer.mlp, ExpertMLP):  # a sample uses experts by its tokens on all ranks
+                layer.mlp.router.uses = partial(all_reduce, axis=mesh.context)
     for chunk in chunks.values():
         if plan.pipeline > 1 and rule_of(plan.schedule).splits:
             defer_weight_gradients(chunk, deferred, compiled)
@@ -68,6 +91,7 @@ def parallelize(
     held: set[nn.Parameter] = set()
     levels, pending = partial(zero_of, plan, mesh), Pending()
     named, sharded = {}, {}
+    frozen: list[Piece] = []
     for number, chunk in chunks.items():
         groups = shard(chunk, plan, mesh, (device, dtype, tiers), pending)
         sharded[number] = groups
@@ -76,21 +100,31 @@ def parallelize(
         share_tied(chunk, chunks)
         pairs = [(global_name(spec, name), parameter) for name, parameter in chunk.named_parameters()]
         # but for the embedding's, where the first rank has both ends
-        named[number] = [(name, parameter) for name, parameter in pairs if parameter not in own | held]
-        held |= {parameter for _, parameter in named[number]}
+        whole = [(name, parameter) for name, parameter in pairs if parameter not in own | held]
+        named[number] = [(name, parameter) for name, parameter in whole if parameter.requires_grad]
+        frozen += [frozen_piece(name, parameter) for name, parameter in whole if not parameter.requires_grad]
+        frozen += [piece for group in groups for piece in group.frozen]
+        held |= {parameter for _, parameter in whole}
         for name, parameter in named[number]:
             place = place_of(parameter)
             initialize_parameter(parameter, name, spec, seed, place.shape, place.offset)
-    # replicas that learn by themselves sum nothing; what they exchange instead is heddle.train.outer's to say
+    # replicas with local steps sum nothing; what they exchange instead, in codes or not, is
+    # heddle.training.outer's to say
     summed = by_itself(mesh) if plan.local_steps else mesh
-    gradients = Reducer(named, summed, levels, sharded, gradient_codes(plan, summed))
+    codes = EXACT if plan.local_steps else gradient_codes(plan, mesh.gradients, mesh)
+    homes = partial(optimizer_tier, plan)
+    gradients = Reducer(named, summed, levels, sharded, codes, homes)
     gradients.wait_before_use(chunks)
     initialize_masters(gradients.pieces, spec, seed)
+    for piece in frozen:
+        piece.master.zero_()  # what only pads a vocabulary is multiplied, if only by zero
+        for offset, part in boxes_of(piece, piece.master):
+            initialize_parameter(part, piece.name, spec, seed, piece.place.shape, offset)
     gradients.move(partial(move_optimizer, plan=plan, tiers=tiers))
     names: dict[Tensor, str] = {
         parameter: global_name(spec, name) for chunk in chunks.values() for name, parameter in chunk.named_parameters()
     }
-    return Parallel(chunks, gradients, names, deferred)
+    return Parallel(chunks, gradients, names, deferred, frozen)
 
 
 def zero_of(plan: Plan, mesh: Mesh, name: str) -> int:
@@ -102,24 +136,28 @@ def zero_of(plan: Plan, mesh: Mesh, name: str) -> int:
     if unit.isdecimal() and plan.memory_of(int(unit)).tier("weights"):
         return 3  # one replica, too, gathers its weights when they are used
     level = plan.memory_of(int(unit)).zero if unit.isdecimal() else plan.zero
-    return min(level, 1) if unit == "norm" or mesh.data.size == 1 else level
+    return min(level, 1) if unit == "norm" or mesh.gradients.size == 1 else level
 
 
 def shard(
     chunk: Transformer, plan: Plan, mesh: Mesh, memory: tuple[torch.device, torch.dtype, Tiers], pending: Pending
 ) -> list[ShardedGroup]:
     """Shard what ZeRO-2 and 3 are for, while the chunk still lies on the meta device."""
-    alike: dict[tuple[str, tuple[Axis, ...]], list[tuple[str, nn.Parameter]]] = {}
+    alike: dict[tuple[str, Axis, tuple[Axis, ...], bool], list[tuple[str, nn.Parameter]]] = {}
     for name, parameter in chunk.named_parameters():
-        if zero_of(plan, mesh, name) >= 2:
-            key = unit_of(name), sums_of(parameter, mesh)
+        if zero_of(plan, mesh, name) >= (2 if parameter.requires_grad else 3):  # only ZeRO-3 shards what is frozen
+            key = unit_of(name), replicas_of(parameter, mesh), sums_of(parameter, mesh), parameter.requires_grad
             alike.setdefault(key, []).append((global_name(chunk.spec, name), parameter))
     device, dtype, tiers = memory
     units: dict[str, list[ShardedGroup]] = {}
-    for (unit, sums), named in alike.items():
-        tier = plan.memory_of(int(unit)).tier("weights") if unit.isdecimal() else None
-        home = OnDevice(device) if tier is None else tiers(tier)
-        group = ShardedGroup(named, sums, mesh, zero_of(plan, mesh, named[0][0]), (device, dtype, home), pending)
+    for (unit, replicas, sums, learns), named in alike.items():
+        name = named[0][0]
+        weights = plan.memory_of(int(unit)).tier("weights") if unit.isdecimal() else None
+        home = OnDevice(device) if weights is None else tiers(weights)
+        state = optimizer_tier(plan, name)
+        where = ShardMemory(device, dtype, home, None if state is None else tiers(state))
+        kind = ShardedGroup if learns else FrozenGroup
+        group = kind(named, replicas, sums, mesh, zero_of(plan, mesh, name), where, pending)
         units.setdefault(unit, []).append(group)
     Gathering(chunk, units, plan.prefetch)
     return [group for groups in units.values() for group in groups]
@@ -130,6 +168,7 @@ def compile_layers(chunk: Transformer) -> None:
 
     Only what a layer computes is compiled, not the hooks around it: gathering parameters is not for a graph.
     """
+    keep_torch_private()
     for layer in chunk.layers.values():
         layer.forward = torch.compile(layer.forward)
 
@@ -144,9 +183,11 @@ def initialize_masters(pieces: list[Piece], spec: ModelSpec, seed: int) -> None:
         if piece.target is not None or piece.source:
             for offset, part in boxes_of(piece, piece.master):
                 initialize_parameter(part, piece.name, spec, seed, piece.place.shape, offset)
+        if piece.target is not None and piece.source:
+            piece.target.copy_(piece.master)
 
 
-def build_chunks(spec: ModelSpec, plan: Plan, mesh: Mesh) -> dict[int, Transformer]:
+def build_chunks(spec: ModelSpec, plan: Plan, mesh: Mesh, tune: Tune | None = None) -> dict[int, Transformer]:
     """This pipeline rank's chunks, without memory."""
     chunks = {}
     for number in plan.chunks_of(mesh.pipeline.rank):
@@ -157,6 +198,8 @@ def build_chunks(spec: ModelSpec, plan: Plan, mesh: Mesh) -> dict[int, Transform
                 first=number == 0,
                 last=number == plan.chunks - 1,
             )
+            if tune is not None:
+                adapt(chunks[number], tune)
     return chunks
 
 
@@ -170,6 +213,10 @@ def split_over_tensor(chunk: Transformer, axis: Axis, sequence: bool) -> None:
         assert isinstance(layer, Layer)
         swap(layer.attention, "qkv", ColumnParallelLinear)
         swap(layer.attention, "out", RowParallelLinear)
+        split_by_head(layer.attention, axis)
+        if isinstance(layer.mlp, ExpertMLP):
+            split_experts(layer.mlp, axis, sequence)
+            continue
         swap(layer.mlp, "up", ColumnParallelLinear)
         if isinstance(layer.mlp, GatedMLP):
             swap(layer.mlp, "gate", ColumnParallelLinear)
@@ -185,6 +232,23 @@ def split_over_tensor(chunk: Transformer, axis: Axis, sequence: bool) -> None:
         chunk.vocabulary = SplitVocabulary(axis, chunk.spec.vocab, sequence)
     chunk.tie()
     mark_partial(chunk, sequence)
+
+
+def split_by_head(attention: Attention, axis: Axis) -> None:
+    """What else each head has of its own: norms of queries and keys, and scores of looking at nothing."""
+    if attention.sinks is not None:
+        attention.sinks = split_parameter(attention.sinks, 0, axis.rank, axis.size)
+    for norm in (attention.q_norm, attention.k_norm):
+        if isinstance(norm, HeadsNorm):
+            if norm.weight is not None:
+                norm.weight = split_parameter(norm.weight, 0, axis.rank, axis.size)
+            if norm.together:
+                norm.mean = partial(mean_over_heads, axis=axis)  # type: ignore[method-assign]
+
+
+def mean_over_heads(x: Tensor, axis: Axis) -> Tensor:
+    """The mean over all heads of each token, of which every rank has some, [batch, heads, sequence, head size]."""
+    return sum_everywhere(x.mean((1, 3), keepdim=True) / axis.size, axis)
 
 
 def defer_weight_gradients(chunk: Transformer, deferred: DeferredGradients, compiled: bool) -> None:
@@ -209,30 +273,32 @@ def mark_partial(chunk: Transformer, sequence: bool) -> None:
     """
     for module in chunk.modules():
         partial: list[nn.Parameter | None] = []
-        if isinstance(module, Attention) and module.q_norm is not None and module.k_norm is not None:
-            partial += [module.q_norm.weight, module.k_norm.weight]
+        if isinstance(module, Attention):
+            shared = [norm for norm in (module.q_norm, module.k_norm) if not isinstance(norm, HeadsNorm | None)]
+            partial += [parameter for norm in shared for parameter in norm.parameters()]
         if sequence and isinstance(module, Layer):
-            partial += [*module.attention_norm.parameters(), *module.mlp_norm.parameters()]
+            norms = (module.attention_norm, module.attention_after_norm, module.mlp_norm, module.mlp_after_norm)
+            partial += [parameter for norm in norms if norm is not None for parameter in norm.parameters()]
         if sequence and isinstance(module, RowParallelLinear):
             partial.append(module.bias)
         if sequence and isinstance(module, Transformer) and module.norm is not None:
             partial += [*module.norm.parameters()]
         for parameter in partial:
             if parameter is not None:
-                set_place(parameter, ParameterLayout(parameter.shape, (0,) * parameter.dim(), partial=True))
+                set_place(parameter, replace(place_of(parameter), partial=frozenset({"tensor"})))
 
 
 def mark_tied(chunk: Transformer, plan: Plan) -> None:
-    """Note the embedding weight that the first and the last stage share; the last one's is the copy."""
+    """Note the embedding weight that the first and the last stage share."""
     if not chunk.spec.tied or plan.last_rank == 0:
         return
-    weights = []
+    weights: list[Tensor] = []
     if chunk.embed is not None:
-        weights.append((chunk.embed.tokens.weight, False))
+        weights.append(chunk.embed.tokens.weight)
     if chunk.head is not None:
-        weights.append((chunk.head.weight, True))
-    for weight, copy in weights:
-        set_place(weight, replace(place_of(weight), tied=True, copy=copy))
+        weights.append(chunk.head.weight)
+    for weight in weights:
+        set_place(weight, replace(place_of(weight), partial=place_of(weight).partial | {"ends"}))
 
 
 def share_tied(chunk: Transformer, chunks: dict[int, Transformer]) -> None:

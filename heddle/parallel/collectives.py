@@ -178,6 +178,22 @@ def start_reduce_scatter_in_place(x: Tensor, axis: Axis) -> Handle:
     )
 
 
+def start_all_to_all(
+    x: Tensor, axis: Axis, sends: list[int] | None = None, receives: list[int] | None = None
+) -> Handle:
+    """Begin to give each rank of the axis its part of the first dim: equal ones, or so many rows to and from each.
+
+    Those of given sizes go on beside work: the turns of a ring.
+    """
+    if axis.size == 1:
+        return Handle([], x)
+    x = x.contiguous()
+    out = x.new_empty(len(x) if receives is None else sum(receives), *x.shape[1:])
+    work = dist.all_to_all_single(out, x, receives, sends, group=axis.group, async_op=True)
+    turn = sends is not None
+    return Handle([work], out, x, kind=Collective.TURN if turn else Collective.ALL_TO_ALL, axis=axis, overlapped=turn)
+
+
 def slice_of(x: Tensor, axis: Axis) -> Tensor:
     """This rank's equal share of the first dim."""
     return x.chunk(axis.size)[axis.rank]
@@ -193,6 +209,17 @@ class _SumForward(torch.autograd.Function):
         return gradient, None
 
 
+class _SumBothWays(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:
+        ctx.axis = axis
+        return all_reduce(x.clone(), axis)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return all_reduce(gradient.clone(), ctx.axis), None
+
+
 class _Slice(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:
@@ -204,9 +231,62 @@ class _Slice(torch.autograd.Function):
         return gather(gradient, ctx.axis), None
 
 
+class _SumBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:
+        ctx.axis = axis
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return all_reduce(gradient.clone(), ctx.axis), None
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:
+        ctx.axis = axis
+        return gather(x, axis)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return reduce_scatter(gradient, ctx.axis), None
+
+
+class _Scatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:
+        ctx.axis = axis
+        return reduce_scatter(x, axis)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gather(gradient, ctx.axis), None
+
+
+def to_all(x: Tensor, axis: Axis) -> Tensor:
+    """What every rank holds, used by each for a part of the outputs: its gradient is the sum of theirs."""
+    return _SumBackward.apply(x, axis)
+
+
+def to_all_gathered(x: Tensor, axis: Axis) -> Tensor:
+    """The same of slices of the tokens: gathered, and the sum of gradients is scattered."""
+    return _Gather.apply(x, axis)
+
+
+def sum_to_slice(x: Tensor, axis: Axis) -> Tensor:
+    """This rank's slice of the sum of what each has a part of; gradients are gathered on the way back."""
+    return _Scatter.apply(x, axis)
+
+
 def sum_partial(x: Tensor, axis: Axis) -> Tensor:
     """Sum of what each rank has a part of; every rank then holds the whole, so its gradient is the whole's."""
     return _SumForward.apply(x, axis)
+
+
+def sum_everywhere(x: Tensor, axis: Axis) -> Tensor:
+    """Sum of what each rank has a part of, where each rank goes on with it by itself: gradients are summed, too."""
+    return _SumBothWays.apply(x, axis)
 
 
 def take_slice(x: Tensor, axis: Axis) -> Tensor:

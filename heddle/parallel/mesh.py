@@ -14,10 +14,11 @@ import torch
 import torch.distributed as dist
 
 from heddle.errors import HeddleError
+from heddle.spec.axes import AXES, SUMMED, USUAL
 from heddle.spec.plan import Plan
-from heddle.spec.ranks import AXES, Coordinates, disjoint, groups, replicas, stage_of, world_in_words
+from heddle.spec.ranks import disjoint, groups, replicas, stage_of, world_in_words
 
-EVER = timedelta(days=365)
+EVER = timedelta(days=365)  # how long ranks may wait for each other is for the watchdog to say, not for a group
 HOST_BACKENDS = ("gloo", "fake")  # whose groups carry what lies in host memory
 
 
@@ -28,8 +29,8 @@ class Axis:
     rank: int = 0  # this process's place among them
     ranks: tuple[int, ...] = (0,)  # their ranks in the world
     group: dist.ProcessGroup | None = None  # None where there is nobody to talk to
-    # told of every collective that begins: its name, itself where work goes on beside it, its bytes; gives what to call
-    # once it was waited for
+    # called for every collective that begins with its name, its handle if it is asynchronous, and its bytes; returns
+    # what to call once it was waited for
     watch: Callable[[str, dist.Work | None, int], Callable[[], None] | None] | None = None
 
     @property
@@ -44,21 +45,25 @@ class Mesh:
 
     rank: int = 0
     tensor: Axis = field(default_factory=Axis)
+    context: Axis = field(default_factory=Axis)
     data: Axis = field(default_factory=Axis)
     pipeline: Axis = field(default_factory=Axis)
     world: Axis = field(default_factory=Axis)
+    # all axes together whose ranks see different samples or tokens: gradients are summed, and ZeRO shards, over them
+    gradients: Axis = field(default_factory=Axis)
     ends: Axis = field(default_factory=Axis)  # first and last stage, which share a tied embedding
-    replica: Axis = field(default_factory=Axis)  # one whole model, where replicas learn by themselves
+    replica: Axis = field(default_factory=Axis)  # one whole model, where replicas take local steps
     host: Axis = field(default_factory=Axis)  # the world again, for objects in host memory, which NCCL cannot carry
     saves: Axis = field(default_factory=Axis)  # and again, for the thread that saves beside training
-    # one group for each direction between two neighbouring stages, so that no message waits behind one going back
+    # one group for each direction between two neighboring stages, so that no message waits behind one going back
     channels: dict[tuple[int, int], dist.ProcessGroup] = field(default_factory=dict)
     places: tuple[
         str, ...
     ] = ()  # the group of the job's network that each rank is in, where links have codes of their own
 
     def __str__(self) -> str:
-        return str(Coordinates(**{name: getattr(self, name).rank for name in AXES}))
+        axes = {name: getattr(self, name) for name in sorted(AXES)}
+        return ", ".join(f"{name} {axis.rank}" for name, axis in axes.items() if name in USUAL or axis.size > 1)
 
 
 def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
@@ -80,23 +85,24 @@ def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
 
     everyone = list(range(plan.world))
     axes = {name: axis(name, groups(plan, name)) for name in AXES}
+    wide = [name for name in SUMMED if getattr(plan, name) > 1]
+    # what an axis has already is not made again
+    axes["gradients"] = axes[(wide or SUMMED)[0]] if len(wide) < 2 else axis("gradients", groups(plan, *SUMMED))
     columns = groups(plan, "pipeline")  # each the ranks of a pipeline, by stage
     last = plan.last_rank  # which a V folds back to the first
     ends = axis("ends", [[column[0], column[last]] for column in columns]) if last > 0 else Axis()
     replica = axis("replica", replicas(plan)) if plan.local_steps else Axis()
     channels = {}
     for number, pairs in enumerate(_disjoint_channels(plan.pipeline)):
-        neighbours = [[column[stage] for stage in pair] for pair in pairs for column in columns]
-        group = axis(f"channel {number}", neighbours).group
+        neighbors = [[column[stage] for stage in pair] for pair in pairs for column in columns]
+        group = axis(f"channel {number}", neighbors).group
         if group is not None:
             channels[next(pair for pair in pairs if stage_of(plan, rank) in pair)] = group
-    # what all processes share already is not made again
     whole = Axis(rank, tuple(everyone), dist.group.WORLD) if plan.world == world else axis("world", [everyone])
     host, backend = whole, str(dist.get_backend())
     if whole.group is not None and backend not in HOST_BACKENDS:
         backend = "gloo"
-        host = replace(whole, group=dist.new_group(everyone, backend=backend, group_desc="host"))
-    # with no limit of its own: how long a rank may take to write is for the watchdog to say
+        host = replace(whole, group=dist.new_group(everyone, timeout=EVER, backend=backend, group_desc="host"))
     members = everyone if rank < plan.world else [rank]
     saving = dist.new_group(members, timeout=EVER, backend=backend, use_local_synchronization=True, group_desc="saves")
     if rank >= plan.world:
@@ -109,7 +115,10 @@ def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
 
 def by_itself(mesh: Mesh) -> Mesh:
     """The same mesh as a replica sees it that has no others."""
-    return replace(mesh, data=Axis(ranks=(mesh.rank,)))
+    others = [getattr(mesh, name) for name in SUMMED if name != "data" and getattr(mesh, name).size > 1]
+    assert len(others) < 2, "more than one summed axis besides data needs a group without it"
+    alone = Axis(ranks=(mesh.rank,))
+    return replace(mesh, data=alone, gradients=others[0] if others else alone)
 
 
 def _disjoint_channels(stages: int) -> list[list[tuple[int, int]]]:
@@ -132,9 +141,9 @@ def _axis(name: str, groups: list[list[int]], rank: int, world: int) -> Axis:
     if _device() is not None:
         covered = {member for ranks in groups for member in ranks}
         alone = [[other] for other in range(world) if other not in covered]
-        group = dist.split_group(split_ranks=[*groups, *alone], group_desc=name)
+        group = dist.split_group(split_ranks=[*groups, *alone], group_desc=name, timeout=EVER)
     else:
-        group = dist.new_group(mine or [rank], use_local_synchronization=True, group_desc=name)
+        group = dist.new_group(mine or [rank], timeout=EVER, use_local_synchronization=True, group_desc=name)
     return Axis(mine.index(rank), tuple(mine), group) if mine else Axis()
 
 
@@ -148,10 +157,10 @@ def _connect(mesh: Mesh) -> None:
     """Use every group once, in an order that all agree on.
 
     NCCL connects two processes when they first exchange something, and both hosts wait for each other there. If each
-    stage first met the neighbour it receives from, none would ever come to its sends.
+    stage first met the neighbor it receives from, none would ever come to its sends.
     """
     word = torch.zeros(1, device=_device() or "cpu")
-    for axis in (mesh.world, *(getattr(mesh, name) for name in AXES), mesh.ends, mesh.replica):
+    for axis in (mesh.world, *(getattr(mesh, name) for name in AXES), mesh.gradients, mesh.ends, mesh.replica):
         if axis.group is not None:
             dist.all_reduce(word, group=axis.group)
     for (source, destination), group in mesh.channels.items():

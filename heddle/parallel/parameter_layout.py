@@ -14,11 +14,16 @@ class ParameterLayout:
 
     shape: torch.Size  # of the global parameter
     offset: tuple[int, ...]  # where the box starts
-    split: bool = False  # tensor-parallel ranks hold different boxes
-    partial: bool = False  # tensor-parallel ranks hold the same numbers, but each only a part of their gradient
-    tied: bool = False  # both ends of the pipeline hold it, each with a part of its gradient
+    split: frozenset[str] = frozenset()  # the axes of the mesh whose ranks hold different boxes
+    # The axes whose ranks hold the same numbers, but each only a part of their gradient, besides the axes over which
+    # every gradient is summed. "ends" are the two ends of the pipeline, where both hold a tied embedding.
+    partial: frozenset[str] = frozenset()
     uses: int = 1  # chunks of this rank that add to its gradient, each once for every microbatch
-    copy: bool = False  # the second holder of a tied parameter: trained alike, counted and saved with the first
+
+    @property
+    def tied(self) -> bool:
+        """Whether both ends of the pipeline hold it."""
+        return "ends" in self.partial
 
 
 def set_place(parameter: Tensor, place: ParameterLayout) -> None:
@@ -32,7 +37,7 @@ def place_of(parameter: Tensor) -> ParameterLayout:
     return place or ParameterLayout(parameter.shape, (0,) * parameter.dim())
 
 
-def split_parameter(parameter: Tensor, dim: int, rank: int, size: int) -> nn.Parameter:
+def split_parameter(parameter: Tensor, dim: int, rank: int, size: int, axis: str = "tensor") -> nn.Parameter:
     """A parameter of the same kind that is slice `rank` of `size` along `dim`, padded to equal slices.
 
     Works on the meta device, where nothing has memory yet.
@@ -40,6 +45,6 @@ def split_parameter(parameter: Tensor, dim: int, rank: int, size: int) -> nn.Par
     rows = -(-parameter.shape[dim] // size)
     shape, offset = list(parameter.shape), [0] * parameter.dim()
     shape[dim], offset[dim] = rows, rank * rows
-    local = nn.Parameter(parameter.new_empty(shape))
-    set_place(local, ParameterLayout(parameter.shape, tuple(offset), split=True))
+    local = nn.Parameter(parameter.new_empty(shape), requires_grad=parameter.requires_grad)
+    set_place(local, ParameterLayout(parameter.shape, tuple(offset), split=frozenset({axis})))
     return local

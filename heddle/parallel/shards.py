@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
+from operator import add
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from heddle.parallel.mesh import Mesh
+from heddle.parallel.ownership import is_counted
 from heddle.parallel.parameter_layout import ParameterLayout, place_of
 
 
@@ -49,8 +52,23 @@ def make_piece(
         master=local if full else local.float(),
         target=None if full else local,
         decay=parameter.dim() > 1,
-        counted=not place.copy and (place.split or mesh.tensor.rank == 0) and (sharded or mesh.data.rank == 0),
+        counted=is_counted(place, mesh, sharded),
         source=master is not None,
+    )
+
+
+def frozen_piece(name: str, parameter: Tensor, start: int = 0, values: Tensor | None = None) -> Piece:
+    """A parameter that nobody updates, or this replica's share of it: filled in its own precision, never counted."""
+    held = parameter.data.view(-1) if values is None else values
+    return Piece(
+        name=name,
+        place=place_of(parameter),
+        local=parameter.shape,
+        start=start,
+        master=held,
+        target=None,
+        decay=False,
+        counted=False,
     )
 
 
@@ -65,24 +83,37 @@ class Kept:
 
 
 def boxes_of(piece: Piece, values: Tensor) -> Iterator[tuple[tuple[int, ...], Tensor]]:
-    """A flat range of a row-major box, as at most three boxes of the global tensor: (offset, values) pairs.
+    """A flat range of a row-major box, as boxes of the global tensor: (offset, values) pairs.
 
-    Part of a first row, whole rows, part of a last row. Rows that only pad the vocabulary are left out.
+    What only pads the global tensor, such as rows beyond the vocabulary, is left out.
     """
-    width = piece.local[-1] if len(piece.local) > 1 else 1
-    start, stop = piece.start, piece.start + piece.master.numel()
-    cuts = sorted({start, min(stop, -(-start // width) * width), max(start, stop // width * width), stop})
-    for low, high in pairwise(cuts):
-        row, column = divmod(low, width)
-        rows, columns = (1, high - low) if high - low < width else ((high - low) // width, width)
-        rows = min(rows, piece.place.shape[0] - piece.place.offset[0] - row)
-        if rows <= 0:
-            continue
-        part = values[low - start : low - start + rows * columns]
-        if len(piece.local) == 1:
-            yield (piece.place.offset[0] + row,), part
+    taken = 0
+    for corner, size in _cut(tuple(piece.local), piece.start, piece.start + piece.master.numel()):
+        part = values[taken : taken + prod(size)].view(size)
+        taken += part.numel()
+        offset = tuple(map(add, piece.place.offset, corner))
+        real = tuple(slice(max(0, end - start)) for start, end in zip(offset, piece.place.shape, strict=True))
+        if (part := part[real]).numel():
+            yield offset, part
+
+
+def _cut(shape: tuple[int, ...], low: int, high: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The flat range from low to high of a row-major box, in order, as few boxes: their corners and sizes.
+
+    Part of a first row, whole rows, part of a last row; a row of more than one dimension is cut in turn.
+    """
+    if len(shape) == 1:
+        yield (low,), (high - low,)
+        return
+    width = prod(shape[1:])
+    cuts = sorted({low, min(high, -(-low // width) * width), max(low, high // width * width), high})
+    for start, stop in pairwise(cuts):
+        row, inner = divmod(start, width)
+        if inner == 0 and (stop - start) % width == 0:
+            yield (row, *[0] * (len(shape) - 1)), ((stop - start) // width, *shape[1:])
         else:
-            yield (piece.place.offset[0] + row, piece.place.offset[1] + column), part.view(rows, columns)
+            for corner, size in _cut(shape[1:], inner, inner + stop - start):
+                yield (row, *corner), (1, *size)
 
 
 class FreeParameters:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from heddle.data.template import TEMPLATE_FILE
 from heddle.data.tokens import Meta, Prepared
 from heddle.errors import HeddleError
 from heddle.runs.durable import replace_text
@@ -31,12 +31,13 @@ FREE = {
     "keep_last",
     "keep_every",
 }
-FREE |= {"restarts", "hang_after", "compile"}
+FREE |= {"log", "notify", "patience", "keep_best"}
+FREE |= {"restarts", "hang_after", "compile", "meeting", "site"}
 
 
 @dataclass(frozen=True)
 class Run:
-    """A folder with `job.toml`, `data.json`, `metrics.jsonl`, the tokenizer and `checkpoints/`."""
+    """A folder with `job.toml`, `machine.toml`, `data.json`, `metrics.jsonl`, the tokenizer and `checkpoints/`."""
 
     folder: Path
 
@@ -52,8 +53,13 @@ class Run:
 
     @property
     def hang(self) -> Path:
-        """What the ranks were doing, if the run stood still."""
+        """What the ranks were doing; there if the run stood still."""
         return self.folder / "hang"
+
+    @property
+    def processes(self) -> Path:
+        """Which process is which rank; there where a run has several."""
+        return self.folder / "processes"
 
     @property
     def tokenizer(self) -> Path:
@@ -69,6 +75,11 @@ class Run:
     def adapted(self) -> Path:
         """What the first steps took and held, and what was decided by it; there where the plan says `adapt`."""
         return self.folder / "adapted.json"
+
+    @property
+    def machine(self) -> Path:
+        """The machine, as it was found to be when the run began; there where the job has no cluster with its speed."""
+        return self.folder / "machine.toml"
 
     @property
     def data_file(self) -> Path:
@@ -98,6 +109,8 @@ def create_run(job: Job, data: Prepared, bring: Callable[[Path], None] | None = 
         data.tokenizer.save(run.tokenizer)
         if bring is not None:
             bring(run.tokenizer)
+        if (data.folder / TEMPLATE_FILE).is_file():  # by which the conversations were written that it learns from
+            shutil.copyfile(data.folder / TEMPLATE_FILE, run.tokenizer / TEMPLATE_FILE)
         _describe(run, job, data)
     except OSError as error:
         raise HeddleError(
@@ -138,7 +151,7 @@ def resume_run(job: Job, data: Prepared) -> Run:
 
 
 def _describe(run: Run, job: Job, data: Prepared) -> None:
-    replace_text(run.data_file, json.dumps(asdict(data.meta), indent=2, ensure_ascii=False) + "\n")
+    replace_text(run.data_file, data.meta.to_json())
     replace_text(run.job_file, dumps_job(job))
 
 
@@ -169,7 +182,7 @@ def check_resumed(job: Job, data: Prepared, allow: bool, warn: Callable[[str], N
     if changes and not allow:
         raise HeddleError(
             f"{run.folder} was started with other settings:",
-            "\n  ".join(changes),
+            "\n".join(changes),
             "Choose another name with --name, or resume anyway with --allow-changes.",
         )
     if changes:
@@ -180,6 +193,7 @@ def _changes(before: Job, job: Job) -> list[str]:
     """What is trained otherwise than before. Fewer steps are a change, for the learning rate goes by them."""
     names = [field.name for field in dataclasses.fields(job.train) if field.name not in FREE]
     pairs = {f"train.{name}": (getattr(before.train, name), getattr(job.train, name)) for name in names}
+    pairs["[tune]"] = (before.tune, job.tune)
     pairs["train.precision"] = (before.precision, job.precision)
     pairs["train.sequence"] = (before.sequence, job.sequence)
     if job.train.steps >= before.train.steps:
@@ -196,10 +210,23 @@ def _data_changes(run: Run, before: Job, job: Job, meta: Meta) -> list[str]:
             f"the {name} tokens were {_split(kept.get(name))}, are {_split(asdict(split))}"
             for name, split in splits
             if not isinstance(kept.get(name), dict) or kept[name].get("sha256") != split.sha256
-        ]
+        ] + _conversation_changes(kept.get("chat"), before, job, meta)
     names = ("text", "tokens", "tokenizer", "key", "validation")
-    pairs = [(name, getattr(before.corpus, name), getattr(job.corpus, name)) for name in names]
-    return [f"data.{name} was {_word(old)}, is {_word(new)}" for name, old, new in pairs if old != new]
+    old, new = (dataclasses.replace(each.corpus, tokenizer=each.corpus.tokenizer_word) for each in (before, job))
+    pairs = [(name, getattr(old, name), getattr(new, name)) for name in names]
+    return [f"data.{name} was {_word(was)}, is {_word(now)}" for name, was, now in pairs if was != now]
+
+
+def _conversation_changes(kept: Any, before: Job, job: Job, meta: Meta) -> list[str]:
+    """Whether other tokens of the same are learned, or samples are made of them in another way."""
+    changes = []
+    found = None if meta.chat is None else meta.chat.train.sha256
+    was = kept.get("train", {}).get("sha256") if isinstance(kept, dict) else None
+    if was != found:
+        changes.append("other tokens of the conversations are learned")
+    if before.corpus.pack != job.corpus.pack:
+        changes.append(f"data.pack was {before.corpus.pack}, is {job.corpus.pack}")
+    return changes
 
 
 def _split(split: Any) -> str:

@@ -13,6 +13,7 @@ import errno
 import fcntl
 import os
 import socket
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -51,7 +52,9 @@ def locked(folder: Path, warn: Callable[[str], None]) -> Iterator[RunLock]:
     except OSError as error:
         raise HeddleError(
             f"The run folder {folder} cannot be written.",
-            f"{error.strerror}.",
+            f"Its file '{LOCK}' is a link, which is not followed."
+            if error.errno == errno.ELOOP
+            else f"{error.strerror}.",
             "Choose another place with [train] runs, or --set train.runs=FOLDER.",
         ) from None
     try:
@@ -74,7 +77,11 @@ def _take(folder: Path, warn: Callable[[str], None]) -> int:
     end = time.monotonic() + PATIENCE
     while True:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        # Not where a link leads, whose file would be written over, and not into a pipe.
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, f"What is called '{LOCK}' in it is not a file")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_there(folder, descriptor):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,3 +58,26 @@ def _row(line: str) -> dict[str, Any] | None:
     if any(value is not None and type(value) not in (int, float) for value in row.values()):
         return None
     return {name: value if value is not None and abs(value) < MOST else None for name, value in row.items()}
+
+
+def median(rows: Sequence[dict[str, Any]], key: str) -> float | None:
+    """Of a column over a run, without its first step, which is slow for reasons of its own."""
+    values = [row[key] for row in rows if _is_number(row.get(key))]
+    return statistics.median(values[1:] or values) if values else None
+
+
+def of_step(rows: Sequence[dict[str, Any]], step: int | None, key: str) -> float | None:
+    """A number of one step."""
+    values = [row.get(key) for row in rows if row["step"] == step and "loss" in row]
+    return values[-1] if values and _is_number(values[-1]) else None
+
+
+def typical_step(traced: Sequence[int], rows: Sequence[dict[str, Any]]) -> int | None:
+    """Of the traced steps the one that took the median time; the first counts only where it is the only one."""
+    times = {row["step"]: row["seconds"] for row in rows if _is_number(row.get("seconds"))}
+    timed = sorted((times[step], step) for step in traced[1:] if step in times)
+    return timed[len(timed) // 2][1] if timed else max(traced, default=None)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -6,6 +6,7 @@ the same GPU.
 
 from __future__ import annotations
 
+import json
 import socket
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -19,11 +20,14 @@ from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.runtime.cuda import settings
 from heddle.runtime.device import backend, describe, on_gpu
+from heddle.runtime.environment import LaunchedRank
 from heddle.runtime.recorder import machine
+from heddle.runtime.rendezvous import SharedError
 from heddle.runtime.together import Together
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import PlannedJob
 from heddle.spec.plan import Plan
+from heddle.spec.ranks import groups
 
 SHORT = 0.9  # a device that has less than this share of the memory that the cluster's file states is another one
 
@@ -66,17 +70,9 @@ def check_allotment(job: PlannedJob, together: Together, device: torch.device) -
 
 def refuse(plan: Plan, cluster: Cluster | None, found: Sequence[Allotted]) -> None:
     """Tell what does not fit; CPUs are shared, and fit whatever they are given."""
-    gpus = [each for each in found if each.gpu]
-    if not gpus:
+    refuse_devices(found)
+    if not found[0].gpu:
         return
-    if len(gpus) < len(found):
-        blind = [rank for rank, each in enumerate(found) if not each.gpu]
-        raise HeddleError(
-            f"Rank {blind[0]} sees no GPU, but rank {next(i for i, each in enumerate(found) if each.gpu)} does.",
-            "All ranks of a run compute on the same kind of device.",
-            "Ask for a GPU for every process: --gpus-per-node under Slurm; see also CUDA_VISIBLE_DEVICES.",
-        )
-    _refuse_shared(found)
     _refuse_split(plan, cluster, found)
     if cluster is not None:
         stated = cluster.device.memory_gib
@@ -88,6 +84,39 @@ def refuse(plan: Plan, cluster: Cluster | None, found: Sequence[Allotted]) -> No
                 "A plan made for devices with more memory may run out of memory in the middle of a run.",
                 f"Plan again with cluster.device.memory_gib = {least.memory / GIB:.0f}, or ask for other nodes.",
             )
+
+
+def refuse_devices(found: Sequence[Allotted]) -> None:
+    """Tell of ranks without a GPU among others, and of two on one, with which NCCL cannot even connect."""
+    gpus = [each for each in found if each.gpu]
+    if not gpus:
+        return
+    if len(gpus) < len(found):
+        blind = [rank for rank, each in enumerate(found) if not each.gpu]
+        raise HeddleError(
+            f"Rank {blind[0]} sees no GPU, but rank {next(i for i, each in enumerate(found) if each.gpu)} does.",
+            "All ranks of a run compute on the same kind of device.",
+            "Ask for a GPU for every process: --gpus-per-node under Slurm; see also CUDA_VISIBLE_DEVICES.",
+        )
+    _refuse_shared(found)
+
+
+def compare_devices(store: Any, place: LaunchedRank, device: torch.device) -> None:
+    """Refuse devices that do not go together, through the store; the first rank decides for all.
+
+    This comes before NCCL is touched: ranks that connect with unlike ideas of it wait for each other in silence.
+    """
+    store.set(f"device/{place.rank}", json.dumps(asdict(look(device))))
+    if place.rank == 0:
+        found = [Allotted(**json.loads(store.get(f"device/{rank}"))) for rank in range(place.world)]
+        verdict: list[str] = []
+        try:
+            refuse_devices(found)
+        except HeddleError as error:
+            verdict = [error.what, error.why, error.hint]
+        store.set("devices", json.dumps(verdict))
+    if verdict := json.loads(store.get("devices")):
+        raise SharedError(*verdict)
 
 
 def refuse_mixed(found: Sequence[str]) -> None:
@@ -121,8 +150,8 @@ def _refuse_split(plan: Plan, cluster: Cluster | None, found: Sequence[Allotted]
     """Tensor groups over slow links; where `[cluster]` says that more devices than a host's are close, it is right."""
     if cluster is not None and plan.tensor <= cluster.devices:
         return
-    for first in range(0, plan.world, plan.tensor):
-        hosts = {each.host for each in found[first : first + plan.tensor]}
+    for ranks in groups(plan, "tensor"):
+        hosts = {found[rank].host for rank in ranks}
         if len(hosts) > 1:
             most = max(Counter(each.host for each in found).values())
             fitting = max(n for n in range(1, most + 1) if plan.tensor % n == 0)

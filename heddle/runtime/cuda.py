@@ -9,7 +9,7 @@ from heddle.errors import HeddleError
 from heddle.spec.plan import Plan
 
 QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
-# Streams of a rank: computing, five axes and the world, a channel each way to two neighbours, and two for copies to the
+# Streams of a rank: computing, five axes and the world, a channel each way to two neighbors, and two for copies to the
 # host, of checkpoints and of what leaves the device.
 STREAMS = 13
 

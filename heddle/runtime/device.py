@@ -27,17 +27,31 @@ from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.runtime import cuda
 from heddle.runtime.environment import local_place
-from heddle.spec.cluster import Cluster
 from heddle.spec.job import Precision
+from heddle.spec.this_machine import asks_for_cpus, driver_version
 
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def has_gpus() -> bool:
     """Whether this process sees any. Asking starts CUDA, so what it reads from the environment is set before."""
+    if asks_for_cpus():
+        return False
     if torch.version.cuda is not None:
         cuda.set_defaults()
     return torch.cuda.is_available()
+
+
+def refuse_unusable_gpus() -> None:
+    """Refuse to compute on CPUs beside GPUs that this PyTorch cannot use, unless somebody insists."""
+    if has_gpus() or asks_for_cpus() or not (driver := driver_version()):
+        return
+    built = f"for CUDA {torch.version.cuda}" if torch.version.cuda else "without CUDA"
+    raise HeddleError(
+        f"This machine has GPUs, but PyTorch {torch.__version__} cannot use them.",
+        f"It was built {built}, and the driver is {driver}. Training on the CPUs instead would be very slow.",
+        "Install a build of PyTorch for this driver, or a newer driver; HEDDLE_DEVICE=cpu insists on the CPUs.",
+    )
 
 
 def device_type() -> str:
@@ -48,6 +62,11 @@ def device_type() -> str:
 def backend(gpus: bool | None = None) -> str:
     """What the processes of a run talk over, with GPUs or without; by default as here."""
     return "nccl" if (has_gpus() if gpus is None else gpus) else "gloo"
+
+
+def gpu_count() -> int:
+    """How many this process sees."""
+    return torch.cuda.device_count() if has_gpus() else 0
 
 
 def versions() -> dict[str, str]:
@@ -61,6 +80,7 @@ def versions() -> dict[str, str]:
 def pick_device() -> torch.device:
     """This process's GPU where there is one, else the CPU."""
     if not has_gpus():
+        refuse_unusable_gpus()
         return torch.device("cpu")
     device = torch.device("cuda", _index(torch.cuda.device_count()))
     torch.cuda.set_device(device)
@@ -169,7 +189,7 @@ class SideStream:
 
     @contextmanager
     def copying(self, device: torch.device, ready: Mark) -> Iterator[bool]:
-        """Copies inside begin once `ready` is reached, and are complete on leaving; gives whether they may overlap."""
+        """Copies inside begin once `ready` is reached, and are complete on leaving; yields whether they may overlap."""
         if device.type != "cuda":
             yield False
             return
@@ -293,14 +313,6 @@ def multiprocessors(device: torch.device) -> int | None:
 def capability(device: torch.device) -> float | None:
     """A GPU's compute capability."""
     return float("{}.{}".format(*torch.cuda.get_device_capability(device))) if device.type == "cuda" else None
-
-
-def peak_flops(cluster: Cluster | None, precision: Precision, device: torch.device) -> tuple[float, str]:
-    """FLOP/s to hold utilisation against, and where that comes from: the cluster's file, or a measurement here."""
-    stated = cluster.device.tflops.flops(precision) if cluster else None
-    if cluster and stated:
-        return stated, f"stated for {cluster.device.name}"
-    return measured_flops(DTYPES[precision], device), "measured here"
 
 
 @cache

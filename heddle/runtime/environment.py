@@ -8,6 +8,12 @@ from dataclasses import dataclass
 
 from heddle.errors import HeddleError
 
+# What mpirun of Open MPI, and of MPICH and Intel MPI, tell their processes: rank, world, rank on the node.
+MPI = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+)
+
 
 @dataclass(frozen=True)
 class LaunchedRank:
@@ -29,6 +35,12 @@ def launched_place() -> LaunchedRank | None:
         found["RANK"], found["WORLD_SIZE"] = found["SLURM_PROCID"], found["SLURM_STEP_NUM_TASKS"]
         found.setdefault("LOCAL_RANK", found.get("SLURM_LOCALID", "0"))
         return _place()
+    for rank, world, local in MPI:
+        if rank in found and world in found and number(world, 1) > 1:
+            number(rank), number(local, default=0)
+            found["RANK"], found["WORLD_SIZE"] = found[rank], found[world]
+            found.setdefault("LOCAL_RANK", found.get(local, "0"))
+            return _place()
     return None
 
 
@@ -71,6 +83,8 @@ def local_place() -> tuple[int, int]:
     local = number("LOCAL_RANK", default=0)
     if "LOCAL_WORLD_SIZE" in os.environ:
         return local, number("LOCAL_WORLD_SIZE", 1)
+    if "OMPI_COMM_WORLD_LOCAL_SIZE" in os.environ:
+        return local, number("OMPI_COMM_WORLD_LOCAL_SIZE", 1)
     stated = os.environ.get("SLURM_STEP_TASKS_PER_NODE", "")
     count = stated.partition("(")[0].partition(",")[0]  # Slurm writes 8(x4) for eight on each of four nodes
     return local, int(count) if count.isdecimal() else 0

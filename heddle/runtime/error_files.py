@@ -11,6 +11,7 @@ from heddle.errors import HeddleError
 from heddle.runtime.environment import number
 
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+UNTOLD, UNGUARDED = 74, 75  # exit codes of processes that cannot leave a note, and that a script started by mistake
 FOLDER = "HEDDLE_NOTES"  # the variable that names the folder; where another launcher started us, there is none
 
 
@@ -23,7 +24,7 @@ class Note:
     final: bool
 
 
-def tell(rank: int, error: HeddleError, trace: str = "", final: bool = True) -> None:
+def write_error(rank: int, error: HeddleError, trace: str = "", final: bool = True) -> None:
     """Leave a note, if somebody reads it."""
     if folder := os.environ.get(FOLDER):
         note = {"parts": [error.what, error.why, error.hint], "trace": trace, "final": final}
@@ -32,7 +33,7 @@ def tell(rank: int, error: HeddleError, trace: str = "", final: bool = True) -> 
         partial.rename(Path(folder) / f"{rank}.json")
 
 
-def told(folder: Path, rank: int) -> Note | None:
+def read_error(folder: Path, rank: int) -> Note | None:
     """The note of one rank."""
     path = folder / f"{rank}.json"
     if not path.exists():
@@ -44,7 +45,7 @@ def told(folder: Path, rank: int) -> Note | None:
 def final_error(folder: Path) -> HeddleError | None:
     """The error that ends the run, if any rank told of one."""
     ranks = sorted(int(path.stem) for path in folder.glob("[0-9]*.json"))
-    notes = [note for rank in ranks if (note := told(folder, rank)) is not None and note.final]
+    notes = [note for rank in ranks if (note := read_error(folder, rank)) is not None and note.final]
     return notes[0].error if notes else None
 
 

@@ -8,29 +8,33 @@ import pickle
 import shutil
 import signal
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from itertools import count
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch.distributed as dist
-from rich.console import Console
 
+from heddle.console import plain_console
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.runtime import forkserver
+from heddle.runtime.allotment import compare_devices
+from heddle.runtime.connecting import connecting
 from heddle.runtime.cuda import refuse_few_queues
 from heddle.runtime.device import abandon, backend, has_gpus, on_gpu, pick_device
 from heddle.runtime.environment import LaunchedRank
 from heddle.runtime.error_files import FOLDER as NOTES
-from heddle.runtime.error_files import final_error, tell, told
+from heddle.runtime.error_files import UNGUARDED, UNTOLD, final_error, read_error, write_error
 from heddle.runtime.interfaces import bind_to_loopback
-from heddle.runtime.meeting import TIMEOUT, SharedError, meet_at_address, meet_in_file
+from heddle.runtime.leash import LOST, LeashedProcess, end_without
+from heddle.runtime.limits import limit_reached, narrow_limits, refuse_few_files
+from heddle.runtime.rendezvous import TIMEOUT, SharedError, rendezvous_at_address, rendezvous_in_file
 from heddle.runtime.scratch import scratch_folder, scratch_of
 from heddle.runtime.stop_request import Requests, answer, ignores_hangup, leave_closed_terminal, outlive_terminal
 from heddle.spec.plan import Plan
@@ -38,6 +42,7 @@ from heddle.spec.ranks import coordinates, world_in_words
 
 PATIENCE = 2.0  # seconds that a process stays which was not the first to fail, so that the first one is seen
 GRACE = 30.0  # seconds in which the others may end by themselves, and finish a checkpoint, before they are killed
+ENOUGH = 1 << 16  # bytes in the folder for temporary files, without which processes cannot meet and tell
 STORE, RESULT = "store", "result"  # files of one start: where the processes meet, and what rank 0 gives back
 
 
@@ -56,36 +61,40 @@ def join(plan: Plan, place: LaunchedRank, file: Path | None = None) -> Mesh:
         gpu = device if on_gpu(device) else None
         if gpu is not None:
             refuse_few_queues(plan)
-        store = meet_at_address(place) if file is None else meet_in_file(file, place)
+        store = rendezvous_at_address(place) if file is None else rendezvous_in_file(file, place)
+        compare_devices(store, place, device)
         # With its device known, NCCL connects now, and its groups are split from this one.
-        dist.init_process_group(
-            backend(gpu is not None),
-            store=store,
-            rank=rank,
-            world_size=place.world,
-            timeout=TIMEOUT,
-            device_id=gpu,
-        )
-    mesh = build_mesh(plan, rank, place.world)
+        with connecting(store, place, backend(gpu is not None)):
+            dist.init_process_group(
+                backend(gpu is not None),
+                store=store,
+                rank=rank,
+                world_size=place.world,
+                timeout=TIMEOUT,
+                device_id=gpu,
+            )
+            mesh = build_mesh(plan, rank, place.world)
+    else:
+        mesh = build_mesh(plan, rank, place.world)
     assert mesh is not None
     return mesh
 
 
 def leave() -> None:
-    """Part from the other processes."""
+    """Destroy the process group."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
 def part_in_failure(rank: int) -> None:
-    """Part from the others because of an error that this process is about to tell, and nobody else is to."""
+    """Leave the process group because of an error, which this process reports and no other."""
     if dist.is_initialized():
         _claim(dist.distributed_c10d._get_default_store(), rank)
     abandon()
 
 
 def _claim(store: Any, rank: int) -> bool:
-    """Whether this process is the one to tell what went wrong: the first that claims it, however often it does."""
+    """Whether this process reports what went wrong: the first that claims it does, however often it asks."""
     return bool(store.compare_set("heddle/failed", "", str(rank)) == str(rank).encode())
 
 
@@ -117,35 +126,53 @@ def _is_first_to_fail(place: LaunchedRank, error: Exception, store: Any) -> bool
         return isinstance(error, HeddleError)
 
 
-def run_processes(plan: Plan, work: Callable[..., Any], *arguments: Any, restarts: int = 0) -> Any:
+def run_processes(
+    plan: Plan, work: Callable[..., Any], *arguments: Any, restarts: int = 0, script: bool = False
+) -> Any:
     """Start the plan's processes on this machine, let each do `work(mesh, *arguments)`, give rank 0's result.
 
     When one dies, all are started again, up to `restarts` times; what a user has to fix is reported at once. Ctrl-C,
     SIGTERM and a closed terminal are passed on once, as a request to stop after the step; a second one ends everything.
+    With `script`, each first runs the program that called us, as it may define what the work needs.
     """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # we are such a process, and run that program
+        os._exit(UNGUARDED)
+    refuse_few_files(plan.world)
     forkserver.set_environment(plan.world)
-    context = multiprocessing.get_context(_start_method())
-    with scratch_folder() as folder, _Processes(folder) as processes:
+    with scratch_folder() as folder, _Processes(folder, script or work.__module__ == "__main__") as processes:
         try:
             for restart in count():
-                processes.start(context, plan, restart, work, arguments)
-                failed = processes.first_to_fail()
+                # where the server that ranks are forked from was killed, this starts another one
+                context = multiprocessing.get_context(_start_method())
+                try:
+                    processes.start(context, plan, restart, work, arguments)
+                    failed = processes.first_to_fail()
+                except ServerLostError:
+                    processes.end()
+                    if restart == restarts:
+                        raise
+                    continue
                 if failed is None:
                     return pickle.loads((processes.folder / RESULT).read_bytes())  # noqa: S301 (only we can write it)
+                code = processes.ranks[failed].exit_code
                 processes.end()
                 if processes.asked:
                     raise KeyboardInterrupt
                 if (final := final_error(processes.folder)) is not None:
                     raise final
-                if restart == restarts:
-                    raise _told(plan, processes.folder, failed, processes.exit_code(failed))
+                if restart == restarts or code in (UNTOLD, UNGUARDED):
+                    raise _told(plan, processes.folder, failed, code)
         finally:
-            Console().show_cursor()  # which rank 0 hides while it shows a live line, and cannot restore if killed
+            plain_console().show_cursor()  # which rank 0 hides while it shows a live line, and cannot restore if killed
 
 
 def _start_method() -> str:
     """Fork from the server; spawn where there are GPUs, which do not survive a fork."""
     return "forkserver" if not has_gpus() and forkserver.start() else "spawn"
+
+
+class ServerLostError(HeddleError):
+    """Ranks could not be forked: the server was killed, and another one may do."""
 
 
 class _Processes(Requests):
@@ -154,94 +181,110 @@ class _Processes(Requests):
     None of them is left once this is no longer entered.
     """
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, script: bool) -> None:
         super().__init__()
         self.scratch = self.folder = scratch
-        self.processes: list[BaseProcess] = []
-        self.leash: Connection | None = None
+        self.script = script  # whether each is to run the program that this one runs
+        self.ranks: list[LeashedProcess] = []
         self.starting = False
 
     def __exit__(self, *_: object) -> None:
-        for process in self.processes:
-            process.kill()
+        self._send(signal.SIGKILL)
         self.end()
-        self.restore()
+        self.leave()
 
     def first(self) -> None:
         """One is enough: at the end of each step they ask each other."""
-        if not self.processes and not self.starting:
+        if not self.ranks and not self.starting:
             raise KeyboardInterrupt
         if self.starting:
             forkserver.stop()  # which may be what we wait for
         else:
-            self.processes[0].terminate()
+            self.ranks[0].send(signal.SIGTERM)
             answer()
 
     def second(self, _number: int) -> None:
         """At once, then."""
-        for process in self.processes:
-            process.kill()
+        self._send(signal.SIGKILL)
         if not self.starting:
             raise KeyboardInterrupt
 
     def start(self, context: Any, plan: Plan, restart: int, work: Callable[..., Any], arguments: Any) -> None:
-        """Start all processes, each with a leash that ends it when this process lets go, or dies."""
+        """Start all processes."""
         self.folder = self.scratch / f"start-{restart}"
         self.folder.mkdir()
-        held, self.leash = context.Pipe(duplex=False)
-        self.processes = []
         # A process that is given only half of what to do says so with a traceback.
         self.starting = True
-        for rank in range(plan.world):
-            place, deaf = LaunchedRank(rank, plan.world), ignores_hangup()
-            process = context.Process(
-                target=_worker, args=(held, deaf, plan, place, restart, self.folder, work, arguments)
-            )
-            try:
-                process.start()
-            except (EOFError, OSError):  # the server was stopped
-                if not self.asked:
-                    raise
-                break
-            self.processes.append(process)
-        held.close()
-        self.starting = False
+        try:
+            for rank in range(plan.world):
+                place, ignore_hangup = LaunchedRank(rank, plan.world), ignores_hangup()
+                process = LeashedProcess(
+                    context, _worker, (ignore_hangup, plan, place, restart, self.folder, work, arguments)
+                )
+                with nullcontext() if self.script else _nothing_to_run():
+                    process.start()
+                self.ranks.append(process)
+        except (EOFError, ConnectionError) as error:
+            if not self.asked:  # else it was stopped by us
+                raise ServerLostError(
+                    f"Rank {len(self.ranks)} could not be started.",
+                    "The server that ranks are forked from was killed.",
+                    "Start again, with --resume if there are checkpoints.",
+                ) from error
+        except OSError as error:
+            if not self.asked:
+                raise HeddleError(
+                    f"Rank {len(self.ranks)} of {plan.world} could not be started: {error.strerror or error}.",
+                    "The system allows no more processes, memory or open files.",
+                    "See `ulimit -a`, or use fewer processes.",
+                ) from error
+        finally:
+            self.starting = False
         if self.asked:
             raise KeyboardInterrupt
 
     def first_to_fail(self) -> int | None:
         """Wait until all have ended well, or one has not: its rank, before that of any that failed because of it."""
-        running = {process.sentinel: rank for rank, process in enumerate(self.processes)}
+        running = {each.process.sentinel: rank for rank, each in enumerate(self.ranks)}
         while running:
             ready = wait(list(running))
             ended = [running.pop(sentinel) for sentinel in list(running) if sentinel in ready]
-            if failed := [rank for rank in ended if self.exit_code(rank)]:
-                return min(failed, key=self.exit_code)  # negative: killed by a signal, and not by another's death
+            if failed := [rank for rank in ended if self.ranks[rank].exit_code]:
+                # negative: killed by a signal, and not by another's death
+                return min(failed, key=lambda rank: self.ranks[rank].exit_code)
         return None
-
-    def exit_code(self, rank: int) -> int:
-        """How an ended process did; negative, the signal that killed it."""
-        process = self.processes[rank]
-        process.join()
-        assert process.exitcode is not None
-        return process.exitcode
 
     def end(self) -> None:
         """Let them end by themselves for a while, then end them."""
         patience = time.monotonic() + GRACE
-        for process in self.processes:
-            process.terminate()
-        for process in self.processes:
-            process.join(max(0.0, patience - time.monotonic()))
-            process.kill()
-            process.join()
-        if self.leash is not None:
-            self.leash.close()
+        self._send(signal.SIGTERM)
+        for each in self.ranks:
+            each.wait(patience - time.monotonic())
+        self._send(signal.SIGKILL)
+        for each in self.ranks:
+            each.wait(GRACE)
+        ended, self.ranks = self.ranks, []
+        for each in ended:
+            each.let_go()
+
+    def _send(self, number: signal.Signals) -> None:
+        for each in self.ranks:
+            each.send(number)
+
+
+@contextmanager
+def _nothing_to_run() -> Iterator[None]:
+    """What is started does not run the user's program again, which need not be guarded then."""
+    main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _worker(
     leash: Connection,
-    deaf: bool,
+    ignore_hangup: bool,
     plan: Plan,
     place: LaunchedRank,
     restart: int,
@@ -252,9 +295,10 @@ def _worker(
     """One process of `run_processes`. What goes wrong is written, not raised: raised, it ends in a long report."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where processes are spawned they have to say so themselves
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # inherited, it may be ignored, and then nothing ends them
-    signal.signal(signal.SIGHUP, signal.SIG_IGN if deaf else leave_closed_terminal)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # which the server that we were forked from blocks
+    signal.signal(signal.SIGHUP, signal.SIG_IGN if ignore_hangup else leave_closed_terminal)
     outlive_terminal()
-    _end_without(leash, folder)
+    end_without(leash, folder)
     os.environ |= {"RANK": str(place.rank), "LOCAL_RANK": str(place.rank)}
     os.environ |= {"WORLD_SIZE": str(place.world), "LOCAL_WORLD_SIZE": str(place.world)}
     os.environ |= {"TORCHELASTIC_RESTART_COUNT": str(restart), NOTES: str(folder)}
@@ -262,47 +306,66 @@ def _worker(
     try:
         result = work(join(plan, place, folder / STORE), *arguments)
     except HeddleError as error:
-        tell(place.rank, error)
+        _tell_or_leave(place.rank, error)
         os._exit(2)
     except Exception as error:
+        if (limited := limit_reached(_name(plan, place.rank), error)) is not None:
+            _tell_or_leave(place.rank, limited)
+            os._exit(2)
         last_line = traceback.format_exception_only(error)[-1].strip()
         died = HeddleError(
             f"{_name(plan, place.rank)} failed: {last_line}",
             "That should not happen, whatever the job says; the traceback above shows where it did.",
             "Resume from the newest checkpoint with --resume; if it happens again, please report it.",
         )
-        tell(place.rank, died, traceback.format_exc(), final=False)
+        _tell_or_leave(place.rank, died, traceback.format_exc(), final=False)
         time.sleep(PATIENCE)  # if it failed because another one was killed, that one is to be seen first
         os._exit(1)
     leave()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # all is done; a request to stop comes too late to change that
     if place.rank == 0:
-        (folder / RESULT).write_bytes(pickle.dumps(result))
+        try:
+            (folder / RESULT).write_bytes(pickle.dumps(result))
+        except OSError:
+            os._exit(UNTOLD)
 
 
-def _end_without(leash: Connection, folder: Path) -> None:
-    """A process whose parent was killed must not stay behind, nor what the parent would have removed."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        wait([leash])
-        if not parent.is_alive():
-            shutil.rmtree(scratch_of(folder), ignore_errors=True)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+def _tell_or_leave(rank: int, error: HeddleError, trace: str = "", final: bool = True) -> None:
+    """Leave a note; where that cannot be written, the exit code has to do."""
+    try:
+        write_error(rank, error, trace, final)
+    except OSError:
+        sys.stderr.write(trace)
+        os._exit(UNTOLD)
 
 
 def _told(plan: Plan, folder: Path, rank: int, code: int) -> HeddleError:
     """What the process that failed first told, or how it died without a word."""
-    if (note := told(folder, rank)) is not None:
+    if (note := read_error(folder, rank)) is not None:
         sys.stderr.write(note.trace)
         return note.error
+    if code == UNGUARDED:
+        return HeddleError(
+            "The program starts processes whenever it is imported.",
+            "Each process imports it, to have what it defines, and must not start further ones.",
+            'Put what it does, after definitions, under `if __name__ == "__main__":`.',
+        )
+    free = shutil.disk_usage(folder).free
+    if code == UNTOLD or free < ENOUGH:  # where torch's store cannot be written, it aborts
+        return HeddleError(
+            f"{_name(plan, rank)} could not write what came of its work to {scratch_of(folder)}.",
+            f"The folder for temporary files has {free / 2**10:,.0f} KiB free.",
+            "Free some space there, or set TMPDIR to another folder; then resume with --resume.",
+        )
     how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    if code == LOST:
+        how += ", or the server was killed that it was forked from"
     return HeddleError(
         f"{_name(plan, rank)} {how}.",
-        "It left no error message. Linux kills processes with SIGKILL when memory runs out, and `dmesg` then says so.",
+        "It left no error message."
+        + " Linux kills processes with SIGKILL when memory runs out, and `dmesg` then says so."
+        * (code == -signal.SIGKILL)
+        + narrow_limits(),
         "Resume from the newest checkpoint with --resume.",
     )
 

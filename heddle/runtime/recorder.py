@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from heddle.errors import HeddleError
 from heddle.parallel.collectives import gather
@@ -21,7 +22,7 @@ from heddle.runtime.device import Mark, device_type, runs_ahead, synchronize
 from heddle.trace import Span, Trace
 from heddle.trace.lanes import COLLECTIVES, Lane
 from heddle.trace.steps import write_rank
-from heddle.trace.trace import WORK
+from heddle.trace.trace import WORK, bubble_of
 
 STEPS = 20  # a trace keeps this many steps; more would only be larger
 ROUNDS = 5  # of asking rank 0 for the time
@@ -35,12 +36,19 @@ class NoRecorder:
         """The mesh as it is."""
         return mesh
 
-    def span(self, *_: object, **__: object) -> AbstractContextManager[None]:
+    def span(self, *_: Any, **__: Any) -> AbstractContextManager[None]:
         """Nothing to note."""
         return nullcontext()
 
+    def taken(self) -> list[float]:
+        """Numbers of this rank that travel with the sums of a step."""
+        return []
 
-class Recorder:
+    def told(self, numbers: Sequence[Tensor]) -> None:
+        """The same, summed over ranks."""
+
+
+class Recorder(NoRecorder):
     """Notes when each piece of work began and ended on this rank.
 
     On a GPU the times are those of the device: events are put into its stream and read when the step is over, so
@@ -81,7 +89,7 @@ class Recorder:
         self.pending.append((lane, name, size, chunk, microbatch, start, self._mark()))
 
     def _collective(self, lane: str, name: str, work: dist.Work | None, size: int) -> Callable[[], None] | None:
-        """Note a collective of the action at work that began just now; gives what to call when it was waited for."""
+        """Note a collective of the action at work that began just now; returns what to call when it was waited for."""
         if self.action is None or not self.keeps:  # an evaluation, or a step of which only the bubble is wanted
             return None
         chunk, microbatch = self.action
@@ -151,8 +159,7 @@ def measured_bubble(spans: list[Span], mesh: Mesh) -> float:
     )
     ranks = gather(own, mesh.world)
     elapsed = float(ranks[:, 2].max() - ranks[:, 1].min())
-    used = float(ranks[:, 0].sum())
-    return (mesh.world.size * elapsed - used) / used
+    return bubble_of(mesh.world.size, elapsed, float(ranks[:, 0].sum()))
 
 
 class Clock:

@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import IO, cast
 
 PREFIX = "heddle-run-"
+PATIENCE = 2.0  # seconds in which a command that was killed lets go of its folder
 
 
 @contextmanager
@@ -31,8 +33,16 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def scratch_of(folder: Path) -> Path:
-    """What has to be removed for whoever made this folder, and was killed."""
+    """The folder that has to be removed for whoever made this one in it, and was killed."""
     return next(path for path in folder.parents if path.name.startswith(PREFIX))
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove what has to be for whoever was killed that made this folder; whoever lives keeps it."""
+    left = scratch_of(folder)
+    end = time.monotonic() + PATIENCE  # a process that dies lets go of one thing after the other
+    while left.exists() and not _swept(left) and time.monotonic() < end:
+        time.sleep(0.01)
 
 
 @cache
@@ -68,11 +78,18 @@ def file_of_this_process() -> tuple[IO[str], str]:
 def sweep() -> None:
     """Remove the folders of this user's commands that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(OSError):  # somebody else's, in use, or gone meanwhile
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                if os.fstat(lock).st_uid == os.getuid():
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(lock)
+        _swept(folder)
+
+
+def _swept(folder: Path) -> bool:
+    """Remove a folder, unless it is somebody else's, in use, or gone meanwhile."""
+    with suppress(OSError):
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            if os.fstat(lock).st_uid == os.getuid():
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+                return True
+        finally:
+            os.close(lock)
+    return False

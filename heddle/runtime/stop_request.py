@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any, Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-ECHO = 1.0  # seconds in which a launcher passes on what the terminal has sent to all its processes already
+ECHO = 1.0  # seconds in which one request may come twice: from a terminal and from the launcher that passes it on
 
 
 class Requests:
@@ -32,7 +32,7 @@ class Requests:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.restore()
+        self.leave()
 
     @property
     def asked(self) -> bool:
@@ -51,6 +51,21 @@ class Requests:
             signal.signal(number, handler)
         self.previous = {}
 
+    def leave(self) -> None:
+        """Listen no more, except for the echo of a request that was answered: it must not end a good end badly."""
+        before = self.previous
+        self.restore()
+        if self.asked and signal.SIGTERM in before:
+            signal.signal(signal.SIGTERM, self._hear_echo)
+            self.previous = {signal.SIGTERM: before[signal.SIGTERM]}
+
+    def _hear_echo(self, number: int, _frame: FrameType | None) -> None:
+        assert self.asked_at is not None
+        if time.monotonic() < self.asked_at + ECHO:
+            return
+        self.restore()
+        signal.raise_signal(number)
+
     def _hear(self, number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGHUP:  # the kernel, the shell and the system that goes down may all send one
             leave_closed_terminal()
@@ -58,8 +73,24 @@ class Requests:
         if self.asked_at is None:
             self.asked_at = time.monotonic()
             self.first()
-        elif number != signal.SIGHUP and not (self.echoes and time.monotonic() < self.asked_at + ECHO):
-            self.second(number)
+        elif number != signal.SIGHUP:
+            # `timeout` and others send SIGTERM to the process and then to its group, where it hears it again
+            echoes = self.echoes or number == signal.SIGTERM
+            if not (echoes and time.monotonic() < self.asked_at + ECHO):
+                self.second(number)
+
+
+class StartUp(Requests):
+    """Ends this process like Ctrl-C, whichever signal asks for it, as long as nobody else listens."""
+
+    def first(self) -> None:
+        """Everything on the way out is put in order."""
+        raise KeyboardInterrupt
+
+    def second(self, number: int) -> None:
+        """At once, then."""
+        self.restore()
+        signal.raise_signal(number)
 
 
 class StopRequest(Requests):
@@ -78,7 +109,9 @@ class StopRequest(Requests):
         if self.launched and (self or self.shared):
             # All is saved. The same request may still be on its way here, and must not make an end of a good end.
             self.previous = dict.fromkeys(self.previous, signal.SIG_IGN)
-        self.restore()
+            self.restore()
+        else:
+            self.leave()
 
     def first(self) -> None:
         """The loop looks at us after each step."""

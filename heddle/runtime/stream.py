@@ -71,8 +71,8 @@ class StreamMarks(NoRecorder):
 
     def _sender(self, name: str, chunk: int) -> tuple[int, ...]:
         pipeline = self.mesh.pipeline
-        neighbour = chunk - 1 if name.endswith("activation") else chunk + 1
-        return (pipeline.ranks[neighbour % pipeline.size],)
+        neighbor = chunk - 1 if name.endswith("activation") else chunk + 1
+        return (pipeline.ranks[neighbor % pipeline.size],)
 
     def _collective(
         self, axis: str, others: tuple[int, ...], name: str, _work: dist.Work | None, _size: int

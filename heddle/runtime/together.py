@@ -41,7 +41,7 @@ def own_store(timeout: timedelta = EVER) -> Any:
 
 
 def wait_until(
-    what: str,  # noqa: ARG001 - the doctor reads it, and the ranks that it depends on, off the stack
+    what: str,  # noqa: ARG001 - the watchdog reads it, and the ranks that it depends on, off the stack
     true: Callable[[], bool],
     ranks: tuple[int, ...],  # noqa: ARG001
     tick: Tick = _nothing,

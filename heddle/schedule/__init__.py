@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from heddle.schedule.actions import Action, Kind, Schedule
 from heddle.schedule.messages import Message, Payload, consumer, early_forwards, incoming, outgoing, producer
-from heddle.schedule.placement import Placement
-from heddle.schedule.registry import NAMES, RULES, build, rule_of
+from heddle.schedule.placement import ChunkPlacement
+from heddle.schedule.registry import NAMES, RULES, build, like_searched, rule_of
 from heddle.schedule.rule import Rule
 from heddle.schedule.verify import ScheduleError, Verified, verify
 
@@ -13,10 +13,10 @@ __all__ = [
     "NAMES",
     "RULES",
     "Action",
+    "ChunkPlacement",
     "Kind",
     "Message",
     "Payload",
-    "Placement",
     "Rule",
     "Schedule",
     "ScheduleError",
@@ -25,6 +25,7 @@ __all__ = [
     "consumer",
     "early_forwards",
     "incoming",
+    "like_searched",
     "outgoing",
     "producer",
     "rule_of",

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
-from heddle.schedule.placement import Placement
+from heddle.schedule.placement import ChunkPlacement
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,6 +31,7 @@ class Kind(StrEnum):
     after: str | None
     gradients: bool
     letter: str  # in a drawing
+    number: int  # in the order of this list
 
     FORWARD = "forward", +1, +1, 0, None, False, "F"
     BACKWARD = "backward", -1, -1, 0, "forward", True, "B"
@@ -44,7 +45,7 @@ class Kind(StrEnum):
         kind = str.__new__(cls, word)
         kind._value_ = word
         kind.direction, kind.holds, kind.owes, kind.after = direction, holds, owes, after
-        kind.gradients, kind.letter = gradients, letter
+        kind.gradients, kind.letter, kind.number = gradients, letter, len(cls.__members__)
         return kind
 
 
@@ -88,7 +89,7 @@ class Schedule:
     virtual: int
     microbatches: int
     ranks: tuple[tuple[Action, ...], ...]
-    placement: Placement = Placement.LOOP
+    placement: ChunkPlacement = ChunkPlacement.LOOP
 
     @property
     def chunks(self) -> int:

@@ -42,10 +42,10 @@ class Message(NamedTuple):
 
 
 def producer(schedule: Schedule, action: Action) -> Action | None:
-    """The action of the neighbouring chunk that makes this action's input.
+    """The action of the neighboring chunk that makes this action's input.
 
     None at the two ends: the first chunk reads the data, the last one starts its backward from its own loss. None also
-    for what needs nothing from a neighbour.
+    for what needs nothing from a neighbor.
     """
     kind, chunk, microbatch = action
     direction = kind.direction
@@ -54,7 +54,7 @@ def producer(schedule: Schedule, action: Action) -> Action | None:
 
 
 def consumer(schedule: Schedule, action: Action) -> Action | None:
-    """The action of the neighbouring chunk that takes this action's output; None at the two ends."""
+    """The action of the neighboring chunk that takes this action's output; None at the two ends."""
     kind, chunk, microbatch = action
     direction = kind.direction
     target = chunk + direction
@@ -65,7 +65,7 @@ def incoming(schedule: Schedule, action: Action) -> Message | None:
     """The message that must have arrived before `action` starts.
 
     None when there is no producer, and when the producer is on the same rank: with pipeline=1, and at the turn of a V,
-    neighbouring chunks hand over in memory.
+    neighboring chunks hand over in memory.
     """
     kind, chunk, microbatch = action
     return _message(schedule, kind, chunk - kind.direction, microbatch)

@@ -1,24 +1,18 @@
-"""The schedules there are. Each brings its order, its bubble and what it holds; a new one is a file and a line here."""
+"""The schedules there are, by name. Each brings its order, its bubble and what it holds."""
 
 from __future__ import annotations
 
 from heddle.errors import HeddleError, nearest
+from heddle.schedule import rules
 from heddle.schedule.actions import Schedule
-from heddle.schedule.deep_one_f_one_b import DEEP_ONE_F_ONE_B
-from heddle.schedule.dualpipev import DUALPIPEV
-from heddle.schedule.gpipe import GPIPE
-from heddle.schedule.interleaved import INTERLEAVED
-from heddle.schedule.one_f_one_b import ONE_F_ONE_B
 from heddle.schedule.rule import Rule
 from heddle.schedule.written import RULE as WRITTEN_OUT
-from heddle.schedule.zb_h import ZB_H1, ZB_H2
-from heddle.schedule.zb_v import ZB_V
+from heddle.schedule.written import placed
 
-RULES: dict[str, Rule] = {
-    rule.name: rule for rule in (ONE_F_ONE_B, INTERLEAVED, GPIPE, ZB_H1, ZB_H2, ZB_V, DUALPIPEV, DEEP_ONE_F_ONE_B)
-}
+RULES: dict[str, Rule] = {rule.name: rule for rule in vars(rules).values() if isinstance(rule, Rule)}
 NAMES = tuple(RULES)
 MOST_ACTIONS = 2**22  # of a schedule; far fewer than there are tags for their messages
+BY_DEFAULT = tuple(name for name, rule in RULES.items() if rule.by_default)  # searched where none is asked for
 IN_WORDS = f"{', '.join(NAMES[:-1])} or {NAMES[-1]}"
 
 
@@ -43,6 +37,27 @@ def rule_of(name: str, extra_warmup: int | None = None) -> Rule:
             f"Use schedule = '{deep[0]}', or leave extra_warmup out.",
         )
     return rule.deepened(extra_warmup)
+
+
+def usual(virtual: int) -> str:
+    """The schedule that a plan with so many chunks per rank has where nobody asks for another."""
+    return next(
+        name for name in BY_DEFAULT if RULES[name].usual_virtual <= virtual <= (RULES[name].most_virtual or virtual)
+    )
+
+
+def forwards_first() -> str:
+    """The schedule that takes all forwards before any backward."""
+    return next(rule.name for rule in RULES.values() if rule.forwards_first)
+
+
+def like_searched(virtual: int) -> str:
+    """The first schedule with a rule that takes backwards in two and places chunks as a searched order does."""
+    return next(
+        rule.name
+        for rule in RULES.values()
+        if rule.splits and rule.placement is placed(virtual) and rule.least_virtual <= virtual
+    )
 
 
 def build(name: str, pipeline: int, microbatches: int, virtual: int = 1, extra_warmup: int | None = None) -> Schedule:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from heddle.errors import HeddleError
 from heddle.schedule.actions import Schedule
-from heddle.schedule.placement import Placement
+from heddle.schedule.placement import ChunkPlacement
 
-Column: TypeAlias = Any  # a number, or a NumPy array of numbers: one for each plan
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# One number, or one for each plan. Whole numbers count as floats, in arrays as they do in Python.
+Column: TypeAlias = "float | NDArray[np.floating[Any]]"
+Mask: TypeAlias = "bool | NDArray[np.bool_]"  # the same for what is true or false
+C = TypeVar("C", bound=Column, covariant=True)  # of records: of one plan, or of many
 
 
 class Build(Protocol):
@@ -65,12 +72,20 @@ class Rule:
     most_virtual: int | None = None  # chunks per rank that it can run; None: any number
     usual_virtual: int = 1
     least_virtual: int = 1
-    placement: Placement = Placement.LOOP
+    placement: ChunkPlacement = ChunkPlacement.LOOP
     splits: bool = False  # takes backwards in two
     started: InFlight | None = None  # forwards of a rank before its first backward, where that is less than `in_flight`
-    least_microbatches: Callable[[Column], Column] = lambda _pipeline: 1
+    microbatches_per_rank: int = 0  # that a step must have
     written: Written = flush_formula  # the bubble's formula in letters
     deepened: Callable[[int], Rule] | None = None  # the same with another extra_warmup, where it has one
+    # What the planner does with it. Bounds hold for any order without these; with them they are closer.
+    by_default: bool = False  # searched where no schedule is asked for
+    in_all: bool = True  # searched where all are asked for
+    over_network: tuple[int | None, ...] = ()  # tried over slow links, with these values of extra_warmup
+    one_chunk: str = ""  # the schedule that it is with one chunk per rank, where that has a name of its own
+    starts_like_1f1b: bool = False  # as many forwards before the first backward as 1F1B, interleaved or not
+    waits_for_input: bool = False  # ranks idle for (p-1)(F+I-W), not just for their late start, (p-1)·F
+    forwards_first: bool = False  # all forwards before all backwards
 
     def check_virtual(self, virtual: int) -> None:
         """Refuse a number of chunks per rank that the schedule cannot run."""
@@ -88,6 +103,10 @@ class Rule:
                 "Every microbatch goes down the ranks through their first chunks and up through their second.",
                 f"Use virtual = {self.least_virtual}, or schedule = '1f1b'.",
             )
+
+    def least_microbatches(self, pipeline: int) -> int:
+        """Microbatches that a step must have over so many ranks."""
+        return max(1, self.microbatches_per_rank * pipeline)
 
     def check_microbatches(self, pipeline: int, microbatches: int) -> None:
         """Refuse fewer microbatches than the schedule can run."""

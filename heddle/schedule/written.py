@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from heddle.errors import HeddleError
 from heddle.schedule.actions import Action, Kind, Schedule
-from heddle.schedule.placement import Placement
+from heddle.schedule.placement import ChunkPlacement
 from heddle.schedule.rule import Column, Rule
 from heddle.schedule.verify import verify
 
@@ -56,12 +56,12 @@ def order_for(lines: Sequence[str], pipeline: int, virtual: int, microbatches: i
     return schedule
 
 
-def placed(virtual: int) -> Placement:
+def placed(virtual: int) -> ChunkPlacement:
     """Where chunks of such an order are."""
-    return Placement.V if virtual > 1 else Placement.LOOP
+    return ChunkPlacement.V if virtual > 1 else ChunkPlacement.LOOP
 
 
-def _actions(rank: int, line: str, placement: Placement, pipeline: int, virtual: int) -> list[Action]:
+def _actions(rank: int, line: str, placement: ChunkPlacement, pipeline: int, virtual: int) -> list[Action]:
     chunks = placement.chunks_of(rank, pipeline, virtual)
     actions = []
     for word in line.split():

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from heddle.spec.cluster import Cluster, Device, Efficiency, Link, Peak
-    from heddle.spec.job import Data, Job, Train, dumps_job, load_job
+    from heddle.spec.data import ChatSource, Data
+    from heddle.spec.job import Job, Train, dumps_job, load_job
     from heddle.spec.model import ModelSpec, RopeScaling
     from heddle.spec.plan import Plan
     from heddle.spec.rules.even import even_stages
 
 __all__ = [
+    "ChatSource",
     "Cluster",
     "Data",
     "Device",
@@ -33,7 +35,8 @@ _MODULES = {
     "Efficiency": "heddle.spec.cluster",
     "Link": "heddle.spec.cluster",
     "Peak": "heddle.spec.cluster",
-    "Data": "heddle.spec.job",
+    "ChatSource": "heddle.spec.data",
+    "Data": "heddle.spec.data",
     "Job": "heddle.spec.job",
     "Train": "heddle.spec.job",
     "dumps_job": "heddle.spec.job",

@@ -65,7 +65,7 @@ class Link:
     """One level of the network: what a device can send to a peer that it reaches through this level."""
 
     name: str
-    devices: Count | None = None  # how many neighbouring devices it joins; None: the whole cluster
+    devices: Count | None = None  # how many neighboring devices it joins; None: the whole cluster
     gbs: Positive  # GB/s of one device in one direction
     latency_us: Amount = 0.0
     efficiency: ShareReached = 0.8  # share of `gbs` that a long message reaches
@@ -86,9 +86,7 @@ class Efficiency:
     fp8: ShareReached = 0.914  # of that share, what products in 8 bits reach: they draw more power
     attention: ShareReached = 0.45  # share of peak FLOP/s that fused attention reaches, causal half counted
     memory: ShareReached = 0.85  # share of memory bandwidth that element-wise kernels reach
-    gather: ShareReached = (
-        0.15  # share of the links between nodes that gathers reach which layers wait for (ZeRO, sequence)
-    )
+    gather_gbs: Positive = 4.0  # GB/s between nodes, a device: at most, of gathers that layers wait for
     overlap: Share = 0.85  # share of communication beside compute that is truly hidden
     jitter: Share = 0.015  # spread of a node's step time, as a share of it
     launch_us: Amount = 8.0  # what the host needs to start one kernel
@@ -135,7 +133,7 @@ class Cluster:
 
     @staticmethod
     def reaches(link: Link, devices: int) -> bool:
-        """Whether a group of that many neighbouring devices talks over this link alone."""
+        """Whether a group of that many neighboring devices talks over this link alone."""
         return link.devices is None or devices <= link.devices
 
     @property
@@ -144,7 +142,7 @@ class Cluster:
         return self.nodes * self.devices
 
     def link(self, devices: int) -> Link:
-        """The innermost link that joins a group of that many neighbouring devices."""
+        """The innermost link that joins a group of that many neighboring devices."""
         for link in self.links:
             if self.reaches(link, devices):
                 return link

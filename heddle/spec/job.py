@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from heddle.errors import HeddleError, nearest
+from heddle.spec.address import parsed_address
 from heddle.spec.cluster import Cluster, Device
 from heddle.spec.cluster import Precision as Precision
+from heddle.spec.data import Data, located
 from heddle.spec.model import ModelSpec
 from heddle.spec.network import Network
 from heddle.spec.network.as_cluster import cluster_over, network_of
 from heddle.spec.network.exchange_rules import check_coded
 from heddle.spec.network.link_codes import check_known
+from heddle.spec.peft import lora_of
 from heddle.spec.plan import Plan, Predicted
 from heddle.spec.ranges import (
     Amount,
@@ -33,34 +37,12 @@ from heddle.spec.rules.meetings import check_meetings
 from heddle.spec.rules.order import check_late
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 from heddle.spec.start import model_in, tokenizer_in
-from heddle.spec.tables import build, read_toml, to_table, to_toml
+from heddle.spec.tables import WHERE_SAID, build, read_toml, to_table, to_toml
 from heddle.spec.this_machine import this_machine
+from heddle.spec.tune import Tune
 
 DelayCorrection = Literal["none", "rate", "beta1", "nesterov", "feedback"]
 LearningRateSchedule = Literal["cosine", "linear", "wsd", "constant"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Data:
-    """Where the text comes from and how it becomes tokens. Give either `text` or `tokens`."""
-
-    text: tuple[str, ...] | str = ()  # files or globs, .jsonl or any text; "stdlib:" is Python's own library
-    tokens: str | None = None  # a folder made by `heddle data prepare`
-    # "bytes", "bpe:SIZE" (trained on the text), or the path of a tokenizer.json; in a file, train.from brings its own
-    tokenizer: str = "bytes"
-    key: str = "text"  # the field of a JSONL line that holds the text
-    validation: ShareBelowOne = 0.05  # share of the tokens that is kept for evaluation
-    cache: str = "prepared"  # where tokens made from `text` are kept
-    verify: bool = True  # check the checksum of the token files before training
-
-    def __post_init__(self) -> None:
-        check_ranges(self, "data")
-        if bool(self.text) == bool(self.tokens):
-            raise HeddleError(
-                "[data] needs either 'text' or 'tokens'.",
-                "Training reads text files, or a folder of tokens made by `heddle data prepare`.",
-                'For example text = "corpus/**/*.txt".',
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +77,14 @@ class Train:
     site: str = "site"
     clip: NonNegative = 1.0  # largest gradient norm; 0 leaves gradients alone
     log_every: Count = 10
+    # where numbers go beside metrics.jsonl; if none is named, to TensorBoard where it is installed
+    log: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = field(default=(), metadata=WHERE_SAID)
+    notify: str | None = None  # a command that is run when the run has ended; it finds HEDDLE_STATUS in its environment
     eval_every: CountOrZero = 0  # steps; 0: only at the end
     eval_batches: CountOrZero = 20
+    # stop after so many evaluations in a row that were no better than the best; 0: never
+    patience: CountOrZero = field(default=0, metadata=WHERE_SAID)
+    keep_best: bool = field(default=False, metadata=WHERE_SAID)  # save at the best evaluation, and keep that checkpoint
     save_every: CountOrZero = 0  # steps; 0: only at the end
     keep_last: Count = 2  # newest checkpoints that stay on disk
     keep_every: CountOrZero = 0  # checkpoints of these steps stay for good; 0: none
@@ -106,17 +94,22 @@ class Train:
     compile: bool = False  # torch.compile the layers
     # where files of what a plan offloads to disk lie; by default where temporary files do
     offload_folder: str | None = None
-    delay_warmup: CountOrZero = 0  # steps with synchronous updates, before those of a delayed method
-    delay_correction: DelayCorrection = "none"  # of late updates; see heddle.train.step.correction
+    delay_warmup: CountOrZero = 0  # steps with synchronous updates, before those of a late method
+    delay_correction: DelayCorrection = "none"  # of late updates; see heddle.training.step.correction
 
     def __post_init__(self) -> None:
         check_ranges(self, "train")
-        if not self.name or "/" in self.name or self.name.startswith("."):
+        if not self.name.strip() or "/" in self.name or self.name.startswith(".") or not self.name.isprintable():
             raise HeddleError(
                 f"train.name = {self.name!r} is not a name for a folder.",
-                "It becomes RUNS/NAME.",
-                "For example 'small'.",
+                "It becomes RUNS/NAME, and stands in scripts and on terminals.",
+                f"For example {re.sub(r'[^A-Za-z0-9_.+-]+', '-', self.name).strip('-.') or 'small'!r}.",
             )
+        if self.meeting is not None:
+            try:
+                parsed_address(self.meeting)
+            except HeddleError as error:
+                raise HeddleError(f"train.meeting: {error.what}", error.why, error.hint) from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +123,7 @@ class Job:
     plan: Plan | None = None
     predicted: Predicted | None = None  # of the plan
     network: Network | None = None  # links and devices that differ; None: those of the cluster
+    tune: Tune | None = None  # what learns beside frozen weights; None: everything learns
 
     def __repr__(self) -> str:
         plan = self.plan
@@ -149,6 +143,12 @@ class Job:
             check_late(self.plan, self.train)
             check_adapt(self.plan, self.train.meeting, self.network is not None)
             check_coded(self.plan, self.train.precision)
+            if self.network is not None and self.plan.context > 1:
+                raise HeddleError(
+                    f"context = {self.plan.context} cannot be combined with [network].",
+                    "Ranks that share samples exchange keys and values in every layer, over links that must be equal.",
+                    "Use context = 1, or [cluster] in place of [network].",
+                )
             if self.network is not None:  # who prices a plan over a network may hold that apart
                 check_known(self.plan, self.network)
 
@@ -178,8 +178,14 @@ class Job:
 
     @property
     def planned(self) -> PlannedJob:
-        """The same job with a plan, its stages written out; without one, a single device does everything at once."""
-        return self.with_plan(self.plan or Plan(microbatch=self.train.global_batch))
+        """The same job with its plan's stages written out; `heddle.planning.best` plans a job that has no plan."""
+        if self.plan is None:
+            raise HeddleError(
+                "The job has no [plan].",
+                "What is asked for depends on how the model is split over devices.",
+                "Add one with `heddle plan JOB.toml -o plan.toml`, or write [plan] with nothing in it for one device.",
+            )
+        return self.with_plan(self.plan)
 
     def with_plan(self, plan: Plan) -> PlannedJob:
         """The same job under that plan, its stages written out."""
@@ -207,6 +213,14 @@ class Job:
         """Tokens one optimizer step learns from."""
         return self.train.global_batch * self.sequence
 
+    def mfu(self, seconds: float, peak: float, causal: bool = False) -> float:
+        """Model FLOPs of a step over what devices with `peak` FLOP/s in all could do in that time.
+
+        The only definition: predictions, metrics and the page use it. Recomputation does not count (arXiv 2205.05198
+        §6.3); attention counts over its full square, or with `causal` as far as its mask goes.
+        """
+        return self.model.flops(self.train.global_batch, self.sequence, causal=causal) / (seconds * peak)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedJob(Job):
@@ -220,7 +234,7 @@ class PlannedJob(Job):
         return self if self.plan.stages else super().planned
 
 
-TABLES = ("model", "cluster", "network", "data", "train", "plan", "predicted")
+TABLES = ("model", "cluster", "network", "data", "train", "tune", "plan", "predicted")
 
 
 def load_job(path: str | Path) -> Job:
@@ -258,33 +272,34 @@ def job_from_tables(document: dict[str, Any], folder: Path = Path()) -> Job:
     plan = build(Plan, document["plan"], "plan") if "plan" in document else None
     if plan is not None and network is None:
         check_known(plan, None)
+    if plan is None and "predicted" in document:
+        raise HeddleError(
+            "The job has [predicted], but no [plan].",
+            "A prediction is about a plan.",
+            "Remove [predicted], or plan again with `heddle plan JOB.toml -o plan.toml`.",
+        )
     return Job(
         model=model_from_table(_started_model(document.get("model", {}), start), folder),
-        data=_located(build(Data, _started_data(document["data"], start), "data"), folder)
+        data=located(build(Data, _started_data(document["data"], start), "data"), folder)
         if "data" in document
         else None,
         train=train,
         cluster=cluster if network is None else cluster_over(network, cluster),
         network=network,
+        tune=_tuned(document["tune"], folder) if "tune" in document else None,
         plan=plan,
         predicted=build(Predicted, document["predicted"], "predicted") if "predicted" in document else None,
     )
 
 
-def _located(data: Data, folder: Path) -> Data:
-    """Inputs lie relative to the job file; what is written lies where the command is run."""
-
-    def place(path: str) -> str:
-        return path if path.startswith("stdlib:") else str((folder / path).absolute())
-
-    texts = (data.text,) if isinstance(data.text, str) else data.text
-    is_file = data.tokenizer.endswith(".json")
-    return replace(
-        data,
-        text=tuple(place(text) for text in texts),
-        tokens=None if data.tokens is None else place(data.tokens),
-        tokenizer=place(data.tokenizer) if is_file else data.tokenizer,
-    )
+def _tuned(table: dict[str, Any], folder: Path) -> Tune:
+    """Adapters that are there already lie relative to the job file, and bring their description."""
+    tune = build(Tune, table, "tune")
+    if tune.adapter is None:
+        return tune
+    place = folder / tune.adapter
+    lora = lora_of(place) if tune.lora is None else tune.lora
+    return replace(tune, adapter=str(place.absolute()), lora=lora)
 
 
 def _started(train: Train, folder: Path) -> Train:
@@ -301,12 +316,12 @@ def _started_model(table: dict[str, Any], start: Path | None) -> dict[str, Any]:
 
 def _started_data(table: dict[str, Any], start: Path | None) -> dict[str, Any]:
     """Weights bring their tokenizer: text is written in the tokens that they know."""
-    if start is None or table.keys() & {"tokenizer", "tokens"} or "text" not in table:
+    if start is None or table.keys() & {"tokenizer", "tokens"} or not table.keys() & {"text", "chat"}:
         return table
     return table | {"tokenizer": str(tokenizer_in(start))}
 
 
 def dumps_job(job: Job) -> str:
-    """The job as TOML; reading it gives the same job, wherever it is read: a precision that was chosen is stated."""
+    """The job as TOML; reading it returns the same job, wherever it is read: a precision that was chosen is stated."""
     job = job.stating()
     return to_toml({name: to_table(getattr(job, name)) for name in TABLES if getattr(job, name) is not None})

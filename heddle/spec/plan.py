@@ -14,10 +14,11 @@ from typing import get_args
 
 from heddle.errors import HeddleError, listing
 from heddle.schedule.actions import Schedule
-from heddle.schedule.delayed import SYNCHRONOUS, DelayedSchedule, UpdateRule, update_rule
-from heddle.schedule.placement import Placement
-from heddle.schedule.registry import build, rule_of
+from heddle.schedule.late import SYNCHRONOUS, LateSchedule, UpdateRule, update_rule
+from heddle.schedule.placement import ChunkPlacement
+from heddle.schedule.registry import build, like_searched, rule_of, usual
 from heddle.schedule.written import SEARCHED, order_for, placed
+from heddle.spec.axes import AXES, SUMMED
 from heddle.spec.layer_memory import (
     LayerMemory,
     LayerRun,
@@ -33,16 +34,11 @@ from heddle.spec.network.compression import ActivationCode, GradientCode
 from heddle.spec.network.exchange_rules import check_exchange, check_fragments, check_places, check_shares
 from heddle.spec.network.link_codes import LinkCodes
 from heddle.spec.ranges import Count, CountOrZero, Degree, Depth, NonNegative, Positive, check_ranges
+from heddle.spec.rules.context import PlanExchange, check_context
 from heddle.spec.rules.even import even_stages as even_stages
 from heddle.spec.rules.layers import check_layers
 from heddle.spec.rules.order import CheckStep, check_order
 from heddle.spec.tables import WHERE_SAID, to_table
-
-# The axes that ranks stand on (`heddle.spec.ranks`), each a field of a plan. Innermost first: neighbours on the tensor
-# axis talk most and sit closest (PTD-P §3.1, Takeaway 1).
-AXES = ("tensor", "data", "pipeline")
-WRITTEN = ("tensor", "pipeline", "data")  # in the order in which people write their degrees
-
 
 _built = lru_cache(maxsize=32)(build)  # plans that are compared often share theirs
 
@@ -55,10 +51,13 @@ class Plan:
     sequence: bool = False  # sequence-parallel regions between the tensor-parallel ones
     pipeline: Degree = 1  # stages, one per pipeline rank
     virtual: Degree = 1  # chunks per pipeline rank (interleaved)
+    context: Degree = field(default=1, metadata=WHERE_SAID)  # ranks that share the tokens of each sample
+    context_exchange: PlanExchange = field(default="ring", metadata=WHERE_SAID)  # how keys and values reach them
     data: Degree = 1  # replicas, each with its own samples
-    zero: Zero = 0  # what replicas shard: 1 optimizer, 2 +gradients, 3 +parameters
+    # what replicas shard: 1 optimizer, 2 +gradients and weights, gathered once per step, 3 gathered for every use
+    zero: Zero = 0
     microbatch: Degree = 1  # samples a rank works on at once
-    schedule: str = "1f1b"  # one of heddle.schedule.NAMES
+    schedule: str = usual(1)  # one of heddle.schedule.NAMES
     # of deep-1f1b: microbatches more that a rank starts for each rank behind; None: 1
     extra_warmup: CountOrZero | None = field(default=None, metadata=WHERE_SAID)
     order: tuple[str, ...] = field(default=(), metadata=WHERE_SAID)  # of a searched schedule: heddle.schedule.written
@@ -68,7 +67,7 @@ class Plan:
     offload: tuple[str, ...] = field(default=(), metadata=WHERE_SAID)
     prefetch: Depth = field(default=1, metadata=WHERE_SAID)  # layers whose weights or activations are fetched ahead
     layers: tuple[LayerRun, ...] = field(default=(), metadata=WHERE_SAID)  # those that do otherwise
-    # when updates are applied: "synchronous", or late, by one of heddle.schedule.delayed.UPDATES
+    # when updates are applied: "synchronous", or late, by one of heddle.schedule.late.UPDATES
     update: str = field(default=SYNCHRONOUS, metadata=WHERE_SAID)
     check_step: CheckStep = field(default="before", metadata=WHERE_SAID)  # when an update is checked by all gradients
     # how replicas send gradients to each other, and stages activations, both ways; see heddle.spec.network.compression
@@ -77,7 +76,7 @@ class Plan:
     codes: tuple[LinkCodes, ...] = field(default=(), metadata=WHERE_SAID)  # of links that carry them otherwise
     # steps of replicas between two meetings; 0: they sum gradients in every step
     local_steps: CountOrZero = field(default=0, metadata=WHERE_SAID)
-    # parts of the model that meet in turn, and steps that go on beside a meeting; see heddle.train.outer
+    # parts of the model that meet in turn, and steps that go on beside a meeting; see heddle.training.outer
     fragments: Count = field(default=1, metadata=WHERE_SAID)
     overlap_steps: CountOrZero = field(default=0, metadata=WHERE_SAID)
     # samples of each replica, where they differ; empty: an equal share
@@ -115,16 +114,16 @@ class Plan:
             )
         words = {self.recompute} if isinstance(self.recompute, str) else set(self.recompute)
         for word in words:
-            check_strategy(LayerMemory(word, self.zero, self.offload), self.data, None)
+            check_strategy(LayerMemory(word, self.zero, self.offload), self.replicas, None)
         for run in self.layers:
             # with a word for each layer, any of the run's may contradict it; those beyond the list are for `check`
             some = run.numbers[:1] if isinstance(self.recompute, str) else run.numbers[: len(self.recompute)]
             for layer in some:
                 if isinstance(self.recompute, str) or layer < len(self.recompute):
-                    check_strategy(self.memory_of(layer), self.data, layer)
+                    check_strategy(self.memory_of(layer), self.replicas, layer)
 
     @property
-    def delayed(self) -> UpdateRule | None:
+    def late(self) -> UpdateRule | None:
         """The method by which updates come late; None where they do not."""
         return None if self.update == SYNCHRONOUS else update_rule(self.update)
 
@@ -134,15 +133,24 @@ class Plan:
         return prod(getattr(self, axis) for axis in AXES)
 
     @property
+    def replicas(self) -> int:
+        """Ranks that hold the same parameters and see other samples or tokens: ZeRO shards over them."""
+        return prod(getattr(self, axis) for axis in SUMMED)
+
+    def tokens(self, sequence: int) -> int:
+        """Tokens of a microbatch on one rank, before tensor parallelism splits anything."""
+        return self.microbatch * sequence // self.context
+
+    @cached_property
     def chunks(self) -> int:
         """Pieces the layers are cut into."""
         return self.placement.chunks(self.pipeline, self.virtual)
 
-    @property
-    def placement(self) -> Placement:
+    @cached_property
+    def placement(self) -> ChunkPlacement:
         """Which pipeline rank holds which chunk."""
-        if self.delayed is not None:
-            return self.delayed.placement
+        if self.late is not None:
+            return self.late.placement
         return placed(self.virtual) if self.schedule == SEARCHED else rule_of(self.schedule).placement
 
     @property
@@ -163,7 +171,7 @@ class Plan:
         """The chunks that a pipeline rank holds."""
         return self.placement.chunks_of(rank, self.pipeline, self.virtual)
 
-    @property
+    @cached_property
     def last_rank(self) -> int:
         """The pipeline rank that holds the end of the model; its beginning is on rank 0."""
         return self.rank_of(self.chunks - 1)
@@ -181,8 +189,8 @@ class Plan:
     def order_of_work(self, global_batch: int, replica: int | None = None) -> Schedule:
         """What each pipeline rank does in a step; where updates come late, in a step after which all have come."""
         microbatches = self.microbatches(global_batch, replica)
-        if self.delayed is not None:
-            return DelayedSchedule(self.delayed, self.pipeline, microbatches).unrolled(1)
+        if self.late is not None:
+            return LateSchedule(self.late, self.pipeline, microbatches).unrolled(1)
         if self.order:
             return order_for(self.order, self.pipeline, self.virtual, microbatches)
         return _built(self.schedule, self.pipeline, microbatches, self.virtual, self.extra_warmup)
@@ -190,8 +198,7 @@ class Plan:
     @property
     def named(self) -> Plan:
         """The same with a schedule of the same kind that has a rule for any number of microbatches."""
-        like = "zb-v" if self.virtual > 1 else "zb-h1"
-        return replace(self, schedule=like, order=()) if self.schedule == SEARCHED else self
+        return replace(self, schedule=like_searched(self.virtual), order=()) if self.schedule == SEARCHED else self
 
     def layers_of(self, chunk: int, layers: int) -> range:
         """The layers that chunk holds, counted over the whole model."""
@@ -247,7 +254,7 @@ class Plan:
     @property
     def by_layer(self) -> bool:
         """Whether layers shard or offload on their own: more than one word for all says."""
-        return bool(self.layers or self.offload) or (self.zero >= 2 and self.data > 1 and self.pipeline > 1)
+        return bool(self.layers or self.offload) or (self.zero >= 2 and self.replicas > 1 and self.pipeline > 1)
 
     @property
     def ends_offload(self) -> tuple[str, ...]:
@@ -262,7 +269,7 @@ class Plan:
         """Refuse a plan that does not carry every layer, head, vocabulary row and sample exactly once."""
         check_layers(self, model)
         check_fragments(self, model.layers)
-        if self.delayed is not None and model.tied and self.last_rank != 0:
+        if self.late is not None and model.tied and self.last_rank != 0:
             raise HeddleError(
                 f"update = '{self.update}' cannot be combined with a tied output layer.",
                 "The first and the last stage would have to synchronize its weight after every step, and so wait.",
@@ -276,18 +283,23 @@ class Plan:
                     "Every tensor-parallel rank holds the same number of whole heads.",
                     f"{degrees} can split the whole model.",
                 )
-        uneven = [shape.ffn for shape in model.shapes if shape.ffn % self.tensor]
+        uneven = [width for shape in model.shapes for width in shape.widths if width % self.tensor]
         if uneven:
+            name = "ffn" if uneven[0] in {shape.ffn for shape in model.shapes if not shape.experts} else "expert_ffn"
             raise HeddleError(
-                f"ffn = {uneven[0]} cannot be split over tensor = {self.tensor}.",
+                f"{name} = {uneven[0]} cannot be split over tensor = {self.tensor}.",
                 "Every tensor-parallel rank holds the same number of its columns.",
                 f"{degrees} can split the whole model.",
             )
-        if self.sequence and sequence % self.tensor:
+        check_context(self, model, sequence)
+        if self.sequence and sequence // self.context % self.tensor:
+            ranks, product = "tensor", self.tensor * self.context
+            if self.context > 1:
+                ranks = f"context × {ranks}"
             raise HeddleError(
-                f"A sequence of {sequence} tokens cannot be split over tensor = {self.tensor}.",
+                f"A sequence of {sequence} tokens cannot be split over {ranks} = {product}.",
                 "Sequence parallelism gives every tensor-parallel rank an equal slice of the sequence.",
-                f"Use a sequence of {max(1, sequence // self.tensor) * self.tensor}, or sequence = false.",
+                f"Use a sequence of {max(1, sequence // product) * product}, or sequence = false.",
             )
         check_shares(self, global_batch)
         if self.pipeline > 1:
@@ -307,6 +319,16 @@ class Predicted:
     bubble: NonNegative | None = None  # idle over ideal time of the pipeline
     worst_stage_gib: NonNegative | None = None  # memory of one device of the fullest stage
     budget_gib: Positive | None = None  # memory of a device that it was planned for
+    rank: Count | None = None  # its place among the plans that fitted, 1 is the first choice
+    feasible: Count | None = None  # how many those were
 
     def __post_init__(self) -> None:
         check_ranges(self, "predicted")
+
+
+def rounded(predicted: Predicted) -> dict[str, float]:
+    """A prediction as a table. Six digits are more than it is worth; counts and the budget stay as they are."""
+    return {
+        key: value if key == "budget_gib" or isinstance(value, int) else float(f"{value:.6g}")
+        for key, value in to_table(predicted).items()
+    }

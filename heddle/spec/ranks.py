@@ -1,7 +1,6 @@
 """Which rank stands where: the one rule between a rank and its coordinates on the axes of a plan.
 
-The axes are data: adding one is a word in AXES and in WRITTEN of `heddle.spec.plan`, and a field of the same name of
-`Coordinates`, of `Plan` and of `Mesh`. Whoever needs the ranks that share something asks `groups`; nobody else
+The axes are data (`heddle.spec.axes`). Whoever needs the ranks that share something asks `groups`; nobody else
 multiplies degrees.
 """
 
@@ -10,25 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import product
 from math import prod
-from typing import NamedTuple
 
 from heddle.errors import HeddleError, listing
+from heddle.spec.axes import AXES, Coordinates, named
 from heddle.spec.network import Network
 from heddle.spec.network.link_codes import check_known
-from heddle.spec.plan import AXES as AXES
-from heddle.spec.plan import WRITTEN as WRITTEN
 from heddle.spec.plan import Plan
-
-
-class Coordinates(NamedTuple):
-    """The place of a rank on every axis, in the order of AXES."""
-
-    tensor: int = 0
-    data: int = 0
-    pipeline: int = 0
-
-    def __str__(self) -> str:
-        return ", ".join(f"{axis} {getattr(self, axis)}" for axis in sorted(AXES))
 
 
 def degrees(plan: Plan) -> tuple[int, ...]:
@@ -38,12 +24,13 @@ def degrees(plan: Plan) -> tuple[int, ...]:
 
 def split_in_words(plan: Plan) -> str:
     """The degrees, in the order in which people write them: "tensor 2 × pipeline 2 × data 4"."""
-    return " × ".join(f"{axis} {getattr(plan, axis)}" for axis in WRITTEN)
+    return " × ".join(f"{axis} {getattr(plan, axis)}" for axis in named(plan))
 
 
 def world_in_words(plan: Plan) -> str:
     """How many ranks a plan has, and why: "tensor × pipeline × data = 2 × 2 × 4 = 16"."""
-    return f"{' × '.join(WRITTEN)} = {' × '.join(str(getattr(plan, axis)) for axis in WRITTEN)} = {plan.world}"
+    axes = named(plan)
+    return f"{' × '.join(axes)} = {' × '.join(str(getattr(plan, axis)) for axis in axes)} = {plan.world}"
 
 
 def coordinates(plan: Plan, rank: int) -> Coordinates:
@@ -69,14 +56,12 @@ def places(plan: Plan) -> Iterator[Coordinates]:
         yield Coordinates(*reversed(outermost_first))
 
 
-def groups(plan: Plan, axis: str) -> list[list[int]]:
-    """The ranks that differ in one coordinate only, group by group, each in the order of that axis."""
-    size = getattr(plan, axis)
-    return [
-        [rank_of(plan, place._replace(**{axis: along})) for along in range(size)]
-        for place in places(plan)
-        if getattr(place, axis) == 0
-    ]
+def groups(plan: Plan, *axes: str) -> list[list[int]]:
+    """The ranks that differ only in their coordinates on these axes, group by group, each by rank."""
+    found: dict[Coordinates, list[int]] = {}
+    for rank, place in enumerate(places(plan)):
+        found.setdefault(place._replace(**dict.fromkeys(axes, 0)), []).append(rank)
+    return list(found.values())
 
 
 def replicas(plan: Plan) -> list[list[int]]:
@@ -101,7 +86,7 @@ def places_of(plan: Plan, network: Network | None) -> tuple[str, ...]:
         if len(here := {found[rank] for rank in ranks}) > 1:
             raise HeddleError(
                 f"plan.codes cannot be combined with tensor ranks in {listing(sorted(here))}.",
-                "What tensor ranks hold alike must come to each in the same code.",
+                "Tensor ranks hold identical activations, which must be compressed identically.",
                 "Let plan.devices keep the tensor ranks of a place in one group, or leave codes out.",
             )
     return found

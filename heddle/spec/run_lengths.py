@@ -33,13 +33,20 @@ def expanded(items: Sequence[Any], where: str) -> Iterator[tuple[Any, str]]:
                 f"An item can repeat 1 to {MOST:,} times.",
                 f'For example "{value} x 4".',
             )
-        number = int(value) if re.fullmatch(r"[+-]?\d+", value) else value
+        number = number_of(value)
         for _ in range(count):
             yield number, here
 
 
+def number_of(word: str) -> int | float | str:
+    """A word as the number that it is, if it is one."""
+    if re.fullmatch(r"[+-]?\d+", word):
+        return int(word)
+    return float(word) if re.fullmatch(r"[+-]?(\d+\.\d*|\d*\.?\d+e[+-]?\d+|\d+\.\d+e[+-]?\d+)", word) else word
+
+
 def as_runs(items: Sequence[Any]) -> list[Any]:
-    """The same list with what repeats written once; reading it gives the same entries."""
+    """The same list with what repeats written once; reading it returns the same entries."""
     short: list[Any] = []
     for value, group in groupby(items):
         count = len(list(group))

@@ -10,7 +10,7 @@ from heddle.spec.cluster import Cluster
 from heddle.spec.huggingface import read_config
 from heddle.spec.model import ModelSpec
 from heddle.spec.presets import cluster_presets, model_presets, preset
-from heddle.spec.tables import build, read_json, read_toml, to_table, wrong_type
+from heddle.spec.tables import build, read_foreign_json, read_toml, to_table, wrong_type
 from heddle.spec.this_machine import this_machine
 
 
@@ -25,7 +25,7 @@ def model_from_table(table: dict[str, Any], folder: Path = Path()) -> ModelSpec:
         table = preset("model", _pop_word(table, "preset", "model"), model_presets()) | table
     elif "config" in table:
         config = folder / _pop_word(table, "config", "model")
-        table = to_table(read_config(read_json(config, "a Hugging Face model configuration"))) | table
+        table = to_table(read_config(read_foreign_json(config, "a Hugging Face model configuration"))) | table
     return build(ModelSpec, table, "model")
 
 
@@ -43,7 +43,7 @@ def cluster_from_table(table: dict[str, Any], folder: Path = Path()) -> Cluster:
         name = _pop_word(table, "preset", "cluster")
         name = SHORT_NAMES.get(name, name)
         start = to_table(this_machine()) if name == "this" else None
-        table = (start or preset("cluster", name, {"this": {}, **cluster_presets()})) | table
+        table = _changed(start or preset("cluster", name, {"this": {}, **cluster_presets()}), table)
     elif "file" in table:
         path = folder / _pop_word(table, "file", "cluster")
         start = read_toml(path).get("cluster")
@@ -53,8 +53,32 @@ def cluster_from_table(table: dict[str, Any], folder: Path = Path()) -> Cluster:
                 "It should describe a cluster.",
                 "`heddle profile -o FILE` writes one for this machine.",
             )
-        table = start | table
+        table = _changed(start, table)
     return build(Cluster, table, "cluster")
+
+
+def named_cluster(name: str) -> Cluster:
+    """A cluster by the name of its preset, or from a file that has a [cluster] table."""
+    if name.endswith(".toml") or Path(name).exists():
+        return cluster_from_table({"file": str(Path(name).absolute())})
+    return cluster_from_table({"preset": name})
+
+
+def _changed(start: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
+    """A cluster's table with some keys changed: those of [cluster.device] and [cluster.efficiency] one by one.
+
+    A device that has a name is another one, of which nothing is known. What was fitted stays so but for the numbers
+    that are given, and says which these are.
+    """
+    merged = start | table
+    for name in ("device", "efficiency"):
+        before, given = start.get(name), table.get(name)
+        if not isinstance(before, dict) or not isinstance(given, dict) or (name == "device" and "name" in given):
+            continue
+        merged[name] = before | given
+        if name == "efficiency" and given and "source" not in given and isinstance(before.get("source"), str):
+            merged[name]["source"] = f"{before['source']}; {', '.join(given)} as given"
+    return merged
 
 
 def _pop_word(table: dict[str, Any], key: str, where: str) -> str:

@@ -11,10 +11,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal, get_args
 
 from heddle.errors import HeddleError, nearest
-from heddle.spec.ranges import Amount, Share, check_ranges
+from heddle.spec.ranges import Amount, Positive, Share, check_ranges
 
 Fp8Casts = Literal["step", "microbatch"]
-ContextExchange = Literal["ring", "a2a", "gather", "torch"]  # of keys and values; explained in heddle.cost.context
+ContextExchange = Literal[
+    "ring", "all-to-all", "gather", "torch"
+]  # of keys and values; explained in heddle.cost.context
 CONTEXT_EXCHANGES: tuple[ContextExchange, ...] = get_args(ContextExchange)
 
 
@@ -32,6 +34,10 @@ class Software:
     sliced_messages: bool | None = None  # a tensor rank sends its slice to the next stage, not all of it
     fused_kernels: bool | None = None  # attention and SwiGLU are one kernel each, which keeps little for the backward
     fp8_casts: Fp8Casts | None = None  # how often weights are cast to 8 bits
+    hopper_attention: Positive | None = None  # speed of fused attention on Hopper and later over FlashAttention-2's
+    sums_once: bool | None = (
+        None  # sharded layers sum gradients in the last microbatch of a step, and keep them until then
+    )
 
     def __post_init__(self) -> None:
         check_ranges(self, "cluster.software")
@@ -80,6 +86,7 @@ class Profile:
     regather: bool = False  # ZeRO-3 gathers once more for the recomputed forward
     reduces: int = 4  # bytes of a gradient that is sent, where training is in bf16
     hopper_attention: float = 1.0  # its fused attention on Hopper and later, relative to FlashAttention-2
+    sums_once: bool = False  # ZeRO-2 and 3 sum gradients once per step, not in every microbatch
     sequence: bool = False  # its runs split sequences between tensor-parallel regions, unless they say otherwise
     sharded_gradients: bool = False  # with a pipeline, too, each replica keeps its share of them only
     cast_reads: int = 1  # passes over what becomes 8 bits: one with delayed scaling, two with dynamic
@@ -148,6 +155,7 @@ PROFILES: dict[str, Profile] = {
         kernels="megatron",
     ),
     # A fork of Megatron-LM of 2021 whose pipeline and optimizer are DeepSpeed's: reduce_bucket_size = 5e8 elements;
+    # messages are slices (runtime/pipe/engine.py, is_pipe_partitioned = is_model_parallel);
     # sends and receives are instructions of their own, one after the other (runtime/pipe/schedule.py, TrainSchedule);
     # gradients are cast to fp32 before they are added up (runtime/bf16_optimizer.py, update_hp_grads).
     "megatron-deepspeed 2022": Profile(
@@ -158,7 +166,6 @@ PROFILES: dict[str, Profile] = {
         tensor_overlap=0.0,
         bucket_mb=1000.0,
         fused_accumulation=False,
-        sliced_messages=False,
         kernels="megatron 2021",
         waits_backward=1.0,
         regather=True,

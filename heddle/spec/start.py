@@ -11,7 +11,7 @@ from heddle.errors import HeddleError
 from heddle.spec.huggingface import read_config
 from heddle.spec.model import ModelSpec
 from heddle.spec.shorthand import model_from_table
-from heddle.spec.tables import read_json, read_toml
+from heddle.spec.tables import read_foreign_json, read_toml
 
 JOB = "job.toml"  # of a run, and of the checkpoints that it wrote
 ABOUT = "checkpoint.json"  # what makes a folder a checkpoint
@@ -55,7 +55,7 @@ def model_in(folder: Path) -> ModelSpec:
                     "Use another checkpoint.",
                 )
             return model_from_table(table, folder)
-    return read_config(read_json(folder / CONFIG, "a Hugging Face model configuration"))
+    return read_config(read_foreign_json(folder / CONFIG, "a Hugging Face model configuration"))
 
 
 def companions_in(folder: Path) -> Path:

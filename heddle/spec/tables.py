@@ -9,6 +9,7 @@ import typing
 from typing import Annotated, Any, TypeVar
 
 from heddle.errors import HeddleError, nearest, shorten
+from heddle.files import read_foreign_json as read_foreign_json
 from heddle.files import read_json as read_json
 from heddle.files import read_toml as read_toml
 from heddle.spec.ranges import FINITE, Range
@@ -89,9 +90,17 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         if not isinstance(value, list | tuple):
             raise wrong_type(where, value, "a list", f"[{value!r}]" if arguments[0] is str is type(value) else None)
         entry = arguments[0]
-        if entry is int or typing.get_origin(entry) is typing.Literal or typing.get_args(entry)[:1] == (int,):
+        if (
+            entry is int
+            or typing.get_origin(entry) is typing.Literal
+            or typing.get_args(entry)[:1] in ((int,), (float,))
+        ):
             return tuple(_convert(entry, item, here) for item, here in expanded(value, where))
         return tuple(_convert(entry, item, f"{where}[{i}]") for i, item in enumerate(value))
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise wrong_type(where, value, "a table")
+        return dict(value)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         if not isinstance(value, dict):
             raise wrong_type(where, value, "a table")
@@ -110,9 +119,13 @@ def _convert_number(hint: type[float], value: Any, where: str, allowed: Range) -
 
 
 def _convert_union(options: list[Any], value: Any, where: str) -> Any:
-    """A list is converted to the option that is a list, anything else to the other one."""
-    is_list = isinstance(value, list | tuple)
-    alike = [option for option in options if (typing.get_origin(option) is tuple) == is_list]
+    """A list is converted to the option that is a list, a table to the one that is a record, else to the other."""
+    is_list, is_table = isinstance(value, list | tuple), isinstance(value, dict)
+    alike = [
+        option
+        for option in options
+        if (typing.get_origin(option) is tuple) == is_list and dataclasses.is_dataclass(option) == is_table
+    ]
     return _convert((alike or options)[0], value, where)
 
 

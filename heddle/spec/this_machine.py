@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from functools import cache
 
 from heddle.format import GIB
 from heddle.spec.cluster import Cluster, Device, Link
@@ -20,10 +21,10 @@ def this_machine() -> Cluster:
 def _gpus() -> Cluster | None:
     from heddle.spec.presets import known_devices
 
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")  # whoever says so wants the CPU
-    if hidden or shutil.which("nvidia-smi") is None:
+    if asks_for_cpus() or shutil.which("nvidia-smi") is None:
         return None
     rows = _nvidia_smi("name", "memory.total", "compute_cap") or _nvidia_smi("name", "memory.total")  # drivers of 2021
+    rows = rows[: _visible(len(rows))]
     if not rows:
         return None
     name, mib, *capability = rows[0]
@@ -33,8 +34,37 @@ def _gpus() -> Cluster | None:
     device = replace(stated or Device(name=name, memory_gib=memory), name=name, memory_gib=memory)
     if capability and re.fullmatch(r"\d+\.\d+", capability[0]):
         device = replace(device, capability=float(capability[0]))
+    return Cluster(name="this", devices=len(rows), device=device, links=(_link(),))
+
+
+def asks_for_cpus() -> bool:
+    """Whether the environment hides the GPUs that there may be."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") or os.environ.get("HEDDLE_DEVICE") == "cpu"
+
+
+def _visible(count: int) -> int:
+    """How many of the machine's GPUs this process may use."""
+    stated = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return count if stated is None else min(count, len([word for word in stated.split(",") if word.strip()]))
+
+
+@cache
+def driver_version() -> str | None:
+    """Of the GPUs' driver; None where there are no GPUs."""
+    if shutil.which("nvidia-smi") is None:
+        return None
+    rows = _nvidia_smi("driver_version")
+    return rows[0][0] if rows else None
+
+
+def _link() -> Link:
+    """What joins the GPUs of this machine: NVLink, by the sum of its links' speeds, or PCIe."""
+    answer = subprocess.run(["nvidia-smi", "nvlink", "-s", "-i", "0"], capture_output=True, text=True, check=False)
+    speeds = [float(word) for word in re.findall(r"Link \d+: ([\d.]+) GB/s", answer.stdout)]
+    if answer.returncode == 0 and sum(speeds) > 0:
+        return Link(name="nvlink", gbs=sum(speeds))
     # PCIe 4.0 ×16 is the least that joins GPUs of one machine; `heddle profile` measures the truth
-    return Cluster(name="this", devices=len(rows), device=device, links=(Link(name="pcie", gbs=32.0),))
+    return Link(name="pcie", gbs=32.0)
 
 
 def _nvidia_smi(*columns: str) -> list[list[str]]:

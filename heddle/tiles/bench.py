@@ -83,7 +83,7 @@ def _context() -> Any:
     """Processes that are forked from one which has imported everything, where a system can: engines start at once."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
-    multiprocessing.set_forkserver_preload([__name__, "heddle.capture.module_file"])
+    multiprocessing.set_forkserver_preload([__name__, "heddle.capturing.module_file"])
     return multiprocessing.get_context("forkserver")
 
 

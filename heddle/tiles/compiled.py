@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from heddle.capture.export import export
+from heddle.capturing.export import export
 from heddle.errors import HeddleError
 from heddle.tiles.engine.calls import calls
 from heddle.tiles.engine.pool import Pool, pool, worker_count
@@ -116,7 +116,7 @@ class Compiled:
         if any(self.programs.values()) and now != self.compiled_from:
             raise HeddleError(
                 "The module's weights have changed since it was compiled.",
-                "Inputs of this shape are new, and for all shapes tiles keep the weights they were compiled with.",
+                "A new input shape would mix old and new weights: all shapes share those that were compiled.",
                 "Compile the module again.",
             )
         self.compiled_from = now
@@ -126,7 +126,7 @@ class Compiled:
         try:
             with torch.no_grad():
                 self.module(*inputs, **keywords)
-        except Exception:
+        except (Exception, SystemExit):
             return False
         return True
 

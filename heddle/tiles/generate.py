@@ -52,9 +52,9 @@ class _Body(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(
-        self, x: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Tensor | None, kept: list[Tensor]
-    ) -> list[Tensor]:
+    def forward(self, x: Tensor, tables: list[Tensor], mask: Tensor | None, kept: list[Tensor]) -> list[Tensor]:
+        kinds = [] if self.model.rotary is None else self.model.rotary.kinds
+        rope = dict(zip(kinds, zip(tables[::2], tables[1::2], strict=True), strict=True))
         owners = attentions(self.model)[: len(kept) // 2]
         cache = _Collected(dict(zip(owners, zip(kept[::2], kept[1::2], strict=True), strict=True)))
         batch = Microbatch(sequence=x.shape[0], rope=rope, mask=mask, cache=cache)
@@ -62,7 +62,7 @@ class _Body(nn.Module):
             x = layer(x, batch)
         assert self.model.norm is not None
         assert self.model.head is not None
-        return [self.model.head(self.model.norm(x[-1:]))[0], *cache.new]
+        return [self.model.scores.of(self.model.head(self.model.norm(x[-1:])))[0], *cache.new]
 
 
 def attentions(model: Transformer) -> list[Attention]:
@@ -128,7 +128,8 @@ class TileEngine:
         model = self.model
         assert model.embed is not None
         x = model.embed(ids, Microbatch(sequence=len(ids), cache=cache))
-        rope = None if model.rotary is None else model.rotary(start, stop, ids.device)
+        rope = {} if model.rotary is None else model.rotary(start, stop, ids.device)
+        tables = [table for pair in rope.values() for table in pair]
         owners = attentions(model)
         kept: list[Tensor] = []
         mask = None
@@ -138,7 +139,7 @@ class TileEngine:
             mask[..., start : cache.capacity] = -math.inf
             if isinstance(model.spec.window, int):
                 mask[..., : max(0, stop - model.spec.window)] = -math.inf
-        logits, *new = self.compiled(x, rope, mask, kept)
+        logits, *new = self.compiled(x, tables, mask, kept)
         for owner, keys, values in zip(owners, new[::2], new[1::2], strict=True):
             for place, value in zip(cache.kept[owner], (keys, values), strict=True):
                 place[:, :, start:stop] = value

@@ -11,7 +11,7 @@ from torch import nn
 
 from heddle.tiles.compiled import Compiled
 from heddle.tiles.engine.pool import pool
-from heddle.tiles.simulate import Workload, workload
+from heddle.tiles.simulate import TileWorkload, workload
 from heddle.trace.trace import COMPUTE, Span, Trace
 
 
@@ -30,7 +30,7 @@ def traced(module: nn.Module, inputs: Sequence[Any], keywords: Mapping[str, Any]
 
 def measured_workload(
     module: nn.Module, inputs: Sequence[Any], keywords: Mapping[str, Any], cores: int, calls: int
-) -> Workload:
+) -> TileWorkload:
     """The tiles that so many cores would get, each timed on one."""
     compiled = Compiled(module, cores, workers=pool(1))
     program, _ = compiled.traced(*inputs, **keywords)

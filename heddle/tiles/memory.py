@@ -24,7 +24,7 @@ class _Stretch:
 
 
 def place_buffers(graph: TileGraph) -> int:
-    """Give every buffer of the arena its offset; gives the arena's bytes."""
+    """Give every buffer of the arena its offset; returns the arena's bytes."""
     touched: dict[Buffer, int] = {}
     writers: dict[Buffer, list[int]] = {}
     for number, tile in enumerate(graph.tiles, 1):

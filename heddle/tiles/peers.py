@@ -12,6 +12,8 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from heddle.parallel.compile_cache import keep_torch_private
+
 Run = Callable[[], Any]  # one call
 
 
@@ -38,6 +40,7 @@ def inductor(module: nn.Module, inputs: Sequence[Any], keywords: Mapping[str, An
 
     config.freezing = True
     torch.set_num_threads(threads)
+    keep_torch_private()
     compiled = torch.compile(module)
     return lambda: compiled(*inputs, **keywords)
 

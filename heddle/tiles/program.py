@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heddle.capture.program import Program
+from heddle.capturing.program import Program
 from heddle.errors import HeddleError
 from heddle.tiles.engine import layout as at
 from heddle.tiles.engine.pool import Pool

@@ -59,7 +59,7 @@ class Machine:
 
 
 @dataclass
-class Workload:
+class TileWorkload:
     """Tiles with what one core takes for each."""
 
     graph: TileGraph
@@ -73,17 +73,17 @@ class Workload:
         return [chance.choice(each) for each in self.samples]
 
 
-def workload(graph: TileGraph, times: Sequence[NDArray[np.int64]], bandwidth: float = BANDWIDTH) -> Workload:
+def workload(graph: TileGraph, times: Sequence[NDArray[np.int64]], bandwidth: float = BANDWIDTH) -> TileWorkload:
     """From traced calls on one core: worker, start and end of each tile."""
     taken = np.stack([(each[:, 2] - each[:, 1]) * 1e-9 for each in times])
     taken = np.maximum(taken, 1e-8)
-    return Workload(graph, np.median(taken, 0).tolist(), taken.T.tolist(), bandwidth)
+    return TileWorkload(graph, np.median(taken, 0).tolist(), taken.T.tolist(), bandwidth)
 
 
 class _Clock:
     """Seconds of tiles on cores that share a memory."""
 
-    def __init__(self, work: Workload, machine: Machine, seconds: Sequence[float]) -> None:
+    def __init__(self, work: TileWorkload, machine: Machine, seconds: Sequence[float]) -> None:
         self.machine, self.seconds = machine, seconds
         self.rate = [tile.bytes / max(time, 1e-9) for tile, time in zip(work.graph.tiles, seconds, strict=True)]
         self.drawn = 0.0  # bytes per second that running tiles ask for
@@ -100,7 +100,7 @@ class _Clock:
         return self.seconds[tile - 1] / speed * (1 + part * (crowd - 1)), wanted
 
 
-def dataflow(work: Workload, machine: Machine, seconds: Sequence[float]) -> float:
+def dataflow(work: TileWorkload, machine: Machine, seconds: Sequence[float]) -> float:
     """Each tile as soon as its inputs are there, on whoever is free: the child just made ready first."""
     clock, children = _Clock(work, machine, seconds), work.graph.children
     waits = [0, *(max(1, len(each)) for each in work.graph.parents)]
@@ -139,7 +139,7 @@ def dataflow(work: Workload, machine: Machine, seconds: Sequence[float]) -> floa
     return now
 
 
-def barriers(work: Workload, machine: Machine, seconds: Sequence[float], fixed: bool) -> float:
+def barriers(work: TileWorkload, machine: Machine, seconds: Sequence[float], fixed: bool) -> float:
     """One operator after another, all cores waiting for the slowest; tiles dealt out before, or taken when free."""
     clock, now = _Clock(work, machine, seconds), 0.0
     by_operator: dict[int, list[int]] = {}
@@ -165,14 +165,14 @@ def barriers(work: Workload, machine: Machine, seconds: Sequence[float], fixed: 
     return now
 
 
-ENGINES: dict[str, Callable[[Workload, Machine, Sequence[float]], float]] = {
+ENGINES: dict[str, Callable[[TileWorkload, Machine, Sequence[float]], float]] = {
     "dataflow": dataflow,
     "barriers, stealing": lambda work, machine, seconds: barriers(work, machine, seconds, fixed=False),
     "barriers, static": lambda work, machine, seconds: barriers(work, machine, seconds, fixed=True),
 }
 
 
-def simulated(work: Workload, machine: Machine, draws: int = 5) -> dict[str, Any]:
+def simulated(work: TileWorkload, machine: Machine, draws: int = 5) -> dict[str, Any]:
     """Milliseconds of each engine with the spread of measured times and without, and what dataflow gains."""
     one = Machine((1.0,), math.inf)
     steady = {name: engine(work, machine, work.seconds) for name, engine in ENGINES.items()}

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from heddle.capture.program import Program
+from heddle.capturing.program import Program
 from heddle.tiles.engine.pool import Pool
-from heddle.tiles.kernels.library import cache_folder, library, store
+from heddle.tiles.kernels.library import kernel_cache, library
 from heddle.tiles.lower.lowering import Weights
 from heddle.tiles.program import TileProgram
 from heddle.tiles.tiling import Tiling
@@ -41,11 +41,12 @@ def _values(node: Any) -> list[Any]:
 
 def known_tiling(program: Program, threads: int) -> Tiling | None:
     """What an earlier run found."""
-    folder = cache_folder()
-    if folder is None:
+    cache = kernel_cache()
+    kept = None if cache is None else cache.read(f"tiling-{key_of(program, threads)}.json")
+    if kept is None:
         return None
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        found = json.loads((folder / f"tiling-{key_of(program, threads)}.json").read_text(encoding="utf-8"))
+    with suppress(ValueError, TypeError, KeyError):
+        found = json.loads(kept)
         sizes = {name: float(found[name]) for name in ("rows", "columns", "queries")}
         if all(0.1 <= value <= 10 for value in sizes.values()):
             return Tiling(threads, **sizes)
@@ -62,10 +63,10 @@ def tuned(program: Program, workers: Pool, weights: Weights, inputs: Sequence[An
             continue  # these sizes change nothing here
         if _faster(other, best, workers, inputs):
             best = other
-    folder = cache_folder()
-    if folder is not None:
+    cache = kernel_cache()
+    if cache is not None:
         choice = {name: getattr(best.tiling, name) for name in ("rows", "columns", "queries")}
-        store(folder / f"tiling-{key_of(program, threads)}.json", json.dumps(choice).encode())
+        cache.write(f"tiling-{key_of(program, threads)}.json", json.dumps(choice).encode())
     return best
 
 

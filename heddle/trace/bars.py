@@ -1,4 +1,4 @@
-"""Bars for the terminal: each part in a letter of its own, so that they are read without colour, too."""
+"""Bars for the terminal: each part in a letter of its own, so that they are read without color, too."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def bar(parts: Mapping[str, float], width: int, whole: float | None = None) -> T
     for name, value in parts.items():
         reached += max(0.0, value)
         end = min(width, math.floor(width * reached / whole + 0.5)) if whole > 0 else 0
-        text.append(name[0] * (end - column), ITEMS[name].style)
+        text.append(ITEMS[name].letter * (end - column), ITEMS[name].style)
         column = max(column, end)
     return text.append("." * (width - column), "dim")
 
@@ -42,4 +42,4 @@ def memory_scale(most: float, limit: float) -> float:
 
 def legend(names: Mapping[str, float]) -> str:
     """Which letter is what, of the parts that there are."""
-    return ", ".join(f"{name[0]} {name}" for name, value in names.items() if value > 0)
+    return ", ".join(f"{ITEMS[name].letter} {name}" for name, value in names.items() if value > 0)

@@ -1,13 +1,13 @@
-"""What a span is, in a few kinds that every picture shows in the same colour."""
+"""What a span is, in a few kinds that every picture shows in the same color."""
 
 from __future__ import annotations
 
 from heddle.trace.lanes import Lane, Phase
 from heddle.trace.trace import COMPUTE, Span
 
-# Colours that people who see few colours tell apart, too (Okabe and Ito): forwards blue and backwards green, as in
+# Colors that people who see few colors tell apart, too (Okabe and Ito): forwards blue and backwards green, as in
 # PTD-P Figure 4.
-COLOURS = {
+COLORS = {
     "forward": "#0072b2",
     "backward": "#009e73",
     "weight-gradient": "#f0e442",  # the half of a backward that nobody waits for
@@ -17,7 +17,7 @@ COLOURS = {
     "optimizer": "#d55e00",
     "other": "#56b4e9",
 }
-KINDS = tuple(COLOURS)
+KINDS = tuple(COLORS)
 _WORK = {
     "forward": "forward",
     "backward": "backward",
@@ -26,7 +26,7 @@ _WORK = {
     "recompute": "recompute",
 }
 _LANES: dict[str, str] = {Lane.RECEIVE: "waiting", Lane.OPTIMIZER: "optimizer"}
-_TRANSFERS = (Lane.SEND, Lane.TENSOR, Lane.DATA, Lane.EMBEDDING)
+_TRANSFERS = (Lane.SEND, Lane.TENSOR, Lane.CONTEXT, Lane.DATA, Lane.EMBEDDING)
 
 
 def kind_of(span: Span) -> str:

@@ -12,12 +12,20 @@ class Lane(StrEnum):
     SEND = "send"  # messages to other stages
     RECEIVE = "receive"  # waiting for theirs
     TENSOR = "tensor"  # collectives along an axis of the mesh
+    CONTEXT = "context"
     DATA = "data"
     EMBEDDING = "embedding"  # the gradient of a tied embedding, over the two stages that hold it
     OPTIMIZER = "optimizer"
 
 
-COLLECTIVES = {"tensor": Lane.TENSOR, "data": Lane.DATA, "ends": Lane.EMBEDDING}  # of each axis of the mesh, its lane
+# of each axis of the mesh, its lane; sums of gradients are drawn with what replicas exchange
+COLLECTIVES = {
+    "tensor": Lane.TENSOR,
+    "context": Lane.CONTEXT,
+    "data": Lane.DATA,
+    "gradients": Lane.DATA,
+    "ends": Lane.EMBEDDING,
+}
 
 
 class Collective(StrEnum):
@@ -27,6 +35,7 @@ class Collective(StrEnum):
     ALL_GATHER = "all-gather"
     REDUCE_SCATTER = "reduce-scatter"
     ALL_TO_ALL = "all-to-all"
+    TURN = "turn of the ring"  # keys and values of one rank, or their gradients, on their way to another
 
 
 class Phase(StrEnum):
@@ -34,7 +43,7 @@ class Phase(StrEnum):
 
     GRADIENTS = "gradients"  # waiting until they are whole
     UPDATE = "update"
-    MEETING = "meeting"  # of replicas that learn by themselves, on the lane of their axis
+    MEETING = "meeting"  # of replicas that take local steps, on the lane of their axis
 
 
 def message_name(lane: Lane, payload: str) -> str:

@@ -37,7 +37,7 @@ def to_perfetto(trace: Trace, memory: Sequence[Sequence[tuple[float, float]]] | 
             {
                 "ph": "X",
                 "name": label,
-                "cat": span.name,  # Perfetto colours by name and filters by category
+                "cat": span.name,  # Perfetto colors by name and filters by category
                 "pid": span.rank,
                 "tid": thread[span.rank, span.lane],
                 "ts": span.start * 1e6,  # the format counts in microseconds

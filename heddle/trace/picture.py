@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from heddle.errors import HeddleError
-from heddle.trace.kinds import COLOURS, is_beside, kind_of
+from heddle.trace.kinds import COLORS, is_beside, kind_of
 from heddle.trace.trace import Span, Trace
 
 ROW, BESIDE, GAP, TOP, LEFT, RIGHT, AXIS = 20, 6, 6, 6, 60, 10, 24  # pixels
@@ -23,7 +23,7 @@ class PictureBox(NamedTuple):
     y: float
     width: float
     height: float
-    colour: str
+    color: str
     title: str = ""
 
 
@@ -34,11 +34,11 @@ class Word(NamedTuple):
     y: float
     text: str
     anchor: Literal["start", "middle"] = "start"
-    colour: str = TEXT
+    color: str = TEXT
 
 
 @dataclass(frozen=True)
-class Layout:
+class PictureLayout:
     """A picture as boxes, later ones above earlier ones, and words above them all."""
 
     width: int
@@ -47,7 +47,7 @@ class Layout:
     words: list[Word]
 
 
-def lay_out(trace: Trace, width: int, names: Sequence[str] | None = None) -> Layout:
+def lay_out(trace: Trace, width: int, names: Sequence[str] | None = None) -> PictureLayout:
     """A row per rank: its work, and below it in a narrow strip what goes on beside; then the axis and the legend."""
     if trace.duration <= 0:
         raise HeddleError("There is nothing to draw in this trace.", "All its spans are empty.", "Trace a whole step.")
@@ -64,16 +64,16 @@ def lay_out(trace: Trace, width: int, names: Sequence[str] | None = None) -> Lay
         below = is_beside(span)
         x, y = LEFT + (span.start - origin) * scale, tops[span.rank] + (ROW if below else 0)
         wide, high = (span.end - span.start) * scale, beside if below else ROW
-        boxes.append(PictureBox(x, y, wide, high, COLOURS[kind_of(span)], _title(span)))
+        boxes.append(PictureBox(x, y, wide, high, COLORS[kind_of(span)], _title(span)))
         if not below and span.microbatch >= 0 and wide > 6 + 7 * len(str(span.microbatch)):
             words.append(Word(x + wide / 2, y + 14, str(span.microbatch), "middle", NUMBER))
     words += _axis(trace.duration, scale, bottom)
     kinds = {kind_of(span) for span in trace.spans}
-    for place, kind in enumerate(kind for kind in COLOURS if kind in kinds):
+    for place, kind in enumerate(kind for kind in COLORS if kind in kinds):
         x, y = LEFT + 120 * place, bottom + AXIS
-        boxes.append(PictureBox(x, y, 11, 11, COLOURS[kind]))
+        boxes.append(PictureBox(x, y, 11, 11, COLORS[kind]))
         words.append(Word(x + 16, y + 10, kind))
-    return Layout(width, bottom + AXIS + 20, boxes, words)
+    return PictureLayout(width, bottom + AXIS + 20, boxes, words)
 
 
 def _title(span: Span) -> str:

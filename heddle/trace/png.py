@@ -7,12 +7,12 @@ import io
 from collections.abc import Sequence
 
 from heddle.errors import HeddleError, how_to_install
-from heddle.trace.picture import SIZE, Layout, PictureBox, lay_out
+from heddle.trace.picture import SIZE, PictureBox, PictureLayout, lay_out
 from heddle.trace.trace import Trace
 
 DENSITY = 2  # pixels of the picture for one of the layout: sharp on screens that have them
-FINE = 4  # parts of a pixel, sideways: a span that is narrower than a pixel colours its share of it
-EDGE = 0.5  # pixels of the layout between neighbours
+FINE = 4  # parts of a pixel, sideways: a span that is narrower than a pixel colors its share of it
+EDGE = 0.5  # pixels of the layout between neighbors
 
 
 def to_png(trace: Trace, width: int = 1000, names: Sequence[str] | None = None) -> bytes:
@@ -32,7 +32,7 @@ def to_png(trace: Trace, width: int = 1000, names: Sequence[str] | None = None) 
     return _paint(lay_out(trace, width, names))
 
 
-def _paint(layout: Layout) -> bytes:
+def _paint(layout: PictureLayout) -> bytes:
     from PIL import Image, ImageDraw, ImageFont
 
     picture = Image.new("RGB", (DENSITY * layout.width, DENSITY * layout.height), "white")
@@ -46,14 +46,14 @@ def _paint(layout: Layout) -> bytes:
         for box in boxes:
             gap = min(EDGE, box.width / 8) if box.title else 0.0
             left, right = (round(FINE * DENSITY * x) for x in (box.x + gap / 2, box.x + box.width - gap / 2))
-            line.paste(box.colour, (left, 0, max(right, left + 1), 1))
+            line.paste(box.color, (left, 0, max(right, left + 1), 1))
         line = line.resize((picture.width, 1), Image.Resampling.BOX)
         picture.paste(line.resize((picture.width, int(DENSITY * tall)), 0), (0, int(DENSITY * top)))
     draw = ImageDraw.Draw(picture)
     font = ImageFont.load_default(DENSITY * SIZE)
     for word in layout.words:
         anchor = "ms" if word.anchor == "middle" else "ls"
-        draw.text((DENSITY * word.x, DENSITY * word.y), word.text, word.colour, font, anchor)
+        draw.text((DENSITY * word.x, DENSITY * word.y), word.text, word.color, font, anchor)
     written = io.BytesIO()
     picture.save(written, "PNG", optimize=True)
     return written.getvalue()

@@ -27,14 +27,14 @@ def to_svg(trace: Trace, width: int = 1000, names: Sequence[str] | None = None) 
 
 
 def _rect(box: PictureBox) -> str:
-    place = f'x="{box.x:.2f}" y="{box.y}" width="{box.width:.2f}" height="{box.height}" fill="{box.colour}"'
+    place = f'x="{box.x:.2f}" y="{box.y}" width="{box.width:.2f}" height="{box.height}" fill="{box.color}"'
     if not box.title:
         return f"<rect {place}/>"
-    edge = f'stroke="#fff" stroke-width="{min(0.5, box.width / 8):.2f}"'  # tells neighbours apart
+    edge = f'stroke="#fff" stroke-width="{min(0.5, box.width / 8):.2f}"'  # tells neighbors apart
     return f"<rect {place} {edge}><title>{escape(box.title)}</title></rect>"
 
 
 def _text(word: Word) -> str:
     anchor = f' text-anchor="{word.anchor}"' if word.anchor != "start" else ""
-    colour = f' fill="{word.colour}"' if word.colour != TEXT else ""
-    return f'<text x="{word.x:.2f}" y="{word.y}"{anchor}{colour}>{escape(word.text)}</text>'
+    color = f' fill="{word.color}"' if word.color != TEXT else ""
+    return f'<text x="{word.x:.2f}" y="{word.y}"{anchor}{color}>{escape(word.text)}</text>'

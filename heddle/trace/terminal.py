@@ -1,4 +1,4 @@
-"""A trace as rows of text, a rank a row: readable without colour, better with."""
+"""A trace as rows of text, a rank a row: readable without color, better with."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FILLS = {
     "recompute": _RECOMPUTE,
     "communication": _SENT,
 }
-# The paper's colours (PTD-P Figure 4): forwards blue, backwards green, a second shade for every other chunk.
+# The paper's colors (PTD-P Figure 4): forwards blue, backwards green, a second shade for every other chunk.
 _STYLES = {
     ">": ("white on blue", "black on bright_cyan"),
     "<": ("white on green", "black on bright_green"),
@@ -32,13 +32,15 @@ _STYLES = {
     _OTHER: ("white on red", "white on red"),
     _IDLE: ("dim", "dim"),
 }
+_MOST_RANKS = 64  # rows
+_MOST_SPANS = 200_000  # of a picture: about two seconds
 _MOST_BANDS = 4  # a picture in more pieces than this is no longer read as one
 
 _Column: TypeAlias = tuple[str, str]  # a character and its style
 
 
 class _Cell(NamedTuple):
-    """A span as the picture sees it: when, the text it starts with, what fills it, its colour, and whether it is seen
+    """A span as the picture sees it: when, the text it starts with, what fills it, its color, and whether it is seen
     only where its rank does not compute.
     """
 
@@ -50,6 +52,12 @@ class _Cell(NamedTuple):
     below: bool = False
 
 
+def ranks_drawn(ranks: int, spans: int) -> list[int]:
+    """The ranks that a picture of so many spans shows: the first and the last ones where there are too many."""
+    shown = min(ranks, _MOST_RANKS, ranks * _MOST_SPANS // max(1, spans))
+    return [*range(shown - shown // 2), *range(ranks - shown // 2, ranks)]
+
+
 def draw(trace: Trace, width: int = 80) -> Text:
     """Draw what every rank does, `width` columns wide; `.plain` of the result is pure ASCII.
 
@@ -57,10 +65,15 @@ def draw(trace: Trace, width: int = 80) -> Text:
 
     Each cell starts with its microbatch number. A picture wider than `width` is cut into bands, one below the
     other; one that would need too many is scaled down instead, and each column then shows what the rank
-    mostly did in that time.
+    mostly did in that time. Of very many ranks the first and the last are shown.
     """
-    rows = _cells(trace)
-    names = [f"rank {rank:>{len(str(trace.ranks - 1))}}  " for rank in range(trace.ranks)]
+    drawn = sorted({span.rank for span in trace.spans})
+    shown = drawn if len(drawn) < trace.ranks else ranks_drawn(trace.ranks, len(trace.spans))
+    if trace.spans and not shown:
+        return Text(f"(Too long to draw: more than {_MOST_SPANS:,} spans.)\n")
+    cells = _cells(trace, frozenset(shown))
+    rows = [cells[rank] for rank in shown]
+    names = [f"rank {rank:>{len(str(trace.ranks - 1))}}  " for rank in shown]
     room = max(1, width - len(names[0]))
     duration = max(cell.end for row in rows for cell in row)
     scale = _readable_scale(rows)
@@ -76,7 +89,9 @@ def draw(trace: Trace, width: int = 80) -> Text:
     for left in range(0, columns, room):
         if left:
             picture.append("\n")
-        for name, row in zip(names, painted, strict=True):
+        for rank, name, row in zip(shown, names, painted, strict=True):
+            if rank and rank - 1 not in shown:
+                picture.append(f"… {trace.ranks - len(shown)} more ranks\n")
             picture.append(name)
             for style, run in groupby(row[left : left + room], key=lambda column: column[1]):
                 picture.append("".join(character for character, _ in run), style)
@@ -84,8 +99,9 @@ def draw(trace: Trace, width: int = 80) -> Text:
     return picture.append("\n" + _legend(rows, scaled_down))
 
 
-def _cells(trace: Trace) -> list[list[_Cell]]:
-    seen = sorted((span for span in trace.spans if kind_of(span) != "waiting"), key=lambda span: span.start)
+def _cells(trace: Trace, ranks: frozenset[int]) -> list[list[_Cell]]:
+    spans = trace.spans if len(ranks) == trace.ranks else [span for span in trace.spans if span.rank in ranks]
+    seen = sorted((span for span in spans if kind_of(span) != "waiting"), key=lambda span: span.start)
     lane = [span for span in seen if span.lane == COMPUTE]
     if not any(span.end > span.start for span in lane):
         raise HeddleError(

@@ -23,6 +23,11 @@ COMPUTE = Lane.COMPUTE.value  # the lane of forwards and backwards
 WORK = (Lane.COMPUTE, Lane.SEND)  # what a rank does itself; the rest goes on beside it, or after it
 
 
+def bubble_of(ranks: int, elapsed: float, work: float) -> float:
+    """Idle over busy time of a pipeline whose ranks are at work for `work` seconds together: see `Trace.bubble`."""
+    return (ranks * elapsed - work) / work
+
+
 class Span(NamedTuple):
     """One stretch of time on one lane of one rank. Spans of a lane do not overlap.
 
@@ -50,6 +55,12 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"<Trace: {len(self.spans):,} spans of {self.ranks} ranks, {self.duration:.4g} s>"
+
+    def to_frame(self) -> Any:
+        """The spans as a pandas DataFrame."""
+        from heddle.trace.frames import frame
+
+        return frame([span._asdict() for span in self.spans])
 
     @property
     def duration(self) -> float:
@@ -80,8 +91,11 @@ class Trace:
                 "Trace at least one forward or backward.",
             )
         # Only the pipeline's own time counts: an optimizer step on another lane is not a bubble.
-        elapsed = max(span.end for span in spans) - min(span.start for span in spans)
-        return (self.ranks * elapsed - work) / work
+        return bubble_of(self.ranks, max(span.end for span in spans) - min(span.start for span in spans), work)
+
+    def is_of(self, ranks: int, chunks: int) -> bool:
+        """Whether it can be of a plan with so many ranks and chunks: files may be of another one."""
+        return self.ranks == ranks and all(span.chunk < chunks for span in self.spans)
 
     @property
     def period(self) -> float:

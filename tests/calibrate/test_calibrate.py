@@ -7,7 +7,7 @@ import pytest
 
 from heddle.calibrate.calibrate import calibrate
 from heddle.calibrate.runs_csv import read_rows
-from heddle.simulate.closed_form import closed_form
+from heddle.simulating.closed_form import closed_form
 from heddle.spec.shorthand import cluster_from_table
 
 HEADER = "id,step_s,layers,hidden,heads,vocab,seq,gbs,mbs,tp,pp,dp,gpu,n_gpus,precision,attn,framework,interconnect"
@@ -45,7 +45,9 @@ def test_what_rows_do_not_show_stays(tmp_path):
     assert not found.kept
     assert found.fit.leave_one_out < found.fit.unfitted
     assert found.cluster.efficiency.matmul == pytest.approx(0.6, rel=0.05)
-    assert found.cluster.efficiency.gather == pytest.approx(GIVEN.efficiency.gather, rel=0.01)  # no ZeRO between nodes
+    assert found.cluster.efficiency.gather_gbs == pytest.approx(
+        GIVEN.efficiency.gather_gbs, rel=0.01
+    )  # no ZeRO between nodes
     assert not found.fit.implausible
 
 

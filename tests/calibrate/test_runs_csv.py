@@ -1,10 +1,10 @@
-"""Rows of measured runs: read as people write them, refused with a reason where they cannot be modelled."""
+"""Rows of measured runs: read as people write them, refused with a reason where they cannot be modeled."""
 
 from pathlib import Path
 
 import pytest
 
-from heddle.calibrate.row_words import CannotModelError, cluster_of
+from heddle.calibrate.row_words import CannotModelError, cluster_of, network_of
 from heddle.calibrate.runs_csv import read_row, read_rows
 from heddle.errors import HeddleError
 
@@ -48,6 +48,37 @@ def test_gpus_go_by_many_names(word, name, memory):
 )
 def test_the_network_is_read_from_its_description(said, gbs):
     assert cluster_of({"gpu": "A100", "interconnect": said}).links[-1].gbs == gbs
+
+
+@pytest.mark.parametrize(
+    ("gpu", "said", "gbs"),
+    [
+        ("GB200", "NVL72 + 400Gb/s per GPU", 50.0),
+        ("GB300", "NVL72 + 800Gb/s per GPU", 100.0),
+        ("GB200", "NVL72; 4x400Gb/s per node", 50.0),  # a tray has four GPUs and their cards
+        ("B300", "NVLink5; 800Gb/s per GPU", 100.0),
+    ],
+)
+def test_what_a_gpu_has_is_its_own_however_many_nvlink_joins(gpu, said, gbs):
+    found = cluster_of({"gpu": gpu, "interconnect": said})
+    assert found.links[-1].gbs == gbs
+    assert network_of({"interconnect": said}, found.devices) == gbs  # calibration and validation read alike
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"gpus_per_node": "4"}, {"notes": "compile; nodes of 4 GPUs"}, {"interconnect": "InfiniBand, 4 GPUs per node"}],
+)
+def test_rows_state_the_gpus_of_a_node(said):
+    found = cluster_of({"gpu": "H200", **said})
+    assert (found.devices, found.links[0].devices) == (4, 4)
+    faster = cluster_of({"gpu": "H200", "interconnect": "4x400Gb/s", "gpus_per_node": "4"})
+    assert faster.links[-1].gbs == 50.0
+
+
+def test_a_node_is_of_at_least_one_gpu():
+    with pytest.raises(CannotModelError, match="gpus_per_node = 0"):
+        cluster_of({"gpu": "H200", "gpus_per_node": "0"})
 
 
 def test_a_power_cap_costs_the_cube_root():
@@ -106,7 +137,7 @@ def test_what_is_not_stated_is_assumed_aloud():
         ({"layers": "many"}, "'many' is not a number"),
     ],
 )
-def test_what_cannot_be_modelled_says_why(changes, why):
+def test_what_cannot_be_modeled_says_why(changes, why):
     with pytest.raises(CannotModelError, match=why):
         row(**changes)
 

@@ -3,8 +3,10 @@
 import pytest
 
 from heddle.calibrate.runs_csv import read_rows
+from heddle.cost.compute import attention
 from heddle.cost.context import exchange
-from heddle.simulate.closed_form import closed_form
+from heddle.cost.step import shard_exchange
+from heddle.simulating.closed_form import closed_form
 
 BASE = {
     "id": "a", "step_s": "1", "layers": "32", "hidden": "4096", "heads": "32", "vocab": "51200", "seq": "2048",
@@ -134,3 +136,63 @@ def test_many_small_buckets_over_many_replicas_cost_their_hops(tmp_path):
     (at_once,), _ = rows(tmp_path, wide | {"bucket_mb": "1e6"})
     apart, together = (float(closed_form(each.work, each.cluster).seconds) for each in (row, at_once))
     assert 0.05 < apart - together < 0.5
+
+
+@pytest.mark.parametrize(
+    ("said", "speed"),
+    [
+        ({"framework": "NeMo 24.03 Megatron-Core"}, 1.0),
+        ({"framework": "NeMo 24.07 Megatron-Core"}, 1.6),
+        ({"framework": "NeMo Megatron-Bridge", "notes": "Pre-Training; container 25.11"}, 1.6),
+        ({"framework": "NeMo Megatron-Core"}, 1.6),  # not dated: of today
+        ({"framework": "NeMo 24.03 Megatron-Core", "hopper_attention": "1.3"}, 1.3),
+        ({"framework": "NeMo 24.03 Megatron-Core", "attn": "flash3"}, 1.6),
+    ],
+)
+def test_attention_is_as_fast_as_at_the_time_of_its_software(tmp_path, said, speed):
+    shared = {"gpu": "H100", "attn": "flash/cudnn", "precision": "bf16"}
+    (row,), _ = rows(tmp_path, shared | said)
+    assert row.work.attention_speed == speed
+
+
+def test_notes_that_say_what_does_not_overlap_are_believed(tmp_path):
+    shared = {"gpu": "H100", "framework": "Megatron-LM core"}
+    (plain,), _ = rows(tmp_path, shared)
+    (off,), _ = rows(tmp_path, shared | {"notes": "few layers; overlap of tensor and gradient exchange off"})
+    assert plain.work.tensor_overlap > 0
+    assert (off.work.tensor_overlap, off.work.data_overlap, off.work.gather_overlap) == (0, 0, 0)
+    assert off.work.pipeline_overlap == plain.work.pipeline_overlap == 1
+
+
+def test_packed_documents_cost_attention_inside_them_only(tmp_path):
+    shared = {"gpu": "H100", "seq": "4096"}
+    (whole,), _ = rows(tmp_path, shared)
+    (packed,), _ = rows(tmp_path, shared | {"notes": "SFT; packed"})
+    (stated,), _ = rows(tmp_path, shared | {"document": "512"})
+    (long,), _ = rows(tmp_path, shared | {"document": "8192"})
+    assert packed.work.document == stated.work.document == 512
+    assert "document = 512" in packed.assumed
+    core = [attention(row.cluster, row.work)[0] for row in (whole, stated, long)]
+    # 512 of 4,096 tokens to look back at, and kernels of short rows: (1 + 512/512) to (1 + 512/4096)
+    assert float(core[1] / core[0]) == pytest.approx(512 / 4096 * 2 / 1.125)
+    assert float(core[2]) == float(core[0])
+
+
+def test_gradients_that_are_summed_once_cost_less_with_more_microbatches(tmp_path):
+    shared = {
+        "gpu": "H100",
+        "framework": "torch FSDP2",
+        "zero": "3",
+        "tp": "1",
+        "pp": "1",
+        "vpp": "1",
+        "dp": "16",
+        "n_gpus": "16",
+    }
+    costs = []
+    for once in ("no", "yes"):
+        for batch in (16, 64):
+            (row,), _ = rows(tmp_path, shared | {"sums_once": once, "gbs": str(batch), "mbs": "1"})
+            costs.append(float(shard_exchange(row.cluster, row.work, 1e9)))
+    assert costs[0] == costs[1] == costs[2]  # with one microbatch there is nothing to save
+    assert costs[3] < 0.7 * costs[2]

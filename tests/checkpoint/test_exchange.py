@@ -37,10 +37,10 @@ from heddle.parallel.mesh import Mesh
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.spec.huggingface import read_config
 from heddle.spec.job import dumps_job, load_job
-from heddle.train.step.trainer import Trainer
+from heddle.training.step.trainer import Trainer
 from tests.helpers.cases import thinned
 from tests.helpers.commands import call, losses, write_job
-from tests.helpers.hf_folder import CONFIGS, logits, random_weights, write_folder
+from tests.helpers.hf_folder import CONFIGS, UNLIKE, logits, random_weights, write_folder
 
 IDS = torch.tensor([5, 200, 31, 7, 7, 90, 256, 0, 13, 64, 1])
 ANY_SIZE = 1 << 40
@@ -50,7 +50,7 @@ def folder_of(name: str = "llama", path: str = "hf", shards: int = 1, dtype: tor
     return write_folder(Path(path), CONFIGS[name], random_weights(CONFIGS[name], dtype=dtype), shards)
 
 
-def our_logits(found: source.Source, ids: torch.Tensor = IDS) -> torch.Tensor:
+def our_logits(found: source.WeightSource, ids: torch.Tensor = IDS) -> torch.Tensor:
     model = load_model(found, torch.float32, torch.device("cpu"))
     with torch.no_grad():
         return model(ids, Microbatch(sequence=len(ids)))
@@ -60,7 +60,7 @@ def weights_in(folder: Path) -> dict[str, torch.Tensor]:
     return {name: tensor for path in folder.glob("*.safetensors") for name, tensor in load_file(path).items()}
 
 
-def imported(folder: Path, output: str = "imported") -> source.Source:
+def imported(folder: Path, output: str = "imported") -> source.WeightSource:
     import_huggingface(huggingface_source(folder), Path(output))
     return checkpoint_source(Path(output))
 
@@ -69,6 +69,7 @@ def imported(folder: Path, output: str = "imported") -> source.Source:
 
 VARIANTS = {
     **CONFIGS,
+    **UNLIKE,
     "gpt2-untied": CONFIGS["gpt2"] | {"tie_word_embeddings": False},
     "llama-tied": CONFIGS["llama"] | {"tie_word_embeddings": True},
     "llama-biases": CONFIGS["llama"] | {"attention_bias": True, "mlp_bias": True},
@@ -173,6 +174,28 @@ def test_a_run_survives_export_and_import_bit_for_bit(name):
         values = torch.empty_like(master)
         again.load({key: Boxes(tuple(master.shape), [((0,) * master.dim(), values)])})
         assert torch.equal(values, master), key
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_layers_that_differ_are_imported_trained_and_exported(name, capsys):
+    config = UNLIKE[name]
+    write_job(Path())
+    folder = write_folder(Path("hf"), config, random_weights(config))
+    ByteTokenizer().save(folder)
+    assert call("import", "hf", "hf", "-o", "imported") == 0
+    job = Path("job.toml")
+    job.write_text(f'[data]{job.read_text().partition("[data]")[2]}from = "imported"\n')
+    assert call("train", "job.toml", "--set", "train.steps=2") == 0
+    assert call("train", "job.toml", "--set", "train.steps=3", "--resume", "--set", "train.warmup=0") == 0
+    for command in ("inspect runs/small --verify", "generate runs/small --tokens 2", "export hf runs/small -o out"):
+        assert call(*command.split()) == 0
+    said = capsys.readouterr().out
+    assert said.count("Checked: the logits of") == 2 * (agreement._transformers() is not None)
+    exported = json.loads(Path("out/config.json").read_text())
+    assert read_config(exported) == read_config(config)
+    ours = our_logits(find_source(Path("runs/small"), Mesh(), pytest.fail))
+    torch.testing.assert_close(logits(config, weights_in(Path("out")), IDS), ours, atol=1e-4, rtol=0)
+    assert not torch.equal(ours, our_logits(checkpoint_source(Path("imported"))))  # it has learned
 
 
 def test_the_imported_folder_is_a_checkpoint_like_any_other():
@@ -371,7 +394,7 @@ def test_a_run_starts_from_another_runs_weights_and_nothing_else():
 def test_low_precision_parameters_follow_their_masters():
     folder = folder_of("llama")
     model = read_config(CONFIGS["llama"])
-    job = Job(model=model, data=Data(text="-"), train=Train(precision="bf16", global_batch=4))
+    job = Job(model=model, data=Data(text="-"), train=Train(precision="bf16", global_batch=4), plan=Plan())
     trainer = Trainer(job, tokens())
     trainer.start_from(huggingface_source(folder))
     for piece in trainer.optimizer.pieces:
@@ -545,10 +568,10 @@ def test_numbers_of_another_kind_are_refused():
 
 def test_an_unknown_architecture_lists_the_known():
     folder = folder_of("llama")
-    (folder / "config.json").write_text(json.dumps(CONFIGS["llama"] | {"model_type": "falcon"}))
+    (folder / "config.json").write_text(json.dumps(CONFIGS["llama"] | {"model_type": "bloom"}))
     error = refused(folder)
-    assert error.what == "hf/config.json: model_type = 'falcon' is not known."
-    assert "gpt2, llama, mistral, qwen2, qwen3" in error.hint
+    assert error.what == "hf/config.json: model_type = 'bloom' is not known."
+    assert "llama, ministral, mistral" in error.hint
 
 
 def test_pickles_stay_shut():
@@ -841,13 +864,68 @@ def test_where_the_check_is_left_out_that_is_said(monkeypatch):
     assert "are free" in str(agreement.Agreed(model, wanted=True))
 
 
+@pytest.mark.parametrize("end", [257, -1, 10**30, 2.5, "2", [1, 257], [None]])
+def test_an_end_token_that_the_model_does_not_have_is_refused(end, capsys):
+    config = CONFIGS["llama"] | {"eos_token_id": end}
+    write_folder(Path("hf"), config, random_weights(config))
+    assert call("import", "hf", "hf", "-o", "imported") == 2
+    said = capsys.readouterr().err
+    assert "eos_token_id" in said
+    assert "the tokens 0 to 256" in said
+    assert not Path("imported").exists()
+
+
+def test_a_tokenizer_whose_end_the_model_does_not_have_writes_nothing(capsys):
+    config = CONFIGS["llama"] | {"vocab_size": 200}
+    ByteTokenizer().save(write_folder(Path("hf"), config, random_weights(config)))
+    assert call("generate", "hf", "--tokens", "1") == 2
+    assert "is token 256, which the model does not have" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_transformers_refuses_is_told(capsys):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    sharded = write_folder(Path("index"), CONFIGS["llama"], random_weights(CONFIGS["llama"]), shards=2)
+    index = sharded / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": json.loads(index.read_text())["weight_map"]}))
+    odd = CONFIGS["llama"] | {"sliding_window": [1, 2], "initializer_range": "much"}
+    write_folder(Path("list"), odd, random_weights(odd))
+    for folder in ("index", "list"):
+        assert call("import", "hf", folder, "-o", f"{folder}-in") == 2
+        said = capsys.readouterr().err
+        assert "transformers cannot compute with this model" in said
+        assert "It says: " in said
+        assert not Path(f"{folder}-in").exists()
+        assert call("import", "hf", folder, "-o", f"{folder}-in", "--no-check") == 0
+
+
+def test_an_index_of_millions_of_files_is_refused_at_once(monkeypatch):
+    folder = write_folder(Path("hf"), CONFIGS["llama"], random_weights(CONFIGS["llama"]), shards=2)
+    names = {f"t{number}": f"model-{number}.safetensors" for number in range(1000)}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+    looked = []
+    monkeypatch.setattr(os.path, "realpath", lambda path, **_: looked.append(path) or str(path))
+    with pytest.raises(HeddleError, match=r"model-0\.safetensors is missing"):
+        huggingface_source(folder)
+    assert len(looked) < 20  # not one for each name
+
+
+@pytest.mark.parametrize("name", ["a\0b", "..", "a/b", "/etc/passwd"])
+def test_a_name_that_no_file_of_the_folder_can_have_is_refused(name):
+    folder = write_folder(Path("hf"), CONFIGS["llama"], random_weights(CONFIGS["llama"]), shards=2)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"t": name}}))
+    with pytest.raises(HeddleError, match="outside the folder"):
+        huggingface_source(folder)
+
+
 # --- With transformers itself -----------------------------------------------------------------------------
 
 
 def their_model(transformers, name, seed=0):
     torch.manual_seed(seed)
-    kind = type(transformers.AutoConfig.for_model(CONFIGS[name]["model_type"]))
-    keys = {key: value for key, value in CONFIGS[name].items() if key not in ("model_type", "architectures")}
+    config = (CONFIGS | UNLIKE)[name]
+    kind = type(transformers.AutoConfig.for_model(config["model_type"]))
+    keys = {key: value for key, value in config.items() if key not in ("model_type", "architectures")}
     model = transformers.AutoModelForCausalLM.from_config(kind(**keys))
     with torch.no_grad():
         for parameter in model.parameters():
@@ -863,7 +941,7 @@ def their_logits(model):
 @pytest.mark.peers
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("shard", ["20KB", "5GB"])
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", CONFIGS | UNLIKE)
 def test_what_transformers_saves_is_imported(name, shard):
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     model = their_model(transformers, name)
@@ -876,15 +954,15 @@ def test_what_transformers_saves_is_imported(name, shard):
 @pytest.mark.peers
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("limit", [20_000, ANY_SIZE])
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", CONFIGS | UNLIKE)
 def test_transformers_loads_what_a_run_exports(name, limit):
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    trained(read_config(CONFIGS[name]), learning_rate=0.05, steps=5)
+    trained(read_config((CONFIGS | UNLIKE)[name]), learning_rate=0.05, steps=5)
     found = find_source(Path("run"), Mesh(), pytest.fail)
     assert (export_huggingface(found, Path("hf"), None, limit).files > 1) == (limit < ANY_SIZE)
     model, told = transformers.AutoModelForCausalLM.from_pretrained("hf", output_loading_info=True)
     assert not any(told[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
-    assert model.config.model_type == name
+    assert model.config.model_type == (CONFIGS | UNLIKE)[name]["model_type"]
     torch.testing.assert_close(their_logits(model.eval()), our_logits(found), atol=1e-4, rtol=0)
 
 

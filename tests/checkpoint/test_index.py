@@ -1,7 +1,6 @@
 """An index places every number of every tensor exactly once, or is refused, whoever computed its checksums."""
 
 import json
-import time
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from heddle.checkpoint.storage import write_file
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
 from tests.checkpoint.test_checkpoint import saved
+from tests.helpers.clock import growth
 
 
 def tensor(shape: tuple[int, ...], *boxes: tuple[tuple[int, ...], tuple[int, ...]]) -> StoredTensor:
@@ -75,11 +75,14 @@ def test_what_is_wrong_is_told(found, told):
     assert told in not_a_cover(found)
 
 
-def test_many_boxes_take_no_long_time():
-    columns = [((0, at), (1, 1)) for at in range(20_000)] + [((1, at), (9, 1)) for at in range(20_000)]
-    began = time.process_time()
-    assert not_a_cover(tensor((10, 20_000), *columns)) is None
-    assert time.process_time() - began < 20  # by pairs it would be many minutes
+def test_boxes_take_time_by_their_number_not_by_pairs():
+    def columns(count):
+        tops, below = ([((row, at), (rows, 1)) for at in range(count)] for row, rows in ((0, 1), (1, 9)))
+        return tensor((10, count), *tops, *below)
+
+    few, many = columns(1000), columns(10_000)
+    assert not_a_cover(many) is None
+    assert growth(lambda: not_a_cover(few), lambda: not_a_cover(many)) < 30
 
 
 def signed(checkpoint: Path, change) -> None:
@@ -112,6 +115,30 @@ def test_a_signed_index_that_covers_a_tensor_twice_and_not_at_all_is_refused(tmp
         read_index(checkpoint)
     with pytest.raises(HeddleError, match="is not intact"):
         find_source(checkpoint, Mesh(), print)
+
+
+def shared(table) -> None:
+    """Two tensors of one shape, of which the second is read where the first lies."""
+    table["layers.0.mlp_norm.weight"]["boxes"] = table["layers.0.attention_norm.weight"]["boxes"]
+
+
+def test_a_signed_index_in_which_two_tensors_share_a_place_is_refused(tmp_path):
+    saved(tmp_path, 1)
+    checkpoint = tmp_path / "step-00000001"
+    signed(checkpoint, shared)
+    told = "layers.0.attention_norm.weight and layers.0.mlp_norm.weight both lie under the key"
+    with pytest.raises(HeddleError, match=told):
+        read_index(checkpoint)
+    assert told in damage(checkpoint, Mesh())
+
+
+def test_an_index_may_name_no_file_that_cannot_be(tmp_path, monkeypatch):
+    saved(tmp_path, 1)
+    checkpoint = tmp_path / "step-00000001"
+    for name in ("a\0b", "..", "", "/", "a/b"):
+        signed(checkpoint, lambda table, name=name: table["norm.weight"]["boxes"][0].update(file=name))
+        with pytest.raises(HeddleError, match="names the file"):
+            read_index(checkpoint)
 
 
 def test_a_file_that_holds_less_than_its_index_says_is_refused(tmp_path):

@@ -16,7 +16,7 @@ from heddle.checkpoint.staging import Prefetch, host_like
 from heddle.parallel.mesh import Mesh
 from heddle.runtime.device import Mark, SideStream, pick_device
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.train.step.trainer import Trainer
+from heddle.training.step.trainer import Trainer
 
 MODEL = ModelSpec(layers=1, hidden=16, heads=2, vocab=31, sequence=8, dropout=0.1)
 

@@ -39,6 +39,20 @@ def test_from_brings_model_and_tokenizer_and_the_export_has_both(folder):
     assert meta["vocab"] == load_tokenizer(folder).vocab
 
 
+def test_a_folder_as_transformers_writes_it_today_is_fine_tuned_and_generated_from(folder, capsys):
+    """It writes how long a text may be where no limit is known as int(1e30), of more bits than a number of ours."""
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(config | {"model_max_length": int(1e30)}))
+    assert call("import", "hf", "hf", "-o", "imported", "--no-check") == 0
+    assert call("train", "job.toml", "--set", "train.steps=1") == 0
+    for start in ("hf", "imported", "runs/small"):
+        assert call("generate", start, "--tokens", "1") == 0
+        changes = (f"train.from={start}", "train.steps=1", f"train.name=next-{Path(start).name}")
+        assert call("train", "job.toml", *(f"--set={change}" for change in changes)) == 0
+    assert call("export", "hf", "runs/next-small", "-o", "out", "--no-check") == 0
+    assert json.loads(Path("out/tokenizer_config.json").read_text())["model_max_length"] == int(1e30)
+
+
 def test_what_else_came_with_the_weights_goes_with_what_is_trained_from_them(folder):
     config = json.loads((folder / "tokenizer_config.json").read_text())
     (folder / "tokenizer_config.json").write_text(json.dumps(config | {"chat_template": "{{ messages }}"}))

@@ -54,6 +54,7 @@ def test_eight_processes_learn_and_a_second_demo_takes_the_place_of_the_first(tm
     assert "8 processes take turns" in said or load_job(run / "job.toml").cluster.cores is None
     guessing = re.search(r"Guessing by token frequency alone would score ([\d.]+)\.$", said, flags=re.MULTILINE)
     assert max(losses(run)[-5:]) < float(guessing[1]) < losses(run)[0]
+    assert max(losses(run)) < 1.005 * losses(run)[0]  # it never rises above where it began
 
 
 @pytest.mark.dist

@@ -69,4 +69,4 @@ def test_commands_are_grouped_by_what_the_user_wants(shown):
         for member in members:
             name = member[0] if isinstance(member, tuple) else member.__name__
             assert re.search(rf"^│ {name} ", section, flags=re.MULTILINE), name
-    assert sum(map(len, PANELS.values())) == len(get_command(app).commands)
+    assert sum(map(len, PANELS.values())) == len(get_command(app).commands)  # type: ignore[attr-defined]

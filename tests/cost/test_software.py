@@ -8,8 +8,8 @@ import pytest
 from heddle.cost.software import kernels_of, software_columns
 from heddle.cost.work import Work, work_of
 from heddle.errors import HeddleError
-from heddle.simulate.closed_form import closed_form
-from heddle.simulate.simulation import simulate
+from heddle.simulating.closed_form import closed_form
+from heddle.simulating.simulation import simulate
 from heddle.spec import Data, Job, Plan, Train
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 from heddle.spec.software import HEDDLE, PROFILES, Software

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from heddle.data import corpus as room
 from heddle.data.corpus import CorpusTally, find_corpus
 from heddle.errors import HeddleError
+from tests.helpers.commands import REPOSITORY, blocks
 
 
 def write(folder: Path, **files: str | bytes) -> None:
@@ -63,6 +64,34 @@ def test_a_folder_that_contains_itself_by_a_link_ends(tmp_path: Path) -> None:
     (tmp_path / "deep" / "up").symlink_to(tmp_path)
     (tmp_path / "other").symlink_to(tmp_path / "deep")  # a link that is not a circle is followed
     assert list(find_corpus("other/**/*.txt", tmp_path).documents()) == ["a"]
+
+
+def test_folders_that_link_to_each_other_are_looked_through_once(tmp_path: Path, monkeypatch) -> None:
+    """Paths through eight of them that never come back to a folder are more than a hundred thousand."""
+    names = [f"n{number}" for number in range(8)]
+    for name in names:
+        write(tmp_path, **{f"{name}__{name}_txt": name})
+        for other in set(names) - {name}:
+            (tmp_path / name / other).symlink_to(tmp_path / other)
+    looks, children = [], room._children
+    monkeypatch.setattr(room, "_children", lambda folder, skipped: looks.append(folder) or children(folder, skipped))
+    found = {path.name for path in find_corpus("**/*.txt", tmp_path).files.values()}
+    assert found == {f"{name}.txt" for name in names}
+    assert len(looks) == 2 * 9  # for the files of each, and for its folders
+    looks.clear()
+    assert len(find_corpus("**/**/**/**/*.txt", tmp_path).files) == 8
+    assert len(looks) == 2 * 9
+
+
+def test_a_pipe_is_not_called_a_folder(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.txt")
+    assert "pipe" in refused("pipe.txt", tmp_path).hint
+
+
+@pytest.mark.skipif(not os.path.ismount("/proc"), reason="has no /proc")
+@pytest.mark.parametrize("pattern", ["/proc/kmsg", "/proc/self/status", "/proc/**/*"])
+def test_what_the_kernel_makes_up_is_refused_unread(tmp_path: Path, pattern: str) -> None:
+    assert "the kernel's" in refused(pattern, tmp_path).why
 
 
 def test_stdlib_is_pythons_library_without_what_is_installed_beside_it(tmp_path: Path) -> None:
@@ -148,6 +177,25 @@ def test_a_file_that_vanishes_is_reported(tmp_path: Path) -> None:
 def test_packed_files_are_refused(tmp_path: Path) -> None:
     write(tmp_path, a_jsonl_gz=b"\x1f\x8b")
     assert "Unpack" in refused("*", tmp_path).hint
+
+
+@pytest.mark.parametrize("name", ["alpaca_data.json", "rows.csv", "ROWS.TSV", "rows.ndjson"])
+def test_records_are_refused_with_what_works(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text('[{"instruction": "Say it.", "input": "", "output": "It."}]')
+    for pattern in (name, "*"):
+        error = refused(pattern, tmp_path)
+        assert f"{name} holds records, not text" in error.what
+        assert ".jsonl" in error.hint
+        assert ".txt" in error.hint
+
+
+def test_the_manual_turns_records_into_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"instruction": "Add.", "input": "1, 2", "output": "3"}, {"instruction": "Go.", "input": "", "output": "✓"}]
+    Path("alpaca_data.json").write_text(json.dumps(rows))
+    code = next(each for each in blocks(REPOSITORY / "docs/train/data.md", "python") if "alpaca" in each)
+    exec(code, {})
+    assert list(find_corpus("alpaca.jsonl", tmp_path).documents()) == ["Add.\n\n1, 2\n\n3", "Go.\n\n✓"]
 
 
 @pytest.mark.parametrize(

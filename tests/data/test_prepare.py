@@ -96,7 +96,7 @@ def test_a_long_document_does_not_make_validation_much_too_large(tmp_path: Path)
     assert (prepared.meta.train.bytes, prepared.meta.validation.bytes) == (1898, 100)
 
 
-def test_the_split_favours_no_length(tmp_path: Path) -> None:
+def test_the_split_favors_no_length(tmp_path: Path) -> None:
     sizes = np.random.default_rng(0).geometric(1 / 60, 2000)
     data = documents(tmp_path / "a.jsonl", *("y" * int(size) for size in sizes))
     kept = [len(text) for text in split_up(prepare(data, tmp_path, tmp_path / "out").validation)]
@@ -161,7 +161,7 @@ def test_the_folder_describes_itself(tmp_path: Path) -> None:
             "replaced": 1,
         },
     }
-    assert prepared.tokenizer.decode(prepared.train[:-1]) == "caf\ufffd café"
+    assert prepared.tokenizer.decode(prepared.train[:-1]) == "caf\ufffd café"  # type: ignore[index]
 
 
 def test_the_same_text_gives_the_same_folder(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_the_order_is_as_random_as_a_shuffle() -> None:
         # both within about four standard deviations of what a uniform shuffle gives
         assert abs(np.corrcoef(np.arange(count), order)[0, 1]) < 4 / np.sqrt(count)
         assert abs(np.mean(np.diff(order) > 0) - 0.5) < 4 * np.sqrt(1 / 12 / count)
-        # neighbours stay neighbours about twice in a shuffle of any size
+        # neighbors stay neighbors about twice in a shuffle of any size
         assert np.sum(np.abs(np.diff(order)) == 1) < 12
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heddle.data import check_vocab, open_prepared, prepare
+from heddle.data import check_named, check_vocab, idle_rows, open_prepared, prepare, replaced_bytes
 from heddle.data import tokens as room
 from heddle.errors import HeddleError
 from heddle.spec.job import Data
@@ -87,6 +87,26 @@ def test_a_model_with_too_small_a_vocabulary_is_refused(folder: Path) -> None:
     assert "model.vocab = 257 or more; 320 is a multiple of 64" in caught.value.hint
 
 
+def test_a_model_for_words_is_not_trained_on_bytes_unless_that_is_said(folder: Path) -> None:
+    silent, told = Data(text="a.jsonl"), Data(text="a.jsonl", tokenizer="bytes")
+    for data, vocab in ((silent, 257), (silent, 1028), (told, 50_257), (Data(tokens="out"), 50_257)):
+        check_named(data, vocab)
+    with pytest.raises(HeddleError, match=r"names no tokenizer, and the model has a vocabulary of 50,257") as caught:
+        check_named(silent, 50_257)
+    assert "50,000 rows of the embedding would never be used" in caught.value.why
+    assert "bpe:50257" in caught.value.hint
+    assert '"bytes", if you mean it' in caught.value.hint
+    prepared = open_prepared(folder)
+    assert idle_rows(prepared, 1028) is None
+    assert "50,000 rows of the embedding are never used" in str(idle_rows(prepared, 50_257))
+
+
+@pytest.mark.parametrize("end", [257, -1])
+def test_an_end_of_text_that_is_no_token_is_refused(folder: Path, end: int) -> None:
+    edit(folder, end=end)
+    assert f"end = {end} is not a token" in refused(folder).what
+
+
 def test_a_folder_that_is_not_prepared_is_refused(tmp_path: Path) -> None:
     assert "holds no tokens" in refused(tmp_path).what
     assert "There is no folder" in refused(tmp_path / "nowhere").what
@@ -98,7 +118,7 @@ def test_a_folder_that_is_not_prepared_is_refused(tmp_path: Path) -> None:
         ({"format": 2}, "has format 2"),
         ({"format": None}, "has format None"),
         ({"dtype": "float64"}, "dtype = 'float64' is not known"),
-        ({"colour": 1}, "has no key 'colour'"),
+        ({"color": 1}, "has no key 'color'"),
         ({"vocab": "many"}, "vocab = 'many' has the wrong type"),
         ({"train": {}}, "lacks 'tokens'"),
     ],
@@ -135,3 +155,11 @@ def test_a_loss_in_bits_per_byte() -> None:
     split = room.TokenSplit(tokens=100, documents=1, bytes=400, largest=1, sha256="")
     assert split.bytes_per_token == 4
     assert split.bits_per_byte(math.log(2)) == pytest.approx(0.25)  # a bit a token, four bytes per token
+
+
+def test_bytes_that_are_not_utf_8_are_told(tmp_path: Path) -> None:
+    (tmp_path / "old.txt").write_bytes("Caf\u00e9, Stra\u00dfe. ".encode("latin-1") * 10)
+    (tmp_path / "new.txt").write_text("Caf\u00e9, Stra\u00dfe. " * 10, encoding="utf-8")
+    found = {name: prepare(Data(text=f"{name}.txt"), tmp_path, tmp_path / name) for name in ("old", "new")}
+    assert "20 bytes of the text are not UTF-8" in (replaced_bytes(found["old"]) or "")
+    assert replaced_bytes(found["new"]) is None

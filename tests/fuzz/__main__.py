@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--only", type=int, help="one input, by its number")
     parser.add_argument("--memory-gib", type=float, default=6.0, help="address space beyond what is used at the start")
     parser.add_argument("--no-torch", action="store_true", help="leave out what reads checkpoints")
+    parser.add_argument("--files", nargs="*", default=[], help="spoil only files whose names begin so")
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ["COLUMNS"] = "200"
@@ -38,7 +39,7 @@ def main() -> int:
             return 1
         warm_up()
         first, count = (options.start, options.count) if options.only is None else (options.only, 1)
-        every = list(inputs(options.seed, first + count, not options.no_torch))[first:]
+        every = list(inputs(options.seed, first + count, not options.no_torch, tuple(options.files)))[first:]
         log = Path(name) / "log"
         while every:
             log.write_text("")
@@ -76,8 +77,8 @@ def warm_up() -> None:
     """What most commands import, once for all processes."""
     with contextlib.suppress(ImportError):
         import heddle.checkpoint.contents
-        import heddle.report.page
-        import heddle.train.dry_run.dry_run  # noqa: F401
+        import heddle.reporting.page
+        import heddle.training.dry_run.dry_run  # noqa: F401
 
 
 def _limit(gib: float) -> None:

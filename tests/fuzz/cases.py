@@ -123,6 +123,9 @@ CASES = (
         ),
         weight=2,
     ),
+    # an address that no machine has: what is right in all else ends there
+    Case("site.pem", "bytes", ("meeting --listen 203.0.113.1:29700",), torch=True, weight=0.5),
+    Case("site.toml", "toml", ("train site.toml --dry-run --json",), torch=True, weight=0.3),
     Case("rows.csv", "csv", ("validate rows.csv --json", "validate rows.csv")),
     Case(
         "rows.csv",
@@ -170,7 +173,7 @@ CASES = (
     Case(
         "corpus/1.txt", "bytes", ("data prepare corpus/*.txt -o made", "data prepare corpus/*.txt -o made -t bpe:270")
     ),
-    Case("make.py", "bytes", ("place make.py:make --times modelled",), torch=True, weight=0.3),
+    Case("make.py", "bytes", ("place make.py:make --times modeled",), torch=True, weight=0.3),
     Case(
         "make.py",
         "bytes",
@@ -196,8 +199,39 @@ CASES = (
         torch=True,
         weight=0.5,
     ),
-    Case("checkpoint/index.json", "json", ("inspect checkpoint --json", "inspect checkpoint --all"), torch=True),
-    Case("checkpoint/checkpoint.json", "json", ("inspect checkpoint --json", "inspect checkpoint"), torch=True),
+    Case(
+        "words/tokenizer.json",
+        "json",
+        ("data prepare corpus/1.txt -o made -t words/tokenizer.json", "generate words --tokens 2 --prompt x"),
+        torch=True,
+        weight=0.5,
+    ),
+    Case("records.json", "json", ("data prepare records.json -o made", "data prepare *.json -o made"), weight=0.2),
+    Case(
+        "checkpoint/index.json",
+        "json",
+        ("inspect checkpoint --json", "inspect checkpoint --all", "inspect checkpoint --verify"),
+        torch=True,
+    ),
+    Case(
+        "checkpoint/checkpoint.json",
+        "json",
+        ("inspect checkpoint --json", "inspect checkpoint", "inspect checkpoint --verify --json"),
+        torch=True,
+    ),
+    Case(
+        "sharded/model.safetensors.index.json",
+        "json",
+        ("inspect sharded --json", "import hf sharded -o made --no-check", "import hf sharded -o made"),
+        torch=True,
+    ),
+    Case(
+        "sharded/config.json",
+        "json",
+        ("import hf sharded -o made", "generate sharded --tokens 2", "inspect sharded --verify"),
+        torch=True,
+        weight=0.7,
+    ),
     Case(
         "imported/model.toml", "toml", ("inspect imported --json", "export hf imported -o made --no-check"), torch=True
     ),

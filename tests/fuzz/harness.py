@@ -139,12 +139,17 @@ def _judge_result(found: Answer, words: Sequence[str]) -> str:
     return ""
 
 
-def inputs(seed: int, count: int, torch: bool) -> Iterator[tuple[int, random.Random, cases.Case | None]]:
-    """Numbered inputs, each with its own chance: any of them can be made again alone. None: options of a command."""
-    known = [case for case in cases.CASES if torch or not case.torch]
+def inputs(
+    seed: int, count: int, torch: bool, files: tuple[str, ...] = ()
+) -> Iterator[tuple[int, random.Random, cases.Case | None]]:
+    """Numbered inputs, each with its own chance: any of them can be made again alone. None: options of a command.
+
+    `files` are beginnings of names: only such files are spoiled, and no options.
+    """
+    known = [case for case in cases.CASES if (torch or not case.torch) and case.file.startswith(files or "")]
     for number in range(count):
         chance = random.Random(f"{seed}:{number}")
-        only_options = chance.random() < 0.2
+        only_options = chance.random() < 0.2 and not files
         yield number, chance, None if only_options else chance.choices(known, [case.weight for case in known])[0]
 
 
@@ -158,10 +163,10 @@ def run(pristine: Path, sandbox: Path, number: int, chance: random.Random, case:
         shutil.rmtree(sandbox)
         shutil.copytree(pristine, sandbox)
     under_way.touch()
-    environment: dict[str, str] = {}
+    environment = {"HEDDLE_SECRET_FILE": "site.pem"}
     if case is None:
         words = options.odd_options(chance, (pristine / "checkpoint").exists())
-        environment = options.odd_environment(chance)
+        environment |= options.odd_environment(chance)
         done = f"odd options {environment or ''}"[:300]
     else:
         words = shlex.split(chance.choice(case.commands))

@@ -38,6 +38,12 @@ WITH_TORCH = (
     ("tiles", "bench", "nowhere.py:make", "--rounds", "1"),
     ("probe", "-o", "nowhere/made.toml"),
     ("train", "layers.toml", "--dry-run"),
+    ("meeting", "--listen", "203.0.113.1:29700"),
+    ("meeting",),
+    ("generate", "hf", "--tokens", "2"),
+    ("import", "hf", "sharded", "-o", "made", "--no-check"),
+    ("export", "hf", "imported", "-o", "made", "--no-check"),
+    ("inspect", "checkpoint"),
 )
 
 
@@ -57,12 +63,12 @@ def odd_options(chance: random.Random, torch: bool) -> list[str]:
         name = chance.choice([*option.opts, *option.secondary_opts])
         if name in ("--open",):  # starts a browser
             continue
-        if option.is_flag:
+        if option.is_flag:  # type: ignore[attr-defined]
             words.append(name)
             continue
         value = chance.choice(NUMBERS + WORDS + list(MEANT.get(name, ())) * 8)
         text = value.text if isinstance(value, Raw) else str(value)[:6000]
-        if name in ("-o", "--output", "--trace"):
+        if name in ("-o", "--output", "--trace", "--new-secret"):
             text = chance.choice(OUTPUTS)
         words += [name, text.replace("\0", "")]
     return words
@@ -84,6 +90,7 @@ FOLDERS = ("made", "corpus/1.txt", "/dev/zero", "", "x" * 300)
 LEFT: dict[str, tuple[str, ...] | None] = {
     **dict.fromkeys(("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT", "SLURM_PROCID")),
     **dict.fromkeys(("SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "COLUMNS", "LINES", "TERM")),
+    "HEDDLE_SECRET_FILE": ("job.toml", "corpus", "corpus/1.txt", "/dev/zero", "/dev/null", "none", "", "x" * 5000),
     **dict.fromkeys(("XDG_CACHE_HOME", "HEDDLE_TILES_CACHE", "TMPDIR", "HOME"), FOLDERS),
 }
 OUTPUTS = (
@@ -125,10 +132,29 @@ MEANT = {
         f"train.steps={'9' * 400}",
         f"train.name={'[' * 500}",
     ),
+    "--listen": (
+        "[]:29781",
+        "[[[[:1",
+        ":1",
+        "0:1",
+        "0x0:1",
+        "127.0.0.1:80:80",
+        "a..b:80",
+        f"a:{'9' * 5000}",
+        "203.0.113.1:0",
+        "[2001:db8::1]:29700",
+        "[::1%nowhere]:29700",
+        f"{'a' * 64}.b:1",
+        "no-such-host.invalid:1",
+        "é:80",
+    ),
     "--method": ("dp", "dpl", "ip", "greedy", "local", "one", "policy", "ilp", "pairs"),
     "--threads": ("1,2", "²", "1,", "9" * 5000, "0x2", "-1"),
     "--slow": ("8x0.45", "x", "1x", "9999999x0.5", "2x-1", "2xnan", "x0.5", "²x1"),
     "--cpu": ("znver4", "neoverse-n1", "pdp-11"),
+    "--temperature": ("0", "1e-300", "5e-324", "1e9", "1e-45"),
+    "--tokens": ("1", "2"),  # of generate; each takes a while
+    "--shard-gib": ("1e-9", "1e-300", "1e300"),
     "--case": ("spot", "one-way", "nowhere"),
     "--weights": ("policy.safetensors", "job.toml", "corpus"),
     "--job": ("late.toml", "layers.toml", "trained.toml", "network.toml"),

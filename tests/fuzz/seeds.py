@@ -180,7 +180,7 @@ def write_seeds(folder: Path) -> None:
     """All of them, as a user would have them lie about."""
     from heddle.cli import main  # noqa: F401 - fails here rather than in every input
     from heddle.schedule import build
-    from heddle.simulate.replay import replay
+    from heddle.simulating.replay import replay
     from heddle.spec.job import dumps_job, load_job
     from heddle.trace import Trace
     from heddle.trace.steps import write_rank
@@ -218,6 +218,7 @@ def write_seeds(folder: Path) -> None:
     )
     layers = [f"1,1024,16,{512 * (1 + n % 2)},{1 + n},1,A100,full,{1.2 + n},{3.4 + n}" for n in range(8)]
     (folder / "layers.csv").write_text("\n".join(["layers,hidden,heads,seq,mbs,tp,gpu,mode,fwd_ms,bwd_ms", *layers]))
+    (folder / "records.json").write_text(json.dumps([{"instruction": "Say it.", "output": "It."}]))
     run = folder / "run"
     run.mkdir()
     job = load_job(folder / "plan.toml").planned
@@ -248,6 +249,7 @@ def write_trained(folder: Path) -> None:
         ("train", "trained.toml", "--set", "train.steps=1"),
         ("export", "hf", "runs/small", "-o", "hf", "--no-check"),
         ("import", "hf", "hf", "-o", "imported", "--no-check"),
+        ("meeting", "--new-secret", "site.pem"),
     ):
         before = Path.cwd()
         os.chdir(folder)
@@ -256,7 +258,30 @@ def write_trained(folder: Path) -> None:
         finally:
             os.chdir(before)
         assert found.code == 0, found
+    _write_sharded(folder)
     shutil.copyfile(REPOSITORY / "heddle" / "lanes" / "policy" / "weights.safetensors", folder / "policy.safetensors")
     checkpoint = next((folder / "runs" / "small" / "checkpoints").iterdir())
     checkpoint.rename(folder / "checkpoint")
+    site = '[train]\nmeeting = "203.0.113.1:29700"\nmeet_every = 2\nsite = "ohio"\n'
+    (folder / "site.toml").write_text(TRAINED.replace("[train]\n", site))
     (folder / "tokens.toml").write_text(TRAINED.replace('text = "corpus/*.txt"\nvalidation = 0.2', 'tokens = "tokens"'))
+
+
+def _write_sharded(folder: Path) -> None:
+    """Folders as others write them: layers that differ in several files, and a tokenizer of whole words."""
+    import tokenizers
+
+    from heddle.data.tokenizer import ByteTokenizer
+    from tests.helpers.hf_folder import UNLIKE, random_weights, write_folder
+
+    config = UNLIKE["qwen3-alternating"] | {"eos_token_id": 256, "bos_token_id": None}
+    for name in ("sharded", "words"):
+        write_folder(folder / name, config, random_weights(config), shards=3)
+        ByteTokenizer().save(folder / name)
+    words = {"</s>": 0, "[UNK]": 1, "Document": 2, "x": 3}
+    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    inner.save(str(folder / "words" / "tokenizer.json"))
+    (folder / "words" / "tokenizer_config.json").write_text(
+        json.dumps({"eos_token": "</s>", "model_max_length": 10**30})
+    )

@@ -25,7 +25,7 @@ def files(tmp_path_factory):
 
 
 def test_every_odd_input_is_answered(files):
-    failures = [run(*files, *each) for each in inputs(SEED, COUNT, torch=True)]
+    failures = [run(*files, *each) for each in inputs(SEED, COUNT, torch=True)]  # type: ignore[call-arg]
     found = [str(failure) for failure in failures if failure is not None]
     assert not found, "\n\n".join(found)
 

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from heddle.errors import HeddleError
-from heddle.plan.piper.workload import workload_from
-from heddle.plan.placement.operator_graph import graph_from
+from heddle.planning.piper.workload import workload_from
+from heddle.planning.placement.operator_graph import graph_from
 from tests.helpers.commands import REPOSITORY
 
 ODD = [None, True, -1, 0.5, 1e300, float("nan"), 2**62, "", "x", [], [1], {}, {"a": []}, [[]], "1"]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import fields
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from heddle.spec import ModelSpec, Plan
+from heddle.spec.axes import WRITTEN
 
 
 def thinned(cases: Iterable[Any], slow: Iterable[Any]) -> list[Any]:
@@ -26,9 +28,10 @@ def _slow(case: Any) -> Any:
 def covering(cases: Mapping[str, tuple[Any, ...]], pairs: bool = True) -> set[str]:
     """Names of few small jobs that between them have every value of a grid, and every pair of mechanisms in it.
 
-    A case is a model, a plan, a global batch, and whatever else. One that brings something new is always among them.
+    A case is a model, a plan, a global batch, and what of [train] is not as usual. One that brings something new is
+    always among them.
     """
-    left = {name: values_of(*case) | (pairs_of(*case[:3]) if pairs else set()) for name, case in cases.items()}
+    left = {name: values_of(*case) | (pairs_of(*case) if pairs else set()) for name, case in cases.items()}
     found, missing = set(), set().union(*left.values())
     while missing:
         best = max(left, key=lambda name: (len(left[name] & missing) / cases[name][1].world, name))
@@ -48,13 +51,20 @@ def values_of(model: ModelSpec, plan: Plan, batch: int, *more: object) -> set[Ha
     return found
 
 
-def pairs_of(model: ModelSpec, plan: Plan, batch: int) -> set[Hashable]:
-    """Which mechanisms of a job meet."""
-    axes = tuple(name for name in ("tensor", "pipeline", "data") if getattr(plan, name) > 1)
+def pairs_of(
+    model: ModelSpec,
+    plan: Plan,
+    batch: int,
+    train: Mapping[str, object] = MappingProxyType({}),
+) -> set[Hashable]:
+    """Which mechanisms of a job meet: those that work on the same tensors, or at the same time."""
+    axes = tuple(name for name in WRITTEN if getattr(plan, name) > 1)
     recompute = plan.recompute if isinstance(plan.recompute, str) else "by layer"
     found: set[Hashable] = {(axes, word, getattr(plan, word)) for word in ("zero", "sequence", "schedule")}
     return found | {
         (axes, "tied", model.tied),
+        (plan.update, model.tied, plan.data > 1, train.get("precision", "fp32")),
+        (plan.schedule, recompute, plan.tensor > 1),
         (plan.zero, recompute),
         (plan.schedule, plan.virtual > 1),
         ("dropout", model.dropout > 0, recompute),

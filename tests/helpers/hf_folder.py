@@ -1,6 +1,6 @@
 """Hugging Face folders made by hand, and what they must compute: names, shapes and arithmetic as transformers has them.
 
-Written from transformers' modelling code, and sharing no code with the package: separate queries, keys and values,
+Written from transformers' modeling code, and sharing no code with the package: separate queries, keys and values,
 GPT-2's Conv1D, batch-free and one head at a time.
 """
 
@@ -46,6 +46,12 @@ CONFIGS: dict[str, Config] = {
     "mistral": LLAMA | {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": 5},
     "qwen2": LLAMA | {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "tie_word_embeddings": True},
     "qwen3": LLAMA | {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "head_dim": 10},
+}
+
+SLIDING: Config = {"num_hidden_layers": 4, "use_sliding_window": True, "sliding_window": 5}
+UNLIKE: dict[str, Config] = {  # whose layers see windows of different sizes
+    "qwen2-late-windows": CONFIGS["qwen2"] | SLIDING | {"max_window_layers": 2},
+    "qwen3-alternating": CONFIGS["qwen3"] | SLIDING | {"layer_types": ["sliding_attention", "full_attention"] * 2},
 }
 
 
@@ -102,7 +108,7 @@ def random_weights(config: Config, seed: int = 0, dtype: torch.dtype = torch.flo
 
 
 def write_folder(folder: Path, config: Config, weights: Weights, shards: int = 1) -> Path:
-    """A folder as `save_pretrained` leaves it; with several shards, neighbours lie in different files."""
+    """A folder as `save_pretrained` leaves it; with several shards, neighbors lie in different files."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))
     if shards == 1:
@@ -146,7 +152,7 @@ def _gpt2(config: Config, w: Weights, ids: torch.Tensor) -> torch.Tensor:
         p = f"transformer.h.{i}"
         q, k, v = conv1d(norm(x, f"{p}.ln_1"), f"{p}.attn.c_attn").split(h, dim=-1)
         every = zip(*(part.split(h // heads, dim=-1) for part in (q, k, v)), strict=True)
-        x = x + conv1d(torch.cat([_attend(*head, None) for head in every], -1), f"{p}.attn.c_proj")
+        x = x + conv1d(torch.cat([_attend(*head, None) for head in every], -1), f"{p}.attn.c_proj")  # type: ignore[call-arg]
         up = conv1d(norm(x, f"{p}.ln_2"), f"{p}.mlp.c_fc")
         up = 0.5 * up * (1 + torch.tanh(math.sqrt(2 / math.pi) * (up + 0.044715 * up**3)))
         x = x + conv1d(up, f"{p}.mlp.c_proj")
@@ -179,9 +185,11 @@ def _llama(config: Config, w: Weights, ids: torch.Tensor) -> torch.Tensor:
             q = [norm(head, f"{p}.self_attn.q_norm") for head in q]
             k = [norm(head, f"{p}.self_attn.k_norm") for head in k]
         done = []
+        sees_all = "layer_types" in config and config["layer_types"][i] == "full_attention"
+        window = None if sees_all or i < config.get("max_window_layers", 0) else config.get("sliding_window")
         for head in range(heads):
             shared = head // (heads // kv_heads)
-            done.append(_attend(rotated(q[head]), rotated(k[shared]), v[shared], config.get("sliding_window")))
+            done.append(_attend(rotated(q[head]), rotated(k[shared]), v[shared], window))
         x = x + linear(torch.cat(done, -1), f"{p}.self_attn.o_proj")
         y = norm(x, f"{p}.post_attention_layernorm")
         gate = linear(y, f"{p}.mlp.gate_proj")

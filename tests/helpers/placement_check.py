@@ -23,11 +23,11 @@ def evaluate(document: Mapping[str, Any], devices: Sequence[Mapping[str, Any]], 
             where[operator] = number
     if len(where) != len(nodes):
         raise ValueError(f"{len(nodes) - len(where)} operators are missing")
-    colours: dict[Any, int] = {}
+    colors: dict[Any, int] = {}
     for node in nodes.values():
-        colour = node.get("colorClass")
-        if colour is not None and colours.setdefault(colour, where[node["id"]]) != where[node["id"]]:
-            raise ValueError(f"colour {colour} is on two devices")
+        color = node.get("colorClass")
+        if color is not None and colors.setdefault(color, where[node["id"]]) != where[node["id"]]:
+            raise ValueError(f"color {color} is on two devices")
     loads = []
     for number, device in enumerate(devices):
         held = [nodes[operator] for operator in device["operators"]]

@@ -11,8 +11,8 @@ import torch
 
 from heddle.parallel.mesh import Mesh
 from heddle.spec.job import job_from_tables
-from heddle.train.prove.prove import synthetic_tokens
-from heddle.train.step.trainer import Trainer
+from heddle.training.prove.prove import synthetic_tokens
+from heddle.training.step.trainer import Trainer
 
 
 def main() -> None:
@@ -25,14 +25,14 @@ def main() -> None:
     while trainer.step < job.train.steps:
         result = trainer.train_step()
         time.sleep(options.get("pause", 0.0))
-        if trainer.outer.due(trainer.step):
-            _tell(step=trainer.step, met=trainer.outer.met, loss=result.loss, weights=_digest(trainer))
+        if trainer.outer.due(trainer.step):  # type: ignore[attr-defined]
+            _tell(step=trainer.step, met=trainer.outer.met, loss=result.loss, weights=_digest(trainer))  # type: ignore[attr-defined]
     _tell(end=True, weights=_digest(trainer))
 
 
 def _digest(trainer: Trainer) -> str:
     parts = [piece.master.detach().numpy().tobytes() for piece in trainer.optimizer.pieces]
-    return hashlib.sha256(b"".join([*parts, trainer.outer.velocity.numpy().tobytes()])).hexdigest()
+    return hashlib.sha256(b"".join([*parts, trainer.outer.velocity.numpy().tobytes()])).hexdigest()  # type: ignore[attr-defined]
 
 
 def _tell(**facts: object) -> None:

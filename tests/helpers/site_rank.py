@@ -13,10 +13,11 @@ from torch.distributed import PrefixStore
 
 from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.runtime.environment import launched_place
-from heddle.runtime.meeting import meet_at_address
+from heddle.runtime.rendezvous import rendezvous_at_address
+from heddle.spec import ranks
 from heddle.spec.job import Job, job_from_tables
-from heddle.train.prove.prove import synthetic_tokens
-from heddle.train.step.trainer import Trainer
+from heddle.training.prove.prove import synthetic_tokens
+from heddle.training.step.trainer import Trainer
 
 WARM, TIMED = 1, 3
 
@@ -36,7 +37,7 @@ def main() -> None:
     torch.set_num_threads(1)
     place = launched_place()
     assert place is not None
-    store = meet_at_address(place)
+    store = rendezvous_at_address(place)
     worlds, last = 0, None
     meshes: dict[tuple[int, ...], Mesh] = {}  # over slow links groups take seconds to make
     for line in sys.argv[1:]:
@@ -53,7 +54,7 @@ def main() -> None:
                 "gloo", store=PrefixStore(f"world {worlds}", store), rank=rank, world_size=place.world
             )
             meshes.clear()
-        degrees = plan.tensor, plan.pipeline, plan.data, plan.local_steps
+        degrees = *ranks.degrees(plan), plan.local_steps
         if plan.world == 1:
             meshes[degrees] = Mesh()  # each by itself, all at once
         if degrees not in meshes:

@@ -31,3 +31,9 @@ def gpt(**changes) -> ModelSpec:
 
 def llama(**changes) -> ModelSpec:
     return dataclasses.replace(LLAMA, **changes)
+
+
+def experts(**changes) -> ModelSpec:
+    """A mixture of experts with both of the router's losses, so large that whoever forgets one is found out."""
+    mixture = {"experts": 6, "top_k": 2, "expert_ffn": 8, "balance_loss": 0.3, "z_loss": 0.1}
+    return llama(**mixture | changes)

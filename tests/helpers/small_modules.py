@@ -75,7 +75,7 @@ class Inception(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         for block in self.blocks:
-            x = torch.cat([branch(x) for branch in block], 1)
+            x = torch.cat([branch(x) for branch in block], 1)  # type: ignore[attr-defined]
         return x
 
 
@@ -104,6 +104,23 @@ class Seq2Seq(nn.Module):
         return {"logits": y @ self.words.weight.T, "memory": memory}
 
 
+class Routed(nn.Module):
+    """The best of several outputs, as experts are chosen: places are integers; and constants that come as a list."""
+
+    def __init__(self, width: int = 8) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(width, width) for _ in range(4)])
+        self.register_buffer("table", torch.linspace(-1, 1, 4 * width).view(2, 2 * width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale, shift = torch.split(self.table, x.shape[1], 1)
+        for layer in self.layers:
+            x = layer(x) * scale[0] + shift[1]
+            best, places = torch.topk(x, 2)
+            x = x.scatter(1, places, best.sigmoid())
+        return x
+
+
 Case = tuple[nn.Module, tuple[Any, ...], dict[str, Any]]
 
 
@@ -119,7 +136,11 @@ def seq2seq() -> Case:
     return Seq2Seq(), (torch.randint(0, 50, (2, 9)),), {"target": torch.randint(0, 50, (2, 7))}
 
 
-OWN = {"resnet50": resnet50, "inception": inception, "seq2seq": seq2seq}
+def routed() -> Case:
+    return Routed(), (torch.randn(4, 8),), {}
+
+
+OWN = {"resnet50": resnet50, "inception": inception, "seq2seq": seq2seq, "routed": routed}
 
 
 def bert(transformers: Any) -> Case:

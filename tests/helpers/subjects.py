@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from heddle.schedule import build
-from heddle.simulate.replay import jitter, replay
+from heddle.simulating.replay import jitter, replay
 from heddle.spec.job import dumps_job, job_from_tables
 from heddle.trace import Span, Trace
 from heddle.trace.steps import write_rank

@@ -34,10 +34,10 @@ from typing import Any, NoReturn
 
 REPOSITORY = Path(__file__).parents[2]
 IMPORTED = (
-    "heddle.train.loop",
+    "heddle.training.loop",
     "heddle.cli.app",
     "heddle.cli.train.train",
-    "heddle.train.prove.prove",
+    "heddle.training.prove.prove",
     "heddle.lanes.callable",  # for kernels of dropout
     "torch._dynamo",
     "torch.utils.tensorboard",  # what a run's first rank imports to write there: a third of a second
@@ -198,7 +198,8 @@ def _fork_ranks_from_a_fork() -> None:
         if "multiprocessing.forkserver" not in str(words[-1]) or ours.fileno() < 0:
             return plain(path, words, passed)
         ignored = [number for number in HEARD if signal.getsignal(number) == signal.SIG_IGN]
-        told = pickle.dumps((str(words[-1]), list(passed), dict(os.environ), str(Path.cwd()), ignored))
+        blocked = list(signal.pthread_sigmask(signal.SIG_BLOCK, []))
+        told = pickle.dumps((str(words[-1]), list(passed), dict(os.environ), str(Path.cwd()), ignored, blocked))
         socket.send_fds(ours, [told], list(passed))
         ours.close()
         return spare
@@ -212,7 +213,7 @@ def _become_server(asked: socket.socket) -> NoReturn:
     request, descriptors, *_ = socket.recv_fds(asked, MOST, 16)
     if not request:  # the command has ended
         os._exit(0)
-    code, numbers, environment, cwd, ignored = pickle.loads(request)
+    code, numbers, environment, cwd, ignored, blocked = pickle.loads(request)
     high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 100) for descriptor in descriptors]
     asked.close()
     os.closerange(3, 100)
@@ -224,6 +225,7 @@ def _become_server(asked: socket.socket) -> NoReturn:
     os.environ.update(environment)
     for number in HEARD:
         signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     exec(code, {})
     os._exit(0)
 

@@ -70,7 +70,7 @@ class World:
     def _start(self) -> None:
         # A server that has imported everything once, and processes forked from it before anything has run there.
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["heddle.train.prove.prove", "heddle.lanes.callable", "torch._dynamo"])
+        context.set_forkserver_preload(["heddle.training.prove.prove", "heddle.lanes.callable", "torch._dynamo"])
         self.folder = tempfile.TemporaryDirectory()
         for rank in range(SIZE):
             ours, theirs = context.Pipe()
@@ -86,7 +86,9 @@ SHARED = World()  # by all files that need one, as long as they follow each othe
 
 def _degrees(plan: Any) -> tuple[object, ...]:
     """What meshes differ in."""
-    return plan.tensor, plan.data, plan.pipeline, plan.local_steps > 0, plan.last_rank
+    from heddle.spec.ranks import degrees
+
+    return *degrees(plan), plan.local_steps > 0, plan.last_rank
 
 
 def _live(rank: int, store: Path, pipe: Connection) -> None:
@@ -125,7 +127,7 @@ def _share_one_device() -> None:
         device = distributed_c10d.ProcessGroupGloo.create_default_device()
 
         def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
-            options = self._Options()
+            options = self._Options()  # type: ignore[attr-defined]
             options._devices, options._timeout = [self.device], timeout
             super().__init__(store, rank, size, options)
 

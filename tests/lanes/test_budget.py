@@ -1,4 +1,4 @@
-"""How the programme's time is shared out, and work that may crash, hang or talk."""
+"""How the integer program's time is shared out, and work that may crash, hang or talk."""
 
 import os
 import time

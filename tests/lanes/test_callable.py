@@ -49,7 +49,7 @@ def test_odd_names_are_packed_like_others():
     assert report.checked == 1
 
 
-def test_code_that_was_not_to_be_optimised_is():
+def test_code_that_was_not_to_be_optimized_is():
     text = ADD.replace(") {", ') noinline optnone "why"="not optnone here" {')
     text += '@optnone = global [8 x i8] c" optnone"\n'
     made = heddle.lanes.compile(text)
@@ -72,7 +72,7 @@ def test_code_that_was_not_to_be_optimised_is():
         ("define void @f(ptr sret(i64) %a) {\n  store i64 3, ptr %a\n  ret void\n}", "sret"),
         ("define i32 @f(ptr inalloca(i32) %a) {\n  %x = load i32, ptr %a\n  ret i32 %x\n}", "inalloca"),
         (ADD.replace("define ", "define fastcc "), "fastcc"),
-        (ADD.replace("define ", "define cc 10 "), "of its own"),
+        (ADD.replace("define ", "define cc 10 "), "non-C calling convention"),
     ],
 )
 def test_what_cannot_be_called_is_refused(text, what):

@@ -17,7 +17,7 @@ class Kind(str):
     def __new__(cls, name, of=None, ndim=1, layout="C"):
         made = super().__new__(cls, name)
         if of is not None:
-            made.dtype, made.ndim, made.layout = Kind(of), ndim, layout
+            made.dtype, made.ndim, made.layout = Kind(of), ndim, layout  # type: ignore[attr-defined]
         return made
 
 

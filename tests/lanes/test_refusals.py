@@ -24,7 +24,7 @@ def kernel(attributes="", x="x", entry="", head=""):
     return f"{head}define void @f(ptr noalias %o, ptr %a) {attributes} {{\n{entry}{''.join(lines)}  ret void\n}}\n"
 
 
-def by_programme(text):
+def by_ilp(text):
     found = improve(text, Options(method="ilp", seconds=1))
     return found, found.reports[0]
 
@@ -33,7 +33,7 @@ def by_programme(text):
     "attributes", ["noimplicitfloat", '"use-soft-float"="true"', '"target-features"="+soft-float,-sse"']
 )
 def test_code_that_may_not_use_vectors_is_left_alone(attributes):
-    found, report = by_programme(kernel(attributes))
+    found, report = by_ilp(kernel(attributes))
     assert report.checked == 0
     assert "left alone" in report.notes[0]
     assert " x float>" not in found.modules["ilp"]
@@ -64,7 +64,7 @@ GLOBALS = "@scalar = external global [4 x float]\n@packed = external global [4 x
     ids=["value", "ours", "label", "label of the policy", "globals", "slots"],
 )
 def test_any_name_may_be_taken(text):
-    found, report = by_programme(text)
+    found, report = by_ilp(text)
     assert report.rejected == []
     assert report.checked == 1
     assert re.search(r"fadd <4 x float>", found.modules["ilp"])

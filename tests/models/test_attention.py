@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from heddle.models.attention import BLOCK, attend
-from heddle.train.dry_run.observe import Living
+from heddle.training.dry_run.observe import Living
 
 
 def plain(q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tensor:
@@ -51,7 +51,7 @@ def inputs(queries: int, keys: int, heads: int = 4, kv_heads: int = 2, size: int
 )
 def test_attention_equals_all_scores_written_out(queries, keys, window, kv_heads):
     ours, theirs = inputs(queries, keys, kv_heads=kv_heads), inputs(queries, keys, kv_heads=kv_heads)
-    y, expected = attend(*ours, window), plain(*theirs, window)
+    y, expected = attend(*ours, window), plain(*theirs, window)  # type: ignore[call-arg]
     torch.testing.assert_close(y, expected, rtol=1e-4, atol=1e-5)
     gradient = torch.randn(y.shape, generator=torch.Generator().manual_seed(1))
     y.backward(gradient)
@@ -77,11 +77,11 @@ def test_no_kernel_is_asked_for_a_mask_and_for_groups(queries, window, monkeypat
     asked = []
     kernel = F.scaled_dot_product_attention
 
-    def spy(*arguments, attn_mask=None, is_causal=False, enable_gqa=False):
+    def spy(*arguments, attn_mask=None, is_causal=False, enable_gqa=False, scale=None):
         asked.append(attn_mask is not None and enable_gqa)
         return kernel(*arguments, attn_mask=attn_mask, is_causal=is_causal, enable_gqa=enable_gqa)
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
-    attend(*inputs(queries, 2048), window)
+    attend(*inputs(queries, 2048), window)  # type: ignore[call-arg]
     assert asked
     assert not any(asked)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import math
 from itertools import islice
 
 import pytest
 import torch
 
+from heddle.errors import HeddleError
 from heddle.models import Microbatch
 from heddle.models.generate import KeyValueCache, generate, sample
 from tests.models.test_transformer import GPT, LLAMA, QWEN3, WINDOWED, build
@@ -38,6 +40,21 @@ def test_generation_goes_on_beyond_the_models_positions(prompt):
     tokens = list(islice(generate(model, [5] * prompt), 70))
     assert len(tokens) == 70
     assert all(0 <= token < GPT.vocab for token in tokens)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1e-300, 0.8])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_logits_that_are_no_numbers_are_told(value, temperature):
+    logits = torch.tensor([0.1, value, 0.3])
+    with pytest.raises(HeddleError, match="logits are not numbers"):
+        sample(logits, temperature, 0, 1.0, torch.Generator())
+
+
+def test_the_lowest_temperatures_take_the_likeliest_token():
+    logits = torch.tensor([0.1, 40.0, 39.9, -math.inf, 1e30])
+    for temperature in (1e-300, 5e-324, 1e-38, 1e-9):
+        assert sample(logits, temperature, 0, 1.0, torch.Generator()) == 4
+        assert sample(logits[:4], temperature, 3, 0.9, torch.Generator()) == 1
 
 
 def test_the_seed_decides_the_text():

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 import torch
 
+from heddle.models import transformer
 from heddle.models.huggingface_names import (
     GPT2,
     LLAMA,
@@ -19,12 +20,16 @@ from heddle.models.huggingface_names import (
     parameter_shapes,
     their_shapes,
 )
-from heddle.spec.huggingface import FAMILIES, read_config
+from heddle.models.transformer import Layer, Transformer
+from heddle.spec import ModelSpec
+from heddle.spec.huggingface import read_config
 from heddle.spec.shorthand import model_from_table
-from tests.helpers.hf_folder import CONFIGS, shapes
+from tests.helpers.hf_folder import CONFIGS, UNLIKE, shapes
 
+LIKE = ModelSpec(layers=4, hidden=32, heads=4, vocab=257, sequence=32)
 VARIANTS = {
     **CONFIGS,
+    **UNLIKE,
     "gpt2-untied": CONFIGS["gpt2"] | {"tie_word_embeddings": False},
     "llama-tied": CONFIGS["llama"] | {"tie_word_embeddings": True},
     "llama-biases": CONFIGS["llama"] | {"attention_bias": True, "mlp_bias": True},
@@ -36,10 +41,6 @@ VARIANTS = {
 @pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
 def test_names_and_shapes_are_those_of_transformers(config):
     assert their_shapes(layout(read_config(config))) == shapes(config)
-
-
-def test_every_family_that_a_configuration_may_name_is_tried():
-    assert set(CONFIGS) == set(FAMILIES)
 
 
 @pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
@@ -57,6 +58,22 @@ def test_every_number_has_one_place_on_both_sides(config):
             view += 1
     assert all(bool((tensor == 1).all()) for tensor in theirs.values())
     assert sum(tensor.numel() for tensor in theirs.values()) == spec.parameters
+
+
+@pytest.mark.parametrize("fields", [{"ffn": (64, 128, 64, 96)}, {"window": (4, 0, 8, 4)}], ids=["ffn", "window"])
+def test_layers_that_differ_have_their_own_shapes(fields):
+    spec = dataclasses.replace(LIKE, **fields)
+    with torch.device("meta"):
+        whole = {name: tuple(parameter.shape) for name, parameter in Transformer(spec).named_parameters()}
+    assert list(parameter_shapes(spec).items()) == list(whole.items())
+
+
+def test_the_layers_that_a_description_states_are_not_all_built(monkeypatch):
+    built = []
+    monkeypatch.setattr(transformer, "Layer", lambda spec, index: built.append(index) or Layer(spec, index))
+    many = dataclasses.replace(LIKE, layers=50_000, window=(0, 8) * 25_000)
+    assert len(parameter_shapes(many)) > 50_000 * 8
+    assert sorted(built) == [0, 1]
 
 
 @pytest.mark.parametrize("transposed", [False, True])

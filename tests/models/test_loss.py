@@ -11,7 +11,8 @@ from torch import Tensor
 
 import heddle.models.loss
 from heddle.models.loss import Vocabulary, head_loss
-from heddle.train.dry_run.observe import Living
+from heddle.spec.model import IGNORE
+from heddle.training.dry_run.observe import Living
 
 
 def inputs(tokens: int, hidden: int, vocab: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
@@ -72,3 +73,41 @@ def test_the_logits_of_all_tokens_never_live_at_once(dtype):
     with Living() as plain:
         apart(x, weight, targets).backward()
     assert plain.most > 12 * tokens * vocab
+
+
+@pytest.mark.parametrize("tokens_at_once", [1, 7, 1000])
+def test_ignored_targets_count_neither_in_the_sum_nor_in_the_gradient(tokens_at_once):
+    """Against PyTorch's own ignore_index, whose mean is over the targets that are left."""
+    ours, theirs = inputs(50, 16, 300), inputs(50, 16, 300)
+    for x in (ours, theirs):
+        x[2][[0, 3, 4, 5, 49]] = IGNORE
+    with patch.object(heddle.models.loss, "CHUNK", 300 * tokens_at_once):
+        loss = head_loss(*ours, 1.0, Vocabulary(), count=45)
+    loss.backward()
+    expected = apart(*theirs)
+    expected.backward()
+    torch.testing.assert_close(loss, expected)
+    for one, other in zip(ours[:2], theirs[:2], strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+    assert (ours[0].grad[[0, 3, 49]] == 0).all()
+
+
+def test_a_microbatch_without_a_target_adds_nothing():
+    x, weight, targets = inputs(5, 4, 7)
+    loss = head_loss(x, weight, torch.full_like(targets, IGNORE), 1.0, Vocabulary(), count=12.0)
+    loss.backward()
+    assert loss == 0
+    assert (weight.grad == 0).all()
+
+
+def test_a_frozen_output_layer_has_no_gradient_made():
+    x, weight, targets = inputs(2048, 16, 4096)
+    weight.requires_grad_(False)
+    with patch.object(heddle.models.loss, "CHUNK", 64 * 4096), Living() as living:
+        head_loss(x, weight, targets, 1.0, Vocabulary()).backward()
+    trained, weight_again, _ = inputs(2048, 16, 4096)
+    apart(trained, weight_again, targets).backward()
+    torch.testing.assert_close(x.grad, trained.grad)
+    with patch.object(heddle.models.loss, "CHUNK", 64 * 4096), Living() as other:
+        head_loss(trained, weight_again, targets, 1.0, Vocabulary()).backward()
+    assert other.most - living.most > 0.9 * weight.nbytes

@@ -40,8 +40,8 @@ def test_weights_are_normal_and_differ_by_name_and_seed():
     assert inside == pytest.approx([math.erf(z / math.sqrt(2)) for z in (0.5, 1, 2, 3)], abs=0.003)
     for other in (whole("v"), whole(seed=1)):
         assert abs(float(torch.corrcoef(torch.stack([whole().flatten(), other.flatten()]))[0, 1])) < 0.05
-    neighbours = torch.corrcoef(torch.stack([full[:-1].flatten(), full[1:].flatten()]))[0, 1]
-    assert abs(float(neighbours)) < 0.01
+    neighbors = torch.corrcoef(torch.stack([full[:-1].flatten(), full[1:].flatten()]))[0, 1]
+    assert abs(float(neighbors)) < 0.01
 
 
 def test_a_weight_is_what_the_recipe_says():

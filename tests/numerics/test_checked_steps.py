@@ -15,9 +15,9 @@ from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
 from heddle.schedule import NAMES, build, early_forwards, producer
 from heddle.spec import Job, ModelSpec, Plan
-from heddle.train.prove.prove import synthetic_tokens
-from heddle.train.step.checked import CheckedTrainer
-from heddle.train.step.choose import make_trainer
+from heddle.training.prove.prove import synthetic_tokens
+from heddle.training.step.checked import CheckedSteps
+from heddle.training.step.choose import make_trainer
 from tests.helpers.cases import thinned
 from tests.helpers.small_models import gpt, llama
 from tests.numerics.test_equality_grid import job
@@ -30,6 +30,7 @@ CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
     "zb-h2": (llama(layers=3), Plan(pipeline=3, schedule="zb-h2"), 6),
     "zb-v-tied-data2-zero1": (gpt(layers=4), Plan(pipeline=2, virtual=2, data=2, zero=1, schedule="zb-v"), 8),
     "1f1b-tied-tensor2": (gpt(dropout=0.1), Plan(pipeline=2, tensor=2, sequence=True, recompute="selective"), 4),
+    "1f1b-data2-shares": (gpt(tied=False), Plan(pipeline=2, data=2, shares=(2, 5)), 7),
     "dualpipev": (llama(layers=4), Plan(pipeline=2, virtual=2, schedule="dualpipev"), 4),
 }
 
@@ -44,15 +45,15 @@ def job_of(name: str, clip: float, **changes: object) -> Job:
 def trained(mesh: Mesh, a_job: Job) -> tuple[list[tuple[float, float]], list[bytes], int]:
     """Losses and norms, the weights, and how many updates were undone."""
     trainer = make_trainer(a_job, synthetic_tokens(a_job), mesh)
-    handed = [trainer.start_step() for _ in range(STEPS)]
-    trainer.drain()
+    handed = [trainer.steps.start_step() for _ in range(STEPS)]
+    trainer.steps.drain()
     results = [step.read() for step in handed]
     trainer.wait_for_weights()
     bits = [piece.master.detach().numpy().tobytes() for piece in trainer.optimizer.pieces]
-    return [(result.loss, result.norm) for result in results], bits, getattr(trainer, "undone", 0)
+    return [(result.loss, result.norm) for result in results], bits, getattr(trainer.steps, "undone", 0)
 
 
-@pytest.mark.parametrize("name", thinned(CELLS, slow=CELLS.keys() - {"zb-h2"}))
+@pytest.mark.parametrize("name", thinned(CELLS, slow=CELLS.keys() - {"zb-h2", "1f1b-data2-shares"}))
 def test_every_bit_is_that_of_a_run_that_waits(world, name):
     plan = CELLS[name][1]
     never_clipped = world.run(trained, plan, job_of(name, 1e6))[0]
@@ -70,12 +71,12 @@ def trained_in_parts(mesh: Mesh, a_job: Job, folder: Path, stop: int, resume: bo
         trainer.load(newest_good(folder, mesh, lambda _: None))
     handed = []
     while trainer.step < stop:
-        handed.append(trainer.start_step())
+        handed.append(trainer.steps.start_step())
         if trainer.step == 4:
             for step in handed:
                 step.read()
             trainer.save(saver)
-    trainer.drain()
+    trainer.steps.drain()
     saver.wait()
     return [step.read().loss for step in handed]
 
@@ -92,17 +93,17 @@ def test_a_checkpoint_waits_for_the_check(world, tmp_path):
 def broken(mesh: Mesh, a_job: Job) -> tuple[float, bool, bool]:
     """A gradient that is not a number, on one stage, in a step that is trusted."""
     trainer = make_trainer(a_job, synthetic_tokens(a_job), mesh)
-    assert isinstance(trainer, CheckedTrainer)
+    assert isinstance(trainer.steps, CheckedSteps)
     for _ in range(4):
         trainer.train_step()
-    trainer.drain()
+    trainer.steps.drain()
     before = [piece.master.clone() for piece in trainer.optimizer.pieces]
-    trusted = trainer.trusting
+    trusted = trainer.steps.trusting
     norm = trainer.optimizer.squared_norm
     if mesh.pipeline.rank == 1:
         trainer.optimizer.squared_norm = lambda: norm() * math.nan  # type: ignore[method-assign]
     result = trainer.train_step()
-    trainer.drain()
+    trainer.steps.drain()
     same = all(torch.equal(piece.master, old) for piece, old in zip(trainer.optimizer.pieces, before, strict=True))
     return result.norm, trusted, same
 

@@ -10,10 +10,10 @@ import pytest
 
 from heddle.schedule import NAMES
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.train.prove.compare import LOSS_LIMIT, Comparison, Observed, compare
-from heddle.train.prove.prove import gradient_rounding, observe, observe_serial
+from heddle.training.prove.compare import LOSS_LIMIT, Comparison, Observed, compare
+from heddle.training.prove.prove import gradient_rounding, observe, observe_serial
 from tests.helpers.cases import covering, thinned
-from tests.helpers.small_models import GPT, LLAMA, gpt, llama
+from tests.helpers.small_models import GPT, LLAMA, experts, gpt, llama
 from tests.helpers.world import SIZE, World
 
 pytestmark = pytest.mark.dist
@@ -36,6 +36,41 @@ CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
     "tensor4-seq-llama": (llama(vocab=61), Plan(tensor=4, sequence=True, microbatch=2), 2),
     "tensor8-gpt": (gpt(heads=8, kv_heads=8, tied=False), Plan(tensor=8, microbatch=4), 4),
     "tensor2-window-qkv-bias": (llama(window=3, bias="qkv"), Plan(tensor=2, sequence=True, microbatch=4), 4),
+    # features of other families
+    "tensor2-seq-pipeline2-olmo2": (
+        llama(norm_place="after", qk_norm=True, qk_norm_over="all"),
+        Plan(tensor=2, sequence=True, pipeline=2, microbatch=1),
+        4,
+    ),
+    "tensor2-data2-zero3-gemma2": (
+        llama(
+            norm_place="both",
+            norm_weight="offset",
+            activation="geglu",
+            attention_cap=2.0,
+            logit_cap=3.0,
+            embedding_scale=5.0,
+            window=(3, 0),
+        ),
+        Plan(tensor=2, sequence=True, data=2, zero=3, microbatch=1),
+        4,
+    ),
+    "tensor2-pipeline2-zb-phi": (
+        gpt(positions="rotary", branches="parallel", head_bias=True, rotary_size=2, tied=False, vocab=17),
+        Plan(tensor=2, pipeline=2, microbatch=1, schedule="zb-h1"),
+        4,
+    ),
+    "tensor2-cohere": (
+        llama(branches="parallel", norm="layernorm", rotary_pairs="neighbors", qk_norm=True, qk_norm_over="each"),
+        Plan(tensor=2, sequence=True, microbatch=2, recompute="full"),
+        4,
+    ),
+    "tensor2-sinks": (llama(sinks=True, residual_scale=0.5), Plan(tensor=2, microbatch=2, recompute="selective"), 4),
+    "context2-scale": (
+        llama(attention_scale=0.3, rope_theta=(1e4, 0.0), branches="parallel-norms", sequence=8),
+        Plan(context=2, microbatch=2),
+        4,
+    ),
     # data
     "data2-gpt": (gpt(), Plan(data=2, microbatch=1), 4),
     "data3-llama": (llama(), Plan(data=3, microbatch=1), 6),
@@ -86,6 +121,11 @@ CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
         2,
     ),
     "dualpipev-llama": (llama(layers=4), Plan(pipeline=2, virtual=2, microbatch=1, schedule="dualpipev"), 5),
+    "dualpipev-full": (
+        gpt(layers=4),
+        Plan(pipeline=2, virtual=2, microbatch=1, schedule="dualpipev", recompute=("none", "full", "none", "full")),
+        5,
+    ),
     "zb-h1-tensor2-seq-data2-zero1": (
         llama(dropout=0.1),
         Plan(tensor=2, sequence=True, pipeline=2, data=2, zero=1, microbatch=1, schedule="zb-h1"),
@@ -177,12 +217,203 @@ CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
     ),
 }
 
+# ranks that share the tokens of each sample: every exchange alone, and with everything else
+CELLS |= {
+    "context2-ring-gpt": (gpt(dropout=0.1), Plan(context=2, microbatch=2), 4),
+    "context2-gather-gpt": (gpt(dropout=0.1), Plan(context=2, context_exchange="gather", microbatch=2), 4),
+    "context2-swap-gpt": (gpt(dropout=0.1), Plan(context=2, context_exchange="all-to-all", microbatch=2), 4),
+    "context4-ring-two-kv-heads": (llama(kv_heads=2), Plan(context=4, microbatch=2), 4),
+    "context4-gather-two-kv-heads": (llama(kv_heads=2), Plan(context=4, context_exchange="gather", microbatch=2), 4),
+    "context4-swap-llama": (llama(), Plan(context=4, context_exchange="all-to-all", microbatch=2), 4),
+    "context8-ring-one-token-blocks": (llama(sequence=16), Plan(context=8, microbatch=1), 2),
+    "context3-ring-uneven-vocab": (llama(sequence=18, vocab=17), Plan(context=3, microbatch=2), 2),
+    "context2-ring-window": (llama(sequence=16, window=3), Plan(context=2, microbatch=2), 4),
+    "context4-ring-window": (llama(sequence=32, window=5), Plan(context=4, microbatch=2), 4),
+    "context4-ring-window-of-blocks": (gpt(sequence=32, window=11), Plan(context=4, microbatch=2), 4),
+    "context4-gather-window": (llama(sequence=32, window=(5, 0)), Plan(context=4, context_exchange="gather"), 2),
+    "context2-swap-window": (llama(sequence=16, window=3), Plan(context=2, context_exchange="all-to-all"), 2),
+    "context2-ring-selective": (gpt(dropout=0.1), Plan(context=2, microbatch=2, recompute="selective"), 4),
+    "context2-gather-full": (
+        llama(dropout=0.1),
+        Plan(context=2, context_exchange="gather", microbatch=2, recompute="full"),
+        4,
+    ),
+    "context2-swap-selective": (
+        llama(),
+        Plan(context=2, context_exchange="all-to-all", microbatch=2, recompute=("selective", "full")),
+        4,
+    ),
+    "context2-ring-zero1": (gpt(), Plan(context=2, zero=1, microbatch=1), 4),
+    "context2-gather-zero2": (llama(), Plan(context=2, context_exchange="gather", zero=2, microbatch=2), 4),
+    "context2-swap-zero3": (llama(tied=True), Plan(context=2, context_exchange="all-to-all", zero=3, microbatch=2), 4),
+    "context2-ring-data2-zero1": (gpt(dropout=0.1), Plan(context=2, data=2, zero=1, microbatch=1), 4),
+    "context2-gather-data3": (llama(), Plan(context=2, context_exchange="gather", data=3, microbatch=1), 6),
+    "context2-ring-data2-zero2": (llama(dropout=0.1), Plan(context=2, data=2, zero=2, microbatch=2), 4),
+    "context2-gather-data2-zero3-full": (
+        gpt(),
+        Plan(context=2, context_exchange="gather", data=2, zero=3, microbatch=1, recompute="full"),
+        4,
+    ),
+    "context2-ring-data2-shares": (llama(), Plan(context=2, data=2, microbatch=1, shares=(3, 1)), 4),
+    "tensor2-context2-ring": (gpt(vocab=127), Plan(tensor=2, context=2, microbatch=2), 4),
+    "tensor2-seq-context2-ring": (llama(dropout=0.1), Plan(tensor=2, sequence=True, context=2, microbatch=2), 4),
+    "tensor2-seq-context2-gather": (
+        gpt(vocab=17, tied=False),
+        Plan(tensor=2, sequence=True, context=2, context_exchange="gather", microbatch=1),
+        4,
+    ),
+    "tensor2-seq-context2-swap": (
+        llama(qk_norm=False),
+        Plan(tensor=2, sequence=True, context=2, context_exchange="all-to-all", microbatch=2),
+        4,
+    ),
+    "tensor4-context2-ring-uneven-tokens": (gpt(sequence=12), Plan(tensor=4, context=2, microbatch=1), 2),
+    "tensor2-context4-gather-two-kv-heads": (
+        llama(kv_heads=2),
+        Plan(tensor=2, context=4, context_exchange="gather", microbatch=1),
+        2,
+    ),
+    "tensor2-seq-context2-data2-zero1": (
+        gpt(dropout=0.1),
+        Plan(tensor=2, sequence=True, context=2, data=2, zero=1, microbatch=1),
+        4,
+    ),
+    "tensor2-context2-data2-zero3": (
+        llama(tied=True),
+        Plan(tensor=2, context=2, context_exchange="all-to-all", data=2, zero=3, microbatch=1, recompute="selective"),
+        2,
+    ),
+    "context2-ring-pipeline2": (gpt(), Plan(context=2, pipeline=2, microbatch=1), 4),
+    "context2-gather-pipeline2-odd": (
+        llama(dropout=0.1),
+        Plan(context=2, context_exchange="gather", pipeline=2, microbatch=1, schedule="gpipe"),
+        3,
+    ),
+    "context2-swap-pipeline2-virtual2": (
+        gpt(layers=4),
+        Plan(context=2, context_exchange="all-to-all", pipeline=2, virtual=2, microbatch=1, schedule="interleaved"),
+        3,
+    ),
+    "context2-ring-zb-h1": (llama(dropout=0.1), Plan(context=2, pipeline=2, microbatch=1, schedule="zb-h1"), 3),
+    "context2-ring-zb-v-tied": (
+        gpt(layers=4),
+        Plan(context=2, pipeline=2, virtual=2, microbatch=1, schedule="zb-v"),
+        5,
+    ),
+    "context2-gather-zb-v-recompute": (
+        llama(layers=4),
+        Plan(
+            context=2,
+            context_exchange="gather",
+            pipeline=2,
+            virtual=2,
+            microbatch=1,
+            schedule="zb-v",
+            recompute="selective",
+        ),
+        4,
+    ),
+    "context2-swap-dualpipev": (
+        llama(layers=4),
+        Plan(context=2, context_exchange="all-to-all", pipeline=2, virtual=2, microbatch=1, schedule="dualpipev"),
+        5,
+    ),
+    "context2-ring-pipeline2-data2-zero1": (
+        gpt(dropout=0.1),
+        Plan(context=2, pipeline=2, data=2, zero=1, microbatch=1),
+        6,
+    ),
+    "tensor2-seq-context2-pipeline2": (
+        llama(tied=True),
+        Plan(tensor=2, sequence=True, context=2, pipeline=2, microbatch=1, recompute="full"),
+        3,
+    ),
+    "tensor2-context2-gather-pipeline2-virtual2": (
+        gpt(layers=5, vocab=127),
+        Plan(
+            tensor=2,
+            context=2,
+            context_exchange="gather",
+            pipeline=2,
+            virtual=2,
+            microbatch=1,
+            schedule="interleaved",
+            stages=(1, 2, 1, 1),
+        ),
+        4,
+    ),
+}
+
+# experts in place of MLPs: their losses, gates, shared ones and dense layers between, under every other axis
+GATED = {"shared_experts": 1, "shared_ffn": 16, "shared_gate": True, "router_normalized": False}
+CELLS |= {
+    "experts-microbatches": (experts(**GATED), Plan(microbatch=1), 4),
+    "experts-full": (experts(dropout=0.1), Plan(microbatch=2, recompute="full"), 4),
+    "experts-data2": (experts(), Plan(data=2, microbatch=1), 4),
+    "experts-data2-shares": (experts(**GATED), Plan(data=2, microbatch=1, shares=(3, 1)), 4),
+    "experts-data2-zero1": (experts(layers=3, dense_layers="1"), Plan(data=2, zero=1, microbatch=1), 4),
+    "experts-data3-zero2": (experts(**GATED), Plan(data=3, zero=2, microbatch=2), 6),
+    "experts-data2-zero3-full": (
+        experts(router="sigmoid", shared_experts=2),
+        Plan(data=2, zero=3, microbatch=1, recompute="full"),
+        4,
+    ),
+    "experts-tensor2": (experts(**GATED), Plan(tensor=2, microbatch=2), 4),
+    "experts-tensor2-seq": (experts(**GATED), Plan(tensor=2, sequence=True, microbatch=2), 4),
+    "experts-tensor4-seq-selective": (
+        experts(router="sigmoid", shared_experts=1, dropout=0.1),
+        Plan(tensor=4, sequence=True, microbatch=2, recompute="selective"),
+        4,
+    ),
+    "experts-tensor2-seq-data2-zero1": (
+        experts(**GATED),
+        Plan(tensor=2, sequence=True, data=2, zero=1, microbatch=1),
+        4,
+    ),
+    "experts-tensor2-data2-zero3": (experts(**GATED), Plan(tensor=2, data=2, zero=3, microbatch=1), 4),
+    "experts-context2": (experts(**GATED), Plan(context=2, microbatch=2), 4),
+    "experts-tensor2-seq-context2-data2": (
+        experts(),
+        Plan(tensor=2, sequence=True, context=2, data=2, zero=1, microbatch=2),
+        4,
+    ),
+    "experts-pipeline2": (experts(layers=4, dense_layers="0", **GATED), Plan(pipeline=2, microbatch=1), 4),
+    "experts-pipeline2-virtual2": (
+        experts(layers=4, experts=(6, 0, 4, 6)),
+        Plan(pipeline=2, virtual=2, microbatch=1, schedule="interleaved"),
+        4,
+    ),
+    "experts-zb-h1": (experts(**GATED), Plan(pipeline=2, microbatch=1, schedule="zb-h1"), 5),
+    "experts-zb-v-full": (
+        experts(layers=4, **GATED),
+        Plan(pipeline=2, virtual=2, microbatch=1, schedule="zb-v", recompute="full"),
+        5,
+    ),
+    "experts-tensor2-seq-zb-v": (
+        experts(layers=4, **GATED),
+        Plan(tensor=2, sequence=True, pipeline=2, virtual=2, microbatch=1, schedule="zb-v"),
+        4,
+    ),
+    "experts-dualpipev": (
+        experts(layers=4),
+        Plan(pipeline=2, virtual=2, microbatch=1, schedule="dualpipev"),
+        5,
+    ),
+    "experts-all": (
+        experts(layers=4, dense_layers="1", **GATED),
+        Plan(tensor=2, sequence=True, pipeline=2, data=2, zero=1, microbatch=1, recompute="full"),
+        4,
+    ),
+}
+
 LOW_PRECISION = {
     "tensor2-seq": (llama(), Plan(tensor=2, sequence=True, microbatch=4), 4),
     "data2-zero1": (gpt(), Plan(data=2, zero=1, microbatch=1), 4),
     "data2-zero3": (llama(), Plan(data=2, zero=3, microbatch=1), 4),
     "pipeline2-virtual2": (gpt(layers=4), Plan(pipeline=2, virtual=2, microbatch=1, schedule="interleaved"), 4),
     "zb-v-tied": (gpt(layers=4), Plan(pipeline=2, virtual=2, microbatch=1, schedule="zb-v"), 4),
+    "context2-ring": (llama(), Plan(context=2, microbatch=4), 4),
+    "context2-gather-zero1": (gpt(), Plan(context=2, context_exchange="gather", zero=1, microbatch=2), 4),
     "all": (gpt(dropout=0.1), Plan(tensor=2, sequence=True, pipeline=2, data=2, zero=1, microbatch=1), 2),
 }
 
@@ -192,7 +423,7 @@ LOW_STEPS = 20  # as `heddle prove` takes: the largest of so many roundings is w
 
 
 def job(model: ModelSpec, plan: Plan | None, batch: int, precision: str = "fp32", steps: int = STEPS) -> Job:
-    rate = {"learning_rate": 1e-2, "warmup": 2 if plan is None or plan.delayed is None else 4}  # no less than the delay
+    rate = {"learning_rate": 1e-2, "warmup": 2 if plan is None or plan.late is None else 4}  # no less than the delay
     train = Train(steps=steps, global_batch=batch, clip=0.5, weight_decay=0.1, precision=precision, **rate)
     return Job(model=model, data=Data(text="-"), train=train, plan=plan)
 
@@ -279,7 +510,7 @@ def test_the_grid_is_as_wide_as_it_says():
     for model in (split, [model for model, plan, _ in cells if plan.pipeline > 1]):
         assert {m.tied for m in model} == {True, False}
         assert {m.qk_norm for m in model} == {True, False}
-        assert {m.group for m in model} == {1, 2}
+        assert {m.group for m in model} >= {1, 2}
         assert {m.dropout > 0 for m in model} == {True, False}
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from heddle.spec import ModelSpec, Plan
 from heddle.spec.layer_memory import LayerRun
-from heddle.train.prove.compare import LOSS_LIMIT, compare
-from heddle.train.prove.prove import observe
+from heddle.training.prove.compare import LOSS_LIMIT, compare
+from heddle.training.prove.prove import observe
 from tests.helpers.cases import covering, thinned
 from tests.helpers.small_models import gpt, llama
 from tests.numerics.test_equality_grid import job, rounding, serial
@@ -30,6 +30,17 @@ INTERLEAVED = {"pipeline": 2, "virtual": 2, "schedule": "interleaved", "microbat
 # name: model, plan, global batch
 CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
     "pipeline2-zero2": (gpt(), Plan(pipeline=2, data=2, zero=2, microbatch=1), 6),
+    "context2-zero2-pipeline2": (llama(), Plan(pipeline=2, context=2, zero=2, microbatch=1), 4),
+    "context2-data2-weights-away": (
+        gpt(dropout=0.1),
+        Plan(context=2, data=2, zero=3, microbatch=1, offload=("activations:host", "weights:disk", "optimizer:disk")),
+        4,
+    ),
+    "context2-swap-input-away": (
+        llama(),
+        Plan(context=2, context_exchange="all-to-all", microbatch=2, zero=1, recompute="full", offload=("input:host",)),
+        4,
+    ),
     "pipeline2-zero3": (llama(), Plan(pipeline=2, data=2, zero=3, microbatch=1), 6),
     "pipeline2-zero3-tied-dropout": (gpt(dropout=0.1, tied=True), Plan(pipeline=2, data=3, zero=3, microbatch=1), 6),
     "pipeline4-zero3-uneven": (gpt(layers=6), Plan(pipeline=4, data=2, zero=3, microbatch=1, stages=(1, 3, 1, 1)), 8),

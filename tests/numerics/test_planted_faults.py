@@ -16,18 +16,22 @@ from unittest.mock import patch
 import pytest
 
 import heddle.parallel.apply
+import heddle.parallel.context.attention
+import heddle.parallel.context.held
+import heddle.parallel.experts.tensor
 import heddle.parallel.pipeline.inbox
 import heddle.parallel.pipeline.transformer
 import heddle.parallel.replicas.bucket
 import heddle.parallel.replicas.reducer
 import heddle.parallel.shards
 import heddle.parallel.tensor.linear
-import heddle.train.step.trainer
+import heddle.training.step.trainer
 from heddle.parallel.collectives import Handle
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.train.prove.compare import Comparison, Observed, compare, likely_cause
-from heddle.train.prove.prove import gradient_rounding, observe, observe_serial
+from heddle.training.prove.compare import Comparison, Observed, compare, likely_cause
+from heddle.training.prove.prove import gradient_rounding, observe, observe_serial
+from tests.helpers.small_models import experts
 from tests.helpers.world import World
 
 pytestmark = pytest.mark.dist
@@ -123,12 +127,72 @@ def replicas_do_not_share_updates() -> Any:
 
 
 def every_replica_reads_the_same() -> Any:
-    return patch.object(heddle.train.step.trainer.Trainer, "_first_sample", lambda _self, position: position)
+    return patch.object(heddle.training.step.trainer.Trainer, "_first_sample", lambda _self, position: position)
 
 
 def dropout_by_place_in_the_slice() -> Any:
     """Every tensor rank drops what the first one drops."""
-    return patch.object(heddle.train.step.trainer, "slice_of", lambda keys, axis: keys.chunk(axis.size)[0])
+    return patch.object(heddle.training.step.trainer, "slice_of", lambda keys, axis: keys.chunk(axis.size)[0])
+
+
+def targets_shifted_after_the_cut() -> Any:
+    """What follows a token is taken from the tokens of its own rank."""
+    read = heddle.training.step.trainer.Trainer._read
+
+    def wrong(self, samples, position):
+        batches = read(self, samples, position)
+        rows = [each.ids.view(self.plan.microbatch, -1).roll(-1, dims=1).flatten() for each in batches]
+        return [each._replace(targets=targets) for each, targets in zip(batches, rows, strict=True)]
+
+    return patch.object(heddle.training.step.trainer.Trainer, "_read", wrong)
+
+
+def keys_gathered_in_the_order_of_ranks() -> Any:
+    """Not in that of tokens."""
+
+    def wrong(slices, dim):
+        return slices.movedim(0, dim).flatten(dim, dim + 1)
+
+    return patch.object(heddle.parallel.context.attention, "in_order", wrong)
+
+
+def positions_counted_on_each_rank() -> Any:
+    held = heddle.parallel.context.held.Held
+
+    class Wrong(held):  # type: ignore[valid-type]
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self.plain = dataclasses.replace(self.plain, positions=None)
+
+    return patch.object(heddle.training.step.trainer, "Held", Wrong)
+
+
+def keys_of_one_turn_too_early() -> Any:
+    """Attention of a turn to the keys of the turn before."""
+    wants = heddle.parallel.context.attention.Shared.pieces
+
+    def wrong(self, queries, keys):
+        return wants(self, queries, (keys + 1) % self.axis.size)
+
+    return patch.object(heddle.parallel.context.attention.Shared, "pieces", wrong)
+
+
+def gradients_of_keys_not_sent_back() -> Any:
+    return patch.object(heddle.parallel.context.attention, "_take", lambda of_kv, coming: coming and coming.wait())
+
+
+def a_sum_that_leaves_out_who_shares_samples() -> Any:
+    return patch.object(heddle.parallel.replicas.reducer, "replicas_of", lambda _parameter, mesh: mesh.data)
+
+
+def tokens_of_others_counted_as_own() -> Any:
+    """Every rank's mean counts as if it were that of all tokens of its samples."""
+    weight = heddle.training.step.trainer.Trainer.weight
+
+    def wrong(self):
+        return weight.fget(self) * self.plan.context  # type: ignore[attr-defined]
+
+    return patch.object(heddle.training.step.trainer.Trainer, "weight", property(wrong))
 
 
 class Case(NamedTuple):
@@ -140,8 +204,44 @@ class Case(NamedTuple):
 TENSOR = Plan(tensor=2, microbatch=2)
 SEQUENCE = Plan(tensor=2, sequence=True, microbatch=2)
 PIPELINE = Plan(pipeline=2, microbatch=1, schedule="gpipe")
+CONTEXT = Plan(context=2, microbatch=2)
+GATHER = Plan(context=2, context_exchange="gather", microbatch=2)
 DATA = Plan(data=2, microbatch=1)
 ZERO = Plan(data=2, zero=1, microbatch=1)
+
+MIXTURE = experts(qk_norm=False, shared_experts=1, shared_gate=True)
+
+
+def experts_not_summed_over_tensor() -> Any:
+    return patch.object(heddle.parallel.experts.tensor, "all_reduce", lambda x, axis: x)
+
+
+def routers_not_summed_over_tensor() -> Any:
+    return _sums_over(tensor=Axis())
+
+
+def router_losses_counted_by_every_tensor_rank() -> Any:
+    right = heddle.parallel.apply.split_experts
+
+    def wrong(mlp, axis, sequence):
+        right(mlp, axis, sequence)
+        mlp.router.share = 1.0
+
+    return patch.object(heddle.parallel.apply, "split_experts", wrong)
+
+
+def uses_of_experts_by_a_part_of_each_sample() -> Any:
+    return patch.object(heddle.parallel.apply, "all_reduce", lambda x, axis: x)
+
+
+def router_losses_without_scale_before_the_last_stage() -> Any:
+    right = heddle.parallel.pipeline.transformer.replace
+
+    def wrong(batch, **changes):
+        return right(batch, **changes | ({} if changes.get("targets") is not None else {"scale": 1.0}))
+
+    return patch.object(heddle.parallel.pipeline.transformer, "replace", wrong)
+
 
 FAULTS: dict[Callable[[], AbstractContextManager[Any]], Case] = {
     row_forward_without_all_reduce: Case(GPT, TENSOR, "the forward pass (a sum over the tensor axis"),
@@ -157,6 +257,18 @@ FAULTS: dict[Callable[[], AbstractContextManager[Any]], Case] = {
     replicas_do_not_share_updates: Case(GPT, ZERO, "the loss differs from step 2 on: the update"),
     every_replica_reads_the_same: Case(GPT, DATA, "which samples each replica reads"),
     dropout_by_place_in_the_slice: Case(LLAMA, SEQUENCE, "what dropout depends on"),
+    targets_shifted_after_the_cut: Case(GPT, CONTEXT, "what ranks that share a sample read of it"),
+    keys_gathered_in_the_order_of_ranks: Case(GPT, GATHER, "or see of each other's keys"),
+    positions_counted_on_each_rank: Case(UNTIED, CONTEXT, "what ranks that share a sample read of it"),
+    keys_of_one_turn_too_early: Case(GPT, CONTEXT, "or see of each other's keys"),
+    gradients_of_keys_not_sent_back: Case(UNTIED, CONTEXT, "back to the input: the backward pass behind it"),
+    a_sum_that_leaves_out_who_shares_samples: Case(GPT, CONTEXT, "the sum over ranks that share a sample"),
+    tokens_of_others_counted_as_own: Case(GPT, CONTEXT, "the loss of step 1 differs"),
+    experts_not_summed_over_tensor: Case(MIXTURE, TENSOR, "every gradient differs: the backward pass"),
+    routers_not_summed_over_tensor: Case(MIXTURE, TENSOR, "only parameters that tensor ranks hold whole differ"),
+    router_losses_counted_by_every_tensor_rank: Case(MIXTURE, TENSOR, "or a router's losses"),
+    uses_of_experts_by_a_part_of_each_sample: Case(MIXTURE, CONTEXT, "or a router's losses"),
+    router_losses_without_scale_before_the_last_stage: Case(MIXTURE, PIPELINE, "or a router's losses"),
 }
 
 

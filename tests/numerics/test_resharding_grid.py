@@ -14,11 +14,11 @@ from heddle.checkpoint.checkpoint import Saver, checkpoints, newest_good, step_o
 from heddle.checkpoint.index import read_index
 from heddle.parallel.mesh import Mesh
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.train.prove.compare import LOSS_LIMIT, relative
-from heddle.train.prove.prove import observe_serial, synthetic_tokens
-from heddle.train.step.trainer import Trainer
+from heddle.training.prove.compare import LOSS_LIMIT, relative
+from heddle.training.prove.prove import observe_serial, synthetic_tokens
+from heddle.training.step.trainer import Trainer
 from tests.helpers.cases import thinned
-from tests.helpers.small_models import GPT, gpt, llama
+from tests.helpers.small_models import GPT, experts, gpt, llama
 from tests.helpers.world import SIZE, World
 
 pytestmark = pytest.mark.dist
@@ -65,6 +65,22 @@ CELLS: dict[str, tuple[ModelSpec, tuple[Plan, ...]]] = {
     # sequence parallelism
     "sequence-on-to-off": (LARGE, (plan(4, 2, sequence=True), plan(4, 2))),
     "sequence-off-to-on": (llama(vocab=17, dropout=0.1), (plan(2, data=4, zero=2), plan(2, data=4, sequence=True))),
+    # tokens of a sample
+    "context-1-to-4": (llama(vocab=17, dropout=0.1), (SERIAL, plan(2, context=4, zero=1))),
+    "context-4-to-2-to-1": (
+        gpt(layers=4),
+        (
+            plan(1, context=4, context_exchange="gather", data=2, zero=3),
+            plan(2, 2, context=2, context_exchange="all-to-all", sequence=True),
+            plan(1, data=4, zero=2, context=2),
+            SERIAL,
+        ),
+    ),
+    # experts
+    "experts-tensor-to-zero-3-to-pipeline": (
+        experts(layers=4, dense_layers="0", shared_experts=1, shared_gate=True),
+        (plan(4, data=2, zero=1), plan(1, data=4, zero=3, context=2), plan(2, 2, data=2, sequence=True), SERIAL),
+    ),
     # all of them
     "all-to-all": (
         gpt(layers=4, vocab=127, dropout=0.1),

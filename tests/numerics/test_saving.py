@@ -14,7 +14,7 @@ from heddle.checkpoint.checkpoint import Saver, checkpoints, damage
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.train.step.trainer import Trainer
+from heddle.training.step.trainer import Trainer
 
 PLAN = Plan(data=8, zero=1, microbatch=1)
 

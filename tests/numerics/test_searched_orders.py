@@ -7,14 +7,14 @@ import dataclasses
 import pytest
 
 from heddle.errors import HeddleError
-from heddle.plan.order.search import search_order
-from heddle.plan.order.stages import Stages
+from heddle.planning.order.search import search_order
+from heddle.planning.order.stages import Stages
 from heddle.schedule import ScheduleError, build
 from heddle.schedule.written import placed, read_order, write_order
 from heddle.spec import ModelSpec, Plan
-from heddle.train.prove.compare import LOSS_LIMIT, compare
-from heddle.train.prove.prove import observe, observe_serial
-from heddle.train.prove.shrink import shrink
+from heddle.training.prove.compare import LOSS_LIMIT, compare
+from heddle.training.prove.prove import observe, observe_serial
+from heddle.training.prove.shrink import shrink
 from tests.helpers.small_models import gpt, llama
 from tests.numerics.test_equality_grid import job, rounding
 

@@ -14,14 +14,14 @@ import torch
 
 import heddle.parallel.mesh
 import heddle.parallel.replicas.reducer
-import heddle.train.step.trainer
+import heddle.training.step.trainer
 from heddle.errors import HeddleError
 from heddle.parallel.collectives import Handle
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.pipeline.executor import Executor
 from heddle.runtime.cuda import STREAMS, refuse_few_queues
 from heddle.spec import Plan
-from heddle.train.step.optimizer import Optimizer
+from heddle.training.step.optimizer import Optimizer
 from tests.helpers.small_models import gpt
 from tests.numerics.test_equality_grid import CELLS
 from tests.numerics.test_strict_transport import short
@@ -69,7 +69,7 @@ def replicas_sum_their_buckets_in_another_order() -> Iterator[None]:
     reducer = heddle.parallel.replicas.reducer.Reducer
 
     def wrong(self):
-        for bucket in self.parts[::-1] if self.parts[0].data.rank else self.parts:
+        for bucket in self.parts[::-1] if self.parts[0].replicas.rank else self.parts:
             bucket.begin()
         for bucket in self.parts:
             bucket.finish()
@@ -110,12 +110,12 @@ def a_step_takes_elements_by_a_list() -> Any:
 
 def a_replica_skips_a_sum() -> Any:
     """One rank thinks it has nothing to say, and goes on."""
-    start = heddle.train.step.trainer.start_sum_numbers
+    start = heddle.training.step.trainer.start_sum_numbers
 
     def wrong(x, axis):
         return Handle([], x) if axis.rank == 1 else start(x, axis)
 
-    return patch.object(heddle.train.step.trainer, "start_sum_numbers", wrong)
+    return patch.object(heddle.training.step.trainer, "start_sum_numbers", wrong)
 
 
 # the fault: under which plan, and what must be named
@@ -148,7 +148,7 @@ def test_a_planted_fault_is_named(fault):
 
 
 def test_receives_that_are_posted_first_need_channels_that_are_connected():
-    """With all kernels loaded before: each stage first meets the neighbour it receives from, and none ever sends."""
+    """With all kernels loaded before: each stage first meets the neighbor it receives from, and none ever sends."""
     a_job = short(gpt(layers=4), INTERLEAVED, 4)
     with receives_spin_while_kernels_load():
         record(a_job).replay(lazy_loading=False)

@@ -13,12 +13,12 @@ from heddle.checkpoint.checkpoint import Saver, newest_good
 from heddle.parallel.mesh import Mesh
 from heddle.runtime.recorder import Recorder
 from heddle.spec import Job, ModelSpec, Plan
-from heddle.train.probe.links import measure_links
-from heddle.train.profile.clock import SharedClock
-from heddle.train.profile.messages import messages
-from heddle.train.prove.collect import gather_boxes, local_boxes, weights
-from heddle.train.prove.prove import observe_serial, synthetic_tokens
-from heddle.train.step.trainer import Trainer
+from heddle.training.probe.links import measure_links
+from heddle.training.profile.clock import SharedClock
+from heddle.training.profile.messages import messages
+from heddle.training.prove.collect import gather_boxes, local_boxes, weights
+from heddle.training.prove.prove import observe_serial, synthetic_tokens
+from heddle.training.step.trainer import Trainer
 from tests.helpers.cases import covering, thinned
 from tests.helpers.small_models import gpt
 from tests.numerics.test_equality_grid import CELLS, LOW_PRECISION, job
@@ -26,7 +26,7 @@ from tests.numerics.test_searched_orders import searched
 from tests.parallel.replicas.test_compressed import BY_LINK
 from tests.parallel.replicas.test_compressed import CELLS as COMPRESSED
 from tests.strict import Run, strict_ranks, strict_run
-from tests.train.outer.test_outer_step import CELLS as APART
+from tests.training.outer.test_outer_step import CELLS as APART
 
 STEPS = 2  # the first, in which all is new, and one like all others
 
@@ -137,8 +137,8 @@ def test_measuring_runs_by_the_rules_of_nccl(tmp_path):
 
 def test_probes_and_profiles_run_by_the_rules_of_nccl(monkeypatch):
     """What a first day on GPUs measures: links between all ranks, and messages over the axes of training."""
-    monkeypatch.setattr("heddle.train.probe.links.PINGS", 1)
-    monkeypatch.setattr("heddle.train.profile.messages.SIZES", (1 << 10,))
+    monkeypatch.setattr("heddle.training.probe.links.PINGS", 1)
+    monkeypatch.setattr("heddle.training.profile.messages.SIZES", (1 << 10,))
     plan, cpu = Plan(data=3), torch.device("cpu")
 
     def work(mesh: Mesh) -> tuple[list[float], list[str]]:

@@ -16,8 +16,8 @@ from torch._dynamo.backends.debugging import aot_eager
 
 from heddle.parallel.mesh import Mesh
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.train.prove.prove import synthetic_tokens
-from heddle.train.step.trainer import Trainer
+from heddle.training.prove.prove import synthetic_tokens
+from heddle.training.step.trainer import Trainer
 from tests.helpers.cases import thinned
 from tests.helpers.small_models import gpt, llama
 

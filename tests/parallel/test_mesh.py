@@ -20,18 +20,18 @@ from tests.helpers.world import SIZE
 
 # rank: tensor, data, pipeline of tensor 2 × data 3 × pipeline 2, counted by hand: tensor fastest, pipeline slowest
 TABLE = {
-    0: (0, 0, 0),
-    1: (1, 0, 0),
-    2: (0, 1, 0),
-    3: (1, 1, 0),
-    4: (0, 2, 0),
-    5: (1, 2, 0),
-    6: (0, 0, 1),
-    7: (1, 0, 1),
-    8: (0, 1, 1),
-    9: (1, 1, 1),
-    10: (0, 2, 1),
-    11: (1, 2, 1),
+    0: (0, 0, 0, 0),
+    1: (1, 0, 0, 0),
+    2: (0, 0, 1, 0),
+    3: (1, 0, 1, 0),
+    4: (0, 0, 2, 0),
+    5: (1, 0, 2, 0),
+    6: (0, 0, 0, 1),
+    7: (1, 0, 0, 1),
+    8: (0, 0, 1, 1),
+    9: (1, 0, 1, 1),
+    10: (0, 0, 2, 1),
+    11: (1, 0, 2, 1),
 }
 
 
@@ -48,11 +48,11 @@ def test_the_same_order_as_megatron():
         warnings.simplefilter("ignore")  # it warns of every CUDA library that a laptop does not have
         from megatron.core.parallel_state import RankGenerator
 
-    for tensor, data, pipeline in product((1, 2, 3, 4), repeat=3):
-        theirs = RankGenerator(tp=tensor, ep=1, dp=data, pp=pipeline, cp=1, order="tp-cp-ep-dp-pp")
-        plan = Plan(tensor=tensor, data=data, pipeline=pipeline)
+    for tensor, context, data, pipeline in product((1, 2, 3), repeat=4):
+        theirs = RankGenerator(tp=tensor, ep=1, dp=data, pp=pipeline, cp=context, order="tp-cp-ep-dp-pp")
+        plan = Plan(tensor=tensor, context=context, data=data, pipeline=pipeline)
         places = [coordinates(plan, rank) for rank in range(plan.world)]
-        for axis, name in enumerate(("tp", "dp", "pp")):
+        for axis, name in enumerate(("tp", "cp", "dp", "pp")):
             groups: dict[tuple[int, ...], list[int]] = {}
             for rank, place in enumerate(places):
                 groups.setdefault(place[:axis] + place[axis + 1 :], []).append(rank)
@@ -113,7 +113,7 @@ def talk(mesh: Mesh) -> list[tuple[int, int]]:
 
 
 @pytest.mark.dist
-def test_neighbours_have_a_channel_each_way(world):
+def test_neighbors_have_a_channel_each_way(world):
     assert world.run(talk, Plan(pipeline=2)) == [[(1, 0)], [(0, 1)]]
     # a ring: with several chunks per rank, the last stage hands on to the first
     assert world.run(talk, Plan(pipeline=4))[0] == [(1, 0), (3, 0)]
@@ -143,7 +143,7 @@ def test_a_large_world_takes_few_calls(bound):
     calls: list[list[list[int]]] = []
     new_group = dist.new_group
 
-    def split(split_ranks, group_desc):
+    def split(split_ranks, group_desc, timeout):
         calls.append(split_ranks)
         return new_group(next(ranks for ranks in split_ranks if 0 in ranks), use_local_synchronization=True)
 

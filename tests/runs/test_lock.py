@@ -105,6 +105,21 @@ def test_a_folder_that_nothing_came_into_is_gone_again(tmp_path):
     assert begun(folder)
 
 
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_is_called_lock_and_is_no_file_is_refused_and_left_alone(tmp_path, kind):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "thesis").write_text("years of work")
+    if kind == "link":
+        (tmp_path / "run" / LOCK).symlink_to(tmp_path / "thesis")
+    else:
+        os.mkfifo(tmp_path / "run" / LOCK)
+    with pytest.raises(HeddleError, match="cannot be written") as caught, locked(tmp_path / "run", pytest.fail):
+        pytest.fail("was locked")
+    assert "lock" in caught.value.why
+    assert (tmp_path / "thesis").read_text() == "years of work"
+    assert (tmp_path / "run" / LOCK).exists()
+
+
 def test_a_lock_file_that_was_removed_meanwhile_is_not_taken_for_the_lock(tmp_path, monkeypatch):
     """The first to wait gets the lock on a file that its holder removed; a third would make a new one beside it."""
     folder, opened = tmp_path / "run", os.open

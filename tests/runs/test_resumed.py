@@ -1,13 +1,15 @@
 """A run is resumed as what it is: other terms are named and refused, unless they are asked for."""
 
 import json
+import math
 import re
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.commands import call, losses, write_job
+from tests.helpers.commands import call, losses, steps_of, write_job
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +53,37 @@ def test_other_terms_are_refused_and_nothing_is_touched(change, told, folder, ca
     assert resume(change) == 2
     said = capsys.readouterr().err
     assert "error: runs/small was started with other settings:" in said
-    assert f"  {told}" in said
+    assert f"\n  {told}" in said
+    indents = {len(line) - len(line.lstrip()) for line in said.splitlines() if not line.startswith("error")}
+    assert indents == {2}
     assert "--allow-changes" in said
     after = {path: path.read_bytes() for path in Path("runs").rglob("*") if path.is_file() and path.name != "lock"}
     assert after == before
+
+
+def test_a_rate_that_more_steps_raise_is_told_with_the_way_to_keep_it(folder, capsys):
+    assert resume() == 0
+    said = capsys.readouterr().out
+    assert "from step 4 on it is 1.00e-03 instead of" not in said  # the last step has the last rate, whatever the steps
+    assert call("train", "job.toml", "--resume", "--set", "train.steps=9") == 0
+    said = capsys.readouterr().out
+    rate = 1e-2 * (0.1 + 0.9 * (1 + math.cos(math.pi * 4 / 8)) / 2)
+    assert f"from step 5 on it is {rate:.2e} instead of 1.00e-03, {rate / 1e-3:.3g} × as high" in said
+    assert "train.steps = 9, no longer 4, stretches the cosine schedule" in said
+    assert steps_of(Path("runs/small"))[4]["learning_rate"] == pytest.approx(rate)
+    assert call("train", "job.toml", "--resume", "--set", "train.steps=9") == 0
+    assert "The learning rate changes" not in capsys.readouterr().out
+
+
+def test_the_rate_is_kept_as_the_message_says(folder, capsys):
+    assert call("train", "job.toml", "--resume", "--set", "train.steps=6") == 0
+    (words,) = re.findall(r"To go on at the old rate, add (.*)\.$", capsys.readouterr().out, flags=re.MULTILINE)
+    shutil.rmtree("runs")
+    assert call("train", "job.toml", "--set", "train.steps=3") == 0
+    assert call("train", "job.toml", "--resume", "--set", "train.steps=6", *shlex.split(words)) == 0
+    assert "The learning rate changes" not in capsys.readouterr().out
+    rates = [row["learning_rate"] for row in steps_of(Path("runs/small"))]
+    assert rates[2:] == pytest.approx([1e-3] * 4)
 
 
 def test_a_corpus_that_was_edited_in_place_is_another(folder, capsys):

@@ -12,7 +12,7 @@ import torch
 
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
-from heddle.runtime import launch, meeting
+from heddle.runtime import launch, rendezvous
 from heddle.runtime.environment import LaunchedRank, launched_place
 from heddle.runtime.launch import join, run_joined
 from heddle.spec.job import load_job
@@ -64,7 +64,7 @@ def test_on_two_nodes(folder):
         said = "".join(agent.communicate(timeout=120))
         # not `finish`: torchrun's agent that ends last may log with a traceback that the other one's store is gone
         assert agent.returncode == 0, said
-        assert "heddle/train" not in said  # no traceback goes through ours
+        assert "heddle/training" not in said  # no traceback goes through ours
     assert losses(folder / "runs/two-nodes") == losses(folder / "runs/own-tensor")
 
 
@@ -87,6 +87,17 @@ def test_under_slurm(folder, slurm):
     assert losses(folder / "runs/slurm") == losses(folder / "runs/own-tensor")
     assert said.count("Trained 4 steps") == 1
     assert not (folder / "requeued").exists()
+
+
+def test_a_slurm_job_starts_again_after_a_rank_died(folder, slurm, tmp_path):
+    arguments = under({"tensor": 2}, "again", "train.restarts=2")
+    script = finish(heddle("launch", "--slurm", *arguments[1:], cwd=folder))
+    dies = 'mkdir -p runs/again; touch runs/again/job.toml; echo "${@: -1}" >> told; [ "$(wc -l < told)" -eq 3 ]\n'
+    finish(start("bash", "-c", script, cwd=tmp_path, **slurm(dies)))
+    assert [word == "--resume" for word in (tmp_path / "told").read_text().split()] == [False, True, True]
+    (tmp_path / "told").unlink()
+    finish(start("bash", "-c", script, cwd=tmp_path, **slurm("echo tried >> told; false\n")), code=1)
+    assert (tmp_path / "told").read_text().split() == ["tried"] * 3
 
 
 TELL_AND_WAIT = """
@@ -181,7 +192,7 @@ def test_another_number_of_processes_than_the_plan_needs_is_refused(folder, envi
     assert not (folder / "runs/refused").exists()
 
 
-def test_a_meeting_place_must_be_named(environment):
+def test_the_address_of_the_rendezvous_must_be_set(environment):
     with pytest.raises(HeddleError, match=r"MASTER_ADDR is not set(.|\n)*heddle launch --slurm"):
         join(Plan(data=2), LaunchedRank(0, 2))
     environment(MASTER_ADDR="127.0.0.1")
@@ -225,22 +236,22 @@ def test_what_no_launcher_would_say_is_refused(folder, environment, capsys, vari
         (1, {"MASTER_ADDR": "nowhere.invalid"}, "MASTER_ADDR='nowhere.invalid' is not an address"),
         (1, {"MASTER_ADDR": "a" * 70}, "MASTER_ADDR='a+' is not an address"),
         (1, {"MASTER_PORT": "1"}, r"Rank 1 cannot reach rank 0 at MASTER_ADDR:MASTER_PORT = 127.0.0.1:1\."),
-        (1, {"HEDDLE_MEETING_SECONDS": "soon"}, "HEDDLE_MEETING_SECONDS='soon' must be"),
+        (1, {"HEDDLE_RENDEZVOUS_SECONDS": "soon"}, "HEDDLE_RENDEZVOUS_SECONDS='soon' must be"),
     ],
 )
 def test_where_nobody_can_meet_every_rank_says_so_in_seconds(environment, monkeypatch, rank, variables, what):
-    monkeypatch.setattr(meeting, "RESOLVING", 0.5)
+    monkeypatch.setattr(rendezvous, "RESOLVING", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(taken.getsockname()[1])}
-        environment(**where | {"HEDDLE_MEETING_SECONDS": "1"} | variables)
+        environment(**where | {"HEDDLE_RENDEZVOUS_SECONDS": "1"} | variables)
         with pytest.raises(HeddleError, match=what) as told:
             run_joined(Plan(data=2), LaunchedRank(rank, 2), print)
         assert all((told.value.what, told.value.why, told.value.hint))
 
 
 def test_ranks_that_do_not_come_are_missed_by_name(environment):
-    environment(MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port(), HEDDLE_MEETING_SECONDS="1")
-    with pytest.raises(HeddleError, match=r"3 of 4 processes did not come to .* within 1 s: rank 1, 2, 3"):
+    environment(MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port(), HEDDLE_RENDEZVOUS_SECONDS="1")
+    with pytest.raises(HeddleError, match=r"3 of 4 processes did not join at .* within 1 s: rank 1, 2, 3"):
         join(Plan(data=4), LaunchedRank(0, 4))
 
 
@@ -249,11 +260,13 @@ def test_gpus_meet_with_their_device_and_enough_queues(environment, monkeypatch)
     asked = {}
     environment(MASTER_ADDR="127.0.0.1", MASTER_PORT="1", CUDA_DEVICE_MAX_CONNECTIONS="1")
     monkeypatch.setattr(launch, "pick_device", lambda: torch.device("cuda", 3))
-    monkeypatch.setattr(launch, "meet_at_address", lambda _: torch.distributed.HashStore())
+    monkeypatch.setattr(launch, "rendezvous_at_address", lambda _: torch.distributed.HashStore())
     monkeypatch.setattr(launch.dist, "init_process_group", lambda backend, **options: asked.update(options, on=backend))
     monkeypatch.setattr(launch, "build_mesh", lambda *_: Mesh())
+    monkeypatch.setattr(launch, "compare_devices", lambda *_: asked.setdefault("compared", not asked))
     join(Plan(data=2), LaunchedRank(0, 2))
     assert (asked["on"], asked["device_id"]) == ("nccl", torch.device("cuda", 3))
+    assert asked["compared"]  # before NCCL was asked for anything
     with pytest.raises(HeddleError, match="CUDA_DEVICE_MAX_CONNECTIONS is 1"):
         join(Plan(pipeline=2), LaunchedRank(0, 2))
 

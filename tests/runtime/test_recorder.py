@@ -3,6 +3,8 @@
 import itertools
 import json
 import re
+import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -13,13 +15,19 @@ from dataclasses import replace
 import pytest
 import torch
 
+from heddle.cost import local_machine
 from heddle.errors import HeddleError
+from heddle.format import seconds_in_words
 from heddle.parallel.mesh import Mesh
+from heddle.reporting import difference
+from heddle.reporting.subject import read_subject
+from heddle.runs.folder import open_run
+from heddle.runs.machine import read_machine
 from heddle.runtime import recorder
 from heddle.runtime.launch import run_processes
 from heddle.runtime.recorder import STEPS, Clock, Recorder, in_turn
 from heddle.schedule import Kind, build, incoming
-from heddle.simulate.simulation import simulate
+from heddle.simulating.simulation import simulate
 from heddle.spec.job import load_job
 from heddle.spec.plan import Plan
 from heddle.spec.shorthand import cluster_from_table
@@ -265,19 +273,59 @@ def test_a_missing_step_or_rank_is_told(tmp_path):
 
 
 @pytest.mark.dist
-def test_the_command_draws_the_last_step_and_writes_it_for_perfetto(four_stages, tmp_path, capsys):
+def test_the_command_draws_a_typical_step_and_writes_it_for_perfetto(four_stages, tmp_path, capsys):
     assert call("trace", four_stages, "-o", "trace.json") == 0
     said = capsys.readouterr().out
-    trace = read_step(four_stages / "traces", 3)
+    rows = steps_of(four_stages)
+    step = sorted((row["seconds"], row["step"]) for row in rows[1:])[1][1]  # of the second and the third the longer
+    trace = read_step(four_stages / "traces", step)
     assert [line.split()[:2] for line in said.splitlines()[:4]] == [["rank", str(rank)] for rank in range(4)]
-    assert f"step 3: {1e3 * trace.duration:.1f} ms, bubble {trace.bubble:.1%} of the ideal time" in said
+    took = seconds_in_words(rows[step - 1]["seconds"])
+    assert f"step {step}: {took}, bubble {trace.bubble:.1%} of the ideal time" in said
     assert "24 forward, 24 backward" in said
+    assert "several may be busy at once, so shares can exceed 100 %" in said
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert sum(event["ph"] == "X" for event in events) == len(trace.spans)
     assert call("trace", four_stages, "--step", "1") == 0
     assert "step 1: " in capsys.readouterr().out
     assert call("trace", four_stages, "--step", "9") == 2
     assert "Traced steps: 1, 2 and 3." in capsys.readouterr().err
+
+
+@pytest.mark.dist
+def test_log_trace_and_page_tell_the_same_of_a_run(four_stages, monkeypatch, capsys):
+    """Whatever the machine does when they are made: the run keeps what it knew of it."""
+    kept = read_machine(open_run(four_stages))
+    slow = (local_machine.Look(10.0), local_machine.Look(10.0))
+    monkeypatch.setattr(local_machine, "looked", lambda: slow)  # as if others had the cores now
+    subject, rows = read_subject(four_stages), steps_of(four_stages)
+    assert subject.prediction.cluster == kept != local_machine.machine_for(None, 4)
+    for row in rows:  # of the log: the page's bubble is that of the trace, its MFU has the prediction's peak
+        trace = read_step(four_stages / "traces", row["step"])
+        assert row["bubble"] == pytest.approx(trace.bubble)
+        assert row["mfu"] == pytest.approx(subject.job.mfu(row["seconds"], subject.prediction.peak))
+    ratio = subject.prediction.step_seconds / rows[2]["seconds"]
+    assert rows[2]["mfu"] / subject.prediction.mfu == pytest.approx(ratio)  # slower means less utilization
+    shown = difference.measured_items(subject.measured, subject.job)
+    assert sum(shown.values()) == pytest.approx(rows[subject.measured.traced - 1]["seconds"])
+    assert call("trace", four_stages) == 0
+    median = statistics.median(row["seconds"] for row in rows[1:])
+    assert f"median of the run: {seconds_in_words(median)}, bubble " in capsys.readouterr().out
+    assert subject.measured.step_seconds == median
+
+
+@pytest.mark.dist
+def test_a_trace_with_chunks_that_the_plan_lacks_is_written_without_its_memory(four_stages, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(four_stages, folder)
+    path = folder / "traces" / "step-00000002-rank-00000.jsonl"
+    lines = path.read_text().splitlines()
+    spans = [json.loads(line) for line in lines[1:]]
+    path.write_text("\n".join([lines[0], *(json.dumps([*span[:6], 10**6, span[7]]) for span in spans)]) + "\n")
+    assert call("trace", folder, "--step", "2", "-o", "trace.json") == 0
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert not any(event["ph"] == "C" for event in events)
+    assert "resumed under another plan" in str(read_subject(folder, 2).notices[0])
 
 
 @pytest.mark.dist

@@ -8,9 +8,9 @@ from heddle.parallel.mesh import Axis, Mesh
 from heddle.runtime import stream
 from heddle.runtime.stream import StreamMarks
 from heddle.spec import Plan
-from heddle.train import watchdog
-from heddle.train.phases import Phases
-from heddle.train.watchdog import Doctor, Doing, read_stream
+from heddle.training import watchdog
+from heddle.training.phases import Phases
+from heddle.training.watchdog import Doing, Watchdog, read_stream
 
 MESH = Mesh(rank=1, tensor=Axis(1, (0, 1)), pipeline=Axis(0, (1, 3)), world=Axis(1, (0, 1, 2, 3)))
 
@@ -74,8 +74,8 @@ def test_a_rank_whose_device_is_busy_never_arrived_though_its_host_has_handed_ou
 
 def test_a_report_says_where_the_device_stands_and_which_collective_is_oldest(marks, monkeypatch, capfd):
     """The host's stack shows none of it: it has handed out everything, and waits for all of it at once."""
-    doctor = Doctor(MESH, Plan(tensor=2, pipeline=2), Phases())
-    doctor.stream, doctor.store = marks, torch.distributed.HashStore()
+    made = Watchdog(MESH, Plan(tensor=2, pipeline=2), Phases())
+    made.stream, made.store = marks, torch.distributed.HashStore()
     marks.watched(MESH).world.watch("all-reduce", None, 8)()
     ByHand.reached_to = 1
     entry = {"process_group": ["7"], "is_p2p": False, "collective_seq_id": 42, "state": "started"}
@@ -83,7 +83,7 @@ def test_a_report_says_where_the_device_stands_and_which_collective_is_oldest(ma
     monkeypatch.setattr(watchdog, "pending_collectives", lambda: [entry | {"record_id": 9}, entry])
     monkeypatch.setattr(watchdog, "GRACE", 0.0)
     monkeypatch.setattr(watchdog.os, "_exit", lambda code: None)
-    doctor._end()
+    made._end()
     assert (
         "Rank 1 (data 0, pipeline 0, tensor 1): all-reduce over world; waits for rank 0, rank 2, rank 3 "
         "(oldest collective in flight: nccl:all_reduce number 42 over group 7, started)."

@@ -16,7 +16,7 @@ from heddle.runtime.device import abandon, pending_collectives
 from heddle.runtime.launch import part_in_failure, run_processes
 from heddle.runtime.together import Together, check_shared
 from heddle.spec.plan import Plan
-from heddle.train.watchdog import oldest_collective
+from heddle.training.watchdog import oldest_collective
 
 pytestmark = pytest.mark.dist
 
@@ -113,7 +113,7 @@ def test_groups_are_aborted_because_destroying_them_waits(monkeypatch):
 
 
 def test_waiting_for_the_first_rank_takes_no_collective(monkeypatch):
-    """A collective would end the run after half an hour of tokenising; here it could not even begin."""
+    """A collective would end the run after half an hour of tokenizing; here it could not even begin."""
     store = dist.HashStore()
     monkeypatch.setattr(together, "own_store", lambda: store)
     first, second = (Together(Mesh(rank=rank, world=Axis(rank, (0, 1)))) for rank in range(2))

@@ -6,8 +6,8 @@ import warnings
 import pytest
 
 from heddle.schedule import Action, Kind, Schedule, ScheduleError, build, verify
-from heddle.schedule.interleaved import microbatch_groups
-from heddle.simulate.replay import step_time
+from heddle.schedule.rules.interleaved import microbatch_groups
+from heddle.simulating.replay import step_time
 
 pytestmark = pytest.mark.peers
 

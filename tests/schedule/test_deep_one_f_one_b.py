@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from heddle.errors import HeddleError
 from heddle.schedule import build, rule_of, verify
-from heddle.simulate.replay import replay, step_time
+from heddle.simulating.replay import replay, step_time
 from heddle.spec import Plan
 from tests.helpers.manual import DOCS, section, tables
 

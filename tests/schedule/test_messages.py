@@ -1,4 +1,4 @@
-"""Messages are derived from actions, so every action's input must be exactly its neighbour's output."""
+"""Messages are derived from actions, so every action's input must be exactly its neighbor's output."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,7 +46,7 @@ def test_two_ranks_with_chunks_are_each_others_previous_and_next():
     assert activation.tag != gradient.tag
 
 
-def test_ends_of_the_model_have_no_neighbour():
+def test_ends_of_the_model_have_no_neighbor():
     schedule = build("1f1b", 3, 2)
     assert incoming(schedule, Action(F, 0, 1)) is None
     assert outgoing(schedule, Action(F, 2, 1)) is None

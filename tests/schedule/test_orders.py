@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from heddle.errors import HeddleError
 from heddle.schedule import NAMES, Kind, Schedule, build, rule_of, verify
-from heddle.schedule.interleaved import microbatch_groups
+from heddle.schedule.rules.interleaved import microbatch_groups
 
 
 def legal(name: str, pipeline: int, microbatches: int, virtual: int) -> tuple[int, int]:

@@ -22,6 +22,17 @@ NEAR = Link(name="near", devices=4, gbs=100.0)
 FAR = Link(name="far", gbs=10.0)
 
 
+def test_a_part_of_an_efficiency_leaves_the_rest_of_a_presets_fit() -> None:
+    preset = cluster_from_table({"preset": "dgx-h100"})
+    changed = cluster_from_table({"preset": "dgx-h100", "efficiency": {"matmul": 0.5}})
+    assert changed.efficiency.source == f"{preset.efficiency.source}; matmul as given"
+    assert changed.efficiency == replace(preset.efficiency, matmul=0.5, source=changed.efficiency.source)
+    named = cluster_from_table({"preset": "dgx-h100", "device": {"name": "other", "memory_gib": 40.0}})
+    assert named.device.tflops != preset.device.tflops
+    less = cluster_from_table({"preset": "dgx-h100", "device": {"memory_gib": 40.0}})
+    assert less.device == replace(preset.device, memory_gib=40.0)
+
+
 @pytest.mark.parametrize("name", cluster_presets())
 def test_presets_load(name: str) -> None:
     cluster = cluster_from_table({"preset": name, "nodes": 16})
@@ -168,6 +179,32 @@ def test_gpus_that_are_hidden_are_not_there(nvidia_smi: Any, monkeypatch: pytest
     nvidia_smi("NVIDIA A100-SXM4-80GB, 81920")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", nothing)
     assert this_machine().device.host
+
+
+@pytest.mark.parametrize(("stated", "count"), [("0,1", 2), ("3", 1), ("0,1,2,3,4,5,6,7,8", 4), ("GPU-5,GPU-7", 2)])
+def test_only_the_gpus_that_are_shown_are_there(
+    nvidia_smi: Any, monkeypatch: pytest.MonkeyPatch, stated: str, count: int
+) -> None:
+    nvidia_smi(*["NVIDIA A100-SXM4-80GB, 81920"] * 4)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", stated)
+    assert this_machine().world == count
+
+
+def test_whoever_insists_on_cpus_gets_them(nvidia_smi: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvidia_smi("NVIDIA A100-SXM4-80GB, 81920")
+    monkeypatch.setenv("HEDDLE_DEVICE", "cpu")
+    assert this_machine().device.host
+
+
+def test_gpus_joined_by_nvlink_are_not_taken_for_pcie(tmp_path: Path, nvidia_smi: Any) -> None:
+    nvidia_smi("NVIDIA H100 80GB HBM3, 81559")
+    program = tmp_path / "nvidia-smi"
+    links = "\n".join(f"echo '\t Link {number}: 26.562 GB/s'" for number in range(18))
+    program.write_text(
+        program.read_text().replace("#!/bin/sh", f'#!/bin/sh\nif [ "$1" = nvlink ]; then\n{links}\nexit 0\nfi')
+    )
+    assert this_machine().link(1).name == "nvlink"
+    assert this_machine().link(1).gbs == pytest.approx(18 * 26.562)
 
 
 def test_this_machine_with_an_unknown_gpu(nvidia_smi: Any) -> None:

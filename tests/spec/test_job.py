@@ -112,7 +112,7 @@ def test_a_precision_that_is_not_named_is_what_the_devices_are_best_at(job_file:
     assert (job.precision, job.precision_in_words) == ("fp32", "fp32 (chosen for cpu core)")
     job = load_job(job_file(JOB + '[cluster]\npreset = "dgx-h100"\n'))
     assert (job.precision, job.precision_in_words) == ("bf16", "bf16 (chosen for H100 80GB HBM3)")
-    assert job.planned.precision_in_words == job.precision_in_words
+    assert job.with_plan(Plan()).precision_in_words == job.precision_in_words
     assert (job.stating().precision_in_words, job.stating("fp16").precision_in_words) == ("bf16", "fp16")
     # on a machine that is best at something else, the file means the same
     assert 'precision = "bf16"' in dumps_job(job)
@@ -400,7 +400,7 @@ def test_mistakes_name_the_file(job_file: Any) -> None:
         (
             "[optimizer]\n",
             "There is no table [optimizer].",
-            "Known: cluster, data, model, network, plan, predicted, train.",
+            "Known: cluster, data, model, network, plan, predicted, train, tune.",
         ),
         ("[train]\nstep = 3\n", "[train] has no key 'step'.", "Did you mean 'steps'?"),
         (
@@ -511,7 +511,7 @@ def test_what_is_missing_is_listed() -> None:
 
 @pytest.mark.parametrize("data", [{}, {"text": "a", "tokens": "b"}, {"text": []}, {"text": ""}])
 def test_data_is_text_or_tokens(data: dict[str, Any]) -> None:
-    assert refusal({"model": SMALL, "data": data}).what == "[data] needs either 'text' or 'tokens'."
+    assert refusal({"model": SMALL, "data": data}).what == "[data] needs one of 'text', 'chat' and 'tokens'."
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden"])
@@ -541,3 +541,14 @@ def test_a_plan_that_does_not_fit_the_job_is_refused() -> None:
     # The plan is checked against the tokens of a sample, not the model's longest.
     with pytest.raises(HeddleError, match="A sequence of 30 tokens cannot be split over tensor = 4"):
         Job(model=MODEL, data=TEXT, train=Train(sequence=30), plan=Plan(tensor=4, sequence=True))
+
+
+@pytest.mark.parametrize("name", [" ", "a\\nb", "\\u001b[31mred"])
+def test_a_name_that_cannot_be_seen_is_not_one(job_file: Any, name: str) -> None:
+    with pytest.raises(HeddleError, match="is not a name for a folder"):
+        load_job(job_file(JOB + f'[train]\nname = "{name}"\n'))
+
+
+def test_a_prediction_without_a_plan_is_about_nothing(job_file: Any) -> None:
+    with pytest.raises(HeddleError, match=r"\[predicted\], but no \[plan\]"):
+        load_job(job_file(JOB + "[predicted]\nstep_seconds = 1.0\n"))

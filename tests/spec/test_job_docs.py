@@ -26,6 +26,7 @@ from heddle.spec.ranges import ranges_of
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 from heddle.spec.software import Software
 from heddle.spec.tables import build, key_of, to_table
+from heddle.spec.tune import Lora, Tune
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference/job-file.md").read_text(encoding="utf-8")
 SECTIONS: dict[str, Any] = {
@@ -33,6 +34,8 @@ SECTIONS: dict[str, Any] = {
     "[model.rope_scaling]": RopeScaling,
     "[data]": Data,
     "[train]": Train,
+    "[tune]": Tune,
+    "[tune.lora]": Lora,
     "[cluster]": Cluster,
     "[cluster.device]": Device,
     "[cluster.device.tflops]": Peak,
@@ -162,7 +165,7 @@ def test_every_example_can_be_read(block: str, tmp_path: Path) -> None:
                 plan = build(Plan, table, "plan")
                 plan.check(model_from_table({"preset": "llama-3-8b"}), 8, 8192)
             case "predicted":
-                assert job_from_tables({"model": {"preset": "tiny"}, "data": {"text": "t"}, name: table})
+                assert job_from_tables({"model": {"preset": "tiny"}, "plan": document["plan"], name: table})
 
 
 @pytest.mark.parametrize("heading", list(SECTIONS))

@@ -82,7 +82,7 @@ def test_equal_layers_need_no_run() -> None:
 @pytest.mark.parametrize(
     ("table", "what", "hint"),
     [
-        ({"offload": ["optimiser:disk"]}, "'optimiser:disk' is not known", "optimizer:disk"),
+        ({"offload": ["optimizr:disk"]}, "'optimizr:disk' is not known", "optimizer:disk"),
         ({"offload": ["optimizer"]}, "'optimizer' is not known", "optimizer:"),
         ({"offload": ["optimizer:disk", "optimizer:host"]}, "names optimizer 2 times", "optimizer:host"),
         ({"offload": ["input:host"]}, 'offloads its input but has recompute = "none"', "activations:host"),
@@ -100,7 +100,7 @@ def test_equal_layers_need_no_run() -> None:
         ({"layers": [{"layers": "0-5"}, {"layers": "5"}]}, "the range '5' after layer 5", "layer 6"),
         ({"layers": [{"layers": "9-12"}]}, "the model has 12 layers", "The last one is 11"),
         ({"layers": [{"layers": "1", "recompute": "all"}]}, "is not known", "selective"),
-        ({"layers": [{"layers": "1", "colour": "red"}]}, "no key 'colour'", "recompute"),
+        ({"layers": [{"layers": "1", "color": "red"}]}, "no key 'color'", "recompute"),
         ({"layers": [{"layers": "3", "offload": ["input:disk"]}]}, "Layer 3 offloads its input", 'recompute = "full"'),
         ({"recompute": ["full x 12"], "layers": [{"layers": "1", "recompute": "none"}]}, "lists layers", "one word"),
         ({"recompute": ["full x 11", "none"], "layers": [{"layers": "9-11", "offload": ["input:disk"]}]}, "Layer 11",

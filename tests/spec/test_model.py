@@ -35,8 +35,21 @@ PUBLISHED = {
     "qwen2-0.5b": 494_032_768,
     "qwen2-7b": 7_615_616_512,
     "qwen3-0.6b": 596_049_920,
+    "gemma-2b": 2_506_172_416,
+    "gemma-2-2b": 2_614_341_888,
+    "gemma-3-1b": 999_885_952,
+    "phi-2": 2_779_683_840,
+    "phi-3-mini": 3_821_079_552,
+    "pythia-1.4b": 1_414_647_808,
+    "olmo-2-7b": 7_298_617_344,
+    "smollm3-3b": 3_075_098_624,
     "qwen3-4b": 4_022_468_096,
     "qwen3-8b": 8_190_735_360,
+    "mixtral-8x7b": 46_702_792_704,
+    "mixtral-8x22b": 140_620_634_112,
+    "qwen3-30b-a3b": 30_532_122_624,
+    "qwen3-235b-a22b": 235_093_634_560,
+    "olmoe-1b-7b": 6_919_161_856,
 }
 
 # Table 1 of the PTD-P paper (arXiv 2104.04473): billions of parameters, heads, hidden, layers.
@@ -148,7 +161,8 @@ def test_the_parts_add_up_to_the_whole(
     # Query, key and value together are 3 × hidden wide where every query head has its own key and value head.
     biased, bare = replace(spec, bias="qkv"), replace(spec, bias="none")
     assert biased.layer(0).layer_parameters - bare.layer(0).layer_parameters == 3 * spec.hidden
-    assert replace(spec, qk_norm=True).layer(0).layer_parameters - spec.layer(0).layer_parameters == 2 * size
+    normed = replace(spec, qk_norm=True).layer(0).layer_parameters - spec.layer(0).layer_parameters
+    assert normed == 2 * size * (2 if bias == "all" else 1)  # of the model's kind: layernorms, here with a bias
 
 
 def test_heads_divide_hidden() -> None:
@@ -202,3 +216,12 @@ def test_a_list_has_an_entry_for_each_layer(field):
     with pytest.raises(HeddleError, match=f"model.{field} lists 2 layers, but the model has 6") as caught:
         replace(DIFFERING, **{field: (8, 16)})
     assert f'{field} = ["8 x 6"]' in caught.value.hint
+
+
+@pytest.mark.parametrize("window", [None, 1, 3, 7, 8, 20])
+def test_causal_flops_count_the_pairs_that_the_mask_leaves(window):
+    model = ModelSpec(layers=2, hidden=8, heads=2, vocab=16, sequence=8, window=window)
+    seen = sum(query - (window or 8) < key <= query for query in range(8) for key in range(8))
+    all_pairs = 8 * min(8, window or 8)
+    less = model.flops(1) - model.flops(1, causal=True)
+    assert less == 3 * 2 * 4 * (all_pairs - seen) * model.heads * model.head_size

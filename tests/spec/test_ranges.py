@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from heddle.checkpoint.manifest import Progress
 from heddle.errors import HeddleError
 from heddle.spec import Cluster, Data, Device, Efficiency, Link, ModelSpec, Peak, Plan, RopeScaling, Train
-from heddle.spec.network import Group, GroupLink, Speed
+from heddle.spec.network import DeviceGroup, GroupLink, Speed
 from heddle.spec.plan import Predicted
 from heddle.spec.ranges import Range, ranges_of
 from heddle.spec.tables import build, key_of, to_table
@@ -30,7 +30,7 @@ EXAMPLES: list[Any] = [
     Cluster(device=Device(name="d", memory_gib=1.0), cores=4, links=(Link(name="wire", gbs=1.0),)),
     Plan(stages=(1,), schedule="deep-1f1b", extra_warmup=1, shares=(1,), devices=(0,)),
     Speed(latency_ms=1.0, gbps=1.0),
-    Group(name="a", devices=1),
+    DeviceGroup(name="a", devices=1),
     GroupLink(between=("a", "b"), latency_ms=1.0, gbps=1.0),
     Predicted(step_seconds=1.0, tokens_per_second=1.0, mfu=0.5, bubble=0.1, worst_stage_gib=1.0),
 ]

@@ -5,11 +5,9 @@ from math import prod
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heddle.spec.axes import AXES, WRITTEN, Coordinates
 from heddle.spec.plan import Plan
 from heddle.spec.ranks import (
-    AXES,
-    WRITTEN,
-    Coordinates,
     coordinates,
     degrees,
     groups,
@@ -51,4 +49,13 @@ def test_the_groups_are_those_of_megatron():
     assert groups(plan, "tensor") == [[2 * i, 2 * i + 1] for i in range(8)]
     assert groups(plan, "data") == [[0, 2], [1, 3], [4, 6], [5, 7], [8, 10], [9, 11], [12, 14], [13, 15]]
     assert groups(plan, "pipeline") == [[0, 4, 8, 12], [1, 5, 9, 13], [2, 6, 10, 14], [3, 7, 11, 15]]
-    assert str(Coordinates(1, 0, 3)) == "data 0, pipeline 3, tensor 1"
+    assert str(Coordinates(1, 0, 0, 3)) == "data 0, pipeline 3, tensor 1"
+
+
+def test_an_axis_that_most_plans_do_without_is_named_where_it_is_used():
+    # Megatron-LM's order, tp-cp-ep-dp-pp
+    plan = Plan(tensor=2, context=2, data=2)
+    assert groups(plan, "context") == [[0, 2], [1, 3], [4, 6], [5, 7]]
+    assert groups(plan, "context", "data") == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    assert world_in_words(plan) == "tensor × pipeline × context × data = 2 × 1 × 2 × 2 = 8"
+    assert str(coordinates(plan, 3)) == "context 1, data 0, pipeline 0, tensor 1"

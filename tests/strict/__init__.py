@@ -6,7 +6,7 @@
 process group underneath. It works in two halves, because a CPU cannot queue its work as a GPU does:
 
 1. *Record* (`transport.py`, `watch.py`). Each rank computes at once, and a `wait` really waits. Every launch, wait,
-   host synchronisation and first use of a kernel is written down. What depends on one rank's order alone is checked
+   host synchronization and first use of a kernel is written down. What depends on one rank's order alone is checked
    here: a kernel that touches the memory of an operation under way is an error, as is a mismatch of kind, dtype or
    size.
 2. *Replay* (`replay.py`). The programs of all ranks run again on devices with hosts, streams and hardware queues, where
@@ -16,7 +16,7 @@ process group underneath. It works in two halves, because a CPU cannot queue its
 The order in which a rank does things does not depend on time, so one recording stands for all that could happen.
 
 A new schedule or exchange: add it to the grid of `tests/numerics/test_equality_grid.py`, and it runs here, too. So do
-the grids of memory by layer (`test_memory_grid.py`), late updates (`test_delayed_grid.py`), codes and meetings.
+the grids of memory by layer (`test_memory_grid.py`), late updates (`test_late_grid.py`), codes and meetings.
 """
 
 from tests.strict.program import Communicator, Event, Launch, Load, Meet, Operation, Synchronize, Wait

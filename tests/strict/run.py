@@ -19,9 +19,9 @@ import heddle.parallel.mesh
 from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.runtime.cuda import STREAMS
 from heddle.spec import Job, Plan
-from heddle.train.prove.prove import synthetic_tokens
-from heddle.train.step.choose import make_trainer
-from heddle.train.step.trainer import StepInFlight, Trainer
+from heddle.training.prove.prove import synthetic_tokens
+from heddle.training.step.choose import make_trainer
+from heddle.training.step.trainer import StepInFlight, Trainer
 from tests.strict.program import Event, Synchronize
 from tests.strict.replay import Replay, StrictError
 from tests.strict.transport import Exchange, Stalled, StrictGroup
@@ -68,8 +68,8 @@ def record(job: Job, steps: int = 2, evaluate: bool = True) -> Run:
         trainer = make_trainer(job, tokens, mesh)
         losses, handed = [], deque[StepInFlight]()
         for number in range(steps):  # as the training loop does on devices that run ahead of their host
-            handed.append(trainer.start_step())
-            while len(handed) > (trainer.in_flight if number < steps - 1 else 0):
+            handed.append(trainer.steps.start_step())
+            while len(handed) > (trainer.steps.in_flight if number < steps - 1 else 0):
                 losses.append(handed.popleft().read().loss)
         return [*losses, trainer.evaluate(tokens)] if evaluate else losses
 
@@ -145,7 +145,7 @@ def _ranks_are_threads(exchange: Exchange) -> Iterator[None]:
         ranks = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))
         return StrictGroup(exchange, options.group_id, "world", ranks, _rank())
 
-    def split(split_ranks: list[list[int]], group_desc: str) -> StrictGroup:
+    def split(split_ranks: list[list[int]], group_desc: str, timeout: timedelta | None = None) -> StrictGroup:
         """As `dist.split_group`: every process of the world calls it, with the same groups."""
         rank = _rank()
         recording = exchange.recordings[rank]
@@ -183,7 +183,7 @@ def _ranks_are_threads(exchange: Exchange) -> Iterator[None]:
         dist.Backend.register_backend("strict", lambda *_: None, extended_api=True, devices=["cpu"])
     plugin = dist.Backend._plugins["STRICT"]._replace(creator_fn=create)
     world = _RankWorld()
-    torch._C._distributed_c10d._set_thread_isolation_mode(True)
+    torch._C._distributed_c10d._set_thread_isolation_mode(True)  # type: ignore[attr-defined]
     try:
         with (
             patch.dict(dist.Backend._plugins, STRICT=plugin),
@@ -198,5 +198,5 @@ def _ranks_are_threads(exchange: Exchange) -> Iterator[None]:
         ):
             yield
     finally:
-        torch._C._distributed_c10d._set_thread_isolation_mode(False)
+        torch._C._distributed_c10d._set_thread_isolation_mode(False)  # type: ignore[attr-defined]
         world.end()

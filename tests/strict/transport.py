@@ -194,7 +194,7 @@ class StrictGroup(dist.ProcessGroup):
     """One rank's end of a communicator."""
 
     def __init__(self, exchange: Exchange, key: str, name: str, ranks: tuple[int, ...], rank: int) -> None:
-        super().__init__(ranks.index(rank), len(ranks))
+        super().__init__(ranks.index(rank), len(ranks))  # type: ignore[call-arg]
         self.exchange, self.world_rank, self.key = exchange, rank, key
         self.communicator = exchange.communicator(key, name, ranks)
 
@@ -263,7 +263,7 @@ class StrictGroup(dist.ProcessGroup):
         assert bool(out_sizes) == bool(in_sizes)
         size = self.size()
         sends, receives = (
-            tuple(n * (whole.numel() // len(whole)) for n in sizes or [len(whole) // size] * size)
+            tuple(n * whole.shape[1:].numel() for n in sizes or [len(whole) // size] * size)
             for whole, sizes in ((x, in_sizes), (output, out_sizes))
         )
         assert (sum(sends), sum(receives)) == (x.numel(), output.numel())

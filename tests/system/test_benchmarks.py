@@ -49,6 +49,16 @@ def test_simulate():
 
 @pytest.mark.slow
 @pytest.mark.dist
+def test_context():
+    result = run("context", "--sequence", "64", "--rounds", "1")
+    (case,) = result["cases"]
+    assert positive(case, "ring_speedup", "gather_ratio", "all-to-all_speedup", "a_a")
+    assert case["loss_difference"] < 1e-5
+    assert all(0.475 <= share <= 0.525 for share in case["saved"].values())  # half of the activations, within 5 %
+
+
+@pytest.mark.slow
+@pytest.mark.dist
 def test_tensor_parallel():
     result = run("tensor_parallel", *TINY, "--hidden", "128", "--vocab", "64")
     assert [case["sequence_parallel"] for case in result["cases"]] == [False, True]

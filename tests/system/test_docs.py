@@ -2,13 +2,17 @@
 
 import dataclasses
 import re
+import tomllib
 import typing
 
 import pytest
 
+from heddle.data import check_named
 from heddle.runs.metrics import StepMetrics
-from heddle.spec.job import LearningRateSchedule, Precision, load_job
-from tests.helpers.commands import REPOSITORY, run_commands, write_named_blocks
+from heddle.spec.job import Data, LearningRateSchedule, Precision, load_job
+from heddle.spec.presets import model_presets
+from heddle.spec.tables import build
+from tests.helpers.commands import REPOSITORY, blocks, run_commands, write_named_blocks
 
 DOCS = REPOSITORY / "docs"
 PAGES = sorted(REPOSITORY.glob("*.md"))  # MkDocs looks after the links of the manual: tests/system/test_site.py
@@ -20,6 +24,24 @@ def test_every_command_works_in_order(tmp_path, name):
     assert all(load_job(path) for path in files)
     ran = run_commands(DOCS / name, tmp_path)
     assert any("--resume" in command for command in ran)
+
+
+def test_the_commands_on_long_sequences_work(tmp_path):
+    page = DOCS / "train" / "long-sequences.md"
+    assert all(load_job(path) for path in write_named_blocks(page, tmp_path))
+    assert {command.split()[1] for command in run_commands(page, tmp_path)} == {"prove", "train", "plan"}
+
+
+def test_every_job_with_a_large_vocabulary_names_a_tokenizer(tmp_path):
+    pages = [REPOSITORY / "README.md", *DOCS.rglob("*.md")]
+    texts = [block for page in pages for block in blocks(page, "toml")]
+    texts += [path.read_text(encoding="utf-8") for path in (REPOSITORY / "examples").rglob("*.toml")]
+    jobs = [tables for text in texts if "text" in (tables := tomllib.loads(text)).get("data", {}) and "model" in tables]
+    assert len(jobs) > 20
+    for tables in jobs:
+        model = {key: tables["model"][key] for key in ("preset", "vocab") if key in tables["model"]}
+        vocab = model.get("vocab") or model_presets()[model["preset"]]["vocab"]
+        check_named(build(Data, tables["data"], "data"), vocab)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -38,7 +60,9 @@ def test_every_link_leads_somewhere(page):
 
 def test_the_index_names_every_page():
     index = (DOCS / "index.md").read_text(encoding="utf-8")
-    others = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} - {"index.md"}
+    others = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md") if "hooks" not in path.parts} - {
+        "index.md"
+    }
     assert {name for name in others if f"]({name})" not in index} == set()
 
 

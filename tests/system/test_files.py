@@ -5,13 +5,26 @@ from __future__ import annotations
 import ast
 import errno
 import os
+import secrets
 import stat
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from heddle.errors import HeddleError
-from heddle.files import check_output, parse_json, read_json, read_lines, read_text, read_toml, write_output
+from heddle.files import (
+    check_output,
+    parse_foreign_json,
+    parse_json,
+    parse_toml,
+    read_foreign_json,
+    read_json,
+    read_lines,
+    read_text,
+    read_toml,
+    write_output,
+)
 from tests.helpers.commands import REPOSITORY
 
 PURPOSE = "a graph"
@@ -107,6 +120,20 @@ def test_json_that_looks_odd_and_is_not_is_read():
     assert parse_json("[" * 64 + "]" * 64)
 
 
+def test_any_valid_json_of_other_programs_is_read(tmp_path):
+    read = parse_foreign_json('{"model_max_length": 1000000000000000019884624838656, "a": 1, "a": 2}')
+    assert read == {"model_max_length": 1000000000000000019884624838656, "a": 2}
+    assert parse_foreign_json("9" * 5000) == float("inf")
+    assert parse_foreign_json("-" + "9" * 5000) == -float("inf")
+    assert parse_foreign_json('["\\ud800", "\\ud83e\\uddf5"]') == ["?", "\U0001f9f5"]
+    deep = parse_foreign_json('{"a": 1, "b": ' + "[" * 900 + "7" + "]" * 900 + "}")
+    assert deep["a"] == 1
+    assert repr(deep).count("[") == 64  # more could not be shown in a message
+    for text in ("{", "", "[1] 2", "[" * 200_000):
+        (tmp_path / "a.json").write_text(text)
+        assert "is not valid JSON" in refused(read_foreign_json, tmp_path / "a.json", PURPOSE).what
+
+
 @pytest.mark.parametrize(
     "text",
     ["a = " + "[" * 100_000, "a = " + "9" * 5000, f"a = {2**63}", 'a = "\\u0000"', '"\\u0000" = 1', "[a", "a = \x00"],
@@ -115,6 +142,26 @@ def test_json_that_looks_odd_and_is_not_is_read():
 def test_toml_that_cannot_be_used_is_refused(tmp_path, text):
     (tmp_path / "a.toml").write_text(text)
     assert "is not valid TOML" in refused(read_toml, tmp_path / "a.toml").what
+
+
+@pytest.mark.parametrize("key", ["a." * 50_000 + "b", "[" + "'a' . " * 70 + "b]", "x = [{" + "a." * 70 + "b"])
+def test_a_key_of_many_parts_is_refused_before_it_is_parsed(key, monkeypatch):
+    """Python's parser would take seven gigabytes for a hundred kilobytes."""
+    monkeypatch.setattr("tomllib.loads", pytest.fail)
+    with pytest.raises(ValueError, match="nests deeper than 64 levels"):
+        parse_toml(f"{key} = 1")
+
+
+DOTS = "a." * 100
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f'x = "{DOTS}"', f"x = '{DOTS}'", f"x = 1 # it's {DOTS}", f'x = """\n"{DOTS}\n"""', f"x = \'\'\'\n{DOTS}\'\'\'",
+     f'x = "a\\"{DOTS}"', "a." * 63 + "b = 1"],
+)  # fmt: skip
+def test_dots_in_strings_and_comments_are_no_key(text):
+    assert parse_toml(text) == tomllib.loads(text)
 
 
 def test_lines_are_read_whatever_a_crash_left(tmp_path):
@@ -145,6 +192,19 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     assert sorted(each.name for each in tmp_path.iterdir()) == ["link.json", "made.json"]
 
 
+def test_a_link_planted_beside_an_output_is_not_followed(tmp_path, monkeypatch):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / f".made.json.{os.getpid()}.partial").symlink_to(victim)
+    write_output(tmp_path / "made.json", "made")
+    assert ((tmp_path / "made.json").read_text(), victim.read_text()) == ("made", "precious")
+    # nor if the name was guessed
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "guessed")
+    (tmp_path / ".made.json.guessed.partial").symlink_to(victim)
+    refused(write_output, tmp_path / "made.json", "lost")
+    assert ((tmp_path / "made.json").read_text(), victim.read_text()) == ("made", "precious")
+
+
 def test_devices_are_written_to_as_they_are(tmp_path):
     write_output(Path("/dev/null"), "gone")
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
@@ -154,8 +214,29 @@ def test_devices_are_written_to_as_they_are(tmp_path):
 
 # What the program itself made a moment ago, and what torch or safetensors open by themselves.
 OWN = (
-    *("heddle/files.py", "heddle/report/page.py", "heddle/report/cores.py", "heddle/report/losses.py"),
-    *(f"heddle/{room}/" for room in ("capture", "checkpoint", "cli", "data", "runs", "runtime", "tiles", "train")),
+    *(
+        "heddle/cost/blas.py",
+        "heddle/simulating/error_bar.py",
+        "heddle/files.py",
+        "heddle/reporting/page.py",
+        "heddle/reporting/cores.py",
+        "heddle/reporting/losses.py",
+    ),
+    *(
+        f"heddle/{room}/"
+        for room in (
+            "capturing",
+            "checkpoint",
+            "cli",
+            "data",
+            "explore",
+            "native",
+            "runs",
+            "runtime",
+            "tiles",
+            "training",
+        )
+    ),
 )
 
 

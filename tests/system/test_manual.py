@@ -11,12 +11,12 @@ import typer
 
 import heddle
 from heddle.cli.app import app
-from heddle.cli.common import load_with_changes
 from heddle.format import GIB
 from heddle.spec import Plan
+from heddle.spec.changes import load_with_changes
 from heddle.spec.job import load_job
 from heddle.spec.ranks import coordinates
-from heddle.train.watchdog import HUNG
+from heddle.training.watchdog import HUNG
 from tests.helpers.commands import blocks, call, run_commands, write_named_blocks
 from tests.helpers.manual import DOCS, cells, quoted, section, shown_commands, tables
 
@@ -51,9 +51,9 @@ def test_the_numbers_of_the_concepts_are_those_of_the_simulator(capsys, monkeypa
     assert (best.plan.tensor, best.plan.sequence, best.plan.data) == (4, True, 8)
     assert f"which is {best.step_seconds:.2f} s" in CONCEPTS.read_text(encoding="utf-8")
     assert call("simulate", job) == 0
-    bill = re.findall(r"^    ((?:GiB  |stage 0 |w weights).*)$", CONCEPTS.read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(bill) == 4
-    assert set(bill) <= set(capsys.readouterr().out.splitlines())
+    shown = re.findall(r"^    ((?:GiB  |stage 0 |w weights).*)$", CONCEPTS.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(shown) == 4
+    assert set(shown) <= set(capsys.readouterr().out.splitlines())
 
 
 def test_the_commands_of_the_concepts_print_what_is_shown(capsys, monkeypatch, tmp_path):
@@ -79,7 +79,7 @@ def test_the_mesh_of_the_concepts_is_the_mesh():
     for data, (_, *row) in enumerate(rows):
         for (pipeline, tensor), cell in zip(places, row, strict=True):
             rank = int(cell.removeprefix("rank "))
-            assert coordinates(Plan(tensor=2, data=2, pipeline=2), rank) == (tensor, data, pipeline)
+            assert coordinates(Plan(tensor=2, data=2, pipeline=2), rank) == (tensor, 0, data, pipeline)
             ranks.add(rank)
     assert ranks == set(range(8))
 

@@ -77,7 +77,13 @@ def test_the_demo_has_the_size_that_the_readme_states():
 def test_make_test_runs_every_check(clone):
     lines = make("-n", "test", cwd=clone).splitlines()
     checks = [line.removeprefix(f"{sys.prefix}/bin/") for line in lines]
-    assert checks == ["ruff format --check .", "ruff check .", "mypy", "python -m pytest"]
+    assert checks == [
+        "ruff format --check .",
+        "ruff check .",
+        "mypy",
+        "mypy --config-file tests/mypy.ini",
+        "python -m pytest",
+    ]
 
 
 def test_the_map_names_every_room():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import heddle
-from heddle.capture.export import export
+from heddle.capturing.export import export
 from heddle.tiles.graph import TileGraph
 from heddle.tiles.kernels.library import library
 from heddle.tiles.lower.walk import lower_program

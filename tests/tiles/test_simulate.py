@@ -7,7 +7,7 @@ import pytest
 
 from heddle import HeddleError
 from heddle.tiles.graph import Tile, TileGraph
-from heddle.tiles.simulate import Machine, Workload, barriers, dataflow, simulated
+from heddle.tiles.simulate import Machine, TileWorkload, barriers, dataflow, simulated
 
 
 class Piece:
@@ -34,7 +34,7 @@ def work(layers, waits):
 
 def test_one_core_takes_the_sum_whatever_the_engine():
     graph = work([4, 4, 4], lambda layer, place: [place])
-    load = Workload(graph, [1.0] * 12, [[1.0]] * 12)
+    load = TileWorkload(graph, [1.0] * 12, [[1.0]] * 12)
     one = Machine((1.0,), math.inf)
     assert dataflow(load, one, load.seconds) == barriers(load, one, load.seconds, True) == 12
     assert barriers(load, one, load.seconds, False) == 12
@@ -43,7 +43,7 @@ def test_one_core_takes_the_sum_whatever_the_engine():
 def test_barriers_wait_and_dataflow_does_not():
     # Three tiles a layer on two cores: a barrier leaves a core idle in every layer.
     graph = work([3] * 4, lambda layer, place: sorted({place, (place + 1) % 3}))
-    load = Workload(graph, [1.0] * 12, [[1.0]] * 12)
+    load = TileWorkload(graph, [1.0] * 12, [[1.0]] * 12)
     two = Machine((1.0, 1.0), math.inf)
     assert barriers(load, two, load.seconds, False) == 8
     assert dataflow(load, two, load.seconds) < 8
@@ -53,7 +53,7 @@ def test_slow_cores_hold_a_static_split_back():
     graph = work([256] * 6, lambda layer, place: [place])
     chance = random.Random(0)
     seconds = [1 + 0.2 * chance.random() for _ in range(1536)]
-    found = simulated(Workload(graph, seconds, [[s] for s in seconds]), Machine.of(16, "8x0.45", 1e15))
+    found = simulated(TileWorkload(graph, seconds, [[s] for s in seconds]), Machine.of(16, "8x0.45", 1e15))
     speed = found["speedup"]
     assert speed["barriers, static"] < speed["barriers, stealing"] < speed["dataflow"] <= 8 + 8 * 0.45 + 1e-9
     assert speed["dataflow"] > 0.9 * 11.6
@@ -64,7 +64,7 @@ def test_memory_is_shared():
     graph = work([8], lambda layer, place: [])
     for tile in graph.tiles:
         tile.bytes = 1e10  # in a second: all that a core can draw
-    load = Workload(graph, [1.0] * 8, [[1.0]] * 8)
+    load = TileWorkload(graph, [1.0] * 8, [[1.0]] * 8)
     assert dataflow(load, Machine((1.0,) * 8, 8e10), load.seconds) == pytest.approx(1)
     assert dataflow(load, Machine((1.0,) * 8, 1e10), load.seconds) > 2
 

@@ -1,4 +1,4 @@
-"""Bars are as long as they say, and read without colour."""
+"""Bars are as long as they say, and read without color."""
 
 import pytest
 from hypothesis import given
@@ -22,13 +22,15 @@ def test_a_limit_that_is_passed_is_seen():
 
 
 @pytest.mark.parametrize(("names", "table"), [(Breakdown._fields, STEP), (MemoryBreakdown._fields, MEMORY)])
-def test_every_part_has_a_letter_of_its_own_and_a_colour(names, table):
-    assert len({name[0] for name in names}) == len(names)
+def test_every_part_has_a_letter_of_its_own_and_a_color(names, table):
+    assert len({table[name].letter for name in names}) == len(names)
     assert names == tuple(table)
     assert legend(dict.fromkeys(names, 1.0)).count(",") == len(names) - 1
 
 
-@given(st.lists(st.floats(0, 1e9), min_size=6, max_size=6), st.integers(1, 200))
+@given(
+    st.lists(st.floats(0, 1e9), min_size=(ITEMS := len(MemoryBreakdown._fields)), max_size=ITEMS), st.integers(1, 200)
+)
 def test_a_bar_is_as_wide_as_asked(values, width):
     found = bar(dict(zip(MemoryBreakdown._fields, values, strict=True)), width).plain
     assert len(found) == width

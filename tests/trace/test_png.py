@@ -1,4 +1,4 @@
-"""The picture for slides: the same boxes as the SVG's, in the same places and colours."""
+"""The picture for slides: the same boxes as the SVG's, in the same places and colors."""
 
 import io
 
@@ -6,9 +6,9 @@ import pytest
 
 from heddle.errors import HeddleError
 from heddle.schedule import build
-from heddle.simulate.replay import replay
+from heddle.simulating.replay import replay
 from heddle.trace import Span, Trace, to_png
-from heddle.trace.kinds import COLOURS
+from heddle.trace.kinds import COLORS
 from heddle.trace.picture import IDLE, lay_out
 from heddle.trace.png import DENSITY
 
@@ -20,8 +20,8 @@ def painted(trace, width=1000):
     return picture.convert("RGB")
 
 
-def rgb(colour):
-    return tuple(int(colour[at : at + 2], 16) for at in (1, 3, 5))
+def rgb(color):
+    return tuple(int(color[at : at + 2], 16) for at in (1, 3, 5))
 
 
 def test_every_span_is_painted_where_the_svg_has_it():
@@ -33,23 +33,23 @@ def test_every_span_is_painted_where_the_svg_has_it():
     assert len(spans) == len(trace.spans)
     for box in spans:  # just inside its left edge, where no number stands
         at = int(DENSITY * (box.x + 2)), int(DENSITY * (box.y + box.height / 2))
-        assert picture.getpixel(at) == rgb(box.colour), box
+        assert picture.getpixel(at) == rgb(box.color), box
 
 
 def test_where_nobody_works_is_idle():
     trace = replay(build("1f1b", 4, 8))
     row = lay_out(trace, 1000).boxes[3]  # of the last rank, which begins last
-    assert row.colour == IDLE
+    assert row.color == IDLE
     assert painted(trace).getpixel((int(DENSITY * (row.x + 2)), int(DENSITY * (row.y + 10)))) == rgb(IDLE)
 
 
-def test_spans_narrower_than_a_pixel_colour_their_share():
+def test_spans_narrower_than_a_pixel_color_their_share():
     """A thousand spans that fill half of a stretch make it half as strong, none is lost and none is too wide."""
     spans = [Span(0, "compute", "forward", n, n + 0.5) for n in range(4000)]
     picture = painted(Trace(1, spans))
     across = [picture.getpixel((x, 20)) for x in range(DENSITY * 100, DENSITY * 900)]
     red = sum(pixel[0] for pixel in across) / len(across)
-    strong, weak = rgb(COLOURS["forward"])[0], rgb(IDLE)[0]
+    strong, weak = rgb(COLORS["forward"])[0], rgb(IDLE)[0]
     assert 0.35 < (weak - red) / (weak - strong) < 0.65
 
 

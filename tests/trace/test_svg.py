@@ -6,9 +6,9 @@ import pytest
 
 from heddle.errors import HeddleError
 from heddle.schedule import build
-from heddle.simulate.replay import replay
+from heddle.simulating.replay import replay
 from heddle.trace import Span, Trace, to_svg
-from heddle.trace.kinds import COLOURS
+from heddle.trace.kinds import COLORS
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -26,7 +26,7 @@ def test_every_span_is_there_to_scale():
     scale = (1000 - 60 - 10) / trace.duration
     widths = sorted(float(each.get("width")) for each in found)
     assert widths == pytest.approx(sorted((s.end - s.start) * scale for s in trace.spans), abs=0.01)
-    assert {each.get("fill") for each in found} == {COLOURS[k] for k in ("forward", "backward", "communication")}
+    assert {each.get("fill") for each in found} == {COLORS[k] for k in ("forward", "backward", "communication")}
     assert len({each.get("y") for each in found}) == 5  # four ranks, and one strip beside
     assert "backward 7" in {each.find(f"{SVG}title").text for each in found}
 

@@ -7,9 +7,9 @@ from rich.console import Console
 
 from heddle.errors import HeddleError
 from heddle.schedule import build
-from heddle.simulate.replay import replay
+from heddle.simulating.replay import replay
 from heddle.trace import Span, Trace
-from heddle.trace.terminal import draw
+from heddle.trace.terminal import draw, ranks_drawn
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -112,7 +112,7 @@ def test_microbatch_numbers_of_different_length_line_up(microbatches):
     assert row == "rank 0  " + "".join(f"{i}>>"[:3] + f"{i}<<"[:3] for i in range(microbatches))
 
 
-def test_colour_only_for_a_terminal(monkeypatch):
+def test_color_only_for_a_terminal(monkeypatch):
     for variable in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("TERM", "xterm")
@@ -130,3 +130,21 @@ def test_colour_only_for_a_terminal(monkeypatch):
 def test_nothing_to_draw(spans):
     with pytest.raises(HeddleError, match="nothing to draw"):
         draw(Trace(1, spans))
+
+
+def test_of_very_many_ranks_the_first_and_the_last_are_drawn():
+    spans = [Span(rank, "compute", "forward", rank, rank + 1.0, 0, rank, 0) for rank in range(200)]
+    drawn = draw(Trace(200, spans)).plain
+    rows = [line for line in drawn.splitlines() if line.startswith("rank")]
+    assert len(rows) == 64
+    assert rows[0].startswith("rank   0 ")
+    assert rows[-1].startswith("rank 199 ")
+    assert "… 136 more ranks" in drawn
+
+
+def test_a_picture_has_so_many_spans_at_most():
+    assert len(ranks_drawn(8, 100_000)) == 8
+    assert ranks_drawn(8, 800_000) == [0, 7]
+    assert ranks_drawn(1, 10_000_000) == []
+    spans = [Span(0, "compute", "forward", at, at + 1.0, 0, 0, at) for at in range(200_001)]
+    assert "Too long" in draw(Trace(1, spans)).plain

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from heddle.errors import HeddleError
 from heddle.schedule import build
-from heddle.simulate.replay import replay
+from heddle.simulating.replay import replay
 from heddle.trace import Span, Trace, to_perfetto
 
 EXAMPLE = Trace(
@@ -149,3 +149,9 @@ def test_perfetto_shows_memory_as_a_counter_of_each_rank():
         (0, 1e6, {"GiB": 3.0}),
         (1, 5e5, {"GiB": 0.5}),
     ]
+
+
+def test_a_trace_of_another_plan_is_told_apart():
+    assert EXAMPLE.is_of(EXAMPLE.ranks, 1 + max(span.chunk for span in EXAMPLE.spans))
+    assert not EXAMPLE.is_of(EXAMPLE.ranks + 1, 99)
+    assert not Trace(1, [Span(0, "compute", "forward", 0.0, 1.0, chunk=4)]).is_of(1, 4)

@@ -17,6 +17,7 @@ from torch import Tensor
 from heddle.checkpoint.load_model import load_model
 from heddle.checkpoint.source import WeightSource
 from heddle.errors import HeddleError
+from heddle.files import shown
 from heddle.format import GIB
 from heddle.models import Microbatch
 from heddle.spec.model import ModelSpec
@@ -107,8 +108,15 @@ def _their_logits(transformers: Any, folder: Path, ids: Tensor) -> Tensor:
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         options = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.float32, **options)
-        return model.eval()(ids[None]).logits[0]
+        try:
+            model = transformers.AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.float32, **options)
+            return model.eval()(ids[None]).logits[0]
+        except Exception as error:  # it raises whatever its parts raise
+            raise HeddleError(
+                "transformers cannot compute with this model, so the two cannot be compared. Nothing was written.",
+                f"It says: {type(error).__name__}: {shown(' '.join(str(error).split()))}",
+                "Correct what it complains about, or leave the comparison out with --no-check.",
+            ) from None
 
 
 def _free_memory() -> int | None:

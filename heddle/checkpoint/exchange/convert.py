@@ -27,12 +27,12 @@ from heddle.checkpoint.manifest import Progress, write_about
 from heddle.checkpoint.source import WeightSource
 from heddle.checkpoint.storage import Boxes, write_file
 from heddle.data import load_tokenizer
-from heddle.errors import HeddleError
+from heddle.errors import HeddleError, shorten
 from heddle.models.huggingface_names import Block, Shape, layout, their_shapes
 from heddle.runs.durable import sync
 from heddle.spec.huggingface_write import write_config
 from heddle.spec.start import CONFIG, MODEL, TOKENIZER_FILE
-from heddle.spec.tables import read_json, to_table
+from heddle.spec.tables import read_foreign_json, to_table
 
 TOKEN_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 PART_BYTES = 1 << 30  # of a part of an imported checkpoint: small enough for any machine that holds the model's layers
@@ -42,7 +42,7 @@ Check = Callable[[Path], None]
 
 
 @dataclass(frozen=True)
-class Written:
+class Converted:
     """What an import or an export wrote."""
 
     folder: Path
@@ -64,8 +64,9 @@ class New:
         return prod(self.shape) * self.dtype.itemsize
 
 
-def import_huggingface(source: WeightSource, output: Path, check: Check | None = None) -> Written:
+def import_huggingface(source: WeightSource, output: Path, check: Check | None = None) -> Converted:
     """Write a Hugging Face folder's weights as a checkpoint, in the precision that they have."""
+    _check_end(source)
     wanted = {
         name: New(tensor.shape, DTYPE_OF[tensor.dtype], ((name, Block(0, tensor.shape[0], name, 0)),))
         for name, tensor in source.tensors.items()
@@ -87,12 +88,12 @@ def import_huggingface(source: WeightSource, output: Path, check: Check | None =
         companions = carry(source, folder, (*COMPANIONS, CONFIG))
         if check is not None:
             check(folder)
-    return Written(output, len(files), sum(new.bytes for new in wanted.values()), companions)
+    return Converted(output, len(files), sum(new.bytes for new in wanted.values()), companions)
 
 
 def export_huggingface(
     source: WeightSource, output: Path, dtype: torch.dtype | None, shard_bytes: int, check: Check | None = None
-) -> Written:
+) -> Converted:
     """Write weights as a Hugging Face folder: in the precision that they have, or in another."""
     config = write_config(source.model)  # refuses a model that no family fits
     wanted = _their_tensors(source, dtype)
@@ -113,7 +114,7 @@ def export_huggingface(
         companions = carry(source, folder, COMPANIONS)
         if check is not None:
             check(folder)
-    return Written(output, len(files), total, companions)
+    return Converted(output, len(files), total, companions)
 
 
 def pack(wanted: dict[str, New], limit: int) -> list[list[str]]:
@@ -154,12 +155,25 @@ def _write(path: Path, source: WeightSource, wanted: dict[str, New], notes: dict
     write_file(path, tensors.items(), notes)
 
 
+def _check_end(source: WeightSource) -> None:
+    """Refuse a configuration whose texts end with a token that the model does not have."""
+    config = read_foreign_json(source.folder / CONFIG, "a Hugging Face model configuration")
+    end = config.get("eos_token_id")
+    for number in end if isinstance(end, list) else [] if end is None else [end]:
+        if type(number) is not int or not 0 <= number < source.model.vocab:
+            raise HeddleError(
+                f"{source.folder / CONFIG}: eos_token_id = {shorten(end)} is not a token of the model.",
+                f"Its vocabulary has the tokens 0 to {source.model.vocab - 1}.",
+                "Correct it, or remove it: Heddle ends a text as the tokenizer says.",
+            )
+
+
 def _token_ids(source: WeightSource) -> dict[str, Any]:
     """Which tokens begin and end a text: as the configuration that came with the weights says, or the tokenizer."""
     if source.companions is None:
         return {}
     if (source.companions / CONFIG).is_file():
-        config = read_json(source.companions / CONFIG, "a Hugging Face model configuration")
+        config = read_foreign_json(source.companions / CONFIG, "a Hugging Face model configuration")
         return {key: config[key] for key in TOKEN_IDS if key in config}
     if (source.companions / TOKENIZER_FILE).is_file():
         return {"eos_token_id": load_tokenizer(source.companions).end}

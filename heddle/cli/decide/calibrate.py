@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from heddle.cli.ranged import ranged
+
 
 def calibrate(
     cluster: Annotated[str, typer.Option(help="A cluster file or preset to start from.", metavar="FILE")],
@@ -19,31 +21,30 @@ def calibrate(
     constants: Annotated[
         list[str] | None, typer.Option("--fit", help="Constants to fit; repeatable. Default: all.", metavar="NAME")
     ] = None,
+    loosen: Annotated[
+        float,
+        ranged(within="[1, 100]", help="Let constants move this many times farther from the given ones."),
+    ] = 1.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print how well it fits as JSON.")] = False,
 ) -> None:
     """Fit a cluster's constants to measured rows, and say how well they predict unseen rows."""
     import json
 
-    from rich.console import Console
-
     from heddle.calibrate.calibrate import CONSTANTS
     from heddle.calibrate.calibrate import calibrate as fit
-    from heddle.cli.common import load_cluster, write_output
-    from heddle.errors import HeddleError, nearest
+    from heddle.cli.common import write_output
+    from heddle.console import plain_console
     from heddle.spec.cluster import dumps_cluster
+    from heddle.spec.shorthand import named_cluster
 
-    for name in constants or ():
-        if name not in CONSTANTS:
-            raise HeddleError(
-                f"There is no constant '{name}'.", "--fit names what is fitted.", nearest(name, CONSTANTS)
-            )
-    start = load_cluster(cluster)
-    found = fit(start, rows, constants or CONSTANTS)
+    start = named_cluster(cluster)
+    found = fit(start, rows, constants or CONSTANTS, loosen)
     write_output(output, dumps_cluster(found.cluster))
     efficiency = found.cluster.efficiency
     fitted = {name: getattr(efficiency, name) for name in (constants or CONSTANTS)} if found.fit else {}
     doubts = () if found.fit is None or found.kept else found.fit.implausible
-    console = Console(highlight=False)
+    held = () if found.fit is None or found.kept else found.fit.held
+    console = plain_console()
     if as_json:
         facts = {
             "constants": fitted,
@@ -53,6 +54,7 @@ def calibrate(
             "unfitted": None if found.fit is None else found.fit.unfitted,
             "kept": found.kept,
             "implausible": list(doubts),
+            "held": list(held),
             "collectives": found.collectives,
             "skipped": [{"id": name, "why": why} for file in found.files for name, why in file.skipped],
             "output": str(output),
@@ -75,6 +77,10 @@ def calibrate(
             f"Fitting does not improve predictions of unseen rows: the constants of '{start.name}' are kept.",
             soft_wrap=True,
         )
+    for words in held:
+        console.print(f"held: {words}", soft_wrap=True)
+    if any("prior" in words for words in held):
+        console.print(f"If the rows are right, let constants move farther: --loosen {2 * loosen:g}", soft_wrap=True)
     for doubt in doubts:
         console.print(f"implausible: {doubt}", soft_wrap=True)
     for file in found.files:

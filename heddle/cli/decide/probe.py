@@ -31,9 +31,8 @@ def probe(
     import json
     import time
 
-    from rich.console import Console
-
     from heddle.cli.common import require_torch, write_output
+    from heddle.console import plain_console
     from heddle.files import check_output
     from heddle.runtime.environment import launched_place
     from heddle.spec.network import in_words
@@ -47,10 +46,10 @@ def probe(
     before = load_network(compare) if first and compare is not None else None
     if first:
         check_output(output)
-    from heddle.train.probe.probe import probe as measure
-    from heddle.train.probe.probe import seconds_to_expect
+    from heddle.training.probe.probe import probe as measure
+    from heddle.training.probe.probe import seconds_to_expect
 
-    console = Console(highlight=False, quiet=not first)
+    console = plain_console(quiet=not first)
     count = processes or 2
     expected = seconds_to_expect(count, quick)
     if not as_json:

@@ -31,9 +31,8 @@ def profile(
     import json
     import time
 
-    from rich.console import Console
-
     from heddle.cli.common import require_torch, write_output
+    from heddle.console import plain_console
     from heddle.files import check_output
     from heddle.spec.cluster import dumps_cluster
     from heddle.spec.tables import to_table
@@ -41,12 +40,12 @@ def profile(
 
     require_torch("profile")
     check_output(output)
-    from heddle.train.profile.profile import profile as measure
+    from heddle.training.profile.profile import profile as measure
 
     began = time.monotonic()
     found = measure(processes or this_machine().devices, quick)
     write_output(output, dumps_cluster(found))
-    console = Console(highlight=False)
+    console = plain_console()
     if as_json:
         console.out(json.dumps(to_table(found) | {"seconds": time.monotonic() - began}))
         return
@@ -64,7 +63,7 @@ def show(console: Console, found: Cluster) -> None:
     for precision, tflops in to_table(device.tflops).items():
         share = efficiency.matmul
         console.print(f"products    {tflops:.3g} TFLOP/s in {precision}, of which large ones reach {share:.0%}")
-    console.print(f"            half of that where the smallest dim is {efficiency.half_dim:.0f}")
+    console.print(f"            half of that at a smallest dim of {efficiency.half_dim:.0f}")
     console.print(f"attention   {efficiency.attention:.0%} of peak")
     console.print(f"memory      {device.memory_gbs:.3g} GB/s, of which kernels reach {efficiency.memory:.0%}")
     for tier, speed in (("host", device.host_gbs), ("disk", device.disk_gbs)):

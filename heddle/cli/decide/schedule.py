@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from heddle.cli.ranged import ranged
-from heddle.schedule.delayed import UPDATES
+from heddle.schedule.late import UPDATES
 from heddle.schedule.registry import IN_WORDS, RULES
 from heddle.spec.ranges import Range
 
 SEVERAL = [f"{rule.name} {rule.usual_virtual}" for rule in RULES.values() if rule.usual_virtual > 1]
 MOST = 16_384  # actions of an order that is searched
+MOST_WRITTEN = 500_000  # actions of a drawing in a file
 EVEN = (1.0, 1.0, 1.0)  # seconds of the parts of a chunk
 PART = "[1e-9, 1e9]"
 # which kinds of schedules use an option
@@ -67,12 +68,11 @@ def schedule(
     # Imported here so that `heddle --help` does not pay for them.
     import json
 
-    from rich.console import Console
-
     from heddle.cli.common import write_trace
+    from heddle.console import plain_console
     from heddle.schedule import build, rule_of, verify
-    from heddle.simulate.replay import replay
-    from heddle.trace.terminal import draw
+    from heddle.simulating.replay import clocked
+    from heddle.trace.terminal import draw, ranks_drawn
 
     given: dict[str, object] = {"--extra-warmup": extra_warmup, "--hold": hold}
     given |= {"--parts": parts if parts != EVEN else None, "--message": message or None}
@@ -90,12 +90,14 @@ def schedule(
     rule = rule_of(name, extra_warmup)
     virtual = virtual if virtual is not None else rule.usual_virtual
     order = build(name, pipeline, microbatches, virtual, extra_warmup)
+    if output is not None:
+        _refuse_large(output, sum(map(len, order.ranks)))
     verified = verify(order)
-    trace = replay(order, forward=1.0, backward=2.0)
+    run = clocked(order, forward=1.0, backward=2.0)
+    bubble, steady = run.bubbles()
     formula = rule.bubble(pipeline, microbatches, virtual)
-    steady = trace.period * (1 + trace.bubble) / trace.duration - 1
-    console = Console(highlight=False)
-    file = write_trace(output, trace) if output is not None else ""
+    console = plain_console()
+    file = write_trace(output, run.trace()) if output is not None else ""
 
     if as_json:
         facts = {
@@ -103,7 +105,7 @@ def schedule(
             "pipeline": pipeline,
             "virtual": virtual,
             "microbatches": microbatches,
-            "bubble": {"replay": trace.bubble, "formula": formula, "without_barrier": steady},
+            "bubble": {"replay": bubble, "formula": formula, "without_barrier": steady},
             "peak_stash": verified.peak_stash,
             "actions": verified.actions,
             "messages": verified.messages,
@@ -112,20 +114,42 @@ def schedule(
         console.out(json.dumps(facts))
         return
 
-    console.print(draw(trace, console.width), soft_wrap=True)
+    shown = ranks_drawn(pipeline, verified.actions)
+    picture = draw(run.trace(shown), console.width) if shown else "(too long to draw)\n"
+    console.print(picture, soft_wrap=True)
     unit = "microbatches" if virtual == 1 else "microbatches x chunks"
     console.print()
     written = rule.written(pipeline, microbatches, virtual)
-    console.print(f"bubble      {trace.bubble:.1%} of the ideal time; formula {written} = {formula:.1%}")
-    if abs(steady - trace.bubble) > 1e-9:
+    console.print(f"bubble      {bubble:.1%} of the ideal time; formula {written} = {formula:.1%}")
+    if abs(steady - bubble) > 1e-9:
         console.print(f"            {abs(steady):.1%} where steps follow each other without a barrier")
     halves = " in halves" * bool(order.split)
     console.print(f"            (every forward takes 1, every backward 2{halves}, messages nothing)", soft_wrap=True)
-    console.print(f"peak stash  {' '.join(map(str, verified.peak_stash))}", soft_wrap=True)
+    console.print(f"peak stash  {_few(verified.peak_stash)}", soft_wrap=True)
     console.print(f"            (activations that each rank holds at once, in {unit})")
     console.print(f"verified    {verified.actions} actions, {verified.messages} messages: complete, no deadlock")
     if file:
         console.print(f"\n{file}", soft_wrap=True)
+
+
+def _few(peaks: tuple[int, ...]) -> str:
+    """A number for each rank, of very many the first and the last."""
+    few = 64
+    if len(peaks) <= few:
+        return " ".join(map(str, peaks))
+    first, last = peaks[: few // 2], peaks[-few // 2 :]
+    return f"{_few(first)} … {_few(last)}, most {max(peaks)}"
+
+
+def _refuse_large(output: Path, actions: int) -> None:
+    from heddle.errors import HeddleError
+
+    if actions > MOST_WRITTEN:
+        raise HeddleError(
+            f"{actions:,} actions are too many for {output}.",
+            f"Whatever opens it would take minutes; {MOST_WRITTEN:,} are the most.",
+            "Use fewer microbatches or ranks, or --json for the order alone.",
+        )
 
 
 def _refuse_unused(name: str, given: list[str]) -> None:
@@ -160,14 +184,13 @@ def _searched(
     """The best order that is found for what chunks take and ranks may hold; two chunks per rank lie in a V."""
     import json
 
-    from rich.console import Console
-
     from heddle.cli.common import write_trace
+    from heddle.console import plain_console
     from heddle.errors import HeddleError
-    from heddle.plan.order.search import search_order
-    from heddle.plan.order.stages import Stages
-    from heddle.schedule import Placement, verify
-    from heddle.simulate.replay import replay
+    from heddle.planning.order.search import search_order
+    from heddle.planning.order.stages import Stages
+    from heddle.schedule import ChunkPlacement, verify
+    from heddle.simulating.replay import replay
     from heddle.trace.terminal import draw
 
     if virtual > 2:
@@ -178,7 +201,7 @@ def _searched(
         )
     for part in parts:
         Range(PART, "A forward and both halves of a backward take time.").check("--parts", part)
-    chunks, placement = pipeline * virtual, Placement.V if virtual == 2 else Placement.LOOP
+    chunks, placement = pipeline * virtual, ChunkPlacement.V if virtual == 2 else ChunkPlacement.LOOP
     if (actions := 3 * chunks * microbatches) > MOST:
         raise HeddleError(
             f"An order of {actions:,} actions is too long to search.",
@@ -193,7 +216,7 @@ def _searched(
     whole = parts[1] + parts[2]
     trace = replay(found.schedule, parts[0], whole, message, weight=parts[2])
     file = write_trace(output, trace) if output is not None else ""
-    console = Console(highlight=False)
+    console = plain_console()
     if as_json:
         facts = {
             "name": "searched",

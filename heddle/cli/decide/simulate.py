@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heddle.cli.ranged import ranged
+from heddle.cli.ranged import POSITIVE, ranged
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heddle.simulate.simulation import Simulation
+    from heddle.simulating.failures import ExpectedRun
+    from heddle.simulating.simulation import Simulation
 
 
 def simulate(
@@ -29,6 +30,26 @@ def simulate(
         float | None,
         ranged(within="[1, 1e18]", help="Say how many days this many tokens take. Default: the job's own."),
     ] = None,
+    price: Annotated[
+        float | None, ranged(within=POSITIVE, help="Dollars per device-hour: say what that costs.")
+    ] = None,
+    mtbf: Annotated[
+        float | None,
+        ranged(
+            within="[1e-3, 1e12]",
+            help="Hours between two failures of one device that stop the run: say how many days it takes with them.",
+        ),
+    ] = None,
+    restart: Annotated[
+        float, ranged(within="[0, 1e6]", help="With --mtbf: seconds from a failure to the first step after it.")
+    ] = 600.0,
+    checkpoint: Annotated[
+        float | None,
+        ranged(
+            within=POSITIVE,
+            help="With --mtbf: seconds that a checkpoint holds up training. Default: its bytes over the disks' speed.",
+        ),
+    ] = None,
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="Change a key: --set plan.tensor=4.", metavar="TABLE.KEY=VALUE")
     ] = None,
@@ -36,39 +57,31 @@ def simulate(
     """Predict a training step: its time, the memory of each stage, and whether it fits."""
     import json
 
-    from rich.console import Console
+    from heddle.cli.common import write_trace
+    from heddle.console import plain_console
+    from heddle.planning.best import choice_in_words, with_best_plan
+    from heddle.simulating.simulation import simulate as predict
+    from heddle.spec.changes import load_with_changes
 
-    from heddle.cli.common import load_with_changes, write_trace
-    from heddle.simulate.simulation import simulate as predict
-
-    loaded = load_with_changes(plan, changes or [])
-    found = None
-    if loaded.plan is None and loaded.network is not None:
-        from heddle.plan.regions.network_search import search_network
-
-        loaded = search_network(loaded).job
-    if loaded.plan is None:
-        from heddle.plan.search.search import search
-
-        found = search(loaded)
+    loaded, found = with_best_plan(load_with_changes(plan, changes or []))
     prediction = predict(loaded) if found is None else found.best
     job = prediction.job
     budget = tokens if tokens is not None else float(job.train.steps * job.tokens_per_step)
-    console = Console(highlight=False)
+    console = plain_console()
     written = write_trace(trace, prediction.trace, prediction.memory_curves) if trace is not None else ""
     if as_json:
         from heddle.spec.tables import to_table
 
         facts = prediction.to_json() | {"tokens": budget, "days": prediction.days(budget)}
+        facts |= {} if price is None else {"dollars": prediction.dollars(budget, price)}
+        facts |= {} if mtbf is None else {"expected": prediction.expected(budget, mtbf, restart, checkpoint).to_json()}
         facts |= {"plan": to_table(prediction.plan), "planned": found is not None}
         console.out(json.dumps(facts))
     else:
         if found is not None:
-            from heddle.plan.search.describe import planned_in_words
-
-            said = f"{plan} has no [plan]. {planned_in_words(found.best, found.feasible)}\n"
-            console.print(said, markup=False, soft_wrap=True)
-        show(console, prediction, budget, memory)
+            console.print(f"{plan} has no [plan]. {choice_in_words(found)}\n", markup=False, soft_wrap=True)
+        expected = None if mtbf is None else prediction.expected(budget, mtbf, restart, checkpoint)
+        show(console, prediction, budget, memory, price, expected)
         if written:
             console.print(f"\n{written}", soft_wrap=True)
     prediction.check_fits()
@@ -78,12 +91,20 @@ MOST = 100  # columns of a bar
 TALL = 16  # rows of a picture that is shown unasked
 
 
-def show(console: Console, prediction: Simulation, tokens: float, memory: bool) -> None:
+def show(
+    console: Console,
+    prediction: Simulation,
+    tokens: float,
+    memory: bool,
+    price: float | None = None,
+    expected: ExpectedRun | None = None,
+) -> None:
     """For people."""
+    from heddle.cost.breakdown import STEP
     from heddle.errors import listing
-    from heddle.format import duration, figures, tokens_in_words
-    from heddle.simulate.network.devices import devices_of
-    from heddle.spec.ranks import split_in_words
+    from heddle.format import duration, figures, short_figures, tokens_in_words
+    from heddle.planning.search.describe import headline
+    from heddle.simulating.network.devices import devices_of
     from heddle.spec.software import HEDDLE
     from heddle.trace.bars import bar
     from heddle.trace.terminal import draw
@@ -93,23 +114,32 @@ def show(console: Console, prediction: Simulation, tokens: float, memory: bool) 
     devices = listing(f"{count:,} × {device.name}" for device, count in used.items())
     console.print(
         f"{job.model.name}: {job.model.parameters:,} parameters on {devices} "
-        f"({split_in_words(plan)}), {job.precision_in_words}",
+        f"({headline(plan)}), {job.precision_in_words}",
         soft_wrap=True,
     )
     seconds = prediction.step_seconds
     unit, scale = ("s", 1.0) if seconds >= 0.1 else ("ms", 1e3)
-    console.print(f"step        {figures(scale * seconds)} {unit} for {job.tokens_per_step:,} tokens")
+    bar_of_errors = "" if prediction.error_bar is None else f" {prediction.error_bar}"
+    console.print(
+        f"step        {figures(scale * seconds)} {unit}{bar_of_errors} for {job.tokens_per_step:,} tokens",
+        soft_wrap=True,
+    )
     console.print(f"speed       {prediction.tokens_per_second:,.0f} tokens/s")
-    console.print(f"utilisation {prediction.mfu:.1%} of peak for the model (MFU), {prediction.hfu:.1%} in all (HFU)")
+    console.print(f"utilization {prediction.mfu:.1%} of peak for the model (MFU), {prediction.hfu:.1%} in all (HFU)")
     console.print(f"bubble      {prediction.bubble:.1%} of the ideal time")
-    console.print(f"training    {duration(86_400 * prediction.days(tokens))} for {tokens_in_words(tokens)} tokens")
+    costs = "" if price is None else f", ${short_figures(prediction.dollars(tokens, price))}"
+    console.print(
+        f"training    {duration(86_400 * prediction.days(tokens))} for {tokens_in_words(tokens)} tokens{costs}"
+    )
+    if expected is not None:
+        console.print(f"expected    {expected}", soft_wrap=True)
     console.print()
     decimals = len(figures(scale * seconds).partition(".")[2])
     parts = {name: float(value) for name, value in prediction.breakdown._asdict().items()}
     console.print(bar(parts, min(console.width, MOST)), soft_wrap=True)
     for name, value in parts.items():
-        if name == "moved" and not value:
-            continue  # most plans offload nothing
+        if STEP[name].seldom and not value:
+            continue
         console.print(f"{name:<11} {scale * value:>9.{decimals}f} {unit} {value / seconds:>7.1%}")
     console.print()
     if 1 < plan.pipeline <= (plan.pipeline if memory else TALL):
@@ -121,23 +151,23 @@ def show(console: Console, prediction: Simulation, tokens: float, memory: bool) 
 
 
 def show_memory(console: Console, prediction: Simulation, every: bool) -> None:
-    """The bill of every stage, or of the fullest."""
+    """The breakdown of every stage, or of the fullest."""
     from rich.text import Text
 
     from heddle.format import GIB, memory_unit
     from heddle.trace.bars import legend, memory_bar, memory_scale
 
-    bills, limit, most = prediction.memory, prediction.limit, prediction.worst
+    breakdowns, limit, most = prediction.memory, prediction.limit, prediction.worst
     unit, size = memory_unit(most)
-    names = bills[0]._fields
+    names = [name for name in breakdowns[0]._fields if name != "fetched" or any(each.fetched for each in breakdowns)]
     console.print(f"{unit:<9}" + "".join(f"{name:>12}" for name in (*names, "total", "headroom")), soft_wrap=True)
-    for number, bill in enumerate(bills):
+    for number, breakdown in enumerate(breakdowns):
         if every or number == prediction.fullest:
-            cells = [*bill, bill.total, limit - bill.total]
+            cells = [*(getattr(breakdown, name) for name in names), breakdown.total, limit - breakdown.total]
             line = f"stage {number:<3}" + "".join(f"{float(cell) / size:>12.2f}" for cell in cells)
             console.print(line, soft_wrap=True)
     console.print()
-    needs = [{name: float(value) for name, value in bill._asdict().items()} for bill in bills]
+    needs = [{name: float(value) for name, value in breakdown._asdict().items()} for breakdown in breakdowns]
     scale = memory_scale(most, limit)
     width = max(20, min(console.width, MOST) - 32)
     for number, need in enumerate(needs):
@@ -153,10 +183,10 @@ def show_memory(console: Console, prediction: Simulation, every: bool) -> None:
         ends = f"the bar ends at {scale / size:.3g} {unit}, a device has {limit / GIB:.4g} GiB"
     console.print(f"{legend(needs[prediction.fullest])}; {ends}", style="dim", soft_wrap=True)
     if every and prediction.plan.by_layer:
-        from heddle.plan.layer_memory.explain import strips
+        from heddle.planning.layer_memory.explain import strips
 
         console.print()
         for line in strips(prediction):
             console.print(line, markup=False, soft_wrap=True)
-    if not every and len(bills) > 1:
-        console.print(f"(the fullest of {len(bills)} stages; --memory shows all)")
+    if not every and len(breakdowns) > 1:
+        console.print(f"(the fullest of {len(breakdowns)} stages; --memory shows all)")

@@ -19,14 +19,13 @@ def validate(
     """Compare predictions with measured runs: step seconds and, where given, memory."""
     import json
 
-    from rich.console import Console
-
     from heddle.calibrate.validate import validate as compare
-    from heddle.cli.common import load_cluster
+    from heddle.console import plain_console
+    from heddle.spec.shorthand import named_cluster
     from heddle.spec.software import PROFILES
 
-    found = compare(rows, load_cluster(cluster) if cluster else None)
-    console = Console(highlight=False)
+    found = compare(rows, named_cluster(cluster) if cluster else None)
+    console = plain_console()
     if as_json:
         console.out(json.dumps(found.to_json()))
         return

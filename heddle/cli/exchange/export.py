@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from heddle.cli.help import Command, Group
+from heddle.cli.help import Command, CommandGroup
 from heddle.cli.ranged import POSITIVE, ranged
 from heddle.format import GIB
 
-app = typer.Typer(cls=Group, help="Write weights for other systems.", no_args_is_help=True)
+app = typer.Typer(cls=CommandGroup, help="Write weights for other systems.", no_args_is_help=True)
 
 
 class Dtype(StrEnum):
@@ -21,11 +21,6 @@ class Dtype(StrEnum):
     FP32 = "fp32"
     BF16 = "bf16"
     FP16 = "fp16"
-
-
-@app.callback()
-def _export() -> None:
-    """Keeps `hf` a word of its own: Typer would fold a group with one command into the command."""
 
 
 @app.command(cls=Command)
@@ -47,12 +42,11 @@ def hf(
 
     from functools import partial
 
-    from rich.console import Console
-
     from heddle.checkpoint.exchange.agreement import Agreed
     from heddle.checkpoint.exchange.convert import export_huggingface
     from heddle.checkpoint.source import find_source
     from heddle.cli.exchange.import_ import summary
+    from heddle.console import plain_console
     from heddle.parallel.mesh import Mesh
     from heddle.runtime.device import DTYPES
 
@@ -61,6 +55,28 @@ def hf(
     agreed = Agreed(source.model, check)
     shard = int(shard_gib * GIB)
     written = export_huggingface(source, output, rounded, shard, lambda made: agreed.check(made, source, rounded))
-    console = Console(highlight=False, soft_wrap=True, markup=False)
+    console = plain_console(soft_wrap=True)
     console.print(f"{source.model.name}: {source.model.parameters:,} parameters, {summary(written)}.")
     console.print(str(agreed))
+
+
+@app.command(cls=Command)
+def peft(
+    run: Annotated[
+        Path, typer.Argument(help="A run with [tune], or one of its checkpoints.", metavar="RUN|CHECKPOINT")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to create.")],
+    base: Annotated[str | None, typer.Option(help="What the folder calls its base; train.from if left out.")] = None,
+) -> None:
+    """Write the adapters of a run as PEFT reads them; export hf writes the weights with adapters added."""
+    from heddle.cli.common import require_torch
+
+    require_torch("export")
+
+    from functools import partial
+
+    from heddle.checkpoint.adapters import export_peft
+    from heddle.console import plain_console
+
+    written = export_peft(run, output, partial(typer.secho, err=True), base)
+    plain_console(soft_wrap=True).print(f"Wrote the adapters to {written}.", highlight=False)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heddle.cli.help import Command, Group
+from heddle.cli.help import Command, CommandGroup
 
 if TYPE_CHECKING:
-    from heddle.checkpoint.exchange.convert import Written
+    from heddle.checkpoint.exchange.convert import Converted
 
-app = typer.Typer(cls=Group, help="Import external weights as a checkpoint.", no_args_is_help=True)
+app = typer.Typer(cls=CommandGroup, help="Import external weights as a checkpoint.", no_args_is_help=True)
 
 
 @app.callback()
@@ -31,22 +31,21 @@ def hf(
 
     require_torch("import")
 
-    from rich.console import Console
-
     from heddle.checkpoint.exchange.agreement import Agreed
     from heddle.checkpoint.exchange.convert import import_huggingface
     from heddle.checkpoint.source import checkpoint_source, huggingface_source
+    from heddle.console import plain_console
 
     source = huggingface_source(folder)
     agreed = Agreed(source.model, check)
     written = import_huggingface(source, output, lambda made: agreed.check(folder, checkpoint_source(made)))
-    console = Console(highlight=False, soft_wrap=True, markup=False)
+    console = plain_console(soft_wrap=True)
     console.print(f"{source.model.name}: {source.model.parameters:,} parameters, {summary(written)}.")
     console.print(str(agreed))
     console.print(f'Start a run from it with [train] from = "{output}": its model and tokenizer are used.')
 
 
-def summary(written: Written) -> str:
+def summary(written: Converted) -> str:
     """What was written, in a few words."""
     from heddle.format import size
 

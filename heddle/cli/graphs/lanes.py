@@ -1,4 +1,4 @@
-"""`heddle lanes`: straight-line code into the lanes of vectors, by an exact programme, beside LLVM."""
+"""`heddle lanes`: straight-line code into the lanes of vectors, by an exact program, next to LLVM."""
 
 from __future__ import annotations
 
@@ -23,7 +23,13 @@ def lanes(
     cpu: Annotated[
         str | None, typer.Option("--cpu", help="The CPU whose costs to use. Default: the closest to this machine.")
     ] = None,
-    timed: Annotated[bool, typer.Option("--time", help="Time the candidates here and keep the fastest.")] = False,
+    timed: Annotated[
+        bool,
+        typer.Option(
+            "--time",
+            help="Run and time the candidates here and keep the fastest: runs the file's code.",
+        ),
+    ] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show the packs and the cost of each candidate.")] = False,
     assembly: Annotated[bool, typer.Option("--assembly", "-S", help="Print or write assembly instead of IR.")] = False,
     time_limit: Annotated[
@@ -38,21 +44,23 @@ def lanes(
         Path | None, typer.Option("--output", "-o", help="Write the module, the table or the weights to this file.")
     ] = None,
 ) -> None:
-    """Pack straight-line code into vectors: the better of LLVM's way and the exact one, checked bit for bit."""
+    """Pack straight-line code into vectors: the better of LLVM's way and the exact one, checked bit for bit.
+
+    Checking and --time run the code of the file, with your rights: use it only on code you trust.
+    """
     import json
     import os
     import sys
 
     # The policy's matrices are small: threads would wait for each other longer than they work. Read once, by NumPy.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from rich.console import Console
-
     from heddle.cli.common import write_output
+    from heddle.console import plain_console
     from heddle.errors import HeddleError
     from heddle.lanes.portfolio import Options
 
-    console = Console(highlight=False)
-    status = Console(stderr=True, highlight=False)
+    console = plain_console()
+    status = plain_console(stderr=True)
 
     def progress(line: str) -> None:
         if sys.stderr.isatty():

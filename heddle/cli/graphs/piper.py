@@ -13,8 +13,8 @@ from heddle.format import GIB
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heddle.plan.piper.result import PiperPlan
-    from heddle.plan.piper.workload import Workload
+    from heddle.planning.piper.result import PiperPlan
+    from heddle.planning.piper.workload import Workload
     from heddle.spec.job import Job, PlannedJob
 
 
@@ -55,12 +55,11 @@ def piper(
     import json
     import time
 
-    from rich.console import Console
-
     from heddle.cli.common import write_output
+    from heddle.console import plain_console
     from heddle.errors import HeddleError
     from heddle.graph.deadline import OutOfTime
-    from heddle.plan.piper.solve import plan_pipelines
+    from heddle.planning.piper.solve import plan_pipelines
     from heddle.spec.job import dumps_job, load_job
 
     given = job = load_job(file) if file.suffix == ".toml" else None
@@ -73,7 +72,7 @@ def piper(
     started = time.perf_counter()
     if job is not None:
         _refuse("a job", {"--bandwidth-gib": bandwidth_gib, "--microbatches": microbatches}, "[cluster] and [train]")
-        job, workload = _modelled(job, devices, memory_gib, microbatch)
+        job, workload = _modeled(job, devices, memory_gib, microbatch)
     else:
         _refuse("a published workload", {"--microbatch": microbatch}, "its mbsInBatch")
         workload = _published(file, devices, memory_gib, bandwidth_gib, microbatches)
@@ -105,7 +104,7 @@ def piper(
     if output is not None and given is not None and planned is not None:
         # the file's own cluster, whatever the options say
         write_output(output, dumps_job(dataclasses.replace(given, plan=planned.plan)))
-    console = Console(highlight=False)
+    console = plain_console()
     if as_json:
         console.out(json.dumps(_facts(best, also, planned, taken)))
         return
@@ -113,7 +112,7 @@ def piper(
         console.print("The file's [plan] gives the microbatch; everything else is searched.\n")
     _show(console, workload, best, also)
     if planned is not None:
-        from heddle.simulate.simulation import simulate
+        from heddle.simulating.simulation import simulate
 
         step = simulate(planned)
         console.print(f"step     {step.step_seconds:.4g} s, filling and draining counted ({step.bubble:.1%} bubble)")
@@ -134,7 +133,7 @@ def _refuse(what: str, options: dict[str, Any], instead: str) -> None:
 def _published(
     file: Path, devices: int | None, memory: float | None, bandwidth: float | None, microbatches: int | None
 ) -> Workload:
-    from heddle.plan.piper.workload import read_workload
+    from heddle.planning.piper.workload import read_workload
 
     return read_workload(file).replace(
         devices=devices,
@@ -144,11 +143,11 @@ def _published(
     )
 
 
-def _modelled(job: Job, devices: int | None, memory: float | None, microbatch: int | None) -> tuple[Job, Workload]:
+def _modeled(job: Job, devices: int | None, memory: float | None, microbatch: int | None) -> tuple[Job, Workload]:
     """The job as it is planned for, with its microbatch, and its workload."""
     from dataclasses import replace
 
-    from heddle.plan.piper.transformer import model_workload
+    from heddle.planning.piper.transformer import model_workload
     from heddle.spec.plan import Plan
     from heddle.spec.this_machine import this_machine
 
@@ -164,7 +163,7 @@ def _modelled(job: Job, devices: int | None, memory: float | None, microbatch: i
 def _planned(job: Job, best: PiperPlan) -> PlannedJob:
     from dataclasses import replace
 
-    from heddle.plan.piper.uniform import runtime_plan
+    from heddle.planning.piper.uniform import runtime_plan
 
     planned = job.planned
     return replace(planned, plan=runtime_plan(job, best, planned.plan.microbatch))
@@ -188,7 +187,7 @@ def _facts(best: PiperPlan, also: dict[int, PiperPlan | None], planned: Job | No
     if best.unrestricted is not None:
         facts |= {"uniform": True, "slower_by": best.slower_by, "unrestricted": one(best.unrestricted)}
     if planned is not None:
-        from heddle.simulate.simulation import simulate
+        from heddle.simulating.simulation import simulate
 
         facts |= {"plan": to_table(planned.plan), "step_seconds": simulate(planned).step_seconds}
     if also:

@@ -33,7 +33,7 @@ def place(
         bool, typer.Option("--contiguous/--any", help="Require a pipeline, or allow any split.")
     ] = True,
     times: Annotated[
-        str, typer.Option("--times", help="Times of a module's operators: measured here, or modelled.")
+        str, typer.Option("--times", help="Times of a module's operators: measured here, or modeled.")
     ] = "measured",
     cluster: Annotated[
         str | None, typer.Option("--cluster", help="Model a module's times on this cluster: a preset or a file.")
@@ -62,34 +62,34 @@ def place(
     import json
     import sys
 
-    from rich.console import Console
-
-    from heddle.cli.common import load_cluster, require_torch, write_output
-    from heddle.plan.placement.operator_graph import OperatorGraph, read_graph
-    from heddle.plan.placement.place import place as search
-    from heddle.plan.placement.text import draw, published
+    from heddle.cli.common import require_torch, write_output
+    from heddle.console import plain_console
+    from heddle.planning.placement.operator_graph import OperatorGraph, read_graph
+    from heddle.planning.placement.place import place as search
+    from heddle.planning.placement.text import draw, published
+    from heddle.spec.shorthand import named_cluster
 
     memory = None if memory_gib is None else memory_gib * GIB
     operators: OperatorGraph
     if ".py:" in graph:
         require_torch("place MODULE.py:FUNCTION")
-        from heddle.capture.module_file import load_loss, load_source
-        from heddle.capture.placed import captured
+        from heddle.capturing.module_file import load_loss, load_source
+        from heddle.capturing.placed import captured
 
         operators = captured(
             *load_source(graph),
             training=training or loss is not None,
             loss=None if loss is None else load_loss(loss, graph),
-            times=times if cluster is None else "modelled",
-            cluster=None if cluster is None else load_cluster(cluster),
+            times=times if cluster is None else "modeled",
+            cluster=None if cluster is None else named_cluster(cluster),
             devices=2 if devices is None else devices,
             memory=memory,
         )
     else:
         _check_file(graph, {"--cluster": cluster, "--training": training, "--loss": loss})
         operators = read_graph(Path(graph))
-    console = Console(highlight=False)
-    status = Console(stderr=True, highlight=False)
+    console = plain_console()
+    status = plain_console(stderr=True)
 
     def progress(value: float, bound: float) -> None:
         if sys.stderr.isatty():
@@ -123,7 +123,7 @@ def _check_file(graph: str, of_modules: dict[str, object]) -> None:
     from heddle.errors import HeddleError
 
     if Path(graph).suffix == ".py":
-        from heddle.capture.module_file import functions_of
+        from heddle.capturing.module_file import functions_of
 
         known = functions_of(Path(graph))
         raise HeddleError(

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heddle.cli.help import Command, Group
+from heddle.cli.help import Command, CommandGroup
 from heddle.cli.ranged import POSITIVE, ranged
 
 if TYPE_CHECKING:
     from heddle.trace import Trace
 
-app = typer.Typer(cls=Group, help="Run a network on CPU cores, tile by tile.", no_args_is_help=True)
+app = typer.Typer(cls=CommandGroup, help="Run a network on CPU cores, tile by tile.", no_args_is_help=True)
 
 SOURCE = Annotated[
     str, typer.Argument(metavar="MODULE.py:FUNCTION", help="A function that returns (module, example inputs).")
@@ -32,7 +32,7 @@ class _Source:
         self.text = text
 
     def __call__(self) -> tuple[Any, Any, Any]:
-        from heddle.capture.module_file import load_source
+        from heddle.capturing.module_file import load_source
 
         module, inputs, keywords = load_source(self.text)
         return module, tuple(inputs), dict(keywords)
@@ -51,9 +51,8 @@ def bench(
     """Time a module run as tiles against PyTorch and others, each in its own process."""
     import json
 
-    from rich.console import Console
-
     from heddle.cli.common import require_torch
+    from heddle.console import plain_console
 
     require_torch("tiles bench")
     from heddle.tiles.bench import bench as measure
@@ -64,7 +63,7 @@ def bench(
     make()  # a mistake in the user's file is told here, not by another process
     names = installed() if peers else list(OURS)
     cases = [measure(make, count, names, rounds) for count in counts]
-    console = Console(highlight=False)
+    console = plain_console()
     if as_json:
         console.out(json.dumps({"cases": cases}))
         return
@@ -100,9 +99,8 @@ def simulate(
     """Predict the module on a machine you do not have, from times measured here."""
     import json
 
-    from rich.console import Console
-
     from heddle.cli.common import require_torch
+    from heddle.console import plain_console
 
     require_torch("tiles simulate")
     from heddle.tiles.measure import measured_workload
@@ -110,7 +108,7 @@ def simulate(
 
     machine = Machine.of(cores, slow, None if bandwidth is None else 1e9 * bandwidth)
     found = simulated(measured_workload(*_Source(source)(), cores, calls), machine)
-    console = Console(highlight=False)
+    console = plain_console()
     if as_json:
         console.out(json.dumps(found))
         return
@@ -140,22 +138,21 @@ def trace(
     threads: Annotated[str, typer.Option("--threads", help="Workers. Default: all cores.")] = "",
 ) -> None:
     """Write which core ran which tile when."""
-    from rich.console import Console
-
     from heddle.cli.common import require_torch, write_output, write_trace
+    from heddle.console import plain_console
 
     require_torch("tiles trace")
     from heddle.tiles.measure import traced
 
     module, inputs, keywords = _Source(source)()
     found: Trace = traced(module, inputs, keywords, _threads(threads)[0])
-    console = Console(highlight=False)
+    console = plain_console()
     console.print(f"{len(found.spans):,} tiles on {found.ranks} cores in {1e3 * found.duration:.2f} ms")
     for rank in range(found.ranks):
         busy = found.busy(rank) / (found.duration or 1)
         console.print(f"core {rank}: busy {busy:.0%} of the time")
     if output.suffix == ".html":
-        from heddle.report.cores import render_cores
+        from heddle.reporting.cores import render_cores
 
         write_output(output, render_cores(source, found))
         console.print(f"Written to {output}. It opens in any browser.", soft_wrap=True)

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from heddle.cli.ranged import ranged
-from heddle.errors import HeddleError
 
 
 def compare(
@@ -29,33 +28,19 @@ def compare(
     ] = None,
 ) -> None:
     """Train two jobs on the same data, and plot their loss over tokens and time, with the spread over seeds."""
-    from heddle.cli.common import check_page, load_with_changes, require_torch, write_output
+    from heddle.cli.common import check_page, require_torch, write_output
 
     require_torch("compare")
-    from rich.console import Console
-
-    from heddle.report.losses import losses_page
-    from heddle.train import compare as comparing
+    from heddle.console import plain_console
+    from heddle.reporting.losses import losses_page
+    from heddle.training.compare import compare_files
 
     check_page(output)
-    console = Console(highlight=False, soft_wrap=True, stderr=as_json)
-    paths = (first, second)
-    names = _names(paths)
-    if all(path.is_dir() for path in paths):
-        found = comparing.compare_runs(list(zip(names, paths, strict=True)), loss)
-    elif any(path.is_dir() for path in paths):
-        raise HeddleError(
-            f"{first} and {second} are a run and a job file.",
-            "Two runs are compared as they are; two jobs are trained in turns first.",
-            "Give two run folders, or two job files.",
-        )
-    else:
-        jobs = [(label, load_with_changes(path, changes or [])) for label, path in zip(names, paths, strict=True)]
-        trained = comparing.compare(jobs, seeds, loss, name, console.print)
-        if trained is None:
-            console.print("Stopped. Run the same command to continue.")
-            return
-        found = trained
+    console = plain_console(soft_wrap=True, stderr=as_json)
+    found = compare_files(first, second, seeds, loss, name, changes or [], console.print)
+    if found is None:
+        console.print("Stopped. Run the same command to continue.")
+        return
     write_output(output, losses_page(found.settings, found.loss, found.in_words()))
     for line in (*found.in_words(), f"The curves are in {output}."):
         console.print(line, markup=False)
@@ -63,9 +48,3 @@ def compare(
         import json
 
         typer.echo(json.dumps(found.to_json()))
-
-
-def _names(paths: tuple[Path, Path]) -> list[str]:
-    """What to call the two: the files' names, told apart where they are the same."""
-    names = [path.absolute().name if path.is_dir() else path.stem for path in paths]
-    return names if names[0] != names[1] else [f"{names[0]}-a", f"{names[1]}-b"]

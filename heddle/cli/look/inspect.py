@@ -31,15 +31,14 @@ def inspect(
 
     import json
 
-    from rich.console import Console
-
     from heddle.checkpoint.contents import contents_of
     from heddle.checkpoint.contents import verify as compare_checksums
+    from heddle.console import plain_console
     from heddle.errors import HeddleError
 
     contents = contents_of(folder)
     verdict = compare_checksums(contents) if verify else None
-    console = Console(highlight=False)
+    console = plain_console()
     if as_json:
         console.out(json.dumps(facts(contents, verdict)))
     else:
@@ -92,9 +91,9 @@ def _head(contents: Contents, verdict: CheckpointVerdict | None) -> Table:
         rows["kind"] = f"checkpoint of step {contents.step}{others}"
     rows["model"] = f"{model.name}: {model.layers} layers, hidden {model.hidden}, {model.heads} heads"
     if contents.plan is not None:
-        from heddle.spec.plan import WRITTEN
+        from heddle.spec.axes import WRITTEN
 
-        degrees = " × ".join(f"{name} {contents.plan[name]}" for name in WRITTEN)
+        degrees = " × ".join(f"{name} {contents.plan[name]}" for name in WRITTEN if name in contents.plan)
         rows["plan"] = f"{degrees}, hash {contents.plan_hash}"
     rows["parameters"] = f"{contents.parameters:,}"
     rows["optimizer"] = "included" if contents.optimizer else "none: runs can start from it, not resume"

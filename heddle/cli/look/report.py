@@ -22,17 +22,16 @@ def report(
     step: Annotated[int | None, ranged(within=COUNT, help="Which traced step to show. Default: a typical one.")] = None,
 ) -> None:
     """Write one HTML page about a run or a plan: timeline, time, memory, loss, and the other plans."""
-    from rich.console import Console
-
     from heddle.cli.common import check_page, write_output
-    from heddle.report.page import render
-    from heddle.report.subject import read_subject
+    from heddle.console import plain_console
+    from heddle.reporting.page import render
+    from heddle.reporting.subject import read_subject
 
     check_page(output)
     found = [read_subject(path, step) for path in (subject, other) if path is not None]
     page = render(found)
     write_output(output, page)
-    console = Console(highlight=False)
+    console = plain_console()
     for each in found:
         if each.decision is not None:
             said = f"{each.name}: {each.decision.title}. {each.decision.why}"

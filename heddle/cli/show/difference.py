@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heddle.report.subject import Subject
+    from heddle.reporting.subject import Subject
 
 
 def show_difference(console: Console, subject: Subject) -> None:
     """A table of what was predicted and measured, and which part of a step makes the difference."""
     from rich.table import Table
 
-    from heddle.report import difference
-    from heddle.report.html import percent
-    from heddle.report.sections import NUMBERS, predicted
+    from heddle.reporting import difference
+    from heddle.reporting.html import percent
+    from heddle.reporting.sections import NUMBERS, predicted
 
     assert subject.measured is not None
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))

@@ -5,21 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from heddle.format import figures, short_figures
+from heddle.schedule.registry import BY_DEFAULT
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heddle.plan.search.explain import Explanation
-    from heddle.plan.search.search import Search
+    from heddle.planning.search.explain import Explanation
+    from heddle.planning.search.search import Search
     from heddle.spec.plan import Plan
 
 
-USUAL = ("1f1b", "interleaved")  # schedules that a table does not name
+def _exchange(plan: Plan) -> str:
+    return plan.context_exchange[0] if plan.context > 1 else ""
 
 
 def _pipeline(plan: Plan) -> str:
     """Stages, chunks per rank where there are several, and a schedule that is out of the ordinary."""
-    several, unusual = plan.virtual > 1, plan.pipeline > 1 and plan.schedule not in USUAL
+    several, unusual = plan.virtual > 1, plan.pipeline > 1 and plan.schedule not in BY_DEFAULT
     return f"{plan.pipeline}" + f"×{plan.virtual}" * several + f" {plan.schedule}" * unusual
 
 
@@ -27,8 +29,9 @@ def show_choices(console: Console, found: Search, top: int) -> None:
     """A ranked table."""
     from rich.table import Table
 
-    from heddle.plan.search.ranking import ties_in_words
-    from heddle.plan.search.search import summary
+    from heddle.planning.search.describe import beyond_the_split
+    from heddle.planning.search.ranking import ties_in_words
+    from heddle.planning.search.search import summary
 
     job, cluster = found.job, found.cluster
     console.print(
@@ -42,7 +45,9 @@ def show_choices(console: Console, found: Search, top: int) -> None:
     )
     varying = len({each.plan.world for each in found.plans}) > 1
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("#", *["devices"] * varying, "tensor", "pipe", "data", "zero", "micro", "recompute"):
+    sharing = any(each.plan.context > 1 for each in found.plans[:top])
+    degrees = ("tensor", *["context"] * sharing, "pipe", "data")
+    for heading in ("#", *["devices"] * varying, *degrees, "zero", "micro", "recompute"):
         table.add_column(heading, justify="left" if heading == "recompute" else "right", no_wrap=True)
     for heading in ("step s", "tokens/s", "MFU", "GiB", "free", "bubble", "variants"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -60,9 +65,10 @@ def show_choices(console: Console, found: Search, top: int) -> None:
             str(place),
             *[str(plan.world)] * varying,
             f"{plan.tensor}{'s' * plan.sequence}",
+            *[f"{plan.context}{_exchange(plan)}"] * sharing,
             _pipeline(plan),
             str(plan.data),
-            str(plan.zero),
+            _zero(plan, job.model.layers),
             str(plan.microbatch),
             words,
             figures(each.step_seconds),
@@ -81,15 +87,23 @@ def show_choices(console: Console, found: Search, top: int) -> None:
     differ = " or ".join(", ".join(names).rsplit(", ", 1))
     legend = [
         *["tensor 8s: sequence parallel, too"] * any(each.plan.sequence for each in shown),
+        *["context 8r: ranks that share samples, by ring, gather or all-to-all"] * sharing,
         *["pipe 4×2: interleaved, 2 chunks per rank"]
-        * any(each.plan.virtual > 1 and each.plan.schedule in USUAL for each in shown),
+        * any(each.plan.virtual > 1 and each.plan.schedule in BY_DEFAULT for each in shown),
         *["recompute 2 of 8: full, in 2 of 8 layers"] * any(isinstance(p.plan.recompute, tuple) for p in shown),
-        *["by layer: recompute, zero and offload differ between layers"] * any(p.plan.layers for p in shown),
+        *["by layer: recompute, zero and offload are chosen for each layer"] * any(p.plan.layers for p in shown),
+        *["zero 1–3: levels of the layers"] * any("–" in _zero(p.plan, job.model.layers) for p in shown),
         "GiB: the fullest stage",
         *[f"variants: other plans with these degrees and microbatch, which differ in {differ}"] * bool(differ),
     ]
     console.print("; ".join(legend), style="dim", soft_wrap=True)
-    if tied := ties_in_words(found.plans[:top], found.fastest, found.wish):
+    if beyond := beyond_the_split(found.best.plan):
+        console.print(f"plan 1: {', '.join(beyond)}", soft_wrap=True)
+    if (error := found.best.error_bar) is not None:
+        near = [each for each in found.plans if each.step_seconds <= (1 + error.share) * found.best.step_seconds]
+        words = "" if len(near) < 2 else f"; {len(near)} of the {len(found.plans)} best plans are within that of plan 1"
+        console.print(f"step s: {error}{words}", soft_wrap=True)
+    if tied := ties_in_words(found.plans[:top], found.fastest, found.goal):
         console.print(tied, soft_wrap=True)
     if cluster.device.host:
         console.print(f"speed of this machine: {cluster.efficiency.source}", style="dim", soft_wrap=True)
@@ -97,15 +111,16 @@ def show_choices(console: Console, found: Search, top: int) -> None:
 
 def show_best(console: Console, found: Search) -> None:
     """Where the time and the memory of the first choice go, a bar each."""
+    from heddle.cost.breakdown import STEP
     from heddle.format import memory_unit
     from heddle.trace.bars import bar, legend, memory_bar
 
     best = found.best
     width = max(20, min(console.width, 100) - 34)
-    time = {name: float(value) for name, value in best.breakdown._asdict().items() if name != "moved" or value}
-    bill = best.memory[best.fullest]
+    time = {name: float(value) for name, value in best.breakdown._asdict().items() if value or not STEP[name].seldom}
+    breakdown = best.memory[best.fullest]
     unit, size = memory_unit(best.worst)
-    held = {name: float(value) for name, value in bill._asdict().items()}
+    held = {name: float(value) for name, value in breakdown._asdict().items()}
     console.print()
     for title, line, end, parts in (
         ("time of 1  ", bar(time, width), f"{figures(best.step_seconds)} s", time),
@@ -113,6 +128,32 @@ def show_best(console: Console, found: Search) -> None:
     ):
         console.print(title, line, end, soft_wrap=True)
         console.print(f"            {legend(parts)}", style="dim", soft_wrap=True)
+
+
+def show_training(console: Console, found: Search, price: float | None) -> None:
+    """How long the first choice trains, and what that costs; and what was not searched, where that is faster."""
+    from heddle.format import duration, tokens_in_words
+    from heddle.planning.search.objective import MARGIN
+
+    best, tokens = found.best, found.tokens
+    words = f"training on {tokens_in_words(tokens)} tokens: {duration(86_400 * best.days(tokens))}"
+    if price is not None:
+        hours = 24 * best.days(tokens) * best.plan.world
+        words += f", {short_figures(hours)} device-hours, ${short_figures(best.dollars(tokens, price))}"
+    console.print(words, soft_wrap=True)
+    other = found.other_schedule
+    if other is not None and other.step_seconds < (1 - MARGIN) * best.step_seconds:
+        console.print(
+            f"Not searched: with schedule = '{other.plan.schedule}' this split takes {figures(other.step_seconds)} s "
+            f"({other.step_seconds / best.step_seconds - 1:+.1%}). --schedule all searches every schedule.",
+            soft_wrap=True,
+        )
+
+
+def _zero(plan: Plan, layers: int) -> str:
+    """The level of ZeRO of all layers, or the least and the most."""
+    levels = {plan.memory_of(layer).zero for layer in range(layers)}
+    return f"{min(levels)}–{max(levels)}" if len(levels) > 1 else str(min(levels))
 
 
 def _gib(value: float) -> str:
@@ -124,8 +165,8 @@ def show_rank(console: Console, found: Search, table: dict[str, Any]) -> None:
     from dataclasses import replace
 
     from heddle.format import memory_unit
-    from heddle.plan.search.describe import in_words, overfull
-    from heddle.simulate.simulation import simulate
+    from heddle.planning.search.describe import in_words, overfull
+    from heddle.simulating.simulation import simulate
     from heddle.spec.plan import Plan
     from heddle.spec.tables import build
 
@@ -133,7 +174,7 @@ def show_rank(console: Console, found: Search, table: dict[str, Any]) -> None:
     rank = found.rank(own.plan)
     slower = own.step_seconds / found.best.step_seconds - 1
     verdict = f"{figures(own.step_seconds)} s per step ({slower:+.1%})"
-    if found.wish.objective == "smallest":
+    if found.goal.objective == "smallest":
         unit, size = memory_unit(own.worst)
         larger = own.worst / found.best.worst - 1
         verdict = f"{figures(own.worst / size, 3)} {unit} on the fullest stage ({larger:+.1%}), {verdict}"
@@ -148,21 +189,43 @@ def show_reasons(console: Console, reasons: Explanation) -> None:
     from heddle.cli.decide.simulate import TALL
     from heddle.trace.terminal import draw
 
-    console.print("\n[bold]The plan[/bold]")
+    console.print("\nThe plan", style="bold")
     for line in reasons.plan:
         console.print(f"  {line}", soft_wrap=True)
     if 1 < reasons.search.best.plan.pipeline <= TALL:
         console.print()
         console.print(draw(reasons.search.best.trace, console.width), soft_wrap=True)
-    console.print("\n[bold]Why not[/bold]")
-    width = max((len(each.change) for each in reasons.neighbours), default=0)
-    for each in reasons.neighbours:
-        console.print(f"  {each.change:<{width}}  {each.why}", soft_wrap=True)
+    console.print("\nWhy not", style="bold")
+    console.print(_alternatives(reasons), soft_wrap=True)
     if reasons.helps:
-        console.print("\n[bold]What would help[/bold]")
+        console.print("\nWhat would help", style="bold")
     for change, gain in reasons.helps:
         console.print(f"  {change}: {gain - 1:+.1%} tokens/s", soft_wrap=True)
     if reasons.takeaways:
-        console.print("\n[bold]Published rules of thumb[/bold]")
+        console.print("\nPublished rules of thumb", style="bold")
     for line in reasons.takeaways:
         console.print(f"  {line}", soft_wrap=True)
+    console.print("\nIn short", style="bold")
+    for line in reasons.in_short:
+        console.print(f"  {line}", soft_wrap=True)
+
+
+def _alternatives(reasons: Explanation) -> str:
+    """A line for each other choice: what it takes and holds, and the verdict."""
+    from heddle.format import GIB
+
+    best = reasons.search.best
+    rows = [("change", "step s", "", "GiB", "verdict")]
+    for each in reasons.neighbors:
+        found = each.simulation
+        if found is None:
+            rows.append((each.change, "–", "", "–", each.why))
+        else:
+            share = f"{found.step_seconds / best.step_seconds - 1:+.1%}"
+            rows.append((each.change, figures(found.step_seconds), share, _gib(found.worst / GIB), each.why))
+    wide = [max(len(row[column]) for row in rows) for column in range(4)]
+    lines = (
+        f"  {change:<{wide[0]}}  {step:>{wide[1]}} {share:>{wide[2]}}  {held:>{wide[3]}}  {why}"
+        for change, step, share, held, why in rows
+    )
+    return "\n".join(lines)

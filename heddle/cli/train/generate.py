@@ -33,42 +33,38 @@ def generate(
         bool,
         typer.Option("--int8", help="Decode with weights rounded to int8, by tiles; says how far off the logits are."),
     ] = False,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="The prompt is a question, which the chat template writes.")
+    ] = False,
 ) -> None:
     """Write text with a trained model."""
     from heddle.cli.common import require_torch
 
     require_torch("generate")
 
-    from heddle.checkpoint.load_model import load_for_inference
-    from heddle.models.generate import generate as continue_text
+    from heddle.api.text import TextModel
 
-    model, tokenizer = load_for_inference(run, partial(typer.secho, err=True))
-    engine = None
-    if tiles or int8:
-        from heddle.tiles.generate import TileEngine
-
-        engine = TileEngine(model, int8=int8)
-    ids = [int(i) for i in tokenizer.encode(prompt)] or [tokenizer.end]
+    model = TextModel(run, partial(typer.secho, err=True), tiles, int8)
+    ids, ending = model.asked(prompt) if chat else (model.encode(prompt), [])
+    decode = model.tokenizer.decode
     text: list[int] = []
     for number in range(count):
         if number:
             typer.echo("\n" + "─" * 40)
-        typer.echo(prompt, nl=False)
-        stream = continue_text(
-            model, ids, engine=engine, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed + number
-        )
+        typer.echo("" if chat else prompt, nl=False)
         text, shown = [], ""
-        for token, _ in zip(stream, range(tokens), strict=False):
-            if token == tokenizer.end:
-                break
+        for token in model.continued(
+            ids, tokens, ending, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed + number
+        ):
             text.append(token)
             # A character may take several tokens: hold back what does not decode yet.
-            decoded = tokenizer.decode(text)
+            decoded = decode(text)
             if not decoded.endswith("\ufffd"):
                 typer.echo(decoded[len(shown) :], nl=False)
                 shown = decoded
-        typer.echo(tokenizer.decode(text)[len(shown) :])
-    if int8 and engine is not None:
+        typer.echo(decode(text)[len(shown) :])
+    if int8 and model.engine is not None:
         from heddle.tiles.generate import int8_error
 
-        typer.secho(str(int8_error(engine, [*ids, *text]) or "A single token says nothing of int8 weights."), err=True)
+        found = int8_error(model.engine, [*ids, *text])
+        typer.secho(str(found or "One token is too few to measure the int8 error."), err=True)

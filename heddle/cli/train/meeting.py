@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,35 +11,55 @@ from heddle.cli.ranged import COUNT, ranged
 
 
 def meeting(
-    listen: Annotated[str, typer.Option("--listen", help="The only address to listen on.", metavar="HOST:PORT")],
+    listen: Annotated[
+        str | None, typer.Option("--listen", help="The only address to listen on.", metavar="HOST:PORT")
+    ] = None,
     quorum: Annotated[int, ranged("--quorum", within=COUNT, help="The fewest sites for an outer step.")] = 2,
     wait: Annotated[
         float, ranged("--wait", within="[0.1, 86400]", help="Seconds after which the others continue without a site.")
     ] = 60.0,
+    new_secret: Annotated[
+        Path | None,
+        typer.Option("--new-secret", help="Only make a secret for all sites, in a new file.", metavar="FILE"),
+    ] = None,
 ) -> None:
-    """Coordinate sites that train together, until their run ends; HEDDLE_SECRET keeps strangers out."""
-    from rich.console import Console
-
+    """Coordinate sites that train together, until their run ends; HEDDLE_SECRET_FILE keeps strangers out."""
     from heddle.cli.common import require_torch
+    from heddle.console import plain_console
     from heddle.errors import HeddleError
+    from heddle.spec.address import parsed_address, written_address
 
-    require_torch("meeting")
-    from heddle.train.sites.place import MeetingPlace
-    from heddle.train.sites.wire import parsed_address, shared_secret
-
-    console = Console(highlight=False)
+    console = plain_console()
 
     def tell(words: str) -> None:
         console.print(words, markup=False, soft_wrap=True)
 
-    secret, address = shared_secret(), parsed_address(listen)
+    if (new_secret is None) == (listen is None):
+        raise HeddleError(
+            "`heddle meeting` needs either --listen or --new-secret.",
+            "Sites meet at an address, with a secret that is made first.",
+            "For example --new-secret site.pem, and then --listen 10.0.0.1:29700.",
+        )
+    require_torch("meeting")
+    from heddle.training.sites import secret
+
+    if new_secret is not None:
+        secret.new_secret(new_secret)
+        tell(f"Copy {new_secret} to every site, and set {secret.SECRET_FILE} to its path there.")
+        return
+    from heddle.training.sites.place import MeetingPlace
+
+    assert listen is not None
+    address = parsed_address(listen, any_port=True)
+    shared = secret.shared_secret()
     try:
-        place = MeetingPlace(address, secret, quorum, wait, tell)
+        place = MeetingPlace(address, shared, quorum, wait, tell)
     except OSError as error:
         raise HeddleError(
             f"Cannot listen on {listen}.", f"{error.strerror or error}.", "Name an address of this machine."
         ) from None
-    tell(f"Sites meet at {address[0]}:{place.port}: at least {quorum}, no site waits longer than {wait:g} s.")
+    where = written_address(address[0], place.port)
+    tell(f"Sites meet at {where}: at least {quorum}, no site waits longer than {wait:g} s.")
     try:
         place.serve()
     finally:

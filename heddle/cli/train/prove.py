@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from heddle.spec.job import Job, PlannedJob
-    from heddle.train.prove.conserved import Conserved
-    from heddle.train.prove.prove import Proof
+    from heddle.training.prove.conserved import Conserved
+    from heddle.training.prove.prove import Proof
 
 
 def prove(
-    job: Annotated[Path, typer.Argument(help="The job file, with its [plan].", metavar="PLAN.toml")],
+    job: Annotated[
+        Path, typer.Argument(help="The job file; without a [plan] it is planned first.", metavar="PLAN.toml")
+    ],
     steps: Annotated[int, ranged(within=COUNT, help="Steps to train.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     changes: Annotated[
@@ -27,28 +29,34 @@ def prove(
     ] = None,
 ) -> None:
     """Check that a plan trains like one device: losses and every gradient, on a shrunken model."""
-    from heddle.cli.common import load_with_changes, require_torch
+    from heddle.cli.common import require_torch
+    from heddle.spec.changes import load_with_changes
 
     require_torch("prove")
     loaded = load_with_changes(job, changes or [])
 
     import json
 
-    from rich.console import Console
-
+    from heddle.console import plain_console
     from heddle.runtime import forkserver
+    from heddle.training.planned import plan_to_train
 
+    loaded, found = plan_to_train(loaded, dry_run=True)
     forkserver.start_early(loaded.planned.plan)
 
-    from heddle.train.prove.prove import prove as run_proof
+    from heddle.training.prove.prove import prove as run_proof
 
     proof = run_proof(loaded, steps)
-    if proof is None:  # another rank speaks
+    if proof is None:  # rank 0 prints
         return
-    console = Console(highlight=False)
+    console = plain_console()
     if as_json:
-        console.out(json.dumps(_facts(proof)))
+        console.out(json.dumps(_facts(proof) | {"planned": found is not None}))
     else:
+        if found is not None:
+            from heddle.planning.best import choice_in_words
+
+            console.print(f"{job} has no [plan]. {choice_in_words(found)}\n", soft_wrap=True)
         _show(proof, loaded, console)
     if not proof.comparison.equal or (proof.conserved is not None and not proof.conserved.holds):
         raise typer.Exit(1)
@@ -63,6 +71,9 @@ def _facts(proof: Proof) -> dict[str, Any]:
     comparison, small = proof.comparison, proof.shrunk.job
     facts = {
         "equal": comparison.equal,
+        "compared_with": proof.compared_with,
+        "left_out": list(proof.shrunk.left_out),
+        "verdict": proof.verdict,
         "precision": small.precision,
         "unequal_start": list(comparison.unequal_start),
         "max_loss_diff": comparison.max_loss_diff,
@@ -89,13 +100,15 @@ def _facts(proof: Proof) -> dict[str, Any]:
 def _show(proof: Proof, job: Job, console: Console) -> None:
     from rich.table import Table
 
+    from heddle.console import styled
+
     comparison, small = proof.comparison, proof.shrunk.job
     count = small.plan.world
     where = f"on {count} process{'es' if count > 1 else ''} in {job.precision_in_words}"
     console.print(f"{_degrees(small)}, {where}", soft_wrap=True)
     console.print(f"model shrunk for the proof: {_sizes(job, small)}", soft_wrap=True)
     for note in proof.shrunk.notes:
-        console.print(f"[yellow]not tried[/]  {note}", soft_wrap=True)
+        console.print(styled(("not tried", "yellow"), f"  {note}"), soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     table.add_column("relative difference")
     for heading in ("largest", "rounding", "allowed"):
@@ -111,19 +124,16 @@ def _show(proof: Proof, job: Job, console: Console) -> None:
         ("gradient norm, step 1", comparison.norm, comparison.rounding, comparison.gradient_limit),
     )
     for name, difference, rounding, limit in rows:
-        colour = "" if difference <= limit else "[red]"
-        table.add_row(name, f"{colour}{difference:.1e}", f"{rounding:.1e}", f"{limit:.1e}")
+        largest = styled((f"{difference:.1e}", "" if difference <= limit else "red"))
+        table.add_row(name, largest, f"{rounding:.1e}", f"{limit:.1e}")
     console.print()
     console.print(table)
     console.print(f"worst gradient: {comparison.worst}")
     if proof.conserved is not None:
         _show_codes(proof.conserved, console)
     console.print()
-    if comparison.equal:
-        like = "like one device" if proof.shrunk.job.plan.delayed is None else "as the method's recurrence says"
-        console.print(f"[green]equal[/]: this plan trains {like}. ({proof.seconds:.0f} s)")
-        return
-    console.print(f"[red]different[/]: {proof.cause}.", soft_wrap=True)
+    color = "red" if not comparison.equal else "yellow" if proof.shrunk.left_out else "green"
+    console.print(styled((proof.verdict, color), f" ({proof.seconds:.0f} s)"), soft_wrap=True)
     if comparison.wrong:
         shown = ", ".join(comparison.wrong[:3]) + (", …" if len(comparison.wrong) > 3 else "")
         console.print(
@@ -134,14 +144,16 @@ def _show(proof: Proof, job: Job, console: Console) -> None:
 
 def _show_codes(conserved: Conserved, console: Console) -> None:
     """What codes of gradients promise in place of being exact, and whether they keep it."""
+    from heddle.console import styled
     from heddle.errors import listing
 
-    colour = "green" if conserved.holds else "red"
-    console.print(
-        f"gradients in {listing(conserved.codes)}: after {conserved.steps} steps what was sent adds up to what was "
-        f"meant within [{colour}]{conserved.most:.2f}[/] of a quantum, over {conserved.numbers:,} numbers",
-        soft_wrap=True,
+    sent = styled(
+        f"gradients in {listing(conserved.codes)}: after {conserved.steps} steps the sums sent and the true sums "
+        "agree within ",
+        (f"{conserved.most:.2f}", "green" if conserved.holds else "red"),
+        f" of a quantum, over {conserved.numbers:,} numbers",
     )
+    console.print(sent, soft_wrap=True)
 
 
 def _degrees(small: PlannedJob) -> str:
@@ -152,12 +164,20 @@ def _degrees(small: PlannedJob) -> str:
         parts.append(f"tensor {plan.tensor}" + (" with sequence" if plan.sequence else ""))
     if plan.pipeline > 1:
         chunks = f" with {plan.virtual} chunks per rank" if plan.virtual > 1 else ""
-        parts.append(f"pipeline {plan.pipeline} ({plan.schedule}{chunks}, layers {'+'.join(map(str, plan.stages))})")
+        order = plan.schedule if plan.late is None else f"{plan.update}, updates late"
+        parts.append(f"pipeline {plan.pipeline} ({order}{chunks}, layers {'+'.join(map(str, plan.stages))})")
+    sharded = f" (ZeRO-{plan.zero})" if plan.zero else ""
+    if plan.context > 1:
+        parts.append(f"context {plan.context} ({plan.context_exchange})" + sharded * (plan.data == 1))
     if plan.data > 1:
-        parts.append(f"data {plan.data}" + (f" (ZeRO-{plan.zero})" if plan.zero else ""))
+        parts.append(f"data {plan.data}{sharded}")
     recompute = plan.recompute if isinstance(plan.recompute, str) else "mixed"
     more = f"{plan.microbatches(small.train.global_batch)} microbatches of {plan.microbatch}"
-    return " × ".join(parts or ["one device"]) + f", {more}" + (f", recompute {recompute}" * (recompute != "none"))
+    offload = {word for layer in range(small.model.layers) for word in plan.memory_of(layer).offload} | {*plan.offload}
+    words = [more, *[f"recompute {recompute}"] * (recompute != "none")]
+    words += [f"offload {', '.join(sorted(offload))}"] * bool(offload)
+    words += ["updates checked after the fact"] * (plan.check_step == "after")
+    return ", ".join([" × ".join(parts or ["one device"]), *words])
 
 
 def _sizes(job: Job, small: Job) -> str:

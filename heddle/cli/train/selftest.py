@@ -12,7 +12,7 @@ from heddle.cli.ranged import COUNT, ranged
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heddle.train.selftest import SelftestVerdict
+    from heddle.training.selftest import SelftestVerdict
 
 
 def selftest(
@@ -22,9 +22,8 @@ def selftest(
     ] = None,
 ) -> None:
     """Test everything on this machine's devices in about two minutes: prove, profile, train, resume, kill -9."""
-    from rich.console import Console
-
     from heddle.cli.common import require_torch
+    from heddle.console import plain_console
 
     require_torch("selftest")
     from heddle.runtime.environment import launched_place
@@ -38,12 +37,12 @@ def selftest(
 
         forkserver.start_early(Plan(data=count))
 
-    from heddle.train.selftest import selftest as run
+    from heddle.training.selftest import selftest as run
 
     verdict = run(folder, count)
-    if verdict is None:  # another rank speaks
+    if verdict is None:  # rank 0 prints
         return
-    show(verdict, folder, Console(highlight=False))
+    show(verdict, folder, plain_console())
     if not verdict.passed:
         raise typer.Exit(1)
 
@@ -52,7 +51,8 @@ def show(verdict: SelftestVerdict, folder: Path, console: Console) -> None:
     """Each part in a line, and what to send."""
     from rich.table import Table
 
-    from heddle.train.selftest import LOG, VERDICT
+    from heddle.console import styled
+    from heddle.training.selftest import LOG, VERDICT
 
     about = verdict.about
     names = sorted({each["name"] for each in about["devices"]})
@@ -65,13 +65,12 @@ def show(verdict: SelftestVerdict, folder: Path, console: Console) -> None:
     )
     table = Table(box=None, pad_edge=False, show_header=False)
     for part in verdict.parts:
-        passed = "[green]passed[/]" if part.passed else "[red]failed[/]"
+        passed = styled(("passed", "green") if part.passed else ("failed", "red"))
         table.add_row(part.name, passed, f"{part.seconds:.0f} s", part.words)
     console.print(table)
     if verdict.passed:
-        console.print(f"[green]Everything works.[/] The verdict is in {folder / VERDICT}.", soft_wrap=True)
+        works = styled(("Everything works.", "green"), f" The verdict is in {folder / VERDICT}.")
+        console.print(works, soft_wrap=True)
     else:
-        console.print(
-            f"[red]Something failed.[/] Please send {folder / VERDICT} and {folder / LOG} with your report.",
-            soft_wrap=True,
-        )
+        sent = f" Please send {folder / VERDICT} and {folder / LOG} with your report."
+        console.print(styled(("Something failed.", "red"), sent), soft_wrap=True)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from heddle.errors import HeddleError
+from heddle.format import seconds_in_words
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heddle.plan.search.search import Search
+    from heddle.planning.regions.network_search import NetworkSearch
+    from heddle.planning.search.search import Search
+    from heddle.training.loop import Result
 
 
 def train(
@@ -35,39 +41,71 @@ def train(
     ] = None,
 ) -> None:
     """Train a job, from its first step or from its newest checkpoint."""
-    from heddle.cli.common import load_with_changes, require_torch
+    from heddle.cli.common import require_torch
+    from heddle.spec.changes import load_with_changes
 
-    require_torch("train")
     loaded = load_with_changes(job, changes or [], name)
+    with _telling_what_is_left(loaded.run_folder):
+        require_torch("train")
+        from heddle.console import plain_console
 
-    from rich.console import Console
+        if loaded.plan is None:
+            from heddle.training.planned import plan_to_train
 
-    if loaded.plan is None:
-        from heddle.train.planned import with_plan
+            loaded, found = plan_to_train(loaded, resume, dry_run)
+            if found is not None and not as_json:
+                _tell(plain_console(), found)
+        if dry_run or as_json:
+            _refuse_together(dry_run, {"--resume": resume, "--trace": trace})
+            from heddle.training.dry_run.dry_run import dry_run as try_job
+            from heddle.training.dry_run.report import show
 
-        loaded, found = with_plan(loaded, resume, dry_run)
-        if found is not None and not as_json:
-            _tell(Console(highlight=False), found)
-    if dry_run or as_json:
-        _refuse_together(dry_run, {"--resume": resume, "--trace": trace})
-        from heddle.train.dry_run.dry_run import dry_run as try_job
-        from heddle.train.dry_run.report import show
+            show(try_job(loaded), as_json, plain_console())
+            return
 
-        show(try_job(loaded), as_json, Console())
+        from heddle.runtime import forkserver
+        from heddle.runtime.stop_request import outlive_terminal
+
+        outlive_terminal()
+        forkserver.start_early(loaded.planned.plan)
+
+        from heddle.training.loop import train as run_job
+
+        result = run_job(loaded, resume=resume, trace=trace, allow_changes=allow_changes)
+        _conclude(result, job, name, trace, changes or [])
+
+
+@contextmanager
+def _telling_what_is_left(folder: Path) -> Iterator[None]:
+    """Let SIGTERM end a command in order, too, and say so where it came before there was a run.
+
+    Whoever started several processes by a launcher hears of it there.
+    """
+    from heddle.runs.lock import begun
+    from heddle.runtime.stop_request import StartUp
+
+    if "RANK" in os.environ:
+        yield
         return
+    with StartUp() as request:
+        try:
+            yield
+        except (KeyboardInterrupt, Exception) as end:
+            # a package that was being imported may have taken the request for something that is not installed
+            if not request.asked and not isinstance(end, KeyboardInterrupt):
+                raise
+            if not begun(folder):
+                typer.echo(f"The run had not begun: there is no {folder} yet.", err=True)
+            raise KeyboardInterrupt from None
 
-    from heddle.runtime import forkserver
-    from heddle.runtime.stop_request import outlive_terminal
 
-    outlive_terminal()
-    forkserver.start_early(loaded.planned.plan)
+def _conclude(result: Result | None, job: Path, name: str | None, trace: bool, changes: list[str]) -> None:
+    """Say how a run ended, and what to do next."""
+    from heddle.console import plain_console
 
-    from heddle.train.loop import train as run_job
-
-    result = run_job(loaded, resume=resume, trace=trace, allow_changes=allow_changes)
-    if result is None:  # another rank speaks
+    if result is None:  # rank 0 prints
         return
-    console = Console()
+    console = plain_console()
     if result.first_step >= result.steps:
         console.out(
             f"{result.run} has already done its {result.steps} steps. "
@@ -76,13 +114,13 @@ def train(
         )
         return
     if result.step < result.steps:
-        options = [*(["--name", name] if name else []), *(f"--set={change}" for change in changes or [])]
+        options = [*(["--name", name] if name else []), *(f"--set={change}" for change in changes)]
         options += ["--trace"] if trace else []
         again = shlex.join(["heddle", "train", str(job), "--resume", *options])
         console.out(f"Stopped after step {result.step} of {result.steps}. Resume with: {again}", highlight=False)
         return
     if trace:
-        _draw_last(console, result.run)
+        _draw_typical(console, result.run)
     learned = result.loss if result.validation_loss is None else result.validation_loss
     kind = "training" if result.validation_loss is None else "validation"
     done = f"{result.steps - result.first_step} steps" + f", to step {result.steps}," * bool(result.first_step)
@@ -94,7 +132,8 @@ def train(
     )
     if (predicted := result.predicted) is not None and result.step_seconds is not None:
         console.print(
-            f"Predicted {predicted.step_seconds:.3g} s per step, measured {result.step_seconds:.3g} s.",
+            f"Predicted {seconds_in_words(predicted.step_seconds)} per step, measured "
+            f"{seconds_in_words(result.step_seconds)}.",
             soft_wrap=True,
             highlight=False,
         )
@@ -102,27 +141,29 @@ def train(
     console.print(f'Sample from it with: heddle generate {result.run} --prompt "…"', soft_wrap=True)
 
 
-def _tell(console: Console, found: Search) -> None:
+def _tell(console: Console, found: Search | NetworkSearch) -> None:
     """What was planned for a job that has no plan."""
     from heddle.cost.local_machine import disturbed
-    from heddle.plan.search.describe import planned_in_words
+    from heddle.planning.best import choice_in_words
 
-    console.print(planned_in_words(found.best, found.feasible), soft_wrap=True)
+    console.print(choice_in_words(found), markup=False, soft_wrap=True)
     if disturbed(found.best.cluster):
         source = found.best.cluster.efficiency.source
         console.print(f"The predicted time is based on {source}.", style="yellow", soft_wrap=True)
 
 
-def _draw_last(console: Console, run: Path) -> None:
-    """The last step that was traced. Its files may lie on other machines; `heddle trace` says so when asked."""
+def _draw_typical(console: Console, run: Path) -> None:
+    """The step that `heddle trace` draws. Its files may lie on other machines; that command says so when asked."""
     from contextlib import suppress
 
+    from heddle.runs.metrics import read_metrics, typical_step
     from heddle.trace.steps import read_step, traced_steps
     from heddle.trace.terminal import draw
 
     with suppress(HeddleError):
         traces = run / "traces"
-        console.print(draw(read_step(traces, max(traced_steps(traces), default=0)), console.width), soft_wrap=True)
+        step = typical_step(traced_steps(traces), read_metrics(run / "metrics.jsonl")) or 0
+        console.print(draw(read_step(traces, step), console.width), soft_wrap=True)
         console.print()
 
 

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from heddle.errors import HeddleError
-from heddle.lanes.check.made_up import (
+from heddle.lanes.check.inputs import (
     SLOT,
-    Shape,
+    RegionShape,
     buffer_of,
     fill,
     is_pointer_load,
@@ -35,7 +35,7 @@ from heddle.lanes.check.promises import kept_by_all
 from heddle.lanes.child import in_child
 from heddle.lanes.dependence import Address, Addresses, Region
 from heddle.lanes.emit import Emitted
-from heddle.lanes.ir import BITS, Module, binding, machine, parse_llvm
+from heddle.lanes.ir import BITS, Module, load, parse_llvm
 
 EQUAL, DIFFERENT, END = b"e", b"d", b"\n"
 TURNS = 4  # of a trial, each with other accesses that meet
@@ -51,10 +51,10 @@ class Verdict:
 
 
 @dataclass
-class Prepared:
+class PreparedRegion:
     """A region ready to be compiled: both versions as lines, and what they read and write."""
 
-    shape: Shape
+    shape: RegionShape
     addresses: Addresses
     scalar: list[str]
     packed: list[str]
@@ -82,7 +82,7 @@ def check_all(made: Sequence[tuple[Region, Emitted]], module: Module, trials: in
     return [foreign if p is None else next(found) for p in prepared]
 
 
-def _prepared(region: Region, emitted: Emitted, addresses: Addresses) -> Prepared | None:
+def _prepared(region: Region, emitted: Emitted, addresses: Addresses) -> PreparedRegion | None:
     shape = shape_of(region, addresses)
     if shape is None:
         return None
@@ -90,10 +90,10 @@ def _prepared(region: Region, emitted: Emitted, addresses: Addresses) -> Prepare
     scalar = [s.text for s in region.statements]
     scalar += [f"{next_of(v)} = freeze {types[v]} {c.following}" for v, c in region.carried.items()]
     packed = round_once(region, emitted)
-    return Prepared(shape, addresses, scalar, packed, emitted.declarations, emitted.dropped)
+    return PreparedRegion(shape, addresses, scalar, packed, emitted.declarations, emitted.dropped)
 
 
-def _together(ready: list[Prepared], module: Module, trials: int, seed: int) -> list[Verdict]:
+def _together(ready: list[PreparedRegion], module: Module, trials: int, seed: int) -> list[Verdict]:
     if not ready:
         return []
     try:
@@ -102,8 +102,7 @@ def _together(ready: list[Prepared], module: Module, trials: int, seed: int) -> 
         if len(ready) > 1:  # one of them, which must not keep the others from being checked
             return [verdict for one in ready for verdict in _together([one], module, trials, seed)]
         return [Verdict(False, why=f"LLVM's verifier: {error.what[:200]}")]
-    with binding().create_mcjit_compiler(parsed, machine()) as engine:
-        engine.finalize_object()
+    with load(parsed) as engine:
         signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
         for p in ready:
             first, second = (engine.get_function_address(f"{p.own}.{n}") for n in ("scalar", "packed"))
@@ -165,7 +164,7 @@ def _fresh(text: str) -> str:
     return own
 
 
-def _module(ready: list[Prepared], module: Module) -> str:
+def _module(ready: list[PreparedRegion], module: Module) -> str:
     own = _fresh("\n".join(line for p in ready for line in (*p.scalar, *p.packed)))
     lines: list[str] = []
     declared: set[str] = set()
@@ -197,7 +196,7 @@ def _module(ready: list[Prepared], module: Module) -> str:
 
 
 def _function(
-    name: str, shape: Shape, lines: list[str], own: str, renamed: frozenset[str]
+    name: str, shape: RegionShape, lines: list[str], own: str, renamed: frozenset[str]
 ) -> tuple[list[str], set[str]]:
     out = [f"define void @{name}(ptr noalias %{own}.slots, ptr noalias %{own}.results) {{"]
     for k, (value, kind) in enumerate(shape.inputs.items()):
@@ -212,7 +211,7 @@ def _function(
     return [*out, "  ret void", "}"], declared
 
 
-def _runs(ready: list[Prepared], engine: Any, first: int, trials: int, seed: int) -> Iterator[bytes]:
+def _runs(ready: list[PreparedRegion], engine: Any, first: int, trials: int, seed: int) -> Iterator[bytes]:
     """What each trial says, and an end behind each region; a difference is enough of one."""
     for k, p in enumerate(ready):
         for trial in range(0 if k else first, trials):
@@ -223,7 +222,7 @@ def _runs(ready: list[Prepared], engine: Any, first: int, trials: int, seed: int
         yield END
 
 
-def _trial(p: Prepared, engine: Any, trial: int, seed: int) -> bytes:
+def _trial(p: PreparedRegion, engine: Any, trial: int, seed: int) -> bytes:
     """One trial; those with memory that overlaps take several turns, so that different accesses meet."""
     shape = p.shape
     near = any(not p.addresses.apart(a, b) for a, b in combinations(shape.buffers, 2)) or any(
@@ -235,7 +234,7 @@ def _trial(p: Prepared, engine: Any, trial: int, seed: int) -> bytes:
     return EQUAL if all(_turn(p, engine, turn, edge, random) for turn in turns) else DIFFERENT
 
 
-def _turn(p: Prepared, engine: Any, turn: int | None, edge: float, random: np.random.Generator) -> bool:
+def _turn(p: PreparedRegion, engine: Any, turn: int | None, edge: float, random: np.random.Generator) -> bool:
     shape, addresses = p.shape, p.addresses
     terms: dict[str, int] = {}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from heddle.lanes.check.made_up import fill
+from heddle.lanes.check.inputs import fill
 from heddle.lanes.check.stubs import SLOT, signature
 from heddle.lanes.dependence import Addresses
 from heddle.lanes.ir import BITS, Function, Module, Statement
@@ -25,7 +25,7 @@ _KEPT: list[mmap.mmap] = []
 
 
 @dataclass
-class Stage:
+class CallSetup:
     """What a function is called with."""
 
     kinds: list[str]
@@ -93,7 +93,7 @@ def reached(functions: list[Function], module: Module) -> list[Function]:
     return list(found.values())
 
 
-def stage_for(function: Function, module: Module) -> Stage:
+def stage_for(function: Function, module: Module) -> CallSetup:
     found = signature(function.head, function.written)
     assert found is not None
     kinds = [kind for kind, _ in found[2]]
@@ -102,7 +102,7 @@ def stage_for(function: Function, module: Module) -> Stage:
     everything = "\n".join(f.text() for f in every)
     changing = set(re.findall(r"^(@[-a-zA-Z$._0-9]+) = [^\n]*?\bglobal ", module.rest, re.M))
     holds, distances = _behind(function, module, text, calls=len(every) > 1)
-    return Stage(
+    return CallSetup(
         kinds,
         holds,
         distances,
@@ -154,7 +154,7 @@ def _may_overlap(function: Function, addresses: Addresses, text: str) -> bool:
 
 
 def _distances(here: list[tuple[int, Statement]], there: list[tuple[int, Statement]], usual: str) -> list[int]:
-    """How far the second base may lie behind the first for accesses to meet, or to be neighbours."""
+    """How far the second base may lie behind the first for accesses to meet, or to be neighbors."""
     align = max([1, *(s.align for _, s in (*here, *there))])
     size = BITS[usual] // 8 or 1
     offsets = {x - y for x, _ in here[:32] for y, _ in there[:32]} | {0, size, -size, 4 * size}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from heddle.lanes.dependence.addresses import Layout
+from heddle.lanes.dependence.addresses import TypeSizes
 from heddle.lanes.ir import Function, for_this_machine, split_commas, typed
 
 SLOT = 64  # bytes for each argument
@@ -107,7 +107,7 @@ def _stub(found: re.Match[str]) -> str:
 def mutable(module: str) -> dict[str, int]:
     """Global variables that code may change, of plain names and numbers only, and how large they are."""
     structures = dict(re.findall(r'^(%(?:[-a-zA-Z$._0-9]+|"[^"]*")) = type (.*)$', module, re.M))
-    layout = Layout(structures)
+    layout = TypeSizes(structures)
     found = {}
     for name, what in re.findall(r"^(@[-a-zA-Z$._0-9]+) = [^\n]*?\bglobal ([^\n]*)$", module, re.M):
         size = layout.size(typed(what)[0])

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from heddle.lanes import ir
-from heddle.lanes.check.made_up import same
-from heddle.lanes.check.stage import Stage, reached, stage_for
+from heddle.lanes.check.inputs import same
+from heddle.lanes.check.stage import CallSetup, reached, stage_for
 from heddle.lanes.check.stubs import driver, entry, mutable, runnable, signature
 from heddle.lanes.check.watched import BROKEN, FILLING, watchable, watched
 from heddle.lanes.child import in_child
@@ -35,7 +35,7 @@ SLOWER = 20  # … times that of the other
 
 
 @dataclass
-class Case:
+class CandidateFunction:
     """A function in one of the candidates."""
 
     function: ir.Function
@@ -57,13 +57,13 @@ class Engine:
 
 
 @dataclass
-class Job:
+class Trial:
     """A case, ready to run: both versions, and what they are called with."""
 
     number: int
     reference: Engine
     other: Engine
-    stage: Stage
+    stage: CallSetup
     shared: list[str]  # variables of both
     trials: int
 
@@ -74,14 +74,16 @@ def differing(
     """Those of some functions and candidates that were seen to do something else than the scalar code."""
     if not hasattr(os, "fork"):
         return set()  # nothing that may crash can be tried
-    wanted = [Case(f, c, k) for k, (f, c) in enumerate(cases) if watchable(f) and signature(f.head, f.written)]
+    wanted = [
+        CandidateFunction(f, c, k) for k, (f, c) in enumerate(cases) if watchable(f) and signature(f.head, f.written)
+    ]
     if not wanted:
         return set()
     said = in_child(partial(_all, scalar, modules, wanted), seconds)
     return {(c.function.name, c.candidate) for c, v in zip(wanted, said, strict=False) if v == DIFFERENT[0]}
 
 
-def _all(scalar: ir.Module, modules: dict[str, str], cases: list[Case]) -> Iterator[bytes]:
+def _all(scalar: ir.Module, modules: dict[str, str], cases: list[CandidateFunction]) -> Iterator[bytes]:
     """One verdict a case. Every few of them run in a child of their own, as far as it gets."""
     declared: set[str] = set()
     needed = reached([c.function for c in cases], scalar)
@@ -100,11 +102,11 @@ def _all(scalar: ir.Module, modules: dict[str, str], cases: list[Case]) -> Itera
         shared = [n for n, (_, size) in reference.variables.items() if other.variables.get(n, (0, 0))[1] == size]
         # Not code that the passes took away, nor a variable that cannot be given the same contents in both.
         ready = case.number in other.entries and stage.variables <= set(shared) and not stage.leaks
-        jobs.append(Job(case.number, reference, other, stage, shared, TRIALS if ready else 0))
+        jobs.append(Trial(case.number, reference, other, stage, shared, TRIALS if ready else 0))
     yield from _verdicts(jobs)
 
 
-def _verdicts(jobs: list[Job]) -> Iterator[bytes]:
+def _verdicts(jobs: list[Trial]) -> Iterator[bytes]:
     """One after the other in a child, and in another behind what crashes."""
     at, trial, crashes = 0, 0, 0
     while at < len(jobs):
@@ -124,30 +126,25 @@ def _verdicts(jobs: list[Job]) -> Iterator[bytes]:
         at, trial, crashes = at + 1, 0, 0
 
 
-def _engine(text: str, needed: set[str], cases: Iterable[Case]) -> Engine:
-    llvm = ir.binding()
+def _engine(text: str, needed: set[str], cases: Iterable[CandidateFunction]) -> Engine:
     module = runnable(text, needed)
     drivers = {c.number: driver(c.number, c.function, module) for c in cases}
     parsed = ir.parse_llvm(module + "\n".join(d for d in drivers.values() if d))
-    target = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=1, jit=True
-    )
-    engine = llvm.create_mcjit_compiler(parsed, target)
-    engine.finalize_object()
+    engine = ir.load(parsed, ir.machine(level=1))
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
     entries = {k: kind(engine.get_function_address(entry(k))) for k, d in drivers.items() if d}
     variables = {n: (engine.get_global_value_address(n[1:]), size) for n, size in mutable(module).items()}
-    return Engine((engine, parsed, target), entries, {n: v for n, v in variables.items() if v[0]})
+    return Engine((engine, parsed), entries, {n: v for n, v in variables.items() if v[0]})
 
 
-def _runs(jobs: list[Job], first: int) -> Iterator[bytes]:
+def _runs(jobs: list[Trial], first: int) -> Iterator[bytes]:
     for k, job in enumerate(jobs):
         for trial in range(0 if k else first, job.trials):
             yield from _trial(job, trial)
         yield END
 
 
-def _trial(job: Job, trial: int) -> Iterator[bytes]:
+def _trial(job: Trial, trial: int) -> Iterator[bytes]:
     reference, stage = job.reference, job.stage
     broken, filling = reference.variable(BROKEN), reference.variable(FILLING)
     random = np.random.default_rng([job.number, trial])
@@ -184,7 +181,7 @@ def _contents(
 
 def _run(
     engine: Engine,
-    job: Job,
+    job: Trial,
     slots: np.ndarray[Any, Any],
     memory: list[np.ndarray[Any, Any]],
     contents: dict[str, np.ndarray[Any, Any]],

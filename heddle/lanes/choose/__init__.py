@@ -1,1 +1,1 @@
-"""Which productions to choose, and in which order: greedily, or by the exact programme."""
+"""Which productions to choose, and in which order: greedily, or by the exact integer program."""

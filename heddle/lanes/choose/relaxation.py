@@ -1,4 +1,4 @@
-"""The programme without whole numbers: in a tenth of a second it tells which productions are worth a look.
+"""The integer program without whole numbers: in a tenth of a second it tells which productions are worth a look.
 
 Its answer is no packing, but the best packings are made of what it uses, and of what costs it next to nothing more.
 """
@@ -14,7 +14,7 @@ INFINITE = float("inf")
 
 
 def promising(costs: Sequence[int], rows: Sequence[Row]) -> list[int]:
-    """The variables that the relaxed programme uses, or could use at little loss; all of them if it has no answer."""
+    """The variables that the relaxed integer program uses, or could use at little loss; all if it has no answer."""
     from ortools.linear_solver import linear_solver_pb2, pywraplp
 
     model = linear_solver_pb2.MPModelProto()

@@ -27,7 +27,7 @@ class Address:
 
 
 @dataclass
-class Layout:
+class TypeSizes:
     """Sizes of types, as the data layout of 64-bit machines has them."""
 
     structs: dict[str, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Addresses:
 
     def __init__(self, function: Function, module: Module) -> None:
         self.function = function
-        self.layout = Layout(module.structures)
+        self.layout = TypeSizes(module.structures)
         self.globals = module.globals
         self.metadata = module.metadata
         self.defs = function.definitions

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from heddle.lanes.dependence.loops import LABEL
-from heddle.lanes.ir import BITS, Block, Statement
+from heddle.lanes.ir import BITS, BasicBlock, Statement
 
 Readers = dict[str, set[tuple[str, int]]]  # who reads a value, as block and place in it
 
@@ -20,7 +20,9 @@ class Carried:
     following: str
 
 
-def carried(block: Block, preheader: str, types: dict[str, str], readers: Readers, inside: range) -> dict[str, Carried]:
+def carried(
+    block: BasicBlock, preheader: str, types: dict[str, str], readers: Readers, inside: range
+) -> dict[str, Carried]:
     """Phis that may be vectors: what they read and what reads them in their block lies `inside` one stretch of it.
 
     Those of which there is only one of a type have no partner, and what goes into addresses has to be a scalar.
@@ -57,7 +59,7 @@ def _incoming(s: Statement, preheader: str, here: str) -> Carried | None:
     return Carried(by_label[preheader], by_label[here])
 
 
-def way_out(block: Block) -> str:
+def way_out(block: BasicBlock) -> str:
     """The block behind a loop of one block; nothing if there are several, or none."""
     m = re.match(rf"br i1 .*, label %{LABEL}, label %{LABEL}", block.statements[-1].text)
     others = {m[1], m[2]} - {block.label} if m else set()

@@ -10,7 +10,7 @@ from heddle.lanes.dependence.addresses import Address, Addresses
 from heddle.lanes.dependence.carried import Carried, carried, way_out
 from heddle.lanes.dependence.loops import loops, only_before
 from heddle.lanes.dependence.standing import Standing, standing
-from heddle.lanes.ir import Block, Function, Module, Statement
+from heddle.lanes.ir import BasicBlock, Function, Module, Statement
 
 LARGEST = 480  # statements that are looked at together; longer stretches are cut, after a store where there is one
 
@@ -20,7 +20,7 @@ class Region:
     """A stretch of a block in which only plain loads and stores touch memory, and nothing can end the program."""
 
     function: Function
-    block: Block
+    block: BasicBlock
     start: int
     statements: list[Statement]
     addresses: dict[int, Address]  # of loads and stores, by position in the region
@@ -143,7 +143,7 @@ def _carry(region: Region, readers: dict[str, set[tuple[str, int]]]) -> None:
     region.required = frozenset(v for v in region.outside if not all(behind(v)))
 
 
-def _stretches(block: Block) -> list[tuple[int, list[Statement]]]:
+def _stretches(block: BasicBlock) -> list[tuple[int, list[Statement]]]:
     found: list[tuple[int, list[Statement]]] = []
     current: list[Statement] = []
     start = 0
@@ -162,7 +162,7 @@ def _stretches(block: Block) -> list[tuple[int, list[Statement]]]:
 
 def _region(
     function: Function,
-    block: Block,
+    block: BasicBlock,
     start: int,
     stretch: list[Statement],
     addresses: Addresses,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from heddle.lanes.dependence.addresses import Address, Addresses
-from heddle.lanes.ir import MEMORY_BYTES, Block, Statement
+from heddle.lanes.ir import MEMORY_BYTES, BasicBlock, Statement
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Standing:
         return first[0]
 
 
-def standing(block: Block, addresses: Addresses) -> Standing:
+def standing(block: BasicBlock, addresses: Addresses) -> Standing:
     """The loads of a block that nothing after them in it may overwrite."""
     if not block.statements[-1].text.startswith(("br ", "switch ")):
         return Standing()  # a call that may throw ends it, and may write anything

@@ -17,7 +17,7 @@ BARE = "heddle-bare"  # marks functions that LLVM's passes must leave alone, wit
 
 def through_llvm(text: str, target: Any) -> str:
     module = ir.parse_llvm(text)
-    ir.optimise(module, slp=True, target=target)
+    ir.optimize(module, slp=True, target=target)
     return ir.named(module, target)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from heddle.lanes.dependence import Region
 from heddle.lanes.dependence.carried import way_out
 from heddle.lanes.emit import Emitted
-from heddle.lanes.ir import Block, Function
+from heddle.lanes.ir import BasicBlock, Function
 
 Made = list[tuple[Region, Emitted]]
 
@@ -72,7 +72,7 @@ def _ways_out(function: Function, made: Made, by_block: dict[str, Made], early: 
     return found
 
 
-def _is_loop(block: Block) -> bool:
+def _is_loop(block: BasicBlock) -> bool:
     return re.search(rf"label %{re.escape(block.label)}(?=[,\s]|$)", block.statements[-1].text) is not None
 
 

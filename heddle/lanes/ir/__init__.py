@@ -1,7 +1,7 @@
 """LLVM IR as statements: read, brought to one form, taken apart line by line, and put together again."""
 
-from heddle.lanes.ir.llvm import assembly, binding, machine, named, optimise, parse_foreign, parse_llvm
-from heddle.lanes.ir.module import Block, Function, Module, choose_functions, take_apart
+from heddle.lanes.ir.llvm import assembly, named, optimize, parse_foreign
+from heddle.lanes.ir.module import BasicBlock, Function, Module, choose_functions, take_apart
 from heddle.lanes.ir.source import COMPILED, includes, read_source
 from heddle.lanes.ir.statement import (
     BINARY,
@@ -20,7 +20,8 @@ from heddle.lanes.ir.statement import (
     split_commas,
     typed,
 )
-from heddle.lanes.ir.target import fitted, for_this_machine
+from heddle.lanes.ir.target import fitted
+from heddle.native.llvm import binding, for_this_machine, load, machine, parse_llvm
 
 __all__ = [
     "BINARY",
@@ -35,7 +36,7 @@ __all__ = [
     "MEMORY_BYTES",
     "NAME",
     "PURE",
-    "Block",
+    "BasicBlock",
     "Function",
     "Module",
     "Statement",
@@ -45,9 +46,10 @@ __all__ = [
     "fitted",
     "for_this_machine",
     "includes",
+    "load",
     "machine",
     "named",
-    "optimise",
+    "optimize",
     "parse_foreign",
     "parse_llvm",
     "parse_statement",

@@ -1,4 +1,4 @@
-"""LLVM itself, by llvmlite: parsing, verifying, passes, and the machine to compile for."""
+"""What lanes ask of LLVM beside machine code: IR of users read without a crash, passes, and names."""
 
 from __future__ import annotations
 
@@ -7,27 +7,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from heddle.errors import HeddleError, how_to_install
+from heddle.errors import HeddleError
 from heddle.lanes.child import in_child
+from heddle.native.llvm import binding, machine, parse_llvm
 
-PARSED, OPTIMISED, DONE = b"p", b"o", b"\0"  # how far LLVM got
+PARSED, OPTIMIZED, DONE = b"p", b"o", b"\0"  # how far LLVM got
 SLOWEST = 600  # seconds of CPU time for that: the largest files take a minute
 _ODD = re.compile(r'^(?:  %"[^"]*" = |"[^"]*":|define .* %"[^"]*"[,)])', re.M)  # values and labels with quotes
-
-
-def binding() -> Any:
-    """Llvmlite's binding, made ready; a user without it is told how to get it."""
-    try:
-        import llvmlite.binding as llvm
-    except ImportError as error:
-        raise HeddleError(
-            "Lanes need llvmlite, which is not installed.",
-            "It reads and compiles LLVM IR.",
-            f"To get it: {how_to_install('lanes')}.",
-        ) from error
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    return llvm
 
 
 def parse_foreign(text: str, source: str = "The IR") -> Any:
@@ -37,11 +23,11 @@ def parse_foreign(text: str, source: str = "The IR") -> Any:
     if not done:
         raise HeddleError(
             f"{source} is not IR: LLVM's parser crashes on it.",
-            "LLVM reads what LLVM wrote; of other text it does not notice every mistake.",
+            "LLVM's parser is for IR that LLVM wrote; hand-written IR may crash it.",
             f"Make it with clang {llvm.llvm_version_info[0]}: clang -O1 -S -emit-llvm kernel.c, or give the C file.",
         )
     module = _opened(parse_llvm(text, source))
-    if done != PARSED + OPTIMISED:
+    if done != PARSED + OPTIMIZED:
         raise _crashes("passes", source)
     return module
 
@@ -51,11 +37,11 @@ def _tried(llvm: Any, text: str) -> Iterator[bytes]:
         module = llvm.parse_assembly(text)
         module.verify()
     except RuntimeError:  # said when it is parsed again
-        yield PARSED + OPTIMISED
+        yield PARSED + OPTIMIZED
         return
     yield PARSED
-    optimise(_opened(module), slp=True)
-    yield OPTIMISED
+    optimize(_opened(module), slp=True)
+    yield OPTIMIZED
 
 
 def _opened(module: Any) -> Any:
@@ -70,7 +56,7 @@ def _opened(module: Any) -> Any:
 
 
 def assembly(text: str, source: str = "The IR") -> str:
-    """A module for this machine, by a child as well: not all that LLVM reads and optimises it can compile."""
+    """A module for this machine, by a child as well: not all that LLVM reads and optimizes it can compile."""
     written = in_child(lambda: [machine().emit_assembly(parse_llvm(text, source)).encode(), DONE], SLOWEST)
     if not written.endswith(DONE):
         raise _crashes("code generator", source)
@@ -85,35 +71,8 @@ def _crashes(what: str, source: str) -> HeddleError:
     )
 
 
-def parse_llvm(text: str, source: str = "The IR") -> Any:
-    """A verified llvmlite module."""
-    llvm = binding()
-    try:
-        module = llvm.parse_assembly(text)
-        module.verify()
-    except RuntimeError as error:
-        version = ".".join(map(str, llvm.llvm_version_info))
-        first = " ".join(str(error).replace("LLVM IR parsing error", "").split())[:200]
-        raise HeddleError(
-            f"{source} is not IR that LLVM {version} reads: {first}",
-            "Lanes read the textual IR of that version; older and newer versions print some of it differently.",
-            f"Make it with clang {llvm.llvm_version_info[0]}: clang -O1 -S -emit-llvm kernel.c, or give the C file.",
-        ) from error
-    return module
-
-
-def machine(cpu: str | None = None) -> Any:
-    """The machine to compile for: this one, or another CPU of its kind."""
-    llvm = binding()
-    target = llvm.Target.from_default_triple()
-    if cpu is None:
-        features = llvm.get_host_cpu_features().flatten()
-        return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=3, jit=True)
-    return target.create_target_machine(cpu=cpu, opt=3, jit=True)
-
-
-def optimise(module: Any, *, slp: bool, target: Any = None, level: int = 3) -> None:
-    """LLVM's own -O3 without its loop vectoriser and unroller, with or without its superword pass."""
+def optimize(module: Any, *, slp: bool, target: Any = None, level: int = 3) -> None:
+    """LLVM's own -O3 without its loop vectorizer and unroller, with or without its superword pass."""
     llvm = binding()
     tuning = llvm.create_pipeline_tuning_options(speed_level=level)
     tuning.loop_vectorization = False

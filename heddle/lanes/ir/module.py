@@ -13,12 +13,12 @@ from functools import cached_property
 from typing import Any
 
 from heddle.errors import HeddleError, nearest
-from heddle.lanes.ir.llvm import parse_llvm
 from heddle.lanes.ir.statement import Statement, parse_statement
+from heddle.native.llvm import parse_llvm
 
 
 @dataclass
-class Block:
+class BasicBlock:
     label: str
     statements: list[Statement]  # with the terminator
 
@@ -27,7 +27,7 @@ class Block:
 class Function:
     name: str
     head: str  # the `define` line
-    blocks: list[Block]
+    blocks: list[BasicBlock]
     types: dict[str, str] = field(default_factory=dict)  # of every named value
     noalias: frozenset[str] = frozenset()
     arguments: tuple[str, ...] = ()
@@ -122,14 +122,14 @@ def take_apart(text: str) -> Module:
 
 
 def _function(head: str, lines: Iterator[str], llvm_function: Any) -> Function:
-    blocks: list[Block] = []
+    blocks: list[BasicBlock] = []
     for line in lines:
         if line == "}":
             break
         if not line.strip() or line.lstrip().startswith(("#dbg_", ";")):
             continue
         if not line.startswith(" "):
-            blocks.append(Block(re.sub(r":(\s*;.*)?$", "", line), []))
+            blocks.append(BasicBlock(re.sub(r":(\s*;.*)?$", "", line), []))
         elif blocks[-1].statements and (line.startswith("    ") or line.strip() == "]"):
             last = blocks[-1].statements[-1]  # a switch, or what follows an invoke: one statement of several lines
             blocks[-1].statements[-1] = parse_statement(f"{last.text}\n{line}", last.index)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from heddle.errors import HeddleError
 from heddle.files import read_text
-from heddle.lanes.ir.llvm import binding
+from heddle.native.llvm import binding
 
 COMPILED = (".c", ".cc", ".cpp", ".cxx", ".C")  # what clang reads
 SLOWEST = 300  # seconds that clang may take
@@ -29,7 +29,7 @@ def includes(folder: Path) -> tuple[str, ...]:
 
 
 def from_c(path: Path, cpu: str | None, cflags: tuple[str, ...]) -> str:
-    """What clang makes of C: optimised, not vectorised, and strict about floating point."""
+    """What clang makes of C: optimized, not vectorized, and strict about floating point."""
     version = binding().llvm_version_info[0]
     clang = shutil.which(f"clang-{version}") or shutil.which("clang")
     if clang is None:

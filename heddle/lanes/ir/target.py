@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from heddle.errors import HeddleError
 from heddle.lanes.child import in_child
-from heddle.lanes.ir.llvm import binding
+from heddle.native.llvm import binding
 
 SAME = {"amd64": "x86_64", "arm64": "aarch64"}
 ASKED = b"\0"
@@ -25,7 +25,7 @@ def fitted(text: str, source: str) -> str:
     known = set(llvm.get_host_cpu_features()) & listed | {"x87"} & listed
     cpus = {llvm.get_host_cpu_name()} & named
     if known != listed or cpus != named:  # LLVM is asked, in a child: it complains to whoever started us
-        features, others = _recognised(frozenset(listed - known), frozenset(named - cpus))
+        features, others = _recognized(frozenset(listed - known), frozenset(named - cpus))
         known, cpus = known | features, cpus | others
 
     def kept(found: re.Match[str]) -> str:
@@ -39,7 +39,7 @@ def fitted(text: str, source: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _recognised(features: frozenset[str], cpus: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
+def _recognized(features: frozenset[str], cpus: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
     """Those of some features and CPUs that LLVM has a name for."""
 
     def asked() -> Iterator[bytes]:
@@ -57,12 +57,6 @@ def _recognised(features: frozenset[str], cpus: frozenset[str]) -> tuple[frozens
         return frozenset(), frozenset()
     unknown = set(re.findall(r"'[+-]?([^']*)' is not a recognized", said))
     return features - unknown, cpus - unknown
-
-
-def for_this_machine(text: str) -> str:
-    """IR that says nothing about a machine, so that it is compiled for the one it will run on."""
-    text = re.sub(r'^target (?:triple|datalayout) = ".*"\n', "", text, flags=re.M)
-    return re.sub(r' ?"(?:target-cpu|tune-cpu|target-features)"="[^"]*"', "", text)
 
 
 def _same_architecture(text: str, source: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from heddle.lanes.cost import Table, definitions, is_constant, statement_cost, vector
 from heddle.lanes.dependence import Region
+from heddle.lanes.packs.builder import ALTERNATING, Builder
 from heddle.lanes.packs.graph import Graph, Item, Need, Production
 from heddle.lanes.packs.memory import cover, store, windows
 from heddle.lanes.packs.operations import loaded, pack, with_identities
@@ -13,7 +14,6 @@ from heddle.lanes.packs.phis import carries, leave, phi, phis
 from heddle.lanes.packs.reductions import reductions
 from heddle.lanes.packs.shuffles import extracts, shuffles
 from heddle.lanes.packs.twins import twins
-from heddle.lanes.packs.workshop import ALTERNATING, Workshop
 
 FORWARD = 3  # steps from loads towards their users, where no store leads to them
 
@@ -26,7 +26,7 @@ def build(region: Region, table: Table, seeds: Sequence[tuple[int, ...]] = ()) -
         table: what instructions cost.
         seeds: packs, statements by lane, that are to be among it.
     """
-    w = Workshop(region, table)
+    w = Builder(region, table)
     scalars(w)
     stores = windows(w, "store")
     for window in stores:
@@ -54,7 +54,7 @@ def build(region: Region, table: Table, seeds: Sequence[tuple[int, ...]] = ()) -
     return w.graph
 
 
-def scalars(w: Workshop) -> None:
+def scalars(w: Builder) -> None:
     defs = definitions(w.region.function)
     for i, s in enumerate(w.statements):
         cost = statement_cost(w.table, s, defs)
@@ -69,12 +69,12 @@ def scalars(w: Workshop) -> None:
     carries(w)
 
 
-def drain(w: Workshop) -> None:
+def drain(w: Builder) -> None:
     while w.queue:
-        think(w, w.queue.pop(0))
+        expand(w, w.queue.pop(0))
 
 
-def think(w: Workshop, n: int) -> None:
+def expand(w: Builder, n: int) -> None:
     item = w.graph.items[n]
     lanes, width, kind = item.lanes, len(item.lanes), item.type
     if all(is_constant(v) for v in lanes):
@@ -102,7 +102,7 @@ def think(w: Workshop, n: int) -> None:
     from_distinct(w, item)
 
 
-def put_together(w: Workshop, n: int, item: Item) -> None:
+def put_together(w: Builder, n: int, item: Item) -> None:
     lanes, width, kind = item.lanes, len(item.lanes), item.type
     w.add(Production("build", n, w.build(kind, lanes), w.needs(lanes)))
     if width >= 4:
@@ -120,8 +120,8 @@ def put_together(w: Workshop, n: int, item: Item) -> None:
             )
 
 
-def from_distinct(w: Workshop, item: Item) -> None:
-    """Lanes that repeat, or loads in another order: think of the vector without repetition, in memory's order."""
+def from_distinct(w: Builder, item: Item) -> None:
+    """Lanes that repeat, or loads in another order: find the vector without repetition, in memory's order."""
     inside = [v for v in dict.fromkeys(item.lanes) if v in w.region.position]
     loads = [w.region.position[v] for v in inside if w.statements[w.region.position[v]].op == "load"]
     if len(inside) == len({*item.lanes}) and 2 <= len(inside) < len(item.lanes):
@@ -135,8 +135,8 @@ def from_distinct(w: Workshop, item: Item) -> None:
         cover(w, members, item.type)
 
 
-def by_kind(w: Workshop, item: Item, members: list[int]) -> None:
-    """Lanes of two kinds, such as loads and sums: think of each kind alone; a shuffle brings them together."""
+def by_kind(w: Builder, item: Item, members: list[int]) -> None:
+    """Lanes of two kinds, such as loads and sums: pack each kind alone, then shuffle them together."""
     kinds: dict[tuple[str, ...], dict[str, None]] = {}
     for m in members:
         kinds.setdefault(w.signature[m], {})[w.statements[m].name or ""] = None
@@ -145,7 +145,7 @@ def by_kind(w: Workshop, item: Item, members: list[int]) -> None:
             w.vector(list(lanes), item.type)
 
 
-def forward(w: Workshop) -> None:
+def forward(w: Builder) -> None:
     """From windows of loads to what is done with them alike, where no store asked for it."""
     level = [i for i, it in enumerate(w.graph.items) if len(it.lanes) > 1 and loaded(w, list(it.lanes))]
     for _ in range(FORWARD):
@@ -161,7 +161,7 @@ def forward(w: Workshop) -> None:
         level = following
 
 
-def alike_users(w: Workshop, lanes: tuple[str, ...]) -> list[list[int]]:
+def alike_users(w: Builder, lanes: tuple[str, ...]) -> list[list[int]]:
     users = [w.users.get(v, []) for v in lanes]
     found = []
     for u in users[0][:3]:

@@ -1,4 +1,4 @@
-"""Loads and stores of neighbours: windows of what is there, loads that cover others, and loads with gaps."""
+"""Loads and stores of neighbors: windows of what is there, loads that cover others, and loads with gaps."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 
 from heddle.lanes.cost import vector
 from heddle.lanes.ir import BITS, MEMORY_BYTES
+from heddle.lanes.packs.builder import MOST_ITEMS, Builder
 from heddle.lanes.packs.graph import Item, Need, Production
-from heddle.lanes.packs.workshop import MOST_ITEMS, Workshop
 
 
-def neighbours(groups: dict[object, dict[int, int]], size: int) -> list[list[int]]:
+def neighbors(groups: dict[object, dict[int, int]], size: int) -> list[list[int]]:
     runs = []
     for offsets in groups.values():
         current: list[int] = []
@@ -25,7 +25,7 @@ def neighbours(groups: dict[object, dict[int, int]], size: int) -> list[list[int
     return [run for run in runs if len(run) > 1]
 
 
-def windows(w: Workshop, op: str) -> list[list[int]]:
+def windows(w: Builder, op: str) -> list[list[int]]:
     by_kind: dict[str, dict[object, dict[int, int]]] = {}
     for i, a in w.region.addresses.items():
         s = w.statements[i]
@@ -36,12 +36,12 @@ def windows(w: Workshop, op: str) -> list[list[int]]:
             groups[a.line, layer][a.offset] = i
     found: dict[tuple[int, ...], None] = {}
     for kind, groups in by_kind.items():
-        for run in neighbours(groups, MEMORY_BYTES[kind]):
+        for run in neighbors(groups, MEMORY_BYTES[kind]):
             found |= dict.fromkeys(window for window in w.windows(run, kind) if w.region.independent(list(window)))
     return [list(window) for window in found]
 
 
-def store(w: Workshop, window: list[int]) -> None:
+def store(w: Builder, window: list[int]) -> None:
     first = w.statements[window[0]]
     value = w.vector([w.statements[i].lanes[0] for i in window], first.type)
     if value is None:
@@ -53,7 +53,7 @@ def store(w: Workshop, window: list[int]) -> None:
         w.graph.stores[i].append(n)
 
 
-def load(w: Workshop, n: int, item: Item, members: list[int]) -> None:
+def load(w: Builder, n: int, item: Item, members: list[int]) -> None:
     size = MEMORY_BYTES.get(item.type)
     if size is None or any(w.statements[m].op != "load" for m in members):
         return
@@ -67,7 +67,7 @@ def load(w: Workshop, n: int, item: Item, members: list[int]) -> None:
     w.add(Production("load", n, cost, w.needs([w.statements[members[0]].pointer]), tuple(members)))
 
 
-def gather(w: Workshop, n: int, item: Item, members: list[int]) -> None:
+def gather(w: Builder, n: int, item: Item, members: list[int]) -> None:
     """Elements of one array at indices that make a vector, such as entries of a table."""
     width, size = len(members), MEMORY_BYTES[item.type]
     indexed = [_indexed(w, w.statements[m].pointer) for m in members]
@@ -84,15 +84,15 @@ def gather(w: Workshop, n: int, item: Item, members: list[int]) -> None:
         w.add(Production("load", n, cost, needs, tuple(members), operands=(indices,)))
 
 
-def _indexed(w: Workshop, pointer: str) -> tuple[str, str, str] | None:
+def _indexed(w: Builder, pointer: str) -> tuple[str, str, str] | None:
     """Base, element and index of an address, where it is just that, and both are known before the region or in it."""
     s = w.statements[i] if (i := w.region.position.get(pointer)) is not None else None
     m = re.fullmatch(r"%\S+ = getelementptr (?:\w+ )*?(\w+), ptr (\S+), i64 (%\S+)", s.text) if s else None
     return (m[2], m[1], m[3]) if m else None
 
 
-def cover(w: Workshop, members: list[int], kind: str) -> None:
-    """Windows of neighbouring loads that hold all of these, where every element between is loaded as well."""
+def cover(w: Builder, members: list[int], kind: str) -> None:
+    """Windows of neighboring loads that hold all of these, where every element between is loaded as well."""
     size = MEMORY_BYTES.get(kind)
     key = kind, tuple(members)
     if size is None or key in w.covered:
@@ -117,7 +117,7 @@ def cover(w: Workshop, members: list[int], kind: str) -> None:
                 return
 
 
-def with_gaps(w: Workshop, members: list[int | None], kind: str) -> None:
+def with_gaps(w: Builder, members: list[int | None], kind: str) -> None:
     """A load that touches only what the region loads: the lanes between are masked."""
     t = vector(kind, len(members))
     known = [m for m in members if m is not None]

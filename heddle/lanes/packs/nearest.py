@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from heddle.lanes.packs.builder import Builder
 from heddle.lanes.packs.graph import Item
-from heddle.lanes.packs.workshop import Workshop
 
 FIRST, SECOND = 8, 12  # how many vectors are looked at for either of a pair, those with most of the lanes first
 PAIRS = 4  # that are kept for each vector, of each width of theirs
@@ -38,7 +38,7 @@ class Sources:
 class Nearest:
     """What was found, by vector: pairs by the width of theirs, and vectors of its width with some of its lanes."""
 
-    def __init__(self, w: Workshop, wanted: Iterable[int]) -> None:
+    def __init__(self, w: Builder, wanted: Iterable[int]) -> None:
         self.pairs: dict[tuple[int, int], list[Pair]] = {}
         self.same: dict[int, list[tuple[int, list[int]]]] = {}  # and which lanes they lack in their place
         items = w.graph.items
@@ -59,7 +59,7 @@ class Nearest:
                     for size in {width // 2, width, 2 * width, 4 * width} & sources.keys():
                         self._look(w, np.array(some), lanes, sources[size])
 
-    def _look(self, w: Workshop, some: Array, lanes: Array, sources: Sources) -> None:
+    def _look(self, w: Builder, some: Array, lanes: Array, sources: Sources) -> None:
         near, has, full = _nearest(lanes, sources)
         if sources.width == lanes.shape[1]:
             self._in_place(some, lanes, near, sources)
@@ -75,7 +75,7 @@ class Nearest:
         for n, a, b, mask in pairs:
             self.pairs.setdefault((n, sources.width), []).append((a, b, tuple(mask)))
 
-    def _halves(self, w: Workshop, some: Array, sources: Sources, upper: bool) -> Array:
+    def _halves(self, w: Builder, some: Array, sources: Sources, upper: bool) -> Array:
         """Which of the sources is a half of each vector; -2 if none, or if lanes repeat."""
         place = {n: k for k, n in enumerate(sources.items.tolist())}
         found = []

@@ -6,9 +6,9 @@ import itertools
 
 from heddle.lanes.cost import is_constant
 from heddle.lanes.ir import COMMUTATIVE, COMMUTATIVE_INTRINSICS, MEMORY_BYTES, Statement
+from heddle.lanes.packs.builder import ALTERNATING, Builder
 from heddle.lanes.packs.graph import Item, Need, Production
 from heddle.lanes.packs.memory import load
-from heddle.lanes.packs.workshop import ALTERNATING, Workshop
 
 # What leaves a value as it is, on the right. Of floats: -0.0 + -0.0 and -0.0 - 0.0 are -0.0.
 IDENTITIES = {"add": "0", "sub": "0", "mul": "1", "and": "-1", "or": "0", "xor": "0", "shl": "0", "lshr": "0",
@@ -16,7 +16,7 @@ IDENTITIES = {"add": "0", "sub": "0", "mul": "1", "and": "-1", "or": "0", "xor":
               "fdiv": "1.000000e+00"}  # fmt: skip
 
 
-def pack(w: Workshop, n: int, item: Item, members: list[int]) -> None:
+def pack(w: Builder, n: int, item: Item, members: list[int]) -> None:
     statements = [w.statements[m] for m in members]
     first, width = statements[0], len(members)
     signatures = {w.signature[m] for m in members}
@@ -34,7 +34,7 @@ def pack(w: Workshop, n: int, item: Item, members: list[int]) -> None:
         alternating(w, n, item, statements)
 
 
-def with_identities(w: Workshop, n: int, item: Item) -> None:
+def with_identities(w: Builder, n: int, item: Item) -> None:
     """Lanes of which some are one operation: the others are that operation with what leaves them as they are."""
     lanes = [w.statements[i] if (i := w.region.position.get(v)) is not None else None for v in item.lanes]
     ops = [s.op for s in lanes if s is not None and s.op in IDENTITIES and s.type == item.type]
@@ -58,8 +58,8 @@ def with_identities(w: Workshop, n: int, item: Item) -> None:
                 w.given.setdefault(n, set()).update(others)
 
 
-def side_by_side(w: Workshop, lanes: list[str]) -> bool:
-    """Whether they are loads of neighbours, one behind the other."""
+def side_by_side(w: Builder, lanes: list[str]) -> bool:
+    """Whether they are loads of neighbors, one behind the other."""
     at = [w.region.addresses.get(w.region.position.get(v, -1)) for v in lanes]
     size = MEMORY_BYTES.get(w.region.function.types.get(lanes[0], ""), 0)
     return all(
@@ -68,13 +68,13 @@ def side_by_side(w: Workshop, lanes: list[str]) -> bool:
     )
 
 
-def loose(w: Workshop, members: list[int], values: list[str]) -> bool:
+def loose(w: Builder, members: list[int], values: list[str]) -> bool:
     """Whether values that go in are not made of what comes out."""
     bits = sum(1 << m for m in members)
     return all(not w.region.closure[w.region.position[v]] & bits for v in values)
 
 
-def alternating(w: Workshop, n: int, item: Item, statements: list[Statement]) -> None:
+def alternating(w: Builder, n: int, item: Item, statements: list[Statement]) -> None:
     """Two opcodes in turn: both in every lane, then the right one of each. Neither is lost: others may want it."""
     ops = list(dict.fromkeys(s.op for s in statements))
     if len(ops) != 2 or not ALTERNATING.issuperset(ops):
@@ -94,7 +94,7 @@ def alternating(w: Workshop, n: int, item: Item, statements: list[Statement]) ->
                 w.add(made)
 
 
-def everywhere(w: Workshop, op: str, columns: list[list[str]], statements: list[Statement]) -> int | None:
+def everywhere(w: Builder, op: str, columns: list[list[str]], statements: list[Statement]) -> int | None:
     """One of two opcodes in all lanes. Where the region does the same somewhere, that lane is its value."""
     lanes, members = [], []
     model = next(s for s in statements if s.op == op)
@@ -118,7 +118,7 @@ def everywhere(w: Workshop, op: str, columns: list[list[str]], statements: list[
 
 
 def operation(
-    w: Workshop, kind: str, n: int, members: list[int], columns: list[list[str]], first: Statement, cost: int
+    w: Builder, kind: str, n: int, members: list[int], columns: list[list[str]], first: Statement, cost: int
 ) -> None:
     operands = []
     for k, column in enumerate(columns):
@@ -139,11 +139,11 @@ def operation(
         w.add(made)
 
 
-def loaded(w: Workshop, column: list[str]) -> bool:
+def loaded(w: Builder, column: list[str]) -> bool:
     return all(v in w.region.position and w.statements[w.region.position[v]].op == "load" for v in column)
 
 
-def arrangements(w: Workshop, statements: list[Statement]) -> list[list[list[str]]]:
+def arrangements(w: Builder, statements: list[Statement]) -> list[list[list[str]]]:
     """Operands by position; for operations that commute, several ways to lay their operands side by side."""
     plain = [list(column) for column in zip(*[s.lanes for s in statements], strict=True)]
     commuting = [commutes(s) for s in statements]
@@ -168,7 +168,7 @@ def arrangements(w: Workshop, statements: list[Statement]) -> list[list[list[str
     return list(unique.values())
 
 
-def beside(w: Workshop, left: str, right: str, lanes: tuple[str, ...], splat: bool) -> tuple[str, ...]:
+def beside(w: Builder, left: str, right: str, lanes: tuple[str, ...], splat: bool) -> tuple[str, ...]:
     """The operands of an operation that commutes, turned so that they go well with those of the lane before."""
     key = left, right, lanes, splat
     if key not in w.turned:
@@ -179,15 +179,15 @@ def beside(w: Workshop, left: str, right: str, lanes: tuple[str, ...], splat: bo
     return w.turned[key]
 
 
-def likeness(w: Workshop, a: str, b: str, splat: bool, depth: int = 2) -> int:
-    """How well two values go into neighbouring lanes."""
+def likeness(w: Builder, a: str, b: str, splat: bool, depth: int = 2) -> int:
+    """How well two values go into neighboring lanes."""
     key = a, b, splat, depth
     if key not in w.alike:
         w.alike[key] = _likeness(w, a, b, splat, depth)
     return w.alike[key]
 
 
-def _likeness(w: Workshop, a: str, b: str, splat: bool, depth: int) -> int:
+def _likeness(w: Builder, a: str, b: str, splat: bool, depth: int) -> int:
     if is_constant(a) or is_constant(b):
         return 3 if is_constant(a) and is_constant(b) else 0
     if a == b:

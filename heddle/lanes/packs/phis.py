@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from heddle.lanes.packs.builder import Builder
 from heddle.lanes.packs.graph import Item, Need, Production
 from heddle.lanes.packs.reductions import in_order
-from heddle.lanes.packs.workshop import Workshop
 
 
-def carries(w: Workshop) -> None:
+def carries(w: Builder) -> None:
     """Every phi as it is: a scalar that needs a scalar."""
     for name, phi in w.region.carried.items():
         w.add(Production("carry", w.scalar(name)[0], 0, w.needs([phi.following])))
 
 
-def phis(w: Workshop) -> list[tuple[str, ...]]:
+def phis(w: Builder) -> list[tuple[str, ...]]:
     """Phis whose next values are made alike, side by side: as they stand, and in the order of what they load."""
     alike: dict[tuple[str, tuple[str, ...] | None], list[str]] = {}
     for name, phi in w.region.carried.items():
@@ -28,7 +28,7 @@ def phis(w: Workshop) -> list[tuple[str, ...]]:
     return list(found)
 
 
-def phi(w: Workshop, n: int, item: Item) -> None:
+def phi(w: Builder, n: int, item: Item) -> None:
     """Phis as one: it needs the vector of what they are in the next turn."""
     following = w.vector([w.region.carried[v].following for v in item.lanes], item.type)
     if following is not None:
@@ -37,7 +37,7 @@ def phi(w: Workshop, n: int, item: Item) -> None:
         w.add(Production("phi", n, (before + 1) // 2, (Need((following,)),), operands=(following,)))
 
 
-def leave(w: Workshop) -> None:
+def leave(w: Builder) -> None:
     """What is read only behind the loop: a scalar, or taken out of a vector there."""
     for value in sorted(w.region.leaving):
         item = w.item(Item(w.region.function.types[value], (f"%!leaving {value}",)))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from heddle.lanes.cost import vector
 from heddle.lanes.ir import BITS
+from heddle.lanes.packs.builder import Builder
 from heddle.lanes.packs.graph import Need, Production
-from heddle.lanes.packs.workshop import Workshop
 
 REDUCTIONS = {"add": "add", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "llvm.smax": "smax",
               "llvm.smin": "smin", "llvm.umax": "umax", "llvm.umin": "umin"}  # fmt: skip
 
 
-def reductions(w: Workshop) -> None:
+def reductions(w: Builder) -> None:
     """A chain or tree of one associative operation on integers, as one reduction of its leaves."""
     for root, s in enumerate(w.statements):
         if s.op not in REDUCTIONS or s.type not in BITS or s.type in ("float", "double", "i1") or s.name is None:
@@ -39,7 +39,7 @@ def reductions(w: Workshop) -> None:
         w.add(Production("reduce", item, cost, needs, (root, *inner), operands=values, scalars=tuple(rest)))
 
 
-def leaves_of(w: Workshop, root: int) -> tuple[list[str], list[int]]:
+def leaves_of(w: Builder, root: int) -> tuple[list[str], list[int]]:
     leaves: list[str] = []
     inner: list[int] = []
     stack = list(w.statements[root].lanes[::-1])
@@ -62,8 +62,8 @@ def leaves_of(w: Workshop, root: int) -> tuple[list[str], list[int]]:
     return leaves, inner
 
 
-def in_order(w: Workshop, leaves: list[str]) -> list[str]:
-    """Leaves with neighbours in memory first: any order gives the same integer."""
+def in_order(w: Builder, leaves: list[str]) -> list[str]:
+    """Leaves with neighbors in memory first: any order gives the same integer."""
 
     def first_load(v: str, depth: int = 4) -> tuple[str, int]:
         i = w.region.position.get(v)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from heddle.lanes.cost import is_constant
+from heddle.lanes.packs.builder import Builder
 from heddle.lanes.packs.graph import Item, Need, Production
 from heddle.lanes.packs.nearest import Nearest
-from heddle.lanes.packs.workshop import Workshop
 
 
 class Holders:
     """The vectors that an instruction or a load makes, by the lanes they hold."""
 
-    def __init__(self, w: Workshop) -> None:
+    def __init__(self, w: Builder) -> None:
         self.holding: dict[tuple[str, str], int] = {}  # by type and lane: vectors, as bits
         self.first: dict[int, dict[str, int]] = {}  # where each vector has a lane first
         self.need: dict[int, Need] = {}
@@ -35,7 +35,7 @@ class Holders:
             yield bit.bit_length() - 1
 
 
-def shuffles(w: Workshop) -> None:
+def shuffles(w: Builder) -> None:
     wanted = [
         n
         for n, item in enumerate(w.graph.items)
@@ -54,7 +54,7 @@ def shuffles(w: Workshop) -> None:
         patches(w, n, item, nearest.same.get(n, []), holders)
 
 
-def of_one(w: Workshop, n: int, item: Item, holders: Holders) -> None:
+def of_one(w: Builder, n: int, item: Item, holders: Holders) -> None:
     """One vector that holds all lanes; grouped by what that costs."""
     found: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
     for u in holders.whole(item.type, item.lanes):
@@ -67,7 +67,7 @@ def of_one(w: Workshop, n: int, item: Item, holders: Holders) -> None:
         w.add(Production("shuffle", n, cost, needs, masks=tuple([m for _, m in ways])))
 
 
-def patches(w: Workshop, n: int, item: Item, same: list[tuple[int, list[int]]], holders: Holders) -> None:
+def patches(w: Builder, n: int, item: Item, same: list[tuple[int, list[int]]], holders: Holders) -> None:
     """Most lanes lie in place in another vector: insert the others into it."""
     if not same or len(item.lanes) == 2:
         return
@@ -78,7 +78,7 @@ def patches(w: Workshop, n: int, item: Item, same: list[tuple[int, list[int]]], 
         w.add(Production("patch", n, cost, needs, (), (tuple(missing),), (u,)))
 
 
-def extracts(w: Workshop) -> None:
+def extracts(w: Builder) -> None:
     """A scalar out of any vector that an instruction or a load makes; grouped by what the lane costs."""
     found: dict[str, dict[int, list[int]]] = {}
     for n, item in enumerate(w.graph.items):

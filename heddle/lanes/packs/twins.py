@@ -1,6 +1,6 @@
 """Statements that compute the same from different values, wherever those lie: copies of one body.
 
-Stores and loads of neighbours lead to most vectors. Where results go to places that lie apart, nothing asks for a
+Stores and loads of neighbors lead to most vectors. Where results go to places that lie apart, nothing asks for a
 vector, and yet two copies of a long computation are worth a few inserts and extracts.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from heddle.lanes.cost import is_constant
-from heddle.lanes.packs.workshop import Workshop
+from heddle.lanes.packs.builder import Builder
 
 DEPTHS = (3, 12)  # steps back that must be alike: few where copies go on from each other's results, or many
 MOST = 64  # copies that are laid side by side
 
 
-def twins(w: Workshop) -> list[list[str]]:
+def twins(w: Builder) -> list[list[str]]:
     """Values of one shape, side by side as they come."""
     found: dict[tuple[int, ...], None] = {}
     for depth in DEPTHS:
@@ -24,7 +24,7 @@ def twins(w: Workshop) -> list[list[str]]:
     return [[w.statements[m].name or "" for m in some] for some in found if w.region.independent(list(some))]
 
 
-def _alike(w: Workshop, depth: int) -> list[list[int]]:
+def _alike(w: Builder, depth: int) -> list[list[int]]:
     """Statements of the same operations, so many steps back."""
     position, lanes = w.region.position, [s.lanes for s in w.statements]
     shapes: list[Hashable] = list(w.signature)

@@ -1,6 +1,6 @@
 """The program as published (goSLP): pairs chosen together, pairs of pairs until a register is full, then lane orders.
 
-It stands beside `choose.programme`, which chooses among ordered packs of all widths at once. What comes out is a
+It stands beside `choose.ilp`, which chooses among ordered packs of all widths at once. What comes out is a
 list of packs; they become productions like any others, so that emission and check are the same.
 """
 
@@ -10,12 +10,12 @@ import time
 from dataclasses import dataclass
 
 from heddle.lanes.choose import choice
-from heddle.lanes.choose.programme import solve as cheapest
+from heddle.lanes.choose.ilp import solve as cheapest
 from heddle.lanes.cost import Table
 from heddle.lanes.dependence import Region
 from heddle.lanes.packs import Graph
-from heddle.lanes.pairs.orders import Orders
-from heddle.lanes.pairs.programme import Terms, choose
+from heddle.lanes.pairs.ilp import Terms, choose
+from heddle.lanes.pairs.orders import LaneOrders
 from heddle.lanes.pairs.units import Level, Unit
 
 SHARE = 0.75  # of the seconds that are left goes to each width
@@ -49,10 +49,10 @@ def pack(region: Region, table: Table, seconds: float) -> Pairing:
         chosen = [terms.pairs[n] for n in found.pairs]
         inside = {n for pair in chosen for n in (pair.one, pair.two)}
         done += [u for n, u in enumerate(level.units) if level.width > 1 and n not in inside]
-        level = Level(level.workshop, [pair.unit for pair in chosen])
+        level = Level(level.builder, [pair.unit for pair in chosen])
         if chosen:
             now = sorted([*done, *level.units], key=lambda u: max(u.members))
-            packs |= dict.fromkeys(Orders(region, table, now).best())
+            packs |= dict.fromkeys(LaneOrders(region, table, now).best())
     return Pairing(tuple(packs), thought_of, gap, seconds - left)
 
 

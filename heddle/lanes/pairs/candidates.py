@@ -1,4 +1,4 @@
-"""Which two units could become one of twice the width: alike, independent, and neighbours if they touch memory."""
+"""Which two units could become one of twice the width: alike, independent, and neighbors if they touch memory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _sides(level: Level, a: int, b: int) -> list[list[tuple[Lanes, Lanes]]]:
 
 
 def _in_order(level: Level, a: int, b: int) -> tuple[int, int] | None:
-    """By address where they touch memory; None if they are no neighbours or wait for each other."""
+    """By address where they touch memory; None if they are no neighbors or wait for each other."""
     if level.above[a] & level.bits[b] or level.above[b] & level.bits[a]:
         return None
     s = level.statement(level.units[a])
@@ -63,7 +63,7 @@ def _in_order(level: Level, a: int, b: int) -> tuple[int, int] | None:
 
 
 def _from_stores(level: Level, alike: dict[tuple[str, ...], list[int]]) -> set[frozenset[int]]:
-    """Units that neighbouring stores would have side by side: what matters most, however unlike their operands."""
+    """Units that neighboring stores would have side by side: what matters most, however unlike their operands."""
     stores = [group for key, group in alike.items() if key[0] == "store"]
     stack = [(a, b) for group in stores for a in group for b in group if a < b and _in_order(level, a, b)]
     found: set[frozenset[int]] = set()
@@ -97,7 +97,7 @@ def _partners(level: Level, group: list[int], wanted: set[frozenset[int]]) -> li
 
 def _likeness(level: Level, a: Lanes, b: Lanes) -> int:
     """Of operands, in whichever order they will lie."""
-    w = level.workshop
+    w = level.builder
     return sum(max(likeness(w, x, y, True), likeness(w, y, x, True)) for x, y in zip(a, b, strict=True))
 
 

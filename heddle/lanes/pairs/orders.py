@@ -1,4 +1,4 @@
-"""In which order the lanes of each pack lie: the published dynamic programme.
+"""In which order the lanes of each pack lie: the published dynamic program.
 
     cost(v, p) = Σ over operands u of v: min over orders q of u [cost(u, q) + shuffle if q is not what p asks for]
 
@@ -21,7 +21,7 @@ MOST = 24  # orders of a pack
 Order = tuple[int, ...]  # lane → which member
 
 
-class Orders:
+class LaneOrders:
     """The orders of some packs, no two of which share a statement."""
 
     def __init__(self, region: Region, table: Table, packs: Sequence[Unit]) -> None:

@@ -10,8 +10,8 @@ from operator import or_
 from heddle.lanes.cost import Table, definitions, is_constant, statement_cost, vector
 from heddle.lanes.dependence import Region
 from heddle.lanes.ir import BITS, MEMORY_BYTES, Statement
+from heddle.lanes.packs.builder import Builder
 from heddle.lanes.packs.operations import loaded
-from heddle.lanes.packs.workshop import Workshop
 
 Lanes = tuple[str, ...]
 Operand = tuple[str, Lanes]  # type, and values in the order of their names: which lane is which is decided later
@@ -28,9 +28,9 @@ class Unit:
 class Level:
     """All units of one width."""
 
-    def __init__(self, workshop: Workshop, units: Sequence[Unit]) -> None:
-        self.workshop, self.units = workshop, list(units)
-        self.region, self.table = workshop.region, workshop.table
+    def __init__(self, builder: Builder, units: Sequence[Unit]) -> None:
+        self.builder, self.units = builder, list(units)
+        self.region, self.table = builder.region, builder.table
         self.width = len(units[0].members) if units else 1
         self.bits = [sum(1 << m for m in u.members) for u in self.units]
         self.above = [reduce(or_, (self.region.closure[m] for m in u.members)) for u in self.units]
@@ -41,7 +41,7 @@ class Level:
         """Single statements, with which all begins."""
         can = [(m, s) for m, s in enumerate(region.statements) if s.packable]
         can = [(m, s) for m, s in can if not s.memory or s.type in MEMORY_BYTES]
-        return cls(Workshop(region, table), [Unit((m,), tuple((v,) for v in s.lanes)) for m, s in can])
+        return cls(Builder(region, table), [Unit((m,), tuple((v,) for v in s.lanes)) for m, s in can])
 
     def statement(self, unit: Unit) -> Statement:
         """One of a unit's, which are all alike."""
@@ -91,7 +91,7 @@ class Level:
             return None
         if s.memory:
             return self.table.get(f"{s.op} {vector(s.type, width)}")
-        return self.table.operation(s, width, unit.columns[-1], loaded(self.workshop, list(unit.columns[0])))
+        return self.table.operation(s, width, unit.columns[-1], loaded(self.builder, list(unit.columns[0])))
 
     def packing(self, kind: str, halves: tuple[Lanes, Lanes]) -> int:
         """To make an operand that is no pack: lane by lane, or of halves of which one is a pack."""

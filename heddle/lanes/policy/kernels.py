@@ -29,7 +29,7 @@ class Node:
 
 
 @dataclass
-class Kernel:
+class RandomKernel:
     """IR of a function `kernel(out, a, b, c, s)`: four pointers and a scalar."""
 
     text: str
@@ -37,7 +37,7 @@ class Kernel:
     seed: int
 
 
-def kernel(seed: int, size: int = 3) -> Kernel:
+def kernel(seed: int, size: int = 3) -> RandomKernel:
     """One function; the same for the same seed.
 
     Args:
@@ -46,7 +46,7 @@ def kernel(seed: int, size: int = 3) -> Kernel:
     """
     if seed % LOOPS == LOOPS - 1:
         text, kind = looped(seed)
-        return Kernel(text, kind, seed)
+        return RandomKernel(text, kind, seed)
     chance = random.Random(seed)
     kind = chance.choice(["float", "float", "float", "double", "double", "i32", "i32", "i16", "i8", "i64"])
     writer = _Writer(chance, kind)
@@ -64,7 +64,7 @@ def kernel(seed: int, size: int = 3) -> Kernel:
     text = f"define {result} @kernel({arguments}, {kind} %s) {{\n{body}\n{end}\n}}\n"
     for declared in sorted(writer.declared):
         text += declared + "\n"
-    return Kernel(text, kind, seed)
+    return RandomKernel(text, kind, seed)
 
 
 class _Writer:
@@ -134,7 +134,7 @@ class _Writer:
                 self._store(total, i * n + j)
 
     def linear(self, size: int) -> None:
-        """A fixed matrix times interleaved points, interleaved again or in planes: colours, transforms."""
+        """A fixed matrix times interleaved points, interleaved again or in planes: colors, transforms."""
         chance = self.chance
         points, wide, high = chance.choice([2, 4, 4]), chance.randint(2, 4), chance.randint(2, 1 + size)
         factors = [[self._constant() for _ in range(wide)] for _ in range(high)]
@@ -150,7 +150,7 @@ class _Writer:
                 self._store(total, i * 16 + p if planes else p * high + i)
 
     def stencil(self, size: int) -> None:
-        """Neighbours in a row, with or without factors of their own: filters."""
+        """Neighbors in a row, with or without factors of their own: filters."""
         chance = self.chance
         taps, outputs = chance.randint(2, 3 + size), chance.choice([2, 4, 4, 8])
         factors = [self._constant() for _ in range(taps)]

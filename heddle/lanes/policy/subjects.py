@@ -1,4 +1,4 @@
-"""What the policy learns from: stretches of programs and of kernels made at random, with the programme's answers."""
+"""What the policy learns from: stretches of programs and of random kernels, with the integer program's answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from heddle.errors import HeddleError
 from heddle.lanes import ir, packs, pairs
-from heddle.lanes.choose import choice, programme
+from heddle.lanes.choose import choice, ilp
 from heddle.lanes.cost import Table
 from heddle.lanes.decisions import start
 from heddle.lanes.dependence import Region, regions
@@ -28,7 +28,7 @@ from heddle.lanes.portfolio import read
 
 LONGEST = 120_000  # characters of IR of a variant: nests unrolled at every level say the same over and over
 LARGEST = 5000  # productions of a graph to learn from
-SOLVE = 3.0  # seconds for each answer of the programme
+SOLVE = 3.0  # seconds for each answer of the integer program
 SEEDING = 0.3  # seconds for pairs
 NEAR = 0.1  # of the optimum: an answer is worth imitating though it is not proved
 # The same program again, as compilers and users vary it: unrolled, in another type, with operands exchanged.
@@ -42,15 +42,15 @@ _COMMUTING = re.compile(
 
 @dataclass
 class Lesson:
-    """A state, and for each group of alternatives which of them the programme takes."""
+    """A state, and for each group of alternatives which of them the integer program takes."""
 
     features: Features
     groups: list[tuple[list[int], int]]
 
 
 @dataclass
-class Subject:
-    """One stretch of a program, with the programme's answer."""
+class SolvedStretch:
+    """One stretch of a program, with the integer program's answer."""
 
     program: str
     demands: Demands
@@ -66,7 +66,7 @@ class Subject:
         return self.demands.graph
 
 
-def subjects(folder: Path | None, table: Table, seeds: range) -> Iterator[Subject]:
+def subjects(folder: Path | None, table: Table, seeds: range) -> Iterator[SolvedStretch]:
     """All that a folder has, and kernels from the generator, solved by as many processes as there are cores."""
     for made in at_once(partial(_solved, table), _regions(folder, seeds)):
         if made is not None:
@@ -89,7 +89,7 @@ def at_once(work: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
 def _regions(folder: Path | None, seeds: range) -> Iterator[tuple[str, Region, bool]]:
     """Stretches of code that differ; a function of a collection such as TSVC is a program of its own.
 
-    Every third one is to have the packs of pairs among its vectors, as the programme will give them to the policy.
+    Every third one has the packs of pairs among its vectors, as the integer program will give them to the policy.
     """
     seen: set[tuple[str, ...]] = set()
     for program, text in _texts(folder, seeds):
@@ -102,19 +102,19 @@ def _regions(folder: Path | None, seeds: range) -> Iterator[tuple[str, Region, b
                     yield f"{program} {function.name}", region, len(seen) % 3 == 0
 
 
-def _solved(table: Table, task: tuple[str, Region, bool]) -> Subject | None:
-    """The programme's answer; none where there is nothing to imitate."""
+def _solved(table: Table, task: tuple[str, Region, bool]) -> SolvedStretch | None:
+    """The integer program's answer; none where there is nothing to imitate."""
     program, region, seeded = task
     graph = packs.build(region, table, pairs.pack(region, table, SEEDING).packs if seeded else ())
     if len(graph.productions) > LARGEST or not any(p.native for p in graph.productions):
         return None
     plain = choice.used(graph, choice.scalar_choice(graph))
     scalar = choice.cost_of(graph, plain)
-    found = programme.solve(graph, SOLVE, start(graph, plain))
+    found = ilp.solve(graph, SOLVE, start(graph, plain))
     if found.gap > NEAR:
         return None
     answer = sorted(found.packing.order)
-    return Subject(program, Demands(graph), features(graph), scalar, found.cost, answer, found.seconds)
+    return SolvedStretch(program, Demands(graph), features(graph), scalar, found.cost, answer, found.seconds)
 
 
 def _texts(folder: Path | None, seeds: range) -> Iterator[tuple[str, str]]:
@@ -144,15 +144,15 @@ def commuted(text: str, seed: int) -> str:
     )
 
 
-def taught(s: Subject) -> Iterator[Lesson]:
-    """The states that the programme's own decisions lead through."""
+def taught(s: SolvedStretch) -> Iterator[Lesson]:
+    """The states that the integer program's own decisions lead through."""
     has = set(s.answer)
     value = np.array([float(n in has) for n in range(len(s.graph.productions))])
     for state in roll(s.demands, s.features, lambda _: value)[1]:
         yield lesson(s, state, s.answer)
 
 
-def lesson(s: Subject, state: State, answer: list[int]) -> Lesson:
+def lesson(s: SolvedStretch, state: State, answer: list[int]) -> Lesson:
     """All decisions that are open at a state, as the answer takes them."""
     has, groups = set(answer), []
     for i in state.open_stores():

@@ -1,8 +1,8 @@
-"""Trains the policy to imitate the programme, by DAgger. This file alone needs torch.
+"""Trains the policy to imitate the integer program, by DAgger. This file alone needs torch.
 
-The programme's answers are the first lessons. Then the student decides on its own, the programme says at the states it
-came to what would be best from there with all that is decided kept, and the student learns from that as well. Programs
-are held out whole: no block of theirs is learned from.
+The integer program's answers are the first lessons. Then the student decides on its own. At the states that it
+reaches, the integer program finds the best way on, with everything decided so far kept, and the student learns from
+that as well. Programs are held out whole: no block of theirs is learned from.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from safetensors.numpy import save_file
 
 from heddle.errors import HeddleError
 from heddle.lanes import cost
-from heddle.lanes.choose import choice, programme
+from heddle.lanes.choose import choice, ilp
 from heddle.lanes.policy.decide import decide
 from heddle.lanes.policy.network import HIDDEN, SHAPES, Arrays, Features, scores
 from heddle.lanes.policy.rollout import roll
-from heddle.lanes.policy.subjects import SOLVE, Lesson, Subject, at_once, lesson, subjects, taught
+from heddle.lanes.policy.subjects import SOLVE, Lesson, SolvedStretch, at_once, lesson, subjects, taught
 
 MADE_UP = 1000  # kernels from the generator, …
 FIRST = 10_000  # … from this seed on
@@ -67,11 +67,11 @@ def train(folder: Path | None, family: str, output: Path, made_up: int = MADE_UP
     if folder is not None and not any(p.suffix in (".c", ".ll") for p in folder.rglob("*")):
         raise HeddleError(
             f"{folder} has no .c or .ll file.",
-            "The policy learns from the kernels of a folder, beside those that it makes up.",
-            "Give a folder with C files or LLVM IR; without one it learns only from kernels that it makes up.",
+            "The policy learns from the kernels of a folder, besides generated ones.",
+            "Give a folder with C files or LLVM IR; without a folder it learns only from generated kernels.",
         )
     began = time.perf_counter()
-    yield f"solving {'' if folder is None else f'what {folder} has, and '}{made_up} kernels made up, to learn from"
+    yield f"solving {'' if folder is None else f'what {folder} has, and '}{made_up} generated kernels, to learn from"
     found = list(subjects(folder, cost.table(family), range(FIRST, FIRST + made_up)))
     learned, tested = split(found)
     if not learned or not tested:
@@ -87,7 +87,7 @@ def train(folder: Path | None, family: str, output: Path, made_up: int = MADE_UP
     yield f"written {output}"
 
 
-def split(found: list[Subject]) -> tuple[list[Subject], list[Subject]]:
+def split(found: list[SolvedStretch]) -> tuple[list[SolvedStretch], list[SolvedStretch]]:
     """By program: a fifth is held out."""
     programs = sorted({s.program for s in found})
     random.Random(0).shuffle(programs)
@@ -95,7 +95,7 @@ def split(found: list[Subject]) -> tuple[list[Subject], list[Subject]]:
     return [s for s in found if s.program not in held_out], [s for s in found if s.program in held_out]
 
 
-def learn(learned: list[Subject], tested: list[Subject], output: Path) -> Iterator[str]:
+def learn(learned: list[SolvedStretch], tested: list[SolvedStretch], output: Path) -> Iterator[str]:
     """Turns of learning and of going first; the weights that did best on programs held out are written."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -134,20 +134,20 @@ def start_weights() -> dict[str, torch.Tensor]:
     return w
 
 
-def _corrected(w: dict[str, Any], turn: int, s: Subject) -> list[Lesson]:
-    """The student decides; at a state it came to by itself, the programme goes on from there."""
+def _corrected(w: dict[str, Any], turn: int, s: SolvedStretch) -> list[Lesson]:
+    """The student decides; at a state it came to by itself, the integer program goes on from there."""
     xp = Arrays()
     state, seen = roll(s.demands, s.features, lambda f: scores(w, f, xp))
     chosen = choice.used(s.graph, state.chosen)
     if choice.cost_of(s.graph, chosen) <= s.best or len(seen) < 2:
         return []
     at = seen[random.Random(turn).randrange(1, len(seen))]
-    found = programme.solve(s.graph, SOLVE, None, at.chosen)
+    found = ilp.solve(s.graph, SOLVE, None, at.chosen)
     return [lesson(s, at, [*found.packing.order, *at.chosen])] if found.facts["status"] == "optimal" else []
 
 
 def _epochs(
-    learned: list[Subject], w: dict[str, torch.Tensor], optimizer: torch.optim.Optimizer, epochs: int, turn: int
+    learned: list[SolvedStretch], w: dict[str, torch.Tensor], optimizer: torch.optim.Optimizer, epochs: int, turn: int
 ) -> float:
     lessons = [one for s in learned for one in s.lessons if one.groups]
     order = random.Random(turn)
@@ -205,8 +205,8 @@ def _tensors(f: Features) -> Any:
     return Features(*(torch.from_numpy(p) for p in parts))  # type: ignore[arg-type]
 
 
-def share(tested: list[Subject], w: dict[str, Any]) -> float:
-    """How much of the programme's reduction the policy reaches: of the mean reduction, not a mean of shares."""
+def share(tested: list[SolvedStretch], w: dict[str, Any]) -> float:
+    """How much of the integer program's reduction the policy reaches: of the mean reduction, not a mean of shares."""
     ours = [1 - decide(s.graph, w).cost / s.scalar for s in tested]
     theirs = [1 - s.best / s.scalar for s in tested]
     return float(sum(ours) / max(1e-9, sum(theirs)))

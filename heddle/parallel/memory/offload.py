@@ -1,7 +1,8 @@
 """Offload: what of a layer leaves the device between its uses, applied from outside.
 
 Activations go when the forward pass saves them for the backward, and come back some layers before they are needed. The
-optimizer's state has its home on the tier, and is updated there. Not a bit changes on the way.
+optimizer's state has its home on the tier, and is updated there; masters go with it, and gradients of sharded layers.
+Not a bit changes on the way.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from heddle.spec.plan import Plan
 SMALLEST = 4096  # bytes: what is smaller costs more to move than it takes
 
 
-class Tier(Protocol):
+class OffloadTier(Protocol):
     """Memory beside the device; see heddle.runtime.tiers."""
 
     def put(self, x: Tensor, size: int | None = None) -> Any: ...
@@ -32,17 +33,19 @@ class Tier(Protocol):
     def reserve(self, elements: int, dtype: torch.dtype = ...) -> Tensor: ...
     def expect(self, home: Tensor) -> None: ...
     def leave(self, home: Tensor) -> None: ...
+    def add(self, home: Tensor, x: Tensor, first: bool) -> None: ...
+    def arrive(self) -> None: ...
 
 
-Tiers = Callable[[str], Tier]
+Tiers = Callable[[str], OffloadTier]
 
 
-def no_tiers(name: str) -> Tier:
+def no_tiers(name: str) -> OffloadTier:
     """Of a model that is built and not trained."""
-    raise AssertionError(f"nothing leaves for the {name} here")
+    raise AssertionError(f"no offload tier {name!r}")
 
 
-class Kept:
+class OffloadedTensor:
     """What autograd keeps in place of a tensor that left: where its memory went, and how it lay in it."""
 
     def __init__(self, slot: Any, x: Tensor) -> None:
@@ -60,27 +63,28 @@ def whole_of(x: Tensor) -> Tensor:
 class OffloadedLayer:
     """Lets all that a layer saves for its backward leave the device, its weights apart."""
 
-    def __init__(self, layer: nn.Module, tier: Tier) -> None:
+    def __init__(self, layer: nn.Module, tier: OffloadTier) -> None:
         self.layer, self.tier = layer, tier
         self.compute: Callable[..., Tensor] = layer.forward
         self.staying: set[int] = set()  # memory that other things share
         self.known: dict[int, tuple[weakref.ref[Any], Any]] = {}  # slots of this pass, by the memory they are for
+        self.slots: list[Any] = []  # all of them: an address may be used again
 
     def forward(self, x: Tensor, batch: Microbatch) -> Tensor:
         """Takes the place of the layer's own."""
         if not torch.is_grad_enabled():
             return self.compute(x, batch)
-        shared = [*self.layer.parameters(), *(batch.rope or ()), *([] if batch.keys is None else [batch.keys])]
+        tables = [table for pair in (batch.rope or {}).values() for table in pair]
+        shared = [*self.layer.parameters(), *tables, *([] if batch.keys is None else [batch.keys])]
         if x.is_leaf:
             shared.append(x)  # what another stage sent is kept until its gradient is sent back
-        self.staying, self.known = {one.untyped_storage()._cdata for one in shared}, {}
+        self.staying, self.known, self.slots = {one.untyped_storage()._cdata for one in shared}, {}, []
         with saved_tensors_hooks(self._pack, self._unpack):
             y = self.compute(x, batch)
-        slots = [slot for _, slot in self.known.values()]
-        for slot in slots:
+        for slot in self.slots:
             slot.wait()
-        y.register_hook(self._before_backward([weakref.ref(slot) for slot in slots]))
-        self.known = {}
+        y.register_hook(self._before_backward([weakref.ref(slot) for slot in self.slots]))
+        self.known, self.slots = {}, []
         return y
 
     def _before_backward(self, slots: Sequence[weakref.ref[Any]]) -> Callable[[Tensor], None]:
@@ -94,16 +98,17 @@ class OffloadedLayer:
 
         return gradient_arrived
 
-    def _pack(self, x: Tensor) -> Tensor | Kept:
+    def _pack(self, x: Tensor) -> Tensor | OffloadedTensor:
         storage = x.untyped_storage()
         if storage.nbytes() < SMALLEST or storage._cdata in self.staying:
             return x.detach() if x.grad_fn is not None else x
         before = self.known.get(storage._cdata)
         if before is None or before[0]() is not storage:  # the address may be that of another, which is gone
             self.known[storage._cdata] = before = weakref.ref(storage), self.tier.put(whole_of(x), storage.nbytes())
-        return Kept(before[1], x)
+            self.slots.append(before[1])
+        return OffloadedTensor(before[1], x)
 
-    def _unpack(self, kept: Tensor | Kept) -> Tensor:
+    def _unpack(self, kept: Tensor | OffloadedTensor) -> Tensor:
         if isinstance(kept, Tensor):
             return kept
         return self.tier.take(kept.slot).view(kept.dtype).as_strided(*kept.layout)
@@ -129,12 +134,13 @@ def optimizer_tier(plan: Plan, name: str) -> str | None:
 def move_optimizer(pieces: Sequence[Piece], plan: Plan, tiers: Tiers) -> list[Piece]:
     """The same pieces, with a tier for those whose state leaves the device.
 
-    Masters beside low-precision weights go with it. The update runs on the host: beside a GPU all masters do.
+    Masters beside low-precision weights go with it. The update runs on the host: beside a GPU all masters do. Sharded
+    pieces were made where they live.
     """
     moved = []
     for piece in pieces:
         name = optimizer_tier(plan, piece.name)
-        if name is None:
+        if name is None or piece.tier is not None:
             moved.append(piece)
             continue
         tier = tiers(name)

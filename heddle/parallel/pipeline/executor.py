@@ -69,7 +69,7 @@ class Executor(ABC):
         self._follow(schedule)
         self.inboxes: dict[int, Inbox] = {}
         self.sent: deque[tuple[int, int, dist.Work, Tensor]] = deque()
-        self.handed: dict[Action, Tensor] = {}  # what a chunk made for its neighbour on the same rank
+        self.handed: dict[Action, Tensor] = {}  # what a chunk made for its neighbor on the same rank
         self.warm = False  # whether all kernels have run once
 
     def _ahead(self, source: int) -> int:
@@ -103,11 +103,11 @@ class Executor(ABC):
 
     def _backward_input(self, action: Action, step: StepState) -> None:
         """The part of the way back that the chunk before waits for; keeps what the other part needs."""
-        raise NotImplementedError(f"{type(self).__name__} takes backwards whole")
+        raise NotImplementedError(f"{type(self).__name__} cannot split backward")
 
     def _backward_weight(self, action: Action, step: StepState) -> None:
         """The other part."""
-        raise NotImplementedError(f"{type(self).__name__} takes backwards whole")
+        raise NotImplementedError(f"{type(self).__name__} cannot split backward")
 
     @abstractmethod
     def _empty(self, message: Message) -> Tensor:
@@ -124,7 +124,7 @@ class Executor(ABC):
         listener: Listener | None = None,
         confirm: Callable[[], bool] | None = None,
     ) -> Tensor:
-        """Do all actions; gives the mean loss over the microbatches (zero on ranks without the last chunk).
+        """Do all actions; returns the mean loss over the microbatches (zero on ranks without the last chunk).
 
         Gradients are those of the mean loss times `scale`. Without backward actions nothing is kept for them.
         `confirm` is asked, after the first forwards and before anything else, whether the weights were right; it says
@@ -160,7 +160,7 @@ class Executor(ABC):
         methods[action.kind](action, step)
 
     def _try_out(self, step: StepState, confirm: Callable[[], bool]) -> int | None:
-        """Do the first forwards and ask whether they count; gives how many they were, None if they do not.
+        """Do the first forwards and ask whether they count; returns how many they were, None if they do not.
 
         Only what ranks send each other in theirs is received meanwhile: so if they do not count, all of it is taken and
         thrown away, and nothing is left that could be mistaken for what is sent again.
@@ -240,11 +240,11 @@ class Executor(ABC):
         return x
 
     def _arrived(self, x: Tensor, message: Message) -> Tensor:  # noqa: ARG002
-        """The tensor again, of what travelled."""
+        """The tensor again, of what traveled."""
         return x
 
     def _settle(self, message: Message) -> None:
-        """Let go of what a neighbour has taken.
+        """Let go of what a neighbor has taken.
 
         That this message was sent shows how far its sender has come: whatever it consumed before has arrived. (Not
         every transport says by itself that a send is complete, and sent activations add up.)

@@ -67,7 +67,7 @@ def receives_ahead(schedule: Schedule, source: int, target: int) -> int:
 
 
 class Inbox:
-    """Messages from one neighbour, received in the order in which it sends them."""
+    """Messages from one neighbor, received in the order in which it sends them."""
 
     def __init__(
         self,

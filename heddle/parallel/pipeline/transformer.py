@@ -1,7 +1,7 @@
 """The pipeline over chunks of the transformer, which hand over one tensor.
 
 Between stages each tensor-parallel rank sends only its slice of the tokens, and the receiver gathers them over its
-faster links (the scatter/gather optimisation, PTD-P §4.1). Over slow links it may send the slice in fewer bits.
+faster links (the scatter/gather optimization, PTD-P §4.1). Over slow links it may send the slice in fewer bits.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Pipeline(Executor):
             x.requires_grad_()
         self.deferred.wanted = torch.is_grad_enabled() and (chunk, microbatch) in self.schedule.split
         with self.recorder.span(Lane.COMPUTE, action.kind, chunk, microbatch):
-            batch = replace(work.batch, targets=work.targets, scale=step.scale) if last else work.batch
+            batch = replace(work.batch, targets=work.targets if last else None, scale=step.scale)
             y = self.chunks[chunk](work.ids if x is None else x, batch)
         if last:  # which gives the loss
             if torch.is_grad_enabled():
@@ -94,6 +94,7 @@ class Pipeline(Executor):
         kept: tuple[Tensor | None, GradientEdge | Tensor] = step.take(action)
         x, output = kept
         gradient = self._receive(action)
+        self.deferred.wanted = False  # nor was it in this microbatch's forward, which the backward may repeat
         with self.recorder.span(Lane.COMPUTE, action.kind, action.chunk, action.microbatch):
             torch.autograd.backward(output, gradient)
         self._hand_back(action, x)
@@ -102,6 +103,7 @@ class Pipeline(Executor):
         kept: tuple[Tensor | None, GradientEdge | Tensor] = step.take(action)
         x, output = kept
         gradient = self._receive(action)
+        self.deferred.wanted = True  # as in this microbatch's forward
         with self.recorder.span(Lane.COMPUTE, action.kind, action.chunk, action.microbatch):
             with self.deferred.collecting() as products:
                 torch.autograd.backward(output, gradient)

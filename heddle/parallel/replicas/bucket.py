@@ -36,12 +36,14 @@ class Bucket:
     has only a part of them, the two ends of the pipeline where both hold a tied embedding.
     """
 
-    def __init__(self, parameters: Named, sums: list[Axis], mesh: Mesh, zero: int, codes: AxisCodes | None) -> None:
-        self.parameters, self.sums, self.data, self.zero = parameters, sums, mesh.data, zero
+    def __init__(
+        self, parameters: Named, replicas: Axis, sums: list[Axis], mesh: Mesh, zero: int, codes: AxisCodes | None
+    ) -> None:
+        self.parameters, self.replicas, self.sums, self.zero = parameters, replicas, sums, zero
         sizes = [parameter.numel() for _, parameter in parameters]
-        self.share = -(-sum(sizes) // mesh.data.size)  # elements of one replica; the last may end in padding
+        self.share = -(-sum(sizes) // replicas.size)  # elements of one replica; the last may end in padding
         first = parameters[0][1]
-        self.gradients = first.new_zeros(self.share * mesh.data.size, dtype=torch.float32)
+        self.gradients = first.new_zeros(self.share * replicas.size, dtype=torch.float32)
         self.starts = [sum(sizes[:i]) for i in range(len(sizes))]
         self.views = [
             self.gradients[start : start + size].view_as(parameter)
@@ -56,7 +58,7 @@ class Bucket:
         self.gathering: Handle | None = None  # of the updated parameters
         self.compressed: CompressedSum | None = None
         if codes is not None:
-            self.compressed = CompressedSum(self.gradients, mesh.data, codes, shared=not zero)
+            self.compressed = CompressedSum(self.gradients, replicas, codes, shared=not zero)
         if zero:
             self._flatten_values(first)
         self.pieces = self._make_pieces(mesh, *self._range(), sharded=bool(zero))
@@ -92,7 +94,7 @@ class Bucket:
             for piece in self._make_pieces(mesh, 0, len(parts), True, parts)
         ]
         if self.compressed.sums is not None:
-            low, high = mesh.data.rank * self.share, (mesh.data.rank + 1) * self.share
+            low, high = self.replicas.rank * self.share, (self.replicas.rank + 1) * self.share
             sums = self._make_pieces(mesh, low, high, True, self.compressed.sums.residual)
             kept += [Kept(piece, "sum_residual") for piece in sums]
         return kept
@@ -101,7 +103,7 @@ class Bucket:
         """What this replica updates of the flat buffer."""
         if not self.zero:
             return 0, len(self.gradients)
-        return self.data.rank * self.share, (self.data.rank + 1) * self.share
+        return self.replicas.rank * self.share, (self.replicas.rank + 1) * self.share
 
     def _arrival(self, index: int) -> Callable[[Tensor], None]:
         view = self.views[index]
@@ -135,7 +137,7 @@ class Bucket:
             self.handle = self.compressed.start()
             return
         begin = start_reduce_scatter_in_place if self.zero else start_all_reduce
-        self.handle = begin(self.gradients, self.data)
+        self.handle = begin(self.gradients, self.replicas)
 
     def begin(self) -> None:
         """All gradients are there: begin with the sum over replicas if nothing has."""
@@ -180,8 +182,8 @@ class Bucket:
 
     def start_sharing(self) -> None:
         """After an update under ZeRO-1: begin to give every replica the shares of the others."""
-        if self.zero and self.data.size > 1:
-            self.gathering = start_sharing(self.values, self.data)
+        if self.zero and self.replicas.size > 1:
+            self.gathering = start_sharing(self.values, self.replicas)
 
     def wait_for_weights(self, *_: object) -> None:
         """Wait until the parameters are whole again, if they are still on their way."""

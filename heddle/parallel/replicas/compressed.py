@@ -110,17 +110,16 @@ class GradientCodes(NamedTuple):
 EXACT = GradientCodes(None, None)
 
 
-def gradient_codes(plan: Plan, mesh: Mesh) -> GradientCodes:
-    """Of this rank's place on the data axis.
+def gradient_codes(plan: Plan, replicas: Axis, mesh: Mesh) -> GradientCodes:
+    """Of this rank's place among replicas.
 
     Two copies of a tied embedding stay alike only if both are summed in the same codes, whatever links these cross.
     """
-    ranks, own = mesh.data.ranks, axis_codes(plan, mesh.places, mesh.data.ranks, mesh.data.rank)
+    ranks, own = replicas.ranks, axis_codes(plan, mesh.places, replicas.ranks, replicas.rank)
     if mesh.ends.size == 1 or not mesh.places:
         return GradientCodes(own, own)
-    here = coordinates(plan, mesh.rank)
     stages = [
-        [rank_of(plan, here._replace(pipeline=stage, data=replica)) for replica in range(len(ranks))]
+        [rank_of(plan, coordinates(plan, rank)._replace(pipeline=stage)) for rank in ranks]
         for stage in (0, plan.last_rank)
     ]
     return GradientCodes(own, alike([axis_codes(plan, mesh.places, each, 0) for each in stages], len(ranks)))

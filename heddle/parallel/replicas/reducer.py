@@ -13,10 +13,11 @@ from torch import nn
 
 from heddle.models.transformer import Transformer
 from heddle.parallel.mesh import Axis, Mesh
+from heddle.parallel.ownership import replicas_of, sums_of
 from heddle.parallel.parameter_layout import place_of
 from heddle.parallel.replicas.bucket import Bucket, Named
 from heddle.parallel.replicas.compressed import EXACT, GradientCodes
-from heddle.parallel.replicas.sharded import ShardedGroup, sums_of
+from heddle.parallel.replicas.sharded import ShardedGroup
 from heddle.parallel.shards import FreeParameters, Piece
 
 # A bucket of 32 MiB of fp32 is long enough to use a link well and short enough to overlap. But each of d replicas sends
@@ -36,24 +37,26 @@ class Reducer:
         levels: Callable[[str], int],
         sharded: dict[int, list[ShardedGroup]] | None = None,
         codes: GradientCodes = EXACT,
+        homes: Callable[[str], str | None] = lambda _name: None,
     ) -> None:
         """`chunks` names the parameters of each chunk that replicas hold whole, in the order of the model.
 
         `levels` says how much of each they shard, `sharded` has those of which each holds a share. `codes` are those
-        in which sums of gradients are sent.
+        in which sums of gradients are sent. `homes` says where each one's optimizer state lives.
         """
         self.sharded = sharded or {}
         self.buckets: dict[int, list[Bucket]] = {}
         self.free: list[FreeParameters] = []
         for chunk, parameters in chunks.items():
             self.buckets[chunk] = []
-            for (sums, zero, _), named in _alike(parameters, mesh, levels, apart=any(codes)).items():
-                if mesh.data.size == 1 and not sums and named[0][1].dtype == torch.float32:
+            for (replicas, sums, zero, *_), named in _alike(parameters, mesh, levels, homes, apart=any(codes)).items():
+                if replicas.size == 1 and not sums and named[0][1].dtype == torch.float32:
                     self.free.append(FreeParameters(named, mesh))
                     continue
                 # backward goes through the model from its end: buckets fill one after the other
-                for group in _grouped(named[::-1], bucket_elements(mesh.data.size)):
-                    self.buckets[chunk].append(Bucket(group, list(sums), mesh, zero, codes[mesh.ends in sums]))
+                for group in _grouped(named[::-1], bucket_elements(replicas.size)):
+                    code = codes[mesh.ends in sums]
+                    self.buckets[chunk].append(Bucket(group, replicas, list(sums), mesh, zero, code))
         self.groups = [group for groups in self.sharded.values() for group in groups]
         self.parts: list[FreeParameters | Bucket | ShardedGroup] = [
             *self.free,
@@ -132,17 +135,22 @@ def parts_in_order(chunk: Transformer) -> Iterator[tuple[nn.Module, list[nn.Para
         yield chunk.norm, [*chunk.norm.parameters(), *chunk.head.parameters()]
 
 
-def _alike(
-    parameters: Named, mesh: Mesh, levels: Callable[[str], int], apart: bool
-) -> dict[tuple[tuple[Axis, ...], int, bool], Named]:
-    """Parameters by the axes over which their gradients need a sum before the replicas', and by what these shard.
+_Key = tuple[Axis, tuple[Axis, ...], int, str | None, frozenset[str]]
 
-    With `apart`, those that all tensor ranks hold alike are by themselves: a code depends on its neighbours, and beside
+
+def _alike(
+    parameters: Named, mesh: Mesh, levels: Callable[[str], int], homes: Callable[[str], str | None], apart: bool
+) -> dict[_Key, Named]:
+    """Parameters by their replicas, the axes over which their gradients need a sum before these, and what these shard.
+
+    Those whose optimizer state lives elsewhere are by themselves: each replica then has an equal share on its device.
+    With `apart`, those that all tensor ranks hold alike are by themselves: a code depends on its neighbors, and beside
     parameters that differ by rank they would come out differently on each.
     """
-    groups: dict[tuple[tuple[Axis, ...], int, bool], Named] = {}
+    groups: dict[_Key, Named] = {}
     for name, parameter in parameters:
-        key = sums_of(parameter, mesh), levels(name), apart and place_of(parameter).split
+        split = place_of(parameter).split if apart else frozenset()
+        key = replicas_of(parameter, mesh), sums_of(parameter, mesh), levels(name), homes(name), split
         groups.setdefault(key, []).append((name, parameter))
     return groups
 

@@ -5,6 +5,10 @@ of the step, over all microbatches in flight, ZeRO-3 only while the layer comput
 backward pass. As soon as a backward has given all gradients of a layer, they are summed, and each replica adds its
 share of the sum to that of the microbatches before.
 
+A share of weights is its own fp32 master, and its gradient is beside it. Where the optimizer's state lives on a tier,
+masters and gradients live there, too: the device has the share in the precision that it computes with, and gradients
+leave as they are made (ZeRO-Offload, arXiv 2101.06840 §4).
+
 What autograd saved of a weight is its memory, not its values: memory that was given back and is filled again with the
 same values is as if it had stayed.
 """
@@ -12,6 +16,7 @@ same values is as if it had stayed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -20,8 +25,7 @@ from torch import Tensor, nn
 from heddle.models.transformer import Transformer
 from heddle.parallel.collectives import Handle, all_reduce, slice_of, start_reduce_scatter_in_place, start_sharing
 from heddle.parallel.mesh import Axis, Mesh
-from heddle.parallel.parameter_layout import place_of
-from heddle.parallel.shards import Piece, make_piece
+from heddle.parallel.shards import Piece, frozen_piece, make_piece
 
 Named = list[tuple[str, nn.Parameter]]
 
@@ -29,9 +33,16 @@ Named = list[tuple[str, nn.Parameter]]
 class Home(Protocol):
     """Memory for what stays from step to step, on the device or on another tier."""
 
-    def reserve(self, elements: int) -> Tensor: ...
+    def reserve(self, elements: int, dtype: torch.dtype = ...) -> Tensor: ...
     def expect(self, home: Tensor) -> None: ...
     def leave(self, home: Tensor) -> None: ...
+
+
+class Keeper(Home, Protocol):
+    """A tier that has the optimizer's state: masters and gradients are with it."""
+
+    def add(self, home: Tensor, x: Tensor, first: bool) -> None: ...
+    def arrive(self) -> None: ...
 
 
 class OnDevice:
@@ -40,15 +51,31 @@ class OnDevice:
     def __init__(self, device: torch.device) -> None:
         self.device = device
 
-    def reserve(self, elements: int) -> Tensor:
+    def reserve(self, elements: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Zeros."""
-        return torch.zeros(elements, device=self.device)
+        return torch.zeros(elements, dtype=dtype, device=self.device)
 
     def expect(self, home: Tensor) -> None:
         """It is there."""
 
     def leave(self, home: Tensor) -> None:
         """It stays."""
+
+
+@dataclass(frozen=True)
+class ShardMemory:
+    """Where the shards of a group live."""
+
+    device: torch.device  # that computes
+    dtype: torch.dtype  # that it computes with
+    home: Home  # of the share of weights
+    keeper: Keeper | None = None  # of masters and gradients; None: they are where the weights are, and on the device
+
+    @property
+    def apart(self) -> bool:
+        """Whether masters are not the share of weights itself: of other precision, or where the host cannot update."""
+        on_gpu = isinstance(self.home, OnDevice) and self.device.type != "cpu"
+        return self.keeper is not None and (self.dtype != torch.float32 or on_gpu)
 
 
 class Pending:
@@ -70,45 +97,58 @@ class ShardedGroup:
     def __init__(
         self,
         parameters: Named,
+        replicas: Axis,
         sums: Sequence[Axis],
         mesh: Mesh,
         zero: int,
-        memory: tuple[torch.device, torch.dtype, Home],
+        memory: ShardMemory,
         pending: Pending,
     ) -> None:
         """`parameters` lie on the meta device; `made` has their successors."""
-        device, dtype, self.home = memory
-        self.sums, self.data, self.kept, self.pending = sums, mesh.data, zero == 2, pending
+        self.home, self.keeper = memory.home, memory.keeper
+        self.sums, self.replicas, self.kept, self.pending = sums, replicas, zero == 2, pending
         sizes = [parameter.numel() for _, parameter in parameters]
-        self.share = -(-sum(sizes) // mesh.data.size)  # elements of one replica; the last may end in padding
+        self.share = -(-sum(sizes) // replicas.size)  # elements of one replica; the last may end in padding
         self.starts = [sum(sizes[:i]) for i in range(len(sizes))]
-        self.whole = torch.empty(self.share * mesh.data.size, dtype=dtype, device=device)
+        self.whole = torch.empty(self.share * replicas.size, dtype=memory.dtype, device=memory.device)
         self.made: dict[nn.Parameter, nn.Parameter] = {}
         for start, (_, parameter) in zip(self.starts, parameters, strict=True):
             # `.data`: what is written to the buffer must not count as a change of what autograd saved
             view = self.whole.data[start : start + parameter.numel()].view(parameter.shape)
-            self.made[parameter] = nn.Parameter(view)
+            self.made[parameter] = nn.Parameter(view, requires_grad=parameter.requires_grad)
             self.made[parameter].__dict__.update(parameter.__dict__)
         self.parameters = list(self.made.values())
         self.resident = True
         self.arriving: Handle | None = None
         self.release()
-        self.shard = self.home.reserve(self.share)  # zeros: padding is summed and updated like everything else
+        # zeros: padding is summed and updated like everything else
+        self.shard = self.home.reserve(self.share, self._kept_in(memory))
+        self.master = memory.keeper.reserve(self.share) if memory.keeper and memory.apart else self.shard
         self.pieces = list(self._make_pieces([name for name, _ in parameters], mesh))
+        self.frozen: list[Piece] = []
         self.gradients: Tensor | None = None  # of all replicas' shares, while a backward makes them
         self.gradient: Tensor | None = None  # of this replica's share
+        self.away = memory.keeper.reserve(self.share) if memory.keeper else None  # its home where it leaves the device
         self.missing = set(range(len(parameters)))
         self.awaited = 0  # backwards of the step that are still to come
         for index, parameter in enumerate(self.parameters):
-            parameter.register_post_accumulate_grad_hook(self._arrival(index))
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(self._arrival(index))
+
+    def _kept_in(self, memory: ShardMemory) -> torch.dtype:
+        """The precision of the share of weights."""
+        return memory.dtype if memory.apart else torch.float32
 
     def _make_pieces(self, names: Sequence[str], mesh: Mesh) -> Iterator[Piece]:
-        low = self.share * self.data.rank
+        low = self.share * self.replicas.rank
         for begin, name, parameter in zip(self.starts, names, self.parameters, strict=True):
             start, stop = max(low, begin), min(low + self.share, begin + parameter.numel())
             if start < stop:
-                master = self.shard[start - low : stop - low]
-                yield make_piece(name, parameter, start - begin, stop - begin, mesh, sharded=True, master=master)
+                own = slice(start - low, stop - low)
+                master = self.master[own]
+                piece = make_piece(name, parameter, start - begin, stop - begin, mesh, sharded=True, master=master)
+                target = None if self.master is self.shard else self.shard[own]
+                yield replace(piece, target=target, tier=self.keeper)
 
     # ------------------------------------------------------------------------------------------------ weights
 
@@ -118,9 +158,9 @@ class ShardedGroup:
             return
         _resize(self.whole, self.whole.numel())
         # from page-locked host memory the host need not wait: it next writes there after it has read the gradients
-        slice_of(self.whole, self.data).copy_(self.shard, non_blocking=True)
+        slice_of(self.whole, self.replicas).copy_(self.shard, non_blocking=True)
         self.home.leave(self.shard)
-        self.arriving = start_sharing(self.whole, self.data)
+        self.arriving = start_sharing(self.whole, self.replicas)
 
     def ready(self) -> None:
         """Until the weights are here."""
@@ -143,7 +183,7 @@ class ShardedGroup:
         def gradient_arrived(parameter: Tensor) -> None:
             assert parameter.grad is not None
             if self.gradients is None:
-                self.gradients = torch.zeros(self.share * self.data.size, device=parameter.device)
+                self.gradients = torch.zeros(self.share * self.replicas.size, device=parameter.device)
             self.gradients[start : start + size].copy_(parameter.grad.flatten())
             parameter.grad = None
             self.missing.remove(index)
@@ -155,17 +195,23 @@ class ShardedGroup:
     def _sum(self) -> None:
         """All gradients of a backward are here: sum them over the replicas while the backward goes on."""
         assert self.gradients is not None
-        handle, self.gradients = start_reduce_scatter_in_place(self.gradients, self.data), None
+        handle, self.gradients = start_reduce_scatter_in_place(self.gradients, self.replicas), None
         self.missing = set(range(len(self.parameters)))
         self.awaited -= 1
         if not self.awaited or not self.kept:
             self.release()
-        self.pending.put(lambda: self._add(handle))
+        if self.replicas.size == 1:  # nothing is under way
+            self._add(handle)
+        else:
+            self.pending.put(lambda: self._add(handle))
 
     def _add(self, handle: Handle) -> None:
         share = handle.wait()
-        if self.gradient is None:
-            self.gradient = share.clone() if self.data.size > 1 else share  # a view would keep the whole
+        if self.keeper is not None and self.away is not None:
+            self.keeper.add(self.away, share, first=self.gradient is None)
+            self.gradient = self.away
+        elif self.gradient is None:
+            self.gradient = share.clone() if self.replicas.size > 1 else share  # a view would keep the whole
         else:
             self.gradient.add_(share)
 
@@ -179,10 +225,21 @@ class ShardedGroup:
         if self.gradients is not None:  # the loss does not depend on some of the parameters
             self._sum()
             self.pending.put(None)
+        if self.keeper is not None:
+            self.keeper.arrive()
         if self.gradient is None:
-            self.gradient = torch.zeros(self.share, device=self.whole.device)
-        for axis in self.sums:
-            all_reduce(self.gradient, axis)
+            self.gradient = (
+                torch.zeros(self.share, device=self.whole.device) if self.away is None else self.away.zero_()
+            )
+        if self.sums:
+            # what is summed is the device's, a tier's cannot be
+            here = self.gradient if self.away is None else torch.empty_like(self.gradient, device=self.whole.device)
+            if here is not self.gradient:
+                here.copy_(self.gradient)
+            for axis in self.sums:
+                all_reduce(here, axis)
+            if here is not self.gradient:
+                self.gradient.copy_(here)
         at = 0
         for piece in self.pieces:  # they follow each other without a gap
             piece.master.grad = self.gradient[at : at + piece.master.numel()].to(piece.master.device)
@@ -190,9 +247,51 @@ class ShardedGroup:
 
     def clear(self) -> None:
         """Forget the gradients."""
+        if self.keeper is not None and self.away is not None:
+            self.keeper.leave(self.away)
         self.gradient = None
         for piece in self.pieces:
             piece.master.grad = None
+
+
+class FrozenGroup(ShardedGroup):
+    """The same of parameters that nobody updates: shares in the precision that the device computes with, no gradients.
+
+    They are needed until the gradient of the layer's input is there, which `Gathering` tells.
+    """
+
+    def __init__(
+        self,
+        parameters: Named,
+        replicas: Axis,
+        sums: Sequence[Axis],
+        mesh: Mesh,
+        zero: int,
+        memory: ShardMemory,
+        pending: Pending,
+    ) -> None:
+        """See the base class."""
+        super().__init__(parameters, replicas, sums, mesh, zero, replace(memory, keeper=None), pending)
+        self.missing = set()
+        low = self.share * replicas.rank
+        for begin, (name, _), parameter in zip(self.starts, parameters, self.parameters, strict=True):
+            start, stop = max(low, begin), min(low + self.share, begin + parameter.numel())
+            if start < stop:
+                own = self.shard[start - low : stop - low]
+                self.frozen.append(frozen_piece(name, parameter, start - begin, own))
+
+    def _kept_in(self, memory: ShardMemory) -> torch.dtype:
+        return memory.dtype
+
+    def _make_pieces(self, names: Sequence[str], mesh: Mesh) -> Iterator[Piece]:  # noqa: ARG002
+        return iter(())
+
+    def finish(self) -> None:
+        """The first layer's input has no gradient to tell that it is done."""
+        self.release()
+
+    def clear(self) -> None:
+        """There is nothing to forget."""
 
 
 def _resize(flat: Tensor, elements: int) -> None:
@@ -227,8 +326,16 @@ class Gathering:
                 last.register_forward_hook(self._leave(number, backward=False))
 
     def _enter(self, number: int) -> Callable[..., None]:
-        def before_forward(*_: object) -> None:
+        frozen = [group for group in self.units[number] if isinstance(group, FrozenGroup)]
+
+        def after_backward(_gradient: Tensor) -> None:
+            for group in frozen:
+                group.release()
+
+        def before_forward(_module: nn.Module, inputs: tuple[Any, ...]) -> None:
             self._ready(number, range(number + 1, number + 1 + self.ahead))
+            if frozen and torch.is_grad_enabled() and inputs[0].requires_grad:
+                inputs[0].register_hook(after_backward)
 
         return before_forward
 
@@ -260,11 +367,3 @@ def unit_of(name: str) -> str:
     """The layer's number, or the first word of a parameter's name: "embed", "norm" or "head"."""
     first, _, rest = name.partition(".")
     return rest.partition(".")[0] if first == "layers" else first
-
-
-def sums_of(parameter: nn.Parameter, mesh: Mesh) -> tuple[Axis, ...]:
-    """The axes over which a parameter's gradient needs a sum beside the replicas'."""
-    place = place_of(parameter)
-    sums = [mesh.tensor] if place.partial and mesh.tensor.size > 1 else []
-    sums += [mesh.ends] if place.tied and mesh.ends.size > 1 else []
-    return tuple(sums)

@@ -19,7 +19,7 @@ from heddle.parallel.collectives import Handle, start_gather
 from heddle.parallel.mesh import Axis
 
 
-class Product(NamedTuple):
+class DeferredProduct(NamedTuple):
     """A weight's gradient that is still to be made: gradientᵀ · x, and with a bias the gradient's sum."""
 
     weight: nn.Parameter
@@ -36,32 +36,33 @@ class Product(NamedTuple):
 class DeferredGradients:
     """Where the linear layers of a rank's chunks hand in products, while a backward that leaves them runs.
 
-    `wanted` is said before a forward. Its graph then ends at the inputs of linear layers: autograd, which would call a
-    parameter's hooks for a gradient that is not there, has nothing to do with their weights.
+    `wanted` is said before a forward, and again before its backward, where layers may recompute it. The graph then ends
+    at the inputs of linear layers: autograd, which would call a parameter's hooks for a gradient that is not there, has
+    nothing to do with their weights.
     """
 
     def __init__(self) -> None:
         self.wanted = False
-        self.open: deque[Product] | None = None
+        self.open: deque[DeferredProduct] | None = None
 
     @contextmanager
-    def collecting(self) -> Iterator[deque[Product]]:
+    def collecting(self) -> Iterator[deque[DeferredProduct]]:
         """What backwards inside leave."""
-        products: deque[Product] = deque()
+        products: deque[DeferredProduct] = deque()
         self.open = products
         try:
             yield products
         finally:
             self.open = None
 
-    def add(self, product: Product) -> None:
+    def add(self, product: DeferredProduct) -> None:
         """Put a product off."""
         assert self.open is not None, "a backward whose forward was to be taken back in two runs as a whole"
         self.open.append(product)
 
 
 @torch.no_grad()
-def make_gradients(products: deque[Product]) -> None:
+def make_gradients(products: deque[DeferredProduct]) -> None:
     """Multiply what was put off, and add it to the gradients as autograd would have: hooks of parameters are called.
 
     What the next product needs of other ranks is on its way meanwhile.

@@ -24,7 +24,8 @@ from heddle.parallel.collectives import (
 )
 from heddle.parallel.mesh import Axis
 from heddle.parallel.parameter_layout import split_parameter
-from heddle.parallel.tensor.deferred import DeferredGradients, Product
+from heddle.parallel.tensor.adapters import column_adapters, row_adapters
+from heddle.parallel.tensor.deferred import DeferredGradients, DeferredProduct
 
 
 class ColumnParallelLinear(nn.Module):
@@ -36,25 +37,29 @@ class ColumnParallelLinear(nn.Module):
         super().__init__()
         self.axis, self.sequence = axis, sequence
         self.weight, self.bias = linear.weight, linear.bias
+        self.adapters = column_adapters(linear, axis, sequence)
         if axis.size > 1:
             self.weight = split_parameter(linear.weight, 0, axis.rank, axis.size)
             self.bias = None if linear.bias is None else split_parameter(linear.bias, 0, axis.rank, axis.size)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.axis.size == 1 and not (self.deferred is not None and self.deferred.wanted):
-            return F.linear(x, self.weight, self.bias)
+            y = F.linear(x, self.weight, self.bias)
+            return y if self.adapters is None else y + self.adapters(x)
         return column_parallel((self,), x)[0]
 
 
 def column_parallel(linears: Sequence[ColumnParallelLinear], x: Tensor) -> tuple[Tensor, ...]:
     """What each of these layers makes of the same input, which travels once for all of them, as does its gradient."""
     parameters = [parameter for linear in linears for parameter in (linear.weight, linear.bias)]
-    first = linears[0]
-    if first.deferred is not None and first.deferred.wanted:
+    first, later, values = linears[0], None, parameters
+    if first.deferred is not None and first.deferred.wanted and first.weight.requires_grad:
         values = [parameter if parameter is None else parameter.detach() for parameter in parameters]
         later = first.deferred, parameters
-        return _ColumnParallel.apply(x, first.axis, first.sequence, later, *values)
-    return _ColumnParallel.apply(x, first.axis, first.sequence, None, *parameters)
+    made: tuple[Tensor, ...] = _ColumnParallel.apply(x, first.axis, first.sequence, later, *values)
+    return tuple(
+        y if linear.adapters is None else y + linear.adapters(x) for linear, y in zip(linears, made, strict=True)
+    )
 
 
 class RowParallelLinear(nn.Module):
@@ -67,15 +72,18 @@ class RowParallelLinear(nn.Module):
         self.axis, self.sequence = axis, sequence
         self.weight = split_parameter(linear.weight, 1, axis.rank, axis.size)
         self.bias = linear.bias  # added once, after the sum
+        self.adapters = row_adapters(linear, axis, sequence)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.deferred is not None and self.deferred.wanted:
-            y: Tensor = _RowParallel.apply(
-                x, self.weight.detach(), self.axis, self.sequence, (self.deferred, self.weight)
-            )
-        else:
-            y = _RowParallel.apply(x, self.weight, self.axis, self.sequence, None)
+        y = self._product(x)
+        y = y if self.adapters is None else y + self.adapters(x)
         return y if self.bias is None else y + self.bias
+
+    def _product(self, x: Tensor) -> Tensor:
+        if self.deferred is not None and self.deferred.wanted and self.weight.requires_grad:
+            later = self.deferred, self.weight
+            return _RowParallel.apply(x, self.weight.detach(), self.axis, self.sequence, later)
+        return _RowParallel.apply(x, self.weight, self.axis, self.sequence, None)
 
 
 class _ColumnParallel(torch.autograd.Function):
@@ -95,7 +103,8 @@ class _ColumnParallel(torch.autograd.Function):
             return _ColumnParallel._backward_input(ctx, x, weights, gradients)
         # The input is gathered again while its gradient is computed, and the sum of the input's gradient goes on
         # while the weights' are computed: both collectives hide behind products that do not need them.
-        gathering = start_gather(x, ctx.axis) if ctx.sequence else None
+        learns = any(ctx.needs_input_grad[4:])  # frozen weights need no input
+        gathering = start_gather(x, ctx.axis) if ctx.sequence and learns else None
         grad_x = gradients[0] @ weights[0]
         for gradient, weight in zip(gradients[1:], weights[1:], strict=True):
             grad_x.addmm_(gradient, weight)
@@ -104,7 +113,7 @@ class _ColumnParallel(torch.autograd.Function):
         grads: list[Tensor | None] = []
         for number, (gradient, has_bias) in enumerate(zip(gradients, ctx.has_bias, strict=True)):
             grads.append(gradient.t() @ full if ctx.needs_input_grad[4 + 2 * number] else None)
-            grads.append(gradient.sum(0) if has_bias else None)
+            grads.append(gradient.sum(0) if has_bias and ctx.needs_input_grad[5 + 2 * number] else None)
         return summing.wait(), None, None, None, *grads
 
     @staticmethod
@@ -116,7 +125,7 @@ class _ColumnParallel(torch.autograd.Function):
         summing = start_sum(grad_x, ctx.axis, ctx.sequence)
         deferred, parameters = ctx.later
         for parameter, bias, gradient in zip(parameters[::2], parameters[1::2], gradients, strict=True):
-            deferred.add(Product(parameter, bias, x, gradient, ctx.axis if ctx.sequence else None))
+            deferred.add(DeferredProduct(parameter, bias, x, gradient, ctx.axis if ctx.sequence else None))
         return summing.wait(), None, None, None, *(None for _ in parameters)
 
 
@@ -139,7 +148,7 @@ class _RowParallel(torch.autograd.Function):
         full = gather(gradient, ctx.axis) if ctx.sequence else gradient
         if ctx.later is not None:
             deferred, parameter = ctx.later
-            deferred.add(Product(parameter, None, x, full, None))
+            deferred.add(DeferredProduct(parameter, None, x, full, None))
             return full @ weight, None, None, None, None
         grad_weight = full.t() @ x if ctx.needs_input_grad[1] else None
         return full @ weight, grad_weight, None, None, None

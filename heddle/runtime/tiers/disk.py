@@ -85,10 +85,9 @@ class Disk(Tier):
         except OSError as error:
             raise self._failed("take activations", error) from error
 
-    def prefetch(self, slot: Slot) -> None:
-        if slot.value is None and slot.coming is None and slot.region is not None:
-            value = torch.empty(slot.size, dtype=torch.uint8)
-            slot.coming = self.thread.submit(self._get, slot.region, value)
+    def _begin(self, slot: Slot) -> None:
+        value = torch.empty(slot.size, dtype=torch.uint8)
+        slot.coming = self.thread.submit(self._get, slot.region, value)
 
     def _get(self, start: int, value: Tensor) -> Tensor:
         left = memoryview(value.numpy().data)
@@ -103,9 +102,6 @@ class Disk(Tier):
         return value
 
     def _read(self, slot: Slot) -> Tensor:
-        if slot.region is None:
-            return torch.empty(slot.size, dtype=torch.uint8, device=slot.device)
-        self.prefetch(slot)
         future, slot.coming = slot.coming, None
         assert isinstance(future, Future)
         value: Tensor = future.result()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 from heddle.runtime.device import CopyStream, Mark, has_gpus, on_gpu
 from heddle.runtime.tiers.tier import Slot, Tier, tag
@@ -21,6 +22,7 @@ class Host(Tier):
     def __init__(self) -> None:
         super().__init__()
         self.copies = CopyStream() if has_gpus() else None
+        self.adding: tuple[Tensor, Mark] | None = None  # what is on its way here, and when it has arrived
 
     def _region(self, size: int) -> Tensor:
         return tag(torch.empty(size, dtype=torch.uint8, pin_memory=self.copies is not None), self)
@@ -46,12 +48,30 @@ class Host(Tier):
 
         slot.wait = wait
 
-    def prefetch(self, slot: Slot) -> None:
-        if slot.value is None and slot.coming is None and self.copies is not None and slot.region is not None:
+    def _begin(self, slot: Slot) -> None:
+        if self.copies is not None:
             value = torch.empty(slot.size, dtype=torch.uint8, device=slot.device)
             with self.copies.copying(slot.device):
                 value.copy_(slot.region, non_blocking=True)
                 slot.coming = value, Mark(slot.device, timed=False)
+
+    def add(self, home: Tensor, x: Tensor, first: bool) -> None:
+        if self.copies is None or not on_gpu(x.device) or isinstance(x, FakeTensor):
+            super().add(home, x, first)
+            return
+        x = x.clone()  # a view would keep the whole
+        if self.adding is not None:
+            self.adding[1].hold(x.device)  # one at a time: its memory is free for the next
+        with self.copies.copying(x.device):
+            if not first:  # the device adds: its host would have to wait for it
+                x.add_(home.to(x.device, non_blocking=True))
+            home.copy_(x, non_blocking=True)
+            self.adding = x, Mark(x.device, timed=False)
+
+    def arrive(self) -> None:
+        if self.adding is not None:
+            self.adding[1].wait()
+            self.adding = None
 
     def expect(self, home: Tensor) -> None:
         """It is there."""
@@ -60,11 +80,9 @@ class Host(Tier):
         """It stays."""
 
     def _read(self, slot: Slot) -> Tensor:
-        self.prefetch(slot)
         if slot.coming is not None:
             value, mark = slot.coming
             slot.coming = None
             mark.hold(slot.device)
             return value
-        value = torch.empty(slot.size, dtype=torch.uint8, device=slot.device)
-        return value if slot.region is None else value.copy_(slot.region)
+        return torch.empty(slot.size, dtype=torch.uint8, device=slot.device).copy_(slot.region)

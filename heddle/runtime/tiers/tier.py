@@ -39,6 +39,7 @@ class Tier(ABC):
 
     def __init__(self) -> None:
         self.spare: defaultdict[int, list[object]] = defaultdict(list)  # regions by their bytes
+        self.held = 0  # bytes of all slots that somebody still needs
 
     def put(self, x: Tensor, size: int | None = None) -> Slot:
         """Begin to copy the bytes of a flat tensor, which must not change any more; `Slot.wait` ends it.
@@ -46,6 +47,8 @@ class Tier(ABC):
         A dry run says how many there are.
         """
         slot = Slot(x.numel() * x.itemsize if size is None else size, x.device)
+        self.held += slot.size
+        weakref.finalize(slot, self._let_go, slot.size)
         if not isinstance(x, FakeTensor):
             room = -(-slot.size // PAGE) * PAGE
             region = self.spare[room].pop() if self.spare[room] else self._region(room)
@@ -53,12 +56,20 @@ class Tier(ABC):
             self._write(slot, region, x)
         return slot
 
-    @abstractmethod
+    def _let_go(self, size: int) -> None:
+        self.held -= size
+
     def prefetch(self, slot: Slot) -> None:
-        """Begin to bring a slot's bytes back."""
+        """Begin to bring a slot's bytes back. Their memory is taken at once, in a dry run, too."""
+        if slot.value is None and slot.coming is None:
+            if slot.region is None:
+                slot.value = torch.empty(slot.size, dtype=torch.uint8, device=slot.device)
+            else:
+                self._begin(slot)
 
     def take(self, slot: Slot) -> Tensor:
         """The bytes of a slot, on its device."""
+        self.prefetch(slot)
         if slot.value is None:
             slot.value = self._read(slot)
         return slot.value
@@ -67,6 +78,17 @@ class Tier(ABC):
         """Zeros that live in the tier's memory, as a tensor that the CPU can compute with."""
         home = tag(self._home(max(1, elements * dtype.itemsize)), self)
         return home[: elements * dtype.itemsize].view(dtype)
+
+    def add(self, home: Tensor, x: Tensor, first: bool) -> None:
+        """Put numbers of the device into what was reserved, or add them to what is there; done when they `arrive`."""
+        here = x.to(home.device)
+        if first:
+            home.copy_(here)
+        else:
+            home.add_(here)
+
+    def arrive(self) -> None:  # noqa: B027, nothing is under way unless a tier says so
+        """Until all that was added is there."""
 
     @abstractmethod
     def expect(self, home: Tensor) -> None:
@@ -81,6 +103,9 @@ class Tier(ABC):
 
     @abstractmethod
     def _write(self, slot: Slot, region: object, x: Tensor) -> None: ...
+
+    @abstractmethod
+    def _begin(self, slot: Slot) -> None: ...
 
     @abstractmethod
     def _read(self, slot: Slot) -> Tensor: ...

@@ -1,5 +1,5 @@
 """Networks of unlike devices and links, and their files."""
 
-from heddle.spec.network.network import Group, GroupLink, Network, Speed, in_words
+from heddle.spec.network.network import DeviceGroup, GroupLink, Network, Speed, in_words
 
-__all__ = ["Group", "GroupLink", "Network", "Speed", "in_words"]
+__all__ = ["DeviceGroup", "GroupLink", "Network", "Speed", "in_words"]

@@ -1,7 +1,7 @@
 """A network where a job is read: from its own table or a file, and as the equal cluster that the rest of a job expects.
 
-What differs by link and by device is priced by `heddle.simulate.network`. Whatever else asks for a cluster sees as many
-devices as the network has, each with the memory of the smallest.
+What differs by link and by device is priced by `heddle.simulating.network`. Whatever else asks for a cluster sees as
+many devices as the network has, each with the memory of the smallest.
 """
 
 from __future__ import annotations

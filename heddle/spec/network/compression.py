@@ -1,6 +1,6 @@
 """Numbers sent in fewer bits: the codes by name, and what a message in them weighs; `heddle.parallel.codecs` makes it.
 
-Codes of 8 and 4 bits are whole numbers times a scale; so many neighbours share one.
+Codes of 8 and 4 bits are whole numbers times a scale; so many neighbors share one.
 """
 
 from __future__ import annotations

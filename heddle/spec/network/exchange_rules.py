@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Protocol
 
 from heddle.errors import HeddleError, divisors, listing, nearest_number
-from heddle.schedule.delayed import SYNCHRONOUS
+from heddle.schedule.late import SYNCHRONOUS
 from heddle.spec.layer_memory import LayerRun
 from heddle.spec.network.link_codes import Coded, check_codes, codes_used
 
 
-class Choices(Coded, Protocol):
+class ExchangeFields(Coded, Protocol):
     """What of a plan its exchange depends on."""
 
     @property
@@ -39,7 +39,7 @@ class Choices(Coded, Protocol):
     def overlap_steps(self) -> int: ...
 
 
-def check_exchange(plan: Choices) -> None:
+def check_exchange(plan: ExchangeFields) -> None:
     """Refuse ways to send less that do not go with what replicas share."""
     if plan.local_steps and plan.data == 1:
         raise HeddleError(
@@ -77,31 +77,31 @@ def check_exchange(plan: Choices) -> None:
         )
 
 
-def check_fragments(plan: Choices, layers: int) -> None:
+def check_fragments(plan: ExchangeFields, layers: int) -> None:
     """Refuse parts of a model that have no layer, no turn, or no time to travel in."""
     steps, fragments, overlap = plan.local_steps, plan.fragments, plan.overlap_steps
     if not steps and (fragments > 1 or overlap):
         raise HeddleError(
             f"{f'fragments = {fragments}' if fragments > 1 else f'overlap_steps = {overlap}'} needs local_steps.",
-            "It is for how replicas meet that learn by themselves.",
+            "It sets how replicas synchronize between local steps.",
             "Set local_steps, such as 100, or leave it out.",
         )
     most = min(layers, steps)
     if steps and fragments > most:
         raise HeddleError(
             f"fragments = {fragments} is more than {most}.",
-            f"A fragment has a layer at least, of {layers}, and a step of its own to meet after, of {steps}.",
+            f"Each fragment needs at least one of the {layers} layers and one of the {steps} local steps.",
             f"Use fragments = {most}, or fewer.",
         )
     if overlap and overlap >= steps // fragments:
         raise HeddleError(
             f"overlap_steps = {overlap} is not less than local_steps / fragments = {steps // fragments}.",
-            "A fragment has come before the next one leaves.",
+            "A fragment must arrive before the next one is sent.",
             f"Use overlap_steps = {steps // fragments - 1}, or fewer fragments.",
         )
 
 
-def check_coded(plan: Choices, precision: str | None) -> None:
+def check_coded(plan: ExchangeFields, precision: str | None) -> None:
     """Refuse codes for gradients whose scale changes from step to step."""
     if precision == "fp16" and (gradients := codes_used(plan, "gradients")):
         raise HeddleError(
@@ -111,7 +111,7 @@ def check_coded(plan: Choices, precision: str | None) -> None:
         )
 
 
-def check_places(plan: Choices) -> None:
+def check_places(plan: ExchangeFields) -> None:
     """Refuse a list of devices in which a rank has none, or two have the same."""
     if plan.devices and (len(plan.devices) != plan.world or len(set(plan.devices)) < plan.world):
         raise HeddleError(
@@ -141,7 +141,7 @@ def check_places(plan: Choices) -> None:
         )
 
 
-def check_shares(plan: Choices, global_batch: int) -> None:
+def check_shares(plan: ExchangeFields, global_batch: int) -> None:
     """Refuse a batch that replicas cannot share out in whole microbatches."""
     if plan.shares:
         if len(plan.shares) != plan.data or sum(plan.shares) != global_batch:

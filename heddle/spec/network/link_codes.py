@@ -38,8 +38,8 @@ class LinkCodes:
             )
         if self.gradients is None and self.activations is None:
             raise HeddleError(
-                f"plan.codes says nothing of the {self.words}.",
-                "It is for how they carry gradients, activations or both.",
+                f"plan.codes sets neither gradients nor activations for the {self.words}.",
+                "It sets how they compress gradients, activations or both.",
                 "For example gradients = 'int8'.",
             )
 

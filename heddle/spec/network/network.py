@@ -36,7 +36,7 @@ class Speed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class DeviceGroup:
     """Equal devices at one place: a node, a site, a region."""
 
     name: str
@@ -105,7 +105,7 @@ class Network:
     """
 
     name: str = "custom"
-    groups: tuple[Group, ...]
+    groups: tuple[DeviceGroup, ...]
     links: tuple[GroupLink, ...] = ()
     across: Speed | None = None  # between groups that no link joins
 

@@ -125,5 +125,5 @@ def load_network(path: str | Path) -> Network:
 
 
 def dumps_network(network: Network) -> str:
-    """The network as TOML; reading it gives the same network."""
+    """The network as TOML; reading it returns the same network."""
     return to_toml({"network": to_table(network)})

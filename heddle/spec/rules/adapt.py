@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from heddle.errors import HeddleError
-from heddle.schedule.delayed import SYNCHRONOUS
+from heddle.schedule.late import SYNCHRONOUS
 from heddle.schedule.written import SEARCHED
 
 
-class Choices(Protocol):
+class AdaptFields(Protocol):
     """What of a plan it depends on."""
 
     @property
@@ -24,7 +24,7 @@ class Choices(Protocol):
     def shares(self) -> tuple[int, ...]: ...
 
 
-def check_adapt(plan: Choices, meeting: str | None, network: bool) -> None:
+def check_adapt(plan: AdaptFields, meeting: str | None, network: bool) -> None:
     """Refuse to adapt what the search for strategies cannot price, or what has no checkpoint to go on from."""
     if not plan.adapt:
         return

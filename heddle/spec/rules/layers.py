@@ -10,7 +10,7 @@ from heddle.spec.model import ModelSpec
 from heddle.spec.rules.even import even_stages
 
 
-class Split(Protocol):
+class LayerFields(Protocol):
     """What of a plan decides over its layers."""
 
     @property
@@ -27,7 +27,7 @@ class Split(Protocol):
     def recompute(self) -> Recompute | tuple[Recompute, ...]: ...
 
 
-def check_layers(plan: Split, model: ModelSpec) -> None:
+def check_layers(plan: LayerFields, model: ModelSpec) -> None:
     """Refuse a plan that loses a layer, or has a chunk without one."""
     if model.layers < plan.chunks:
         raise HeddleError(
@@ -63,18 +63,18 @@ def check_layers(plan: Split, model: ModelSpec) -> None:
         )
 
 
-def _in_a_ring(plan: Split) -> bool:
+def _in_a_ring(plan: LayerFields) -> bool:
     """Whether the first and the last chunk share a rank: there is one more then."""
     return plan.chunks > plan.pipeline * plan.virtual
 
 
-def _chunks_in_words(plan: Split) -> str:
+def _chunks_in_words(plan: LayerFields) -> str:
     if _in_a_ring(plan):
         return f"pipeline + 1 = {plan.chunks}"
     return f"pipeline × virtual = {plan.pipeline} × {plan.virtual}"
 
 
-def _fewer_chunks(plan: Split, layers: int) -> str:
+def _fewer_chunks(plan: LayerFields, layers: int) -> str:
     """The ways to have no more chunks than layers; several chunks per rank still need a pipeline."""
     if _in_a_ring(plan):
         synchronous = "update = 'synchronous'"

@@ -1,4 +1,4 @@
-"""When replicas that learn by themselves may be saved and evaluated: when they have met."""
+"""Replicas that take local steps are saved and evaluated only at a meeting."""
 
 from __future__ import annotations
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Literal, Protocol
 
 from heddle.errors import HeddleError
-from heddle.schedule.delayed import SYNCHRONOUS, DelayedSchedule, update_rule
-from heddle.schedule.registry import rule_of
+from heddle.schedule.late import SYNCHRONOUS, LateSchedule, update_rule
+from heddle.schedule.registry import rule_of, usual
 from heddle.schedule.written import SEARCHED
 from heddle.spec.layer_memory import LayerRun
 
 CheckStep = Literal["before", "after"]
 
 
-class Choices(Protocol):
+class OrderFields(Protocol):
     """What of a plan its order of work depends on."""
 
     @property
@@ -51,7 +51,7 @@ class Training(Protocol):
     def precision(self) -> str | None: ...
 
 
-def check_late(plan: Choices, train: Training) -> None:
+def check_late(plan: OrderFields, train: Training) -> None:
     """Refuse late updates that the training does not allow."""
     if plan.update == SYNCHRONOUS:
         return
@@ -67,7 +67,7 @@ def check_late(plan: Choices, train: Training) -> None:
             f"No update would be late, and update = '{plan.update}' no faster than 'synchronous'.",
             f"Use train.delay_warmup = {train.steps // 5} (a fifth of the steps), or update = 'synchronous'.",
         )
-    latest = max(DelayedSchedule(update_rule(plan.update), plan.pipeline, 1).delays)
+    latest = max(LateSchedule(update_rule(plan.update), plan.pipeline, 1).delays)
     if not train.delay_warmup and 0 < train.warmup < latest:
         raise HeddleError(
             f"train.warmup = {train.warmup} is shorter than the delay of update = '{plan.update}' over pipeline = "
@@ -77,7 +77,7 @@ def check_late(plan: Choices, train: Training) -> None:
         )
 
 
-def check_order(plan: Choices) -> None:
+def check_order(plan: OrderFields) -> None:
     """Refuse an order of work that the rest of a plan does not allow."""
     _check_split(plan)
     if plan.order and (plan.schedule != SEARCHED or plan.pipeline == 1):
@@ -92,7 +92,7 @@ def check_order(plan: Choices) -> None:
         _check_after(plan)
 
 
-def _check_split(plan: Choices) -> None:
+def _check_split(plan: OrderFields) -> None:
     """Backwards are taken in two only where weights and gradients stay whole, and here."""
     if rule_of(plan.schedule).splits and plan.pipeline > 1 and (what := _not_whole(plan)):
         raise HeddleError(
@@ -102,7 +102,7 @@ def _check_split(plan: Choices) -> None:
         )
 
 
-def _check_update(plan: Choices) -> None:
+def _check_update(plan: OrderFields) -> None:
     """Late updates need a pipeline, and weights that are whole and in one place."""
     update_rule(plan.update)
     if plan.pipeline == 1:
@@ -111,7 +111,7 @@ def _check_update(plan: Choices) -> None:
             "Updates are late so that no stage waits for later ones; a single stage never waits.",
             "Use pipeline = 2, or update = 'synchronous'.",
         )
-    for key, value, plain in (("virtual", plan.virtual, 1), ("schedule", plan.schedule, "1f1b")):
+    for key, value, plain in (("virtual", plan.virtual, 1), ("schedule", plan.schedule, usual(1))):
         if value != plain:
             raise HeddleError(
                 f"update = '{plan.update}' cannot be combined with {key} = {value!r}.",
@@ -126,7 +126,7 @@ def _check_update(plan: Choices) -> None:
         )
 
 
-def _check_after(plan: Choices) -> None:
+def _check_after(plan: OrderFields) -> None:
     """An update is undone only where all of it is here, and only stages of a pipeline gain by it."""
     if plan.pipeline == 1:
         raise HeddleError(
@@ -147,7 +147,7 @@ def _check_after(plan: Choices) -> None:
         )
 
 
-def _not_whole(plan: Choices) -> str | None:
+def _not_whole(plan: OrderFields) -> str | None:
     """What keeps weights from lying whole on the device, if anything."""
     zero = max(plan.zero, *(run.zero or 0 for run in plan.layers), 0)
     offloads = (plan.offload, *(run.offload or () for run in plan.layers))

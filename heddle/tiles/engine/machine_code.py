@@ -18,7 +18,7 @@ def number(value: Value | int) -> Value:
     return ir.Constant(I64, value) if isinstance(value, int) else value
 
 
-class Function:
+class WordFunction:
     """A function of words that gives a word, being written."""
 
     def __init__(self, module: ir.Module, name: str, arguments: int, internal: bool = True) -> None:
@@ -51,11 +51,11 @@ class Function:
         self.build.store_atomic(number(value), self.address(base, index), ordering, 8)
 
     def add_atomic(self, base: Value, index: Value | int, value: int, ordering: str = "seq_cst") -> Value:
-        """Add to a word; gives what it was."""
+        """Add to a word; returns what it was."""
         return self.build.atomic_rmw("add", self.address(base, index), number(value), ordering)
 
     def swap(self, base: Value, index: Value | int, before: Value | int, after: Value | int) -> Value:
-        """Compare and swap; gives whether it was done."""
+        """Compare and swap; returns whether it was done."""
         pair = self.build.cmpxchg(self.address(base, index), number(before), number(after), "seq_cst", "monotonic")
         return self.build.extract_value(pair, 1)
 
@@ -73,7 +73,7 @@ class Function:
     def test(self, left: Value, sign: str, right: Value | int) -> Value:
         return self.build.icmp_signed(sign, left, number(right))
 
-    def call(self, function: Function, *arguments: Value | int) -> Value:
+    def call(self, function: WordFunction, *arguments: Value | int) -> Value:
         return self.build.call(function.function, [number(each) for each in arguments])
 
     def outside(self, name: str, *arguments: Value) -> Value:

@@ -25,6 +25,11 @@ MOST = 1024  # workers
 WORDS = 32  # of a mutex and of a condition: more than any system's
 
 
+def _engine(name: str) -> int:
+    """The address of a function of the engine."""
+    return library().function("engine", lambda _: write(library().target.triple), name)
+
+
 class Pool:
     """Some workers and their stacks."""
 
@@ -38,7 +43,7 @@ class Pool:
         self.threads, self.process = threads, os.getpid()
         self.library = ctypes.CDLL(None)
         kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
-        self.call = kind(library().module_function("engine", write, "heddle_call"))
+        self.call = kind(_engine("heddle_call"))
         self.memory = np.zeros(at.POOL_WORDS + 3 * WORDS, dtype=np.int64)
         self.stacks = np.zeros(threads * at.LEVELS * at.STACK_WORDS, dtype=np.int64)
         self.calls = np.zeros((at.RUNS, at.RUN_WORDS), dtype=np.int64)
@@ -61,7 +66,7 @@ class Pool:
     def _start(self, number: int) -> Any:
         """A native thread that runs `heddle_worker(pool, number, 0)`."""
         arguments = np.array([self.address, number, 0], dtype=np.int64)
-        entry = library().module_function("engine", write, "heddle_thread")
+        entry = _engine("heddle_thread")
         thread = ctypes.c_size_t()
         failed = self.library.pthread_create(
             ctypes.byref(thread), None, ctypes.c_void_p(entry), ctypes.c_void_p(arguments.ctypes.data)

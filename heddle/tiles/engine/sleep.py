@@ -9,15 +9,15 @@ from __future__ import annotations
 from llvmlite import ir
 
 from heddle.tiles.engine import layout as at
-from heddle.tiles.engine.machine_code import I32, VOID, Function, Value
+from heddle.tiles.engine.machine_code import I32, VOID, Value, WordFunction
 
 SPINS = 200  # rounds of looking for work, while a call is under way, before a worker sleeps
 PAUSES = 8  # between two rounds
 
 
-def write_signal(module: ir.Module) -> Function:
+def write_signal(module: ir.Module) -> WordFunction:
     """Wake one who sleeps, after work was pushed."""
-    code = Function(module, "signal", 1)
+    code = WordFunction(module, "signal", 1)
     (pool,) = code.arguments
     code.fence()
     with code.when(code.test(code.get_atomic(pool, at.SLEEPING, "monotonic"), ">", 0)):
@@ -28,9 +28,9 @@ def write_signal(module: ir.Module) -> Function:
     return code
 
 
-def write_finish(module: ir.Module) -> Function:
+def write_finish(module: ir.Module) -> WordFunction:
     """The last tile of a call is done."""
-    code = Function(module, "finish", 2)
+    code = WordFunction(module, "finish", 2)
     pool, call = code.arguments
     code.add_atomic(pool, at.ACTIVE, -1)
     level = code.add(code.get(call, at.LEVEL), at.AT_LEVEL)
@@ -45,7 +45,7 @@ def write_finish(module: ir.Module) -> Function:
     return code
 
 
-def _pause(code: Function, triple: str) -> None:
+def _pause(code: WordFunction, triple: str) -> None:
     """Tell the core that this is a loop that waits."""
     x86 = triple.startswith("x86")
     name, takes = ("llvm.x86.sse2.pause", []) if x86 else ("llvm.aarch64.hint", [I32])
@@ -54,7 +54,7 @@ def _pause(code: Function, triple: str) -> None:
         code.build.call(pause, [ir.Constant(kind, 1) for kind in takes])
 
 
-def over(code: Function, pool: Value, call: Value) -> Value:
+def over(code: WordFunction, pool: Value, call: Value) -> Value:
     """Whether a worker has to leave: its call is finished, or the pool stops."""
     stop = code.variable(0)
     with code.when(code.test(call, "!=", 0)):
@@ -62,7 +62,7 @@ def over(code: Function, pool: Value, call: Value) -> Value:
     return code.build.or_(code.read(stop), code.get_atomic(pool, at.STOP))
 
 
-def rest(code: Function, triple: str, pool: Value, call: Value, idle: Value, has_work: Function) -> None:
+def rest(code: WordFunction, triple: str, pool: Value, call: Value, idle: Value, has_work: WordFunction) -> None:
     """Nothing to do: look again for a while if a call is under way, then sleep."""
     code.write(idle, code.add(code.read(idle), 1))
     _pause(code, triple)
@@ -80,12 +80,12 @@ def rest(code: Function, triple: str, pool: Value, call: Value, idle: Value, has
         code.add_atomic(pool, at.SLEEPING, -1)
 
 
-def write_call(module: ir.Module, worker: Function, signal: Function) -> None:
+def write_call(module: ir.Module, worker: WordFunction, signal: WordFunction) -> None:
     """`heddle_call(pool, call)`: hand a call in, and work as worker 0 until it is finished.
 
     Where somebody else is worker 0, sleep until the call is finished or that seat is free.
     """
-    code = Function(module, "heddle_call", 2, internal=False)
+    code = WordFunction(module, "heddle_call", 2, internal=False)
     pool, call = code.arguments
     mutex = code.get(pool, at.MUTEX)
     code.add_atomic(pool, at.ACTIVE, 1)

@@ -8,17 +8,17 @@ from __future__ import annotations
 from llvmlite import ir
 
 from heddle.tiles.engine.layout import BOTTOM, CAPACITY, RING, TOP
-from heddle.tiles.engine.machine_code import Function, Value
+from heddle.tiles.engine.machine_code import Value, WordFunction
 
 NOTHING = -1
 
 
-def _place(code: Function, index: Value) -> Value:
+def _place(code: WordFunction, index: Value) -> Value:
     return code.add(code.build.and_(index, ir.Constant(index.type, CAPACITY - 1)), RING)
 
 
-def push(module: ir.Module) -> Function:
-    code = Function(module, "push", 2)
+def push(module: ir.Module) -> WordFunction:
+    code = WordFunction(module, "push", 2)
     stack, item = code.arguments
     bottom = code.get_atomic(stack, BOTTOM, "monotonic")
     code.put_atomic(item, stack, _place(code, bottom), "monotonic")
@@ -27,8 +27,8 @@ def push(module: ir.Module) -> Function:
     return code
 
 
-def pop(module: ir.Module) -> Function:
-    code = Function(module, "pop", 1)
+def pop(module: ir.Module) -> WordFunction:
+    code = WordFunction(module, "pop", 1)
     (stack,) = code.arguments
     old = code.get_atomic(stack, BOTTOM, "monotonic")
     with code.when(code.test(code.get_atomic(stack, TOP, "monotonic"), ">=", old)):
@@ -49,8 +49,8 @@ def pop(module: ir.Module) -> Function:
     return code
 
 
-def steal(module: ir.Module) -> Function:
-    code = Function(module, "steal", 1)
+def steal(module: ir.Module) -> WordFunction:
+    code = WordFunction(module, "steal", 1)
     (stack,) = code.arguments
     top = code.get_atomic(stack, TOP)
     code.fence()

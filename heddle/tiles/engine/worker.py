@@ -12,7 +12,7 @@ import platform
 from llvmlite import ir
 
 from heddle.tiles.engine import layout as at
-from heddle.tiles.engine.machine_code import I32, I64, POINTER, VOID, Function, Value
+from heddle.tiles.engine.machine_code import I32, I64, POINTER, VOID, Value, WordFunction
 from heddle.tiles.engine.sleep import over, rest, write_call, write_finish, write_signal
 from heddle.tiles.engine.stack import NOTHING, pop, push, steal
 
@@ -39,12 +39,12 @@ def write(triple: str) -> str:
     return str(module)
 
 
-def _stack(code: Function, pool: Value, worker: Value, level: Value | int) -> Value:
+def _stack(code: WordFunction, pool: Value, worker: Value, level: Value | int) -> Value:
     number = code.add(code.mul(worker, at.LEVELS), level)
     return code.add(code.get(pool, at.STACKS), code.mul(number, 8 * at.STACK_WORDS))
 
 
-def _clock(code: Function) -> Value:
+def _clock(code: WordFunction) -> Value:
     with code.build.goto_entry_block():
         time = code.build.alloca(ir.ArrayType(I64, 2))
     address = code.build.ptrtoint(time, I64)
@@ -55,7 +55,7 @@ def _clock(code: Function) -> Value:
     return code.add(code.mul(code.get(address, 0), 1_000_000_000), code.get(address, 1))
 
 
-def _kernel(code: Function, call: Value, worker: Value, tile: Value, record: Value, kernel: Value) -> None:
+def _kernel(code: WordFunction, call: Value, worker: Value, tile: Value, record: Value, kernel: Value) -> None:
     """Run the tile's kernel, and note when, where that is wanted."""
     times = code.get(call, at.TIMES)
     timed = code.test(times, "!=", 0)
@@ -71,9 +71,9 @@ def _kernel(code: Function, call: Value, worker: Value, tile: Value, record: Val
         code.put(_clock(code), entry, 2)
 
 
-def _execute(module: ir.Module, push: Function, signal: Function, finish: Function) -> Function:
-    """Run one tile; gives the item to run next, or nothing."""
-    code = Function(module, "execute", 3)
+def _execute(module: ir.Module, push: WordFunction, signal: WordFunction, finish: WordFunction) -> WordFunction:
+    """Run one tile; returns the item to run next, or nothing."""
+    code = WordFunction(module, "execute", 3)
     pool, worker, item = code.arguments
     number = code.build.lshr(item, ir.Constant(I64, TILE_BITS))
     tile = code.build.and_(item, ir.Constant(I64, (1 << TILE_BITS) - 1))
@@ -118,7 +118,7 @@ def _execute(module: ir.Module, push: Function, signal: Function, finish: Functi
     return code
 
 
-def _give_way(code: Function, pool: Value, call: Value, stack: Value, kept: Value, push: Function) -> None:
+def _give_way(code: WordFunction, pool: Value, call: Value, stack: Value, kept: Value, push: WordFunction) -> None:
     """Put the child back where a call of a higher level is under way, and look for that one's tiles first."""
 
     def higher(level: Value) -> None:
@@ -130,9 +130,9 @@ def _give_way(code: Function, pool: Value, call: Value, stack: Value, kept: Valu
     code.each(code.get(call, at.LEVEL), higher)
 
 
-def _find(module: ir.Module, pop: Function, steal: Function) -> Function:
+def _find(module: ir.Module, pop: WordFunction, steal: WordFunction) -> WordFunction:
     """Something to do: of the highest level; one's own first, then a new call, then another worker's."""
-    code = Function(module, "find", 2)
+    code = WordFunction(module, "find", 2)
     pool, worker = code.arguments
     workers = code.get(pool, at.WORKERS)
 
@@ -158,7 +158,7 @@ def _find(module: ir.Module, pop: Function, steal: Function) -> Function:
     return code
 
 
-def _new_call(code: Function, pool: Value, level: Value) -> None:
+def _new_call(code: WordFunction, pool: Value, level: Value) -> None:
     """Take a call that nobody began."""
     table = code.get(pool, at.TABLE)
 
@@ -174,9 +174,9 @@ def _new_call(code: Function, pool: Value, level: Value) -> None:
     code.each(at.RUNS, look)
 
 
-def _has_work(module: ir.Module) -> Function:
+def _has_work(module: ir.Module) -> WordFunction:
     """Whether any stack or call waits for somebody."""
-    code = Function(module, "has_work", 1)
+    code = WordFunction(module, "has_work", 1)
     (pool,) = code.arguments
     with code.when(code.test(code.get_atomic(pool, at.PENDING, "seq_cst"), ">", 0)):
         code.give(1)
@@ -193,8 +193,10 @@ def _has_work(module: ir.Module) -> Function:
     return code
 
 
-def _worker(module: ir.Module, triple: str, find: Function, execute: Function, has_work: Function) -> Function:
-    code = Function(module, "worker", 3)
+def _worker(
+    module: ir.Module, triple: str, find: WordFunction, execute: WordFunction, has_work: WordFunction
+) -> WordFunction:
+    code = WordFunction(module, "worker", 3)
     pool, worker, call = code.arguments
     item, idle = code.variable(NOTHING), code.variable(0)
 
@@ -213,15 +215,15 @@ def _worker(module: ir.Module, triple: str, find: Function, execute: Function, h
     return code
 
 
-def _thread(module: ir.Module, worker: Function) -> None:
+def _thread(module: ir.Module, worker: WordFunction) -> None:
     """What a native thread begins with: its argument points to the worker's."""
-    code = Function(module, "heddle_thread", 1, internal=False)
+    code = WordFunction(module, "heddle_thread", 1, internal=False)
     (arguments,) = code.arguments
     code.call(worker, *(code.get(arguments, number) for number in range(3)))
     code.give(0)
 
 
-def _chain(code: Function, pool: Value, worker: Value, item: Value, execute: Function) -> None:
+def _chain(code: WordFunction, pool: Value, worker: Value, item: Value, execute: WordFunction) -> None:
     """A tile, then the child that it made ready, and so on."""
     inside, after = code.function.append_basic_block(), code.function.append_basic_block()
     code.build.branch(inside)

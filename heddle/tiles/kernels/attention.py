@@ -18,7 +18,7 @@ from heddle.tiles.kernels.target import Target
 
 
 @dataclass(frozen=True)
-class Attention:
+class AttentionKernel:
     """A record: output, queries, packed keys, packed values, mask, first query, blocks of rows, whether odd follow."""
 
     head: int  # numbers of a query
@@ -47,7 +47,7 @@ def _padded(keys: int, across: int) -> int:
 
 
 class _Writer:
-    def __init__(self, kernel: Attention, code: Code) -> None:
+    def __init__(self, kernel: AttentionKernel, code: Code) -> None:
         self.kernel, self.code = kernel, code
         self.output, self.queries, self.keys, self.values, self.mask = (code.pointer() for _ in range(5))
         self.first, self.blocks, self.has_odd = (code.number() for _ in range(3))

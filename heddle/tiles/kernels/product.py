@@ -20,7 +20,7 @@ from heddle.tiles.kernels.windows import tap_begin
 
 
 @dataclass(frozen=True)
-class Product:
+class ProductKernel:
     """rows × depth times depth × columns. A record: left, panels, output, table of taps, padding, operands of the
     epilogue, blocks of rows, whether the odd rows follow, panels, whether the odd columns follow.
     """
@@ -53,7 +53,7 @@ class _Part:
 
 
 class _Writer:
-    def __init__(self, kernel: Product, code: Code) -> None:
+    def __init__(self, kernel: ProductKernel, code: Code) -> None:
         self.kernel, self.code = kernel, code
         self.left, self.panels, self.output, self.table, self.padding = (code.pointer() for _ in range(5))
         self.operands = [code.pointer() for _ in kernel.operands]

@@ -6,27 +6,12 @@ import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from heddle.errors import HeddleError, how_to_install
+from heddle.errors import HeddleError
+from heddle.native.llvm import binding
 
 DEPTH = 768  # of a product that is always done at once
 CHOICE = "HEDDLE_TILES_CPU"  # "x86-64-v3" makes a machine with AVX-512 write what one without it would run
-
-
-def llvm() -> Any:
-    """LLVM, ready to write code for this machine; a clear word where it is not installed."""
-    try:
-        import llvmlite.binding as binding
-    except ImportError:
-        raise HeddleError(
-            "llvmlite is not installed.",
-            "Tiles are compiled for this CPU through LLVM, which that package brings.",
-            f"Install it: {how_to_install('tiles')}",
-        ) from None
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    return binding
 
 
 @dataclass(frozen=True)
@@ -101,8 +86,8 @@ def from_features(triple: str, cpu: str, features: dict[str, bool], l1: int, l2:
 @cache
 def this_cpu() -> Target:
     """The CPU of this machine, or the smaller one that HEDDLE_TILES_CPU names."""
-    binding = llvm()
-    triple, l1, l2 = binding.get_default_triple(), _cache_size(1, 32 << 10), _cache_size(2, 1 << 20)
+    llvm = binding()
+    triple, l1, l2 = llvm.get_default_triple(), _cache_size(1, 32 << 10), _cache_size(2, 1 << 20)
     chosen = os.environ.get(CHOICE, "")
     if chosen:
         if chosen not in ("x86-64-v3", "x86-64-v4"):
@@ -112,7 +97,7 @@ def this_cpu() -> Target:
         wide = {"avx512f": True, "avx512vl": True} if chosen == "x86-64-v4" else {"avx2": True, "fma": True}
         target = from_features(triple, chosen, wide, l1, l2)
         return Target(triple, chosen, "", target.lanes, target.registers, l1, l2)
-    return from_features(triple, binding.get_host_cpu_name(), dict(binding.get_host_cpu_features()), l1, l2)
+    return from_features(triple, llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features()), l1, l2)
 
 
 def _cache_size(level: int, otherwise: int) -> int:

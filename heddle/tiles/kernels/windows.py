@@ -15,7 +15,7 @@ from heddle.tiles.kernels.recipe import Recipe, evaluate
 from heddle.tiles.kernels.target import Target
 
 AT_ONCE = 4  # vectors of channels
-STRETCH = 8  # pixels, for which all channels follow each other: neighbouring lines of memory are used together
+STRETCH = 8  # pixels, for which all channels follow each other: neighboring lines of memory are used together
 HELD = 9  # taps whose weights stay in registers, and that are written one after the other
 
 

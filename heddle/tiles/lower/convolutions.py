@@ -10,7 +10,7 @@ from torch import Tensor, fx
 from heddle.tiles.kernels.winograd import PLACES
 from heddle.tiles.lower.epilogue import Epilogue, finish
 from heddle.tiles.lower.facts import named
-from heddle.tiles.lower.groups import Group
+from heddle.tiles.lower.groups import FusedNodes
 from heddle.tiles.lower.lowering import Lowering
 from heddle.tiles.operators import winograd
 from heddle.tiles.operators.product import ProductOperator, packed_constant
@@ -20,7 +20,9 @@ from heddle.tiles.values import View, new
 aten = torch.ops.aten
 
 
-def convolution(lower: Lowering, node: fx.Node, group: Group | None = None, chain: list[fx.Node] | None = None) -> bool:
+def convolution(
+    lower: Lowering, node: fx.Node, group: FusedNodes | None = None, chain: list[fx.Node] | None = None
+) -> bool:
     """A product over windows; one channel at a time where each has its own weights. conv1d: an image of one row."""
     geometry = conv_geometry(lower, node)
     assert geometry is not None

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from heddle.tiles.kernels.recipe import IDENTITY, Recipe, references
-from heddle.tiles.lower.groups import Group, Looked, reduces
+from heddle.tiles.lower.groups import FusedNodes, Looked, reduces
 from heddle.tiles.lower.lowering import Lowering
 from heddle.tiles.values import View
 
@@ -23,7 +23,7 @@ class Epilogue:
     operands: list[View] = field(default_factory=list)
 
 
-def attach(lower: Lowering, group: Group) -> tuple[fx.Node, list[fx.Node]] | None:
+def attach(lower: Lowering, group: FusedNodes) -> tuple[fx.Node, list[fx.Node]] | None:
     """The product that a group may be the epilogue of, and the views between the two."""
     recipe, operands = group.recipe(lower.facts)
     if reduces(recipe) or group.shape != tuple(group.last.meta["val"].shape):
@@ -43,7 +43,7 @@ def attach(lower: Lowering, group: Group) -> tuple[fx.Node, list[fx.Node]] | Non
     return max(found, key=lambda pair: lower.facts.place[pair[0]], default=None)
 
 
-def _alone(lower: Lowering, node: fx.Node, chain: list[fx.Node], group: Group) -> bool:
+def _alone(lower: Lowering, node: fx.Node, chain: list[fx.Node], group: FusedNodes) -> bool:
     """Whether nobody but the group reads a node, by way of the chain."""
     allowed = [chain[-1]] if chain else group.nodes
     return node not in lower.facts.returned and all(user in allowed for user in lower.facts.users[node])
@@ -57,7 +57,7 @@ def finish(
     columns: int,
     bias: View | None,
     batch: Sequence[int],
-    group: Group | None,
+    group: FusedNodes | None,
     chain: list[fx.Node],
 ) -> Epilogue | None:
     """How the sums become the value of a product, or of the group behind it; None where the group cannot follow."""

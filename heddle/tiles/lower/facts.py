@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from heddle.capture.program import Program, is_random, is_view, tensors_of
+from heddle.capturing.program import Program, is_random, is_view, tensors_of
 from heddle.tiles.lower.pointwise import ALONG_ROWS, COMPARISONS, REDUCTION_TARGETS, is_pointwise
 
 aten = torch.ops.aten

@@ -31,7 +31,7 @@ class Looked:
 
 
 @dataclass
-class Group:
+class FusedNodes:
     """Some nodes, of which only the last one's value leaves."""
 
     last: fx.Node
@@ -109,7 +109,7 @@ def _works_over(node: fx.Node, kind: str) -> tuple[int, ...]:
     return _source_shape(node) if kind == "row" else _shape(node)
 
 
-def find_groups(facts: Facts, kinds: dict[fx.Node, str]) -> tuple[list[Group], set[fx.Node]]:
+def find_groups(facts: Facts, kinds: dict[fx.Node, str]) -> tuple[list[FusedNodes], set[fx.Node]]:
     """All groups, and the nodes that are inside one but are not its last."""
     taken: set[fx.Node] = set()
     groups = []
@@ -123,7 +123,7 @@ def find_groups(facts: Facts, kinds: dict[fx.Node, str]) -> tuple[list[Group], s
     return groups[::-1], inside
 
 
-def _grow(facts: Facts, kinds: dict[fx.Node, str], last: fx.Node, taken: set[fx.Node]) -> Group:
+def _grow(facts: Facts, kinds: dict[fx.Node, str], last: fx.Node, taken: set[fx.Node]) -> FusedNodes:
     shape = _works_over(last, kinds[last])
     members = {last}
     reduces = kinds[last] == "row"
@@ -151,7 +151,7 @@ def _grow(facts: Facts, kinds: dict[fx.Node, str], last: fx.Node, taken: set[fx.
             members.add(node)
             operands, changed = wider, True
             break
-    return Group(last, shape, [node for node in facts.order if node in members])
+    return FusedNodes(last, shape, [node for node in facts.order if node in members])
 
 
 def _same_rows(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from heddle.capture.program import Program
+from heddle.capturing.program import Program
 from heddle.tiles.graph import Operator
 from heddle.tiles.kernels.recipe import IDENTITY
 from heddle.tiles.kernels.target import Target
 from heddle.tiles.lower.facts import Facts, kind_of
-from heddle.tiles.lower.groups import Group, Looked, find_groups, reduces
+from heddle.tiles.lower.groups import FusedNodes, Looked, find_groups, reduces
 from heddle.tiles.operators.fallback import FallbackOperator
 from heddle.tiles.operators.rows import Lookup, RowsOperator
 from heddle.tiles.operators.turn import TurnOperator, turned
@@ -170,7 +170,7 @@ class Lowering:
 
     # Groups
 
-    def group(self, group: Group) -> None:
+    def group(self, group: FusedNodes) -> None:
         """Element-wise work and what goes along rows, as one operator."""
         recipe, operands = group.recipe(self.facts)
         given = [self._operand(each) for each in operands]

@@ -188,9 +188,9 @@ def _softmax(w: Writer, x: int) -> int:
 @_register(ALONG_ROWS, aten.layer_norm.default)
 def _layer_norm(w: Writer, x: int, weight: int | None, bias: int | None, *, epsilon: float, count: int) -> int:
     share = w.const(1.0 / count)
-    centred = w("sub", x, w("mul", w("sum", x), share))
-    variance = w("mul", w("sum", w("mul", centred, centred)), share)
-    value = w("mul", centred, w("rsqrt", w("add", variance, w.const(epsilon))))
+    centerd = w("sub", x, w("mul", w("sum", x), share))
+    variance = w("mul", w("sum", w("mul", centerd, centerd)), share)
+    value = w("mul", centerd, w("rsqrt", w("add", variance, w.const(epsilon))))
     value = value if weight is None else w("mul", value, weight)
     return value if bias is None else w("add", value, bias)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from heddle.tiles.lower.epilogue import Epilogue, finish
-from heddle.tiles.lower.groups import Group
+from heddle.tiles.lower.groups import FusedNodes
 from heddle.tiles.lower.lowering import Lowering
 from heddle.tiles.operators.int8 import Int8ProductOperator, int8_codes
 from heddle.tiles.operators.product import ProductOperator, packed, packed_constant
@@ -18,8 +18,10 @@ from heddle.tiles.values import View
 aten = torch.ops.aten
 
 
-def product(lower: Lowering, node: fx.Node, group: Group | None = None, chain: list[fx.Node] | None = None) -> bool:
-    """linear, addmm, mm, bmm and matmul. Gives whether it is done: with a group it may have to be without."""
+def product(
+    lower: Lowering, node: fx.Node, group: FusedNodes | None = None, chain: list[fx.Node] | None = None
+) -> bool:
+    """linear, addmm, mm, bmm and matmul. Returns whether it is done: with a group it may have to be without."""
     left, right, bias = _sides(lower, node)
     shape = tuple(node.meta["val"].shape)
     columns = shape[-1]

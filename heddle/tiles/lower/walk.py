@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from heddle.capture.program import Program
+from heddle.capturing.program import Program
 from heddle.tiles.kernels.target import Target
 from heddle.tiles.lower import attention, convolutions, images, products
 from heddle.tiles.lower.epilogue import attach

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from heddle.tiles.graph import Tile
-from heddle.tiles.kernels.attention import Attention
+from heddle.tiles.kernels.attention import AttentionKernel
 from heddle.tiles.kernels.target import Target
 from heddle.tiles.operators.product import PackOperator, packed
 from heddle.tiles.tiling import Tiling, query_tile
@@ -30,13 +30,13 @@ class AttentionOperator:
     mask: View | None = None  # (batch, heads, queries, keys), expanded
     kind: str = "attention"
 
-    def kernel(self, block: int) -> Attention:
+    def kernel(self, block: int) -> AttentionKernel:
         _, _, count, head = self.queries.shape
         mask = None
         if self.mask is not None:
             by_query, by_key = self.mask.strides[-2:]
             mask = ("bool" if self.mask.dtype == torch.bool else "f32", by_query, by_key)
-        return Attention(
+        return AttentionKernel(
             head=head,
             value_head=self.output.shape[-1],
             keys=self.keys.source.shape[-1],
@@ -77,7 +77,7 @@ class AttentionOperator:
             for first in ordered
         ]
 
-    def _tile(self, kernel: Attention, b: int, h: int, first: int, last: int) -> Tile:
+    def _tile(self, kernel: AttentionKernel, b: int, h: int, first: int, last: int) -> Tile:
         heads = self.queries.shape[1]
         theirs = self.keys.source.shape[1]
         number = b * theirs + h * theirs // heads

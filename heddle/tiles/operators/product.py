@@ -13,7 +13,7 @@ from torch import Tensor
 
 from heddle.tiles.graph import Tile
 from heddle.tiles.kernels.pack import Pack, packed_size
-from heddle.tiles.kernels.product import Product
+from heddle.tiles.kernels.product import ProductKernel
 from heddle.tiles.kernels.recipe import IDENTITY, Recipe
 from heddle.tiles.kernels.register_tile import LINE, UNROLL
 from heddle.tiles.kernels.target import Target
@@ -64,10 +64,10 @@ class ProductOperator:
         """Of the depth, or of the taps, what is multiplied at a time."""
         return self.target.depth_part(self.depth, self.vectors, self.taps.count if self.taps else 0)
 
-    def kernel(self, tall: int) -> Product:
+    def kernel(self, tall: int) -> ProductKernel:
         rows, columns = self.output.shape[-2:]
         lines = -(-UNROLL * self.vectors * self.target.lanes * 4 // LINE // tall)
-        return Product(
+        return ProductKernel(
             depth=self.depth,
             columns=columns,
             vectors=self.vectors,
@@ -99,7 +99,7 @@ class ProductOperator:
                     found.append(self._tile(kernel, index, Rect(top, bottom, left, right), left // panel * size, depth))
         return found
 
-    def _tile(self, kernel: Product, index: tuple[int, ...], part: Rect, packed: int, depth: int) -> Tile:
+    def _tile(self, kernel: ProductKernel, index: tuple[int, ...], part: Rect, packed: int, depth: int) -> Tile:
         rows, columns = part.bottom - part.top, part.right - part.left
         panel = self.vectors * self.target.lanes
         number = _flat(index, self.shared or _steps(self.output.shape[:-2]))

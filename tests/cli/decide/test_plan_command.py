@@ -140,6 +140,62 @@ def test_a_written_prediction_has_few_digits(tmp_path, monkeypatch, capsys):
     assert all(float(f"{value:.6g}") == value for value in predicted.values())
 
 
+SMALL = ["plan", "--model", "gpt2", "--cluster", "dgx-a100", "--nodes", "1", "--global-batch", "64", "--top", "1"]
+
+
+def test_tokens_are_told_in_days_and_dollars(capsys):
+    options = [*SMALL, "--tokens", "300e9", "--price", "2"]
+    found = json.loads(said(capsys, *options, "--json"))
+    best = found["plans"][0]
+    seconds = 300e9 / best["tokens_per_second"]
+    assert found["tokens"] == 300e9
+    assert best["days"] == pytest.approx(seconds / 86_400)
+    assert best["dollars"] == pytest.approx(seconds / 3600 * 8 * 2)
+    shown = said(capsys, *options)
+    assert f"training on 300B tokens: {best['days']:.3g} days" in shown
+    assert re.search(r"device-hours, \$[\d.]+k", shown)
+    fewest = said(capsys, *SMALL, "--objective", "fewest", "--days", "2", "--tokens", "1e9")
+    assert re.search(r"training on 1B tokens: [\d.]+ (hours|days)", fewest)
+
+
+def test_a_schedule_that_is_not_searched_is_told_where_it_is_faster(capsys):
+    shown = said(capsys, *GPT3, "--top", "1")
+    told = re.search(r"Not searched: with schedule = '(.*)' this split takes ([\d.]+) s", shown)
+    best = re.search(r"([\d.]+) s$", shown.split("time of 1")[1].splitlines()[0])
+    assert float(told[2]) < 0.99 * float(best[1])
+    assert "--schedule all" in shown
+
+
+def test_a_key_of_a_nested_table_is_changed(capsys):
+    """And only that: all else of a preset's fit stays."""
+    options = [*SMALL, "--json", "--set"]
+    slow, same = (
+        json.loads(said(capsys, *options, f"cluster.efficiency.{change}"))["plans"][0]["step_seconds"]
+        for change in ("matmul=0.4", "matmul=0.834")
+    )
+    assert json.loads(said(capsys, *SMALL, "--json"))["plans"][0]["step_seconds"] == same < slow
+
+
+def test_fields_that_the_planner_does_not_keep_are_not_said_to_be_unknown(capsys):
+    changes = ("offload=['optimizer:host']", "prefetch=2", "shares=[1, 1]", "devices=[0]", "fragments=2")
+    for change in changes:
+        shown = said(capsys, *SMALL, "--set", f"plan.{change}", code=2)
+        assert f"does not keep plan.{change.partition('=')[0]}" in shown
+        assert "--free" in shown
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ("train.steps=5\nprecision='fp32'", "more than one line"),
+        ("cluster.nodes.many=2", "cluster.nodes is not a table"),
+        ("train..steps=5", "does not give a key"),
+    ],
+)
+def test_a_change_that_would_be_lost_is_refused(change, what, capsys):
+    assert what in said(capsys, *SMALL, "--set", change, code=2)
+
+
 def test_the_longest_sequence_of_a_config_is_said_aloud(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     sizes = {"n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024, "vocab_size": 50257}
@@ -170,7 +226,7 @@ def test_options_beat_the_file(job, capsys):
         ),
         ([*GPT3[1:], "--schedule", "2f2b"], "There is no schedule '2f2b'", "interleaved"),
         ([*GPT3[1:], "--objective", "best"], "There is no objective 'best'.", "fastest"),
-        (["--model", "gpt3-175b", "--cluster", "dgx-a100", "--nodes", "1"], "none fits", "48 devices"),
+        (["--model", "gpt3-175b", "--cluster", "dgx-a100", "--nodes", "1"], "none fits", "16 devices"),
         (["--model", "config.json"], "There is no file", ""),
         (["job.toml"], "There is no file job.toml", ""),
     ],
@@ -200,7 +256,7 @@ def test_the_manual_works(tmp_path, monkeypatch, capsys):
     for large, less in small.items():  # the page's commands, in a fraction of the time
         assert large in job.read_text()
         job.write_text(job.read_text().replace(large, less))
-    assert len(run_commands(page, tmp_path)) == 13
+    assert len(run_commands(page, tmp_path)) == 14
     (code,) = blocks(page, "python")
     capsys.readouterr()
     exec(compile(code, str(page), "exec"), {})

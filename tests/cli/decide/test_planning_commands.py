@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from heddle.plan.placement.text import in_short
+from heddle.planning.placement.text import in_short
 from tests.helpers.commands import REPOSITORY, blocks, call
 from tests.helpers.piper_check import evaluate as evaluate_pipeline
 from tests.helpers.placement_check import evaluate as evaluate_placement
@@ -58,7 +58,7 @@ def test_place_as_json_and_as_published(capsys):
 
 def test_a_module_is_placed_like_a_graph(capsys):
     towers = f"{REPOSITORY}/examples/towers.py:make"
-    assert call("place", towers, "--times", "modelled", "--json", "-o", "placement.json", "--devices", "3") == 0
+    assert call("place", towers, "--times", "modeled", "--json", "-o", "placement.json", "--devices", "3") == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["optimal"]
     assert len(answer["devices"]) == 3
@@ -68,9 +68,36 @@ def test_a_module_is_placed_like_a_graph(capsys):
     assert "optimal among pipelines" in capsys.readouterr().out
 
 
+LEAVING = """
+import sys
+import torch
+
+def make():
+    sys.exit(3)
+
+class Leaving(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(2, 2)
+    def forward(self, x):
+        return self.linear(sys.exit(4))
+
+def later():
+    return Leaving(), (torch.zeros(2),)
+
+def function():
+    return make, (torch.zeros(2),)
+
+def tensor():
+    return Leaving(), torch.zeros(2)
+"""
+
+
 def test_mistakes_in_a_module_are_told(capsys):
     Path("broken.py").write_text("x = 1\nraise ValueError('no')\n", encoding="utf-8")
     Path("wrong.py").write_text("def one():\n    return 1\n\ndef bad():\n    return 1 / 0\n", encoding="utf-8")
+    Path("leaving.py").write_text(LEAVING, encoding="utf-8")
+    Path("gone.py").write_text("raise SystemExit('bye')\n", encoding="utf-8")
     for source, told in (
         ("none.py:make", "There is no file none.py"),
         ("broken.py:make", "broken.py cannot be imported: ValueError: no\n  It was raised at line 2."),
@@ -80,9 +107,17 @@ def test_mistakes_in_a_module_are_told(capsys):
         ("broken.py", "heddle place broken.py:make"),
         ("wrong.py:one", "one() of wrong.py returns a int."),
         ("wrong.py:bad", "ZeroDivisionError: division by zero\n  It was raised at line 5."),
+        ("gone.py:make", "gone.py cannot be imported: it asks Python to exit, with 'bye'\n  It was raised at line 1."),
+        ("leaving.py:make", "make() of leaving.py failed: it asks Python to exit, with 3\n  It was raised at line 6."),
+        ("leaving.py:later", "self.linear(sys.exit(4)) – it asks Python to exit, with 4."),
+        ("leaving.py:function", "function() of leaving.py returns a function as its module."),
+        ("leaving.py:tensor", "tensor() of leaving.py returns a Tensor as its inputs."),
     ):
-        assert call("place", source) == 2
-        assert told in capsys.readouterr().err
+        commands = [("place", source)]
+        commands += [("tiles", "simulate", source)] if source.startswith("leaving") else []
+        for command in commands:
+            assert call(*command) == 2
+            assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -131,13 +166,13 @@ def test_a_module_is_placed_for_training_with_a_loss(capsys):
     Path("other.py").write_text(LOSSY)
     answers = {}
     for loss in ("cross_entropy", "twice", "other.py:twice"):
-        assert call("place", "net.py:make", "--loss", loss, "--times", "modelled", "--json") == 0
+        assert call("place", "net.py:make", "--loss", loss, "--times", "modeled", "--json") == 0
         answers[loss] = json.loads(capsys.readouterr().out)
         assert answers[loss]["unit"] == "ms"
     operators = {loss: sum(len(d["operators"]) for d in answer["devices"]) for loss, answer in answers.items()}
     assert operators["cross_entropy"] < operators["twice"] == operators["other.py:twice"]
     assert any("'" in operator for device in answers["twice"]["devices"] for operator in device["operators"])
-    assert call("place", "net.py:make", "--loss", "cros_entropy", "--times", "modelled") == 2
+    assert call("place", "net.py:make", "--loss", "cros_entropy", "--times", "modeled") == 2
     assert "Did you mean 'cross_entropy'?" in capsys.readouterr().err
     assert call("place", OPERATORS, "--loss", "cross_entropy") == 2
     assert "--loss does not apply to" in capsys.readouterr().err
@@ -145,7 +180,7 @@ def test_a_module_is_placed_for_training_with_a_loss(capsys):
 
 def test_units_and_what_goes_where_are_printed(capsys):
     Path("net.py").write_text(LOSSY)
-    assert call("place", "net.py:make", "--loss", "cross_entropy", "--times", "modelled") == 0
+    assert call("place", "net.py:make", "--loss", "cross_entropy", "--times", "modeled") == 0
     said = capsys.readouterr().out
     assert re.search(r"^accelerator 0 +█+ +[\d.]+ ms  \d+ operators", said, flags=re.MULTILINE)
     assert "milliseconds per microbatch" in said

@@ -69,7 +69,7 @@ def test_a_job_without_a_plan_is_planned_for_its_cluster(capsys, tmp_path):
 
 
 def test_processes_that_share_cores_are_predicted_as_the_report_does(capsys, tmp_path):
-    from heddle.report.subject import read_subject
+    from heddle.reporting.subject import read_subject
     from heddle.spec.this_machine import this_machine
 
     here = this_machine()
@@ -113,7 +113,7 @@ def test_what_does_not_fit_is_shown_and_then_refused(capsys):
         ('cluster.links=[{name="x",gbs=0.0}]', "cluster.links[0].gbs must be in (0, 1e9], got 0.0"),
         ('cluster.links=[{name="x",gbs=-1.0}]', "cluster.links[0].gbs must be in (0, 1e9], got -1.0"),
         ("cluster.efficiency={matmul=1.2}", "cluster.efficiency.matmul must be in (0, 1], got 1.2"),
-        ('cluster.device={name="X",memory_gib=80.0}', "does not state how fast X multiplies"),
+        ('cluster.device={name="X",memory_gib=80.0}', "has no device.tflops.bf16 for X"),
     ],
 )
 def test_bad_plans_and_clusters_are_told(capsys, change, word):
@@ -180,3 +180,23 @@ def test_the_commands_of_the_manual_work(tmp_path, name):
     for text in blocks(page, "csv"):
         (tmp_path / "rows.csv").write_text(text)
     assert run_commands(page, tmp_path)
+
+
+def test_simulate_says_how_far_it_may_be_off_and_how_long_it_takes_with_failures(capsys):
+    assert call("simulate", PLAN, "--tokens", "300e9", "--mtbf", "50000") == 0
+    shown = capsys.readouterr().out
+    step = next(line for line in shown.splitlines() if line.startswith("step "))
+    assert " s ± " in step
+    assert "similar runs lie within)" in step
+    assert "expected " in shown
+    options = ("--tokens", "300e9", "--mtbf", "50000", "--restart", "1200", "--json")
+    assert call("simulate", PLAN, *options, "--checkpoint", "10") == 0
+    found = json.loads(capsys.readouterr().out)
+    bar, expected = found["error_bar"], found["expected"]
+    assert 0 < bar["share"] < 1
+    assert bar["covered"] == 0.8
+    assert expected["days"] > found["days"]
+    assert expected["failures"] == pytest.approx(expected["days"] * 24 / expected["hours_between_failures"])
+    assert expected["checkpoint_interval_seconds"] == pytest.approx((2 * 10 * 50_000 * 3600 / 512) ** 0.5, rel=0.05)
+    assert call("simulate", PLAN, "--mtbf", "0.001") != 0
+    assert "never end" in capsys.readouterr().err

@@ -86,6 +86,8 @@ def test_the_page_works_as_it_is_written(here: Path) -> None:
         run(*command[3:])
     scripts = [block for kind, block in blocks if kind == "python"]
     assert scripts
+    rows = [{"instruction": "Add.", "input": "1 + 1", "output": "2"}, {"instruction": "Hi", "input": "", "output": "!"}]
+    (here / "alpaca_data.json").write_text(json.dumps(rows))
     names: dict[str, object] = {}
     for script in scripts:
         exec(compile(script, str(PAGE), "exec"), names)
@@ -101,3 +103,31 @@ def test_the_page_names_every_key_of_the_description(here: Path) -> None:
 
     described = keys(json.loads((here / "made" / "data.json").read_text()))
     assert {key for key in described if f"`{key}`" not in page} == set()
+
+
+def test_look_shows_what_is_learned_and_what_is_left_out(here: Path) -> None:
+    pytest.importorskip("transformers")
+    good = {"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}
+    rows = [good, {"prompt": "a"}, {"text": "plain"}, {"messages": good["messages"][:1]}]
+    (here / "chats.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    command = ["look", "chats.jsonl", "--tokenizer", "bytes", "--template", "chatml", "--sequence", "20"]
+    result = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "<|im_start|>assistant\n⟦4<|im_end|>\n⟧" in result.stdout
+    assert "⟦plain<|endoftext|>⟧" in result.stdout
+    assert "chats.jsonl, line 1: 12 of 66 tokens are learned" in result.stdout
+    assert re.search(r"samples +2 *\n", result.stdout)
+    assert re.search(r"longer than 20 +1, cut", result.stdout)
+    assert re.search(r"left out +1 × has a prompt, but no completion; first: chats.jsonl, line 2", result.stdout)
+    strict = CliRunner().invoke(app, [*command, "--strict"])
+    assert isinstance(strict.exception, HeddleError)
+    assert strict.exception.what == "chats.jsonl, line 2 has a prompt, but no completion."
+
+
+def test_conversations_can_be_prepared_ahead(here: Path) -> None:
+    pytest.importorskip("transformers")
+    rows = [{"instruction": f"say {i}", "output": str(i)} for i in range(20)]
+    (here / "chats.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    shown = run("chats.jsonl", "--chat", "--template", "chatml", "-o", "made")
+    assert re.search(r"learned +\d+ to train", shown)
+    assert open_prepared(here / "made").meta.chat.rows == 20

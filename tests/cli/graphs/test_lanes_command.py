@@ -13,6 +13,7 @@ from heddle.cli.app import app
 from heddle.errors import HeddleError
 from heddle.lanes import ir
 from heddle.lanes.portfolio import Options, improve
+from tests.helpers.commands import REPOSITORY
 
 KERNEL = """define void @pairs(ptr noalias %o, ptr %a) {
   %x = load double, ptr %a, align 8
@@ -202,3 +203,10 @@ def test_ir_for_machines_that_llvm_does_not_know():
     elsewhere = 'target triple = "sparcv9-sun-solaris"\n' + KERNEL
     with pytest.raises(HeddleError, match="is IR for sparcv9, and this machine is"):
         improve(elsewhere, Options(method="llvm"))
+
+
+def test_the_example_is_packed_better_than_llvm_packs_it():
+    answer = heddle(REPOSITORY / "examples" / "kernel.ll", "--json", "--cpu", "x86-64-v3")
+    (function,) = json.loads(answer.stdout)["functions"]
+    assert function["equal"]
+    assert function["cost"][function["chosen"]] < function["cost"]["llvm"]

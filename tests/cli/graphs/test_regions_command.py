@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from heddle.plan.regions import costs_of, read_case, solve
+from heddle.planning.regions import costs_of, read_case, solve
 from tests.helpers.commands import REPOSITORY, blocks, call
 from tests.helpers.manual import DOCS, section, tables
 from tests.helpers.published import DATA, needs_data

@@ -5,9 +5,12 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
+from heddle.spec.changes import load_with_changes
+from heddle.spec.job import load_job
 from tests.helpers.commands import ENVIRONMENT, REPOSITORY, call, run_commands, write_job, write_named_blocks
 
 DOCS = REPOSITORY / "docs" / "train/launching.md"
@@ -46,13 +49,18 @@ def test_every_device_gets_one_task(printed, plan, nodes, tasks):
     subprocess.run(["bash", "-n", "-c", script], check=True)
 
 
+def srun_commands(script):
+    """What a script lets srun do, as words."""
+    return [shlex.split(found) for found in re.findall(r"^ +if (srun .*?); then$", script, flags=re.MULTILINE)]
+
+
 def test_what_was_asked_for_is_in_the_script(printed):
     options = ("--time", "1-12:00:00", "--partition", "gpu", "--account", "weavers", "--port", "4321")
     script = printed("--slurm", *options, "--name", "my run")
     asked = settings(script)
     assert [asked[key] for key in ("time", "partition", "account")] == ["1-12:00:00", "gpu", "weavers"]
     assert "export MASTER_PORT=4321\n" in script
-    (command,) = [shlex.split(line) for line in script.splitlines() if line.startswith("srun ")]
+    (command,) = srun_commands(script)
     assert command[2:4] == ["heddle", "train"]
     assert command[command.index("--name") + 1] == "my run"
     assert "--set=cluster.nodes=4" in command
@@ -130,8 +138,8 @@ def test_a_name_is_one_word_wherever_it_stands(printed, tmp_path, name):
         (("--partition", "gpu --wrap=id"), ["--partition 'gpu --wrap=id'", "unchanged", "gpu or gpu,long"]),
         (("--account", "me;id"), ["--account 'me;id'", "unchanged", "weavers"]),
         (("--time", "soon"), ["--time 'soon'", "unchanged", "24:00:00 or 1-12:00:00"]),
-        (("--name", "a\ntouch ran"), ["'a\\ntouch ran'", "into a script", "--name, such as a-touch-ran"]),
-        (("--set", 'train.name="a\\n#SBATCH --wrap=id"'), ["#SBATCH", "into a script", "such as a--SBATCH"]),
+        (("--name", "a\ntouch ran"), ["'a\\ntouch ran'", "in scripts", "For example 'a-touch-ran'"]),
+        (("--set", 'train.name="a\\n#SBATCH --wrap=id"'), ["#SBATCH", "in scripts", "For example 'a-SBATCH"]),
         (("--mem", "500G\n#SBATCH --wrap=id"), ["--mem '500G\\n#SBATCH", "unchanged", "500G"]),
         (("--cpus", "0"), ["--cpus must be in [1, 1e9], got 0", "smallest that works is 1"]),
         (("--port", "70000"), ["--port must be in [1024, 65535], got 70000", "largest that works is 65535"]),
@@ -167,3 +175,44 @@ def test_the_commands_of_the_documentation_run_in_order(tmp_path):
     write_named_blocks(DOCS, tmp_path)
     ran = run_commands(DOCS, tmp_path)
     assert [command.split()[1] for command in ran] == ["train", "launch", "launch", "train"]
+
+
+PLANLESS = """
+[model]
+preset = "llama-3-8b"
+[cluster]
+preset = "dgx-h100"
+nodes = 4
+[train]
+global_batch = 64
+"""
+
+
+@pytest.mark.parametrize("how", ["--slurm", "--torchrun"])
+def test_a_job_without_a_plan_is_launched_under_the_best_one(tmp_path, capsys, how):
+    (tmp_path / "job.toml").write_text(PLANLESS)
+    assert call("launch", how, "job.toml") == 0
+    said = capsys.readouterr()
+    assert call("plan", "job.toml", "-o", "plan.toml") == 0
+    best = load_job("plan.toml")
+    assert best.plan.world == 32
+    if how == "--slurm":
+        assert (settings(said.out)["nodes"], settings(said.out)["ntasks-per-node"]) == ("4", "8")
+    commands = [shlex.split(line) for line in said.out.splitlines() if line.startswith("torchrun")]
+    commands += srun_commands(said.out)
+    assert len(commands) == (1 if how == "--slurm" else 4)
+    for command in commands:  # every process reads the plan that was chosen, and what is predicted of it
+        changes = [word.removeprefix("--set=") for word in command if word.startswith("--set=")]
+        started = load_with_changes("job.toml", changes)
+        assert started.plan == best.plan
+        assert replace(started.predicted, rank=None, feasible=None) == best.predicted
+        assert started.predicted.rank == 1
+    chosen = f"job.toml has no [plan]. Planned for cluster 'dgx-h100' (32 × {best.cluster.device.name})"
+    assert chosen in said.err
+    assert f"\n# {chosen}" in f"\n{said.out}"
+
+
+def test_no_word_about_a_chosen_plan_leaves_its_comment(tmp_path, capsys):
+    (tmp_path / "job.toml").write_text(PLANLESS + '[cluster.device]\nname = "x\\ntouch ran\\n"\n')
+    assert call("launch", "--slurm", "job.toml", "--set", 'cluster.name="a\\ntouch ran"') in (0, 2)
+    assert "\ntouch" not in capsys.readouterr().out

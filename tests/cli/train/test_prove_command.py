@@ -67,10 +67,38 @@ def test_a_difference_is_told_and_ends_with_1(capsys):
     assert "scaling" in facts["cause"]
 
 
-def test_a_job_without_a_plan_is_a_mistake(tmp_path, capsys):
-    (tmp_path / "job.toml").write_text('[model]\npreset = "tiny"\n[data]\ntext = "x"\n')
-    assert call("prove", "job.toml") == 2
-    assert "has no [plan]" in capsys.readouterr().err
+def test_a_job_without_a_plan_is_planned_as_by_every_command(tmp_path, capsys):
+    (tmp_path / "job.toml").write_text('[model]\npreset = "tiny"\n[data]\ntext = "x"\n[train]\nglobal_batch = 1\n')
+    assert call("prove", "job.toml", "--steps", "2") == 0
+    assert capsys.readouterr().out.startswith("job.toml has no [plan]. Planned for cluster ")
+    assert call("prove", "job.toml", "--steps", "2", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["planned"] is True
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize(
+    ("changes", "left_out", "verdict"),
+    [
+        (
+            {"local_steps": 10, "compress_gradients": '"int8"'},
+            ["local_steps = 10", 'compress_gradients = "int8"'],
+            (
+                'equal, without local_steps = 10 and compress_gradients = "int8": the rest of this plan trains like '
+                'one device. What local_steps = 10 and compress_gradients = "int8" change was not compared.'
+            ),
+        ),
+        ({}, [], "equal: this plan trains like one device."),
+    ],
+    ids=["local steps", "plain"],
+)
+def test_the_verdict_says_what_was_not_compared(changes, left_out, verdict, capfd):
+    plan = {"data": 2, "tensor": 1, "pipeline": 1, "sequence": "false", "stages": "[]", "microbatch": 1} | changes
+    options = ["--steps=2", *(f"--set=plan.{key}={value}" for key, value in plan.items())]
+    assert call("prove", "plan.toml", *options) == 0
+    assert f"\n{verdict} (" in capfd.readouterr().out
+    assert call("prove", "plan.toml", "--json", *options) == 0
+    facts = json.loads(capfd.readouterr().out)
+    assert (facts["verdict"], facts["left_out"], facts["compared_with"]) == (verdict, left_out, "one device")
 
 
 @pytest.mark.slow

@@ -15,8 +15,8 @@ import pytest
 from heddle.data import load_tokenizer, open_prepared
 from heddle.runs.metrics import StepMetrics, read_metrics
 from heddle.spec.job import load_job
-from heddle.train.step.optimizer import LossScale
-from tests.helpers.commands import DOCUMENTS, call, finish, heddle, losses, start, steps_of, write_job
+from heddle.training.step.optimizer import LossScale
+from tests.helpers.commands import DOCUMENTS, REPOSITORY, call, finish, heddle, losses, start, steps_of, write_job
 
 OFTEN = ("--set", "train.eval_every=3", "--set", "train.save_every=2")
 
@@ -36,13 +36,42 @@ def job(tmp_path):
 
 def test_a_run_folder_holds_all_that_belongs_to_the_run(trained):
     run = trained[0] / "runs" / "small"
-    assert {path.name for path in run.iterdir()} >= {"job.toml", "metrics.jsonl", "tokenizer", "checkpoints"}
+    names = {path.name for path in run.iterdir()}
+    assert names >= {"job.toml", "metrics.jsonl", "tokenizer", "checkpoints"}
+    explained = (REPOSITORY / "docs/train/training.md").read_text(encoding="utf-8").partition("## The run folder")[2]
+    assert names <= set(re.findall(r"^\| `([\w.-]+)", explained, flags=re.MULTILINE))
     asked, ran = load_job(trained[0] / "jobs" / "job.toml"), load_job(run / "job.toml")
     assert ran.model == asked.model
     assert ran.train == dataclasses.replace(asked.train, eval_every=3, save_every=2, precision="fp32")  # as was chosen
     assert load_tokenizer(run / "tokenizer").vocab == 257
     # Written every second step; only the newest two stay.
     assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["step-00000004", "step-00000006"]
+
+
+def test_the_first_line_names_model_tokenizer_and_vocabulary(trained):
+    first = trained[1].splitlines()[0]
+    assert first.startswith("custom: ")
+    assert first.endswith("tokens to train on, tokenizer bytes (257 tokens), vocabulary 257")
+
+
+def test_a_run_on_text_that_is_not_utf_8_says_so(job, capsys, monkeypatch):
+    monkeypatch.chdir(job.parent)
+    (job.parent / "corpus" / "9.txt").write_bytes(b"caf\xe9 " * 30)
+    assert call("train", "job.toml", "--set", "train.steps=1") == 0
+    assert "30 bytes of the text are not UTF-8 and read as U+FFFD" in capsys.readouterr().out
+
+
+def test_text_for_a_large_vocabulary_needs_a_tokenizer_by_name(job, capsys, monkeypatch):
+    monkeypatch.chdir(job.parent)
+    large = ("--set", "model.vocab=2000", "--set", "train.steps=1")
+    assert call("train", "job.toml", *large) == 2
+    assert "names no tokenizer, and the model has a vocabulary of 2,000" in capsys.readouterr().err
+    assert not Path("runs").exists()
+    assert not Path("prepared").exists()  # nothing was tokenized in vain
+    assert call("train", "job.toml", *large, "--set", "data.tokenizer=bytes") == 0
+    said = capsys.readouterr().out
+    assert "1,743 rows of the embedding are never used" in said
+    assert "tokenizer bytes (257 tokens), vocabulary 2,000" in said
 
 
 def test_inputs_lie_beside_the_job_and_outputs_where_the_command_runs(trained):
@@ -124,7 +153,7 @@ def overflow(monkeypatch):
             super().__init__(enabled)
             self.value = 2.0**18 if enabled else 1.0
 
-    monkeypatch.setattr("heddle.train.step.optimizer.LossScale", TooLarge)
+    monkeypatch.setattr("heddle.training.step.optimizer.LossScale", TooLarge)
 
 
 def test_a_step_that_overflows_is_told_and_changes_nothing(overflow, job, tmp_path):

@@ -1,4 +1,4 @@
-// Transforms, filters and colours: complex numbers, strides, short integers, saturation.
+// Transforms, filters and colors: complex numbers, strides, short integers, saturation.
 #include "hash.h"
 
 typedef struct { float re, im; } Complex;

@@ -17,8 +17,8 @@ from heddle.parallel.mesh import Mesh
 from heddle.runtime.tiers import Disk, Slot
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.spec.layer_memory import LayerRun
-from heddle.train.dry_run.living import Living
-from heddle.train.step.trainer import Trainer
+from heddle.training.dry_run.living import Living
+from heddle.training.step.trainer import Trainer
 from tests.helpers.cases import thinned
 
 MODEL = ModelSpec(layers=4, hidden=64, heads=4, vocab=61, sequence=64, ffn=256, tied=False)
@@ -127,3 +127,46 @@ def test_evaluation_moves_nothing(tmp_path):
         trainer.train_step()
     assert plain.evaluate(TOKENS) == moved.evaluate(TOKENS)
     assert plain.train_step().loss == moved.train_step().loss
+
+
+# ------------------------------------------------------------------------------------- replicas that share all of it
+
+SHARED = Plan(data=2, zero=3, microbatch=1)
+MOVED = {
+    "optimizer": dataclasses.replace(SHARED, offload=("optimizer:host",)),
+    "zero 2": dataclasses.replace(SHARED, zero=2, offload=("optimizer:disk",)),
+    "weights": dataclasses.replace(SHARED, offload=("weights:host", "optimizer:host")),
+    "tensor": dataclasses.replace(SHARED, tensor=2, sequence=True, offload=("optimizer:host",)),
+}
+
+
+def share(mesh: Mesh, a_job: Job, folder: Path | None = None) -> tuple[list[float], int]:
+    """Losses of two steps, taken up after one, and the most bytes of the device."""
+    with Living() as living:
+        trainer = Trainer(a_job, TOKENS, mesh)
+        first = trainer.train_step().loss
+        if folder is not None:
+            saver = Saver(folder, mesh)
+            trainer.save(saver)
+            saver.wait()
+            trainer = Trainer(
+                dataclasses.replace(a_job, plan=dataclasses.replace(a_job.plan, offload=())), TOKENS, mesh
+            )
+            trainer.load(newest_good(folder, mesh, pytest.fail))
+        living.most = living.now
+        return [first, trainer.train_step().loss], living.most
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize("name", thinned(MOVED, slow=["zero 2", "tensor"]))
+def test_replicas_that_share_offload_without_changing_a_bit(world, tmp_path, name):
+    """Masters and gradients go with the optimizer; a plan without offload goes on from where it was saved."""
+    plan = MOVED[name]
+    moved = job(plan, tmp_path, precision="bf16")
+    stays = job(dataclasses.replace(plan, offload=()), tmp_path, precision="bf16")
+    (losses, most), (plain, all_of_it) = world.run(share, plan, moved)[0], world.run(share, plan, stays)[0]
+    assert losses == plain
+    shard = MODEL.parameters / 2 / plan.tensor
+    # masters and moments, and of the gradients what is there by then; a 16-bit share stays
+    assert all_of_it - most > 0.7 * (4 + 8 - 2) * shard
+    assert world.run(share, plan, moved, tmp_path / "saved")[0][0] == plain

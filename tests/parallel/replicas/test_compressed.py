@@ -16,11 +16,11 @@ from heddle.parallel.mesh import Mesh
 from heddle.parallel.replicas.compressed import CompressedSum
 from heddle.schedule import outgoing
 from heddle.spec import Data, Job, Plan, Train
-from heddle.spec.network import Group, Network, Speed
+from heddle.spec.network import DeviceGroup, Network, Speed
 from heddle.spec.network.link_codes import AxisCodes, LinkCodes
 from heddle.spec.ranks import coordinates, rank_of
-from heddle.train.prove.prove import observe_serial, synthetic_tokens
-from heddle.train.step.trainer import Trainer
+from heddle.training.prove.prove import observe_serial, synthetic_tokens
+from heddle.training.step.trainer import Trainer
 from tests.helpers.cases import thinned
 from tests.helpers.small_models import gpt, llama
 
@@ -88,6 +88,7 @@ CELLS = {
         0.05,
     ),
     "int8-tied-pipeline2": (gpt(), Plan(tensor=2, pipeline=2, data=2, microbatch=1, compress_gradients="int8"), 0.05),
+    "int8-context2": (gpt(), Plan(context=2, data=2, microbatch=1, compress_gradients="int8"), 0.05),
     "int4": (gpt(), Plan(data=4, microbatch=1, compress_gradients="int4"), 0.1),
     "activations-bf16": (gpt(), Plan(pipeline=2, microbatch=1, compress_activations="bf16"), 0.01),
     "activations-int8": (
@@ -153,7 +154,7 @@ def save_and_go_on(mesh: Mesh, a_job: Job, folder: Path) -> list[float]:
     return losses
 
 
-def go_on(mesh: Mesh, a_job: Job, folder: Path) -> tuple[list[float], torch.Tensor]:
+def go_on(mesh: Mesh, a_job: Job, folder: Path) -> tuple[list[float], dict[str, torch.Tensor]]:
     trainer = Trainer(a_job, synthetic_tokens(a_job), mesh)
     trainer.load(newest_good(folder, mesh, pytest.fail))
     left = {
@@ -187,7 +188,7 @@ FAST = Speed(latency_ms=0.1, gbps=10)
 
 
 def sites(*sizes: int) -> Network:
-    groups = tuple(Group(name=name, devices=size, inside=FAST) for name, size in zip("abcd", sizes, strict=False))
+    groups = tuple(DeviceGroup(name=name, devices=size, inside=FAST) for name, size in zip("abcd", sizes, strict=False))
     return Network(groups=groups, across=SLOW)
 
 
@@ -259,7 +260,7 @@ def test_a_plan_with_codes_by_link_learns_nearly_what_one_device_learns(world, n
 
 
 def sizes_sent(mesh: Mesh, a_job: Job) -> dict[tuple[int, int], int]:
-    """Bytes of a message from this stage to each neighbour, as they are posted."""
+    """Bytes of a message from this stage to each neighbor, as they are posted."""
     pipeline = Trainer(a_job, synthetic_tokens(a_job), mesh).pipeline
     found = {}
     for action in pipeline.actions:

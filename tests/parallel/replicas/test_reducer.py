@@ -18,9 +18,9 @@ from heddle.parallel.apply import Parallel, parallelize
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.replicas.reducer import Reducer
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.train.prove.collect import assemble, gather_boxes, gradients, local_boxes, weights
-from heddle.train.prove.prove import synthetic_tokens
-from heddle.train.step.trainer import Trainer
+from heddle.training.prove.collect import assemble, gather_boxes, gradients, local_boxes, weights
+from heddle.training.prove.prove import synthetic_tokens
+from heddle.training.step.trainer import Trainer
 
 pytestmark = pytest.mark.dist
 

@@ -15,6 +15,7 @@ from heddle.parallel.collectives import slice_of
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.tensor.vocabulary import SplitVocabulary, VocabularyParallelEmbedding
 from heddle.spec import Plan
+from heddle.spec.model import IGNORE
 
 pytestmark = pytest.mark.dist
 
@@ -46,12 +47,13 @@ def test_embedding(world, vocab):
     world.run(run_embedding, Plan(tensor=4), vocab)
 
 
-def run_loss(mesh: Mesh, vocab: int, size: float, dtype: torch.dtype, sequence: bool = False) -> None:
+def run_loss(mesh: Mesh, vocab: int, size: float, dtype: torch.dtype, sequence: bool = False, ignored: int = 0) -> None:
     axis = mesh.tensor
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(TOKENS, HIDDEN, generator=generator).to(dtype).requires_grad_()
     weight = (size * torch.randn(vocab, HIDDEN, generator=generator)).to(dtype).requires_grad_()
     targets = torch.cat([torch.tensor([0, vocab - 1]), torch.randint(0, vocab, (TOKENS - 2,), generator=generator)])
+    targets[:ignored] = IGNORE
     expected = F.cross_entropy((x @ weight.t()).float(), targets)
     (3 * expected).backward()
     rows = -(-vocab // axis.size)
@@ -60,8 +62,9 @@ def run_loss(mesh: Mesh, vocab: int, size: float, dtype: torch.dtype, sequence: 
     padded = F.pad(weight.detach(), (0, 0, 0, padding), value=100 * size)
     local = padded[axis.rank * rows : (axis.rank + 1) * rows].clone().requires_grad_()
     slice_ = (slice_of(x, axis) if sequence else x).detach().clone().requires_grad_()
+    count = float(TOKENS - ignored) if ignored else None
     with patch.object(heddle.models.loss, "CHUNK", 4 * rows):  # tokens four at a time, the last two alone
-        loss = head_loss(slice_, local, targets, 3.0, SplitVocabulary(axis, vocab, sequence))
+        loss = head_loss(slice_, local, targets, 3.0, SplitVocabulary(axis, vocab, sequence), count)
     (3 * loss).backward()
     torch.testing.assert_close(loss, expected)
     whole = F.pad(weight.grad, (0, 0, 0, padding))
@@ -83,3 +86,9 @@ def test_cross_entropy_of_other_numbers(world, size, dtype):
 
 def test_cross_entropy_of_slices_of_the_tokens(world):
     world.run(run_loss, Plan(tensor=2), 61, 1.0, torch.float32, True)
+
+
+@pytest.mark.parametrize("vocab", [5, 61])
+@pytest.mark.parametrize("sequence", [False, True])
+def test_cross_entropy_of_some_of_the_tokens(world, vocab, sequence):
+    world.run(run_loss, Plan(tensor=2), vocab, 1.0, torch.float32, sequence, 3)

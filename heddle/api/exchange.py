@@ -1,0 +1,151 @@
+"""From Python: text to tokens, and weights from and for other systems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from heddle.data import Prepared
+    from heddle.data.look import DataLook
+
+
+def prepare_data(
+    text: str | Sequence[str],
+    output: str | Path,
+    *,
+    tokenizer: str = "bytes",
+    validation: float = 0.05,
+    key: str = "text",
+    chat: bool = False,
+    template: str | None = None,
+) -> Prepared:
+    """Turn text, or conversations, into a folder of tokens, which jobs use as data.tokens.
+
+    Args:
+        text: files or globs of text or .jsonl.
+        output: the folder to create.
+        tokenizer: "bytes", "bpe:SIZE", or the path of a tokenizer.json.
+        validation: share of the tokens that is kept for evaluation.
+        key: the field of a JSONL line that holds the text.
+        chat: the files are conversations, written by a chat template.
+        template: with `chat`, a .jinja file, or "chatml"; the tokenizer's own if left out.
+    """
+    from heddle.data import prepare
+    from heddle.spec.data import Data
+
+    files = (text,) if isinstance(text, str) else tuple(text)
+    texts, chats = ((), files) if chat else (files, ())
+    data = Data(text=texts, chat=chats, tokenizer=tokenizer, validation=validation, key=key, template=template)
+    return prepare(data, Path(), Path(output))
+
+
+def look_at_data(
+    chat: str | Sequence[str],
+    tokenizer: str,
+    *,
+    template: str | None = None,
+    learn: Literal["assistant", "last", "each", "all"] = "assistant",
+    key: str | None = None,
+    samples: int = 3,
+    strict: bool = False,
+) -> DataLook:
+    """Show what a job would learn from conversations, without writing anything.
+
+    Args:
+        chat: files or globs of .jsonl, .json, .csv or .parquet, or "datasets:NAME".
+        tokenizer: a folder with a tokenizer.json, as of a Hugging Face model; or "bytes".
+        template: a .jinja file, or "chatml"; the tokenizer's own if left out.
+        learn: what is learned.
+        key: the field to learn from, where it is not one of the usual.
+        samples: how many to keep whole.
+        strict: the first row that is not right is an error; otherwise such rows are counted.
+
+    Returns:
+        The first samples with what is learned of them, counts, lengths, and what was left out and why.
+    """
+    from heddle.data.look import look
+    from heddle.spec.data import ChatSource, Data
+
+    source = ChatSource(path=chat if isinstance(chat, str) else tuple(chat), key=key)
+    bad: Literal["refuse", "skip"] = "refuse" if strict else "skip"
+    data = Data(chat=(source,), tokenizer=tokenizer, template=template, learn=learn, bad_rows=bad)
+    return look(data, Path(), samples)[0]
+
+
+def import_hf(folder: str | Path, output: str | Path, *, check: bool = True) -> Path:
+    """Turn a Hugging Face folder into a checkpoint, which jobs use as train.from.
+
+    Args:
+        folder: config.json and safetensors.
+        output: the checkpoint to create.
+        check: compare logits with transformers, if it is installed.
+
+    Returns:
+        Where the checkpoint is.
+    """
+    from heddle.checkpoint.exchange.agreement import Agreed
+    from heddle.checkpoint.exchange.convert import import_huggingface
+    from heddle.checkpoint.source import checkpoint_source, huggingface_source
+
+    source = huggingface_source(Path(folder))
+    agreed = Agreed(source.model, check)
+    written = import_huggingface(source, Path(output), lambda made: agreed.check(Path(folder), checkpoint_source(made)))
+    return written.folder
+
+
+def export_hf(
+    weights: str | Path,
+    output: str | Path,
+    *,
+    dtype: Literal["fp32", "bf16", "fp16"] | None = None,
+    shard_gib: float = 5.0,
+    check: bool = True,
+) -> Path:
+    """Write the weights of a run or a checkpoint as a Hugging Face folder, tokenizer included.
+
+    Args:
+        weights: a run or a checkpoint.
+        output: the folder to create.
+        dtype: round the weights to this type; left as they are if left out.
+        shard_gib: the largest file, and the most held in memory at once.
+        check: compare logits with transformers, if it is installed.
+
+    Returns:
+        Where the folder is.
+    """
+    import warnings
+
+    from heddle.checkpoint.exchange.agreement import Agreed
+    from heddle.checkpoint.exchange.convert import export_huggingface
+    from heddle.checkpoint.source import find_source
+    from heddle.format import GIB
+    from heddle.parallel.mesh import Mesh
+    from heddle.runtime.device import DTYPES
+
+    source = find_source(Path(weights), Mesh(), lambda words: warnings.warn(words, stacklevel=3))
+    rounded = None if dtype is None else DTYPES[dtype]
+    agreed = Agreed(source.model, check)
+    written = export_huggingface(
+        source, Path(output), rounded, int(shard_gib * GIB), lambda made: agreed.check(made, source, rounded)
+    )
+    return written.folder
+
+
+def export_peft(run: str | Path, output: str | Path, *, base: str | None = None) -> Path:
+    """Write the adapters of a run as PEFT reads them; `export_hf` writes the weights with adapters added.
+
+    Args:
+        run: a run with [tune], or one of its checkpoints.
+        output: the folder to create.
+        base: what the folder calls its base; train.from if left out.
+
+    Returns:
+        Where the folder is.
+    """
+    import warnings
+
+    from heddle.checkpoint.adapters import export_peft as export
+
+    return export(Path(run), Path(output), lambda words: warnings.warn(words, stacklevel=3), base)

@@ -1,0 +1,68 @@
+"""Seconds and bytes of experts in place of an MLP, as `heddle.models.experts` computes them.
+
+A layer's `ffn` is the width that a token is computed with, so that whatever is said of an MLP's inside holds of the
+chosen and the shared experts, too. What is said here comes on top of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from heddle.cost.work import Work
+from heddle.schedule.rule import Column
+
+KERNELS = 26  # that a layer starts more, forward: scores, choice, sorting, two permutations, three grouped products
+NUMBER = 8  # bytes of an expert's or a row's number
+
+
+def rows_of_an_expert(work: Work) -> tuple[Column, Column]:
+    """How many experts have tokens, where these are spread evenly, and how many rows each of them has."""
+    rows = work.tokens * work.top_k
+    used = np.maximum(np.minimum(work.experts, rows), 1)
+    return used, rows / used
+
+
+def moved(work: Work) -> tuple[Column, Column]:
+    """Bytes that scoring, choosing and permuting read and write, forward and backward.
+
+    Forward: scores are made, normalized and looked through; rows are copied to their experts, what these make is copied
+    back, and added up. Backward each copy is a sum, whose memory is cleared first.
+    """
+    tokens, h, e = work.tokens, work.hidden, work.element
+    scores = tokens * work.experts * 4
+    rows = tokens * work.top_k * h * e
+    widened = tokens * h * (e + 4) if e < 4 else 0.0  # the router's input in full precision
+    gate = work.shared_gate * tokens * h * e
+    forward = 4 * scores + 5 * rows + tokens * h * e + widened + 4 * gate
+    backward = 4 * scores + 9 * rows + 2 * tokens * h * e + widened + 5 * gate
+    on = work.experts > 0
+    return np.where(on, forward, 0.0), np.where(on, backward, 0.0)
+
+
+def kept(work: Work) -> Column:
+    """Bytes that one microbatch leaves in a layer on top of an MLP's.
+
+    The rows that experts read, and what they make of them in the order of the tokens; the router's input in full
+    precision, its probabilities, its scores where their loss is wanted; numbers and weights of the chosen.
+    """
+    tokens, h, e, k = work.tokens, work.hidden, work.element, work.top_k
+    widened = h * 4 if e < 4 else 0.0
+    scores = (1 + work.z_loss) * work.experts * 4
+    chosen = k * (3 * NUMBER + 2 * 4 + (e if e < 4 else 0))
+    gate = work.shared_gate * (h * e + e)
+    # an MLP keeps a slice of its input under sequence parallelism; the router and shared experts keep it whole
+    whole = np.where(work.sequence_parallel, h * e * (1 - 1 / work.tensor), 0.0)
+    if e < 4:  # a router that reads a copy keeps no other; an MLP's is then nobody's
+        whole = np.where(work.deferrable > 0, whole, -h * e / np.where(work.sequence_parallel, work.tensor, 1))
+    return np.where(work.experts > 0, tokens * (2 * k * h * e + widened + scores + chosen + gate + whole), 0.0)
+
+
+def moment(work: Work) -> Column:
+    """Numbers that a layer's backward holds for a moment on top of an MLP's.
+
+    At the experts' last product: the gradient of what they made, in the order of experts, and of all their matrices
+    rather than of one.
+    """
+    rows = work.tokens * work.top_k * work.hidden
+    weights = (1 - work.adds_in_place) * work.hidden * (work.all_experts - work.ffn) / work.tensor
+    return np.where(work.experts > 0, rows + np.maximum(weights, 0.0), 0.0)

@@ -1,0 +1,1 @@
+"""Pages that live: plans that follow one's choices, and runs that one watches."""

@@ -1,0 +1,110 @@
+// A run as it goes on: its rows come as events, and curves are drawn once per frame, however many came.
+"use strict";
+
+const given = JSON.parse(document.getElementById("data").textContent);
+const token = new URLSearchParams(location.search).get("token");
+const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
+const MOST = 4000; // points that are kept; older ones are thinned out
+const runs = given.runs.map((about, number) => ({ ...about, rows: [], state: {}, color: PALETTE[number % PALETTE.length] }));
+const alarms = [];
+const paint = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+let frame = null;
+const redraw = () => { frame ??= requestAnimationFrame(() => { frame = null; draw(); }); };
+
+function draw() {
+  for (const canvas of document.querySelectorAll("canvas.live")) curve(canvas, canvas.dataset.column);
+  document.getElementById("runs").replaceChildren(table());
+  const list = document.getElementById("alarms");
+  const words = alarms.slice(-50).reverse().map((each) => `${runs[each.run].name}, step ${each.step}: ${each.what}`);
+  list.replaceChildren(...(words.length ? words : ["Nothing so far."]).map((text) => Object.assign(document.createElement("li"), { textContent: text })));
+}
+
+function table() {
+  const head = ["run", "model", "step", "loss", "tokens/s", "MFU", "state"];
+  const shown = document.createElement("table"), wide = Object.assign(document.createElement("div"), { className: "wide" });
+  wide.append(shown);
+  const row = (cells, kind) => {
+    const line = document.createElement("tr");
+    for (const [i, cell] of cells.entries()) {
+      const made = document.createElement(kind ?? (i ? "td" : "th"));
+      made.textContent = cell;
+      if (i > 1 && i < 6) made.className = "n";
+      line.append(made);
+    }
+    return line;
+  };
+  shown.append(row(head, "th"));
+  for (const run of runs) {
+    const last = run.rows.filter((each) => "loss" in each).at(-1) ?? {};
+    const seconds = run.state.ends_in;
+    const ends = seconds === undefined ? "" : `, ends in ${Math.floor(seconds / 3600)}:${String(Math.floor(seconds / 60) % 60).padStart(2, "0")}:${String(seconds % 60).padStart(2, "0")}`;
+    const line = row([
+      run.name, run.model, `${run.state.done ?? 0} of ${run.state.steps ?? run.steps}`,
+      last.loss?.toFixed(4) ?? "–", last.tokens_per_second ? Math.round(last.tokens_per_second).toLocaleString("en") : "–",
+      last.mfu === undefined || last.mfu === null ? "–" : `${(100 * last.mfu).toFixed(1)} %`, `${run.state.state ?? ""}${ends}`,
+    ]);
+    line.firstChild.style.color = run.color;
+    shown.append(line);
+  }
+  return wide;
+}
+
+function curve(canvas, column) {
+  const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
+  canvas.width = Math.round(width * ratio); canvas.height = Math.round(height * ratio);
+  const pen = canvas.getContext("2d");
+  pen.scale(ratio, ratio);
+  const points = runs.map((run) => run.rows.filter((row) => Number.isFinite(row[column])));
+  const known = points.flat().map((row) => row[column]).sort((a, b) => a - b);
+  if (!known.length) return;
+  const expected = column === "loss" ? [] : runs.map((run) => run.expected[column]).filter(Number.isFinite);
+  const low = Math.min(known[0], ...expected), high = Math.max(known[Math.ceil(0.995 * (known.length - 1))], ...expected);
+  const margin = 0.06 * (high - low) || 0.1 * Math.abs(high) || 1;
+  const [bottom, top] = [low - margin, high + margin];
+  const first = Math.min(...points.flatMap((each) => each[0]?.step ?? [])), last = Math.max(...points.flatMap((each) => each.at(-1)?.step ?? []));
+  const x = (step) => 64 + (last > first ? (step - first) / (last - first) : 0.5) * (width - 76);
+  const y = (value) => height - 20 - ((value - bottom) / (top - bottom)) * (height - 28);
+  pen.strokeStyle = paint("--line"); pen.fillStyle = paint("--soft"); pen.font = "12px system-ui";
+  pen.beginPath(); pen.moveTo(64, 6); pen.lineTo(64, height - 20); pen.lineTo(width - 8, height - 20); pen.stroke();
+  for (const value of [bottom + margin, (bottom + top) / 2, top - margin]) pen.fillText(value.toLocaleString("en", { maximumSignificantDigits: 4 }), 4, y(value) + 4);
+  pen.fillText(String(first), 64, height - 4); pen.fillText(String(last), width - 40, height - 4);
+  for (const [number, run] of runs.entries()) {
+    pen.strokeStyle = pen.fillStyle = run.color;
+    if (column !== "loss" && Number.isFinite(run.expected[column])) {
+      pen.setLineDash([5, 4]); pen.beginPath();
+      pen.moveTo(64, y(run.expected[column])); pen.lineTo(width - 8, y(run.expected[column])); pen.stroke(); pen.setLineDash([]);
+    }
+    pen.lineWidth = 1.5; pen.beginPath();
+    points[number].forEach((row, i) => pen[i ? "lineTo" : "moveTo"](x(row.step), y(row[column])));
+    pen.stroke(); pen.lineWidth = 1;
+    if (column === "loss") {
+      for (const row of run.rows.filter((each) => Number.isFinite(each.validation_loss))) {
+        pen.beginPath(); pen.arc(x(row.step), y(row.validation_loss), 3, 0, 7); pen.fill();
+      }
+    }
+  }
+  canvas.dataset.points = String(points.reduce((sum, each) => sum + each.length, 0));
+}
+
+function add(run, rows) {
+  run.rows.push(...rows);
+  if (run.rows.length > MOST) run.rows = run.rows.filter((_, i) => i % 2 === 0 || i > run.rows.length - 500);
+}
+
+const events = new EventSource(`/events?token=${encodeURIComponent(token)}`);
+const on = (kind, work) => events.addEventListener(kind, (event) => { work(JSON.parse(event.data)); redraw(); });
+on("begin", ({ run, rows, alarms: found }) => {
+  runs[run].rows = [];
+  add(runs[run], rows);
+  for (let i = alarms.length - 1; i >= 0; i--) if (alarms[i].run === run) alarms.splice(i, 1);
+  alarms.push(...found.map((each) => ({ run, ...each })));
+  document.documentElement.dataset.begun = "yes";
+});
+on("rows", ({ run, rows, alarms: found }) => {
+  add(runs[run], rows);
+  alarms.push(...found.map((each) => ({ run, ...each })));
+});
+on("state", ({ run, ...state }) => { runs[run].state = state; });
+events.onopen = () => { document.getElementById("busy").textContent = "live"; };
+events.onerror = () => { document.getElementById("busy").textContent = "the server does not answer; trying again"; };
+window.addEventListener("resize", redraw);

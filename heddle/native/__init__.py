@@ -1,0 +1,1 @@
+"""Machine code for this CPU through LLVM: the one place that compiles it, keeps it on disk, loads it and calls it."""

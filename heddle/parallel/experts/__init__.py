@@ -1,0 +1,1 @@
+"""How a mixture of experts is spread over ranks."""

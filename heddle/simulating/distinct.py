@@ -1,0 +1,81 @@
+"""What depends on few fields of a plan, computed once for each combination of their values, and spread over the plans.
+
+Among a hundred thousand plans of one model there are perhaps a hundred prices of a layer, and a thousand or two orders
+of work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from heddle.cost.work import Work
+from heddle.simulating.layer_range import Among
+from heddle.spec.axes import AXES
+
+T = TypeVar("T")
+
+# What may differ between plans of one model and one batch.
+_OF_A_PLAN = {*AXES, "sequence_parallel", "virtual", "zero", "microbatch", "schedule"}
+_OF_A_PLAN |= {"context_exchange", "full", "selective", "per_op", "scatter", "regather"}
+
+
+class Once(Generic[T]):
+    """A record of columns, with a row for each combination; `which`: the row of each plan, None: they are in order."""
+
+    def __init__(self, record: T, which: np.ndarray | None) -> None:
+        self.record, self.which = record, which
+
+    def of(self, plans: slice) -> T:
+        """The record of some plans, column by column."""
+        found: T = spread(self.record, plans if self.which is None else self.which[plans])
+        return found
+
+
+def once(work: Work, fields: Sequence[Any], compute: Callable[[Work], T]) -> Once[T]:
+    """`compute(work)`, which depends on these fields of a plan alone: columns of whole numbers, or numbers for all."""
+    columns = [field for field in fields if np.ndim(field)]
+    numbers = [np.asarray(column, dtype=np.int64) for column in columns]
+    whole = all(np.array_equal(*pair) for pair in zip(columns, numbers, strict=True))
+    if not columns or not len(work) or not whole or set(work.arrays) - _OF_A_PLAN:
+        return Once(compute(work.as_floats()), None)
+    rows, which = distinct(numbers)
+    return Once(compute(work.take(rows).as_floats()), which)
+
+
+def distinct(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that between them have each combination of values once, and for every row the place of its combination.
+
+    As `np.unique` of rows, but it counts instead of sorting, so it takes whole numbers from 0 on.
+    """
+    place, count = _numbered(columns[0])
+    for column in columns[1:]:
+        values, several = _numbered(column)
+        place, count = _numbered(place * several + values)
+    rows = np.empty(count, dtype=np.int64)
+    rows[place] = np.arange(len(place))
+    return rows, place
+
+
+def _numbered(column: np.ndarray) -> tuple[np.ndarray, int]:
+    """Values by their place among those that occur, and how many do."""
+    occurs = np.zeros(int(column.max()) + 1, dtype=bool)
+    occurs[column] = True
+    values = np.flatnonzero(occurs)
+    place = np.zeros(len(occurs), dtype=np.int64)
+    place[values] = np.arange(len(values))
+    return place[column], len(values)
+
+
+def spread(record: Any, which: Any) -> Any:
+    """The rows `which` of every column of a record; numbers hold for all."""
+    if isinstance(record, Among):
+        return record.map(lambda each: spread(each, which))
+    if isinstance(record, tuple):
+        columns = [spread(column, which) for column in record]
+        return type(record)(*columns) if hasattr(record, "_fields") else tuple(columns)
+    if not np.ndim(record):
+        return record
+    return record[which] if isinstance(which, slice) else record.take(which)

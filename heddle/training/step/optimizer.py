@@ -1,0 +1,140 @@
+"""AdamW over the pieces of parameters that this rank updates, with clipping and loss scaling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from heddle.parallel.shards import Piece
+from heddle.spec.job import Train
+from heddle.training.step.correction import Mending
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+def turns_of(pieces: Sequence[Piece], delay_of: Callable[[Piece], int]) -> list[list[Piece]]:
+    """Pieces that are updated together: all whose state is on the device, then layer by layer those elsewhere."""
+    turns: dict[object, list[Piece]] = {}
+    for piece in pieces:
+        layer = piece.name.split(".")[:2] if piece.tier is not None else ()
+        turns.setdefault((id(piece.tier), *layer, delay_of(piece)), []).append(piece)
+    return list(turns.values()) or [[]]
+
+
+class LossScale:
+    """Dynamic loss scaling for fp16: halve when a gradient overflows, double after a long quiet stretch."""
+
+    GROWTH_INTERVAL = 2000
+
+    def __init__(self, enabled: bool) -> None:
+        self.enabled = enabled
+        self.value = 2.0**16 if enabled else 1.0
+        self.quiet = 0  # steps since the last overflow or growth
+
+    def update(self, overflow: bool) -> None:
+        """Learn from one step."""
+        if not self.enabled:
+            return
+        self.quiet = 0 if overflow else self.quiet + 1
+        if overflow:
+            self.value = max(1.0, self.value / 2)
+        elif self.quiet == self.GROWTH_INTERVAL:
+            self.value, self.quiet = self.value * 2, 0
+
+
+class Optimizer:
+    """AdamW in full precision, fused."""
+
+    def __init__(self, pieces: list[Piece], train: Train, delay_of: Callable[[Piece], int] = lambda _piece: 0) -> None:
+        """`delay_of` says how many steps late a piece's gradients come."""
+        self.pieces, self.train = pieces, train
+        self.updates = 0  # steps that changed the weights
+        self.scale = LossScale(train.precision == "fp16")
+        self.turns = turns_of(pieces, delay_of)
+        self.mending = Mending(train)
+        self.adam = torch.optim.AdamW(
+            [
+                {
+                    "params": [p.master for p in turn if p.decay == decay],
+                    "weight_decay": train.weight_decay * decay,
+                    "share": 1.0,  # of the learning rate
+                    "delay": delay_of(turn[0]) if turn else 0,
+                    "late": 0,  # the same while updates are late
+                }
+                for turn in self.turns
+                for decay in (True, False)
+            ],
+            lr=train.learning_rate,
+            betas=(train.beta1, train.beta2),
+            eps=train.epsilon,
+            fused=True,
+        )
+        for piece in pieces:
+            if piece.tier is not None:
+                self.adam.state[piece.master] = {
+                    "step": torch.zeros((), dtype=torch.float32),
+                    **{kind: piece.tier.reserve(piece.master.numel()) for kind in MOMENTS},
+                }
+
+    def squared_norm(self) -> Tensor:
+        """The square of the norm of the gradients that this rank counts; summed over all ranks it is the whole."""
+        gradients = [piece.master.grad for piece in self.pieces if piece.counted and piece.master.grad is not None]
+        if not gradients:
+            return torch.zeros((), device=self.pieces[0].master.device if self.pieces else None)
+        norms = torch.stack([norm.to(gradients[0].device) for norm in torch._foreach_norm(gradients)])
+        return (norms.double() ** 2).sum()
+
+    @torch.no_grad()
+    def step(self, rate: float, squared_norm: Tensor) -> Tensor:
+        """Clip and update, given the square of the norm over all ranks; returns the norm before clipping.
+
+        A norm that is not finite changes no weight. All of it happens on the device, in the update's own pass over the
+        gradients; nobody has waited for a number yet. Who reads the norm tells `settle`.
+        """
+        norm = squared_norm.double().sqrt() / self.scale.value
+        divisor = torch.full_like(norm, self.scale.value)
+        if self.train.clip:
+            divisor *= (norm / self.train.clip).clamp(min=1)
+        scaling = divisor.float(), (~norm.isfinite()).float()
+        for group in self.adam.param_groups:
+            group["lr"] = rate * group["share"]
+        groups = self.adam.param_groups
+        for number, turn in enumerate(self.turns):
+            for piece, home in self._homes(self.turns[number + 1] if number + 1 < len(self.turns) else ()):
+                piece.tier.expect(home)
+            self.adam.param_groups = groups[2 * number : 2 * number + 2]
+            if turn and turn[0].tier is not None:
+                # The host's kernel reads them at once. Torch would bring them by a copy that nobody waits for.
+                scaling = scaling[0].cpu(), scaling[1].cpu()
+            # what torch.amp's gradient scaler would set, and the fused kernel reads
+            self.adam.grad_scale, self.adam.found_inf = scaling  # type: ignore[attr-defined]
+            self.mending.step(self.adam)
+            rounded = [(piece.target, piece.master) for piece in turn if piece.target is not None]
+            if rounded:
+                targets, masters = zip(*rounded, strict=True)
+                torch._foreach_copy_(targets, masters)
+            for piece, home in self._homes(turn):
+                piece.tier.leave(home)
+        self.adam.param_groups = groups
+        return norm
+
+    def leaves_alone(self, norm: float) -> bool:
+        """Whether a step with that norm updates as one with a norm of nothing would: finite, and nothing is clipped."""
+        return math.isfinite(norm) and not (self.train.clip and norm / self.train.clip > 1)
+
+    def _homes(self, turn: Sequence[Piece]) -> Iterator[tuple[Piece, Tensor]]:
+        """What of a turn's state has its home on a tier."""
+        for piece in turn:
+            if piece.tier is not None:
+                yield from ((piece, self.adam.state[piece.master][kind]) for kind in MOMENTS)
+                yield piece, piece.master
+
+    def settle(self, norm: float) -> None:
+        """Learn what came of a step: under fp16 a norm that is not finite lowers the loss scale; else the caller
+        sees it and decides.
+        """
+        self.updates += math.isfinite(norm)
+        self.scale.update(overflow=not math.isfinite(norm))

@@ -1,0 +1,169 @@
+"""The pages in a real browser: knobs are turned, answers follow, and nothing outside the machine is asked."""
+
+import json
+import threading
+
+import pytest
+
+from heddle.explore.pages import explore_site, watch_site
+from heddle.explore.server import Server
+from heddle.planning.best import best
+from heddle.planning.request import PlanRequest
+from heddle.spec.job import job_from_tables
+from tests.helpers.commands import BROWSER
+from tests.helpers.subjects import write_run
+
+try:
+    from playwright.sync_api import sync_playwright
+except ImportError:
+    sync_playwright = None
+pytestmark = [
+    pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed"),
+    pytest.mark.skipif(sync_playwright is None, reason="playwright is not installed"),
+]
+TABLES = {
+    "model": {"preset": "tiny"},
+    "cluster": {"preset": "dgx-a100-80gb", "nodes": 2},
+    "train": {"global_batch": 64},
+}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def opened(browser):
+    """Serve a site and open it; at the end it must have complained of nothing, and asked nobody else."""
+    said, asked, closing = [], [], []
+
+    def open_site(site, fragment="", width=1280, scheme="light"):
+        server = Server(site)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        page = context.new_page()
+        page.set_default_timeout(120_000)
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        closing.extend([context.close, server.shutdown, server.close])
+        page.goto(server.link + fragment)
+        return page, server
+
+    yield open_site
+    for close in closing:
+        close()
+    assert said == []
+    assert [url for url in asked if not url.startswith(("http://127.0.0.1:", "data:", "blob:"))] == []
+
+
+def answered(page, number):
+    page.wait_for_selector(f"html[data-answered='{number}']")  # not by a function: the page allows no `eval`
+
+
+def expected(fixed=None, **changes):
+    tables = {name: table | changes.get(name, {}) for name, table in TABLES.items()}
+    return best(job_from_tables(tables), PlanRequest(top=6, fixed=fixed or {}))
+
+
+def first_step(page):
+    return page.locator("[data-part=table] tbody tr").first.locator("td").nth(1).inner_text()
+
+
+def test_every_knob_is_answered_with_the_numbers_of_the_planner(opened):
+    page, _ = opened(explore_site(TABLES))
+    answered(page, 1)
+    number = 1
+    for knob, value, found in (
+        ("#global_batch", "128", expected(train={"global_batch": 128})),
+        ("#nodes", "1", expected(train={"global_batch": 128}, cluster={"nodes": 1})),
+    ):
+        page.fill(knob, value)
+        number += 1
+        answered(page, number)
+        shown = page.locator(".cards dd").first.inner_text().split()[0]
+        assert float(shown) == pytest.approx(_in_unit(page, found.best.step_seconds), rel=2e-3)
+    page.select_option("#pin-tensor", "2")
+    answered(page, number + 1)
+    assert "tensor = 2" in page.inner_text("#pinned")
+    assert "tensor 2" in page.locator("[data-part=table] tbody tr").first.inner_text()
+
+
+def _in_unit(page, seconds):
+    unit = page.locator(".cards dd").first.inner_text().split()[1]
+    return seconds * {"s": 1, "ms": 1e3, "µs": 1e6}[unit]
+
+
+def test_what_cannot_be_is_shown_beside_its_knob(opened):
+    page, _ = opened(explore_site(TABLES))
+    answered(page, 1)
+    page.fill("#nodes", "none")
+    answered(page, 2)
+    assert page.get_attribute("#nodes", "aria-invalid") == "true"
+    assert "whole number" in page.inner_text("#error")
+    page.fill("#nodes", "2")
+    answered(page, 3)
+    assert page.get_attribute("#nodes", "aria-invalid") is None
+    assert not page.is_visible("#error")
+
+
+def test_the_back_button_and_a_link_bring_a_state_back(opened):
+    page, server = opened(explore_site(TABLES))
+    answered(page, 1)
+    page.select_option("#pin-zero", "1")
+    answered(page, 2)
+    state = page.evaluate("location.hash")
+    page.go_back()
+    answered(page, 3)
+    assert page.input_value("#pin-zero") == ""
+    other = page.context.new_page()
+    other.set_default_timeout(120_000)
+    other.goto(server.link + state)
+    answered(other, 1)
+    assert other.input_value("#pin-zero") == "1"
+
+
+def test_a_plan_is_picked_compared_and_saved(opened, tmp_path):
+    page, _ = opened(explore_site(TABLES))
+    answered(page, 1)
+    page.click("[data-select='1']")
+    answered(page, 2)
+    page.check("[data-other='0']")
+    answered(page, 3)
+    assert page.is_visible("text=second to first")
+    with page.expect_download() as download:
+        page.click("#save")
+    download.value.save_as(tmp_path / "job.toml")
+    assert "[plan]" in (tmp_path / "job.toml").read_text()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (390, "light")])
+def test_the_page_fits_its_screen(opened, width, scheme):
+    page, _ = opened(explore_site(TABLES), width=width, scheme=scheme)
+    answered(page, 1)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    labels = page.evaluate(
+        "[...document.querySelectorAll('input,select')].filter((e) => !e.labels?.length && !e.ariaLabel).length"
+    )
+    assert labels == 0
+
+
+def test_a_run_is_watched_while_it_goes_on(opened, tmp_path):
+    folder = write_run(tmp_path / "small")
+    path = folder / "metrics.jsonl"
+    page, _ = opened(watch_site([folder, write_run(tmp_path / "other")]))
+    page.wait_for_selector("html[data-begun='yes']")
+    page.wait_for_selector("canvas.live[data-points]:not([data-points='0'])")
+    before = int(page.get_attribute("canvas.live", "data-points"))
+    row = json.loads(path.read_text().splitlines()[0])
+    with path.open("a") as file:
+        file.write(json.dumps(row | {"step": 1000, "loss": 50.0}) + "\n")
+    page.wait_for_selector(f"canvas.live[data-points='{before + 1}']")
+    page.wait_for_selector("#alarms li:has-text('jumped to 50')")
+    path.write_text("\n".join(path.read_text().splitlines()[:5]) + "\n")  # resumed from an earlier checkpoint
+    page.wait_for_selector(f"canvas.live:not([data-points='{before + 1}'])")
+    assert "small" in page.inner_text("#runs")

@@ -1,0 +1,111 @@
+"""The search against simulating every legal plan, on random jobs: nothing that fits is faster than what it finds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import heddle
+from heddle.errors import HeddleError
+from heddle.planning.search.objective import MARGIN
+from heddle.planning.search.pricing import priced
+from heddle.planning.search.space import SOME, legal_space
+from heddle.simulating.simulation import simulate, simulate_if_fits
+from heddle.spec import Cluster, Data, Device, Efficiency, Job, Link, ModelSpec, Peak, Train
+
+
+def random_job(draw):
+    """Any model on any machine, with a memory that some of its plans fit into and others do not."""
+    kv, groups = draw.choice([1, 2, 4]), draw.choice([1, 2])
+    model = ModelSpec(
+        layers=int(draw.integers(1, 10)), hidden=int(128 * kv * groups * draw.choice([1, 4])),
+        heads=int(kv * groups), kv_heads=int(kv), ffn=int(512 * kv), tied=bool(draw.integers(2)),
+        vocab=int(draw.choice([257, 5000, 50_257, 256_000])), sequence=int(draw.choice([64, 512, 2048])),
+    )  # fmt: skip
+    devices, nodes, host = int(draw.choice([1, 2, 3, 4])), int(draw.choice([1, 1, 2])), draw.random() < 0.2
+    cluster = Cluster(
+        nodes=nodes,
+        devices=devices,
+        cores=max(1, devices // 2) if host and nodes == 1 else None,
+        device=Device(
+            name="some", memory_gib=1000.0, memory_gbs=1000.0, host=bool(host), processors=None if host else 108,
+            tflops=Peak(fp32=20.0, bf16=200.0, fp16=200.0),
+        ),
+        links=(Link(name="inside", devices=devices, gbs=200.0), Link(name="outside", gbs=20.0)),
+        efficiency=Efficiency(overlap=0.0 if host else 0.8, jitter=0.01, slack=0.05),
+    )  # fmt: skip
+    train = Train(global_batch=int(draw.choice([1, 4, 6, 12])), precision="bf16")
+    if draw.random() < 0.3:
+        wide, far = draw.choice([1, 1, 4], model.layers), draw.choice([0, 16, 64], model.layers)
+        model = replace(
+            model, ffn=tuple(int(512 * kv * each) for each in wide), window=tuple(int(each) for each in far)
+        )
+    job = Job(model=model, data=Data(text="x"), cluster=cluster, train=train)
+    _, step = priced(job, cluster, [cluster.world], {})
+    least, most = (step.memory.min(), step.memory.max()) if len(step.memory) else (1.0, 1.0)
+    limit = least * 1.02 + 1.1 * (most - least) * draw.random() ** 2
+    return replace(job, cluster=replace(cluster, device=replace(cluster.device, memory_gib=float(limit) / 2**30)))
+
+
+def every_plan(job, fixed):
+    """All legal plans; where some of a rank's layers recompute, the fewest that fit, found by trying."""
+    space = legal_space(job.model, job.sequence, job.train.global_batch, [job.cluster.world], fixed)
+    for row in range(len(space)):
+        if space.columns["recompute"][row] != SOME:
+            yield simulate(replace(job, plan=space.plan(row)))
+            continue
+        for count in range(1, -(-job.model.layers // int(space.columns["pipeline"][row]))):
+            found = simulate_if_fits(replace(job, plan=space.plan(row, count)))
+            if found is not None:
+                yield found
+                break
+
+
+def check(seeds, **fixed):
+    refused = tight = 0
+    for seed in seeds:
+        job = random_job(np.random.default_rng(seed))
+        every = list(every_plan(job, fixed))
+        fitting = [each.step_seconds for each in every if each.fits]
+        tight += 0 < len(fitting) < len(every)
+        if not fitting:
+            with pytest.raises(HeddleError, match=r"none fits|cannot be divided|No plan on"):
+                heddle.plan(job, by_layer=False, fixed=fixed)
+            refused += 1
+            continue
+        found = heddle.plan(job, by_layer=False, fixed=fixed)
+        assert found.fastest.step_seconds <= min(fitting) * (1 + 1e-9), seed
+        assert found.best.step_seconds <= found.fastest.step_seconds * (1 + MARGIN), seed
+        for each in (found.fastest, *found.plans):  # what is said of a plan is what `heddle simulate` says
+            again = simulate(replace(job, plan=each.plan))
+            assert again.fits
+            assert again.step_seconds == each.step_seconds
+    return refused, tight
+
+
+def test_no_legal_plan_that_fits_is_faster_than_the_one_that_is_found():
+    refused, tight = check(range(30))
+    assert refused < 6
+    assert tight > 15  # in most of them memory decides
+
+
+@pytest.mark.parametrize("zero", [2, 3])
+def test_a_level_of_zero_that_is_asked_for_is_found_with_a_pipeline_too(zero):
+    check(range(4), zero=zero)
+    job = random_job(np.random.default_rng(5))
+    roomy = replace(job.cluster, devices=4, nodes=1, device=replace(job.cluster.device, memory_gib=1e4))
+    job = replace(job, cluster=replace(roomy, links=(Link(name="inside", gbs=200.0),), cores=None))
+    job = replace(job, model=replace(job.model, layers=4, ffn=job.model.shapes[0].ffn, window=0))
+    found = heddle.plan(replace(job, train=replace(job.train, global_batch=12)), fixed={"zero": zero, "pipeline": 2})
+    assert (found.best.plan.zero, found.best.plan.pipeline) == (zero, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("zero", [2, 3])
+def test_a_level_of_zero_that_is_asked_for_is_found_on_many_more_jobs(zero):
+    check(range(4000, 4300), zero=zero)
+
+
+@pytest.mark.slow
+def test_no_legal_plan_that_fits_is_faster_on_many_more_jobs():
+    check(range(1000, 3000))

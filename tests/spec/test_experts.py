@@ -1,0 +1,87 @@
+"""Experts among the fields of a model: what follows from what, what they count, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from heddle.errors import HeddleError
+from heddle.spec import ModelSpec
+from heddle.spec.shorthand import model_from_table
+from heddle.spec.tables import build, to_table
+
+MIXTURE = ModelSpec(
+    layers=4,
+    hidden=16,
+    heads=2,
+    vocab=31,
+    sequence=8,
+    ffn=40,
+    activation="swiglu",
+    bias="none",
+    experts=6,
+    top_k=2,
+    expert_ffn=12,
+)
+
+
+def test_dense_layers_are_a_list_of_experts():
+    mixed = replace(MIXTURE, dense_layers="0-1, 3")
+    assert mixed == replace(MIXTURE, experts=(0, 0, 6, 0))
+    assert [mixed.layer(i).experts for i in range(4)] == [0, 0, 6, 0]
+    assert [mixed.layer(i).active_ffn for i in range(4)] == [40, 40, 24, 40]
+
+
+def test_a_table_says_the_same_again():
+    for model in (MIXTURE, replace(MIXTURE, dense_layers="1", shared_experts=2, shared_gate=True, z_loss=0.1)):
+        assert build(ModelSpec, to_table(model), "model") == model
+    assert "experts" not in to_table(replace(MIXTURE, experts=0, top_k=0, expert_ffn=0))
+
+
+def test_parameters_are_all_experts_and_flops_those_that_are_chosen():
+    h, one = 16, 3 * 16 * 12
+    layer = MIXTURE.layer(0)
+    dense = replace(MIXTURE, experts=0, top_k=0, expert_ffn=0).layer(0)
+    assert layer.layer_parameters - dense.layer_parameters == 6 * one + 6 * h - 3 * h * 40
+    assert MIXTURE.parameters - MIXTURE.active_parameters == 4 * 4 * one
+    assert layer.forward_flops(8) - dense.forward_flops(8) == 2 * 8 * (2 * one + 6 * h - 3 * h * 40)
+    gated = replace(MIXTURE, shared_experts=2, shared_gate=True).layer(0)
+    assert gated.layer_parameters - layer.layer_parameters == 2 * one + h
+
+
+@pytest.mark.parametrize(("name", "billions"), [("mixtral-8x7b", 12.9), ("mixtral-8x22b", 39.2), ("olmoe-1b-7b", 1.28)])
+def test_active_parameters_are_those_that_are_published(name, billions):
+    assert model_from_table({"preset": name}).active_parameters / 1e9 == pytest.approx(billions, rel=0.005)
+
+
+def test_tensor_ranks_split_experts_and_shared_ones():
+    assert replace(MIXTURE, kv_heads=2).tensor_degrees == [1, 2]
+    assert replace(MIXTURE, heads=4, expert_ffn=10).tensor_degrees == [1, 2]
+    assert replace(MIXTURE, heads=4, expert_ffn=12, shared_ffn=6).tensor_degrees == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"top_k": 7}, "top_k = 7 with 6 experts"),
+        ({"top_k": 0}, "top_k = 0 with 6 experts"),
+        ({"experts": (6, 6, 6, 1)}, "top_k = 2 with 1 experts"),
+        ({"experts": 0}, "top_k = 2, but the model has no experts"),
+        ({"experts": (6, 6)}, "lists 2 layers"),
+        ({"activation": "gelu"}, 'activation = "gelu"'),
+        ({"bias": "all"}, 'bias = "all"'),
+        ({"shared_gate": True}, "no shared experts"),
+        ({"dense_layers": "2-9"}, "layers 0 to 3"),
+        ({"dense_layers": "3-1"}, "layers 3-1"),
+        ({"dense_layers": "first"}, "is not a list of layers"),
+        ({"dense_layers": "0", "experts": (6, 6, 6, 6)}, "one number of experts"),
+        ({"dense_layers": "0-3"}, "the model has no experts"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(changes, what):
+    with pytest.raises(HeddleError) as caught:
+        replace(MIXTURE, **changes)
+    assert what in caught.value.what
+    assert caught.value.why
+    assert caught.value.hint
