@@ -72,6 +72,7 @@ def head_loss(
     targets: Tensor,
     scale: float,
     vocabulary: Vocabulary,
+    *,
     scores: Scores = PLAIN,
     bias: Tensor | None = None,
     count: float | None = None,

@@ -109,7 +109,9 @@ class Transformer(nn.Module):
             if batch.targets is None:
                 return self.scores.of(self.head(x))
             weight, bias = self.head.weight, self.head.bias
-            return head_loss(x, weight, batch.targets, batch.scale, self.vocabulary, self.scores, bias, batch.count)
+            return head_loss(
+                x, weight, batch.targets, batch.scale, self.vocabulary, scores=self.scores, bias=bias, count=batch.count
+            )
         return x
 
 

@@ -64,7 +64,7 @@ def run_loss(mesh: Mesh, vocab: int, size: float, dtype: torch.dtype, sequence: 
     slice_ = (slice_of(x, axis) if sequence else x).detach().clone().requires_grad_()
     count = float(TOKENS - ignored) if ignored else None
     with patch.object(heddle.models.loss, "CHUNK", 4 * rows):  # tokens four at a time, the last two alone
-        loss = head_loss(slice_, local, targets, 3.0, SplitVocabulary(axis, vocab, sequence), count)
+        loss = head_loss(slice_, local, targets, 3.0, SplitVocabulary(axis, vocab, sequence), count=count)
     (3 * loss).backward()
     torch.testing.assert_close(loss, expected)
     whole = F.pad(weight.grad, (0, 0, 0, padding))
