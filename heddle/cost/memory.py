@@ -78,7 +78,7 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
     Gradients that travel in codes keep what these could not say: of their own, and without ZeRO of the sums they own.
     `largest`: parameters of the largest layer.
     """
-    shard = parameters / work.replicas
+    shard = parameters / work.shards
     weights = parameters * work.element
     gradients = (parameters + np.where(work.zero == 1, work.summed_apart * shard, 0.0)) * work.gradient_bytes
     if np.any(work.sharded_gradients):

@@ -66,6 +66,17 @@ def all_reduce(cluster: Cluster, count: Column, size: Column, stride: Column = 1
     return np.where(size > 1, seconds + 2 * (size - 1) / size * count / speed, 0.0)
 
 
+def mirrored(cluster: Cluster, work: Work, count: Column) -> Column:
+    """Seconds until shares of `count` bytes, summed among neighbors, are summed over all groups of these.
+
+    A share is 1/s of the bytes. Its ranks sit s replicas apart: in as many nodes as there are groups, as a rule, and all
+    ranks of a node send at once, each over its own network card.
+    """
+    if not np.any(work.zero_within):
+        return 0.0
+    return all_reduce(cluster, count / work.shards, work.mirrors, work.tensor * work.shards)
+
+
 def between_stages(cluster: Cluster, work: Work) -> Column:
     """Seconds that a rank gives to sending one microbatch's activations, or their gradients, to its neighbor.
 

@@ -104,7 +104,7 @@ def shard_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
     ZeRO-3 gathers for the forward and for the backward, ZeRO-2 once for both (arXiv 1910.02054 §7; PyTorch FSDP,
     arXiv 2304.11277 §3.2), and with a pipeline once for all microbatches of a step, which `_gathered_once` adds.
     """
-    replicas, stride = work.replicas, work.tensor
+    replicas, stride = work.shards, work.tensor
     if not np.any(work.zero >= 2):
         return 0.0
     alone = work.pipeline == 1
@@ -146,7 +146,7 @@ def _gathered_once(cluster: Cluster, work: Work, parameters: Column) -> Column:
     """Weights that ZeRO-2 gathers once per step and keeps, layer by layer, where there is a pipeline."""
     kept = (work.zero == 2) & (work.pipeline > 1)
     turns = np.floor(work.layers / work.pipeline)
-    seconds = network.rings(cluster, parameters * work.element, turns, work.replicas, work.tensor, in_pass=True)
+    seconds = network.rings(cluster, parameters * work.element, turns, work.shards, work.tensor, in_pass=True)
     return np.where(kept, seconds, 0.0)
 
 
@@ -178,22 +178,33 @@ class Exchange(NamedTuple):
 
 def replicas_exchange(cluster: Cluster, work: Work) -> Exchange:
     """What replicas exchange once per step; of those that meet after several steps, each step's part of it."""
-    size = np.maximum(work.bucket_bytes, work.piece_bytes * work.replicas)
+    sharing = np.where(work.zero >= 1, work.shards, work.replicas) if np.any(work.zero_within) else work.replicas
+    size = np.maximum(work.bucket_bytes, work.piece_bytes * sharing)
     tensors = (12 - 5 * work.gated) * work.layers / work.pipeline  # weights, biases and norms of its layers
-    speed, start, start_short = network.ring_of(cluster, work.replicas, work.tensor)
+    speed, start, start_short = network.ring_of(cluster, sharing, work.tensor)
     several = (work.replicas > 1) & (work.zero <= 1)
     each = np.where(several, 1 / np.maximum(work.local_steps, 1), 0.0)
-    moved = each * (work.replicas - 1) / work.replicas / speed
+    moved = each * (sharing - 1) / sharing / speed
+    apart = _between_groups(cluster, work)
     return Exchange(
         pieces=1 + np.where(size > 0, 0.0, tensors),  # 0 bytes per bucket: one for every parameter tensor
         pieces_each=np.where(size > 0, work.reduce_bytes / np.maximum(size, 1), 0.0),
-        start=each * start,
-        start_short=each * start_short,
-        summed=moved * work.reduce_bytes,
+        start=each * start + apart[0],
+        start_short=each * start_short + apart[0],
+        summed=moved * work.reduce_bytes + apart[1],
         gathered=moved * np.where(work.zero == 0, work.reduce_bytes, work.element),
         gathers_later=np.where(work.zero == 1, work.gather_overlap, work.data_overlap),
         gathers_beside=np.where(work.zero == 1, 0.5, 1.0),
     )
+
+
+def _between_groups(cluster: Cluster, work: Work) -> tuple[Column, Column]:
+    """Once per step, under hybrid sharding: seconds of a sum of shares without any bytes, and for each parameter."""
+    if not np.any(work.zero_within):
+        return 0.0, 0.0
+    start = network.mirrored(cluster, work, 0.0)
+    each = network.mirrored(cluster, work, 1.0 * work.reduce_bytes) - start
+    return np.where(work.zero >= 1, start, 0.0), np.where(work.zero >= 1, each, 0.0)
 
 
 def message(cluster: Cluster, work: Work, forward: Column, whole: Column | None = None) -> Column:
@@ -244,6 +255,6 @@ def split_of(work: Work, cluster: Cluster) -> Split:
         last_end=memory.end_parameters(work, alone, True),
         states=memory.state_bytes(work),
         exchange=replicas_exchange(cluster, work),
-        sharing=np.where(work.zero >= 1, work.replicas, 1),
+        sharing=np.where(work.zero >= 1, work.shards, 1),
         slowdown=slowdown(cluster, work),
     )

@@ -126,6 +126,7 @@ class Work:
     virtual: Column = 1
     data: Column = 1
     zero: Column = 0
+    zero_within: Column = 0  # neighboring replicas that share what ZeRO shards; 0: all
     microbatch: Column = 1
     schedule: Column = 0  # its place in heddle.schedule.NAMES; 1F1B of several chunks is the interleaved one
     full: Column = 0.0  # share of the layers that recompute everything
@@ -217,6 +218,18 @@ class Work:
     def replicas(self) -> Column:
         """Ranks that hold the same parameters and sum their gradients: replicas, and those that share samples."""
         return self.data * self.context
+
+    @cached_property
+    def shards(self) -> Column:
+        """Of these, the neighbors that share what ZeRO shards."""
+        if not np.any(self.zero_within):
+            return self.replicas
+        return np.where(np.equal(self.zero_within, 0), self.replicas, self.zero_within)
+
+    @cached_property
+    def mirrors(self) -> Column:
+        """And those that hold the same share."""
+        return self.replicas / self.shards
 
     @cached_property
     def padded_vocab(self) -> Column:
@@ -329,6 +342,7 @@ def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
         "sequence_parallel": int(plan.sequence),
         "virtual": plan.virtual,
         "zero": plan.zero,
+        "zero_within": plan.zero_within,
         "microbatch": plan.microbatch,
         "schedule": NAMES.index(plan.named.schedule),
         "full": words.count("full") / layers,

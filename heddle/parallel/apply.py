@@ -83,6 +83,7 @@ def parallelize(
         if plan.pipeline > 1 and rule_of(plan.schedule).splits:
             defer_weight_gradients(chunk, deferred, compiled)
         if compiled:  # first: what is recomputed is then the compiled layer
+            keep_exchanges_apart(chunk)
             compile_layers(chunk)
         apply_recompute(chunk, plan)
         offload_activations(chunk, plan, tiers)
@@ -171,6 +172,25 @@ def compile_layers(chunk: Transformer) -> None:
     keep_torch_private()
     for layer in chunk.layers.values():
         layer.forward = torch.compile(layer.forward)
+
+
+def keep_exchanges_apart(chunk: Transformer) -> None:
+    """Keep what layers exchange with other ranks out of graphs, with whoever watches it: no graph can hold it.
+
+    Left to the compiler, the marks of the watch would be traced: a GPU's events would be made anew for every graph, and
+    kept for ever.
+    """
+    apart = torch.compiler.disable
+    for module in chunk.layers.modules():
+        if isinstance(module, ColumnParallelLinear | RowParallelLinear) and module.axis.size > 1:
+            module.forward = apart(module.forward)  # type: ignore[method-assign]
+        if isinstance(module, GatedMLP) and "widen" in module.__dict__:
+            module.widen = apart(module.widen)  # type: ignore[method-assign]
+        if isinstance(module, HeadsNorm) and "mean" in module.__dict__:
+            module.mean = apart(module.mean)  # type: ignore[method-assign]
+        if isinstance(module, ExpertMLP):
+            module.enter, module.leave = apart(module.enter), apart(module.leave)
+            module.router.uses = apart(module.router.uses)
 
 
 def initialize_masters(pieces: list[Piece], spec: ModelSpec, seed: int) -> None:

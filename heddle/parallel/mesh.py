@@ -51,6 +51,9 @@ class Mesh:
     world: Axis = field(default_factory=Axis)
     # all axes together whose ranks see different samples or tokens: gradients are summed, and ZeRO shards, over them
     gradients: Axis = field(default_factory=Axis)
+    # of these, neighbors that share what ZeRO shards, and those that hold the same shares; empty where all share
+    shards: Axis = field(default_factory=Axis)
+    mirrors: Axis = field(default_factory=Axis)
     ends: Axis = field(default_factory=Axis)  # first and last stage, which share a tied embedding
     replica: Axis = field(default_factory=Axis)  # one whole model, where replicas take local steps
     host: Axis = field(default_factory=Axis)  # the world again, for objects in host memory, which NCCL cannot carry
@@ -88,6 +91,10 @@ def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
     wide = [name for name in SUMMED if getattr(plan, name) > 1]
     # what an axis has already is not made again
     axes["gradients"] = axes[(wide or SUMMED)[0]] if len(wide) < 2 else axis("gradients", groups(plan, *SUMMED))
+    if plan.shards < plan.replicas:
+        rows, size = groups(plan, *SUMMED), plan.shards
+        axes["shards"] = axis("shards", [row[at : at + size] for row in rows for at in range(0, len(row), size)])
+        axes["mirrors"] = axis("mirrors", [row[at::size] for row in rows for at in range(size)])
     columns = groups(plan, "pipeline")  # each the ranks of a pipeline, by stage
     last = plan.last_rank  # which a V folds back to the first
     ends = axis("ends", [[column[0], column[last]] for column in columns]) if last > 0 else Axis()
@@ -160,7 +167,8 @@ def _connect(mesh: Mesh) -> None:
     stage first met the neighbor it receives from, none would ever come to its sends.
     """
     word = torch.zeros(1, device=_device() or "cpu")
-    for axis in (mesh.world, *(getattr(mesh, name) for name in AXES), mesh.gradients, mesh.ends, mesh.replica):
+    summing = (mesh.gradients, mesh.shards, mesh.mirrors)
+    for axis in (mesh.world, *(getattr(mesh, name) for name in AXES), *summing, mesh.ends, mesh.replica):
         if axis.group is not None:
             dist.all_reduce(word, group=axis.group)
     for (source, destination), group in mesh.channels.items():

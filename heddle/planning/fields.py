@@ -98,6 +98,12 @@ FIELDS = (
             within="[0, 3]",
         ),
     ),
+    PlanField(
+        "zero_within",
+        Use.CHOSEN,
+        replicas=True,
+        option=FieldOption("Neighboring replicas that share what ZeRO shards; 0: all.", within="[0, 1e6]"),
+    ),
     PlanField("microbatch", Use.CHOSEN, Use.CHOSEN, option=FieldOption("Samples per microbatch.", within=DEGREES)),
     PlanField("recompute", Use.CHOSEN, Use.KEPT, option=FieldOption("none, selective or full.", str)),
     PlanField(

@@ -88,6 +88,28 @@ def pick_device() -> torch.device:
     return device
 
 
+@contextmanager
+def repeatable(wanted: bool) -> Iterator[None]:
+    """Let whatever is computed inside give the same bits when it is computed again.
+
+    On a GPU the fastest backwards of attention and of lookups add in the order in which their blocks end. To be entered
+    before the GPU multiplies anything: cuBLAS reads its setting once.
+    """
+    if not wanted:
+        yield
+        return
+    for name, value in cuda.REPEATABLE.items():
+        os.environ.setdefault(name, value)
+    before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads memory that it has not written
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        torch.utils.deterministic.fill_uninitialized_memory = before[1]
+
+
 def allow_tf32() -> None:
     """Let fp32 products use TF32's tensor cores, where a GPU has them: 8 to 16 times as fast, with 10 of 23 bits."""
     torch.set_float32_matmul_precision("high")
@@ -208,10 +230,16 @@ class CopyStream:
     def __init__(self) -> None:
         self.stream = torch.cuda.Stream()
 
+    def uses(self, x: Tensor) -> None:
+        """Let the memory of a tensor, once it is forgotten, go to others only when this stream is done with it."""
+        x.record_stream(self.stream)
+
     @contextmanager
-    def copying(self, device: torch.device) -> Iterator[None]:
-        """Copies inside begin once all is done that the device was given before."""
+    def copying(self, device: torch.device, after: Mark | None = None) -> Iterator[None]:
+        """Copies inside begin once all is done that the device was given before, and what is `after`."""
         self.stream.wait_stream(torch.cuda.current_stream(device))
+        if after is not None:
+            self.stream.wait_event(after.event)
         with torch.cuda.stream(self.stream):
             yield
 
@@ -252,6 +280,20 @@ def abandon() -> None:
         dist.distributed_c10d._abort_process_group()
 
 
+@contextmanager
+def host_threads(device: torch.device) -> Iterator[None]:
+    """Let the host of a GPU compute with this process's share of the cores: launchers give it a single thread."""
+    if not on_gpu(device):
+        yield
+        return
+    before, (_, processes) = torch.get_num_threads(), local_place()
+    torch.set_num_threads(max(before, len(os.sched_getaffinity(0)) // max(1, processes or 1)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def memory_limit() -> int:
     """Bytes that this process may have: those of its GPU, its own limit, or all that the machine has left."""
     if has_gpus():
@@ -269,6 +311,14 @@ def memory_limit() -> int:
 # A limit on addresses counts those, too, that threads reserve and hardly use: glibc takes 64 MiB for each, beside its
 # stack of 8, and a run has four threads that allocate.
 RESERVED = 4 * (64 + 8) << 20
+
+
+def memory_outside() -> int:
+    """Bytes of this process's GPU that torch does not hand out: CUDA's own, NCCL's buffers, other processes'."""
+    if not has_gpus():
+        return 0
+    free, total = torch.cuda.mem_get_info()
+    return max(0, total - free - torch.cuda.memory_reserved())
 
 
 def memory_in_use() -> int:

@@ -154,7 +154,7 @@ def step_tail_seconds(
     last = sum(backward[chunk] for chunk in plan.chunks_of(0))
     data = microbatches * (each - hidden(cluster, each, pipe / microbatches))
     data = data + stage.exposed_exchange(cluster, work, most, last)
-    shared = plan.replicas if plan.zero else 1
+    shared = plan.shards if plan.zero else 1
     aside = cluster.efficiency.step_us * 1e-6
     return float(data), float(compute.optimizer(cluster, most / shared, work.element)) + aside
 

@@ -91,7 +91,9 @@ class Train:
     restarts: CountOrZero = 3  # how often a run goes on by itself after a process died
     watch_links: bool = True  # with a [network]: measure its links at every checkpoint, and say if they have changed
     hang_after: Amount = 0.0  # seconds after which a step counts as hung; 0: many times as long as usual
-    compile: bool = False  # torch.compile the layers
+    compile: bool | None = None  # torch.compile the layers; where GPUs compute whole layers if left out
+    # the same bits whenever a step is repeated, on GPUs, too, where the fastest kernels add in any order
+    deterministic: bool = field(default=False, metadata=WHERE_SAID)
     # where files of what a plan offloads to disk lie; by default where temporary files do
     offload_folder: str | None = None
     delay_warmup: CountOrZero = 0  # steps with synchronous updates, before those of a late method
@@ -148,6 +150,12 @@ class Job:
                     f"context = {self.plan.context} cannot be combined with [network].",
                     "Ranks that share samples exchange keys and values in every layer, over links that must be equal.",
                     "Use context = 1, or [cluster] in place of [network].",
+                )
+            if self.network is not None and self.plan.zero_within:
+                raise HeddleError(
+                    f"zero_within = {self.plan.zero_within} cannot be combined with [network].",
+                    "Which replicas are neighbors is for the nodes of a cluster to say.",
+                    "Leave zero_within out, or use [cluster] in place of [network].",
                 )
             if self.network is not None:  # who prices a plan over a network may hold that apart
                 check_known(self.plan, self.network)

@@ -38,6 +38,7 @@ from heddle.spec.rules.context import PlanExchange, check_context
 from heddle.spec.rules.even import even_stages as even_stages
 from heddle.spec.rules.layers import check_layers
 from heddle.spec.rules.order import CheckStep, check_order
+from heddle.spec.rules.within import check_within
 from heddle.spec.tables import WHERE_SAID, to_table
 
 _built = lru_cache(maxsize=32)(build)  # plans that are compared often share theirs
@@ -56,6 +57,8 @@ class Plan:
     data: Degree = 1  # replicas, each with its own samples
     # what replicas shard: 1 optimizer, 2 +gradients and weights, gathered once per step, 3 gathered for every use
     zero: Zero = 0
+    # neighboring replicas that share it, each such group with all of it; 0: all replicas share
+    zero_within: CountOrZero = field(default=0, metadata=WHERE_SAID)
     microbatch: Degree = 1  # samples a rank works on at once
     schedule: str = usual(1)  # one of heddle.schedule.NAMES
     # of deep-1f1b: microbatches more that a rank starts for each rank behind; None: 1
@@ -98,6 +101,7 @@ class Plan:
         rule_of(self.schedule, self.extra_warmup).check_virtual(self.virtual)
         check_exchange(self)
         check_places(self)
+        check_within(self)
         if self.sequence and self.tensor == 1:
             raise HeddleError(
                 "sequence = true needs tensor parallelism.",
@@ -136,6 +140,16 @@ class Plan:
     def replicas(self) -> int:
         """Ranks that hold the same parameters and see other samples or tokens: ZeRO shards over them."""
         return prod(getattr(self, axis) for axis in SUMMED)
+
+    @property
+    def shards(self) -> int:
+        """Ranks that share what ZeRO shards: all replicas, or neighbors among them."""
+        return self.zero_within or self.replicas
+
+    @property
+    def zeros(self) -> frozenset[int]:
+        """The levels of ZeRO that some part of the model has."""
+        return frozenset({self.zero, *(run.zero for run in self.layers if run.zero is not None)})
 
     def tokens(self, sequence: int) -> int:
         """Tokens of a microbatch on one rank, before tensor parallelism splits anything."""

@@ -24,6 +24,8 @@ COLLECTIVES = {
     "context": Lane.CONTEXT,
     "data": Lane.DATA,
     "gradients": Lane.DATA,
+    "shards": Lane.DATA,
+    "mirrors": Lane.DATA,
     "ends": Lane.EMBEDDING,
 }
 

@@ -30,7 +30,8 @@ def in_words(plan: Plan) -> str:
 
 def memory_parts(plan: Plan) -> list[str]:
     """What all layers do alike, of what memory is about: level of ZeRO, microbatch, recompute."""
-    zero = [f"zero {plan.zero}"] * (plan.replicas > 1 and not plan.layers)
+    within = f" within {plan.zero_within}" * (plan.shards < plan.replicas)
+    zero = [f"zero {plan.zero}{within}"] * (plan.replicas > 1 and not plan.layers)
     again = [f"recompute {recompute_in_words(plan)}"] * (not plan.layers)
     return [*zero, f"microbatch {plan.microbatch}", *again]
 

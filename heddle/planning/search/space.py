@@ -98,7 +98,7 @@ class Space:
 
     def work_columns(self) -> dict[str, Any]:
         """The same as the columns of a `heddle.cost.Work`."""
-        names = (*AXES, "context_exchange", "virtual", "zero", "microbatch")
+        names = (*AXES, "context_exchange", "virtual", "zero", "zero_within", "microbatch")
         words = self.fixed.get("recompute")
         shares: dict[str, Any]
         if words is None or isinstance(words, str):
@@ -120,14 +120,22 @@ class Space:
         }
 
 
-def legal_space(model: ModelSpec, sequence: int, batch: int, counts: Iterable[int], fixed: Fixed) -> Space:
-    """Every legal plan for any of these numbers of devices that has the fixed fields."""
+def legal_space(
+    model: ModelSpec, sequence: int, batch: int, counts: Iterable[int], fixed: Fixed, node: int = 1
+) -> Space:
+    """Every legal plan for any of these numbers of devices that has the fixed fields.
+
+    Replicas in one `node` of so many devices may share what ZeRO-2 and 3 shard by themselves.
+    """
     every = _degrees(model, sequence, batch, counts, fixed)
-    rows = [_choices(model, sequence, batch, degrees, fixed) for degrees in every]
+    rows = [_choices(model, sequence, batch, degrees, fixed, node) for degrees in every]
     grids = [np.meshgrid(*(row[name] for name in CHOSEN), indexing="ij") for row in rows if all(row.values())]
     blocks = [np.stack([axis.ravel() for axis in grid]) for grid in grids]
     joined = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(CHOSEN), 0), dtype=np.int64)
     columns = dict(zip(CHOSEN, joined, strict=True))
+    least = 1 if "zero_within" in fixed else 2  # below that little is gathered, and nothing waits for it
+    useful = (columns["zero_within"] == 0) | (columns["zero"] >= least)
+    columns = {name: column[useful] for name, column in columns.items()}
     columns = _with_schedules(columns, batch, fixed)
     columns["recomputed"] = np.zeros_like(columns["tensor"])
     return Space(model.layers, columns, fixed)
@@ -192,7 +200,9 @@ def _degrees(model: ModelSpec, sequence: int, batch: int, counts: Iterable[int],
     return chain.from_iterable(split(count, WRITTEN) for count in counts)
 
 
-def _choices(model: ModelSpec, sequence: int, batch: int, degrees: Degrees, fixed: Fixed) -> dict[str, list[int]]:
+def _choices(
+    model: ModelSpec, sequence: int, batch: int, degrees: Degrees, fixed: Fixed, node: int = 1
+) -> dict[str, list[int]]:
     """What each column may be for given degrees; an empty list where a fixed field forbids them."""
     tensor, context, pipeline, data = (degrees[axis] for axis in ("tensor", "context", "pipeline", "data"))
     replicas = data * context
@@ -214,6 +224,9 @@ def _choices(model: ModelSpec, sequence: int, batch: int, degrees: Degrees, fixe
         levels = [level for level in levels if level <= 1]
     # a level that is asked for holds for one replica, too, though there is nothing to share
     zeros = _given(fixed, "zero", levels if replicas > 1 or "zero" in fixed else levels[:1])
+    withins = _withins(replicas, node // tensor if node % tensor == 0 else 1, fixed)
+    if withins and withins[0]:
+        zeros = [level for level in zeros if level]
     microbatches = _given(fixed, "microbatch", divisors(batch // data))
     word = fixed.get("recompute")  # one for each layer fills no column: all plans have them
     recompute = [RECOMPUTE.index(word) if word in RECOMPUTE else 0] if word is not None else list(range(len(RECOMPUTE)))
@@ -225,9 +238,18 @@ def _choices(model: ModelSpec, sequence: int, batch: int, degrees: Degrees, fixe
         "virtual": _given(fixed, "virtual", virtuals),
         "sequence": _given(fixed, "sequence", slices),
         "zero": zeros,
+        "zero_within": withins,
         "microbatch": microbatches,
         "recompute": recompute,
     }
+
+
+def _withins(replicas: int, near: int, fixed: Fixed) -> list[int]:
+    """How many replicas may share by themselves: all, as 0, or those that are `near`; the given number, if it divides."""
+    if "zero_within" in fixed:
+        given = fixed["zero_within"]
+        return [given] if given == 0 or (replicas % given == 0 and given > 1) else []
+    return [0, near] if 1 < near < replicas and replicas % near == 0 else [0]
 
 
 def _given(fixed: Fixed, name: str, legal: list[int]) -> list[int]:
@@ -360,6 +382,8 @@ def read_fixed(table: Mapping[str, Any]) -> dict[str, Any]:
         beside = dict(needs[name])
         if name == "schedule" and isinstance(value, str) and value in RULES:
             beside = {"pipeline": 2, "virtual": RULES[value].least_virtual}
+        if name == "zero_within" and isinstance(value, int):
+            beside = {"zero": 1, "data": value} if value > 0 else {}
         everything = name == "schedule" and value == ALL
         fixed[name] = ALL if everything else getattr(build(Plan, {name: value} | beside, "plan"), name)
     return fixed

@@ -59,6 +59,10 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
     # where shares differ, the first replica takes more: as many as any schedule can
     shares = (equal[0] + degrees.pipeline * microbatch, *equal[1:]) if plan.shares and degrees.data > 1 else ()
     small_plan = replace(degrees, microbatch=microbatch, stages=stages, shares=shares).with_memory(memories)
+    if plan.shards < plan.replicas:
+        small_plan = replace(small_plan, zero_within=_within(plan, small_plan))
+        if small_plan.zero_within != plan.zero_within:
+            notes.append(f"zero_within {plan.zero_within} → {small_plan.zero_within}: groups are alike, if smaller.")
     small_train = Train(
         name=train.name,
         steps=steps,
@@ -66,6 +70,7 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
         sequence=sequence,
         seed=train.seed,
         precision=job.precision,
+        compile=False,
         learning_rate=1e-2,  # a real job's first steps hardly move; differences should get the chance to grow
         schedule=train.schedule,
         final_learning_rate=train.final_learning_rate,
@@ -95,8 +100,9 @@ def _tune(tune: Tune | None) -> Tune | None:
 def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
     """The plan with degrees that fit: replicas go first, they are all alike; then the largest of the others."""
     tensor, context, pipeline, data = plan.tensor, plan.context, plan.pipeline, plan.data
+    hybrid = plan.shards < plan.replicas
     if plan.world > limit:
-        data = min(data, 2)
+        data = min(data, 4 if hybrid else 2)
     while tensor * context * pipeline * data > limit:
         if pipeline >= max(tensor, context):
             pipeline = -(-pipeline // 2)
@@ -117,12 +123,22 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
         if before != after
     ]
     # stages and what layers do are those of the old degrees until the caller has found the new ones
-    changed = replace(plan, stages=(), recompute="none", offload=plan.ends_offload, layers=())
+    changed = replace(plan, stages=(), recompute="none", offload=plan.ends_offload, layers=(), zero_within=0)
     if pipeline < plan.pipeline or virtual < plan.virtual:
         changed = changed.named
     check = plan.check_step if pipeline > 1 else "before"
     changed = replace(changed, tensor=tensor, context=context, pipeline=pipeline, data=data)
     return replace(changed, virtual=virtual, check_step=check), notes
+
+
+def _within(plan: Plan, small: Plan) -> int:
+    """How many replicas share, so that there are several groups of several; 0 where they are too few for that."""
+    replicas = small.replicas
+    if not any(small.zeros) or replicas < 4:
+        return 0
+    return next(
+        (size for size in (plan.zero_within, 2, 3) if size and replicas % size == 0 and 1 < size < replicas), 0
+    )
 
 
 def _exact(plan: Plan) -> tuple[Plan, list[str]]:
@@ -147,7 +163,7 @@ def _left_out(job: PlannedJob) -> tuple[str, ...]:
     codes = {"compress_gradients": plan.compress_gradients, "compress_activations": plan.compress_activations}
     found += [f'{name} = "{code}"' for name, code in codes.items() if code != "none"]
     found += [f"codes of {each.words}" for each in plan.codes]
-    found += ["compile = true"] * train.compile + ["the meeting of sites"] * (train.meeting is not None)
+    found += ["compile = true"] * bool(train.compile) + ["the meeting of sites"] * (train.meeting is not None)
     return tuple(found)
 
 

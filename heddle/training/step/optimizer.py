@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
 
 from heddle.parallel.shards import Piece
+from heddle.runtime.device import host_threads
 from heddle.spec.job import Train
 from heddle.training.step.correction import Mending
 
@@ -111,11 +113,16 @@ class Optimizer:
                 scaling = scaling[0].cpu(), scaling[1].cpu()
             # what torch.amp's gradient scaler would set, and the fused kernel reads
             self.adam.grad_scale, self.adam.found_inf = scaling  # type: ignore[attr-defined]
-            self.mending.step(self.adam)
-            rounded = [(piece.target, piece.master) for piece in turn if piece.target is not None]
-            if rounded:
-                targets, masters = zip(*rounded, strict=True)
-                torch._foreach_copy_(targets, masters)
+            away = turn[0].tier if turn else None
+            with host_threads(norm.device) if away is not None else nullcontext():
+                self.mending.step(self.adam)
+                rounded = [(piece.target, piece.master) for piece in turn if piece.target is not None]
+                if rounded and away is None:
+                    targets, masters = zip(*rounded, strict=True)
+                    torch._foreach_copy_(targets, masters)
+                elif away is not None:
+                    for target, master in rounded:
+                        away.give(target, master)
             for piece, home in self._homes(turn):
                 piece.tier.leave(home)
         self.adam.param_groups = groups

@@ -39,6 +39,7 @@ from heddle.trace.lanes import Lane, Phase
 from heddle.training.outer.outer import Outer, Reached
 from heddle.training.outer.outer_step import OuterStep
 from heddle.training.sites.site_step import SiteStep, check_sites
+from heddle.training.step.compiled import compiles
 from heddle.training.step.correction import delay_of
 from heddle.training.step.learning_rate import learning_rate
 from heddle.training.step.optimizer import Optimizer
@@ -120,8 +121,9 @@ class Trainer:
         self.mesh = replace(self.recorder.watched(mesh or Mesh()), places=places_of(plan, job.network))
         dtype = DTYPES[job.precision]
         self.tiers = Tiers(train.offload_folder)
+        self.compiled = compiles(job, self.device)
         self.parallel = parallelize(
-            model, plan, self.mesh, self.device, dtype, train.seed, train.compile, self.tiers, job.tune
+            model, plan, self.mesh, self.device, dtype, train.seed, self.compiled, self.tiers, job.tune
         )
         self.gradients = self.parallel.gradients
         self.optimizer = optimizer(self.gradients.pieces, train, delay_of(job))
