@@ -69,8 +69,8 @@ def all_reduce(cluster: Cluster, count: Column, size: Column, stride: Column = 1
 def mirrored(cluster: Cluster, work: Work, count: Column) -> Column:
     """Seconds until shares of `count` bytes, summed among neighbors, are summed over all groups of these.
 
-    A share is 1/s of the bytes. Its ranks sit s replicas apart: in as many nodes as there are groups, as a rule, and all
-    ranks of a node send at once, each over its own network card.
+    A share is 1/s of the bytes. Its ranks sit s replicas apart, as a rule each in another node, and all ranks of a node
+    send at once, each over its own network card.
     """
     if not np.any(work.zero_within):
         return 0.0

@@ -4,6 +4,7 @@ event replay both add up these.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Generic, NamedTuple
 
 import numpy as np
@@ -55,6 +56,10 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost[Column]:
     # Gathers and scatters go in pieces, all-reduces do not.
     in_pieces = work.tensor_overlap * work.sequence_parallel
     forward_tensor = tensor - in_pieces * hidden(cluster, tensor, cost.forward)
+    if np.any(np.greater(work.tensor_chunks, 1)):
+        chunked, exposed = _in_chunks(cluster, work, tensor)
+        forward_tensor = np.where(np.greater(work.tensor_chunks, 1), exposed, forward_tensor)
+        cost = cost._replace(forward=np.where(np.greater(work.tensor_chunks, 1), chunked, cost.forward))
     movable = tensor * np.where(work.sequence_parallel, 0.5, 1.0)
     backward_tensor = tensor - (1 - work.waits_backward) * hidden(cluster, movable, cost.backward / 2)
     if np.any(work.tensor_overlap):  # in pieces, the rest runs beside the products that make the inputs' gradients
@@ -83,6 +88,18 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost[Column]:
         context_backward=back,
         weight=cost.weight * backward / (cost.backward + backward_tensor),  # starting its kernels takes its share
     )
+
+
+def _in_chunks(cluster: Cluster, work: Work, tensor: Column) -> tuple[Column, Column]:
+    """A forward whose products are made chunk by chunk, and what of its exchange nothing hides.
+
+    Smaller products are less efficient, every chunk's collective has its own start, and one chunk stands alone.
+    """
+    chunks = work.tensor_chunks
+    forward = chunks * compute.layer(cluster, replace(work, microbatch=work.microbatch / chunks)).forward
+    starts = (chunks - 1) * np.where(work.sequence_parallel, 4, 2) * cluster.efficiency.collective_us * 1e-6
+    early = 1 - 1 / chunks
+    return forward, tensor + starts - hidden(cluster, early * tensor, early * forward)
 
 
 def tensor_exchange(cluster: Cluster, work: Work) -> Column:

@@ -122,6 +122,7 @@ class Work:
     # the plan
     tensor: Column = 1
     sequence_parallel: Column = 0
+    tensor_chunks: Column = 1  # of the tokens, which a forward exchanges beside its products
     pipeline: Column = 1
     virtual: Column = 1
     data: Column = 1
@@ -340,6 +341,7 @@ def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
         **{axis: getattr(plan, axis) for axis in AXES},
         "context_exchange": CONTEXT_EXCHANGES.index(plan.context_exchange),
         "sequence_parallel": int(plan.sequence),
+        "tensor_chunks": plan.tensor_chunks,
         "virtual": plan.virtual,
         "zero": plan.zero,
         "zero_within": plan.zero_within,
@@ -386,7 +388,8 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
         **model_columns(job.model, job.sequence),
         **columns,
         batch=job.train.global_batch,
-        precision=job.precision,
+        precision=job.storage,
+        fp8=int(job.precision == "fp8"),
         **{**kernels.columns(), "eager": kernels.eager * int(job.model.norm == "rmsnorm")},
         eager_heads=kernels.eager * int(job.model.norm == "rmsnorm"),
         attention_speed=attention_speed(software.facts, cluster.device),

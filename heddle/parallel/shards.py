@@ -58,7 +58,7 @@ def make_piece(
 
 
 def landed(piece: Piece, gradient: Tensor) -> Tensor:
-    """A gradient where the piece's master lives: from a GPU on its way there, until its tier says that all has arrived."""
+    """A gradient where the master lives; from a GPU it is on its way until the tier says that all has arrived."""
     if piece.tier is None or gradient.device == piece.master.device:
         return gradient.to(piece.master.device)
     received: Tensor = piece.tier.receive(piece.master, gradient)

@@ -119,6 +119,7 @@ FIELDS = (
         why="The planner looks at schedules with one extra microbatch for each later rank, or none.",
     ),
     PlanField("stages", Use.FITTED, Use.AGAIN),
+    PlanField("tensor_chunks", Use.KEPT),
     PlanField("compress_gradients", Use.KEPT, Use.KEPT),
     PlanField("compress_activations", Use.KEPT, Use.KEPT),
     PlanField("codes", Use.REFUSED, Use.KEPT, why=_OVER_NETWORK),

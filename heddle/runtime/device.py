@@ -27,10 +27,10 @@ from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.runtime import cuda
 from heddle.runtime.environment import local_place
-from heddle.spec.job import Precision
+from heddle.spec.job import Storage
 from heddle.spec.this_machine import asks_for_cpus, driver_version
 
-DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPES: dict[Storage, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def has_gpus() -> bool:

@@ -18,7 +18,9 @@ from heddle.spec.plan import Plan
 def of_a_layer(work: Work) -> Work:
     """The same for all works whose layers cost the same: a search looks at many of them."""
     batch = work.microbatch * np.minimum(2, work.microbatches)  # gradients are added up from the second microbatch on
-    return replace(work, batch=batch, pipeline=1, virtual=1, data=1, zero=0, zero_within=0, schedule=0, full=1.0, selective=0.0)
+    return replace(
+        work, batch=batch, pipeline=1, virtual=1, data=1, zero=0, zero_within=0, schedule=0, full=1.0, selective=0.0
+    )
 
 
 class LayerBytes(NamedTuple):
@@ -57,7 +59,7 @@ class LayerBytes(NamedTuple):
 
 
 def fetched_ahead(work: Work, plan: Plan) -> float:
-    """Layers before the present one whose activations come back beside its backward: a CPU has nothing to do it beside."""
+    """Layers before the present one whose activations come back beside its backward; a CPU copies by itself."""
     return plan.prefetch * (1.0 - float(work.gloo))
 
 

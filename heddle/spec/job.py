@@ -42,6 +42,8 @@ from heddle.spec.this_machine import this_machine
 from heddle.spec.tune import Tune
 
 DelayCorrection = Literal["none", "rate", "beta1", "nesterov", "feedback"]
+Storage = Literal["fp32", "bf16", "fp16"]
+Float8Scaling = Literal["row", "tensor"]
 LearningRateSchedule = Literal["cosine", "linear", "wsd", "constant"]
 
 
@@ -58,6 +60,8 @@ class Train:
     sequence: Count | None = None  # tokens per sample; the model's longest if left out
     seed: Seed = 0
     precision: Precision | None = None  # what the devices are best at if left out: see Job.precision
+    # under fp8, what the numbers of a product are divided by before they are rounded: the largest of a row, or of all
+    fp8_scaling: Float8Scaling = field(default="row", metadata=WHERE_SAID)
     optimizer: Literal["adamw"] = "adamw"
     learning_rate: NonNegative = 3e-4
     final_learning_rate: Share = 0.1  # as a share of learning_rate
@@ -145,6 +149,12 @@ class Job:
             check_late(self.plan, self.train)
             check_adapt(self.plan, self.train.meeting, self.network is not None)
             check_coded(self.plan, self.train.precision)
+            if self.plan.tensor_chunks > 1 and self.train.precision == "fp8":
+                raise HeddleError(
+                    f"tensor_chunks = {self.plan.tensor_chunks} cannot be combined with precision = 'fp8'.",
+                    "Products in 8 bits round all of their input at once.",
+                    "Use tensor_chunks = 1, or precision = 'bf16'.",
+                )
             if self.network is not None and self.plan.context > 1:
                 raise HeddleError(
                     f"context = {self.plan.context} cannot be combined with [network].",
@@ -169,6 +179,11 @@ class Job:
     def precision(self) -> Precision:
         """What matrix products are computed in: as the job says, else what its devices are best at."""
         return self.train.precision or self._device.precision
+
+    @property
+    def storage(self) -> Storage:
+        """What weights and activations are kept in: with products in 8 bits, bf16."""
+        return "bf16" if self.precision == "fp8" else self.precision
 
     @property
     def precision_in_words(self) -> str:

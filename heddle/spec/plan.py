@@ -49,6 +49,8 @@ class Plan:
     """How the work is split. The defaults are one device doing everything."""
 
     tensor: Degree = 1  # Megatron column/row split of every layer
+    # chunks of the tokens, so that what tensor ranks exchange in a forward goes on beside its products
+    tensor_chunks: Count = field(default=1, metadata=WHERE_SAID)
     sequence: bool = False  # sequence-parallel regions between the tensor-parallel ones
     pipeline: Degree = 1  # stages, one per pipeline rank
     virtual: Degree = 1  # chunks per pipeline rank (interleaved)

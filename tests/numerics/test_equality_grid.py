@@ -406,6 +406,45 @@ CELLS |= {
     ),
 }
 
+# replicas of which neighbors share what ZeRO shards, and products that go on beside what they exchange
+CELLS |= {
+    "data4-within2-zero1": (gpt(dropout=0.1), Plan(data=4, zero=1, zero_within=2, microbatch=1), 8),
+    "data4-within2-zero2": (llama(), Plan(data=4, zero=2, zero_within=2, microbatch=1), 8),
+    "data6-within3-zero3-full": (gpt(vocab=17), Plan(data=6, zero=3, zero_within=3, microbatch=1, recompute="full"), 6),
+    "context2-data2-within2-zero3": (
+        llama(tied=True),
+        Plan(context=2, data=2, zero=3, zero_within=2, microbatch=1),
+        4,
+    ),
+    "tensor2-seq-data4-within2-zero3": (
+        llama(dropout=0.1),
+        Plan(tensor=2, sequence=True, data=4, zero=3, zero_within=2, microbatch=1),
+        8,
+    ),
+    "pipeline2-data4-within2-zero1-tied": (gpt(), Plan(pipeline=2, data=4, zero=1, zero_within=2, microbatch=1), 8),
+    "tensor2-seq-chunks3-uneven": (gpt(sequence=10), Plan(tensor=2, sequence=True, tensor_chunks=3, microbatch=2), 4),
+    "tensor2-seq-chunks2-llama-full": (
+        llama(dropout=0.1),
+        Plan(tensor=2, sequence=True, tensor_chunks=2, microbatch=2, recompute="full"),
+        4,
+    ),
+    "tensor4-chunks2": (gpt(vocab=17), Plan(tensor=4, tensor_chunks=2, microbatch=2), 4),
+    "tensor2-seq-chunks4-zb-data2-zero1": (
+        llama(),
+        Plan(
+            tensor=2,
+            sequence=True,
+            tensor_chunks=4,
+            pipeline=2,
+            data=2,
+            zero=1,
+            microbatch=1,
+            schedule="zb-h1",
+        ),
+        6,
+    ),
+}
+
 LOW_PRECISION = {
     "tensor2-seq": (llama(), Plan(tensor=2, sequence=True, microbatch=4), 4),
     "data2-zero1": (gpt(), Plan(data=2, zero=1, microbatch=1), 4),

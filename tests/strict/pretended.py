@@ -135,12 +135,14 @@ class Asked(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
-        if func is torch.Tensor.device.__get__:  # type: ignore[attr-defined]
+        if func == torch.Tensor.device.__get__:  # type: ignore[attr-defined]
             return GPU if on_device(args[0]) else func(*args)
-        if func is torch.Tensor.is_cuda.__get__:  # type: ignore[attr-defined]
+        if func == torch.Tensor.is_cuda.__get__:  # type: ignore[attr-defined]
             return on_device(args[0])
         if func is torch.Tensor.record_stream:
             return None
+        if func is torch.device:
+            return func(*args, **kwargs)
         if func in (torch.Tensor.to, torch.Tensor.cpu, torch.Tensor.cuda):
             return self._moved(func, *args, **kwargs)
         if func is torch.Tensor.copy_:

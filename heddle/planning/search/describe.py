@@ -48,6 +48,8 @@ def beyond_the_split(plan: Plan) -> list[str]:
         parts.append(f"by layer ({'; '.join(layer_by_layer(plan))})")
     elif plan.offload:
         parts.append(f"offload {', '.join(plan.offload)}")
+    if plan.tensor > 1 and plan.tensor_chunks > 1:
+        parts.append(f"tensor exchange in {plan.tensor_chunks} chunks")
     if plan.update != SYNCHRONOUS:
         parts.append(f"late updates ({plan.update})")
     if plan.local_steps:

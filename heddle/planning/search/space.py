@@ -112,6 +112,7 @@ class Space:
         return {
             **{name: self.columns[name] for name in names},
             "sequence_parallel": self.columns["sequence"],
+            "tensor_chunks": self._given("tensor_chunks"),
             "schedule": self.columns["schedule"],
             **shares,
             **exchange_columns(
@@ -245,7 +246,7 @@ def _choices(
 
 
 def _withins(replicas: int, near: int, fixed: Fixed) -> list[int]:
-    """How many replicas may share by themselves: all, as 0, or those that are `near`; the given number, if it divides."""
+    """How many replicas may share by themselves: all, as 0, or those that are `near`; or the number that is given."""
     if "zero_within" in fixed:
         given = fixed["zero_within"]
         return [given] if given == 0 or (replicas % given == 0 and given > 1) else []

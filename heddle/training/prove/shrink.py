@@ -136,9 +136,7 @@ def _within(plan: Plan, small: Plan) -> int:
     replicas = small.replicas
     if not any(small.zeros) or replicas < 4:
         return 0
-    return next(
-        (size for size in (plan.zero_within, 2, 3) if size and replicas % size == 0 and 1 < size < replicas), 0
-    )
+    return next((size for size in (plan.zero_within, 2, 3) if size and replicas % size == 0 and 1 < size < replicas), 0)
 
 
 def _exact(plan: Plan) -> tuple[Plan, list[str]]:

@@ -25,7 +25,7 @@ def compiles(job: PlannedJob, device: torch.device) -> bool:
 
 
 def can_compile() -> bool:
-    """Whether this machine has what PyTorch compiles for GPUs with: Triton, and a C compiler for what starts kernels."""
+    """Whether this machine has what PyTorch compiles for GPUs with: Triton, and a C compiler."""
     return find_spec("triton") is not None and any(shutil.which(name) for name in ("cc", "gcc", "clang"))
 
 

@@ -27,6 +27,7 @@ from heddle.parallel.ownership import has_own_loss
 from heddle.parallel.pipeline.executor import forward_only
 from heddle.parallel.pipeline.transformer import MicrobatchInput, Pipeline, Shape, stage_codes
 from heddle.parallel.shards import Kept
+from heddle.parallel.tensor.products import EXACT, Float8Products, Products
 from heddle.runtime.device import DTYPES, HostCopy, Mark, on_gpu, pick_device, runs_ahead, synchronize
 from heddle.runtime.recorder import NoRecorder
 from heddle.runtime.stop_request import StopRequest
@@ -119,11 +120,20 @@ class Trainer:
         train, model = job.train, job.model
         self.plan = plan = job.plan
         self.mesh = replace(self.recorder.watched(mesh or Mesh()), places=places_of(plan, job.network))
-        dtype = DTYPES[job.precision]
+        dtype = DTYPES[job.storage]
         self.tiers = Tiers(train.offload_folder)
         self.compiled = compiles(job, self.device)
         self.parallel = parallelize(
-            model, plan, self.mesh, self.device, dtype, train.seed, self.compiled, self.tiers, job.tune
+            model,
+            plan,
+            self.mesh,
+            self.device,
+            dtype,
+            train.seed,
+            self.compiled,
+            self.tiers,
+            job.tune,
+            self._products(),
         )
         self.gradients = self.parallel.gradients
         self.optimizer = optimizer(self.gradients.pieces, train, delay_of(job))
@@ -151,6 +161,10 @@ class Trainer:
     def in_flight(self) -> int:
         """How many steps may be handed out before one is read."""
         return int(runs_ahead(self.device))
+
+    def _products(self) -> Products:
+        """How the layers multiply."""
+        return Float8Products(self.job.train.fp8_scaling) if self.job.precision == "fp8" else EXACT
 
     def _made_outer(self) -> Outer:
         """The step that replicas, or sites, take together after their local steps."""
