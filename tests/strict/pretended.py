@@ -19,50 +19,72 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 import heddle.runtime.device
 from tests.strict.replay import StrictError
 
 GPU, CPU = torch.device("cuda", 0), torch.device("cpu")
-Copy = tuple[Tensor, Tensor]  # where numbers are to go, and the numbers
+plain = torch._C.TensorBase
 
 # what carries numbers from one to the other
-CROSSES = {"aten::copy_", "aten::_foreach_copy_", "aten::_to_copy", "aten::set_", "aten::resize_"}
+CROSSES = {"aten::copy_", "aten::_foreach_copy_", "aten::set_", "aten::resize_"}
+
+
+class Copy:
+    """Numbers on their way to the host."""
+
+    def __init__(self, target: Tensor, values: Tensor) -> None:
+        self.target, self.values = target, values
+        self.done = False
+
+    def deliver(self) -> None:
+        if not self.done:
+            with torch._C._DisableTorchDispatch():
+                plain.copy_(self.target, self.values)
+        self.done = True
+
+
+Copies = dict[int, Copy]  # those that come before some moment
+
+
+def joined(*some: Copies) -> Copies:
+    return {key: copy for copies in some for key, copy in copies.items() if not copy.done}
 
 
 class Stream:
     """What was given to it, as far as the host could see anything of it."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        self.copies: list[Copy] = []
+        self.copies: Copies = {}
 
     def wait_event(self, event: Event) -> None:
-        self.copies += event.copies
+        self.copies = joined(self.copies, event.copies)
 
     def wait_stream(self, other: Stream) -> None:
-        self.copies += other.copies
+        self.copies = joined(self.copies, other.copies)
 
     def synchronize(self) -> None:
-        deliver(self.copies)
+        for copy in self.copies.values():
+            copy.deliver()
 
 
 class Event:
     """A moment in the work of a stream."""
 
     def __init__(self, **_: Any) -> None:
-        self.copies: list[Copy] = []
+        self.copies: Copies = {}
 
     def record(self, stream: Stream | None = None) -> None:
-        self.copies = list((stream or streams.now).copies)
+        self.copies = joined((stream or streams.now).copies)
 
     def query(self) -> bool:
-        return not self.copies
+        return all(copy.done for copy in self.copies.values())
 
     def synchronize(self) -> None:
-        deliver(self.copies)
+        for copy in self.copies.values():
+            copy.deliver()
 
     def elapsed_time(self, _later: Event) -> float:
         return 1.0
@@ -84,13 +106,6 @@ class Streams(threading.local):
 streams = Streams()
 
 
-def deliver(copies: list[Copy]) -> None:
-    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-        for target, values in copies:
-            target.copy_(values)
-    copies.clear()
-
-
 def on_device(x: Tensor) -> bool:
     return getattr(_memory(x), "pretended", False)
 
@@ -100,8 +115,7 @@ def is_locked(x: Tensor) -> bool:
 
 
 def _memory(x: Tensor) -> Any:
-    with torch._C.DisableTorchFunction():
-        return x.untyped_storage() if x.layout == torch.strided else None
+    return x.untyped_storage() if x.layout == torch.strided else None
 
 
 def put(made: Any, there: bool) -> Any:
@@ -130,73 +144,70 @@ class Kernels(TorchDispatchMode):
         return made
 
 
-class Asked(TorchFunctionMode):
-    """Answers where tensors are, and makes those of the device in host memory."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
-        if func == torch.Tensor.device.__get__:  # type: ignore[attr-defined]
-            return GPU if on_device(args[0]) else func(*args)
-        if func == torch.Tensor.is_cuda.__get__:  # type: ignore[attr-defined]
-            return on_device(args[0])
-        if func is torch.Tensor.record_stream:
-            return None
-        if func is torch.device:
-            return func(*args, **kwargs)
-        if func in (torch.Tensor.to, torch.Tensor.cpu, torch.Tensor.cuda):
-            return self._moved(func, *args, **kwargs)
-        if func is torch.Tensor.copy_:
-            return self._copied(*args, **kwargs)
-        if func is torch.Tensor.pin_memory:
-            return lock(args[0].clone())
-        locked = kwargs.pop("pin_memory", False)
-        devices = [x for x in (*args, *kwargs.values()) if _is_device(x)]
-        there = any(torch.device(x).type == "cuda" for x in devices)
-        args, kwargs = tree_map(_real, args), tree_map(_real, kwargs)
-        made = func(*args, **kwargs)
-        if devices and not any(torch.device(x).type == "meta" for x in devices):
-            put(made, there)
-        return lock(made) if locked else made
-
-    def _moved(self, func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        wanted = CPU if func is torch.Tensor.cpu else GPU if func is torch.Tensor.cuda else None
-        for each in (*args, kwargs.get("device")):
-            if _is_device(each):
-                wanted = torch.device(each)
-            elif isinstance(each, Tensor):
-                wanted = GPU if on_device(each) else torch.device("meta") if each.is_meta else CPU
-        wait = not kwargs.pop("non_blocking", False)
-        there = on_device(x) if wanted is None else wanted.type == "cuda"
-        if func is not torch.Tensor.to:
-            args, kwargs = (CPU,), {}
-        made = x.to if there == on_device(x) or x.is_meta else x.clone().to
-        out = _plain(made, *tree_map(_real, args), **tree_map(_real, kwargs))
-        if there != on_device(x) and not x.is_meta:
-            put(out, there)
-            if not there and not wait:
-                late(out, out.clone())
-        return out
-
-    def _copied(self, target: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
-        leaves = on_device(source) and not on_device(target)
-        if leaves and non_blocking and is_locked(target):
-            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                late(target, source.detach().to(target.dtype, copy=True))
-            return target
-        return target.copy_(source)
+FACTORIES = ("empty", "zeros", "ones", "full", "tensor", "arange", "empty_like", "zeros_like", "ones_like", "full_like")
 
 
-def _plain(func: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
-    with torch._C.DisableTorchFunction():
-        return func(*args, **kwargs)
+def makes(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A factory that makes tensors of the device in host memory."""
+
+    def factory(*args: Any, pin_memory: bool = False, device: Any = None, **kwargs: Any) -> Tensor:
+        if device is not None:
+            kwargs["device"] = CPU if torch.device(device).type == "cuda" else device
+        made = make(*args, **kwargs)
+        if device is not None:
+            put(made, torch.device(device).type == "cuda")
+        return lock(made) if pin_memory else made
+
+    return factory
 
 
-def _is_device(x: Any) -> bool:
-    return isinstance(x, torch.device) or (isinstance(x, str) and x.partition(":")[0] in ("cuda", "cpu", "meta"))
+def device_of(x: Tensor) -> torch.device:
+    return GPU if on_device(x) else plain.device.__get__(x)  # type: ignore[attr-defined]
 
 
-def _real(x: Any) -> Any:
-    return CPU if _is_device(x) and torch.device(x).type == "cuda" else x
+def to(x: Tensor, *args: Any, non_blocking: bool = False, **kwargs: Any) -> Tensor:
+    """As `Tensor.to`: where it crosses, it copies."""
+    wanted = device_of(x)
+    for each in (*args, kwargs.get("device")):
+        if isinstance(each, torch.device | str):
+            wanted = torch.device(each)
+        elif isinstance(each, Tensor):
+            wanted = each.device
+    args = tuple(CPU if _is_gpu(each) else each for each in args)
+    kwargs = {name: CPU if _is_gpu(each) else each for name, each in kwargs.items()}
+    there = wanted.type == "cuda"
+    if there == on_device(x) or x.is_meta:
+        made = plain.to(x, *args, **kwargs)
+        return made if made is x else put(made, there)
+    if there:
+        bring_in_order(x)
+    with torch._C._DisableTorchDispatch():
+        made = put(plain.to(x.clone(), *args, **kwargs), there)
+        if not there and non_blocking:
+            late(made, made.clone())
+    return made
+
+
+def _is_gpu(x: Any) -> bool:
+    return isinstance(x, torch.device | str) and torch.device(x).type == "cuda"
+
+
+def copy_(target: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
+    """As `Tensor.copy_`: what comes to locked memory comes later."""
+    if on_device(source) and not on_device(target) and non_blocking and is_locked(target):
+        with torch._C._DisableTorchDispatch():
+            late(target, plain.to(source.detach(), target.dtype, copy=True))
+        return target
+    if on_device(target):
+        bring_in_order(source)
+    return plain.copy_(target, source)
+
+
+def bring_in_order(source: Tensor) -> None:
+    """A device that reads host memory sees what its stream has brought there, or has waited for."""
+    for copy in streams.now.copies.values() if is_locked(source) else ():
+        if _memory(copy.target) is _memory(source):
+            copy.deliver()
 
 
 def lock(x: Tensor) -> Tensor:
@@ -210,9 +221,21 @@ def lock(x: Tensor) -> Tensor:
 
 def late(target: Tensor, values: Tensor) -> None:
     """Numbers that come once somebody has waited for them."""
-    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+    with torch._C._DisableTorchDispatch():
         target.fill_(torch.nan if target.is_floating_point() else torch.iinfo(target.dtype).max)
-    streams.now.copies.append((target, values))
+    copy = Copy(target, values)
+    streams.now.copies[id(copy)] = copy
+
+
+TENSOR: dict[str, Any] = {
+    "device": property(device_of),
+    "is_cuda": property(on_device),
+    "to": to,
+    "cpu": lambda x: to(x, CPU),
+    "copy_": copy_,
+    "pin_memory": lambda x: lock(x.clone()),
+    "record_stream": lambda _x, _stream: None,
+}
 
 
 @contextmanager
@@ -229,7 +252,7 @@ def pretended_gpu() -> Iterator[None]:
         return found
 
     def run_there(thread: threading.Thread) -> None:
-        with Asked(), Kernels():
+        with Kernels():
             run(thread)
 
     fakes: dict[str, Any] = {
@@ -248,6 +271,9 @@ def pretended_gpu() -> Iterator[None]:
         stack.enter_context(patch.object(torch.optim.Optimizer, "_group_tensors_by_device_and_dtype", by_device))
         stack.enter_context(patch.object(threading.Thread, "run", run_there))
         stack.enter_context(patch.object(heddle.runtime.device, "allow_tf32", lambda: None))
-        stack.enter_context(Asked())
+        for name in FACTORIES:
+            stack.enter_context(patch.object(torch, name, makes(getattr(torch, name))))
+        for name, value in TENSOR.items():
+            stack.enter_context(patch.object(torch.Tensor, name, value, create=True))
         stack.enter_context(Kernels())
         yield
