@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,13 @@ import torch
 
 from heddle.checkpoint.checkpoint import Saver, newest_good
 from heddle.parallel.mesh import Mesh
-from heddle.runtime.device import HostCopy, Mark
+from heddle.parallel.replicas import sharded
+from heddle.parallel.replicas.sharded import ShardedGroup
+from heddle.runtime.device import CopyStream, HostCopy, Mark
+from heddle.runtime.tiers import Host
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.training.step.trainer import Trainer
-from tests.strict.pretended import GPU, on_device, pretended_gpu
+from tests.strict.pretended import GPU, is_locked, on_device, pretended_gpu
 from tests.strict.replay import StrictError
 
 MODEL = ModelSpec(layers=3, hidden=64, heads=4, vocab=61, sequence=32, ffn=128, tied=False, dropout=0.1)
@@ -80,3 +85,64 @@ def test_what_nobody_waited_for_has_not_arrived():
         late.copy_(there, non_blocking=True)
         mark.wait()  # which stands before the copy
         assert torch.isnan(late).all()
+
+
+def no_wait(*_: object) -> None:
+    """A fault: nobody waits."""
+
+
+@contextmanager
+def in_no_order(self: CopyStream, _device: torch.device, after: Mark | None = None) -> Iterator[None]:  # noqa: ARG001
+    """A fault: copies begin when they like."""
+    with torch.cuda.stream(self.stream):
+        yield
+
+
+FAULTS = {
+    "gradients that have not arrived": ("optimizer", (Host, "arrive", no_wait)),
+    "activations that have not left": ("activations", (CopyStream, "copying", in_no_order)),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_seen(tmp_path, monkeypatch, name):
+    plan, fault = FAULTS[name]
+    monkeypatch.setattr(*fault)
+    with pretended_gpu():
+        found = lived(PLANS[plan], "bf16", tmp_path / "there")
+    assert found != lived(PLANS[plan], "bf16", tmp_path / "here")
+
+
+def test_offloaded_weights_come_on_a_stream_of_their_own(tmp_path, monkeypatch):
+    """On the computation's own they would come when the layer before is done, however early they are asked for."""
+    with pretended_gpu():
+        trainer = Trainer(job(PLANS["all"], "bf16"), TOKENS)
+        compute, seen = torch.cuda.current_stream(), []
+        fetch = ShardedGroup.fetch
+
+        def noted(self: ShardedGroup) -> None:
+            if not self.resident and self.arriving is None:
+                monkeypatch.setattr(
+                    sharded, "slice_of", lambda whole, axis: seen.append(torch.cuda.current_stream()) or whole
+                )
+            fetch(self)
+
+        monkeypatch.setattr(ShardedGroup, "fetch", noted)
+        trainer.train_step()
+        assert len(seen) >= 2 * MODEL.layers
+        assert all(stream is not compute for stream in seen)
+        assert all(group.shard.dtype == torch.bfloat16 for group in trainer.gradients.groups)  # half the bytes
+
+
+def test_gradients_and_weights_of_a_host_optimizer_travel_through_page_locked_memory(monkeypatch):
+    """Pageable memory is copied at a fraction of the speed, and the host waits for every piece."""
+    with pretended_gpu():
+        trainer = Trainer(job(PLANS["optimizer"], "bf16"), TOKENS)
+        threads = []
+        monkeypatch.setattr(torch, "set_num_threads", threads.append)
+        trainer.train_step()
+        tier = trainer.tiers("host")
+        kinds = {dtype for _, dtype in tier.landings}
+        assert kinds == {torch.float32, torch.bfloat16}
+        assert all(is_locked(landing) for landing in tier.landings.values())
+        assert threads  # a launcher gives the host one
