@@ -519,6 +519,24 @@ def test_low_precision_stays_as_close_as_its_rounding(world, name, precision):
     assert comparison.equal, (comparison.max_loss_diff, comparison.worst, comparison.max_gradient_diff)
 
 
+EIGHT_BITS = ("tensor2-seq", "data2-zero3", "zb-v-tied", "all")
+
+
+@pytest.mark.parametrize("name", thinned(EIGHT_BITS, slow=EIGHT_BITS[1:]))
+def test_8_bits_stay_as_close_as_their_rounding(world, name):
+    """The rounding that a difference is held against is that of the format: numbers of e5m2 are 2^-2 apart."""
+    model, plan, batch = LOW_PRECISION[name]
+    parallel, *_ = world.run(observe, plan, job(model, plan, batch, "fp8", LOW_STEPS))
+    low, full = serial(model, batch, "fp8", LOW_STEPS), serial(model, batch, "fp32", LOW_STEPS)
+    error = compare(low, full, 0.0)
+    rounding = gradient_rounding(job(model, None, batch, "fp8", LOW_STEPS), low)
+    assert 2**-6 < rounding < 2**-1
+    assert 2**-10 < error.max_loss_diff < 2**-3
+    comparison = compare(parallel, low, rounding, error.max_loss_diff)
+    assert not comparison.unequal_start
+    assert comparison.equal, (comparison.max_loss_diff, comparison.worst, comparison.max_gradient_diff)
+
+
 @pytest.mark.parametrize("model", [GPT, LLAMA], ids=["gpt", "llama"])
 def test_the_steps_change_the_loss(model):
     """A model that learns nothing would be equal under any plan."""

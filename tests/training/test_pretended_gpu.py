@@ -92,7 +92,7 @@ def no_wait(*_: object) -> None:
 
 
 @contextmanager
-def in_no_order(self: CopyStream, _device: torch.device, after: Mark | None = None) -> Iterator[None]:  # noqa: ARG001
+def in_no_order(self: CopyStream, _device: torch.device, after: Mark | None = None) -> Iterator[None]:
     """A fault: copies begin when they like."""
     with torch.cuda.stream(self.stream):
         yield
