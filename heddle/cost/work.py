@@ -149,7 +149,7 @@ class Work:
     casts_per_step: Column = 0  # 1: weights become 8 bits once per step, not for every microbatch
     sums_once: Column = 0  # 1: sharded layers sum their gradients in the last microbatch only
     sharded_gradients: Column = 0  # 1: replicas keep their share of gradients only, as from ZeRO-2 on
-    cast_reads: Column = 1  # passes over what becomes 8 bits: 2 where its largest value must be known before
+    cast_reads: Column = 2  # passes over what becomes 8 bits: 2 where its largest value must be known before
     fused_casts: Column = 0.0  # share of activations that are made in 8 bits at once
     context: Column = 1  # ranks that share the tokens of each sample
     context_exchange: Column = 0  # how keys and values reach them: its place in heddle.spec.software.CONTEXT_EXCHANGES

@@ -231,7 +231,7 @@ class _Known(NamedTuple):
                 lambda some: _prices(some, cluster),
             ),
             once(work, (p, work.virtual, work.schedule, d * b), lambda some: orders_of(some, partly)),
-            once(work, (t, c, p, d, work.zero), lambda some: split_of(some, cluster)),
+            once(work, (t, c, p, d, work.zero, work.zero_within), lambda some: split_of(some, cluster)),
         )
 
     def plans(self, chunk: slice, work: Work) -> tuple[Prices, Orders, Split, Work]:
