@@ -63,10 +63,10 @@ def whole_of(x: Tensor) -> Tensor:
     return torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage())
 
 
-class Passed:
+class PutAway:
     """What a layer has put away of one microbatch, and what the layer before it has."""
 
-    def __init__(self, slots: Sequence[Any], tier: OffloadTier, before: Passed | None) -> None:
+    def __init__(self, slots: Sequence[Any], tier: OffloadTier, before: PutAway | None) -> None:
         self.slots, self.tier = [weakref.ref(slot) for slot in slots], tier
         self.before = before
 
@@ -104,7 +104,7 @@ class OffloadedLayer:
     ) -> None:
         self.layer, self.tier, self.leaving, self.ahead = layer, tier, leaving, ahead
         self.before = before  # the last layer that does the same
-        self.passed: Passed | None = None  # in the last forward
+        self.passed: PutAway | None = None  # in the last forward
         self.compute: Callable[..., Tensor] = layer.forward
         self.staying: set[int] = set()  # memory that other things share
         self.known: dict[int, tuple[weakref.ref[Any], Any]] = {}  # slots of this pass, by the memory they are for
@@ -125,12 +125,12 @@ class OffloadedLayer:
         if not self.tier.hides(y.device):
             self.leaving.put([])
         # a chunk's layers compute one after the other: the last that the layer before has seen is this microbatch
-        self.passed = passed = Passed(self.slots, self.tier, None if self.before is None else self.before.passed)
+        self.passed = passed = PutAway(self.slots, self.tier, None if self.before is None else self.before.passed)
         y.register_hook(self._before_backward(passed))
         self.known, self.slots = {}, []
         return y
 
-    def _before_backward(self, passed: Passed) -> Callable[[Tensor], None]:
+    def _before_backward(self, passed: PutAway) -> Callable[[Tensor], None]:
         """Begin to bring back all of it, if that has not begun, and what the backwards of layers before will need."""
 
         def gradient_arrived(gradient: Tensor) -> None:
