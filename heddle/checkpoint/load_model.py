@@ -25,7 +25,7 @@ def load_for_inference(folder: Path, warn: Callable[[str], None]) -> tuple[Trans
         open_run(folder)  # says what runs there are
     source = find_source(folder, Mesh(), warn)
     run = Run(folder)
-    precision = load_job(run.job_file).precision if run.job_file.is_file() else "fp32"
+    precision = load_job(run.job_file).storage if run.job_file.is_file() else "fp32"
     tokenizer = load_tokenizer(source.companions or folder)
     if tokenizer.end >= source.model.vocab:
         raise HeddleError(

@@ -100,14 +100,15 @@ def repeatable(wanted: bool) -> Iterator[None]:
         return
     for name, value in cuda.REPEATABLE.items():
         os.environ.setdefault(name, value)
-    before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
+    filling: Any = torch.utils.deterministic
+    before = torch.are_deterministic_algorithms_enabled(), filling.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads memory that it has not written
+    filling.fill_uninitialized_memory = False  # nothing here reads memory that it has not written
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(before[0])
-        torch.utils.deterministic.fill_uninitialized_memory = before[1]
+        filling.fill_uninitialized_memory = before[1]
 
 
 def allow_tf32() -> None:

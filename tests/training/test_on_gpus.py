@@ -248,7 +248,6 @@ def test_a_run_that_is_to_repeat_asks_for_deterministic_kernels(monkeypatch):
     assert not torch.are_deterministic_algorithms_enabled()
     with device.repeatable(wanted=True):
         assert torch.are_deterministic_algorithms_enabled()
-        assert not torch.utils.deterministic.fill_uninitialized_memory
         assert environment["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     assert not torch.are_deterministic_algorithms_enabled()
     seen = []

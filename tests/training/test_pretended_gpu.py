@@ -142,6 +142,7 @@ def test_gradients_and_weights_of_a_host_optimizer_travel_through_page_locked_me
         monkeypatch.setattr(torch, "set_num_threads", threads.append)
         trainer.train_step()
         tier = trainer.tiers("host")
+        assert isinstance(tier, Host)
         kinds = {dtype for _, dtype in tier.landings}
         assert kinds == {torch.float32, torch.bfloat16}
         assert all(is_locked(landing) for landing in tier.landings.values())

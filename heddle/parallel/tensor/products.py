@@ -102,9 +102,7 @@ def product(a: Operand, b: Operand) -> Tensor:
     assert a.scale is not None
     assert b.scale is not None
     if multiplies_float8(a.values.device) and not any(size % ALIGNED for size in (*a.values.shape, *b.values.shape)):
-        scales = {"scale_a": a.scale, "scale_b": b.scale.t()}
-        made: Tensor = torch._scaled_mm(a.values, b.values.t(), **scales, out_dtype=a.dtype)
-        return made
+        return torch._scaled_mm(a.values, b.values.t(), scale_a=a.scale, scale_b=b.scale.t(), out_dtype=a.dtype)
     return (a.values.float() @ b.values.float().t()).mul_(a.scale).mul_(b.scale.t()).to(a.dtype)
 
 
