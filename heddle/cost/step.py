@@ -203,9 +203,14 @@ def replicas_exchange(cluster: Cluster, work: Work) -> Exchange:
     each = np.where(several, 1 / np.maximum(work.local_steps, 1), 0.0)
     moved = each * (sharing - 1) / sharing / speed
     apart = _between_groups(cluster, work)
+    pieces = 1 + np.where(size > 0, 0.0, tensors)  # 0 bytes per bucket: one for every parameter tensor
+    pieces_each = np.where(size > 0, work.reduce_bytes / np.maximum(size, 1), 0.0)
+    if np.any(work.zero_within):  # shares of sharded layers are summed layer by layer
+        pieces = np.where(work.zero >= 2, 1 + np.floor(work.layers / work.pipeline), pieces)
+        pieces_each = np.where(work.zero >= 2, 0.0, pieces_each)
     return Exchange(
-        pieces=1 + np.where(size > 0, 0.0, tensors),  # 0 bytes per bucket: one for every parameter tensor
-        pieces_each=np.where(size > 0, work.reduce_bytes / np.maximum(size, 1), 0.0),
+        pieces=pieces,
+        pieces_each=pieces_each,
         start=each * start + apart[0],
         start_short=each * start_short + apart[0],
         summed=moved * work.reduce_bytes + apart[1],
