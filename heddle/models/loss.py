@@ -90,7 +90,7 @@ def weight_product(gradient: Tensor, x: Tensor, rounded: bool) -> Tensor:
     """gradientᵀ x: a weight's gradient, or what some tokens add to it, which is rounded when all have been added up."""
     if rounded or x.dtype == torch.float32:
         return torch.mm(gradient.t(), x)
-    if x.device.type == "cuda":
+    if x.is_cuda:
         return torch.mm(gradient.t(), x, out_dtype=torch.float32)
     return torch.mm(gradient.t().float(), x.float())  # most CPUs compute low precision in full anyway
 

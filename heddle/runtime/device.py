@@ -366,6 +366,11 @@ def capability(device: torch.device) -> float | None:
     return float("{}.{}".format(*torch.cuda.get_device_capability(device))) if device.type == "cuda" else None
 
 
+def multiplies_float8(device: torch.device) -> bool:
+    """Whether a device has units for products in 8 bits: NVIDIA's have from compute capability 8.9 on."""
+    return (capability(device) or 0.0) >= 8.9
+
+
 @cache
 def measured_flops(dtype: torch.dtype, device: torch.device, seconds: float = 0.4) -> float:
     """The best rate of a large matrix product on this device with the threads this process has."""

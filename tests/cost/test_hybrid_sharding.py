@@ -1,4 +1,4 @@
-"""Replicas of which neighbors share what ZeRO shards: what it holds, what it sends over which links, and when it pays."""
+"""Replicas of which neighbors share what ZeRO shards: what it holds, what it sends over which links, when it pays."""
 
 from __future__ import annotations
 

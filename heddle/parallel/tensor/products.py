@@ -11,7 +11,6 @@ precision, which holds them exactly: the same numbers, and no faster.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -63,8 +62,9 @@ class Float8Products(Products):
 
     exact = False
 
-    def __init__(self, scaling: Float8Scaling) -> None:
-        self.by_row = scaling == "row"
+    def __init__(self, scaling: Float8Scaling, native: bool = False) -> None:
+        """`native`: the device has units for it."""
+        self.by_row, self.native = scaling == "row", native
 
     def operand(self, x: Tensor, axis: Axis | None) -> Operand:
         """Rounded before it is sent: half as many bytes as in 16 bits."""
@@ -77,15 +77,15 @@ class Float8Products(Products):
         return Operand(values, gather(part.scale, axis) if self.by_row else part.scale, x.dtype)
 
     def forward(self, x: Operand, weight: Tensor, bias: Tensor | None) -> Tensor:
-        y = product(x, self.rounded(weight, FORWARD))
+        y = product(x, self.rounded(weight, FORWARD), self.native)
         return y if bias is None else y + bias
 
     def to_input(self, gradient: Tensor, weight: Tensor, add_to: Tensor | None = None) -> Tensor:
-        made = product(self.rounded(gradient, BACKWARD), self.rounded(weight.t(), FORWARD))
+        made = product(self.rounded(gradient, BACKWARD), self.rounded(weight.t(), FORWARD), self.native)
         return made if add_to is None else add_to.add_(made)
 
     def to_weight(self, gradient: Tensor, x: Tensor) -> Tensor:
-        return product(self.rounded(gradient.t(), BACKWARD), self.rounded(x.t(), FORWARD))
+        return product(self.rounded(gradient.t(), BACKWARD), self.rounded(x.t(), FORWARD), self.native)
 
     def rounded(self, x: Tensor, dtype: torch.dtype, largest: Tensor | None = None) -> Operand:
         """An operand in 8 bits, its rows one after the other; `largest`: its largest value, where that is known."""
@@ -97,19 +97,13 @@ class Float8Products(Products):
         return Operand((x.float() / scale).clamp(-most, most).to(dtype).contiguous(), scale, x.dtype)
 
 
-def product(a: Operand, b: Operand) -> Tensor:
-    """A bᵀ."""
+def product(a: Operand, b: Operand, native: bool) -> Tensor:
+    """A bᵀ, in 8 bits where the device has units for it and the sizes are those that they take."""
     assert a.scale is not None
     assert b.scale is not None
-    if multiplies_float8(a.values.device) and not any(size % ALIGNED for size in (*a.values.shape, *b.values.shape)):
+    if native and not any(size % ALIGNED for size in (*a.values.shape, *b.values.shape)):
         return torch._scaled_mm(a.values, b.values.t(), scale_a=a.scale, scale_b=b.scale.t(), out_dtype=a.dtype)
     return (a.values.float() @ b.values.float().t()).mul_(a.scale).mul_(b.scale.t()).to(a.dtype)
-
-
-@cache
-def multiplies_float8(device: torch.device) -> bool:
-    """Whether a device has units for 8 bits: NVIDIA's from compute capability 8.9 on."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 9)
 
 
 EXACT = Products()

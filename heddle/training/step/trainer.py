@@ -28,7 +28,16 @@ from heddle.parallel.pipeline.executor import forward_only
 from heddle.parallel.pipeline.transformer import MicrobatchInput, Pipeline, Shape, stage_codes
 from heddle.parallel.shards import Kept
 from heddle.parallel.tensor.products import EXACT, Float8Products, Products
-from heddle.runtime.device import DTYPES, HostCopy, Mark, on_gpu, pick_device, runs_ahead, synchronize
+from heddle.runtime.device import (
+    DTYPES,
+    HostCopy,
+    Mark,
+    multiplies_float8,
+    on_gpu,
+    pick_device,
+    runs_ahead,
+    synchronize,
+)
 from heddle.runtime.recorder import NoRecorder
 from heddle.runtime.stop_request import StopRequest
 from heddle.runtime.tiers import Tiers
@@ -164,7 +173,9 @@ class Trainer:
 
     def _products(self) -> Products:
         """How the layers multiply."""
-        return Float8Products(self.job.train.fp8_scaling) if self.job.precision == "fp8" else EXACT
+        if self.job.precision != "fp8":
+            return EXACT
+        return Float8Products(self.job.train.fp8_scaling, multiplies_float8(self.device))
 
     def _made_outer(self) -> Outer:
         """The step that replicas, or sites, take together after their local steps."""

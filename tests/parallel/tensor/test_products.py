@@ -79,15 +79,14 @@ def test_a_device_with_units_for_it_gets_what_they_ask_for(monkeypatch, scaling)
 
     x, weight, gradient = noise(32, 64), noise(48, 64, seed=1), noise(32, 48, seed=2)
     expected = three(Float8Products(scaling), x, weight, gradient)
-    monkeypatch.setattr(products, "multiplies_float8", lambda _: True)
     monkeypatch.setattr(torch, "_scaled_mm", scaled_mm)
-    found = three(Float8Products(scaling), x, weight, gradient)
+    found = three(Float8Products(scaling, native=True), x, weight, gradient)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other)
     e4m3, e5m2 = torch.float8_e4m3fn, torch.float8_e5m2
     assert asked == [(e4m3, e4m3), (e5m2, e4m3), (e5m2, e4m3)]
     odd = Float8Products(scaling)
-    product(odd.rounded(noise(3, 64), e4m3), odd.rounded(weight, e4m3))
+    product(odd.rounded(noise(3, 64), e4m3), odd.rounded(weight, e4m3), native=True)
     assert len(asked) == 3  # sizes that the units do not take
 
 
