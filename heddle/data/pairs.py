@@ -6,7 +6,7 @@ answers alone, and never a part of the prompt.
 
 from __future__ import annotations
 
-from os.path import commonprefix
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from heddle.data.chats import Chat, Plain, Sample, chat_of, list_of, text_of
@@ -51,7 +51,8 @@ def _as_text(where: str, row: Row) -> Pair:
     if "prompt" in row:
         prompt = text_of(where, "prompt", row["prompt"])
     else:
-        prompt = commonprefix([chosen, rejected])
+        alike = takewhile(lambda pair: pair[0] == pair[1], zip(chosen, rejected, strict=False))
+        prompt = "".join(one for one, _ in alike)
         prompt = prompt[:-1] if prompt.endswith(" ") else prompt  # a space belongs to the word behind it
         chosen, rejected = chosen[len(prompt) :], rejected[len(prompt) :]
     for name, answer in zip(ANSWERS, (chosen, rejected), strict=True):
@@ -62,11 +63,7 @@ def _as_text(where: str, row: Row) -> Pair:
 
 def _as_messages(where: str, row: Row) -> Pair:
     answers = [_messages(where, name, row[name], "assistant") for name in ANSWERS]
-    same = 0
-    for one, other in zip(*answers, strict=False):
-        if one != other:
-            break
-        same += 1
+    same = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(*answers, strict=False))))
     given = row.get("prompt")
     begins = isinstance(answers[0][0], dict) and answers[0][0].get("role") in ("assistant", None)
     if given is not None and begins:

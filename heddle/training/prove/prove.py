@@ -149,10 +149,11 @@ def conclude(shrunk: Shrunk, parallel: Observed, began: float) -> Proof:
 
 def cause_of(comparison: Comparison, parallel: Observed, job: PlannedJob) -> str:
     """What kind of mistake the differences look like."""
-    wrong_at_once = comparison.losses[0] > comparison.loss_limit
-    if job.preference is not None and job.tune is not None and wrong_at_once:
-        if math.isclose(parallel.losses[0], math.log(2), rel_tol=1e-6):
-            return "the loss of step 1 is log 2, as if nothing were learned yet: the reference has its adapters on"
+    unmoved = comparison.losses[0] > comparison.loss_limit and math.isclose(
+        parallel.losses[0], math.log(2), rel_tol=1e-6
+    )
+    if job.preference is not None and job.tune is not None and unmoved:
+        return "the loss of step 1 is log 2, as if nothing were learned yet: the reference has its adapters on"
     return likely_cause(comparison, job.plan, job.model)
 
 

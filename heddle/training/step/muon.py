@@ -1,4 +1,4 @@
-"""Muon: the matrices of layers move by their momentum, made orthogonal (arXiv 2502.16982; kellerjordan.github.io/posts/muon).
+"""Muon: the matrices of layers move by their momentum, made orthogonal (kellerjordan.github.io/posts/muon).
 
 As `torch.optim.Muon` with adjust_lr_fn = "match_rms_adamw", with which learning rate and weight decay are those of
 AdamW. What is orthogonal is a whole matrix: half of one comes out otherwise, and so do queries, keys and values

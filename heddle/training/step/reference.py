@@ -1,7 +1,7 @@
 """The model that preferences are measured against: the one that training starts from, which never learns.
 
-With adapters it is there already: the frozen model, with its adapters off. Else it is a copy, spread as the model is, of
-weights alone. It sees every microbatch before the model does, forward only.
+With adapters it is there already: the frozen model, with its adapters off. Else it is a copy of the weights alone,
+spread as the model is. It sees every microbatch before the model does, forward only.
 """
 
 from __future__ import annotations
