@@ -98,11 +98,15 @@ class QkvRows:
         ]
         return torch.cat(made, dim=2).flatten(1)
 
-    def parts(self, outputs: Tensor) -> dict[str, Tensor]:
-        """The other way: outputs [tokens, …] of the one product, by target."""
-        grouped = outputs.unflatten(1, (-1, sum(self.sizes.values())))
-        split = grouped.split(list(self.sizes.values()), dim=2)
-        return {target: part.flatten(1) for target, part in zip(self.sizes, split, strict=True)}
+    def apart(self, rows: Tensor) -> dict[str, Tensor]:
+        """The rows of a weight [rows, …] by target."""
+        parts = rows.unflatten(0, (-1, sum(self.sizes.values()))).split(list(self.sizes.values()), dim=1)
+        return {target: part.flatten(0, 1) for target, part in zip(self.sizes, parts, strict=True)}
+
+    def together(self, parts: Mapping[str, Tensor]) -> Tensor:
+        """The other way."""
+        grouped = [parts[target].unflatten(0, (-1, size)) for target, size in self.sizes.items()]
+        return torch.cat(grouped, dim=1).flatten(0, 1)
 
 
 class AdaptedLinear(nn.Linear):

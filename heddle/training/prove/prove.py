@@ -8,7 +8,6 @@ those in full precision. A proof computes in the precision of its job.
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -149,11 +148,10 @@ def conclude(shrunk: Shrunk, parallel: Observed, began: float) -> Proof:
 
 def cause_of(comparison: Comparison, parallel: Observed, job: PlannedJob) -> str:
     """What kind of mistake the differences look like."""
-    unmoved = comparison.losses[0] > comparison.loss_limit and math.isclose(
-        parallel.losses[0], math.log(2), rel_tol=1e-6
-    )
-    if job.preference is not None and job.tune is not None and unmoved:
-        return "the loss of step 1 is log 2, as if nothing were learned yet: the reference has its adapters on"
+    if job.preference is not None and job.tune is not None and comparison.losses[0] > comparison.loss_limit:
+        mistaken, _ = exact_first_step(job, adapters_on=True)
+        if relative(parallel.losses[0], mistaken) <= comparison.loss_limit:
+            return "the loss of step 1 is that of a reference that learns: the reference has its adapters on"
     return likely_cause(comparison, job.plan, job.model)
 
 
@@ -259,8 +257,10 @@ def exact_gradients(job: Job) -> dict[str, Array]:
     return exact_first_step(job)[1]
 
 
-def exact_first_step(job: Job) -> tuple[float, dict[str, Array]]:
+def exact_first_step(job: Job, adapters_on: bool = False) -> tuple[float, dict[str, Array]]:
     """The loss and the gradients of the first step in double precision.
+
+    `adapters_on`: what the loss would be if the reference of preferences had its adapters on.
 
     They are those at the weights that the job computes with, which every plan rounds alike.
     """
@@ -281,12 +281,12 @@ def exact_first_step(job: Job) -> tuple[float, dict[str, Array]]:
     if job.preference is None:
         loss = F.cross_entropy(logits, targets)
     else:
-        with torch.no_grad(), adapters_off([model]):
+        with torch.no_grad(), adapters_off([] if adapters_on else [model]):
             plain = model(ids, batch)
         lengths = samples.lengths_of(range(train.global_batch))
         loss = preference_loss(job.preference.beta, *(answer_logs(x, targets, lengths) for x in (logits, plain)))
     loss.backward()
-    return float(loss), {name: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None}
+    return float(loss.detach()), {name: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None}
 
 
 def answer_logs(logits: Tensor, targets: Tensor, lengths: list[list[int]]) -> Tensor:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -60,6 +61,14 @@ def rate_factor(rows: int, columns: int) -> float:
     return RMS * math.sqrt(max(rows, columns))
 
 
+class RateFactors(NamedTuple):
+    """What the learning rate of a piece is multiplied by."""
+
+    factor: float
+    others: float = 0.0  # the same of what is none of the queries, where that differs
+    queries: Tensor | None = None  # which of the piece's numbers are the queries'
+
+
 class Muon:
     """The update of this rank's pieces of matrices."""
 
@@ -97,34 +106,35 @@ class Muon:
         if not name.endswith("attention.qkv.weight"):
             return orthogonal(whole)
         rows = self._rows(name)
-        return rows.joined({target: orthogonal(x).T for target, x in rows.parts(whole.T).items()}).T
+        return rows.together({target: orthogonal(x) for target, x in rows.apart(whole).items()})
 
     def _move(self, piece: Piece, update: Tensor, rate: float, keep: Tensor) -> None:
-        factor, update = self.factors[piece.name], update * keep.to(update.dtype)
+        factors, update = self.factors[piece.name], update * keep.to(update.dtype)
         piece.master.mul_(torch.where(keep > 0, 1 - rate * self.train.weight_decay, 1.0))
-        if isinstance(factor, float):
-            piece.master.add_(update, alpha=-rate * factor)
-        else:
-            piece.master.addcmul_(update.float(), factor, value=-rate)
+        if factors.queries is not None:
+            others = piece.master.add(update, alpha=-rate * factors.others)
+        piece.master.add_(update, alpha=-rate * factors.factor)
+        if factors.queries is not None:
+            torch.where(factors.queries, piece.master, others, out=piece.master)
 
     def _rows(self, name: str) -> QkvRows:
         layer = self.model.layer(int(name.split(".")[1]))
         return QkvRows(layer.group, layer.head_size)
 
-    def _factors(self, piece: Piece) -> float | Tensor:
-        """Of the learning rate: one number, or where queries, keys and values differ, one for each of the piece's."""
+    def _factors(self, piece: Piece) -> RateFactors:
+        """Queries may be more than keys and values, and then their rate is another."""
         rows, columns = piece.place.shape[-2:]
         if not piece.name.endswith("attention.qkv.weight"):
-            return rate_factor(rows, columns)
+            return RateFactors(rate_factor(rows, columns))
         layer = self.model.layer(int(piece.name.split(".")[1]))
-        sizes = {"q": layer.heads * layer.head_size, "k": layer.kv_heads * layer.head_size}
-        of = {target: rate_factor(size, columns) for target, size in (sizes | {"v": sizes["k"]}).items()}
-        if len(set(of.values())) == 1:
-            return of["q"]
-        every = self._rows(piece.name).joined(
-            {target: torch.full((1, size), of[target]) for target, size in (sizes | {"v": sizes["k"]}).items()}
-        )[0]
+        queries, others = layer.heads * layer.head_size, layer.kv_heads * layer.head_size
+        both = rate_factor(queries, columns), rate_factor(others, columns)
+        if both[0] == both[1]:
+            return RateFactors(both[0])
+        marks = {"q": torch.ones(queries, dtype=torch.bool)} | dict.fromkeys(
+            "kv", torch.zeros(others, dtype=torch.bool)
+        )
         first = piece.place.offset[0]
-        own = every[first : first + piece.local[0]].to(piece.master.device)
+        own = self._rows(piece.name).together(marks)[first : first + piece.local[0]].to(piece.master.device)
         flat = own[:, None].expand(piece.local).flatten()
-        return flat[piece.start : piece.start + piece.master.numel()].clone()
+        return RateFactors(*both, flat[piece.start : piece.start + piece.master.numel()].clone())
