@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class ModelEvaluation:
     """What was found."""
 
     what: str  # was evaluated
@@ -44,7 +44,7 @@ def evaluate(
     tasks: Sequence[str] = (),
     task_folder: str | Path | None = None,
     limit: int | None = None,
-) -> Evaluation:
+) -> ModelEvaluation:
     """Measure a trained model: its perplexity on files, or its scores in tasks of lm-eval.
 
     Args:
@@ -73,17 +73,17 @@ def evaluate(
         scores = run_tasks(model, list(tasks), None if task_folder is None else Path(task_folder), limit)
     named = (files,) if isinstance(files, str) else tuple(files)
     if not named and tasks:
-        return Evaluation(", ".join(tasks), tasks=scores)
+        return ModelEvaluation(", ".join(tasks), tasks=scores)
     length = sequence or _sequence(where, model.model.spec.sequence)
     if not named:
-        return Evaluation("what the run kept for validation", _kept(model, length), scores)
+        return ModelEvaluation("what the run kept for validation", _kept(model, length), scores)
     if chat:
         from heddle.spec.start import companions_in
 
         found = chat_perplexity(model.model, model.tokenizer, named, length, companions_in(where))
     else:
         found = text_perplexity(model.model, model.tokenizer, named, length)
-    return Evaluation(", ".join(named), found, scores)
+    return ModelEvaluation(", ".join(named), found, scores)
 
 
 def _sequence(folder: Path, longest: int) -> int:

@@ -17,14 +17,14 @@ ANSWERS = ("chosen", "rejected")
 SHAPE = 'Write {"prompt": "…", "chosen": "…", "rejected": "…"}, or messages in place of each text.'
 
 
-class Pair(NamedTuple):
+class AnswerPair(NamedTuple):
     """The answer that is preferred, and the other one, each behind the same prompt."""
 
     chosen: Sample
     rejected: Sample
 
 
-def pair_of(placed: PlacedRow) -> Pair:
+def pair_of(placed: PlacedRow) -> AnswerPair:
     """What a row says."""
     where, row = placed
     row = {name: value for name, value in row.items() if value is not None}
@@ -46,7 +46,7 @@ def pair_of(placed: PlacedRow) -> Pair:
     return _as_messages(where, row)
 
 
-def _as_text(where: str, row: Row) -> Pair:
+def _as_text(where: str, row: Row) -> AnswerPair:
     chosen, rejected = (text_of(where, name, row[name]) for name in ANSWERS)
     if "prompt" in row:
         prompt = text_of(where, "prompt", row["prompt"])
@@ -58,24 +58,24 @@ def _as_text(where: str, row: Row) -> Pair:
     for name, answer in zip(ANSWERS, (chosen, rejected), strict=True):
         if not answer:
             raise RowError(f"{where}: '{name}' is empty.", "There is nothing to learn.", "Leave the row out.")
-    return Pair(Plain(prompt, chosen), Plain(prompt, rejected))
+    return AnswerPair(Plain(prompt, chosen), Plain(prompt, rejected))
 
 
-def _as_messages(where: str, row: Row) -> Pair:
+def _as_messages(where: str, row: Row) -> AnswerPair:
     answers = [_messages(where, name, row[name], "assistant") for name in ANSWERS]
     same = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(*answers, strict=False))))
     given = row.get("prompt")
     begins = isinstance(answers[0][0], dict) and answers[0][0].get("role") in ("assistant", None)
     if given is not None and begins:
         prompt = _messages(where, "prompt", given, "user")
-        return Pair(*(_answered(where, row, prompt, answer) for answer in answers))
+        return AnswerPair(*(_answered(where, row, prompt, answer) for answer in answers))
     if not same:
         raise RowError(
             f"{where}: chosen and rejected do not begin alike.",
             "Without a prompt, the messages that both begin with are the prompt.",
             SHAPE,
         )
-    return Pair(*(_answered(where, row, answers[0][:same], answer[same:]) for answer in answers))
+    return AnswerPair(*(_answered(where, row, answers[0][:same], answer[same:]) for answer in answers))
 
 
 def _messages(where: str, name: str, value: object, role: str) -> list[Any]:

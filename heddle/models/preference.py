@@ -23,7 +23,7 @@ def alone(x: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PreferencePairs:
     """The documents of a microbatch: each pair's chosen one, then its rejected one."""
 
     document: Tensor  # the number of each token's document, [tokens held here]; padding has that of none

@@ -22,7 +22,7 @@ from heddle.models.documents import Documents
 from heddle.models.experts import ExpertMLP
 from heddle.models.loss import Scores, Vocabulary, head_loss, token_losses
 from heddle.models.norms import make_head_norm, make_norm
-from heddle.models.preference import Pairs
+from heddle.models.preference import PreferencePairs
 from heddle.models.rotary import Rotary, at, rotate
 from heddle.models.scored_attention import attend_scored
 from heddle.spec.model import LayerSpec, ModelSpec
@@ -63,7 +63,7 @@ class Microbatch:
     positions: Tensor | None = None  # of the tokens held here, [sequence] or [samples, sequence]; None: from 0 on
     length: int = 0  # that positions are below, where they are given
     documents: Documents = ()  # of which whole samples are made; see heddle.models.documents
-    pairs: Pairs | None = None  # where documents come in pairs, of which one is preferred
+    pairs: PreferencePairs | None = None  # where documents come in pairs, of which one is preferred
 
 
 class Transformer(nn.Module):

@@ -90,7 +90,7 @@ def test_a_run_is_evaluated_on_what_it_kept(tmp_path, monkeypatch, capsys):
     [
         ([], {}, "is no run"),
         (["none.txt"], {}, "none.txt"),
-        (["empty.txt"], {}, "fewer than two tokens"),
+        (["empty.txt"], {}, "There is no text"),
     ],
 )
 def test_mistakes_are_told(tmp_path, monkeypatch, folder, files, options, words):

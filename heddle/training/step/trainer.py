@@ -18,7 +18,7 @@ from heddle.checkpoint.manifest import Progress
 from heddle.checkpoint.source import WeightSource, load_weights
 from heddle.checkpoint.staging import Prefetch
 from heddle.data import AnySamples, Trained, has_samples, samples_of
-from heddle.models.preference import Pairs, document_numbers
+from heddle.models.preference import PreferencePairs, document_numbers
 from heddle.models.random import token_keys
 from heddle.parallel.apply import parallelize
 from heddle.parallel.collectives import Handle, all_reduce, slice_of, start_sum_numbers
@@ -337,14 +337,14 @@ class Trainer:
             works.append(MicrobatchInput(ids, following, batch))
         return works if self.reference is None else self.reference.added(works)
 
-    def _pairs(self, lengths: list[list[int]]) -> Pairs:
+    def _pairs(self, lengths: list[list[int]]) -> PreferencePairs:
         """Which document each token of a microbatch is of."""
         assert self.job.preference is not None
         numbers, count = document_numbers(lengths, self.job.sequence)
         document = self.held.cut(numbers)
         if on_gpu(self.device):
             document = document.pin_memory()
-        pairs = Pairs(document.to(self.device, non_blocking=True), count, self.job.preference.beta)
+        pairs = PreferencePairs(document.to(self.device, non_blocking=True), count, self.job.preference.beta)
         if self.plan.context == 1:
             return pairs
         return replace(pairs, summed=partial(all_reduce, axis=self.mesh.context), ranks=self.plan.context)
