@@ -57,6 +57,7 @@ def ours(folder: Path, base: Path, tables: str) -> Trainer:
 [data]
 chat = "rows.jsonl"
 cache = "{folder}/cache"
+validation = 0.0
 [train]
 from = "{base}"
 steps = {STEPS}
@@ -148,3 +149,71 @@ def test_ten_steps_are_those_of_a_plain_loop(tmp_path, base, tables):
     found = [trainer.train_step().loss for _ in range(STEPS)]
     assert found == pytest.approx(expected, rel=1e-5)
     assert abs(expected[-1] - expected[0]) > 1e-2  # it learns
+
+
+def rows_in_order(folder: Path, trainer: Trainer, steps: int) -> list[dict[str, str]]:
+    """The rows of the first steps, one sample each."""
+    rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
+    assert trainer.samples.count == len(rows)
+    return [rows[number] for number in trainer.samples.order.of(range(steps * BATCH))]
+
+
+def settings(folder: Path, steps: int) -> dict[str, Any]:
+    return {
+        "output_dir": str(folder / "trl"), "max_steps": steps, "per_device_train_batch_size": BATCH,
+        "learning_rate": RATE, "lr_scheduler_type": "constant", "weight_decay": DECAY, "adam_beta2": 0.95,
+        "max_grad_norm": 1.0, "train_sampling_strategy": "sequential", "report_to": "none", "use_cpu": True,
+        "bf16": False, "gradient_checkpointing": False, "max_length": None, "save_strategy": "no",
+    }  # fmt: skip
+
+
+def recorded(kind: Any) -> Any:
+    """The same trainer, which keeps its losses to the last digit."""
+
+    class Recorded(kind):
+        def compute_loss(self, *arguments, **more):
+            found = super().compute_loss(*arguments, **more)
+            self.losses = [
+                *getattr(self, "losses", []),
+                float((found[0] if isinstance(found, tuple) else found).detach()),
+            ]
+            return found
+
+    return Recorded
+
+
+@pytest.mark.peers
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("tables", ["", LORA], ids=["sft", "lora"])
+def test_ten_steps_are_those_of_trl(tmp_path, base, tables):
+    trl, datasets = pytest.importorskip("trl"), pytest.importorskip("datasets")
+    trainer = ours(tmp_path, base, tables)
+    peer = recorded(trl.SFTTrainer)(
+        theirs(tmp_path, base, trainer),
+        args=trl.SFTConfig(
+            **settings(tmp_path, STEPS), completion_only_loss=True, packing=False, shuffle_dataset=False
+        ),
+        train_dataset=datasets.Dataset.from_list(rows_in_order(tmp_path, trainer, STEPS)),
+        processing_class=transformers.AutoTokenizer.from_pretrained(base),
+    )
+    peer.train()
+    found = [trainer.train_step().loss for _ in range(STEPS)]
+    assert found == pytest.approx(peer.losses, rel=1e-5)
+
+
+@pytest.mark.peers
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("tables", [DPO, f"{LORA}\n{DPO}"], ids=["dpo", "dpo-lora"])
+def test_preferences_have_the_losses_of_trl(tmp_path, base, tables):
+    """The first is log 2 for everybody; the others depend on the reference, and on the gradients before."""
+    trl, datasets = pytest.importorskip("trl"), pytest.importorskip("datasets")
+    trainer = ours(tmp_path, base, tables)
+    peer = recorded(trl.DPOTrainer)(
+        theirs(tmp_path, base, trainer),
+        args=trl.DPOConfig(**settings(tmp_path, STEPS), beta=BETA),
+        train_dataset=datasets.Dataset.from_list(rows_in_order(tmp_path, trainer, STEPS)),
+        processing_class=transformers.AutoTokenizer.from_pretrained(base),
+    )
+    peer.train()
+    found = [trainer.train_step().loss for _ in range(STEPS)]
+    assert found == pytest.approx(peer.losses, rel=1e-5)
