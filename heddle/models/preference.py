@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -60,9 +61,9 @@ class PreferencePairs:
 def document_numbers(lengths: Sequence[Sequence[int]], sequence: int) -> tuple[Tensor, int]:
     """The number of each token's document, [samples, sequence], and how many documents there are: padding's number."""
     count = sum(map(len, lengths))
-    numbers = torch.full((len(lengths), sequence), count)
+    numbers = np.full((len(lengths), sequence), count, np.int64)
     first = 0
     for row, own in zip(numbers, lengths, strict=True):
-        row[: sum(own)] = torch.repeat_interleave(torch.arange(first, first + len(own)), torch.tensor(own))
+        row[: sum(own)] = np.repeat(np.arange(first, first + len(own)), own)
         first += len(own)
-    return numbers, count
+    return torch.from_numpy(numbers), count
