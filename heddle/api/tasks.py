@@ -34,7 +34,7 @@ def lm_eval_model(model: TextModel) -> Any:
     """The model behind lm-eval's interface; that library must be installed."""
     from lm_eval.api.model import TemplateLM
 
-    class HeddleModel(TemplateLM):
+    class HeddleModel(TemplateLM):  # type: ignore[misc]
         @property
         def eot_token_id(self) -> int:
             return model.tokenizer.end

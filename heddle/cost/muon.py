@@ -58,4 +58,5 @@ def seconds(cluster: Cluster, work: Work, layers: Column) -> Column:
     rounds = np.ceil(layers * sum(count for _, _, count in kinds) / ranks)
     along = network.rings(cluster, moved, TURNS / 2 * rounds, sharing, work.tensor)
     across = network.rings(cluster, moved, TURNS / 2 * rounds, work.tensor)
-    return work.muon * (computing + along + across)
+    whole: Column = work.muon * (computing + along + across)
+    return whole

@@ -12,7 +12,7 @@ class MatrixKind(NamedTuple):
 
     rows: int
     columns: int
-    count: int
+    number: int
 
 
 def matrices_of(layer: LayerSpec) -> list[MatrixKind]:
@@ -32,4 +32,4 @@ def matrices_of(layer: LayerSpec) -> list[MatrixKind]:
 def matrix_share(model: ModelSpec) -> float:
     """Of all parameters, those in these matrices."""
     kinds = [kind for layer in range(model.layers) for kind in matrices_of(model.layer(layer))]
-    return sum(kind.rows * kind.columns * kind.count for kind in kinds) / model.parameters
+    return sum(kind.rows * kind.columns * kind.number for kind in kinds) / model.parameters

@@ -204,7 +204,7 @@ def test_a_planted_fault_is_found(world, fault):
     assert "the update" in likely_cause(comparison, plan, model)
 
 
-def saved(mesh: Mesh, given: Job, folder: Path) -> float:
+def saved(mesh: Mesh, given: Job, folder: Path) -> tuple[float, float]:
     trainer = Trainer(given, synthetic_tokens(given), mesh)
     saver = Saver(folder, mesh)
     for _ in range(2):
