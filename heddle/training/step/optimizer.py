@@ -1,9 +1,9 @@
-"""AdamW over the pieces of parameters that this rank updates, with clipping and loss scaling."""
+"""AdamW over the pieces of parameters that this rank updates, with clipping and loss scaling; Muon for matrices."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 
 import torch
@@ -13,6 +13,7 @@ from heddle.parallel.shards import Piece
 from heddle.runtime.device import host_threads
 from heddle.spec.job import Train
 from heddle.training.step.correction import Mending
+from heddle.training.step.muon import Muon
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -48,14 +49,21 @@ class LossScale:
 
 
 class Optimizer:
-    """AdamW in full precision, fused."""
+    """AdamW in full precision, fused, of all that is not Muon's."""
 
-    def __init__(self, pieces: list[Piece], train: Train, delay_of: Callable[[Piece], int] = lambda _piece: 0) -> None:
-        """`delay_of` says how many steps late a piece's gradients come."""
-        self.pieces, self.train = pieces, train
+    def __init__(
+        self,
+        pieces: list[Piece],
+        train: Train,
+        delay_of: Callable[[Piece], int] = lambda _piece: 0,
+        muon: Muon | None = None,
+    ) -> None:
+        """`delay_of` says how many steps late a piece's gradients come; `muon` updates matrices, where it is asked."""
+        self.pieces, self.train, self.muon = pieces, train, muon
         self.updates = 0  # steps that changed the weights
         self.scale = LossScale(train.precision == "fp16")
-        self.turns = turns_of(pieces, delay_of)
+        others = pieces if muon is None else [piece for piece in pieces if piece.name not in muon.pieces]
+        self.turns = turns_of(others, delay_of)
         self.mending = Mending(train)
         self.adam = torch.optim.AdamW(
             [
@@ -74,6 +82,7 @@ class Optimizer:
             eps=train.epsilon,
             fused=True,
         )
+        self.adam.state.update({} if muon is None else muon.state)  # which a checkpoint finds here
         for piece in pieces:
             if piece.tier is not None:
                 self.adam.state[piece.master] = {
@@ -116,16 +125,13 @@ class Optimizer:
             away = turn[0].tier if turn else None
             with host_threads(norm.device) if away is not None else nullcontext():
                 self.mending.step(self.adam)
-                rounded = [(piece.target, piece.master) for piece in turn if piece.target is not None]
-                if rounded and away is None:
-                    targets, masters = zip(*rounded, strict=True)
-                    torch._foreach_copy_(targets, masters)
-                elif away is not None:
-                    for target, master in rounded:
-                        away.give(target, master)
+                _round(turn)
             for piece, home in self._homes(turn):
                 piece.tier.leave(home)
         self.adam.param_groups = groups
+        if self.muon is not None:
+            self.muon.step(rate, *scaling)
+            _round(self.muon.pieces.values())
         return norm
 
     def leaves_alone(self, norm: float) -> bool:
@@ -145,3 +151,16 @@ class Optimizer:
         """
         self.updates += math.isfinite(norm)
         self.scale.update(overflow=not math.isfinite(norm))
+
+
+def _round(pieces: Iterable[Piece]) -> None:
+    """Give what computes in less precision the new values of its masters."""
+    rounded = []
+    for piece in pieces:
+        if piece.target is not None and piece.tier is not None:
+            piece.tier.give(piece.target, piece.master)
+        elif piece.target is not None:
+            rounded.append((piece.target, piece.master))
+    if rounded:
+        targets, masters = zip(*rounded, strict=True)
+        torch._foreach_copy_(targets, masters)
