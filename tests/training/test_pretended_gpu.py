@@ -19,6 +19,7 @@ from heddle.runtime.device import CopyStream, HostCopy, Mark
 from heddle.runtime.tiers import Host
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.training.step.trainer import Trainer
+from tests.helpers.cases import thinned
 from tests.strict.pretended import GPU, is_locked, on_device, pretended_gpu
 from tests.strict.replay import StrictError
 
@@ -53,7 +54,7 @@ def lived(plan: Plan, precision: str, folder: Path) -> list[float | None]:
     return [*losses, again.evaluate(TOKENS)]
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", thinned(PLANS, slow=("recompute", "input")))
 def test_what_a_rank_does_keeps_device_and_host_apart(tmp_path, name):
     """And it learns the same bits as on the CPU that it really runs on."""
     precision = "bf16" if name in ("optimizer", "all") else "fp32"
