@@ -252,7 +252,8 @@ def _no_such_plan(search: Search, name: str, value: Any) -> str:
             f"samples of {job.sequence:,} tokens are not shared by {value} devices unless asked for: --context {value}"
         )
     if name == "context_exchange":
-        return f"{job.model.kv_heads} heads of keys and values cannot be split over tensor × context"
+        parts = "groups of its ranks in a node" if value == "2d" else "tensor × context"
+        return f"{job.model.kv_heads} heads of keys and values cannot be split over {parts}"
     if name == "sequence":
         return f"{job.sequence} tokens cannot be split over tensor = {search.best.plan.tensor}"
     return f"no legal plan on {search.best.plan.world} devices has it"
