@@ -266,6 +266,11 @@ def _plan(text: Mapping[str, str], software: Software, assumed: list[str]) -> di
         virtual = fewest if interleaved else 1
         if plan["pipeline"] > 1:
             assumed.append(f"vpp = {virtual}")
+    layers = count_of(text, "layers")
+    if layers < plan["pipeline"] * virtual <= layers + 2 and virtual > 1:
+        # embedding and loss are counted as layers, and two chunks have nothing else (405B with 126 layers in 128)
+        virtual -= 1
+        assumed.append(f"vpp = {virtual}")
     plan["virtual"] = virtual
     samples = count_of(text, "gbs") // plan["data"]
     if not samples:
