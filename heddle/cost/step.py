@@ -105,13 +105,13 @@ def tensor_exchange(cluster: Cluster, work: Work) -> Column:
 def shard_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
     """What ZeRO 2 and 3 communicate for every microbatch: parameters gathered for use, gradients summed into shards.
 
-    ZeRO-3 gathers for the forward and for the backward, ZeRO-2 once for both (arXiv 1910.02054 §7; PyTorch FSDP,
-    arXiv 2304.11277 §3.2), and with a pipeline once for all microbatches of a step, which `_gathered_once` adds.
+    ZeRO-3 gathers for the forward and for the backward (arXiv 1910.02054 §7; PyTorch FSDP, arXiv 2304.11277 §3.2),
+    ZeRO-2 once for all microbatches of a step, which `_gathered_once` adds.
     """
     if not np.any(work.zero >= 2):
         return 0.0
     alone = work.pipeline == 1
-    gathers = np.where(work.zero == 3, 2 + alone * work.regather * (work.full > 0), alone)
+    gathers = np.where(work.zero == 3, 2 + alone * work.regather * (work.full > 0), 0)
     sums = np.where(work.sums_once, 1 / work.microbatches, 1.0)
     count = parameters * (gathers * work.element + sums * work.reduce_bytes)
     turns = (gathers + sums) * (np.floor(work.layers / work.pipeline) + alone)  # layer by layer, and the ends
@@ -159,11 +159,10 @@ def exposed_exchange(
 
 
 def _gathered_once(cluster: Cluster, work: Work, parameters: Column) -> Column:
-    """Weights that ZeRO-2 gathers once per step and keeps, layer by layer, where there is a pipeline."""
-    kept = (work.zero == 2) & (work.pipeline > 1)
-    turns = np.floor(work.layers / work.pipeline)
-    seconds = network.rings(cluster, parameters * work.element, turns, work.replicas, work.tensor, in_pass=True)
-    return np.where(kept, seconds, 0.0)
+    """Weights that ZeRO-2 gathers once per step and keeps, layer by layer."""
+    turns = np.floor(work.layers / work.pipeline) + (work.pipeline == 1)
+    seconds = network.rings(cluster, parameters * work.element, turns, work.sharing, work.tensor, in_pass=True)
+    return np.where(work.zero == 2, seconds, 0.0)
 
 
 class Exchange(NamedTuple):
