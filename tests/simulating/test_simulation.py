@@ -39,7 +39,8 @@ def test_utilization_is_the_papers_definition():
 @pytest.mark.parametrize(
     ("zero", "degrees"),
     [
-        *((zero, {"data": 4}) for zero in (0, 1)),
+        *((zero, {"data": 4}) for zero in (0, 1, 2, 3)),
+        *((zero, {"data": 2, "tensor": 8, "sequence": True}) for zero in (2, 3)),
         *((zero, {"data": 4, "pipeline": 2}) for zero in (0, 1, 2, 3)),
         *((zero, {"data": 2, "tensor": 2, "pipeline": 4}) for zero in (0, 1, 2, 3)),
     ],
@@ -144,3 +145,4 @@ def test_a_cluster_that_states_too_little_is_refused():
     bare = Cluster(device=Device(name="cpu core", memory_gib=4.0))
     with pytest.raises(HeddleError, match=r"has no device\.tflops"):
         heddle.simulate(job(cluster=bare))
+
