@@ -125,7 +125,9 @@ def shard_ranks(text: Mapping[str, str], node: int) -> float:
     if text.get("shard_ranks"):
         return count_of(text, "shard_ranks")
     said = f"{text.get('zero', '')} {text.get('notes', '')}"
-    if found := re.search(r"\bzero[-_ ]?1 ?= ?(\d{1,6})\b|\bfsdp (?:\d{1,6} to )?(\d{1,6}) ?[x×] ?data", said, re.IGNORECASE):
+    if found := re.search(
+        r"\bzero[-_ ]?1 ?= ?(\d{1,6})\b|\bfsdp (?:\d{1,6} to )?(\d{1,6}) ?[x×] ?data", said, re.IGNORECASE
+    ):
         return max(1, int(found[1] or found[2]))
     return float(node) if re.search(r"\bhsdp\b|hybrid[-_ ]shard", said, re.IGNORECASE) else math.inf
 

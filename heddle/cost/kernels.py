@@ -74,9 +74,7 @@ TORCHTITAN_2025 = TORCHTITAN._replace(kept_logit=2, brief_logit=2, brief_split_l
 
 # KempnerForge: as torchtitan, with F.cross_entropy of 16-bit logits, which PyTorch reads three times forward and twice
 # backward, with the softmax that it kept; the logits themselves live as long (kempnerforge/training/loss.py).
-KEMPNERFORGE = TORCHTITAN._replace(
-    kept_logit=4, brief_logit=4, brief_split_logit=4, loss_forward=6, loss_backward=10
-)
+KEMPNERFORGE = TORCHTITAN._replace(kept_logit=4, brief_logit=4, brief_split_logit=4, loss_forward=6, loss_backward=10)
 
 # XLA fuses what lies between products: SwiGLU, the norms, and the loss, which reads 16-bit logits forward and backward.
 XLA = Kernels(

@@ -80,7 +80,8 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
     """
     shard = parameters / work.sharing
     weights = parameters * work.element
-    moments, master = MOMENTS, MASTER if work.element < 4 else 0
+    moments: Column = MOMENTS
+    master: Column = MASTER if work.element < 4 else 0
     if np.any(work.pure):
         moments, master = np.where(work.pure, 2 * work.element, moments), np.where(work.pure, 0, master)
     gradients = (parameters + np.where(work.zero == 1, work.summed_apart * shard, 0.0)) * work.gradient_bytes

@@ -17,9 +17,8 @@ from heddle.spec.cluster import Cluster, Link
 # NCCL's protocol LL128 beside Simple: latency of a hop of a ring over a network (4 of 14 us), and of the bandwidth what
 # is left with several ranks in a node (src/graph/tuning.cc)
 QUICK_HOP, QUICK_SPEED = 4.0 / 14.0, 0.92
-# What a rank passes on at once in a broadcast: an eighth of a channel's buffer of 4 MiB (NCCL_STEPS, src/include/device.h;
-# BROADCAST_CHUNKSTEPS, src/include/collectives.h), over four channels,
-# one for each network card of a node, or a pair of them
+# What a rank passes on at once in a broadcast: an eighth of a channel's buffer of 4 MiB (NCCL_STEPS and
+# BROADCAST_CHUNKSTEPS, src/include), over four channels, one for each network card of a node, or a pair of them
 SLICE = 4 * (4 << 20) / 8
 
 
@@ -129,7 +128,7 @@ class _Hops(NamedTuple):
 
     link: Link
     leaves: Mask  # whether any are
-    count: Column
+    number: Column
     together: Column  # rings that run side by side over it, one over each rank's own network card
     between: bool  # nodes
 
@@ -160,19 +159,19 @@ def _ring(cluster: Cluster, size: Column, stride: Column, in_pass: bool = False)
     """Bytes per second that pass every rank of a ring, and the latency of one turn."""
     speed: Column = np.inf
     turn: Column = 0.0
-    for link, leaves, count, together, between in _over_links(cluster, size, stride):
+    for link, leaves, number, together, between in _over_links(cluster, size, stride):
         most = cluster.efficiency.gather_gbs * 1e9 if in_pass and between else np.inf
         speed = np.where(leaves, np.minimum(speed, min(_speed(link), most) * together), speed)
-        turn = turn + count * link.latency_us * 1e-6
+        turn = turn + number * link.latency_us * 1e-6
     return speed, turn
 
 
 def first_slice(cluster: Cluster, size: Column, stride: Column) -> Column:
-    """Seconds until the first slice of a broadcast has gone from rank to rank, all the way: each passes whole slices on.
+    """Seconds until the first slice of a broadcast has gone from rank to rank: each passes whole slices on.
 
     Where everybody has something to send, as in gathers and sums, nobody waits for that.
     """
     seconds: Column = 0.0
-    for link, _, count, _, between in _over_links(cluster, size, stride):
-        seconds = seconds + count * SLICE / (_speed(link) * (cluster.devices if between else 1))
+    for link, _, number, _, between in _over_links(cluster, size, stride):
+        seconds = seconds + number * SLICE / (_speed(link) * (cluster.devices if between else 1))
     return seconds

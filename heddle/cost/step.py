@@ -205,16 +205,9 @@ def replicas_exchange(cluster: Cluster, work: Work) -> Exchange:
     if np.any(work.sums_whole):  # a sum that everybody gets goes round twice, though each keeps a share of it
         summed = summed * np.where(work.zero == 1, 1 + work.sums_whole, 1)
     gathered = moved * np.where(work.zero == 0, work.reduce_bytes, work.element)
-    short = 1.0
-    if np.any(groups := (work.replicas > work.sharing) & (work.zero == 1)):  # parameters stay within a group
-        gathers, first, _ = network.ring_of(cluster, work.sharing, work.tensor)
-        inside = each * (work.sharing - 1) / work.sharing / gathers
-        gathered = np.where(groups, inside * work.element, gathered)
-        across = np.where(groups, work.replicas / work.sharing, 1)
-        between, _, _ = network.ring_of(cluster, across, work.tensor * work.sharing)
-        apart = (inside + 2 * (across - 1) / across / work.sharing / between) * work.reduce_bytes
-        summed = np.where(groups & np.equal(work.sums_whole, 0), apart, summed)
-        short = np.where(groups, first / start, 1.0)
+    near: Column = 1.0
+    if np.any((work.replicas > work.sharing) & (work.zero == 1)):
+        summed, gathered, near = _within_groups(cluster, work, each, start, summed, gathered)
     return Exchange(
         pieces=1 + np.where(size > 0, 0.0, tensors),  # 0 bytes per bucket: one for every parameter tensor
         pieces_each=np.where(size > 0, work.reduce_bytes / np.maximum(size, 1), 0.0),
@@ -225,13 +218,29 @@ def replicas_exchange(cluster: Cluster, work: Work) -> Exchange:
         gathers_later=np.where(work.zero == 1, work.gather_overlap, work.data_overlap),
         gathers_beside=np.where(work.zero == 1, 0.5, 1.0),
         broadcasts=work.broadcasts * np.where(work.zero == 1, np.minimum(work.sharing, 1 + tensors), 0.0),
-        gather_start=short,
+        gather_start=near,
         first_slice=(
             network.first_slice(cluster, work.sharing, work.tensor) + cluster.efficiency.collective_us * 1e-6
             if np.any(work.broadcasts)
             else 0.0
         ),
     )
+
+
+def _within_groups(
+    cluster: Cluster, work: Work, each: Column, start: Column, summed: Column, gathered: Column
+) -> tuple[Column, Column, Column]:
+    """The same where ZeRO-1 shares within groups of replicas: seconds of a parameter's sum, of its gather, and how long
+    a piece of the gather takes to start, relative to `start`. Shards are summed over the groups; gathers stay in one.
+    """
+    groups = (work.replicas > work.sharing) & (work.zero == 1)
+    speed, first, _ = network.ring_of(cluster, work.sharing, work.tensor)
+    inside = each * (work.sharing - 1) / work.sharing / speed
+    across = np.where(groups, work.replicas / work.sharing, 1)
+    between, _, _ = network.ring_of(cluster, across, work.tensor * work.sharing)
+    apart = (inside + each * 2 * (across - 1) / across / work.sharing / between) * work.reduce_bytes
+    summed = np.where(groups & np.equal(work.sums_whole, 0), apart, summed)
+    return summed, np.where(groups, inside * work.element, gathered), np.where(groups, first / start, 1.0)
 
 
 def message(cluster: Cluster, work: Work, forward: Column, whole: Column | None = None) -> Column:

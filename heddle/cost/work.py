@@ -153,7 +153,9 @@ class Work:
     whole_loss: Column = 0  # 1: tensor ranks gather all logits, and each makes the whole loss
     sums_once: Column = 0  # 1: sharded layers sum their gradients in the last microbatch only
     sharded_gradients: Column = 0  # 1: replicas keep their share of gradients only, as from ZeRO-2 on
-    shard_ranks: Column = np.inf  # replicas that share the optimizer, or all states, at most; among groups all are alike
+    shard_ranks: Column = (
+        np.inf
+    )  # replicas that share the optimizer, or all states, at most; among groups all are alike
     large_gathers: Column = 0  # 1: ZeRO's gathers are of so much at once that they are as fast as links are
     sums_whole: Column = 0  # 1: ZeRO-1 sums gradients for all replicas, though each needs its share only
     broadcasts: Column = 0  # 1: ZeRO-1 gives each replica whole tensors, and it sends them to all others by itself

@@ -194,8 +194,8 @@ PROFILES: dict[str, Profile] = {
         context_exchange="torch",
     ),
     # FSDP2 and DTensor as in torchtitan, but: query, key, value, gate and up are parallelized one by one, so that each
-    # sums its input's gradient (distributed/tensor_parallel.py; their gathers are one once compiled); logits are gathered
-    # (output_layouts=Replicate()); gradients are summed in the last microbatch (training/grad.py, maybe_no_sync).
+    # sums its input's gradient (distributed/tensor_parallel.py; their gathers are one once compiled); logits are
+    # gathered (output_layouts=Replicate()); gradients are summed in the last microbatch (training/grad.py).
     "kempnerforge": Profile(
         source="KempnerInstitute/KempnerForge, kempnerforge/distributed and kempnerforge/training",
         data_overlap=1.0,
@@ -237,9 +237,10 @@ PROFILES: dict[str, Profile] = {
         waits_backward=1.0,
         context_exchange="gather",
     ),
-    # XLA gathers up to 2 GB at once and one turn of the loop over layers ahead (xla_gpu_all_gather_combine_threshold_bytes,
-    # xla_gpu_enable_pipelined_all_gather, …_reduce_scatter, …_while_loop_double_buffering); casts to 8 bits are part of
-    # the kernels before products, with delayed scaling; attention is cuDNN's.
+    # XLA gathers up to 2 GB at once and one turn of the loop over layers ahead (its flags
+    # xla_gpu_all_gather_combine_threshold_bytes, …_enable_pipelined_all_gather, …_reduce_scatter and
+    # …_while_loop_double_buffering); casts to 8 bits are part of the kernels before products, with delayed scaling;
+    # attention is cuDNN's.
     "maxtext": Profile(
         source="NVIDIA/dgxc-benchmarking v25.04, maxtext/configure.sh; AI-Hypercomputer/maxtext",
         data_overlap=1.0,

@@ -72,7 +72,9 @@ def test_eight_bit_casts_depend_on_the_recipe():
 
 
 def test_a_fused_loss_is_quicker_and_keeps_less():
-    plain, fused = (row(framework="Megatron-Core", vocab="256000", notes=notes) for notes in ("", "fused cross-entropy"))
+    plain, fused = (
+        row(framework="Megatron-Core", vocab="256000", notes=notes) for notes in ("", "fused cross-entropy")
+    )
     (a, b) = (closed_form(each.work, each.cluster) for each in (plain, fused))
     assert float(b.seconds) < float(a.seconds)
     assert float(b.memory) < float(a.memory)
@@ -95,7 +97,9 @@ def test_what_maxtext_keeps_is_not_computed_again():
 
 
 def test_kempnerforge_has_no_full_precision_copies():
-    forge, titan = (row(framework=name, zero="3", dp="1", n_gpus="1", gbs="2") for name in ("KempnerForge", "torchtitan"))
+    forge, titan = (
+        row(framework=name, zero="3", dp="1", n_gpus="1", gbs="2") for name in ("KempnerForge", "torchtitan")
+    )
     held = [float(closed_form(each.work, each.cluster).memory) for each in (forge, titan)]
     assert held[0] < 0.7 * held[1]
     split = [

@@ -145,4 +145,3 @@ def test_a_cluster_that_states_too_little_is_refused():
     bare = Cluster(device=Device(name="cpu core", memory_gib=4.0))
     with pytest.raises(HeddleError, match=r"has no device\.tflops"):
         heddle.simulate(job(cluster=bare))
-

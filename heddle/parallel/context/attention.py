@@ -5,8 +5,8 @@
   Backwards they come by again, and their gradients are sent back.
 * gather: every rank gets all keys and values first; back, their gradients are summed where they belong.
 * all-to-all: every rank gets all tokens of some heads, attends as one device does, and gives the output back.
-* 2d: ranks that are neighbors do that among themselves, and so each has more tokens of fewer heads; between these groups
-  runs a ring. (USP, arXiv 2405.07719; what a group holds of a sample is what one rank of a shorter axis would.)
+* 2d: ranks that are neighbors do that among themselves, and so each has more tokens of fewer heads; between these
+  groups runs a ring. (USP, arXiv 2405.07719; what a group holds of a sample is what one rank of a shorter axis would.)
 
 The first two hold queries, keys, values, output and statistics of their own tokens for the backward pass, and nothing
 of the others'.
@@ -15,6 +15,7 @@ of the others'.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -202,7 +203,7 @@ def _by_heads(q: Tensor, k: Tensor, v: Tensor, axis: Axis, attend_all: Callable[
 
 
 def _all_to_all(q: Tensor, k: Tensor, v: Tensor, shared: Shared) -> Tensor:
-    return _by_heads(q, k, v, shared.axis, lambda *mine: attend(*mine, shared.window, shared.documents))
+    return _by_heads(q, k, v, shared.axis, partial(attend, window=shared.window, documents=shared.documents))
 
 
 EXCHANGES: dict[str, Callable[[Tensor, Tensor, Tensor, Shared], Tensor]] = {
@@ -223,7 +224,7 @@ def share_context(attention: Any, mesh: Mesh, exchange: str) -> None:
         q = q if attention.scale is None else q * stretch
         shared = Shared(axis, size * q.shape[2], window, documents)
         if two_dims:
-            return _by_heads(q, k, v, mesh.context_inner, lambda *mine: among(*mine, shared))
+            return _by_heads(q, k, v, mesh.context_inner, lambda *mine: among(mine[0], mine[1], mine[2], shared))
         return among(q, k, v, shared)
 
     attention.attend = torch.compiler.disable(attend_together)

@@ -315,7 +315,8 @@ def _fastest(search: Search, job: Job, cluster: Cluster) -> float:
     found = [each for each in (again, *_quickest(search, job, cluster)) if each is not None]
     if not found:  # the plan chosen anew from all
         counts = [search.best.plan.world]
-        found = [Candidates(job, *priced(job, cluster, counts, goal.fixed), goal).fastest]
+        anew = Candidates(job, *priced(job, cluster, counts, goal.fixed), goal).fastest
+        return np.inf if anew is None else anew.step_seconds
     return min(each.step_seconds for each in found)
 
 

@@ -39,7 +39,7 @@ def check_inner(plan: ContextChoices) -> None:
     if context > 1 and inner not in (legal := inner_degrees(context, context)):
         raise HeddleError(
             f"context = {context} cannot be cut into groups of context_inner = {inner}.",
-            "With context_exchange = '2d' each group exchanges by all-to-all, and a ring runs between two groups or more.",
+            "In a '2d' exchange each group has an all-to-all, and a ring runs between two groups or more.",
             f"Use context_inner = {listing(legal)}." if legal else "Use context_exchange = 'ring', or context = 4.",
         )
 
