@@ -302,7 +302,7 @@ def launches(cluster: Cluster, work: Work) -> Column:
 def embedding(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     """Looking up the first chunk's tokens, and adding their gradients up: memory traffic."""
     moved = work.tokens * work.hidden * work.element
-    return 2 * moved / memory_speed(cluster), 3 * moved / memory_speed(cluster)
+    return (1 + work.reference) * 2 * moved / memory_speed(cluster), 3 * moved / memory_speed(cluster)
 
 
 def head(cluster: Cluster, work: Work) -> tuple[Column, Column]:
@@ -320,7 +320,9 @@ def head(cluster: Cluster, work: Work) -> tuple[Column, Column]:
         forward = forward + np.where(work.whole_loss, network.all_gather(cluster, count * e, work.tensor), 0.0)
     logits = count / memory_speed(cluster) / cluster.efficiency.loss
     caps = work.capped * 6 * 4  # its tanh and its slope: three passes
-    return forward + logits * (e + work.loss_forward + caps), backward + logits * (e + work.loss_backward)
+    times = 1 + 2 * work.reference  # a reference's, and the model's again: losses of pairs come before gradients
+    onward = times * (forward + logits * (e + work.loss_forward + caps))
+    return onward, backward + logits * (e + work.loss_backward)
 
 
 def optimizer(cluster: Cluster, parameters: Column, element: int, pure: Column = 0) -> Column:

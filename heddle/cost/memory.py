@@ -80,7 +80,7 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
     """
     shard = parameters / work.sharing
     weights = parameters * work.element
-    moments: Column = MOMENTS
+    moments: Column = work.moment_bytes
     master: Column = MASTER if work.element < 4 else 0
     if np.any(work.pure):
         moments, master = np.where(work.pure, 2 * work.element, moments), np.where(work.pure, 0, master)
@@ -95,18 +95,24 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
         coded = work.feedback * (work.replicas > 1)
         gradients = gradients + coded * 4 * (parameters + np.where(work.zero == 0, shard, 0.0))
         codes = coded * 2 * parameters * work.reduce_bytes  # what is sent and what is received
+    copy = reference_weights(work, parameters)
     if not np.any(work.zero >= 2):
-        return weights, gradients, optimizer, codes
+        return weights + copy, gradients, optimizer, codes
     sharded = np.greater_equal(work.zero, 2) & np.greater(work.replicas, 1)  # one replica shares nothing with itself
     in_use = np.where(work.zero == 3, 2 * largest, parameters) * work.element + largest * work.reduce_bytes
     kept = np.where(work.pure, work.element, work.reduce_bytes)
     whole = work.sums_once * np.greater(work.microbatches, 1) * parameters * kept  # until they are summed
     return (
-        np.where(sharded, shard * np.where(work.pure, work.element, MASTER), weights),
+        np.where(sharded, shard * np.where(work.pure, work.element, MASTER), weights) + copy,
         np.where(sharded, shard * work.gradient_bytes + whole, gradients),
         np.where(sharded, shard * moments, optimizer),
         np.where(sharded, in_use, codes),
     )
+
+
+def reference_weights(work: Work, parameters: Column) -> Column:
+    """Bytes of a frozen copy of so many parameters, where preferences are held against one: ZeRO-3 shares it."""
+    return work.copied * parameters * work.element / np.where(work.zero == 3, work.replicas, 1)
 
 
 class Saved(NamedTuple):
