@@ -73,6 +73,9 @@ def test_between_nodes_two_dims_wait_less_than_a_ring_and_an_all_to_all_is_no_lo
     ring = simulate(short)
     two = simulate(replace(short, plan=replace(short.plan, context_exchange="2d", context_inner=8)))
     assert float(two.breakdown.context) < 0.7 * float(ring.breakdown.context)
+    assert "8 neighbors exchange by all-to-all" in list(context_reasons(two))[-1]
+    assert "1 turns instead of 15" in list(context_reasons(two))[-1]
+    assert len(list(context_reasons(ring))) == 2
 
 
 def job(context: int, tensor: int = 1, exchange: str = "ring") -> Job:
