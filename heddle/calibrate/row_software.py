@@ -86,7 +86,7 @@ def _guessed(text: Mapping[str, str]) -> str:
             return name
     if "2407.21783" in text.get("source", ""):
         return "llama 3"
-    hopper = re.search(r"h100|h200|h800|gh200|b200|b300", text.get("gpu", "").lower()) is not None
+    hopper = re.search(r"h100|h20|h800|b200|b300", text.get("gpu", "").lower()) is not None
     if "megatron" in framework or "megascale" in framework:
         if hopper or (year >= 2024 and year < np.inf and "megascale" in framework):
             return CORE

@@ -73,7 +73,7 @@ def attention_speed(facts: Profile, device: Device, word: str = "", era: bool = 
 
     `era`: how fast cuDNN's was at the time of the run is said by its software.
     """
-    hopper = any(chip in device.name for chip in ("H100", "H200", "H800", "GH200", "B200", "GB200", "B300", "GB300"))
+    hopper = any(chip in device.name for chip in ("H100", "H20", "H800", "B200", "B300"))
     if "triton" in word:
         return TRITON
     if not hopper:

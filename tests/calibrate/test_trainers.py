@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from heddle.calibrate.row_words import shard_ranks
+from heddle.calibrate.row_words import cluster_of, shard_ranks
 from heddle.calibrate.runs_csv import Row, read_row
 from heddle.simulating.closed_form import closed_form
 
@@ -107,3 +107,23 @@ def test_kempnerforge_has_no_full_precision_copies():
         for name in ("KempnerForge", "torchtitan")
     ]
     assert split[0] > split[1]  # five sums where torchtitan has two
+
+
+@pytest.mark.parametrize(
+    ("gpu", "preset"),
+    [
+        ("GB300", "gb300-nvl72"),
+        ("NVIDIA B300", "dgx-b300"),
+        ("H800", "dgx-h100"),
+        ("H20-96GB", "dgx-h20"),
+        ("Tesla V100", "dgx-v100"),
+        ("L40S", "l40s"),
+        ("RTX 4090", "rtx-4090"),
+        ("AMD Instinct MI300X", "mi300x"),
+        ("TPU v6e", "tpu-v6e"),
+        ("Ironwood", "tpu-v7"),
+        ("Trainium2", "trn2"),
+    ],
+)
+def test_devices_are_known_by_their_names(gpu, preset):
+    assert cluster_of({"gpu": gpu}).name == preset
