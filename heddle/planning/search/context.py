@@ -27,7 +27,7 @@ def context_reasons(best: Simulation) -> Iterator[str]:
     if plan.context_exchange == "2d":
         inner = plan.context_inner
         yield (
-            f"In two dims {inner} neighbors exchange by all-to-all, on links inside a node, and {plan.context // inner} "
+            f"In two dims {inner} neighbors exchange by all-to-all, on links in a node, and {plan.context // inner} "
             f"such groups by a ring of {plan.context // inner - 1} turns instead of {plan.context - 1}."
         )
 
