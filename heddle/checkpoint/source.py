@@ -19,6 +19,7 @@ from heddle.data import Prepared
 from heddle.data.tokenizer import BYTE_KIND, vocabulary
 from heddle.errors import HeddleError
 from heddle.models.huggingface_names import Shape, parameter_shapes
+from heddle.models.own.describe import shapes_of
 from heddle.models.init import initialize_parameter
 from heddle.models.lora import A, B, QkvRows, delta
 from heddle.parallel.mesh import Mesh
@@ -26,6 +27,7 @@ from heddle.parallel.shards import Piece, boxes_of
 from heddle.runs.folder import Run
 from heddle.spec.job import Job, load_job
 from heddle.spec.model import ModelSpec
+from heddle.spec.own import OwnModel
 from heddle.spec.start import ABOUT, CONFIG, JOB, TOKENIZER_FILE, companions_in, is_run, model_in, no_start
 from heddle.spec.tune import ADAPTER, Lora, adapter_shapes
 
@@ -83,7 +85,8 @@ def checkpoint_source(checkpoint: Path, warn: Warn = lambda _: None) -> WeightSo
     source = WeightSource(checkpoint, model_in(checkpoint), tensors, SafetensorsReader, found)
     if any(f".{ADAPTER}." in name for name in tensors):
         source = adapted_source(checkpoint, source, warn)
-    check_model(source, source.model)
+    if not source.model.own:  # whose code is run only if a job names it
+        check_model(source, source.model)
     return source
 
 
@@ -97,7 +100,8 @@ def huggingface_source(folder: Path, mesh: Mesh | None = None) -> WeightSource:
 
 def check_model(source: WeightSource, model: ModelSpec) -> None:
     """Refuse weights of another model."""
-    check_shapes(source.folder, {name: each.shape for name, each in source.tensors.items()}, parameter_shapes(model))
+    shapes = shapes_of(model) if isinstance(model, OwnModel) else parameter_shapes(model)
+    check_shapes(source.folder, {name: each.shape for name, each in source.tensors.items()}, shapes)
 
 
 def check_tokenizer(source: WeightSource, data: Prepared) -> None:

@@ -309,9 +309,16 @@ def _started(train: Train, folder: Path) -> Train:
 
 def _started_model(table: dict[str, Any], start: Path | None) -> dict[str, Any]:
     """Weights bring their model; [model] may change what is not in the weights, or describe the whole of it."""
-    if start is None or table.keys() & {"preset", "config", "layers"}:
+    if start is None or table.keys() & {"preset", "config", "layers", "module"}:
         return table
-    return to_table(model_in(start)) | table
+    found = to_table(model_in(start))
+    if "module" in found:
+        raise HeddleError(
+            f"The weights in {start} are those of a module, made by code that they name: {found['module']}.",
+            "Heddle runs code only if your own job file names it, never because weights came with it.",
+            'Name the file yourself: [model] module = "mine.py:make".',
+        )
+    return found | table
 
 
 def _started_data(table: dict[str, Any], start: Path | None) -> dict[str, Any]:

@@ -52,6 +52,7 @@ class Optimizer:
         """`delay_of` says how many steps late a piece's gradients come."""
         self.pieces, self.train = pieces, train
         self.updates = 0  # steps that changed the weights
+        self.divisor: Tensor | None = None  # of gradients, besides their scale, where it is known only now
         self.scale = LossScale(train.precision == "fp16")
         self.turns = turns_of(pieces, delay_of)
         self.mending = Mending(train)
@@ -96,6 +97,8 @@ class Optimizer:
         """
         norm = squared_norm.double().sqrt() / self.scale.value
         divisor = torch.full_like(norm, self.scale.value)
+        if self.divisor is not None:
+            divisor *= self.divisor
         if self.train.clip:
             divisor *= (norm / self.train.clip).clamp(min=1)
         scaling = divisor.float(), (~norm.isfinite()).float()

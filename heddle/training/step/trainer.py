@@ -40,6 +40,7 @@ from heddle.training.outer.outer import Outer, Reached
 from heddle.training.outer.outer_step import OuterStep
 from heddle.training.sites.site_step import SiteStep, check_sites
 from heddle.training.step.correction import delay_of
+from heddle.training.step.counts import Counts
 from heddle.training.step.learning_rate import learning_rate
 from heddle.training.step.optimizer import Optimizer
 
@@ -141,6 +142,7 @@ class Trainer:
         # reading goes on beside the GPU's work; on the CPU it would only take cores from it
         self.batches = Prefetch(partial(self._read, self.samples), ahead=runs_ahead(self.device))
         self.drops = bool(model.dropout or (job.tune is not None and job.tune.adapters.dropout))
+        self.counts = Counts(self.parallel.chunks.values()) if model.own else None
         self.saver: Saver | None = None  # that last got the state
         self.step = 0
         self.position = 0  # the number of the next sample
@@ -173,8 +175,13 @@ class Trainer:
         with self.recorder.span(Lane.OPTIMIZER, Phase.GRADIENTS):
             self.gradients.finish()
         with self.recorder.span(Lane.OPTIMIZER, Phase.UPDATE):
-            sums = self.sum_over_ranks(loss, self.optimizer.squared_norm(), bool(stop), *self.recorder.taken())
+            counted = self._counted()
+            sums = self.sum_over_ranks(
+                loss, self.optimizer.squared_norm(), bool(stop), *counted, *self.recorder.taken()
+            )
             total, squared_norm, stops, *waited = sums.wait().unbind()
+            if counted:
+                total, squared_norm = self._by_count(total, squared_norm, waited.pop(0))
             self.recorder.told(waited)
             norm = self.update(learning_rate(self.job.train, self.step), squared_norm)
             self.gradients.clear()
@@ -193,6 +200,18 @@ class Trainer:
     def scale(self) -> float:
         """What the loss of a microbatch is multiplied by: replicas add up gradients, each its share of the mean."""
         return self.optimizer.scale.value * (1 / self.plan.context if self.plan.local_steps else self.weight)
+
+    def _counted(self) -> list[Tensor]:
+        """This rank's share of what own losses count, over what was expected; nothing where the losses are ours."""
+        if self.counts is None:
+            return []
+        share = self.counts.taken(self.device) * self.weight
+        return [share if has_own_loss(self.mesh) else torch.zeros_like(share)]
+
+    def _by_count(self, total: Tensor, squared_norm: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss and gradients over what own losses have counted in all, which is known only now."""
+        self.optimizer.divisor = counted
+        return total / counted, squared_norm / counted**2
 
     def update(self, rate: float, squared_norm: Tensor) -> Tensor:
         """Update this rank's pieces, and begin to share them; the gradient norm."""
@@ -224,14 +243,21 @@ class Trainer:
         starts = range(0, batches * size, size)
         # the mean is over targets, not over batches
         counts = torch.tensor([samples.targets(start, size) or 1 for start in starts], dtype=torch.float64)
-        losses = []
+        losses, weighed = [], list[Tensor]()
         with torch.no_grad(), self.outer.shared_weights():
             for start in starts:
                 works = self._works(self._read(samples, start), start, samples, training=False)
                 losses.append(self.evaluation.run(works))
+                if self.counts is not None:
+                    weighed.append(self.counts.taken(self.device))
                 synchronize(self.device)  # no batch is handed out while another waits: their activations would add up
                 tick()
             mean = (torch.stack(losses).double() * (counts / counts.sum()).to(self.device)).sum()
+            if weighed:
+                share = (torch.stack(weighed) * (counts / counts.sum()).to(self.device)).sum() * self.weight
+                own = share if has_own_loss(self.mesh) else torch.zeros_like(share)
+                total, counted = self.sum_over_ranks(mean, own).wait().unbind()
+                return float(total / counted)
             return float(self.sum_over_ranks(mean).wait()[0])
 
     def wait_for_weights(self) -> None:
@@ -320,6 +346,9 @@ class Trainer:
             start = self._first_sample(position) + number * self.plan.microbatch
             keys = self._dropout_keys(start) if training and self.drops else None
             batch = replace(self.held.microbatch(lengths), keys=keys, count=count)
+            if self.counts is not None:
+                whole = ids.view(-1, self.job.sequence), following.view(-1, self.job.sequence)
+                batch = replace(batch, samples=whole, first=start if training else None)
             works.append(MicrobatchInput(ids, following, batch))
         return works
 
