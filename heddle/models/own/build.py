@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import RLock
 from typing import Any
 from unittest.mock import patch
 
@@ -15,12 +16,15 @@ from heddle.errors import HeddleError
 from heddle.models.own.files import OwnFile, failed
 
 
+ALONE = RLock()  # one at a time in a process, for what a module's making changes belongs to all
+
+
 def build(file: OwnFile, small: bool = False) -> nn.Module:
     """Make the module. A parameter is on the meta device as soon as its module has it, so none takes memory for long.
 
     Buffers hold what they were given: tables of positions and masks are made once, by the user's code, and kept.
     """
-    with _parameters_without_memory():
+    with ALONE, _parameters_without_memory():
         module = called(file, small)
     if lost := [name for name, buffer in module.named_buffers() if buffer.is_meta]:
         raise HeddleError(

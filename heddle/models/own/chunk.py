@@ -48,7 +48,7 @@ class OwnChunk(nn.Module):
         self.counted: list[Tensor] = []  # of each microbatch of a step: targets over how many there are on average
         self.absent: list[tuple[nn.Module, str, torch.Size]] = []
         self.dtype = torch.float32
-        self._learns = True
+        self._learns, self.calm = True, False
         owned = {name for name, _ in module.named_parameters() if holds(seen.uses.get(name, set()), start, self._end)}
         self._take_out(owned)
         for number, block in enumerate(blocks):
@@ -98,7 +98,7 @@ class OwnChunk(nn.Module):
         """Tokens, or what arrived, to what is sent on, or to the loss."""
         ids, targets = batch.samples
         given = OwnBatch(ids, targets, tuple(map(tuple, batch.documents)))
-        if self._learns != torch.is_grad_enabled():
+        if self._learns != torch.is_grad_enabled() and not self.calm:
             self._learns = torch.is_grad_enabled()
             self.module.train(self._learns)
         self.arrived = None if self.start == 0 else x.view(self._hidden(ids))
@@ -114,6 +114,11 @@ class OwnChunk(nn.Module):
         usual = ids.numel() if batch.count is None else batch.count
         self.counted.append(torch.as_tensor(count, device=total.device, dtype=torch.float64).detach() / usual)
         return total / usual
+
+    def be_calm(self) -> None:
+        """From here on nothing in the module is random, as for an evaluation: for a proof."""
+        self.calm = True
+        self.module.eval()
 
     def _hidden(self, ids: Tensor) -> tuple[int, ...]:
         """Of what arrived: as many samples as there are now, the rest as it was seen."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from heddle.errors import HeddleError
-from heddle.models.own.build import called
+from heddle.models.own.build import ALONE, called
 from heddle.models.own.files import OwnFile
 from heddle.models.random import key
 
@@ -49,7 +49,7 @@ class InitialWeights:
         target[tuple(slice(size) for size in part.shape)].copy_(part)
 
     def _whole(self) -> dict[str, Tensor]:
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        with ALONE, torch.random.fork_rng(devices=[]), torch.device("cpu"):
             torch.manual_seed(key("own", self.seed))
             return {name: parameter.data for name, parameter in called(self.file, self.small).named_parameters()}
 
@@ -63,7 +63,7 @@ class InitialWeights:
             if parameter is not None
         }
         twin._parameters = dict(original._parameters) | made  # type: ignore[assignment]
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        with ALONE, torch.random.fork_rng(devices=[]), torch.device("cpu"):
             torch.manual_seed(key("own", self.seed, path))
             self._fill(twin, path)
         return {name: parameter.data for name, parameter in made.items()}
