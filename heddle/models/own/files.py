@@ -37,6 +37,7 @@ class OwnFile:
     function: str
     make: Callable[..., nn.Module]
     loss: Callable[[nn.Module, OwnBatch], tuple[Tensor, Any]]
+    digest: str  # twelve hex digits that name what is in the file
     blocks: str | None = None  # "layers.*"
     patterns: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by role
     divide: tuple[str, ...] | None = None  # attributes that tensor ranks share
@@ -47,19 +48,18 @@ class OwnFile:
         """Whether its function makes a small module when asked to."""
         return "small" in inspect.signature(self.make).parameters
 
-    @property
-    def digest(self) -> str:
-        """Twelve hex digits that name what is in the file."""
-        return hashlib.sha256(self.path.read_bytes()).hexdigest()[:12]
 
-
-@cache
 def read_file(module: str) -> OwnFile:
-    """Run the file of FILE:FUNCTION, once in a process."""
+    """Run the file of FILE:FUNCTION, once in a process while it stays the same."""
     place, _, function = module.rpartition(":")
     path = Path(place)
     if not path.is_file():
         raise HeddleError(f"{path} is not a file.", "model.module names it.", "Is the path relative to the job file?")
+    return _read(path, function, hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+@cache
+def _read(path: Path, function: str, digest: str) -> OwnFile:
     found = _run(path)
     for name, what in ((function, "makes the module"), ("loss", "gives the sum of losses and their count")):
         if not callable(getattr(found, name, None)):
@@ -73,7 +73,8 @@ def read_file(module: str) -> OwnFile:
     patterns = {role: tuple(plan.get(role, ())) for role in ROLES if role in plan}
     divide = tuple(plan["divide"]) if "divide" in plan else None
     makes, loss = getattr(found, function), found.loss
-    return OwnFile(path, function, makes, loss, plan.get("blocks"), patterns, divide, getattr(found, "initialize", None))
+    initialize = getattr(found, "initialize", None)
+    return OwnFile(path, function, makes, loss, digest[:12], plan.get("blocks"), patterns, divide, initialize)
 
 
 def _run(path: Path) -> Any:

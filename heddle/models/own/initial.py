@@ -46,6 +46,8 @@ class InitialWeights:
         values = self.kept[1][own]
         assert values.shape == shape
         part = values[box]
+        if part.shape != target.shape:
+            target.zero_()  # what only pads a vocabulary is multiplied, if only by zero
         target[tuple(slice(size) for size in part.shape)].copy_(part)
 
     def _whole(self) -> dict[str, Tensor]:

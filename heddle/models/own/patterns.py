@@ -128,8 +128,11 @@ def shared_sizes(module: nn.Module, rules: dict[str, Rule], divide: tuple[str, .
         owner = module.get_submodule(name.rpartition(".")[0])
         if rule is not None and rule.role in ("column", "row"):
             dim = split_dim(owner, name, rule.role)
-            sizes += [] if dim is None else [parameter.shape[dim]]
-    return sizes + [value for _, _, value in divided(module, rules, divide)]
+            sizes += [] if dim is None or dim >= parameter.dim() else [parameter.shape[dim]]
+    config = getattr(module, "config", None) if rules and divide is None else None
+    stated = [getattr(config, name, None) for name in HEADS]
+    heads = [value for value in stated if isinstance(value, int) and value > 0]
+    return sizes + heads + [value for _, _, value in divided(module, rules, divide)]
 
 
 def split_dim(owner: nn.Module, name: str, role: str) -> int | None:
