@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-VOCAB, HIDDEN, HEADS, LAYERS, LONGEST = 256, 64, 4, 5, 128
+VOCAB, HIDDEN, HEADS, LAYERS, LONGEST = 257, 64, 4, 5, 128
 
 
 class Attention(nn.Module):

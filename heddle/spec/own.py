@@ -133,7 +133,15 @@ def own_model(table: dict[str, Any], folder: Path = Path()) -> OwnModel:
         )
     if not place.is_file():
         raise HeddleError(f"{place} is not a file.", "model.module names it.", "Is the path relative to the job file?")
-    return build(OwnModel, importlib.import_module(DESCRIBES).described(table), "model")
+    try:
+        describes = importlib.import_module(DESCRIBES)
+    except ModuleNotFoundError as error:
+        raise HeddleError(
+            f"model.module = {table['module']!r} needs {error.name}, which is not installed.",
+            "What a module is, only running its code tells.",
+            "Install Heddle with PyTorch: pip install 'heddle[train]'.",
+        ) from error
+    return build(OwnModel, describes.described(table), "model")
 
 
 def common_divisor(sizes: list[int]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from threading import RLock
 from typing import Any
 from unittest.mock import patch
@@ -11,6 +11,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
 
 from heddle.errors import HeddleError
 from heddle.models.own.files import OwnFile, failed
@@ -24,7 +25,7 @@ def build(file: OwnFile, small: bool = False) -> nn.Module:
 
     Buffers hold what they were given: tables of positions and masks are made once, by the user's code, and kept.
     """
-    with ALONE, _parameters_without_memory():
+    with ALONE, unwatched(), _parameters_without_memory():
         module = called(file, small)
     if lost := [name for name, buffer in module.named_buffers() if buffer.is_meta]:
         raise HeddleError(
@@ -35,9 +36,14 @@ def build(file: OwnFile, small: bool = False) -> nn.Module:
     return module
 
 
+def unwatched() -> AbstractContextManager[Any]:
+    """Without those who watch or fake operators, as a dry run does: what is looked at here has no part in its step."""
+    return _disable_current_modes()  # type: ignore[no-any-return]
+
+
 def build_on_meta(file: OwnFile, small: bool = False) -> nn.Module:
     """The same with nothing of any value, to look at shapes."""
-    with torch.device("meta"):
+    with unwatched(), torch.device("meta"):
         return called(file, small).to("meta")
 
 

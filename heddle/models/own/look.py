@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from heddle.errors import HeddleError, listing
+from heddle.models.own.build import unwatched
 from heddle.models.own.files import OwnBatch, OwnFile, failed
 from heddle.spec.model import IGNORE
 
@@ -98,9 +99,10 @@ def look_through(file: OwnFile, module: nn.Module, samples: int, sequence: int) 
     """Call the loss on a module that lies on the meta device, and watch."""
     prefix, blocks = find_blocks(file, module)
     watch = _Watch(module, blocks, prefix)
-    ids = torch.zeros(samples, sequence, dtype=torch.long, device="meta")
-    batch = OwnBatch(ids, torch.zeros_like(ids))
-    with ExitStack() as hooks, torch.device("meta"), watch, FlopCounterMode(display=False) as counter:
+    with unwatched():
+        ids = torch.zeros(samples, sequence, dtype=torch.long, device="meta")
+        batch = OwnBatch(ids, torch.zeros_like(ids))
+    with ExitStack() as hooks, unwatched(), torch.device("meta"), watch, FlopCounterMode(display=False) as counter:
         for number, block in enumerate(blocks):
             hooks.callback(block.register_forward_pre_hook(watch.entering(number, counter), with_kwargs=True).remove)
             hooks.callback(block.register_forward_hook(watch.leaving(number, counter)).remove)

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heddle.errors import HeddleError
-from heddle.models.own.build import build_on_meta
+from heddle.models.own.build import build_on_meta, unwatched
 from heddle.models.own.files import OwnBatch, OwnFile, read_file
 from heddle.models.own.patterns import Rule, divided, is_conv1d, rules_of, split_dim
 from heddle.parallel.collectives import gather, slice_of, sum_partial, to_all
@@ -201,9 +201,9 @@ def check_split(spec: OwnModel, tensor: int) -> None:
     for path, each in module.named_modules():
         if any(True for _ in each.parameters(recurse=False)):
             each.register_forward_pre_hook(lambda _module, _args, path=path: called.append(path))
-    ids = torch.zeros(1, spec.sequence, dtype=torch.long, device="meta")
     try:
-        with torch.device("meta"), torch.no_grad():
+        with unwatched(), torch.device("meta"), torch.no_grad():
+            ids = torch.zeros(1, spec.sequence, dtype=torch.long)
             file.loss(module, OwnBatch(ids, torch.zeros_like(ids)))
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
         if "meta tensors" in str(error):  # only what it tells of a loss is missing: the module was passed
