@@ -19,9 +19,9 @@ from heddle.data import Prepared
 from heddle.data.tokenizer import BYTE_KIND, vocabulary
 from heddle.errors import HeddleError
 from heddle.models.huggingface_names import Shape, parameter_shapes
-from heddle.models.own.describe import shapes_of
 from heddle.models.init import initialize_parameter
 from heddle.models.lora import A, B, QkvRows, delta
+from heddle.models.own.describe import shapes_of
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.shards import Piece, boxes_of
 from heddle.runs.folder import Run

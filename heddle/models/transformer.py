@@ -111,9 +111,7 @@ class Transformer(nn.Module):
         for name, layer in self.layers.items():
             found.append(Part(name, layer, layer, True, list(layer.parameters())))
         if self.norm is not None and self.head is not None:
-            found.append(
-                Part("head", self.norm, self, False, [*self.norm.parameters(), *self.head.parameters()])
-            )
+            found.append(Part("head", self.norm, self, False, [*self.norm.parameters(), *self.head.parameters()]))
         return found
 
     def forward(self, x: Tensor, batch: Microbatch) -> Tensor:

@@ -86,5 +86,3 @@ def holders(plan: Plan, spec: OwnModel, uses: dict[str, set[Use]], names: list[s
                 "Use zero = 1, or virtual = 1.",
             )
     return found
-
-

@@ -79,7 +79,7 @@ class Norm(nn.Module):
 
 
 class Layer(nn.Module):
-    """Gives a pair, as some do; heads and gate have names of their own; queries and keys are normalized head by head."""
+    """Gives a pair, as some do; its heads have a name of their own; queries and keys are normalized head by head."""
 
     def __init__(self, size: int, heads: int) -> None:
         super().__init__()

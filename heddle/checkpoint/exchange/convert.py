@@ -115,7 +115,9 @@ def export_huggingface(
             _write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": weight_map})
         kept = next(iter(wanted.values())).dtype
         if not own:
-            _write_json(folder / CONFIG, config | _token_ids(source) | {"torch_dtype": str(kept).removeprefix("torch.")})
+            _write_json(
+                folder / CONFIG, config | _token_ids(source) | {"torch_dtype": str(kept).removeprefix("torch.")}
+            )
         companions = carry(source, folder, COMPANIONS)
         if check is not None:
             check(folder)

@@ -16,7 +16,6 @@ from torch.utils._python_dispatch import _disable_current_modes
 from heddle.errors import HeddleError
 from heddle.models.own.files import OwnFile, failed
 
-
 ALONE = RLock()  # one at a time in a process, for what a module's making changes belongs to all
 
 
@@ -72,7 +71,7 @@ class _NoValues(TorchFunctionMode):
         for name in ("normal_", "uniform_", "zero_", "fill_", "copy_", "mul_", "add_", "clamp_", "erfinv_", "div_")
     )
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in self.FILLS and isinstance(args[0], nn.Parameter):
             return args[0]
         return func(*args, **(kwargs or {}))

@@ -26,7 +26,7 @@ from heddle.models.random import key
 from heddle.models.transformer import Microbatch
 
 
-class _Done(Exception):
+class _Done(Exception):  # noqa: N818
     """The last block of a chunk was passed, with what it gave."""
 
     def __init__(self, hidden: Tensor) -> None:

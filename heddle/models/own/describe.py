@@ -23,7 +23,9 @@ WORDS = ("vocab_size", "vocab")
 
 def described(table: dict[str, Any], small: bool = False) -> dict[str, Any]:
     """The whole table of a model that a job file names; what it runs is said on the terminal."""
-    plain_console(stderr=True).print(f"Running the code of {Path(table['module'].rpartition(':')[0])}, which [model] names.", soft_wrap=True)
+    plain_console(stderr=True).print(
+        f"Running the code of {Path(table['module'].rpartition(':')[0])}, which [model] names.", soft_wrap=True
+    )
     return describe(read_file(table["module"]), table, small)
 
 

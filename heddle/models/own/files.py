@@ -96,10 +96,14 @@ def _run(path: Path) -> Any:
 
 def _check_plan(path: Path, plan: object) -> None:
     if not isinstance(plan, dict):
-        raise HeddleError(f"{path}: plan is not a dictionary.", "It has lists of patterns.", 'plan = {"blocks": "layers.*"}')
+        raise HeddleError(
+            f"{path}: plan is not a dictionary.", "It has lists of patterns.", 'plan = {"blocks": "layers.*"}'
+        )
     for key, value in plan.items():
         if key not in KEYS:
-            raise HeddleError(f"{path}: plan has no key '{key}'.", "Heddle never ignores a key.", nearest(str(key), KEYS))
+            raise HeddleError(
+                f"{path}: plan has no key '{key}'.", "Heddle never ignores a key.", nearest(str(key), KEYS)
+            )
         words = [value] if key == "blocks" else value
         if isinstance(words, str) or not all(isinstance(word, str) for word in words):
             raise HeddleError(

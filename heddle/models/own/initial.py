@@ -26,7 +26,9 @@ MODERATE = 1 << 28  # parameters: a gibibyte in full precision
 class InitialWeights:
     """Gives parts of parameters their initial values; of a larger module, the part that was made last is kept."""
 
-    def __init__(self, file: OwnFile, module: nn.Module, seed: int, small: bool = False, moderate: int = MODERATE) -> None:
+    def __init__(
+        self, file: OwnFile, module: nn.Module, seed: int, small: bool = False, moderate: int = MODERATE
+    ) -> None:
         """`module` is whole, and its parameters have no memory."""
         self.file, self.module, self.seed, self.small = file, module, seed, small
         size = sum(parameter.numel() for parameter in module.parameters())

@@ -105,7 +105,7 @@ def look_through(file: OwnFile, module: nn.Module, samples: int, sequence: int) 
     with ExitStack() as hooks, unwatched(), torch.device("meta"), watch, FlopCounterMode(display=False) as counter:
         for number, block in enumerate(blocks):
             hooks.callback(block.register_forward_pre_hook(watch.entering(number, counter), with_kwargs=True).remove)
-            hooks.callback(block.register_forward_hook(watch.leaving(number, counter)).remove)
+            hooks.callback(block.register_forward_hook(watch.leaving(counter)).remove)
         try:
             result = file.loss(module, batch)
         except HeddleError:
@@ -145,7 +145,7 @@ class _Watch(TorchFunctionMode):
         self.begun, self.inside = 0, -1
         self.before: Tensor | None = None
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in self.NUMBERS and args[0].is_meta:
             return func(torch.ones((), device="cpu"))
         for leaf in _tensors((args, kwargs)):
@@ -170,7 +170,7 @@ class _Watch(TorchFunctionMode):
 
         return before_block
 
-    def leaving(self, number: int, counter: FlopCounterMode) -> Any:
+    def leaving(self, counter: FlopCounterMode) -> Any:
         def after_block(_module: nn.Module, _inputs: Any, output: Any) -> None:
             self.seen.flops.append(counter.get_total_flops() - self.began)
             self.seen.outputs.append(output)

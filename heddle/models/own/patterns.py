@@ -1,10 +1,10 @@
 """Which parameter is split how: by patterns of names, each parameter by exactly one.
 
-    column      a product's outputs: each rank computes some of them
-    row         a product's inputs: each rank has some, and the parts are summed
-    vocabulary  rows of an embedding; outputs of a head, which are gathered
-    partial     whole on every rank, but each sees only its share of what it is used for: gradients are summed
-    replicated  whole on every rank, which all compute the same
+column      a product's outputs: each rank computes some of them
+row         a product's inputs: each rank has some, and the parts are summed
+vocabulary  rows of an embedding; outputs of a head, which are gathered
+partial     whole on every rank, but each sees only its share of what it is used for: gradients are summed
+replicated  whole on every rank, which all compute the same
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def is_conv1d(module: nn.Module) -> bool:
 def divided(
     module: nn.Module, rules: dict[str, Rule], divide: tuple[str, ...] | None
 ) -> list[tuple[nn.Module, str, int]]:
-    """Modules, and attributes of theirs, that each tensor rank has its share of: as the file says, or counts of heads."""
+    """Modules, and attributes of theirs, that each tensor rank has a share of: as the file says, or counts of heads."""
     found = []
     for path, each in module.named_modules():
         for name, value in vars(each).items():

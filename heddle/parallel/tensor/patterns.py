@@ -80,7 +80,7 @@ def split_by_patterns(
     axis: Axis,
     exchange: Exchange | None = None,
 ) -> None:
-    """Make every parameter of a module this rank's slice of it, as its rule says; what two modules share stays shared."""
+    """Make every parameter of a module this rank's slice, as its rule says; what two modules share stays shared."""
     say = exchange or Exchange(axis)
     for owner, name, value in divided(module, rules, divide):
         if value % axis.size:
@@ -129,7 +129,9 @@ def _forward_of(module: nn.Module, rule: Rule, say: Exchange, path: str) -> Call
     plain = transposed or type(module).forward is nn.Linear.forward
     if rule.role == "row":
         if not plain:
-            raise _cannot(module, rule, path, "A row split sums what ranks made of their inputs, and this is no product.")
+            raise _cannot(
+                module, rule, path, "A row split sums what ranks made of their inputs, and this is no product."
+            )
         return _row(say, transposed)
     if rule.role == "column":
         return _column(say, transposed) if plain else None  # what is no product is cut with its activations
@@ -138,7 +140,9 @@ def _forward_of(module: nn.Module, rule: Rule, say: Exchange, path: str) -> Call
             return _head(say, transposed)
         if type(module).forward is nn.Embedding.forward and module.max_norm is None:  # type: ignore[union-attr]
             return _embedding(say)
-        raise _cannot(module, rule, path, "A vocabulary is that of an nn.Embedding, or of an nn.Linear that ends a model.")
+        raise _cannot(
+            module, rule, path, "A vocabulary is that of an nn.Embedding, or of an nn.Linear that ends a model."
+        )
     return None
 
 
@@ -191,7 +195,7 @@ def _embedding(say: Exchange) -> Callable[..., Tensor]:
 
 
 def check_split(spec: OwnModel, tensor: int) -> None:
-    """Run the split module on tensors without values: a pattern that cuts what does not fit is named before training."""
+    """Run the split module on tensors without values: a pattern that does not fit is named before training."""
     file = read_file(spec.module)
     module = build_on_meta(file, spec.small)
     rules = rules_of(file, module)
@@ -212,7 +216,7 @@ def check_split(spec: OwnModel, tensor: int) -> None:
 
 
 def _named(file: OwnFile, rules: dict[str, Rule], called: list[str], tensor: int, error: BaseException) -> HeddleError:
-    """Which pattern a shape that does not fit comes from: that of the product where it showed, and of the one before."""
+    """Which pattern a shape that does not fit comes from: that of the module where it showed, and of the one before."""
     blamed: list[str] = []
     for path in reversed(called):
         mine = {rule for name, rule in rules.items() if name.rpartition(".")[0] == path}

@@ -155,7 +155,9 @@ def pattern_behind(
         return None
     nearest = max(wrong, key=lambda name: _place(order, name))
     rule = rules[nearest]
-    advice = " (is it used on a part of the heads or columns only? Then it is partial)" if rule.role == "replicated" else ""
+    advice = (
+        " (is it used on a part of the heads or columns only? Then it is partial)" if rule.role == "replicated" else ""
+    )
     return f"the loss is right, gradients are wrong from {nearest} on: the pattern {rule}{advice}"
 
 
@@ -190,5 +192,3 @@ def _blame(rules: dict[str, Rule], path: str, before: list[str]) -> str:
         return f"the pattern {mine}"
     named = ", ".join(f"{rule}" for where in fed for rule in of(where))
     return f"the pattern {mine}, or what it reads, made by {named}"
-
-

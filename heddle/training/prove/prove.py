@@ -138,7 +138,9 @@ def conclude(shrunk: Shrunk, parallel: Observed, began: float) -> Proof:
     rounding = gradient_rounding(small, plain)
     if small.model.own:  # whose loss may round in fp32 whatever its module computes in
         others = observe_serial(small, microbatch=1)
-        rounding = max(rounding, largest(d.relative for d in compare_boxes(others.boxes, assemble(plain.boxes)).values()))
+        rounding = max(
+            rounding, largest(d.relative for d in compare_boxes(others.boxes, assemble(plain.boxes)).values())
+        )
     comparison = compare(parallel, serial, rounding, None if full else loss_rounding, plan.late is not None)
     return Proof(
         shrunk=shrunk,

@@ -25,7 +25,9 @@ def model(folder: Path, name: str, plan: dict[str, Any] | None = None) -> OwnMod
 
 def test_every_parameter_is_covered_by_exactly_one_pattern(tmp_path):
     uncovered = {**OPT, "replicated": ["*.embed_positions"]}
-    with pytest.raises(HeddleError, match=r"14 parameters are covered by no pattern of plan, 0 by more than one") as told:
+    with pytest.raises(
+        HeddleError, match=r"14 parameters are covered by no pattern of plan, 0 by more than one"
+    ) as told:
         model(tmp_path, "opt", uncovered)
     assert "no pattern: model.decoder.final_layer_norm.weight" in told.value.why
     twice = {**OPT, "replicated": ["*layer_norm*", "*.embed_positions", "*.0.fc1.bias"]}
@@ -44,7 +46,7 @@ def test_hugging_faces_own_plan_is_the_default(tmp_path):
 
 
 SWAPPED = {**OPT, "column": [*OPT["column"][:3], "*.fc2"], "row": ["*.out_proj", "*.fc1"]}
-NORM = {**OPT, "column": [*OPT["column"], "*self_attn_layer_norm"], "replicated": OPT["replicated"][1:] + ["*final_*"]}
+NORM = {**OPT, "column": [*OPT["column"], "*self_attn_layer_norm"], "replicated": [*OPT["replicated"][1:], "*final_*"]}
 WRONG = {
     "row and column of the MLP swapped": (SWAPPED, "'*.fc1' (row) for model.decoder.layers.0.fc1"),
     "row and column of attention swapped": (
@@ -69,7 +71,11 @@ def test_right_patterns_fit(tmp_path):
 
 
 def test_a_row_of_what_is_no_product_is_refused(tmp_path):
-    wrong = {**RESEARCH, "row": [*RESEARCH["row"], "end"], "replicated": [x for x in RESEARCH["replicated"] if x != "end"]}
+    wrong = {
+        **RESEARCH,
+        "row": [*RESEARCH["row"], "end"],
+        "replicated": [x for x in RESEARCH["replicated"] if x != "end"],
+    }
     with pytest.raises(HeddleError, match=re.escape("The pattern 'end' (row) is wrong for end, which is a Norm")):
         check_split(model(tmp_path, "research", wrong), 2)
 
@@ -109,7 +115,9 @@ def test_a_proof_of_the_right_patterns_is_equal(world: World, tmp_path):
 def test_plans_are_read(tmp_path):
     with pytest.raises(HeddleError, match="plan has no key 'columns'"):
         model(tmp_path, "opt", {"columns": ["*"]})
-    with pytest.raises(HeddleError, match=re.escape("plan['blocks'] = 'model.layers.*' matches no list of blocks")) as told:
+    with pytest.raises(
+        HeddleError, match=re.escape("plan['blocks'] = 'model.layers.*' matches no list of blocks")
+    ) as told:
         model(tmp_path, "opt", {"blocks": "model.layers.*"})
     assert "model.decoder.layers.*" in told.value.hint
     assert set(PLANS) >= {"opt", "bloom", "mpt", "mamba"}
