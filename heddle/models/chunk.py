@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Protocol
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from torch import Tensor, nn
+from torch import nn
 
 
 class Part(NamedTuple):
@@ -18,20 +19,15 @@ class Part(NamedTuple):
     parameters: list[nn.Parameter]
 
 
-class Chunk(Protocol):
+class Chunk(nn.Module):
     """Some layers of a model, with its beginning or its end or neither."""
 
-    @property
-    def layers(self) -> Mapping[str, nn.Module]:
-        """By their numbers in the whole model."""
-        ...
+    layers: nn.ModuleDict | dict[str, nn.Module]  # by their numbers in the whole model
 
+    @abstractmethod
     def named_weights(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Its parameters by their names in the whole model, each once."""
-        ...
 
+    @abstractmethod
     def parts(self) -> list[Part]:
         """In the order in which they are used."""
-        ...
-
-    def __call__(self, x: Tensor, batch: object) -> Tensor: ...

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from heddle.models import random
 from heddle.models.attention import attend, attend_masked, by_document
-from heddle.models.chunk import Part
+from heddle.models.chunk import Chunk, Part
 from heddle.models.documents import Documents
 from heddle.models.experts import ExpertMLP
 from heddle.models.loss import Scores, Vocabulary, head_loss
@@ -67,7 +67,7 @@ class Microbatch:
     first: int | None = None  # the number of the first sample, where these learn
 
 
-class Transformer(nn.Module):
+class Transformer(Chunk):
     """A decoder-only transformer, or a chunk of one: some of its layers, with the embedding or the head or neither.
 
     Parameters are named as in the whole model whatever the chunk holds: `layers.7.attention.qkv.weight`.

@@ -90,7 +90,6 @@ def parallelize(
     named, sharded = {}, {}
     frozen: list[Piece] = []
     for number, chunk in chunks.items():
-        assert isinstance(chunk, nn.Module)
         groups = shard(chunk, spec, plan, mesh, (device, dtype, tiers), pending)
         sharded[number] = groups
         own = {parameter for group in groups for parameter in group.parameters}

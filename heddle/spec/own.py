@@ -97,8 +97,8 @@ class OwnBlock(LayerSpec):
         attention = 2 * sequence * 4 * hidden * hidden + 4 * sequence * sequence * hidden
         width = max(1, round((flops - attention) / (4 * sequence * hidden)))
         ffn = model.split * max(1, round(width / model.split))
-        shape = {"layers": 1, "heads": model.heads, "kv_heads": model.kv_heads, "head_size": model.head_size}
-        return OwnBlock(**values, **shape, ffn=ffn, parameters_in=parameters, flops_in=flops)
+        shape: dict[str, Any] = {name: getattr(model, name) for name in ("heads", "kv_heads", "head_size")}
+        return OwnBlock(**values, **shape, layers=1, ffn=ffn, parameters_in=parameters, flops_in=flops)
 
     @property
     def layer_parameters(self) -> int:

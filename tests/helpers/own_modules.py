@@ -103,15 +103,18 @@ class Layer(nn.Module):
 class Research(nn.Module):
     """A shared weight, a parameter without a module, a table in a buffer, one that nothing uses, tokens first."""
 
+    mask: Tensor
+
     def __init__(self, middle: bool = False) -> None:
         super().__init__()
         size = 32
         self.words = nn.Embedding(VOCAB, size)
         self.places = nn.Parameter(torch.randn(TOKENS, size) * 0.1)
         self.idle = nn.Parameter(torch.ones(3))
-        self.body = nn.ModuleDict({"stack": nn.ModuleList(Layer(size, 4) for _ in range(5))})
+        stack = [Layer(size, 4) for _ in range(5)]
+        self.body = nn.ModuleDict({"stack": nn.ModuleList(stack)})
         if middle:
-            for layer in self.body["stack"]:
+            for layer in stack:
                 layer.middle = Norm(96)
         self.end = Norm(size)
         self.register_buffer("mask", torch.full((TOKENS, TOKENS), -torch.inf).triu(1), persistent=False)
@@ -125,7 +128,9 @@ class Research(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         tokens = ids.shape[1]
         state = self.words(ids) + self.places[:tokens]
-        for layer in self.body["stack"]:
+        stack = self.body["stack"]
+        assert isinstance(stack, nn.ModuleList)
+        for layer in stack:
             state, _ = layer(state, mask=self.mask[:tokens, :tokens])
         return F.linear(self.end(state), self.words.weight)
 

@@ -37,7 +37,7 @@ def build(file: OwnFile, small: bool = False) -> nn.Module:
 
 def unwatched() -> AbstractContextManager[Any]:
     """Without those who watch or fake operators, as a dry run does: what is looked at here has no part in its step."""
-    return _disable_current_modes()  # type: ignore[no-any-return]
+    return _disable_current_modes()
 
 
 def build_on_meta(file: OwnFile, small: bool = False) -> nn.Module:

@@ -12,14 +12,14 @@ came anywhere near the loss, it would be none either, and nobody would take it f
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from heddle.models.chunk import Part
+from heddle.models.chunk import Chunk, Part
 from heddle.models.own.files import OwnBatch, OwnFile
 from heddle.models.own.look import Seen, Use, check_loss, find_blocks, first_tensor, hidden_of
 from heddle.models.random import key
@@ -34,7 +34,7 @@ class _Done(Exception):  # noqa: N818
         self.hidden = hidden
 
 
-class OwnChunk(nn.Module):
+class OwnChunk(Chunk):
     """The blocks from `start` to `stop`, and what is outside of blocks and belongs to them."""
 
     def __init__(self, file: OwnFile, module: nn.Module, seen: Seen, start: int, stop: int, seed: int) -> None:
@@ -43,7 +43,7 @@ class OwnChunk(nn.Module):
         self.file, self.module, self.seen, self.seed = file, module, seen, seed
         _, blocks = find_blocks(file, module)
         self.start, self.stop, self.last = start, stop, not blocks or stop == len(blocks)
-        self.layers: Mapping[str, nn.Module] = {str(i): blocks[i] for i in range(start, stop)} if blocks else {}
+        self.layers = {str(i): blocks[i] for i in range(start, stop)} if blocks else {}
         self.arrived: Tensor | None = None
         self.counted: list[Tensor] = []  # of each microbatch of a step: targets over how many there are on average
         self.absent: list[tuple[nn.Module, str, torch.Size]] = []
@@ -53,9 +53,9 @@ class OwnChunk(nn.Module):
         self._take_out(owned)
         for number, block in enumerate(blocks):
             if number < start:
-                block.forward = _Skip(seen.outputs[number])  # type: ignore[method-assign, assignment]
+                block.forward = _Skip(seen.outputs[number])
             elif number >= stop:
-                block.forward = _end  # type: ignore[method-assign, assignment]
+                block.forward = _end
         if blocks and start > 0:
             blocks[start].register_forward_pre_hook(self._inject, with_kwargs=True)
 
@@ -96,6 +96,7 @@ class OwnChunk(nn.Module):
 
     def forward(self, x: Tensor, batch: Microbatch) -> Tensor:
         """Tokens, or what arrived, to what is sent on, or to the loss."""
+        assert batch.samples is not None
         ids, targets = batch.samples
         given = OwnBatch(ids, targets, tuple(map(tuple, batch.documents)))
         if self._learns != torch.is_grad_enabled() and not self.calm:

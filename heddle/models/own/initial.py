@@ -66,7 +66,7 @@ class InitialWeights:
             for name, parameter in original._parameters.items()
             if parameter is not None
         }
-        twin._parameters = dict(original._parameters) | made  # type: ignore[assignment]
+        twin._parameters = {**original._parameters, **made}
         with ALONE, torch.random.fork_rng(devices=[]), torch.device("cpu"):
             torch.manual_seed(key("own", self.seed, path))
             self._fill(twin, path)

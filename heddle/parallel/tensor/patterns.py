@@ -98,7 +98,7 @@ def split_by_patterns(
         for rule in found:
             forward = _forward_of(owner, rule, say, path)
             if forward is not None:
-                owner.forward = types.MethodType(forward, owner)  # type: ignore[method-assign, assignment]
+                owner.forward = types.MethodType(forward, owner)
         for name, parameter in list(owner._parameters.items()):
             if parameter is not None and parameter in names:
                 if parameter not in made:
@@ -138,7 +138,7 @@ def _forward_of(module: nn.Module, rule: Rule, say: Exchange, path: str) -> Call
     if rule.role == "vocabulary":
         if plain:
             return _head(say, transposed)
-        if type(module).forward is nn.Embedding.forward and module.max_norm is None:  # type: ignore[union-attr]
+        if isinstance(module, nn.Embedding) and type(module).forward is nn.Embedding.forward and not module.max_norm:
             return _embedding(say)
         raise _cannot(
             module, rule, path, "A vocabulary is that of an nn.Embedding, or of an nn.Linear that ends a model."
