@@ -9,7 +9,7 @@ from typing import NamedTuple
 from torch import nn
 
 
-class Part(NamedTuple):
+class ChunkPart(NamedTuple):
     """What a chunk uses at one time: a layer, or what comes before or behind all layers."""
 
     name: str  # as `ModelSpec.unit_of` says of its parameters
@@ -29,5 +29,5 @@ class Chunk(nn.Module):
         """Its parameters by their names in the whole model, each once."""
 
     @abstractmethod
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ChunkPart]:
         """In the order in which they are used."""

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from heddle.models import random
 from heddle.models.attention import attend, attend_masked, by_document
-from heddle.models.chunk import Chunk, Part
+from heddle.models.chunk import Chunk, ChunkPart
 from heddle.models.documents import Documents
 from heddle.models.experts import ExpertMLP
 from heddle.models.loss import Scores, Vocabulary, head_loss
@@ -98,7 +98,7 @@ class Transformer(Chunk):
         for name, parameter in self.named_parameters():
             yield ("embed.tokens.weight" if self.spec.tied and name == "head.weight" else name), parameter
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ChunkPart]:
         """What it calls one after the other.
 
         The head's weight is used by the loss, outside of its module. Neither end needs its weights for the backward
@@ -107,11 +107,13 @@ class Transformer(Chunk):
         tied = self.spec.tied and self.embed is not None and self.head is not None
         found = []
         if self.embed is not None:
-            found.append(Part("embed", self.embed, self if tied else self.embed, False, list(self.embed.parameters())))
+            found.append(
+                ChunkPart("embed", self.embed, self if tied else self.embed, False, list(self.embed.parameters()))
+            )
         for name, layer in self.layers.items():
-            found.append(Part(name, layer, layer, True, list(layer.parameters())))
+            found.append(ChunkPart(name, layer, layer, True, list(layer.parameters())))
         if self.norm is not None and self.head is not None:
-            found.append(Part("head", self.norm, self, False, [*self.norm.parameters(), *self.head.parameters()]))
+            found.append(ChunkPart("head", self.norm, self, False, [*self.norm.parameters(), *self.head.parameters()]))
         return found
 
     def forward(self, x: Tensor, batch: Microbatch) -> Tensor:

@@ -13,7 +13,7 @@ from heddle.models.own.chunk import OwnChunk, holds
 from heddle.models.own.describe import seen_in
 from heddle.models.own.files import read_file
 from heddle.models.own.initial import InitialWeights
-from heddle.models.own.look import Use
+from heddle.models.own.look import ParameterUse
 from heddle.models.own.patterns import rules_of
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.parameter_layout import place_of, set_place
@@ -63,7 +63,7 @@ class OwnChunks:
         self.initial.fill(target, name, shape, offset)
 
 
-def holders(plan: Plan, spec: OwnModel, uses: dict[str, set[Use]], names: list[str]) -> dict[str, list[int]]:
+def holders(plan: Plan, spec: OwnModel, uses: dict[str, set[ParameterUse]], names: list[str]) -> dict[str, list[int]]:
     """The chunks that need each parameter; refused where stages would share one that are not the two ends."""
     bounds = [plan.layers_of(chunk, spec.layers) for chunk in range(plan.chunks)]
     last = plan.chunks - 1

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from heddle.models.chunk import Chunk, Part
+from heddle.models.chunk import Chunk, ChunkPart
 from heddle.models.own.files import OwnBatch, OwnFile
-from heddle.models.own.look import Seen, Use, check_loss, find_blocks, first_tensor, hidden_of
+from heddle.models.own.look import ModuleFacts, ParameterUse, check_loss, find_blocks, first_tensor, hidden_of
 from heddle.models.random import key
 from heddle.models.transformer import Microbatch
 
@@ -37,7 +37,7 @@ class _Done(Exception):  # noqa: N818
 class OwnChunk(Chunk):
     """The blocks from `start` to `stop`, and what is outside of blocks and belongs to them."""
 
-    def __init__(self, file: OwnFile, module: nn.Module, seen: Seen, start: int, stop: int, seed: int) -> None:
+    def __init__(self, file: OwnFile, module: nn.Module, seen: ModuleFacts, start: int, stop: int, seed: int) -> None:
         """`module` is whole, its parameters without memory; what is not of this chunk is taken out of it."""
         super().__init__()
         self.file, self.module, self.seen, self.seed = file, module, seen, seed
@@ -87,12 +87,12 @@ class OwnChunk(Chunk):
         """Its parameters by their names in the user's module."""
         return self.module.named_parameters()
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ChunkPart]:
         """What is outside of blocks is needed all the while."""
         inside = {parameter for block in self.layers.values() for parameter in block.parameters()}
         outside = [parameter for parameter in self.module.parameters() if parameter not in inside]
-        blocks = [Part(name, block, block, True, list(block.parameters())) for name, block in self.layers.items()]
-        return [Part("outside", self, self, False, outside), *blocks]
+        blocks = [ChunkPart(name, block, block, True, list(block.parameters())) for name, block in self.layers.items()]
+        return [ChunkPart("outside", self, self, False, outside), *blocks]
 
     def forward(self, x: Tensor, batch: Microbatch) -> Tensor:
         """Tokens, or what arrived, to what is sent on, or to the loss."""
@@ -173,7 +173,7 @@ def _end(*args: Any, **kwargs: Any) -> Any:
     raise _Done(found[1])
 
 
-def holds(uses: set[Use], start: int, stop: int | None) -> bool:
+def holds(uses: set[ParameterUse], start: int, stop: int | None) -> bool:
     """Whether a chunk needs a parameter that is used there; what is used nowhere is the first one's.
 
     What comes between two blocks is the earlier one's. `stop` is None for the last chunk.

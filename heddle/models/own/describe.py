@@ -13,7 +13,7 @@ from heddle.errors import HeddleError
 from heddle.models.own.build import build_on_meta
 from heddle.models.own.chunk import holds
 from heddle.models.own.files import OwnFile, read_file
-from heddle.models.own.look import Seen, find_blocks, look_through
+from heddle.models.own.look import ModuleFacts, find_blocks, look_through
 from heddle.models.own.patterns import rules_of, shared_sizes
 from heddle.spec.own import OwnModel, common_divisor
 
@@ -85,7 +85,7 @@ def _stated(module: nn.Module, names: tuple[str, ...], key: str, file: OwnFile) 
 
 
 @lru_cache(maxsize=8)
-def seen_in(spec: OwnModel) -> Seen:
+def seen_in(spec: OwnModel) -> ModuleFacts:
     """What one forward pass of a model showed."""
     file = read_file(spec.module)
     return look_through(file, build_on_meta(file, spec.small), 1, spec.sequence)

@@ -27,7 +27,7 @@ from heddle.spec.model import IGNORE
 HIDDEN = ("hidden_states", "x", "hidden", "inputs")  # what blocks call it, where they are given it by name
 
 
-class Use(NamedTuple):
+class ParameterUse(NamedTuple):
     """Where a parameter is used."""
 
     inside: bool
@@ -35,10 +35,10 @@ class Use(NamedTuple):
 
 
 @dataclass
-class Seen:
+class ModuleFacts:
     """What one forward pass showed."""
 
-    uses: dict[str, set[Use]] = field(default_factory=lambda: defaultdict(set))
+    uses: dict[str, set[ParameterUse]] = field(default_factory=lambda: defaultdict(set))
     shape: tuple[int, ...] = ()  # of what goes from block to block
     outputs: list[Any] = field(default_factory=list)  # of each block, on the meta device
     flops: list[int] = field(default_factory=list)  # of each block, and of what is outside
@@ -95,7 +95,7 @@ def first_tensor(output: Any) -> Tensor:
     return next(leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor))
 
 
-def look_through(file: OwnFile, module: nn.Module, samples: int, sequence: int) -> Seen:
+def look_through(file: OwnFile, module: nn.Module, samples: int, sequence: int) -> ModuleFacts:
     """Call the loss on a module that lies on the meta device, and watch."""
     prefix, blocks = find_blocks(file, module)
     watch = _Watch(module, blocks, prefix)
@@ -141,7 +141,7 @@ class _Watch(TorchFunctionMode):
     def __init__(self, module: nn.Module, blocks: list[nn.Module], prefix: str) -> None:
         super().__init__()
         self.names = {parameter: name for name, parameter in module.named_parameters()}
-        self.seen, self.count, self.prefix = Seen(), len(blocks), prefix
+        self.seen, self.count, self.prefix = ModuleFacts(), len(blocks), prefix
         self.begun, self.inside = 0, -1
         self.before: Tensor | None = None
 
@@ -151,7 +151,9 @@ class _Watch(TorchFunctionMode):
         for leaf in _tensors((args, kwargs)):
             name = self.names.get(leaf) if isinstance(leaf, nn.Parameter) else None
             if name is not None:
-                self.seen.uses[name].add(Use(True, self.inside) if self.inside >= 0 else Use(False, self.begun))
+                self.seen.uses[name].add(
+                    ParameterUse(True, self.inside) if self.inside >= 0 else ParameterUse(False, self.begun)
+                )
         return func(*args, **(kwargs or {}))
 
     def entering(self, number: int, counter: FlopCounterMode) -> Any:

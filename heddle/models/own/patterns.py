@@ -43,7 +43,7 @@ SHOWN = 8  # parameters that an error lists
 
 
 @dataclass(frozen=True)
-class Rule:
+class PatternRule:
     """How a parameter is split, and which pattern says so."""
 
     role: str
@@ -53,11 +53,11 @@ class Rule:
         return f"'{self.pattern}' ({self.role})"
 
 
-def rules_of(file: OwnFile, module: nn.Module) -> dict[str, Rule]:
+def rules_of(file: OwnFile, module: nn.Module) -> dict[str, PatternRule]:
     """The rule of every parameter by name; none at all where nobody has given patterns."""
     names = [name for name, _ in module.named_parameters()]
     if file.patterns:
-        given = [Rule(role, pattern) for role in ROLES for pattern in file.patterns.get(role, ())]
+        given = [PatternRule(role, pattern) for role in ROLES for pattern in file.patterns.get(role, ())]
         aliases: dict[str, list[str]] = {name: [] for name in names}  # of weights that two modules share
         first = {parameter: name for name, parameter in module.named_parameters()}
         for name, parameter in module.named_parameters(remove_duplicate=False):
@@ -85,13 +85,13 @@ def covers(pattern: str, name: str) -> bool:
     return fnmatchcase(name, pattern) or fnmatchcase(name.rpartition(".")[0], pattern)
 
 
-def _one_of_each(rules: list[Rule], aliases: list[str]) -> list[Rule]:
+def _one_of_each(rules: list[PatternRule], aliases: list[str]) -> list[PatternRule]:
     """The rules of a parameter; of one that is shared, one for all its names if they agree."""
     alone = all(sum(covers(rule.pattern, name) for rule in rules) <= 1 for name in aliases)
     return rules[:1] if alone and len({rule.role for rule in rules}) == 1 else rules
 
 
-def _check(file: OwnFile, found: dict[str, list[Rule]]) -> None:
+def _check(file: OwnFile, found: dict[str, list[PatternRule]]) -> None:
     bare = [name for name, rules in found.items() if not rules]
     several = [f"{name} by {' and '.join(map(str, rules))}" for name, rules in found.items() if len(rules) > 1]
     if not bare and not several:
@@ -105,11 +105,11 @@ def _check(file: OwnFile, found: dict[str, list[Rule]]) -> None:
     )
 
 
-def _their_rule(file: OwnFile, planned: dict[str, str], name: str) -> Rule:
+def _their_rule(file: OwnFile, planned: dict[str, str], name: str) -> PatternRule:
     """Of Hugging Face's plan; what that does not name is whole everywhere."""
     rules = [(pattern, style) for pattern, style in planned.items() if covers(pattern, name)]
     if not rules:
-        return Rule("replicated", "what tp_plan does not name")
+        return PatternRule("replicated", "what tp_plan does not name")
     pattern, style = rules[0]
     if style not in THEIRS:
         raise HeddleError(
@@ -117,10 +117,10 @@ def _their_rule(file: OwnFile, planned: dict[str, str], name: str) -> Rule:
             f"Known: {listing(list(THEIRS))}.",
             "Write patterns of your own: plan = {'column': […], 'row': […], …}.",
         )
-    return Rule(THEIRS[style], f"tp_plan: {pattern}")
+    return PatternRule(THEIRS[style], f"tp_plan: {pattern}")
 
 
-def shared_sizes(module: nn.Module, rules: dict[str, Rule], divide: tuple[str, ...] | None) -> list[int]:
+def shared_sizes(module: nn.Module, rules: dict[str, PatternRule], divide: tuple[str, ...] | None) -> list[int]:
     """The sizes that tensor ranks must divide; a vocabulary may be padded."""
     sizes = []
     for name, parameter in module.named_parameters():
@@ -151,7 +151,7 @@ def is_conv1d(module: nn.Module) -> bool:
 
 
 def divided(
-    module: nn.Module, rules: dict[str, Rule], divide: tuple[str, ...] | None
+    module: nn.Module, rules: dict[str, PatternRule], divide: tuple[str, ...] | None
 ) -> list[tuple[nn.Module, str, int]]:
     """Modules, and attributes of theirs, that each tensor rank has a share of: as the file says, or counts of heads."""
     found = []
@@ -169,7 +169,7 @@ def divided(
     return found
 
 
-def _splits(path: str, module: nn.Module, rules: dict[str, Rule]) -> bool:
+def _splits(path: str, module: nn.Module, rules: dict[str, PatternRule]) -> bool:
     """Whether a module has, right below it, a product whose outputs are split."""
     below = [f"{path}.{name}.weight" if path else f"{name}.weight" for name, _ in module.named_children()]
     return any(name in rules and rules[name].role == "column" for name in below)

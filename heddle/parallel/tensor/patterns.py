@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from heddle.errors import HeddleError
 from heddle.models.own.build import build_on_meta, unwatched
 from heddle.models.own.files import OwnBatch, OwnFile, read_file
-from heddle.models.own.patterns import Rule, divided, is_conv1d, rules_of, split_dim
+from heddle.models.own.patterns import PatternRule, divided, is_conv1d, rules_of, split_dim
 from heddle.parallel.collectives import gather, slice_of, sum_partial, to_all
 from heddle.parallel.mesh import Axis
 from heddle.parallel.parameter_layout import place_of, set_place, split_parameter
@@ -26,7 +26,7 @@ from heddle.spec.own import OwnModel
 
 
 @dataclass(frozen=True)
-class Exchange:
+class TensorExchange:
     """What split products say to the other tensor ranks."""
 
     axis: Axis
@@ -44,7 +44,7 @@ class Exchange:
         return _GatherColumns.apply(x, self.axis)
 
 
-class ShapesOnly(Exchange):
+class ShapesOnly(TensorExchange):
     """The same without anybody to talk to: shapes are right, numbers are not."""
 
     def to_all(self, x: Tensor) -> Tensor:
@@ -75,13 +75,13 @@ class _GatherColumns(torch.autograd.Function):
 
 def split_by_patterns(
     module: nn.Module,
-    rules: dict[str, Rule],
+    rules: dict[str, PatternRule],
     divide: tuple[str, ...] | None,
     axis: Axis,
-    exchange: Exchange | None = None,
+    exchange: TensorExchange | None = None,
 ) -> None:
     """Make every parameter of a module this rank's slice, as its rule says; what two modules share stays shared."""
-    say = exchange or Exchange(axis)
+    say = exchange or TensorExchange(axis)
     for owner, name, value in divided(module, rules, divide):
         if value % axis.size:
             raise HeddleError(
@@ -106,7 +106,9 @@ def split_by_patterns(
                 owner._parameters[name] = made[parameter]
 
 
-def _split(owner: nn.Module, name: str, parameter: nn.Parameter, rules: dict[str, Rule], axis: Axis) -> nn.Parameter:
+def _split(
+    owner: nn.Module, name: str, parameter: nn.Parameter, rules: dict[str, PatternRule], axis: Axis
+) -> nn.Parameter:
     rule = rules[name]
     if rule.role == "partial":
         set_place(parameter, replace(place_of(parameter), partial=frozenset({"tensor"})))
@@ -123,7 +125,7 @@ def _split(owner: nn.Module, name: str, parameter: nn.Parameter, rules: dict[str
     return split_parameter(parameter, dim, axis.rank, axis.size)
 
 
-def _forward_of(module: nn.Module, rule: Rule, say: Exchange, path: str) -> Callable[..., Tensor] | None:
+def _forward_of(module: nn.Module, rule: PatternRule, say: TensorExchange, path: str) -> Callable[..., Tensor] | None:
     """What a split module computes; None: what it computed before."""
     transposed = is_conv1d(module)
     plain = transposed or type(module).forward is nn.Linear.forward
@@ -146,7 +148,7 @@ def _forward_of(module: nn.Module, rule: Rule, say: Exchange, path: str) -> Call
     return None
 
 
-def _cannot(module: nn.Module, rule: Rule, path: str, why: str) -> HeddleError:
+def _cannot(module: nn.Module, rule: PatternRule, path: str, why: str) -> HeddleError:
     return HeddleError(
         f"The pattern {rule} is wrong for {path}, which is a {type(module).__name__}.",
         why,
@@ -158,14 +160,14 @@ def _product(module: Any, x: Tensor, transposed: bool, bias: Tensor | None) -> T
     return F.linear(x, module.weight.t() if transposed else module.weight, bias)
 
 
-def _column(say: Exchange, transposed: bool) -> Callable[..., Tensor]:
+def _column(say: TensorExchange, transposed: bool) -> Callable[..., Tensor]:
     def column(self: Any, x: Tensor) -> Tensor:
         return _product(self, say.to_all(x), transposed, self.bias)
 
     return column
 
 
-def _row(say: Exchange, transposed: bool) -> Callable[..., Tensor]:
+def _row(say: TensorExchange, transposed: bool) -> Callable[..., Tensor]:
     def row(self: Any, x: Tensor) -> Tensor:
         y = say.summed(_product(self, x, transposed, None))
         return y if self.bias is None else y + self.bias
@@ -173,7 +175,7 @@ def _row(say: Exchange, transposed: bool) -> Callable[..., Tensor]:
     return row
 
 
-def _head(say: Exchange, transposed: bool) -> Callable[..., Tensor]:
+def _head(say: TensorExchange, transposed: bool) -> Callable[..., Tensor]:
     def head(self: Any, x: Tensor) -> Tensor:
         shape = place_of(self.weight).shape
         return say.gathered(_product(self, say.to_all(x), transposed, self.bias))[..., : shape[int(transposed)]]
@@ -181,7 +183,7 @@ def _head(say: Exchange, transposed: bool) -> Callable[..., Tensor]:
     return head
 
 
-def _embedding(say: Exchange) -> Callable[..., Tensor]:
+def _embedding(say: TensorExchange) -> Callable[..., Tensor]:
     def embedding(self: Any, ids: Tensor) -> Tensor:
         rows, rank = len(self.weight), say.axis.rank
         local = ids - rank * rows
@@ -215,7 +217,9 @@ def check_split(spec: OwnModel, tensor: int) -> None:
         raise _named(file, rules, called, tensor, error) from error
 
 
-def _named(file: OwnFile, rules: dict[str, Rule], called: list[str], tensor: int, error: BaseException) -> HeddleError:
+def _named(
+    file: OwnFile, rules: dict[str, PatternRule], called: list[str], tensor: int, error: BaseException
+) -> HeddleError:
     """Which pattern a shape that does not fit comes from: that of the module where it showed, and of the one before."""
     blamed: list[str] = []
     for path in reversed(called):

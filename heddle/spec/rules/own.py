@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from heddle.errors import HeddleError, divisors, listing
-
-if TYPE_CHECKING:
-    from heddle.spec.model import ModelSpec
-    from heddle.spec.plan import Plan
+from heddle.spec.model import ModelSpec
 
 
-def check_own(plan: Plan, model: ModelSpec) -> None:
-    """Refuse what asks for knowledge of a layer's inside that only Heddle's own has."""
+def check_own(plan: Any, model: ModelSpec) -> None:
+    """Refuse, of a plan, what asks for knowledge of a layer's inside that only Heddle's own has."""
     words = {plan.recompute} if isinstance(plan.recompute, str) else set(plan.recompute)
     words |= {run.recompute for run in plan.layers if run.recompute is not None}
     offloaded = {word for layer in range(model.layers) for word in plan.memory_of(layer).offload}

@@ -24,7 +24,7 @@ from heddle.models.own.chunk import OwnChunk
 from heddle.models.own.describe import describe
 from heddle.models.own.files import OwnBatch, read_file
 from heddle.models.own.look import first_tensor
-from heddle.models.own.patterns import Rule, rules_of
+from heddle.models.own.patterns import PatternRule, rules_of
 from heddle.models.random import key
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.tensor.patterns import check_split
@@ -180,10 +180,10 @@ def _differs(output: ModuleOutput, whole: Array, tensor: int, limit: float) -> b
     return not apart <= max(limit, 1e-5) or not math.isfinite(apart)
 
 
-def _blame(rules: dict[str, Rule], path: str, before: list[str]) -> str:
+def _blame(rules: dict[str, PatternRule], path: str, before: list[str]) -> str:
     """The patterns of a module, and of the split ones that came right before it."""
 
-    def of(where: str) -> list[Rule]:
+    def of(where: str) -> list[PatternRule]:
         return list(dict.fromkeys(rule for name, rule in rules.items() if name.rpartition(".")[0] == where))
 
     mine = " and ".join(map(str, of(path)))
