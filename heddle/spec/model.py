@@ -363,6 +363,11 @@ class LayerSpec(ModelSpec):
         return count + sum(biases[part] for part in self.biased)
 
     @property
+    def captured_bytes(self) -> float:
+        """That a token leaves in the layer in fp32, where the layer is code that was looked at; 0: formulas say it."""
+        return 0.0
+
+    @property
     def replicated_parameters(self) -> int:
         """Those that every tensor rank holds: norms, biases added after a sum, routers and gates of experts."""
         biases = self.hidden * len({"out", "mlp"} & {*self.biased})

@@ -32,6 +32,7 @@ class OwnModel(ModelSpec):
     small: bool = field(default=False, metadata=WHERE_SAID)  # as the function makes it for a proof
     block_parameters: tuple[Large, ...] = field(default=(), metadata=WHERE_SAID)
     block_flops: tuple[Large, ...] = field(default=(), metadata=WHERE_SAID)  # forward, of one sample
+    block_saved: tuple[Large, ...] = field(default=(), metadata=WHERE_SAID)  # bytes that one sample leaves in fp32
     first_parameters: Large = field(default=0, metadata=WHERE_SAID)  # used before the first block
     last_parameters: Large = field(default=0, metadata=WHERE_SAID)  # behind the last one, and not before
     end_flops: Large = field(default=0, metadata=WHERE_SAID)  # forward, of one sample, outside the blocks
@@ -59,7 +60,7 @@ class OwnModel(ModelSpec):
 
     @cached_property
     def _shapes(self) -> tuple[tuple[LayerSpec, ...], tuple[int, ...]]:
-        pairs = list(zip(self.block_parameters, self.block_flops, strict=True))
+        pairs = list(zip(self.block_parameters, self.block_flops, self.block_saved, strict=True))
         kinds = list(dict.fromkeys(pairs))
         values = {each: getattr(self, each) for each in _USUAL}
         return tuple(OwnBlock.made(self, *kind, values) for kind in kinds), tuple(map(kinds.index, pairs))
@@ -89,21 +90,27 @@ class OwnBlock(LayerSpec):
 
     parameters_in: Large = 0
     flops_in: Large = 0
+    saved_in: Large = 0
 
     @staticmethod
-    def made(model: OwnModel, parameters: int, flops: int, values: dict[str, Any]) -> OwnBlock:
+    def made(model: OwnModel, parameters: int, flops: int, saved: int, values: dict[str, Any]) -> OwnBlock:
         """The block with so many parameters and FLOPs."""
         hidden, sequence = model.hidden, model.sequence
         attention = 2 * sequence * 4 * hidden * hidden + 4 * sequence * sequence * hidden
         width = max(1, round((flops - attention) / (4 * sequence * hidden)))
         ffn = model.split * max(1, round(width / model.split))
         shape: dict[str, Any] = {name: getattr(model, name) for name in ("heads", "kv_heads", "head_size")}
-        return OwnBlock(**values, **shape, layers=1, ffn=ffn, parameters_in=parameters, flops_in=flops)
+        return OwnBlock(**values, **shape, layers=1, ffn=ffn, parameters_in=parameters, flops_in=flops, saved_in=saved)
 
     @property
     def layer_parameters(self) -> int:
         """As counted."""
         return self.parameters_in
+
+    @property
+    def captured_bytes(self) -> float:
+        """As captured."""
+        return self.saved_in / self.sequence
 
     def forward_flops(self, sequence: int, causal: bool = False) -> int:  # noqa: ARG002
         """As captured."""

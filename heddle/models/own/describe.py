@@ -15,6 +15,7 @@ from heddle.models.own.chunk import holds
 from heddle.models.own.files import OwnFile, read_file
 from heddle.models.own.look import ModuleFacts, find_blocks, look_through
 from heddle.models.own.patterns import rules_of, shared_sizes
+from heddle.models.own.saved import saved_in_blocks
 from heddle.spec.own import OwnModel, common_divisor
 
 POSITIONS = ("max_position_embeddings", "max_seq_len", "n_positions", "seq_length", "block_size")
@@ -59,6 +60,7 @@ def describe(file: OwnFile, table: dict[str, Any], small: bool = False) -> dict[
         "tied": any(len(seen.uses.get(name, ())) > 1 for name in outside),
         "block_parameters": inside,
         "block_flops": seen.flops[:-1] if blocks else seen.flops,
+        "block_saved": saved_in_blocks(file, small, sequence, max(1, len(blocks))),
         "first_parameters": sum(outside[name] for name in first),
         "last_parameters": sum(outside.values()) - sum(outside[name] for name in first),
         "end_flops": seen.flops[-1] if blocks else 0,

@@ -18,12 +18,15 @@ from heddle.models.own.build import build
 from heddle.models.own.files import read_file
 from heddle.models.own.initial import InitialWeights
 from heddle.parallel.mesh import Mesh
+from heddle.planning.best import with_best_plan
+from heddle.simulating.simulation import simulate
 from heddle.spec import Job, Plan
 from heddle.spec.job import dumps_job, job_from_tables, load_job
 from heddle.spec.own import OwnModel
 from heddle.training.dry_run.dry_run import dry_run
 from heddle.training.prove.prove import synthetic_tokens
 from heddle.training.step.choose import make_trainer
+from tests.helpers.commands import REPOSITORY
 from tests.helpers.world import World
 from tests.models.own.files import job, write
 from tests.strict.run import strict_run
@@ -86,6 +89,32 @@ def test_a_plan_is_tried_without_memory(tmp_path):
     found = dry_run(job(write(tmp_path, "research"), plan))
     assert [kind.layers for kind in found.kinds] == [(3,), (3,), (2,), (2,)]
     assert {kind.held.parameters for kind in found.kinds}
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(microbatch=2),
+        Plan(pipeline=2, microbatch=1),
+        Plan(data=2, zero=3, microbatch=4),
+        Plan(data=2, microbatch=2, recompute="full"),
+        Plan(tensor=2, microbatch=2),
+    ],
+    ids=["one", "pipeline2", "zero3", "recompute", "tensor2"],
+)
+def test_predicted_memory_is_what_the_trainer_holds(plan):
+    tried = replace(load_job(REPOSITORY / "examples" / "own" / "job.toml"), plan=plan).planned
+    held = max(kind.bytes for kind in dry_run(tried).kinds)
+    slack = max(breakdown.slack for breakdown in simulate(tried).memory)
+    predicted = max(breakdown.total for breakdown in simulate(tried).memory) - slack
+    assert predicted == pytest.approx(held, rel=0.2)
+
+
+def test_a_job_without_a_plan_gets_one(tmp_path):
+    planned, _ = with_best_plan(replace(job(write(tmp_path, "bloom"), Plan()), plan=None), devices=2)
+    assert planned.plan is not None
+    assert planned.plan.tensor == 1  # nobody says how to split it
+    assert planned.predicted is not None
 
 
 @pytest.mark.dist
