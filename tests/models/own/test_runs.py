@@ -13,6 +13,7 @@ from heddle.checkpoint.checkpoint import Saver
 from heddle.checkpoint.contents import contents_of
 from heddle.checkpoint.exchange.convert import export_huggingface
 from heddle.checkpoint.source import find_source
+from heddle.cli.decide.job_paths import moved
 from heddle.errors import HeddleError
 from heddle.models.own.build import build
 from heddle.models.own.files import read_file
@@ -82,6 +83,11 @@ def test_code_that_weights_name_is_not_run(tmp_path):
     with pytest.raises(HeddleError, match="made by code that they name") as told:
         job_from_tables({"train": {"from": str(run)}})
     assert "module = " in told.value.hint
+
+
+def test_a_job_that_moves_takes_its_module_along(tmp_path):
+    document = {"model": {"module": "mine.py:make"}}
+    assert moved(document, tmp_path / "one", tmp_path / "two")["model"]["module"] == "../one/mine.py:make"
 
 
 def test_a_plan_is_tried_without_memory(tmp_path):
