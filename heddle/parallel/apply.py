@@ -287,7 +287,7 @@ def mean_over_heads(x: Tensor, axis: Axis) -> Tensor:
 
 def defer_weight_gradients(chunk: Transformer, deferred: DeferredGradients, compiled: bool) -> None:
     """Let the layers' products of weight gradients be put off; by code that is not compiled, which has side effects."""
-    for module in list(chunk.layers.modules()):
+    for module in [module for layer in chunk.layers.values() for module in layer.modules()]:
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear):  # alone on its axis
                 setattr(module, name, child := ColumnParallelLinear(child, Axis(), sequence=False))
