@@ -20,6 +20,7 @@ def write_files(folder):
     return write_named_blocks(PAGE, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.dist
 def test_the_commands_on_the_page_work(tmp_path, capsys):
     assert write_files(tmp_path)

@@ -47,7 +47,7 @@ class OwnChunk(Chunk):
         self.arrived: Tensor | None = None
         self.counted: list[Tensor] = []  # of each microbatch of a step: targets over how many there are on average
         self.absent: list[tuple[nn.Module, str, torch.Size]] = []
-        self.dtype = torch.float32
+        self.dtype, self.device = torch.float32, torch.device("cpu")
         self._learns, self.calm = True, False
         owned = {name for name, _ in module.named_parameters() if holds(seen.uses.get(name, set()), start, self._end)}
         self._take_out(owned)
@@ -74,7 +74,7 @@ class OwnChunk(Chunk):
 
     def reset(self, device: torch.device, dtype: torch.dtype) -> None:
         """Once parameters have memory: buffers go where they are, and what is not here becomes no number."""
-        self.dtype = dtype
+        self.dtype, self.device = dtype, device
         nothing = torch.full((1,), torch.nan, device=device, dtype=dtype)
         for module, name, shape in self.absent:
             object.__setattr__(module, name, nothing.expand(shape))
@@ -143,9 +143,14 @@ class OwnChunk(Chunk):
         if batch.first is None:
             yield
             return
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(key("own", self.seed, batch.first, self.start))
+        seed, before = key("own", self.seed, batch.first, self.start), torch.get_rng_state()
+        torch.default_generator.manual_seed(seed)  # alone: to seed devices that there are not takes longer
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
+        try:
             yield
+        finally:
+            torch.set_rng_state(before)
 
 
 class _Skip:

@@ -102,6 +102,7 @@ def test_a_proof_names_the_pattern(world: World, tmp_path, lie):
     assert re.search(named, proof.cause), proof.cause
 
 
+@pytest.mark.slow
 @pytest.mark.dist
 def test_a_proof_of_the_right_patterns_is_equal(world: World, tmp_path):
     plan = Plan(tensor=2, pipeline=2, data=2, zero=1, microbatch=2, stages=(3, 2))

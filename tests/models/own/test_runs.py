@@ -100,13 +100,18 @@ def test_a_plan_is_tried_without_memory(tmp_path):
 @pytest.mark.parametrize(
     "plan",
     [
-        Plan(microbatch=2),
         Plan(pipeline=2, microbatch=1),
-        Plan(data=2, zero=3, microbatch=4),
-        Plan(data=2, microbatch=2, recompute="full"),
-        Plan(tensor=2, microbatch=2),
+        *(
+            pytest.param(plan, marks=pytest.mark.slow)
+            for plan in (
+                Plan(microbatch=2),
+                Plan(data=2, zero=3, microbatch=4),
+                Plan(data=2, microbatch=2, recompute="full"),
+                Plan(tensor=2, microbatch=2),
+            )
+        ),
     ],
-    ids=["one", "pipeline2", "zero3", "recompute", "tensor2"],
+    ids=["pipeline2", "one", "zero3", "recompute", "tensor2"],
 )
 def test_predicted_memory_is_what_the_trainer_holds(plan):
     tried = replace(load_job(REPOSITORY / "examples" / "own" / "job.toml"), plan=plan).planned
@@ -124,13 +129,18 @@ def test_a_job_without_a_plan_gets_one(tmp_path):
 
 
 @pytest.mark.dist
-def test_exchanges_follow_the_rules_of_gpus(tmp_path):
-    for name, plan, reads in (
-        ("research", Plan(tensor=2, pipeline=2, microbatch=2), 20),  # its loss reads what it has counted
+@pytest.mark.parametrize(
+    ("name", "plan", "reads"),
+    [
         ("opt", Plan(tensor=2, pipeline=2, microbatch=2), 1),
-        ("opt", Plan(data=2, zero=3, microbatch=2), 1),
-    ):
-        strict_run(job(write(tmp_path, name), plan), reads=reads)
+        pytest.param("opt", Plan(data=2, zero=3, microbatch=2), 1, marks=pytest.mark.slow),
+        # its loss reads what it has counted
+        pytest.param("research", Plan(tensor=2, pipeline=2, microbatch=2), 20, marks=pytest.mark.slow),
+    ],
+    ids=["tensor-pipeline", "zero3", "research"],
+)
+def test_exchanges_follow_the_rules_of_gpus(tmp_path, name, plan, reads):
+    strict_run(job(write(tmp_path, name), plan), reads=reads)
 
 
 def test_initial_weights_do_not_depend_on_the_plan(tmp_path):

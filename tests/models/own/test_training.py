@@ -45,6 +45,16 @@ CELLS: dict[str, tuple[str, Plan]] = {
 }
 
 
+USUAL = (  # every mechanism once; those of transformers are imported by each process, which takes the longest
+    "research-data2-zero2",
+    "research-data2-zero3-recompute",
+    "research-pipeline3-data2-zero1",
+    "research-virtual2",
+    "research-all",
+    "opt-tensor2-pipeline2",
+)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("own")
@@ -82,7 +92,9 @@ def expected(address: str) -> tuple[list[float], dict[str, Any]]:
     return plain_loop(job(address, Plan()))
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(
+    "cell", [each if each in USUAL else pytest.param(each, marks=pytest.mark.slow) for each in CELLS]
+)
 def test_equal_to_a_plain_loop(world: World, folder: Path, cell: str):
     name, plan = CELLS[cell]
     tried = job(write(folder, name), plan, steps=STEPS)
