@@ -12,7 +12,15 @@ from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
 
 from heddle.checkpoint.checkpoint import State, agree, damage, load_state, newest_good
-from heddle.checkpoint.huggingface import HuggingFaceReader, open_huggingface, refuse_links, refuse_untied
+from heddle.checkpoint.huggingface import (
+    INDEX,
+    SINGLE,
+    HuggingFaceReader,
+    open_huggingface,
+    refuse_links,
+    refuse_untied,
+    tensors_by_name,
+)
 from heddle.checkpoint.index import StoredTensor, check_shapes, read_index
 from heddle.checkpoint.storage import Boxes, SafetensorsReader
 from heddle.data import Prepared
@@ -21,7 +29,7 @@ from heddle.errors import HeddleError
 from heddle.models.huggingface_names import Shape, parameter_shapes
 from heddle.models.init import initialize_parameter
 from heddle.models.lora import A, B, QkvRows, delta
-from heddle.models.own.describe import shapes_of
+from heddle.models.own.describe import shapes_of, state_names
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.shards import Piece, boxes_of
 from heddle.runs.folder import Run
@@ -60,11 +68,16 @@ class WeightSource:
             raise HeddleError(f"{self.folder} cannot be read.", f"{reason}.", "Are all of its files there?") from None
 
 
-def find_source(path: Path, mesh: Mesh, warn: Warn) -> WeightSource:
+def find_source(path: Path, mesh: Mesh, warn: Warn, model: ModelSpec | None = None) -> WeightSource:
     """The weights that a path stands for: the newest good ones of a run, a checkpoint, or Hugging Face's.
 
-    Checksums are looked at, by all ranks together, so that what is damaged is told before it is used.
+    Checksums are looked at, by all ranks together, so that what is damaged is told before it is used. `model`: they are
+    for. If that is the user's own module, a folder of safetensors has its names.
     """
+    if isinstance(model, OwnModel) and any((path / name).is_file() for name in (SINGLE, INDEX)):
+        tensors = tensors_by_name(path, shapes_of(model), state_names(model))
+        companions = path if (path / TOKENIZER_FILE).is_file() else None
+        return WeightSource(path, model, tensors, HuggingFaceReader, companions)
     if is_run(path):
         return checkpoint_source(newest_good(Run(path).checkpoints, mesh, warn), warn)
     if (path / ABOUT).is_file():

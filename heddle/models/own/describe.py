@@ -93,6 +93,11 @@ def seen_in(spec: OwnModel) -> ModuleFacts:
     return look_through(file, build_on_meta(file, spec.small), 1, spec.sequence)
 
 
+def state_names(spec: OwnModel) -> frozenset[str]:
+    """All names of its state: buffers, and every name of a shared weight."""
+    return frozenset(build_on_meta(read_file(spec.module), spec.small).state_dict())
+
+
 def shapes_of(spec: OwnModel) -> dict[str, tuple[int, ...]]:
     """Its parameters by name, in order."""
     module = build_on_meta(read_file(spec.module), spec.small)

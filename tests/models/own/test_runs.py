@@ -14,9 +14,10 @@ from heddle.checkpoint.contents import contents_of
 from heddle.checkpoint.exchange.convert import export_huggingface
 from heddle.checkpoint.source import find_source
 from heddle.cli.decide.job_paths import moved
+from heddle.data import samples_of
 from heddle.errors import HeddleError
 from heddle.models.own.build import build
-from heddle.models.own.files import read_file
+from heddle.models.own.files import OwnBatch, read_file
 from heddle.models.own.initial import InitialWeights
 from heddle.parallel.mesh import Mesh
 from heddle.planning.best import with_best_plan
@@ -65,6 +66,23 @@ def test_a_run_goes_on_under_another_plan(world: World, tmp_path):
     loaded = module.load_state_dict(load_file(tmp_path / "out" / "model.safetensors"), strict=False)
     assert not loaded.unexpected_keys
     assert loaded.missing_keys == []
+
+
+def test_published_weights_are_read_by_the_modules_own_names(tmp_path):
+    address = write(tmp_path, "opt")
+    torch.manual_seed(5)
+    published = read_file(address).make()
+    published.save_pretrained(tmp_path / "published")  # type: ignore[operator]
+    tried = job(address, WHOLE)
+    trainer = make_trainer(tried, synthetic_tokens(tried), Mesh())
+    trainer.start_from(find_source(tmp_path / "published", Mesh(), print, tried.model))
+    samples = samples_of(synthetic_tokens(tried), tried.sequence, tried.train.seed)
+    ids, targets = map(torch.from_numpy, samples.batch(0, tried.train.global_batch))
+    total, count = read_file(address).loss(published, OwnBatch(ids, targets))
+    assert trainer.train_step().loss == pytest.approx((total / count).item(), rel=1e-6)
+    other = job(write(tmp_path, "bloom"), WHOLE)
+    with pytest.raises(HeddleError, match="does not hold the weights of this module"):
+        find_source(tmp_path / "published", Mesh(), print, other.model)
 
 
 def test_a_job_says_all_of_its_module_and_runs_no_code_to_be_read(tmp_path, capsys):
