@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from heddle.errors import HeddleError, nearest
+from heddle.files import read_bytes
 
 ROLES = ("column", "row", "vocabulary", "partial", "replicated")
 KEYS = ("blocks", *ROLES, "divide")
@@ -55,7 +56,7 @@ def read_file(module: str) -> OwnFile:
     path = Path(place)
     if not path.is_file():
         raise HeddleError(f"{path} is not a file.", "model.module names it.", "Is the path relative to the job file?")
-    return _read(path, function, hashlib.sha256(path.read_bytes()).hexdigest())
+    return _read(path, function, hashlib.sha256(read_bytes(path, "a Python file that makes a module")).hexdigest())
 
 
 @cache
