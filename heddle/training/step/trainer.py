@@ -40,7 +40,7 @@ from heddle.training.outer.outer import Outer, Reached
 from heddle.training.outer.outer_step import OuterStep
 from heddle.training.sites.site_step import SiteStep, check_sites
 from heddle.training.step.correction import delay_of
-from heddle.training.step.counts import Counts
+from heddle.training.step.counts import CountedSum, Counts
 from heddle.training.step.learning_rate import learning_rate
 from heddle.training.step.optimizer import Optimizer
 
@@ -175,13 +175,8 @@ class Trainer:
         with self.recorder.span(Lane.OPTIMIZER, Phase.GRADIENTS):
             self.gradients.finish()
         with self.recorder.span(Lane.OPTIMIZER, Phase.UPDATE):
-            counted = self._counted()
-            sums = self.sum_over_ranks(
-                loss, self.optimizer.squared_norm(), bool(stop), *counted, *self.recorder.taken()
-            )
+            sums = self.sum_over_ranks(loss, self.optimizer.squared_norm(), bool(stop), *self.recorder.taken())
             total, squared_norm, stops, *waited = sums.wait().unbind()
-            if counted:
-                total, squared_norm = self._by_count(total, squared_norm, waited.pop(0))
             self.recorder.told(waited)
             norm = self.update(learning_rate(self.job.train, self.step), squared_norm)
             self.gradients.clear()
@@ -200,18 +195,6 @@ class Trainer:
     def scale(self) -> float:
         """What the loss of a microbatch is multiplied by: replicas add up gradients, each its share of the mean."""
         return self.optimizer.scale.value * (1 / self.plan.context if self.plan.local_steps else self.weight)
-
-    def _counted(self) -> list[Tensor]:
-        """This rank's share of what own losses count, over what was expected; nothing where the losses are ours."""
-        if self.counts is None:
-            return []
-        share = self.counts.taken(self.device) * self.weight
-        return [share if has_own_loss(self.mesh) else torch.zeros_like(share)]
-
-    def _by_count(self, total: Tensor, squared_norm: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss and gradients over what own losses have counted in all, which is known only now."""
-        self.optimizer.divisor = counted
-        return total / counted, squared_norm / counted**2
 
     def update(self, rate: float, squared_norm: Tensor) -> Tensor:
         """Update this rank's pieces, and begin to share them; the gradient norm."""
@@ -253,11 +236,8 @@ class Trainer:
                 synchronize(self.device)  # no batch is handed out while another waits: their activations would add up
                 tick()
             mean = (torch.stack(losses).double() * (counts / counts.sum()).to(self.device)).sum()
-            if weighed:
-                share = (torch.stack(weighed) * (counts / counts.sum()).to(self.device)).sum() * self.weight
-                own = share if has_own_loss(self.mesh) else torch.zeros_like(share)
-                total, counted = self.sum_over_ranks(mean, own).wait().unbind()
-                return float(total / counted)
+            if self.counts is not None:
+                self.counts.put((torch.stack(weighed) * (counts / counts.sum()).to(self.device)).sum())
             return float(self.sum_over_ranks(mean).wait()[0])
 
     def wait_for_weights(self) -> None:
@@ -380,8 +360,11 @@ class Trainer:
         apart = bool(self.plan.local_steps) and torch.is_grad_enabled()
         own = loss.double() * (1 / self.plan.context if apart else self.weight)
         own = own if has_own_loss(self.mesh) else torch.zeros_like(own)
+        if self.counts is not None:
+            others = *others, self.counts.taken(self.device) * (self.weight if has_own_loss(self.mesh) else 0.0)
         numbers = torch.stack([own, *(_number(other, own) for other in others)])
-        return start_sum_numbers(numbers, self.mesh.replica if apart else self.mesh.world)
+        handle = start_sum_numbers(numbers, self.mesh.replica if apart else self.mesh.world)
+        return handle if self.counts is None else CountedSum(handle, self.optimizer)
 
 
 def _number(value: Tensor | float, like: Tensor) -> Tensor:
