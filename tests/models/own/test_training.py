@@ -35,6 +35,10 @@ CELLS: dict[str, tuple[str, Plan]] = {
     "research-tensor2": ("research", Plan(tensor=2, microbatch=2)),
     "research-all": ("research", Plan(tensor=2, pipeline=2, data=2, zero=1, microbatch=2, stages=(4, 1))),
     "research-tensor2-zero3": ("research", Plan(tensor=2, data=2, zero=3, microbatch=2)),
+    "research-zero3-offload": (
+        "research",
+        Plan(data=2, zero=3, microbatch=2, offload=("optimizer:host", "weights:host")),
+    ),
     "opt-data2-zero3": ("opt", Plan(data=2, zero=3, microbatch=2)),
     "opt-tensor2-pipeline2": ("opt", Plan(tensor=2, pipeline=2, microbatch=2, stages=(2, 1))),
     "opt-pipeline2-zero3": ("opt", Plan(pipeline=2, data=2, zero=3, microbatch=1)),
