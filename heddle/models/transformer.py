@@ -21,8 +21,9 @@ from heddle.models.attention import attend, attend_masked, by_document
 from heddle.models.chunk import Chunk, ChunkPart
 from heddle.models.documents import Documents
 from heddle.models.experts import ExpertMLP
-from heddle.models.loss import Scores, Vocabulary, head_loss
+from heddle.models.loss import Scores, Vocabulary, head_loss, token_losses
 from heddle.models.norms import make_head_norm, make_norm
+from heddle.models.preference import PreferencePairs
 from heddle.models.rotary import Rotary, at, rotate
 from heddle.models.scored_attention import attend_scored
 from heddle.spec.model import LayerSpec, ModelSpec
@@ -65,6 +66,7 @@ class Microbatch:
     documents: Documents = ()  # of which whole samples are made; see heddle.models.documents
     samples: tuple[Tensor, Tensor] | None = None  # tokens and targets again, one sample in a row, for own modules
     first: int | None = None  # the number of the first sample, where these learn
+    pairs: PreferencePairs | None = None  # where documents come in pairs, of which one is preferred
 
 
 class Transformer(Chunk):
@@ -135,8 +137,20 @@ class Transformer(Chunk):
             if batch.targets is None:
                 return self.scores.of(self.head(x))
             weight, bias = self.head.weight, self.head.bias
+            if batch.pairs is not None and batch.pairs.reference is None:
+                full = self.vocabulary.inputs(x)
+                losses = token_losses(full, weight, batch.targets, self.vocabulary, self.scores, bias)
+                return batch.pairs.log_probabilities(losses)
             return head_loss(
-                x, weight, batch.targets, batch.scale, self.vocabulary, scores=self.scores, bias=bias, count=batch.count
+                x,
+                weight,
+                batch.targets,
+                batch.scale,
+                self.vocabulary,
+                scores=self.scores,
+                bias=bias,
+                count=batch.count,
+                weigh=None if batch.pairs is None else batch.pairs.weigh(batch.count),
             )
         return x
 

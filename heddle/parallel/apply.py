@@ -67,15 +67,16 @@ def parallelize(
     compiled: bool = False,
     tiers: Tiers = no_tiers,
     tune: Tune | None = None,
+    frozen_all: bool = False,
 ) -> Parallel:
-    """Build this rank's part of the model, with its initial weights.
+    """Build this rank's part of the model, with its initial weights; with `frozen_all`, of one that never learns.
 
     The order matters. What is split is split on the meta device, where nothing has memory; only then does each
     rank make its own shard real, and nothing else.
     """
     deferred = DeferredGradients()
     build = OwnChunks if isinstance(spec, OwnModel) else NativeChunks
-    made: OwnChunks | NativeChunks = build(spec, plan, mesh, seed, tune)  # type: ignore[arg-type]
+    made: OwnChunks | NativeChunks = build(spec, plan, mesh, seed, tune, frozen_all)  # type: ignore[arg-type]
     chunks: dict[int, Chunk] = {**made.chunks}
     for chunk in chunks.values():
         if plan.pipeline > 1 and rule_of(plan.schedule).splits:
@@ -130,9 +131,14 @@ Fill = Callable[[Tensor, str, torch.Size, tuple[int, ...]], None]  # initial val
 class NativeChunks:
     """This pipeline rank's chunks of Heddle's own transformer, split but without memory, and how its weights begin."""
 
-    def __init__(self, spec: ModelSpec, plan: Plan, mesh: Mesh, seed: int, tune: Tune | None) -> None:
+    def __init__(
+        self, spec: ModelSpec, plan: Plan, mesh: Mesh, seed: int, tune: Tune | None, frozen_all: bool = False
+    ) -> None:
         self.spec, self.seed = spec, seed
         self.chunks = build_chunks(spec, plan, mesh, tune)
+        if frozen_all:
+            for chunk in self.chunks.values():
+                chunk.requires_grad_(False)
         if mesh.tensor.size > 1:
             for chunk in self.chunks.values():
                 split_over_tensor(chunk, mesh.tensor, plan.sequence)

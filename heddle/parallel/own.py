@@ -25,7 +25,9 @@ from heddle.spec.plan import Plan
 class OwnChunks:
     """This pipeline rank's chunks, split but without memory, and how the weights begin."""
 
-    def __init__(self, spec: OwnModel, plan: Plan, mesh: Mesh, seed: int, _tune: None = None) -> None:
+    def __init__(
+        self, spec: OwnModel, plan: Plan, mesh: Mesh, seed: int, _tune: None = None, _frozen_all: bool = False
+    ) -> None:
         file = read_file(spec.module)
         self.initial = InitialWeights(file, build(file, spec.small), seed, spec.small)
         seen, whole = seen_in(spec), self.initial.module

@@ -8,6 +8,21 @@ from heddle.errors import HeddleError, divisors, listing
 from heddle.spec.model import ModelSpec
 
 
+def check_own_job(optimizer: str, tunes: bool, prefers: bool) -> None:
+    """Refuse, of a job with a module of the user's own, what goes by the names of Heddle's own layers."""
+    for found, what, instead in (
+        (optimizer != "adamw", f'train.optimizer = "{optimizer}"', 'Use optimizer = "adamw".'),
+        (tunes, "[tune]", "Leave it out: all of the module learns that requires a gradient."),
+        (prefers, "[preference]", "Write the loss of pairs as the module's own."),
+    ):
+        if found:
+            raise HeddleError(
+                f"{what} cannot be combined with model.module.",
+                "It goes by the names and layers of Heddle's own transformer.",
+                instead,
+            )
+
+
 def check_own(plan: Any, model: ModelSpec) -> None:
     """Refuse, of a plan, what asks for knowledge of a layer's inside that only Heddle's own has."""
     words = {plan.recompute} if isinstance(plan.recompute, str) else set(plan.recompute)

@@ -64,7 +64,14 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
     shares = (equal[0] + degrees.pipeline * microbatch, *equal[1:]) if plan.shares and degrees.data > 1 else ()
     small_plan = replace(degrees, microbatch=microbatch, stages=stages, shares=shares).with_memory(memories)
     small_train = _train(planned, steps, sum(shares or equal), sequence)
-    small = PlannedJob(model=small_model, data=job.data, train=small_train, plan=small_plan, tune=_tune(job.tune))
+    small = PlannedJob(
+        model=small_model,
+        data=job.data,
+        train=small_train,
+        plan=small_plan,
+        tune=_tune(job.tune),
+        preference=job.preference,
+    )
     coded = coded_plan(job, plan, small_plan)
     coded_job = None if coded is None else replace(small, plan=coded, network=job.network)
     return Shrunk(small, tuple(notes), coded_job, left_out)
@@ -105,6 +112,8 @@ def _train(job: PlannedJob, steps: int, batch: int, sequence: int) -> Train:
         weight_decay=train.weight_decay,
         clip=min(train.clip, 0.1),  # small enough to clip, where the job clips at all
         delay_correction=train.delay_correction,
+        optimizer=train.optimizer,
+        momentum=train.momentum,
     )
 
 

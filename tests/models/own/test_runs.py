@@ -25,6 +25,7 @@ from heddle.simulating.simulation import simulate
 from heddle.spec import Job, Plan
 from heddle.spec.job import dumps_job, job_from_tables, load_job
 from heddle.spec.own import OwnModel
+from heddle.spec.tune import Lora, Tune
 from heddle.training.dry_run.dry_run import dry_run
 from heddle.training.prove.prove import synthetic_tokens
 from heddle.training.step.choose import make_trainer
@@ -212,6 +213,10 @@ def test_what_a_module_cannot_do_is_refused(tmp_path):
     ):
         with pytest.raises(HeddleError, match=word):
             job(address, plan)
+    with pytest.raises(HeddleError, match='train.optimizer = "muon"'):
+        job(address, Plan(), optimizer="muon")
+    with pytest.raises(HeddleError, match="\\[tune\\] cannot be combined"):
+        replace(job(address, Plan()), tune=Tune(lora=Lora()))
     with pytest.raises(HeddleError, match="5 layers cannot fill"):
         job(address, Plan(pipeline=6))
 
