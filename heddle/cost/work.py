@@ -43,6 +43,7 @@ class LayerShape(NamedTuple):
     routed: int
     layer_parameters: int
     replicated_parameters: int
+    captured: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +80,7 @@ class Work:
     upcast: Column = 0  # 1: norms read and keep full precision, as those with weights around zero do
     rectified: Column = 0  # 1: the activation keeps what it made, not what it read
     head_bias: Column = 0
+    captured: Column = 0  # bytes that a token leaves in a layer in fp32, where that was looked at; 0: it follows
     # experts in place of MLPs
     experts: Column = 0
     routed: Column = 0  # of the ffn, what the experts make that a token chose: top_k times the width of one
@@ -100,6 +102,7 @@ class Work:
     precision: str  # of weights and matrix products; one for all columns
     fp8: Column = 0  # 1: the layers' matrix products in 8 bits
     gradient_bytes: Column = 4  # of a gradient that is kept over microbatches
+    pure: Column = 0  # 1: the optimizer works on weights as they are, without a copy in full precision
     summed_apart: Column = 0  # 1: under ZeRO-1 the sum goes into a shard of its own; our trainer sums in place
     reduce_bytes: Column = 4  # of a gradient that is sent
     feedback: Column = 0  # 1: gradients are sent in codes, and what these could not say is kept
@@ -119,6 +122,8 @@ class Work:
     kept_logit: Column = HEDDLE_GPU.kept_logit
     brief_logit: Column = HEDDLE_GPU.brief_logit
     brief_split_logit: Column = HEDDLE_GPU.brief_split_logit
+    loss_forward: Column = HEDDLE_GPU.loss_forward
+    loss_backward: Column = HEDDLE_GPU.loss_backward
     posted: Column = HEDDLE_GPU.posted
     window_block: Column = HEDDLE_GPU.window_block
     replayed: Column = HEDDLE_GPU.replayed
@@ -132,7 +137,6 @@ class Work:
     virtual: Column = 1
     data: Column = 1
     zero: Column = 0
-    zero_within: Column = 0  # neighboring replicas that share what ZeRO shards; 0: all
     microbatch: Column = 1
     schedule: Column = 0  # its place in heddle.schedule.NAMES; 1F1B of several chunks is the interleaved one
     full: Column = 0.0  # share of the layers that recompute everything
@@ -140,6 +144,7 @@ class Work:
     per_op: Column = 0.0  # share that recompute every second matrix product (torchtitan's "selective")
     # what others do otherwise than Heddle
     stops_early: Column = 1  # 1: recomputing ends before the last product, which no backward needs (PyTorch ≥ 2.1)
+    keeps_qkv: Column = 0  # 1: layers that recompute everything keep query, key and value all the same (MaxText)
     waits_backward: Column = 0  # 1: no product runs beside the sum of input gradients (Megatron-LM before 2022)
     scatter: Column = 1  # 0: every tensor rank sends the whole message to the next stage
     both_ways: Column = 1  # 0: of two stages one sends at a time (DeepSpeed)
@@ -152,12 +157,22 @@ class Work:
     bucket_bytes: Column = 33.6e6  # of gradients that travel together; 0: every parameter by itself
     piece_bytes: Column = 4e6  # of a bucket, what each replica has at least
     casts_per_step: Column = 0  # 1: weights become 8 bits once per step, not for every microbatch
+    own_sums: Column = 0  # 1: every product of a layer sums the gradient of its input over tensor ranks by itself
+    whole_loss: Column = 0  # 1: tensor ranks gather all logits, and each makes the whole loss
     sums_once: Column = 0  # 1: sharded layers sum their gradients in the last microbatch only
     sharded_gradients: Column = 0  # 1: replicas keep their share of gradients only, as from ZeRO-2 on
+    shard_ranks: Column = (
+        np.inf
+    )  # replicas that share the optimizer, or all states, at most; among groups all are alike
+    groups_once: Column = 0  # 1: such groups sum their shares once per step, not in every microbatch
+    large_gathers: Column = 0  # 1: ZeRO's gathers are of so much at once that they are as fast as links are
+    sums_whole: Column = 0  # 1: ZeRO-1 sums gradients for all replicas, though each needs its share only
+    broadcasts: Column = 0  # 1: ZeRO-1 gives each replica whole tensors, and it sends them to all others by itself
     cast_reads: Column = 2  # passes over what becomes 8 bits: 2 where its largest value must be known before
     fused_casts: Column = 0.0  # share of activations that are made in 8 bits at once
     context: Column = 1  # ranks that share the tokens of each sample
     context_exchange: Column = 0  # how keys and values reach them: its place in heddle.spec.software.CONTEXT_EXCHANGES
+    context_inner: Column = 1  # of a 2d exchange: ranks of each group that exchange by all-to-all
 
     @property
     def element(self) -> int:
@@ -226,16 +241,9 @@ class Work:
         return self.data * self.context
 
     @cached_property
-    def shards(self) -> Column:
-        """Of these, the neighbors that share what ZeRO shards."""
-        if not np.any(self.zero_within):
-            return self.replicas
-        return np.where(np.equal(self.zero_within, 0), self.replicas, self.zero_within)
-
-    @cached_property
-    def mirrors(self) -> Column:
-        """And those that hold the same share."""
-        return self.replicas / self.shards
+    def sharing(self) -> Column:
+        """Replicas that share the optimizer's states from ZeRO-1 on, weights and gradients from ZeRO-2 on."""
+        return np.minimum(self.replicas, self.shard_ranks)
 
     @cached_property
     def padded_vocab(self) -> Column:
@@ -299,6 +307,7 @@ def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, An
             routed=one.top_k * one.expert_ffn if one.experts else 0,
             layer_parameters=one.layer_parameters,
             replicated_parameters=one.replicated_parameters,
+            captured=one.captured_bytes,
         )
         for place, one in enumerate(model.shapes)
     )
@@ -345,11 +354,13 @@ def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
     return {
         **{axis: getattr(plan, axis) for axis in AXES},
         "context_exchange": CONTEXT_EXCHANGES.index(plan.context_exchange),
+        "context_inner": plan.context_inner,
         "sequence_parallel": int(plan.sequence),
         "tensor_chunks": plan.tensor_chunks,
         "virtual": plan.virtual,
         "zero": plan.zero,
-        "zero_within": plan.zero_within,
+        "shard_ranks": plan.shards,
+        "groups_once": 1,
         "microbatch": plan.microbatch,
         "schedule": NAMES.index(plan.named.schedule),
         "full": words.count("full") / layers,
@@ -388,6 +399,8 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
         plans = plan_columns(plan, job.model.layers)
     software = cluster.software or HEDDLE
     kernels = kernels_of(software.facts, cluster.device.host)
+    if job.model.own:  # whose loss keeps its logits, and which makes queries, keys and values as it likes
+        kernels = kernels._replace(logits_at_once=0, kept_logit=4, brief_logit=8, brief_split_logit=4, joint_qkv=0)
     columns = software_columns(software.facts) | plans  # a plan's own say counts: who meets seldom overlaps nothing
     return Work(
         **model_columns(job.model, job.sequence),

@@ -38,7 +38,7 @@ class _Chunks:
         self.ends = ends_of(of_a_layer(work))
         # gradients of one replica in fp32 are made by the first backward of a step
         self.alone = plan.replicas == 1 and work.element == 4
-        self.sums = Sums(float(work.shards), float(work.gloo) * (1 - 1 / float(work.shards)))
+        self.sums = Sums(float(work.sharing), float(work.gloo) * (1 - 1 / float(work.sharing)))
         # of a layer, norms are summed over tensor ranks, too, and so by themselves
         self.norms = float(work.replicated_parameters) if plan.sequence else 0.0
         self.table = float(work.padded_vocab * work.hidden)

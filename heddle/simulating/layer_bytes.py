@@ -19,7 +19,16 @@ def of_a_layer(work: Work) -> Work:
     """The same for all works whose layers cost the same: a search looks at many of them."""
     batch = work.microbatch * np.minimum(2, work.microbatches)  # gradients are added up from the second microbatch on
     return replace(
-        work, batch=batch, pipeline=1, virtual=1, data=1, zero=0, zero_within=0, schedule=0, full=1.0, selective=0.0
+        work,
+        batch=batch,
+        pipeline=1,
+        virtual=1,
+        data=1,
+        zero=0,
+        shard_ranks=np.inf,
+        schedule=0,
+        full=1.0,
+        selective=0.0,
     )
 
 

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from heddle.checkpoint import checkpoint
 from heddle.checkpoint.checkpoint import Saver
+from heddle.errors import HeddleError
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.runtime import cuda, device
 from heddle.runtime.recorder import NoRecorder
@@ -52,7 +53,7 @@ def test_tokens_are_checked_by_one_rank_of_a_node(monkeypatch, local, started_by
 
     def prepared_for(data: Data, **_: object) -> SimpleNamespace:
         asked.append(data.verify)
-        return SimpleNamespace()
+        return SimpleNamespace(meta=SimpleNamespace(chat=None, train=SimpleNamespace(sha256="0")))
 
     monkeypatch.setattr(opening, "prepared_for", prepared_for)
     monkeypatch.setattr(opening, "check_vocab", lambda *_: None)
@@ -295,3 +296,9 @@ def test_layers_are_compiled_where_it_pays_and_holds(monkeypatch, said, plan, gp
     words = compiling.compiling_in_words(some, where)
     assert "compile = " in words
     assert said is not None or ("not compiled" in words) != compiled
+
+
+def test_nodes_that_prepared_other_tokens_are_told():
+    opening.refuse_other_tokens(["a" * 64] * 3)
+    with pytest.raises(HeddleError, match="Rank 2 has other tokens than rank 0"):
+        opening.refuse_other_tokens(["a" * 64, "a" * 64, "b" * 64])

@@ -20,7 +20,7 @@ def compiles(job: PlannedJob, device: torch.device) -> bool:
     if job.train.compile is not None:
         return job.train.compile
     plan = job.plan
-    whole = plan.tensor == 1 and plan.context == 1 and not plan.adapt
+    whole = plan.tensor == 1 and plan.context == 1 and not plan.adapt and not job.model.own
     return on_gpu(device) and whole and not any(shape.experts for shape in job.model.shapes) and can_compile()
 
 
