@@ -274,7 +274,7 @@ def layer(cluster: Cluster, work: Work) -> Pass:
     # each microbatch adds its gradients to those of the ones before; a cast before that is written, and read again
     casts = work.casts_gradients * (work.gradient_bytes > work.element)
     adding = (1 - work.adds_in_place) * (work.element + (2 + 2 * casts) * work.gradient_bytes)
-    accumulate = np.where(work.microbatches > 1, adding, 0) * work.layer_parameters / t / memory_speed(cluster)
+    accumulate = np.where(work.microbatches > 1, adding, 0) * work.held_parameters / t / memory_speed(cluster)
     multiplying = sum(product.forward for product in products)
     forward = multiplying + around[0] + core_forward
     backward = sum(product.backward for product in products) + around[1] + core_backward + accumulate

@@ -11,7 +11,7 @@ from itertools import product
 from math import prod
 
 from heddle.errors import HeddleError, listing
-from heddle.spec.axes import AXES, Coordinates, named
+from heddle.spec.axes import AXES, SUMMED, Coordinates, named
 from heddle.spec.network import Network
 from heddle.spec.network.link_codes import check_known
 from heddle.spec.plan import Plan
@@ -24,7 +24,8 @@ def degrees(plan: Plan) -> tuple[int, ...]:
 
 def split_in_words(plan: Plan) -> str:
     """The degrees, in the order in which people write them: "tensor 2 × pipeline 2 × data 4"."""
-    return " × ".join(f"{axis} {getattr(plan, axis)}" for axis in named(plan))
+    split = " × ".join(f"{axis} {getattr(plan, axis)}" for axis in named(plan))
+    return f"{split} with expert {plan.expert}" if plan.expert > 1 else split
 
 
 def world_in_words(plan: Plan) -> str:
@@ -62,6 +63,17 @@ def groups(plan: Plan, *axes: str) -> list[list[int]]:
     for rank, place in enumerate(places(plan)):
         found.setdefault(place._replace(**dict.fromkeys(axes, 0)), []).append(rank)
     return list(found.values())
+
+
+def expert_groups(plan: Plan) -> list[list[int]]:
+    """The ranks that share the experts of a layer: neighbors among those of data × context."""
+    size = plan.expert
+    return [ranks[at : at + size] for ranks in groups(plan, *SUMMED) for at in range(0, len(ranks), size)]
+
+
+def expert_data_groups(plan: Plan) -> list[list[int]]:
+    """The ranks of data × context that hold the same experts: they sum the gradients of these."""
+    return [ranks[at :: plan.expert] for ranks in groups(plan, *SUMMED) for at in range(plan.expert)]
 
 
 def replicas(plan: Plan) -> list[list[int]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -98,7 +98,7 @@ class Space:
 
     def work_columns(self) -> dict[str, Any]:
         """The same as the columns of a `heddle.cost.Work`."""
-        names = (*AXES, "context_exchange", "virtual", "zero", "microbatch")
+        names = (*AXES, "expert", "context_exchange", "virtual", "zero", "microbatch")
         words = self.fixed.get("recompute")
         shares: dict[str, Any]
         if words is None or isinstance(words, str):
@@ -215,12 +215,15 @@ def _choices(model: ModelSpec, sequence: int, batch: int, degrees: Degrees, fixe
     # a level that is asked for holds for one replica, too, though there is nothing to share
     zeros = _given(fixed, "zero", levels if replicas > 1 or "zero" in fixed else levels[:1])
     microbatches = _given(fixed, "microbatch", divisors(batch // data))
+    # replicas that sum their gradients in codes, or not in every step, each hold all experts
+    together = not fixed.get("local_steps") and fixed.get("compress_gradients", "none") == "none"
     word = fixed.get("recompute")  # one for each layer fills no column: all plans have them
     recompute = [RECOMPUTE.index(word) if word in RECOMPUTE else 0] if word is not None else list(range(len(RECOMPUTE)))
     if word is None and model.layers >= 2 * pipeline:  # a rank with one layer has no part of its layers
         recompute.append(SOME)
     return {
         **{axis: [degree] for axis, degree in degrees.items()},
+        "expert": _given(fixed, "expert", expert_degrees(model, replicas) if together else [1]),
         "context_exchange": exchanges,
         "virtual": _given(fixed, "virtual", virtuals),
         "sequence": _given(fixed, "sequence", slices),
@@ -228,6 +231,12 @@ def _choices(model: ModelSpec, sequence: int, batch: int, degrees: Degrees, fixe
         "microbatch": microbatches,
         "recompute": recompute,
     }
+
+
+def expert_degrees(model: ModelSpec, replicas: int) -> list[int]:
+    """Over how many of so many replicas a model's experts can be split."""
+    counts = model.expert_counts - {0}
+    return divisors(gcd(replicas, *counts)) if counts else [1]
 
 
 def _given(fixed: Fixed, name: str, legal: list[int]) -> list[int]:
@@ -360,6 +369,8 @@ def read_fixed(table: Mapping[str, Any]) -> dict[str, Any]:
         beside = dict(needs[name])
         if name == "schedule" and isinstance(value, str) and value in RULES:
             beside = {"pipeline": 2, "virtual": RULES[value].least_virtual}
+        if name == "expert" and isinstance(value, int):
+            beside = {"data": max(1, value)}
         everything = name == "schedule" and value == ALL
         fixed[name] = ALL if everything else getattr(build(Plan, {name: value} | beside, "plan"), name)
     return fixed

@@ -66,7 +66,7 @@ class Traffic(Watching):
 
     def __init__(self, mesh: Mesh) -> None:
         super().__init__()
-        axes = {name: getattr(mesh, name).group for name in (*AXES, "ends", "world")}
+        axes = {name: getattr(mesh, name).group for name in ("expert_data", *AXES, "expert", "ends", "world")}
         self.axes = {group.group_name: name for name, group in axes.items() if group is not None}
         self.axes |= {group.group_name: "pipeline" for group in mesh.channels.values()}
         self.tallies: dict[CommKind, Tally] = defaultdict(Tally)

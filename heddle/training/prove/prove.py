@@ -40,6 +40,7 @@ from heddle.training.prove.collect import Array, ShardBox, assemble, gather_boxe
 from heddle.training.prove.compare import Comparison, Observed, compare, compare_boxes, largest, likely_cause, relative
 from heddle.training.prove.conserved import Conserved, observe_codes
 from heddle.training.prove.recurrence import Recurrence
+from heddle.training.prove.routes import RouteRecorder, gather_routes
 from heddle.training.prove.shrink import PROCESSES, Shrunk, shrink
 from heddle.training.step.choose import make_trainer
 from heddle.training.step.optimizer import Optimizer
@@ -171,17 +172,23 @@ class _WatchedOptimizer(Optimizer):
 
 def observe(mesh: Mesh, job: Job) -> Observed | None:
     """Train a job on this rank and the others of its mesh; what it showed, on the first rank."""
-    trainer = make_trainer(job, synthetic_tokens(job), mesh, optimizer=_WatchedOptimizer)
+    recorder = RouteRecorder()
+    trainer = make_trainer(job, synthetic_tokens(job), mesh, recorder, _WatchedOptimizer)
     random_adapters(trainer)
     torch.set_float32_matmul_precision("highest")  # TF32 would hide in its rounding what a proof is to find
     watched = trainer.optimizer
     assert isinstance(watched, _WatchedOptimizer)
     start = gather_boxes(local_boxes(watched.pieces, weights), mesh)
-    results = [trainer.train_step() for _ in range(job.train.steps)]
+    hooks = recorder.watch(trainer) if trainer.plan.late is None and not job.train.compile else []
+    results = [trainer.train_step()]
+    for hook in hooks:
+        hook.remove()
+    results += [trainer.train_step() for _ in range(job.train.steps - 1)]
     trainer.steps.drain()
     boxes = gather_boxes(watched.first, mesh)
     norms = [r.norm for r in results] if trainer.plan.late is None else [norm_of(boxes)]
-    return Observed([r.loss for r in results], norms, boxes, start) if mesh.rank == 0 else None
+    routes = gather_routes(recorder.routes(trainer), mesh)
+    return Observed([r.loss for r in results], norms, boxes, start, routes) if mesh.rank == 0 else None
 
 
 def random_adapters(trainer: Trainer) -> None:
