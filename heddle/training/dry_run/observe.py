@@ -82,6 +82,8 @@ class Traffic(Watching):
         group = dist.ProcessGroup.unbox(boxed)
         name = func._schema.name
         channel = CommKind(self.axes.get(group.group_name, group.group_name), _NAMES.get(name, name))
+        if channel.axis == "expert":  # what others do by an all-to-all over gloo is one here
+            channel = CommKind(channel.axis, "all-to-all")
         whole = max(leaf.nbytes for leaf in tree_leaves(args) if isinstance(leaf, Tensor))
         if channel.operation in _MESSAGES and channel.axis != "pipeline":
             # a reduce-scatter over gloo: its slices on the way to their owners
