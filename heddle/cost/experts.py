@@ -70,7 +70,9 @@ def kept(work: Work) -> Column:
     whole = np.where(work.sequence_parallel, h * e * (1 - 1 / work.tensor), 0.0)
     if e < 4:  # a router that reads a copy keeps no other; an MLP's is then nobody's
         whole = np.where(work.deferrable > 0, whole, -h * e / np.where(work.sequence_parallel, work.tensor, 1))
-    return np.where(work.experts > 0, tokens * ((1 + work.imbalance) * k * h * e + widened + scores + chosen + gate + whole), 0.0)
+    return np.where(
+        work.experts > 0, tokens * ((1 + work.imbalance) * k * h * e + widened + scores + chosen + gate + whole), 0.0
+    )
 
 
 def moment(work: Work) -> Column:

@@ -126,6 +126,7 @@ class Experts(nn.Module):
     def __init__(self, spec: LayerSpec) -> None:
         super().__init__()
         self.number = spec.experts  # of all, whoever holds them
+        self.note: Callable[[Tensor], object] | None = None  # told how many tokens each has, in training
         self.gate = nn.Parameter(torch.empty(spec.experts, spec.expert_ffn, spec.hidden))
         self.up = nn.Parameter(torch.empty(spec.experts, spec.expert_ffn, spec.hidden))
         self.down = nn.Parameter(torch.empty(spec.experts, spec.hidden, spec.expert_ffn))
@@ -138,6 +139,8 @@ class Experts(nn.Module):
         place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
         counts = torch.zeros(self.number, dtype=torch.int64, device=x.device)
         counts = counts.scatter_add_(0, numbers, torch.ones_like(numbers))
+        if self.note is not None and torch.is_grad_enabled():
+            self.note(counts)
         made = self.compute(x.index_select(0, order // top_k), counts)
         back = made.index_select(0, place).view(-1, top_k, x.shape[1])
         return torch.bmm(weights[:, None], back)[:, 0]

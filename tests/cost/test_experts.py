@@ -11,8 +11,8 @@ import pytest
 from heddle.cost import memory, network
 from heddle.cost.imbalance import SPREAD, slowest_of, slowest_share
 from heddle.cost.work import model_columns, work_of
-from heddle.planning.search.pricing import priced
 from heddle.planning.request import PlanRequest
+from heddle.planning.search.pricing import priced
 from heddle.planning.search.search import search
 from heddle.simulating.closed_form import closed_form
 from heddle.simulating.simulation import simulate, simulate_if_fits

@@ -492,9 +492,7 @@ CELLS |= {
     ),
     "expert2-tensor2-seq-zb-v-data2": (
         experts(layers=4, **GATED),
-        Plan(
-            tensor=2, sequence=True, pipeline=2, virtual=2, data=2, expert=2, microbatch=1, schedule="zb-v", zero=1
-        ),
+        Plan(tensor=2, sequence=True, pipeline=2, virtual=2, data=2, expert=2, microbatch=1, schedule="zb-v", zero=1),
         8,
     ),
     "expert2-dualpipev-data2": (

@@ -337,7 +337,9 @@ FAULTS: dict[Callable[[], AbstractContextManager[Any]], Case] = {
     router_losses_counted_by_every_tensor_rank: Case(MIXTURE, TENSOR, "or a router's losses"),
     uses_of_experts_by_a_part_of_each_sample: Case(MIXTURE, CONTEXT, "or a router's losses"),
     router_losses_without_scale_before_the_last_stage: Case(MIXTURE, PIPELINE, "or a router's losses"),
-    gradients_of_experts_scaled_by_their_axis: Case(MIXTURE, EXPERT_DATA, "whose gradients are 2 times the serial ones"),
+    gradients_of_experts_scaled_by_their_axis: Case(
+        MIXTURE, EXPERT_DATA, "whose gradients are 2 times the serial ones"
+    ),
     norm_counts_experts_on_every_rank: Case(MIXTURE, EXPERT_DATA, "each expert counts once"),
     norm_counts_experts_of_the_first_rank: Case(MIXTURE, EXPERT, "each expert counts once"),
     experts_not_summed_over_those_that_hold_the_same: Case(MIXTURE, EXPERT_DATA, "the sum over the 2 ranks that hold"),

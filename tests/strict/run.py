@@ -63,7 +63,7 @@ def strict_run(job: Job, steps: int = 2, evaluate: bool = True, reads: int | Non
 
 
 def most_exchanges(job: Job) -> int:
-    """How often a rank tells others how many tokens it will send to their experts: in every forward, repeated or not."""
+    """How often a rank tells others how many tokens will come to their experts: in every forward, repeated or not."""
     plan = job.planned.plan
     if plan.expert == 1:
         return 0

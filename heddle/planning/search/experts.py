@@ -24,7 +24,7 @@ def expert_reasons(best: Simulation) -> Iterator[str]:
     away = 1 - inside / plan.expert
     share = float(best.breakdown.expert) / best.step_seconds
     yield (
-        f"{plan.expert} ranks share the {most} experts of a layer, {most // plan.expert} each; {away:.0%} of the tokens "
+        f"{plan.expert} ranks share the {most} experts of a layer, {most // plan.expert} each; {away:.0%} of tokens "
         f"leave the node, and their exchange takes {share:.1%} of a step."
     )
     yield (

@@ -215,7 +215,7 @@ def _expert_cause(comparison: Comparison, wrong: list[str], plan: Plan) -> str:
     factor = found[0].factor
     if min(each.cosine for each in found) > 0.999 and max(abs(each.factor - factor) for each in found) < 1e-3 * factor:
         return (
-            f"only experts differ, whose gradients are {factor:.4g} times the serial ones: their scale, which is that of "
+            f"only experts differ, whose gradients are {factor:.4g} times the serial ones: their scale is that of "
             f"all {plan.replicas} replicas and not of those that hold the same experts"
         )
     return f"only experts differ: the sum over the {plan.expert_replicas} ranks that hold the same ones"
