@@ -14,6 +14,7 @@ from heddle.schedule.rule import Column
 from heddle.spec.cluster import Cluster
 
 KERNELS = 26  # that a layer starts more, forward: scores, choice, sorting, two permutations, three grouped products
+ALIGNED = 16  # rows: a part of a tile of the grouped products
 NUMBER = 8  # bytes of an expert's or a row's number
 
 
@@ -21,7 +22,7 @@ def rows_of_an_expert(work: Work) -> tuple[Column, Column]:
     """How many experts of the fullest rank have tokens, and how many rows each of them has."""
     rows = work.tokens * work.top_k * work.imbalance
     used = np.maximum(np.minimum(work.experts / work.expert, rows), 1)
-    return used, rows / used
+    return used, np.ceil(rows / used / ALIGNED) * ALIGNED  # blocks of any height load as well as aligned ones
 
 
 def exchange(cluster: Cluster, work: Work) -> tuple[Column, Column]:

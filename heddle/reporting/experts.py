@@ -29,7 +29,7 @@ def experts(rows: Sequence[ExpertUses]) -> str:
     heads = ["layer", "experts", "most used over mean", "without any token"]
     dead = f"<p>Experts that no token went to, {dead_in_words(last.dead)}.</p>" if last.dead else ""
     return (
-        f"<p>Share of tokens that each expert of layer {worst} had, up to step {last.step}; it is the least even layer. "
+        f"<p>Share of tokens that each expert of layer {worst} had, up to step {last.step}: the least even layer. "
         "White: none. The darkest: twice the mean or more.</p>"
         f"{heat_map(rows, worst)}{dead}{text.details('Every layer', text.table(heads, table))}"
     )
