@@ -271,8 +271,8 @@ def _with_runs(prices: Prices, distinct: Prices, which: np.ndarray, work: Work) 
     )
     smallest, names = work.smallest, ("layer_parameters", "expert_parameters")
     runs = least([getattr(shape, name) for shape in work.shapes] for name in names)
-    own = {name: np.where(apart, getattr(smallest, name), run) for name, run in zip(names, runs, strict=True)}
-    return prices, replace(smallest, **own)
+    dense, experts = (np.where(apart, getattr(smallest, name), run) for name, run in zip(names, runs, strict=True))
+    return prices, replace(smallest, layer_parameters=dense, expert_parameters=experts)
 
 
 def _slowest(shapes: Sequence[LayerCost[Column]], work: Work) -> np.ndarray:
