@@ -325,7 +325,7 @@ def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, An
         "qk_norm": int(model.qk_norm),
         "vocab": model.vocab,
         "top_k": max(1, model.top_k),
-        "expert_share": sum(each.layers * each.expert_parameters for each in shapes) / model.parameters,
+        "expert_share": _expert_share(model, shapes),
         "shared_gate": int(model.shared_gate),
         "z_loss": int(model.z_loss > 0),
         "position_parameters": model.embedding_parameters - model.hidden * model.vocab,
@@ -346,6 +346,15 @@ def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, An
         "shapes": shapes if len(shapes) > 1 else (),
         "shape_of": model.shape_of if len(shapes) > 1 else (),
     }
+
+
+def _expert_share(model: ModelSpec, shapes: tuple[LayerShape, ...]) -> float:
+    """Of all parameters of a model, those of experts; by shape, for a search asks often."""
+    experts = sum(each.layers * each.expert_parameters for each in shapes)
+    if not experts:
+        return 0.0
+    dense = sum(each.layers * each.layer_parameters for each in shapes)
+    return experts / (experts + dense + model.embedding_parameters + model.head_parameters)
 
 
 def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
