@@ -147,6 +147,9 @@ def with_experts(cluster: Cluster, work: Work, up: LinearCost, down: LinearCost)
     def beside(dense: LinearCost, inputs: Column, outputs: Column) -> LinearCost:
         shapes = ((rows, inputs, outputs), (rows, outputs, inputs), (inputs, rows, outputs))
         forward, to_input, weight = (matmul(cluster, work.precision, *shape, used) for shape in shapes)
+        if not cluster.device.host:
+            forward, to_input = (seconds * experts.grouped(rows, *experts.GROUPED) for seconds in (forward, to_input))
+            weight = weight * experts.grouped(rows, *experts.GROUPED_WEIGHT)
         on = work.experts > 0
         alone = LinearCost(*(np.where(work.deferrable > 0, seconds, 0.0) for seconds in dense))
         return LinearCost(  # experts make their weights' gradients at once: nobody can put them off

@@ -8,7 +8,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from heddle.cost import memory, network
+from heddle.cost import compute, memory, network
+from heddle.cost import experts as experts_cost
+from heddle.cost.experts import grouped
 from heddle.cost.imbalance import SPREAD, slowest_of, slowest_share
 from heddle.cost.work import model_columns, work_of
 from heddle.format import GIB
@@ -50,6 +52,28 @@ def test_an_all_to_all_takes_what_its_slowest_link_takes():
     assert float(network.all_to_all(H100, count, 1)) == 0
     both = network.all_to_all(H100, count, np.array([8, 32]))
     assert both == pytest.approx([near, far])
+
+
+# groups, rows, columns, summed: share of peak of a forward product, measured on a B200 (SimuMax, b200_bf16_ceperm)
+GROUPED = [
+    ((160, 154, 3072, 5120), 0.1997),
+    ((256, 128, 7168, 2048), 0.1782),
+    ((128, 256, 4096, 7168), 0.2714),
+    ((40, 616, 5120, 1536), 0.3258),
+    ((20, 1232, 3072, 5120), 0.5134),
+    ((32, 1024, 7168, 2048), 0.3842),
+]
+
+
+def test_grouped_products_take_what_was_measured():
+    cluster = cluster_from_table({"preset": "dgx-b200"})
+    off = []
+    for (groups, rows, columns, summed), share in GROUPED:
+        seconds = compute.matmul(cluster, "bf16", rows, summed, columns, groups)
+        seconds = float(seconds * grouped(np.array(rows), *experts_cost.GROUPED))
+        off.append(2 * groups * rows * columns * summed / seconds / 2250e12 / share - 1)
+    assert np.mean(np.abs(off)) < 0.2
+    assert max(map(abs, off)) < 0.35
 
 
 @pytest.mark.parametrize(("number", "ranks"), [(64, 8), (128, 16), (256, 64), (256, 256)])

@@ -46,7 +46,6 @@ from heddle.training.step.choose import make_trainer
 from heddle.training.step.optimizer import Optimizer
 from heddle.training.step.trainer import Trainer
 
-
 SEEDS = 5  # that are tried while experts of equal probability are chosen otherwise
 
 
