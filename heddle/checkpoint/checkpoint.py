@@ -42,6 +42,7 @@ from heddle.spec.tables import to_table
 
 PARTIAL = ".partial-"  # begins the name of a folder that is no checkpoint: not yet, or no longer
 ADAM = ("exp_avg", "exp_avg_sq")  # what AdamW remembers of each number
+MUON = ("momentum",)  # what Muon does
 
 State = dict[str, Boxes]
 Ready = dict[torch.device, Mark]
@@ -54,13 +55,14 @@ def state_of(pieces: list[Piece], adam: torch.optim.Optimizer, owned: bool) -> S
         if owned and not piece.counted:
             continue
         kept = adam.state[piece.master]
-        for kind in ADAM:
+        kinds = MUON if MUON[0] in kept else ADAM
+        for kind in kinds:
             if kind not in kept:  # before the first update
                 kept[kind] = torch.zeros_like(piece.master)
-        if "step" not in kept:
+        if kinds is ADAM and "step" not in kept:
             # beside the master, as fused AdamW makes it: its CUDA kernel refuses a counter in host memory
             kept["step"] = torch.zeros((), dtype=torch.float32, device=piece.master.device)
-        for name, values in ((piece.name, piece.master), *((f"{piece.name}:{kind}", kept[kind]) for kind in ADAM)):
+        for name, values in ((piece.name, piece.master), *((f"{piece.name}:{kind}", kept[kind]) for kind in kinds)):
             state[name] = Boxes(tuple(piece.place.shape), list(boxes_of(piece, values)))
     return state
 
@@ -264,9 +266,18 @@ def load_pieces(checkpoint: Path, pieces: list[Piece], adam: torch.optim.Optimiz
     progress, index = read_progress(checkpoint), read_index(checkpoint)
     wanted = {piece.name: tuple(piece.place.shape) for piece in pieces}  # other ranks look after the others
     check_shapes(checkpoint, {name: tensor.shape for name, tensor in index.items() if name in wanted}, wanted)
-    load_state(SafetensorsReader(checkpoint, index), state_of(pieces, adam, owned=False), mesh)
+    state = state_of(pieces, adam, owned=False)
+    if (lacking := next((name for name in state if name not in index), None)) is not None:
+        name, _, kind = lacking.partition(":")
+        raise HeddleError(
+            f"{checkpoint} has no {kind} of {name}.",
+            "It was written by a run with another optimizer.",
+            f'Go on with that one, or begin a new run with its weights: [train] from = "{checkpoint}".',
+        )
+    load_state(SafetensorsReader(checkpoint, index), state, mesh)
     for piece in pieces:
-        adam.state[piece.master]["step"].fill_(progress.updates)
+        if "step" in adam.state[piece.master]:
+            adam.state[piece.master]["step"].fill_(progress.updates)
         if piece.target is not None:
             piece.target.copy_(piece.master)
     return progress

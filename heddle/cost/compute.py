@@ -300,7 +300,7 @@ def launches(cluster: Cluster, work: Work) -> Column:
 def embedding(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     """Looking up the first chunk's tokens, and adding their gradients up: memory traffic."""
     moved = work.tokens * work.hidden * work.element
-    return 2 * moved / memory_speed(cluster), 3 * moved / memory_speed(cluster)
+    return (1 + work.reference) * 2 * moved / memory_speed(cluster), 3 * moved / memory_speed(cluster)
 
 
 def head(cluster: Cluster, work: Work) -> tuple[Column, Column]:
@@ -314,7 +314,8 @@ def head(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     logits = work.tokens * work.padded_vocab / memory_speed(cluster)
     e = work.element
     caps = work.capped * 6 * 4  # its tanh and its slope: three passes
-    return forward + logits * (e + 4 + 4 + 8 + 4 + caps), backward + logits * (4 + 4 + 4 + e)
+    times = 1 + 2 * work.reference  # a reference's, and the model's again: losses of pairs come before gradients
+    return times * (forward + logits * (e + 4 + 4 + 8 + 4 + caps)), backward + logits * (4 + 4 + 4 + e)
 
 
 def optimizer(cluster: Cluster, parameters: Column, element: int) -> Column:

@@ -65,13 +65,17 @@ def parallelize(
     compiled: bool = False,
     tiers: Tiers = no_tiers,
     tune: Tune | None = None,
+    frozen_all: bool = False,
 ) -> Parallel:
-    """Build this rank's part of the model, with its initial weights.
+    """Build this rank's part of the model, with its initial weights; with `frozen_all`, of one that never learns.
 
     The order matters. What is split is split on the meta device, where nothing has memory; only then does each
     rank make its own shard real, and nothing else.
     """
     chunks, deferred = build_chunks(spec, plan, mesh, tune), DeferredGradients()
+    if frozen_all:
+        for chunk in chunks.values():
+            chunk.requires_grad_(False)
     if mesh.tensor.size > 1:
         for chunk in chunks.values():
             split_over_tensor(chunk, mesh.tensor, plan.sequence)

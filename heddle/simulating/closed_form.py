@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.cost import compute, memory, messages
+from heddle.cost import compute, memory, messages, muon
 from heddle.cost import step as stage
 from heddle.cost.breakdown import Breakdown
 from heddle.cost.fits import fits
@@ -181,7 +181,7 @@ def _tail(
     if np.any(work.zero >= 2):
         per_microbatch = stage.shard_exchange(cluster, work, parameters)
         data = data + work.microbatches * (per_microbatch - hidden(cluster, per_microbatch, slowest))
-    aside = cluster.efficiency.step_us * 1e-6
+    aside = cluster.efficiency.step_us * 1e-6 + muon.seconds(cluster, work, ranks.most)
     return data, compute.optimizer(cluster, parameters / split.sharing, work.element) + aside
 
 

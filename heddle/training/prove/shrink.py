@@ -78,8 +78,17 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
         weight_decay=train.weight_decay,
         clip=min(train.clip, 0.1),  # small enough to clip, where the job clips at all
         delay_correction=train.delay_correction,
+        optimizer=train.optimizer,
+        momentum=train.momentum,
     )
-    small = PlannedJob(model=small_model, data=job.data, train=small_train, plan=small_plan, tune=_tune(job.tune))
+    small = PlannedJob(
+        model=small_model,
+        data=job.data,
+        train=small_train,
+        plan=small_plan,
+        tune=_tune(job.tune),
+        preference=job.preference,
+    )
     coded = coded_plan(job, plan, small_plan)
     coded_job = None if coded is None else replace(small, plan=coded, network=job.network)
     return Shrunk(small, tuple(notes), coded_job, left_out)
