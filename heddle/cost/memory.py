@@ -106,7 +106,7 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
 
 def reference_weights(work: Work, parameters: Column) -> Column:
     """Bytes of a frozen copy of so many parameters, where preferences are held against one: ZeRO-3 shares it."""
-    return work.copied * parameters * work.element / np.where(work.zero == 3, work.replicas, 1)
+    return work.copied * parameters * work.element / np.where(work.zero == 3, work.sharers, 1)
 
 
 class Saved(NamedTuple):

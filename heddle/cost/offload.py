@@ -61,7 +61,7 @@ def states(work: Work, parameters: Numbers, memory: LayerMemory) -> States:
         shares = (memory.zero == 3) & np.asarray(own)
         copy = work.copied * parameters * work.element
         return found._replace(
-            weights=found.weights + np.where(shares, copy / work.replicas, copy),
+            weights=found.weights + np.where(shares, copy / work.sharers, copy),
             unit=found.unit + np.where(shares, copy, 0.0),
         )
     if isinstance(own, np.ndarray):
@@ -185,7 +185,7 @@ def copies(
     if tier := memory.tier("input") or memory.tier("activations"):
         forward.copy(leaves, tier, out=True)
         backward.copy(leaves, tier, out=False)
-    shard = parameters / work.replicas
+    shard = parameters / work.sharers
     if tier := memory.tier("weights"):
         for lanes in (forward, backward):
             lanes.copy(shard * work.element, tier, out=False)
