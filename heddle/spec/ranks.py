@@ -67,13 +67,18 @@ def groups(plan: Plan, *axes: str) -> list[list[int]]:
 
 def expert_groups(plan: Plan) -> list[list[int]]:
     """The ranks that share the experts of a layer: neighbors among those of data × context."""
-    size = plan.expert
-    return [ranks[at : at + size] for ranks in groups(plan, *SUMMED) for at in range(0, len(ranks), size)]
+    return two_dims(groups(plan, *SUMMED), plan.expert)[0]
 
 
 def expert_data_groups(plan: Plan) -> list[list[int]]:
     """The ranks of data × context that hold the same experts: they sum the gradients of these."""
-    return [ranks[at :: plan.expert] for ranks in groups(plan, *SUMMED) for at in range(plan.expert)]
+    return two_dims(groups(plan, *SUMMED), plan.expert)[1]
+
+
+def two_dims(members: list[list[int]], inner: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Each group cut into so many neighbors; and who stands in the same place of each of these."""
+    near = [some[start : start + inner] for some in members for start in range(0, len(some), inner)]
+    return near, [some[place::inner] for some in members for place in range(inner)]
 
 
 def replicas(plan: Plan) -> list[list[int]]:
