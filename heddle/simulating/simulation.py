@@ -304,6 +304,12 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
 def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
     job, cluster, work, schedule, memory, left = _held(job)
     if job.network is not None and job.plan.world > 1:
+        if job.plan.expert > 1:
+            raise HeddleError(
+                f"plan.expert = {job.plan.expert} is not predicted over a [network].",
+                "Links that differ are priced for tensor, pipeline and data parallelism.",
+                "Use expert = 1, or a [cluster] in place of the [network].",
+            )
         return _over_network(OverNetwork(job, job.network), memory, left)
     if only_if_it_fits and not verdict(memory, cluster.device).fits:
         return None

@@ -26,7 +26,7 @@ _WORK = {
     "recompute": "recompute",
 }
 _LANES: dict[str, str] = {Lane.RECEIVE: "waiting", Lane.OPTIMIZER: "optimizer"}
-_TRANSFERS = (Lane.SEND, Lane.TENSOR, Lane.CONTEXT, Lane.DATA, Lane.EMBEDDING)
+_TRANSFERS = (Lane.SEND, Lane.TENSOR, Lane.CONTEXT, Lane.EXPERT, Lane.DATA, Lane.EMBEDDING)
 
 
 def kind_of(span: Span) -> str:

@@ -34,7 +34,7 @@ from heddle.planning.search.space import ALL, Space, check_fixed, read_fixed
 from heddle.schedule.registry import BY_DEFAULT, NAMES
 from heddle.simulating.closed_form import StepCosts
 from heddle.simulating.simulation import Simulation, simulate_if_fits
-from heddle.spec.axes import WRITTEN
+from heddle.spec.axes import DEGREES
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.plan import Plan
@@ -187,7 +187,7 @@ class Search:
         best = self.best.plan
         if best.pipeline == 1 or "schedule" in self.goal.fixed:
             return None
-        split = {name: getattr(best, name) for name in (*WRITTEN, "microbatch")}
+        split = {name: getattr(best, name) for name in (*DEGREES, "microbatch")}
         space, step = priced(self.job, self.cluster, [best.world], {**self.goal.fixed, **split, "schedule": ALL})
         every = Candidates(self.job, space, step, self.goal)
         usual = [NAMES.index(name) for name in BY_DEFAULT]
