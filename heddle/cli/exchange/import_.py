@@ -1,4 +1,4 @@
-"""`heddle import`: weights from elsewhere become a checkpoint."""
+"""`heddle import`: weights from elsewhere become a checkpoint, launch lines of other trainers a job."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heddle.cli.exchange.trainers import add_imports
 from heddle.cli.help import Command, CommandGroup
 
 if TYPE_CHECKING:
     from heddle.checkpoint.exchange.convert import Converted
 
-app = typer.Typer(cls=CommandGroup, help="Import external weights as a checkpoint.", no_args_is_help=True)
-
-
-@app.callback()
-def _import() -> None:
-    """Keeps `hf` a word of its own: Typer would fold a group with one command into the command."""
+app = typer.Typer(cls=CommandGroup, help="Make a checkpoint of other systems' weights, or a job of their launch lines.", no_args_is_help=True)
 
 
 @app.command(cls=Command)
@@ -51,3 +47,6 @@ def summary(written: Converted) -> str:
 
     beside = f", with {', '.join(written.companions)}" if written.companions else ""
     return f"{size(written.bytes)} in {written.files} file{'s' * (written.files > 1)} at {written.folder}{beside}"
+
+
+add_imports(app)
