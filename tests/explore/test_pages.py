@@ -71,7 +71,7 @@ def expected(fixed=None, **changes):
 
 
 def first_step(page):
-    return page.locator("[data-part=table] tbody tr").first.locator("td").nth(1).inner_text()
+    return page.locator("#table tbody tr").first.locator("td").nth(1).inner_text()
 
 
 def test_every_knob_is_answered_with_the_numbers_of_the_planner(opened):
@@ -90,7 +90,7 @@ def test_every_knob_is_answered_with_the_numbers_of_the_planner(opened):
     page.select_option("#pin-tensor", "2")
     answered(page, number + 1)
     assert "tensor = 2" in page.inner_text("#pinned")
-    assert "tensor 2" in page.locator("[data-part=table] tbody tr").first.inner_text()
+    assert "tensor 2" in page.locator("#table tbody tr").first.inner_text()
 
 
 def _in_unit(page, seconds):

@@ -101,6 +101,7 @@ def _zero(arguments: MegatronArguments) -> int:
 
 
 def _recompute(arguments: MegatronArguments, stages: list[int]) -> str | list[str]:
+    count = arguments.number("recompute-num-layers", "activations-checkpoint-num-layers", default=1) or 1
     method = arguments.word("recompute-method", arguments.word("activations-checkpoint-method", ""))
     granularity = arguments.word("recompute-granularity", "")
     if not granularity:
@@ -110,7 +111,6 @@ def _recompute(arguments: MegatronArguments, stages: list[int]) -> str | list[st
         granularity = "full" if old else "none"
     if granularity != "full" or method != "block":
         return granularity
-    count = arguments.number("recompute-num-layers", "activations-checkpoint-num-layers", default=1) or 1
     return [word for length in stages for word in ["full"] * min(count, length) + ["none"] * max(0, length - count)]
 
 

@@ -86,7 +86,7 @@ def _vocab(arguments: MegatronArguments, assumed: list[str]) -> int:
 def _positions(arguments: MegatronArguments, layers: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if window := arguments.word("window-size"):
-        size = int(window.strip("()").split(",")[0]) + 1
+        size = _whole(window.strip("()").split(",")[0]) + 1
         freq = arguments.word("window-attn-skip-freq")
         found["window"] = size if not freq else [size if on else 0 for on in _windowed(freq, layers)]
     kind = arguments.word("position-embedding-type", "learned_absolute")
@@ -116,7 +116,7 @@ def _experts(arguments: MegatronArguments, layers: int) -> dict[str, Any]:
     if not count:
         return {}
     freq = arguments.word("moe-layer-freq", "1")
-    pattern = _pattern(freq, layers) if "[" in freq else [int(at % int(freq) == 0) for at in range(layers)]
+    pattern = _pattern(freq, layers) if "[" in freq else [int(at % _whole(freq) == 0) for at in range(layers)]
     found: dict[str, Any] = {
         "experts": [count if on else 0 for on in pattern],
         "top_k": arguments.number("moe-router-topk", default=2),
@@ -137,7 +137,7 @@ def _windowed(text: str, layers: int) -> list[int]:
     """Which layers have a window: a list, or N for one without after N - 1 with."""
     if "[" in text:
         return _pattern(text, layers)
-    every = max(1, int(text))
+    every = _whole(text)
     return [int((at + 1) % every != 0) for at in range(layers)]
 
 
@@ -145,8 +145,18 @@ def _every(text: str, layers: int) -> list[int]:
     """Which layers are meant: a list, or N for every N-th."""
     if "[" in text:
         return _pattern(text, layers)
-    every = max(1, int(text))
+    every = _whole(text)
     return [int((at + 1) % every == 0) for at in range(layers)]
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise HeddleError(
+            f"{text[:60]!r} is neither a whole number nor a list of layers.",
+            "It says which layers are meant.",
+            'For example 2, or "[0]+[1]*3".',
+        )
+    return int(text)
 
 
 def _pattern(text: str, layers: int) -> list[int]:

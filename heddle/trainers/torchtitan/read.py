@@ -20,8 +20,7 @@ HARMLESS = ("job", "profiling", "metrics", "checkpoint", "comm", "memory_estimat
 
 def read_torchtitan(given: str) -> ImportedSettings:
     """From the path of a TOML file, its text, or a launch line with flags."""
-    line = "\n" not in given and " " in given.strip() and not Path(given).exists()
-    if line:
+    if "\n" not in given and " --" in given:
         tables, processes, per_node = _flags(launch_words(given))
     else:
         text = given if "\n" in given else read_text(Path(given), "a job, described in TOML for torchtitan")
