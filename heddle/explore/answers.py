@@ -118,8 +118,8 @@ def _slow_part(choices: PageChoices, found: Search, chosen: Simulation) -> Part:
     subject = Subject(in_words(chosen.plan), chosen.job, chosen, found, None)
     return {
         "pinned": _pinned(choices, found),
-        "parts": {"front": charts.plans(subject, 0), "memory": sections.memory(subject)},
-        "plans": charts.plans_toml(subject),
+        "parts": {"front": charts.plans_front(subject, 0, "show it"), "memory": sections.memory(subject)},
+        "front": [to_table(point.plan) for point in found.front],
         "facts": found.to_json(price=choices.price),
         "job": job_file(chosen),
     }

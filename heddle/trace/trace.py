@@ -56,6 +56,17 @@ class Trace:
     def __repr__(self) -> str:
         return f"<Trace: {len(self.spans):,} spans of {self.ranks} ranks, {self.duration:.4g} s>"
 
+    def _repr_html_(self) -> str:
+        from heddle.trace.notebook import timeline_html
+
+        return timeline_html(self)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the spans over time, a row for each lane; needs matplotlib."""
+        from heddle.trace.plots import plot_timeline
+
+        return plot_timeline(self, axes)
+
     def to_frame(self) -> Any:
         """The spans as a pandas DataFrame."""
         from heddle.trace.frames import frame

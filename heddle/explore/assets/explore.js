@@ -160,9 +160,7 @@ function draw(found) {
   for (const [name, part] of Object.entries(found.parts ?? {})) {
     const place = document.querySelector(`[data-part=${name}]`);
     place.innerHTML = part;
-    for (const button of place.querySelectorAll("[data-plan]")) {
-      button.addEventListener("click", () => copy(answered.plans[button.dataset.plan], button));
-    }
+    if (name === "front") front(place);
   }
   if (found.timelines) timelines(found.timelines);
   if (found.exports) forms(found.exports);
@@ -171,6 +169,21 @@ function draw(found) {
   }
   for (const box of document.querySelectorAll("[data-other]")) {
     box.onchange = () => pick({ other: Number(box.dataset.other) });
+  }
+}
+
+// Plans as points: pointing at one says what it is, arrow keys go from one to the next, a click shows it.
+function front(place) {
+  const points = [...place.querySelectorAll(".point")], status = place.querySelector(".status");
+  for (const [i, point] of points.entries()) {
+    const tell = () => { status.textContent = point.ariaLabel.replace(/; [^;]*$/, ""); };
+    point.addEventListener("mouseenter", tell);
+    point.addEventListener("focus", tell);
+    point.addEventListener("click", () => ask("/show", { ...choices, plans: [answered.front[point.dataset.plan]] }));
+    point.addEventListener("keydown", (event) => {
+      const next = points[i + ({ ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key] ?? points.length)];
+      if (next) { event.preventDefault(); next.focus(); }
+    });
   }
 }
 
@@ -273,6 +286,7 @@ async function scale(number) {
   document.documentElement.dataset.scaled = String(number);
 }
 
+if (window.matchMedia("(max-width: 900px)").matches) $("choices").open = false;
 show(recalled());
 remember(true);
 ask();
