@@ -13,7 +13,7 @@ describe   job, load_job, fit_cluster, validate, profile, probe
 decide     plan, simulate, dry_run, prove, build_schedule
 train      train, launch, selftest, generate
 look       report, compare, read_trace, inspect
-exchange   prepare_data, look_at_data, import_hf, export_hf, export_peft
+exchange   prepare_data, look_at_data, import_hf, export_hf, export_peft, import_plan, export_plan
 graphs     capture, place, piper, regions; the modules `tiles` and `lanes`
 
 Mistakes are a `HeddleError`: what is wrong, why, and the nearest thing that works. `import heddle` imports neither
@@ -34,7 +34,15 @@ from heddle.api.decide import (
     simulate,
     validate,
 )
-from heddle.api.exchange import export_hf, export_peft, import_hf, look_at_data, prepare_data
+from heddle.api.exchange import (
+    export_hf,
+    export_peft,
+    export_plan,
+    import_hf,
+    import_plan,
+    look_at_data,
+    prepare_data,
+)
 from heddle.api.graphs import capture, piper, place, regions
 from heddle.api.look import compare, inspect, read_trace, report
 from heddle.api.training import dry_run, generate, launch, prove, selftest, train
@@ -75,9 +83,11 @@ __all__ = [
     "dry_run",
     "export_hf",
     "export_peft",
+    "export_plan",
     "fit_cluster",
     "generate",
     "import_hf",
+    "import_plan",
     "inspect",
     "job",
     "lanes",

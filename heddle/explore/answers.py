@@ -212,8 +212,10 @@ def _table(found: Search, choices: PageChoices) -> str:
         pressed = str(shown).lower()
         rows.append(
             (
-                f'<button type="button" data-select="{number}" aria-pressed="{pressed}" '
-                f'aria-label="show plan {number + 1}">{number + 1}</button>',
+                (
+                    f'<button type="button" data-select="{number}" aria-pressed="{pressed}" '
+                    f'aria-label="show plan {number + 1}">{number + 1}</button>'
+                ),
                 escape(in_words(each.plan)),
                 text.seconds(each.step_seconds),
                 text.number(each.tokens_per_second),
@@ -236,7 +238,8 @@ def _equals(found: Search) -> str:
     near = sum(choice.best.step_seconds <= limit for choice in found.choices)
     if near < 2:
         return ""
-    return f"<p>{near} of these lie within the error of the prediction, ± {100 * error.share:.2g} %: take them as equal.</p>"
+    within = f"within the error of the prediction, ± {100 * error.share:.2g} %"
+    return f"<p>{near} of these lie {within}: take them as equal.</p>"
 
 
 def _bar(chosen: Simulation) -> str:

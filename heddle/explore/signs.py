@@ -1,4 +1,4 @@
-"""What should worry the owner of a run: steps that stand out, ranks and links that hold up the others, files that tell."""
+"""What should worry the owner of a run: steps that stand out, ranks and links that hold up others, files that tell."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -35,7 +35,7 @@ class Workers:
             whole |= part
         return whole
 
-    def parts(self, page: str, function: Answer, *arguments: Any) -> Iterator[dict[str, Any]]:
+    def parts(self, page: str, function: Answer, *arguments: Any) -> Generator[dict[str, Any], None, None]:
         """The parts of an answer as they come; the same."""
         receiver, sender = self.context.Pipe(duplex=False)
         process = self.context.Process(target=_work, args=(sender, function, arguments), daemon=True)

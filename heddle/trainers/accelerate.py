@@ -51,9 +51,11 @@ def accelerate_yaml(job: PlannedJob) -> ExportedPlan:
     if {*recompute_words(job)} == {"none"}:
         words.plan.take("recompute")
     besides = [
-        "model, data, batch and optimizer: the script names them; "
-        f"per_device_train_batch_size = {plan.microbatch}, "
-        f"gradient_accumulation_steps = {plan.microbatches(job.train.global_batch)}"
+        (
+            "model, data, batch and optimizer: the script names them; "
+            f"per_device_train_batch_size = {plan.microbatch}, "
+            f"gradient_accumulation_steps = {plan.microbatches(job.train.global_batch)}"
+        )
     ]
     head = f"# {job.model.name} on {plan.world} GPUs: accelerate launch --config_file THIS train.py\n"
     text = head + commented(words.missing(TRAINER, besides), TRAINER) + to_yaml(document)
@@ -99,7 +101,9 @@ def _parallelism(words: JobInWords) -> dict[str, Any]:
         "parallelism_config_cp_size": take("context"),
     }
     if plan.context > 1:
-        found["parallelism_config_cp_comm_strategy"] = "allgather" if take("context_exchange") == "gather" else "alltoall"
+        found["parallelism_config_cp_comm_strategy"] = (
+            "allgather" if take("context_exchange") == "gather" else "alltoall"
+        )
         if plan.context_exchange == "all-to-all":
             words.plan.miss("context_exchange", "heads are not exchanged for tokens; written as a ring")
     return found

@@ -22,7 +22,13 @@ ELSEWHERE = {  # what the script or the model says, not the configuration
 HARMLESS = (
     *("steps_per_print", "wall_clock_breakdown", "dump_state", "tensorboard", "wandb", "csv_monitor", "flops_profiler"),
     *("comms_logger", "checkpoint", "data_types", "zero_allow_untrained_parameters", "zero_force_ds_cpu_optimizer"),
-    *("communication_data_type", "prescale_gradients", "gradient_predivide_factor", "aio", "zero_allow_untested_optimizer"),
+    *(
+        "communication_data_type",
+        "prescale_gradients",
+        "gradient_predivide_factor",
+        "aio",
+        "zero_allow_untested_optimizer",
+    ),
 )
 
 
@@ -156,7 +162,9 @@ def read_deepspeed(given: str) -> ImportedSettings:
     found.plan = plan | _read_zero(document, found)
     found.train |= _read_train(document)
     if not batch and micro:
-        found.assumed.append("batch: one microbatch for each device and accumulation step, as train_batch_size is not set")
+        found.assumed.append(
+            "batch: one microbatch for each device and accumulation step, as train_batch_size is not set"
+        )
     found.software = {"profile": "torch FSDP" if plan.get("zero", 0) == 3 else "heddle"}
     _account(document, asked, found)
     return found
@@ -176,7 +184,9 @@ def _read_zero(document: dict[str, Any], found: ImportedSettings) -> dict[str, A
             tier = "host"
         if tier:
             offload.append(f"{kind}:{tier}")
-    if any(word.startswith("weights") for word in offload) and not any(word.startswith("optimizer") for word in offload):
+    if any(word.startswith("weights") for word in offload) and not any(
+        word.startswith("optimizer") for word in offload
+    ):
         offload.append(f"optimizer:{offload[0].partition(':')[2]}")
         found.assumed.append("offload_optimizer: as offload_param, since weights are updated where they are")
     if offload:
@@ -205,7 +215,8 @@ def _read_train(document: dict[str, Any]) -> dict[str, Any]:
 def _read_rates(scheduler: Any) -> dict[str, Any]:
     if not isinstance(scheduler, dict):
         return {}
-    params = scheduler.get("params") if isinstance(scheduler.get("params"), dict) else {}
+    given = scheduler.get("params")
+    params: dict[str, Any] = given if isinstance(given, dict) else {}
     shapes = {"WarmupLR": "constant", "WarmupDecayLR": "linear", "WarmupCosineLR": "cosine"}
     found: dict[str, Any] = {"schedule": shapes.get(scheduler.get("type", ""), "cosine")}
     for key, name, kind in (
@@ -231,7 +242,9 @@ def _account(document: dict[str, Any], asked: set[str], found: ImportedSettings)
         if name in HARMLESS:
             found.harmless += 1
         elif name == "activation_checkpointing":
-            found.dropped.append("activation_checkpointing: whether layers are recomputed is said by the model; --set changes it")
+            found.dropped.append(
+                "activation_checkpointing: whether layers are recomputed is said by the model; --set changes it"
+            )
         elif name in ("pipeline", "sparse_attention", "compression_training", "moe", "progressive_layer_drop"):
             found.dropped.append(f"{name}: priced without")
         else:

@@ -52,7 +52,9 @@ class SpokenFields:
 
     def left(self, trainer: str) -> list[str]:
         """All that is not said: what was missed, and fields with other than their usual value that nobody took."""
-        silent = [each for each in fields(self.record) if each.name not in self.spoken and not _usual(self.record, each)]
+        silent = [
+            each for each in fields(self.record) if each.name not in self.spoken and not _usual(self.record, each)
+        ]
         return self.notes + [
             f"{self.table}.{each.name} = {_shown(getattr(self.record, each.name))}: {trainer} has no such setting"
             for each in silent

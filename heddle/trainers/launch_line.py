@@ -19,7 +19,9 @@ from heddle.files import read_text
 LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "deepspeed", "srun", "accelerate")
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _ASSIGNS = re.compile(rf"(?:export\s+|declare\s+(?:-\w+\s+)?|local\s+)?({_NAME})(\+?)=(.*)", re.DOTALL)
-_VARIABLE = re.compile(rf"\$\(\((.*?)\)\)|\$\{{({_NAME})(\[[@*]\])?(?::?([-=+?])((?:[^{{}}]|\$\{{[^{{}}]*\}})*))?\}}|\$({_NAME}|\d)")
+_VARIABLE = re.compile(
+    rf"\$\(\((.*?)\)\)|\$\{{({_NAME})(\[[@*]\])?(?::?([-=+?])((?:[^{{}}]|\$\{{[^{{}}]*\}})*))?\}}|\$({_NAME}|\d)"
+)
 _ARITHMETIC: dict[type, Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -37,7 +39,9 @@ def launch_words(given: str) -> list[str]:
     if "\n" not in given and not given.lstrip().startswith("-") and _is_file(path):
         given = read_text(path, "a script that starts a trainer")
     if len(given) > MOST:
-        raise HeddleError("The launch line is too long.", f"It has {len(given):,} characters.", "Give the script itself.")
+        raise HeddleError(
+            "The launch line is too long.", f"It has {len(given):,} characters.", "Give the script itself."
+        )
     return ShellScript().words_of(given)
 
 
@@ -69,8 +73,8 @@ class ShellScript:
                 branches.append("take" if self._holds(line) else "look")
             elif first in ("elif", "else") and branches:
                 holds = first == "else" or self._holds(line)
-                branches[-1] = "take" if branches[-1] == "look" and holds else {"take": "done"}.get(
-                    branches[-1], branches[-1]
+                branches[-1] = (
+                    "take" if branches[-1] == "look" and holds else {"take": "done"}.get(branches[-1], branches[-1])
                 )
             elif first == "fi" and branches:
                 branches.pop()
@@ -113,7 +117,7 @@ class ShellScript:
         return self._filled(filled, depth + 1) if "$" in filled and filled != text and depth < 8 else filled
 
     def _holds(self, line: str) -> bool:
-        """Whether a condition holds: words that are equal or not, empty or not. What else may be asked does not hold."""
+        """Whether a condition holds: words that are equal or not, empty or not. Whatever else is asked does not."""
         _, bracket, tests = line.partition("[")
         return bool(bracket) and any(self._test(part) for part in tests.split("||"))
 

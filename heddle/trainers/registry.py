@@ -33,7 +33,9 @@ READERS: dict[str, Callable[[str], ImportedSettings]] = {
 def exported_plan(job: Job, trainer: str) -> ExportedPlan:
     """The job's plan in that trainer's words."""
     if trainer not in WRITERS:
-        raise HeddleError(f"There is no trainer '{trainer}'.", "Plans are written for a few.", nearest(trainer, WRITERS))
+        raise HeddleError(
+            f"There is no trainer '{trainer}'.", "Plans are written for a few.", nearest(trainer, WRITERS)
+        )
     return WRITERS[trainer](job.planned)
 
 

@@ -47,8 +47,9 @@ MIXTRAL = (
 # A row of examples/academic_paper_scripts/sc21/run_table_1.sh: 145B on 192 nodes.
 SC21 = (
     "--activations-checkpoint-method uniform --num-layers-per-virtual-pipeline-stage 5 --tensor-model-parallel-size 8 "
-    "--pipeline-model-parallel-size 8 --micro-batch-size 2 --global-batch-size 2304 --num-layers 80 --hidden-size 12288 "
-    "--num-attention-heads 96 --DDP-impl local --log-interval 5 --seq-length 2048 --max-position-embeddings 2048 "
+    "--pipeline-model-parallel-size 8 --micro-batch-size 2 --global-batch-size 2304 --num-layers 80 "
+    "--hidden-size 12288 --num-attention-heads 96 --DDP-impl local --log-interval 5 --seq-length 2048 "
+    "--max-position-embeddings 2048 "
     "--train-iters 500 --lr-decay-iters 320 --lr 0.0001 --min-lr 0.00001 --lr-decay-style cosine "
     "--lr-warmup-fraction 0.01 --split 969,30,1 --clip-grad 1.0 --fp16 --loss-scale 8192"
 )
@@ -105,8 +106,10 @@ def test_a_line_of_2021_is_priced_as_software_of_2021():
         ("--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 5", "stages", (5, 9, 9, 9)),
         ("--pipeline-model-parallel-size 4 --decoder-last-pipeline-num-layers 2", "stages", (10, 10, 10, 2)),
         (
-            "--pipeline-model-parallel-size 2 --account-for-embedding-in-pipeline-split "
-            "--account-for-loss-in-pipeline-split",
+            (
+                "--pipeline-model-parallel-size 2 --account-for-embedding-in-pipeline-split "
+                "--account-for-loss-in-pipeline-split"
+            ),
             "stages",
             (16, 16),
         ),
@@ -143,13 +146,17 @@ def test_arguments_are_accounted_for():
         ("--num-layers four --hidden-size 64", "'four' is not a number"),
         ("--num-layers 4 --hidden-size 64 --num-attention-heads 4", "no --seq-length"),
         (
-            "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --num-experts 2 "
-            "--swiglu --disable-bias-linear --moe-layer-freq __import__('os')",
+            (
+                "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --num-experts 2 "
+                "--swiglu --disable-bias-linear --moe-layer-freq __import__('os')"
+            ),
             "neither a whole number nor a list",
         ),
         (
-            "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 "
-            "--pipeline-model-parallel-layout (t|)*999999999L",
+            (
+                "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 "
+                "--pipeline-model-parallel-layout (t|)*999999999L"
+            ),
             "is not understood",
         ),
     ],
@@ -210,7 +217,8 @@ def test_flags_of_later_releases_are_a_job():
         "torchtitan",
         "torchrun --nproc_per_node=8 --nnodes 8 -m torchtitan.train --module llama3 --config llama3_70b "
         "--parallelism.tensor_parallel_degree 8 --parallelism.pipeline_parallel_degree=4 "
-        "--parallelism.pipeline_parallel_schedule Interleaved1F1B --training.local_batch_size 8 --training.seq_len 8192",
+        "--parallelism.pipeline_parallel_schedule Interleaved1F1B --training.local_batch_size 8 "
+        "--training.seq_len 8192",
     )
     made = found.job()
     assert made.model.layers == 80

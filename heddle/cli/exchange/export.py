@@ -13,7 +13,9 @@ from heddle.cli.help import Command, CommandGroup
 from heddle.cli.ranged import POSITIVE, ranged
 from heddle.format import GIB
 
-app = typer.Typer(cls=CommandGroup, help="Write weights for other systems, and plans for other trainers.", no_args_is_help=True)
+app = typer.Typer(
+    cls=CommandGroup, help="Write weights for other systems, and plans for other trainers.", no_args_is_help=True
+)
 
 
 class Dtype(StrEnum):

@@ -13,7 +13,11 @@ from heddle.cli.help import Command, CommandGroup
 if TYPE_CHECKING:
     from heddle.checkpoint.exchange.convert import Converted
 
-app = typer.Typer(cls=CommandGroup, help="Make a checkpoint of other systems' weights, or a job of their launch lines.", no_args_is_help=True)
+app = typer.Typer(
+    cls=CommandGroup,
+    help="Make a checkpoint of other systems' weights, or a job of their launch lines.",
+    no_args_is_help=True,
+)
 
 
 @app.command(cls=Command)

@@ -36,7 +36,9 @@ IMPORTED = {
 def add_exports(app: typer.Typer) -> None:
     """A command for each trainer that plans are written for."""
     for trainer, words in EXPORTED.items():
-        app.command(trainer, cls=Command, help=f"Write {words}; a job without a plan is planned first.")(_export(trainer))
+        app.command(trainer, cls=Command, help=f"Write {words}; a job without a plan is planned first.")(
+            _export(trainer)
+        )
 
 
 def _export(trainer: str) -> Callable[..., None]:
@@ -69,6 +71,7 @@ def _export(trainer: str) -> Callable[..., None]:
         for line in told:
             typer.secho(f"not expressed: {line}", err=True)
 
+    export.__name__ = trainer
     return export
 
 
@@ -76,10 +79,10 @@ def add_imports(app: typer.Typer) -> None:
     """A command for each trainer that launch lines are read of."""
     for command, (trainer, words) in IMPORTED.items():
         text = f"Make a job of {words}; show its time and memory, and a better plan if there is one."
-        app.command(command, cls=Command, help=text)(_import(trainer))
+        app.command(command, cls=Command, help=text)(_import(command, trainer))
 
 
-def _import(trainer: str) -> Callable[..., None]:
+def _import(command: str, trainer: str) -> Callable[..., None]:
     def read(
         given: Annotated[str, typer.Argument(help="The line in quotes, or the file that has it.", metavar="LINE|FILE")],
         output: Annotated[
@@ -108,7 +111,7 @@ def _import(trainer: str) -> Callable[..., None]:
         from heddle.files import check_output, write_output
         from heddle.simulating.simulation import simulate
         from heddle.spec.job import dumps_job, load_job
-        from heddle.spec.shorthand import model_from_table, named_cluster
+        from heddle.spec.shorthand import named_cluster, named_model
         from heddle.trainers.registry import imported_settings
 
         found = imported_settings(trainer, given)
@@ -117,7 +120,7 @@ def _import(trainer: str) -> Callable[..., None]:
             found.assumed = [line for line in found.assumed if not line.startswith("vocabulary:")]
         shape = None
         if model is not None:
-            shape = model_from_table({"config": model} if model.endswith(".json") else {"preset": model})
+            shape = named_model(model)
             shape = shape if vocab is None else replace(shape, vocab=vocab)
         made = found.job(
             shape,
@@ -138,6 +141,7 @@ def _import(trainer: str) -> Callable[..., None]:
         if output is not None:
             console.print(f"Wrote {output}; `heddle plan {output}` ranks plans for it.", highlight=False)
 
+    read.__name__ = command.replace("-", "_")
     return read
 
 

@@ -46,7 +46,9 @@ function table() {
       last.mfu === undefined || last.mfu === null ? "–" : `${(100 * last.mfu).toFixed(1)} %`,
       run.state.usual ? `${digits(run.state.usual)} s` : "–", predicted(run), `${run.state.state ?? ""}${ends}`,
     ]);
-    line.firstChild.style.color = run.color;
+    const swatch = Object.assign(document.createElement("i"), { className: "swatch", ariaHidden: "true" });
+    swatch.style.background = run.color;
+    line.firstChild.prepend(swatch);
     shown.append(line);
   }
   return wide;

@@ -31,7 +31,7 @@ def read_megatron(given: str) -> ImportedSettings:
     found = ImportedSettings(trainer=TRAINER)
     found.model = model_of(arguments, found.assumed, found.dropped)
     found.plan = _plan(arguments, found.model["layers"], found.dropped)
-    found.train = _train(arguments, found)
+    found.train = _train(arguments)
     found.software = _software(arguments)
     per_node, nodes = arguments.number("nproc_per_node", "nproc-per-node"), arguments.number("nnodes", default=1)
     if per_node is not None:
@@ -44,7 +44,9 @@ def _plan(arguments: MegatronArguments, layers: int, dropped: list[str]) -> dict
     tensor = arguments.number("tensor-model-parallel-size", "model-parallel-size", default=1)
     pipeline = arguments.number("pipeline-model-parallel-size", default=1)
     context = arguments.number("context-parallel-size", default=1)
-    assert tensor and pipeline and context
+    assert tensor
+    assert pipeline
+    assert context
     plan: dict[str, Any] = {"tensor": tensor, "pipeline": pipeline}
     plan["sequence"] = arguments.flag("sequence-parallel") and tensor > 1
     if context > 1:
@@ -114,7 +116,7 @@ def _recompute(arguments: MegatronArguments, stages: list[int]) -> str | list[st
     return [word for length in stages for word in ["full"] * min(count, length) + ["none"] * max(0, length - count)]
 
 
-def _train(arguments: MegatronArguments, found: ImportedSettings) -> dict[str, Any]:
+def _train(arguments: MegatronArguments) -> dict[str, Any]:
     train: dict[str, Any] = {}
     batch = arguments.number("global-batch-size")
     if batch:

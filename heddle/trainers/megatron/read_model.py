@@ -28,7 +28,9 @@ def model_of(arguments: MegatronArguments, assumed: list[str], dropped: list[str
     sequence = number("seq-length", "encoder-seq-length") or number("max-position-embeddings")
     if sequence is None:
         raise HeddleError(
-            "The launch line has no --seq-length.", "A model is planned for samples of some length.", "Add --seq-length 4096."
+            "The launch line has no --seq-length.",
+            "A model is planned for samples of some length.",
+            "Add --seq-length 4096.",
         )
     model: dict[str, Any] = {
         "name": "imported",

@@ -38,7 +38,9 @@ def megatron_script(job: PlannedJob) -> ExportedPlan:
     missing = words.missing(TRAINER, besides)
     each = devices_per_node(job)
     sharded = job.plan.zero >= 2 and job.plan.replicas > 1
-    connections = "# FSDP wants CUDA_DEVICE_MAX_CONNECTIONS unset" if sharded else "export CUDA_DEVICE_MAX_CONNECTIONS=1"
+    connections = (
+        "# FSDP wants CUDA_DEVICE_MAX_CONNECTIONS unset" if sharded else "export CUDA_DEVICE_MAX_CONNECTIONS=1"
+    )
     text = [
         "#!/bin/bash",
         f"# {job.model.name} on {job.plan.world} GPUs with {TRAINER} (core 0.8 or later). Start it on every node.",

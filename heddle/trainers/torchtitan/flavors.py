@@ -13,8 +13,12 @@ _STYLE = {"norm": "rmsnorm", "activation": "swiglu", "positions": "rotary", "bia
 _LLAMA = _STYLE | {"vocab": 128_256, "sequence": 131_072, "rope_theta": 500_000.0, "tied": False}
 _LLAMA31 = {"factor": 8.0, "low_frequency_factor": 1.0, "high_frequency_factor": 4.0, "original_sequence": 8192}
 _QWEN = _STYLE | {
-    **{"vocab": 151_936, "sequence": 40_960, "rope_theta": 1_000_000.0, "norm_epsilon": 1e-6},
-    **{"qk_norm": True, "head_size": 128},
+    "vocab": 151_936,
+    "sequence": 40_960,
+    "rope_theta": 1_000_000.0,
+    "norm_epsilon": 1e-6,
+    "qk_norm": True,
+    "head_size": 128,
 }
 
 
@@ -51,7 +55,7 @@ FLAVORS: dict[tuple[str, str], dict[str, Any]] = {
 
 
 def flavor_of(model: ModelSpec) -> tuple[str, str] | None:
-    """The name and flavor of a model of this shape, whatever its longest sequence and how its positions are stretched."""
+    """The name and flavor of a model of this shape, whatever its longest sequence and how positions are stretched."""
     wanted = _compared(model)
     return next((key for key, table in FLAVORS.items() if _compared(model_from_table(table)) == wanted), None)
 

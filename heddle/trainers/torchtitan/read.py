@@ -15,7 +15,17 @@ from heddle.trainers.torchtitan.stages import stages_in, usual_stages
 TRAINER = "torchtitan"
 SCHEDULES = {"1f1b": "1f1b", "interleaved1f1b": "interleaved", "gpipe": "gpipe", "zbvzerobubble": "zb-v",
              "dualpipev": "dualpipev"}  # fmt: skip
-HARMLESS = ("job", "profiling", "metrics", "checkpoint", "comm", "memory_estimation", "validation", "debug", "experimental")
+HARMLESS = (
+    "job",
+    "profiling",
+    "metrics",
+    "checkpoint",
+    "comm",
+    "memory_estimation",
+    "validation",
+    "debug",
+    "experimental",
+)
 
 
 def read_torchtitan(given: str) -> ImportedSettings:
@@ -85,7 +95,9 @@ def _model(tables: dict[str, Any], found: ImportedSettings) -> dict[str, Any] | 
     if key not in FLAVORS:
         same = [flavor for name, flavor in FLAVORS if name == key[0]]
         hint = nearest(key[1], same) if same else ""
-        found.assumed.append(f"model: {key[0]} {key[1]} is not known to Heddle, so --model says its shape. {hint}".strip())
+        found.assumed.append(
+            f"model: {key[0]} {key[1]} is not known to Heddle, so --model says its shape. {hint}".strip()
+        )
         return None
     table = dict(FLAVORS[key])
     sequence = int(_table(tables, "training").get("seq_len", 2048))
@@ -107,7 +119,9 @@ def _plan(
         value = parallelism.get(name, usual)
         if type(value) is not int:
             raise HeddleError(
-                f"parallelism.{name} = {value!r} is not a whole number.", "It is a degree.", f"For example {name} = {usual}."
+                f"parallelism.{name} = {value!r} is not a whole number.",
+                "It is a degree.",
+                f"For example {name} = {usual}.",
             )
         return value
 
@@ -192,7 +206,9 @@ def _train(tables: dict[str, Any], training: dict[str, Any]) -> dict[str, Any]:
         if name in table:
             train[key] = float(table[name]) if key not in ("steps", "warmup") else int(table[name])
     ratio, kind = rates.get("decay_ratio"), rates.get("decay_type", "linear")
-    whole = ratio is None or round(ratio * train.get("steps", 1000)) >= train.get("steps", 1000) - train.get("warmup", 0)
+    whole = ratio is None or round(ratio * train.get("steps", 1000)) >= train.get("steps", 1000) - train.get(
+        "warmup", 0
+    )
     if ratio == 0:
         train["schedule"] = "constant"
     elif whole:

@@ -24,7 +24,7 @@ def stages_in(modules: Sequence[Sequence[str]]) -> list[int]:
 
 
 def usual_stages(layers: int, chunks: int, first_less: int, last_less: int) -> list[int]:
-    """The split that torchtitan makes unasked: embedding and output layer count as so many layers, early chunks take more."""
+    """The split that torchtitan makes unasked: both ends count as so many layers, and early chunks take more."""
     if chunks == 1:
         return [layers]
     small, extra = divmod(layers + first_less + last_less, chunks)

@@ -54,7 +54,9 @@ def torchtitan_toml(job: PlannedJob) -> ExportedPlan:
 
 def _narrow(text: str) -> str:
     """Lists in lists on a line each: there is one for every chunk."""
-    return re.sub(r"    \[\n((?:        [^\n]*\n)+)    \]", lambda each: f"    [{' '.join(each[1].split())[:-1]}]", text)
+    return re.sub(
+        r"    \[\n((?:        [^\n]*\n)+)    \]", lambda each: f"    [{' '.join(each[1].split())[:-1]}]", text
+    )
 
 
 def _model(words: JobInWords, besides: list[str]) -> dict[str, Any]:
@@ -171,6 +173,8 @@ def _recompute(words: JobInWords) -> dict[str, Any]:
         words.plan.take("layers")
     said = recompute_words(job)
     if len({*said}) > 1:
-        words.plan.miss("layers" if job.plan.layers else "recompute", "all layers are recomputed alike; written as full")
+        words.plan.miss(
+            "layers" if job.plan.layers else "recompute", "all layers are recomputed alike; written as full"
+        )
     mode = said[0] if len({*said}) == 1 else "full"
     return {"mode": mode} | ({"selective_ac_option": "op"} if mode == "selective" else {})
