@@ -13,7 +13,8 @@ describe   job, load_job, fit_cluster, validate, profile, probe
 decide     plan, simulate, dry_run, prove, build_schedule
 train      train, launch, selftest, generate
 look       report, compare, read_trace, inspect
-exchange   prepare_data, look_at_data, import_hf, export_hf, export_peft, import_plan, export_plan
+exchange   prepare_data, look_at_data, import_hf, export_hf, export_peft, import_dcp,
+           import_plan, export_plan
 graphs     capture, place, piper, regions; the modules `tiles` and `lanes`
 
 Mistakes are a `HeddleError`: what is wrong, why, and the nearest thing that works. `import heddle` imports neither
@@ -38,6 +39,7 @@ from heddle.api.exchange import (
     export_hf,
     export_peft,
     export_plan,
+    import_dcp,
     import_hf,
     import_plan,
     look_at_data,
@@ -86,6 +88,7 @@ __all__ = [
     "export_plan",
     "fit_cluster",
     "generate",
+    "import_dcp",
     "import_hf",
     "import_plan",
     "inspect",

@@ -97,6 +97,38 @@ def import_hf(folder: str | Path, output: str | Path, *, check: bool = True) -> 
     return written.folder
 
 
+def import_dcp(
+    folder: str | Path,
+    output: str | Path,
+    *,
+    trainer: Literal["torchtitan", "megatron"],
+    model: str,
+    dtype: Literal["fp32", "bf16", "fp16"] | None = None,
+    shard_gib: float = 5.0,
+) -> Path:
+    """Turn a distributed checkpoint of torchtitan or Megatron-LM into a Hugging Face folder, for train.from.
+
+    Args:
+        folder: the checkpoint of one step, or a folder of several, of which it is the last.
+        output: the folder to create.
+        trainer: who wrote it; of Megatron-LM the format `torch_dist`.
+        model: what was trained: a preset, or a config.json.
+        dtype: round the weights to this type; left as they are if left out.
+        shard_gib: the largest file, and about the most held in memory at once.
+
+    Returns:
+        Where the folder is.
+    """
+    from heddle.checkpoint.exchange.distributed import import_distributed
+    from heddle.format import GIB
+    from heddle.runtime.device import DTYPES
+    from heddle.spec.shorthand import named_model
+
+    rounded = None if dtype is None else DTYPES[dtype]
+    shape = named_model(model)
+    return import_distributed(Path(folder), Path(output), trainer, shape, rounded, int(shard_gib * GIB)).folder
+
+
 def export_hf(
     weights: str | Path,
     output: str | Path,

@@ -121,6 +121,7 @@ CALLED = {
     "data prepare": heddle.prepare_data,
     "data look": heddle.look_at_data,
     "import hf": heddle.import_hf,
+    "import dcp": heddle.import_dcp,
     "export hf": heddle.export_hf,
     "export peft": heddle.export_peft,
     **{f"export {name}": heddle.export_plan for name in EXPORTED},

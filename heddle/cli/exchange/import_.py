@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from heddle.cli.exchange.trainers import add_imports
 from heddle.cli.help import Command, CommandGroup
+from heddle.cli.ranged import POSITIVE, ranged
 
 if TYPE_CHECKING:
     from heddle.checkpoint.exchange.convert import Converted
@@ -43,6 +45,51 @@ def hf(
     console.print(f"{source.model.name}: {source.model.parameters:,} parameters, {summary(written)}.")
     console.print(str(agreed))
     console.print(f'Start a run from it with [train] from = "{output}": its model and tokenizer are used.')
+
+
+class Trainer(StrEnum):
+    """Whose checkpoints are read."""
+
+    TORCHTITAN = "torchtitan"
+    MEGATRON = "megatron"
+
+
+class Dtype(StrEnum):
+    """What numbers may be rounded to."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+
+
+@app.command(cls=Command)
+def dcp(
+    folder: Annotated[Path, typer.Argument(help="The checkpoint of one step, or of several: the last.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The Hugging Face folder to create.")],
+    trainer: Annotated[Trainer, typer.Option(help="Who wrote it; megatron: its torch_dist format.")],
+    model: Annotated[str, typer.Option(help="What was trained: a preset, or a config.json.")],
+    dtype: Annotated[Dtype | None, typer.Option(help="Round the weights to this type.")] = None,
+    shard_gib: Annotated[
+        float, ranged(within=POSITIVE, help="The largest file, and about the most held in memory at once.")
+    ] = 5.0,
+) -> None:
+    """Turn a distributed checkpoint of torchtitan or Megatron-LM into a Hugging Face folder, for train.from."""
+    from heddle.cli.common import require_torch
+
+    require_torch("import")
+
+    from heddle.checkpoint.exchange.distributed import import_distributed
+    from heddle.console import plain_console
+    from heddle.format import GIB
+    from heddle.runtime.device import DTYPES
+    from heddle.spec.shorthand import named_model
+
+    shape = named_model(model)
+    rounded = None if dtype is None else DTYPES[dtype.value]
+    written = import_distributed(folder, output, trainer.value, shape, rounded, int(shard_gib * GIB))
+    console = plain_console(soft_wrap=True)
+    console.print(f"{shape.name}: {shape.parameters:,} parameters, {summary(written)}.")
+    console.print("Copy the tokenizer's files beside it: a distributed checkpoint has none.")
 
 
 def summary(written: Converted) -> str:
