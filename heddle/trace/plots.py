@@ -9,7 +9,7 @@ from heddle.cost.breakdown import ITEMS
 from heddle.errors import HeddleError, how_to_install
 from heddle.format import GIB
 from heddle.trace.kinds import COLORS, kind_of
-from heddle.trace.trace import Trace
+from heddle.trace.spans import Drawable
 
 MOST_SPANS = 20_000  # more are not told apart, and take long to draw
 
@@ -34,7 +34,7 @@ def axes_for(axes: Any, count: int = 1, height: float = 3.0) -> Any:
     return found[0] if count == 1 else found
 
 
-def plot_timeline(trace: Trace, axes: Any = None, names: Sequence[str] | None = None) -> Any:
+def plot_timeline(trace: Drawable, axes: Any = None, names: Sequence[str] | None = None) -> Any:
     """Spans over time, a row for each rank, in the colors of the report."""
     if len(trace.spans) > MOST_SPANS:
         raise HeddleError(

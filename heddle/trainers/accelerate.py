@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from heddle.schedule.registry import BY_DEFAULT
 from heddle.spec.job import PlannedJob
 from heddle.trainers.deepspeed import ELSEWHERE
 from heddle.trainers.exported import (
@@ -134,7 +135,7 @@ def _megatron(words: JobInWords) -> dict[str, Any]:
             words.plan.miss(name, "its settings for Megatron-LM have no such word")
     if len({*plan.stages}) > 1:
         words.plan.miss("stages", "layers are split evenly")
-    if plan.schedule not in ("1f1b", "interleaved"):
+    if plan.schedule not in BY_DEFAULT:
         words.plan.miss("schedule", "pipelines run 1F1B")
     if take("zero") > 1 and plan.replicas > 1:
         words.plan.miss("zero", "the optimizer's state is sharded, no more; written as zero = 1")

@@ -8,6 +8,7 @@ from typing import Any
 
 from heddle.errors import HeddleError
 from heddle.files import parse_foreign_json, read_text
+from heddle.schedule.registry import usual
 from heddle.spec.job import PlannedJob
 from heddle.trainers.exported import ExportedPlan, JobInWords, recompute_words, same_offload, same_zero
 from heddle.trainers.imported import ImportedSettings
@@ -41,7 +42,7 @@ def deepspeed_json(job: PlannedJob) -> ExportedPlan:
         words.plan.miss("pipeline", ELSEWHERE["pipeline"])
         for name in ("virtual", "stages"):
             take(name)
-        if take("schedule") != "1f1b":
+        if take("schedule") != usual(1):
             words.plan.miss("schedule", "pipelines run 1F1B")
     take("stages"), take("schedule")
     if {*recompute_words(job)} != {"none"}:

@@ -156,7 +156,7 @@ def test_the_wrong_model_or_trainer_is_told(theirs, tmp_path):
     with pytest.raises(HeddleError, match="are not read"):
         heddle.import_dcp(folder, tmp_path / "out", trainer="torchtitan", model="gpt2")
     with pytest.raises(HeddleError, match="not a distributed checkpoint"):
-        heddle.import_dcp(tmp_path, tmp_path / "out", trainer="torchtitan", model=str(tmp_path))
+        heddle.import_dcp(config.parent, tmp_path / "out", trainer="torchtitan", model=str(config))
     assert not (tmp_path / "out").exists()
 
 

@@ -41,6 +41,7 @@ JOBS = {
     "uneven interleaved": lambda: job(
         pipeline=2, virtual=2, data=16, schedule="interleaved", stages=[7, 9, 9, 7], microbatch=1
     ),
+    "zb-v": lambda: job(pipeline=4, virtual=2, data=8, zero=1, schedule="zb-v"),
     "context": lambda: job(tensor=2, sequence=True, context=4, data=4, zero=3, context_exchange="ring"),
     "context gathered": lambda: job(context=4, data=8, zero=3, context_exchange="gather"),
     "context by heads": lambda: job(context=8, data=4, zero=1, context_exchange="all-to-all"),

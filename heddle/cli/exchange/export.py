@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from heddle.cli.exchange.trainers import add_exports
+from heddle.cli.exchange.trainers import Dtype, add_exports
 from heddle.cli.help import Command, CommandGroup
 from heddle.cli.ranged import POSITIVE, ranged
 from heddle.format import GIB
@@ -16,14 +15,6 @@ from heddle.format import GIB
 app = typer.Typer(
     cls=CommandGroup, help="Write weights for other systems, and plans for other trainers.", no_args_is_help=True
 )
-
-
-class Dtype(StrEnum):
-    """What numbers may be rounded to."""
-
-    FP32 = "fp32"
-    BF16 = "bf16"
-    FP16 = "fp16"
 
 
 @app.command(cls=Command)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heddle.cli.exchange.trainers import add_imports
+from heddle.cli.exchange.trainers import Dtype, add_imports
 from heddle.cli.help import Command, CommandGroup
 from heddle.cli.ranged import POSITIVE, ranged
 
@@ -47,26 +47,18 @@ def hf(
     console.print(f'Start a run from it with [train] from = "{output}": its model and tokenizer are used.')
 
 
-class Trainer(StrEnum):
+class CheckpointTrainer(StrEnum):
     """Whose checkpoints are read."""
 
     TORCHTITAN = "torchtitan"
     MEGATRON = "megatron"
 
 
-class Dtype(StrEnum):
-    """What numbers may be rounded to."""
-
-    FP32 = "fp32"
-    BF16 = "bf16"
-    FP16 = "fp16"
-
-
 @app.command(cls=Command)
 def dcp(
     folder: Annotated[Path, typer.Argument(help="The checkpoint of one step, or of several: the last.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The Hugging Face folder to create.")],
-    trainer: Annotated[Trainer, typer.Option(help="Who wrote it; megatron: its torch_dist format.")],
+    trainer: Annotated[CheckpointTrainer, typer.Option(help="Who wrote it; megatron: its torch_dist format.")],
     model: Annotated[str, typer.Option(help="What was trained: a preset, or a config.json.")],
     dtype: Annotated[Dtype | None, typer.Option(help="Round the weights to this type.")] = None,
     shard_gib: Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +32,14 @@ IMPORTED = {
     "torchtitan": ("torchtitan", "a TOML file for torchtitan, or of its flags"),
     "deepspeed": ("deepspeed", "a JSON configuration for DeepSpeed; --model or --job says what it trains"),
 }
+
+
+class Dtype(StrEnum):
+    """What weights may be rounded to."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+    FP16 = "fp16"
 
 
 def add_exports(app: typer.Typer) -> None:

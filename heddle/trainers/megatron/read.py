@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from heddle.errors import HeddleError
+from heddle.schedule.registry import usual
 from heddle.spec.rules.even import even_stages
 from heddle.trainers.imported import ImportedSettings
 from heddle.trainers.launch_line import launch_words
@@ -55,7 +56,7 @@ def _plan(arguments: MegatronArguments, layers: int, dropped: list[str]) -> dict
         dropped.append(f"--expert-model-parallel-size {experts}: experts are not split over ranks")
     stages = _stages(arguments, layers, pipeline)
     plan |= {"virtual": len(stages) // pipeline, "stages": stages}
-    plan["schedule"] = "interleaved" if plan["virtual"] > 1 else "1f1b"
+    plan["schedule"] = usual(plan["virtual"])
     plan["zero"] = _zero(arguments)
     plan["microbatch"] = arguments.number("micro-batch-size", "batch-size", default=1)
     plan["recompute"] = _recompute(arguments, stages)

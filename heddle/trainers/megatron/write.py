@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heddle.schedule.registry import BY_DEFAULT
 from heddle.spec.job import PlannedJob
 from heddle.spec.model import ModelSpec
 from heddle.spec.rules.even import even_stages
@@ -218,7 +219,7 @@ def parallel_arguments(words: JobInWords) -> Arguments:
         "cp-comm-type": EXCHANGES[take("context_exchange")] if plan.context > 1 else None,
     }
     take("virtual")
-    if take("schedule") not in ("1f1b", "interleaved") and plan.pipeline > 1:
+    if take("schedule") not in BY_DEFAULT and plan.pipeline > 1:
         miss("schedule", "pipelines run 1F1B, interleaved where they have several chunks")
     stages = take("stages")
     if len(set(stages)) > 1:

@@ -7,14 +7,13 @@ from typing import Any
 
 from heddle.errors import HeddleError, nearest
 from heddle.files import parse_toml, read_text
+from heddle.schedule.registry import named_by_torch, rule_of, usual
 from heddle.trainers.imported import ImportedSettings
 from heddle.trainers.launch_line import launch_words
 from heddle.trainers.torchtitan.flavors import FLAVORS
 from heddle.trainers.torchtitan.stages import stages_in, usual_stages
 
 TRAINER = "torchtitan"
-SCHEDULES = {"1f1b": "1f1b", "interleaved1f1b": "interleaved", "gpipe": "gpipe", "zbvzerobubble": "zb-v",
-             "dualpipev": "dualpipev"}  # fmt: skip
 HARMLESS = (
     "job",
     "profiling",
@@ -144,6 +143,9 @@ def _plan(
     keeps = policy == "never" or (policy == "default" and pipeline > 1)
     plan["zero"] = 0 if shards == 1 and context == 1 else 2 if keeps else 3
     plan |= _pipeline(training, parallelism, pipeline, layers, found)
+    if plan["zero"] > 1 and pipeline > 1 and rule_of(plan["schedule"]).splits:
+        plan["zero"] = 1  # of Heddle's schedules these shard no weights
+        found.dropped.append(f"data_parallel_shard_degree = {shards}: with this schedule priced as zero = 1")
     mode = _table(tables, "activation_checkpoint").get("mode", "selective")
     plan["recompute"] = mode if mode in ("none", "selective", "full") else "selective"
     if training.get("enable_cpu_offload"):
@@ -162,11 +164,12 @@ def _pipeline(
     if pipeline == 1:
         return {"microbatch": int(training.get("local_batch_size", 8))}
     word = str(parallelism.get("pipeline_parallel_schedule", "1F1B"))
-    schedule = SCHEDULES.get(word.lower())
+    schedule = named_by_torch(word)
+    several = "nterleaved" in word or "Looped" in word
     if schedule is None:
-        schedule = "interleaved" if "nterleaved" in word or "Looped" in word else "1f1b"
+        schedule = usual(2 if several else 1)
         found.dropped.append(f"pipeline_parallel_schedule = {word}: priced as {schedule}")
-    single = word.lower() in ("1f1b", "gpipe", "pipelineschedulesingle")
+    each_rank = rule_of(schedule).usual_virtual
     modules = parallelism.get("module_fqns_per_model_part")
     less = [int(parallelism.get(f"pipeline_parallel_{end}_stage_less_layers", 1)) for end in ("first", "last")]
     if modules:
@@ -175,13 +178,11 @@ def _pipeline(
         return {"schedule": schedule, "microbatch": int(parallelism.get("pipeline_parallel_microbatch_size", 1))}
     else:
         each = parallelism.get("pipeline_parallel_layers_per_stage")
-        chunks = pipeline * (1 if single else 2) if each is None else -(-(layers + sum(less)) // int(each))
+        chunks = pipeline * each_rank if each is None else -(-(layers + sum(less)) // int(each))
         stages = usual_stages(layers, chunks, *less)
-    # a V has two chunks on each rank by its nature, which `virtual` does not count
-    virtual = len(stages) // pipeline if schedule == "interleaved" else 1
     return {
         "schedule": schedule,
-        "virtual": virtual,
+        "virtual": len(stages) // pipeline,
         "stages": stages,
         "microbatch": int(parallelism.get("pipeline_parallel_microbatch_size", 1)),
     }

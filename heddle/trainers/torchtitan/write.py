@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from heddle.schedule.registry import rule_of, usual
 from heddle.spec.job import PlannedJob
 from heddle.spec.tables import to_toml
 from heddle.trainers.exported import (
@@ -20,8 +21,6 @@ from heddle.trainers.torchtitan.flavors import FLAVORS, flavor_of
 from heddle.trainers.torchtitan.stages import modules_of
 
 TRAINER = "torchtitan"
-SCHEDULES = {"1f1b": "1F1B", "interleaved": "Interleaved1F1B", "gpipe": "GPipe", "zb-v": "ZBVZeroBubble",
-             "dualpipev": "DualPipeV"}  # fmt: skip
 OFFLOADED = {"weights:host", "optimizer:host"}  # what its offloading moves
 
 
@@ -156,10 +155,11 @@ def _parallelism(words: JobInWords) -> dict[str, Any]:
             miss("context_exchange", "heads are not exchanged for tokens; written as a ring")
     schedule = take("schedule")
     if plan.pipeline > 1:
-        if schedule not in SCHEDULES:
-            miss("schedule", f"it has {', '.join(SCHEDULES.values())}")
+        name = rule_of(schedule).torch_name
+        if not name:
+            miss("schedule", "torch.distributed.pipelining has none of its kind")
         found |= {
-            "pipeline_parallel_schedule": SCHEDULES.get(schedule, "Interleaved1F1B" if plan.virtual > 1 else "1F1B"),
+            "pipeline_parallel_schedule": name or rule_of(usual(plan.virtual)).torch_name,
             "pipeline_parallel_microbatch_size": plan.microbatch,
             "module_fqns_per_model_part": modules_of(plan.stages),
         }
