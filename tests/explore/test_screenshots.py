@@ -26,6 +26,7 @@ def test_a_picture_is_shown(name):
     assert any(f"assets/{name}.png" in page.read_text(encoding="utf-8") for page in pages)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 def test_the_page_still_looks_like_its_picture(tmp_path):
     playwright = pytest.importorskip("playwright.sync_api")

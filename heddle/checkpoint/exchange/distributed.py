@@ -89,7 +89,8 @@ class DistributedCheckpoint:
 
     def read(self, key: str) -> Tensor:
         """One tensor, put together from what ranks wrote of it."""
-        from torch.distributed.checkpoint import FileSystemReader, load
+        from torch.distributed.checkpoint.filesystem import FileSystemReader
+        from torch.distributed.checkpoint.state_dict_loader import load
 
         known = self.metadata
 
