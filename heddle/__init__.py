@@ -11,7 +11,7 @@ of its file; `launch` and `compare` start processes that read the file, so they 
 
 describe   job, load_job, fit_cluster, validate, profile, probe
 decide     plan, simulate, dry_run, prove, build_schedule
-train      train, launch, selftest, generate
+train      train, launch, selftest, generate, evaluate; `ray.train` on a cluster of Ray
 look       report, compare, read_trace, inspect
 exchange   prepare_data, look_at_data, import_hf, export_hf, export_peft, import_dcp,
            import_plan, export_plan
@@ -35,6 +35,7 @@ from heddle.api.decide import (
     simulate,
     validate,
 )
+from heddle.api.evaluate import evaluate
 from heddle.api.exchange import (
     export_hf,
     export_peft,
@@ -83,6 +84,7 @@ __all__ = [
     "capture",
     "compare",
     "dry_run",
+    "evaluate",
     "export_hf",
     "export_peft",
     "export_plan",
@@ -104,6 +106,7 @@ __all__ = [
     "probe",
     "profile",
     "prove",
+    "ray",
     "read_trace",
     "regions",
     "report",
@@ -117,6 +120,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """A class is imported when it is asked for: `import heddle` stays light."""
+    if name == "ray":
+        return _import_module("heddle.api.ray")
     if name in ("lanes", "tiles"):
         return _import_module(f"heddle.{name}")
     if name in _CLASSES:

@@ -7,6 +7,7 @@ A CPU copies by itself, so there all of it is. Of many plans at once, too: a `Wo
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -55,6 +56,14 @@ def sharded(work: Work, memory: LayerMemory) -> Numbers:
 def states(work: Work, parameters: Numbers, memory: LayerMemory) -> States:
     """Of so many parameters. Masters and gradients of sharded layers are where the optimizer's state is."""
     own = sharded(work, memory)
+    if np.any(work.copied):  # of what a reference has beside them
+        found = states(replace(work, copied=0), parameters, memory)
+        shares = (memory.zero == 3) & np.asarray(own)
+        copy = work.copied * parameters * work.element
+        return found._replace(
+            weights=found.weights + np.where(shares, copy / work.replicas, copy),
+            unit=found.unit + np.where(shares, copy, 0.0),
+        )
     if isinstance(own, np.ndarray):
         both = (_states(work, parameters, memory, each) for each in (True, False))
         return States(*(np.where(own, *pair) for pair in zip(*both, strict=True)))
@@ -68,13 +77,13 @@ def _states(work: Work, parameters: Numbers, memory: LayerMemory, sharded: bool)
         return States(
             weights=0.0 if fetched else shard * (work.element if leaves else MASTER),
             gradients=0.0 if leaves else shard * GRADIENT,
-            optimizer=0.0 if leaves else shard * MOMENTS,
+            optimizer=0.0 if leaves else shard * work.moment_bytes,
             kept=parameters * work.element if memory.zero == 2 and not fetched else 0.0,
             unit=0.0 if memory.zero == 2 and not fetched else parameters * work.element,
             summed=parameters * GRADIENT,
         )
     shared = work.replicas if memory.zero >= 1 else 1.0
-    each = MOMENTS + (MASTER if work.element < 4 else 0)
+    each = work.moment_bytes + (MASTER if work.element < 4 else 0)
     optimizer = 0.0 if memory.tier("optimizer") else parameters / shared * each
     return States(parameters * work.element, parameters * work.gradient_bytes, optimizer)
 

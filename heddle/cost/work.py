@@ -23,6 +23,7 @@ from heddle.spec.axes import AXES
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.model import ModelSpec
+from heddle.spec.muon import matrix_share
 from heddle.spec.network.compression import bytes_per_number
 from heddle.spec.network.link_codes import codes_used
 from heddle.spec.plan import Plan
@@ -42,6 +43,7 @@ class LayerShape(NamedTuple):
     routed: int
     layer_parameters: int
     replicated_parameters: int
+    captured: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,7 @@ class Work:
     upcast: Column = 0  # 1: norms read and keep full precision, as those with weights around zero do
     rectified: Column = 0  # 1: the activation keeps what it made, not what it read
     head_bias: Column = 0
+    captured: Column = 0  # bytes that a token leaves in a layer in fp32, where that was looked at; 0: it follows
     # experts in place of MLPs
     experts: Column = 0
     routed: Column = 0  # of the ffn, what the experts make that a token chose: top_k times the width of one
@@ -92,9 +95,14 @@ class Work:
     shapes: tuple[LayerShape, ...] = ()  # of layers that differ; empty: all are alike
     shape_of: tuple[int, ...] = ()  # for each layer the place of its own among these
     # how numbers are kept
+    moment_bytes: Column = 8  # of what the optimizer remembers of a number: Adam's two moments
+    muon: Column = 0  # 1: matrices are updated by Muon, which has one
+    reference: Column = 0  # 1: every microbatch is seen forward by a reference first
+    copied: Column = 0  # 1: which has weights of its own
     precision: str  # of weights and matrix products; one for all columns
     fp8: Column = 0  # 1: the layers' matrix products in 8 bits
     gradient_bytes: Column = 4  # of a gradient that is kept over microbatches
+    pure: Column = 0  # 1: the optimizer works on weights as they are, without a copy in full precision
     summed_apart: Column = 0  # 1: under ZeRO-1 the sum goes into a shard of its own; our trainer sums in place
     reduce_bytes: Column = 4  # of a gradient that is sent
     feedback: Column = 0  # 1: gradients are sent in codes, and what these could not say is kept
@@ -114,6 +122,8 @@ class Work:
     kept_logit: Column = HEDDLE_GPU.kept_logit
     brief_logit: Column = HEDDLE_GPU.brief_logit
     brief_split_logit: Column = HEDDLE_GPU.brief_split_logit
+    loss_forward: Column = HEDDLE_GPU.loss_forward
+    loss_backward: Column = HEDDLE_GPU.loss_backward
     posted: Column = HEDDLE_GPU.posted
     window_block: Column = HEDDLE_GPU.window_block
     replayed: Column = HEDDLE_GPU.replayed
@@ -133,6 +143,7 @@ class Work:
     per_op: Column = 0.0  # share that recompute every second matrix product (torchtitan's "selective")
     # what others do otherwise than Heddle
     stops_early: Column = 1  # 1: recomputing ends before the last product, which no backward needs (PyTorch ≥ 2.1)
+    keeps_qkv: Column = 0  # 1: layers that recompute everything keep query, key and value all the same (MaxText)
     waits_backward: Column = 0  # 1: no product runs beside the sum of input gradients (Megatron-LM before 2022)
     scatter: Column = 1  # 0: every tensor rank sends the whole message to the next stage
     both_ways: Column = 1  # 0: of two stages one sends at a time (DeepSpeed)
@@ -145,12 +156,21 @@ class Work:
     bucket_bytes: Column = 33.6e6  # of gradients that travel together; 0: every parameter by itself
     piece_bytes: Column = 4e6  # of a bucket, what each replica has at least
     casts_per_step: Column = 0  # 1: weights become 8 bits once per step, not for every microbatch
+    own_sums: Column = 0  # 1: every product of a layer sums the gradient of its input over tensor ranks by itself
+    whole_loss: Column = 0  # 1: tensor ranks gather all logits, and each makes the whole loss
     sums_once: Column = 0  # 1: sharded layers sum their gradients in the last microbatch only
     sharded_gradients: Column = 0  # 1: replicas keep their share of gradients only, as from ZeRO-2 on
+    shard_ranks: Column = (
+        np.inf
+    )  # replicas that share the optimizer, or all states, at most; among groups all are alike
+    large_gathers: Column = 0  # 1: ZeRO's gathers are of so much at once that they are as fast as links are
+    sums_whole: Column = 0  # 1: ZeRO-1 sums gradients for all replicas, though each needs its share only
+    broadcasts: Column = 0  # 1: ZeRO-1 gives each replica whole tensors, and it sends them to all others by itself
     cast_reads: Column = 1  # passes over what becomes 8 bits: 2 where its largest value must be known before
     fused_casts: Column = 0.0  # share of activations that are made in 8 bits at once
     context: Column = 1  # ranks that share the tokens of each sample
     context_exchange: Column = 0  # how keys and values reach them: its place in heddle.spec.software.CONTEXT_EXCHANGES
+    context_inner: Column = 1  # of a 2d exchange: ranks of each group that exchange by all-to-all
 
     @property
     def element(self) -> int:
@@ -219,6 +239,11 @@ class Work:
         return self.data * self.context
 
     @cached_property
+    def sharing(self) -> Column:
+        """Replicas that share the optimizer's states from ZeRO-1 on, weights and gradients from ZeRO-2 on."""
+        return np.minimum(self.replicas, self.shard_ranks)
+
+    @cached_property
     def padded_vocab(self) -> Column:
         """Rows of the vocabulary that one tensor rank holds."""
         return np.ceil(self.vocab / self.tensor)
@@ -280,6 +305,7 @@ def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, An
             routed=one.top_k * one.expert_ffn if one.experts else 0,
             layer_parameters=one.layer_parameters,
             replicated_parameters=one.replicated_parameters,
+            captured=one.captured_bytes,
         )
         for place, one in enumerate(model.shapes)
     )
@@ -326,6 +352,7 @@ def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
     return {
         **{axis: getattr(plan, axis) for axis in AXES},
         "context_exchange": CONTEXT_EXCHANGES.index(plan.context_exchange),
+        "context_inner": plan.context_inner,
         "sequence_parallel": int(plan.sequence),
         "virtual": plan.virtual,
         "zero": plan.zero,
@@ -367,9 +394,12 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
         plans = plan_columns(plan, job.model.layers)
     software = cluster.software or HEDDLE
     kernels = kernels_of(software.facts, cluster.device.host)
+    if job.model.own:  # whose loss keeps its logits, and which makes queries, keys and values as it likes
+        kernels = kernels._replace(logits_at_once=0, kept_logit=4, brief_logit=8, brief_split_logit=4, joint_qkv=0)
     columns = software_columns(software.facts) | plans  # a plan's own say counts: who meets seldom overlaps nothing
     return Work(
         **model_columns(job.model, job.sequence),
+        **_learning_columns(job),
         **columns,
         batch=job.train.global_batch,
         precision=job.precision,
@@ -377,3 +407,15 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
         eager_heads=kernels.eager * int(job.model.norm == "rmsnorm"),
         attention_speed=attention_speed(software.facts, cluster.device),
     )
+
+
+def _learning_columns(job: Job) -> dict[str, Any]:
+    """The columns that follow from how a job learns: its optimizer, and what it is held against."""
+    muon, preference = job.train.optimizer == "muon", job.preference is not None
+    share = 0.0 if not muon else 1.0 if job.tune is not None else matrix_share(job.model)
+    return {
+        "moment_bytes": 8 - 4 * share,
+        "muon": int(muon and job.tune is None),  # adapters are small
+        "reference": int(preference),
+        "copied": int(preference and job.tune is None),
+    }

@@ -32,7 +32,7 @@ FREE = {
     "keep_every",
 }
 SHOWN = ("step", "loss", "tokens_per_second", "mfu", "memory_gib")  # of its metrics, in a notebook
-FREE |= {"log", "notify", "patience", "keep_best"}
+FREE |= {"log", "notify", "patience", "keep_best", "checkpoints", "replan"}
 FREE |= {"restarts", "hang_after", "compile", "meeting", "site"}
 
 
@@ -103,6 +103,11 @@ class Run:
     def adapted(self) -> Path:
         """What the first steps took and held, and what was decided by it; there where the plan says `adapt`."""
         return self.folder / "adapted.json"
+
+    @property
+    def given_plan(self) -> Path:
+        """The plan to return to; there while the run goes on under another, for want of devices."""
+        return self.folder / "given-plan.json"
 
     @property
     def machine(self) -> Path:
@@ -222,6 +227,7 @@ def _changes(before: Job, job: Job) -> list[str]:
     names = [field.name for field in dataclasses.fields(job.train) if field.name not in FREE]
     pairs = {f"train.{name}": (getattr(before.train, name), getattr(job.train, name)) for name in names}
     pairs["[tune]"] = (before.tune, job.tune)
+    pairs["[preference]"] = (before.preference, job.preference)
     pairs["train.precision"] = (before.precision, job.precision)
     pairs["train.sequence"] = (before.sequence, job.sequence)
     if job.train.steps >= before.train.steps:

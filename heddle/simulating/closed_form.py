@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.cost import compute, memory, messages
+from heddle.cost import compute, memory, messages, muon
 from heddle.cost import step as stage
 from heddle.cost.breakdown import Breakdown
 from heddle.cost.fits import fits
@@ -178,8 +178,8 @@ def _tail(
     if np.any(work.zero >= 2):
         per_microbatch = stage.shard_exchange(cluster, work, parameters)
         data = data + work.microbatches * (per_microbatch - hidden(cluster, per_microbatch, slowest))
-    aside = cluster.efficiency.step_us * 1e-6
-    return data, compute.optimizer(cluster, parameters / split.sharing, work.element) + aside
+    aside = cluster.efficiency.step_us * 1e-6 + muon.seconds(cluster, work, ranks.most)
+    return data, compute.optimizer(cluster, parameters / split.sharing, work.element, work.pure) + aside
 
 
 class Prices(NamedTuple):
@@ -227,7 +227,10 @@ class _Known(NamedTuple):
         return cls(
             once(
                 work,
-                (t, c, work.context_exchange, b, work.sequence_parallel, several, split, work.world, work.scatter),
+                (
+                    *(t, c, work.context_exchange, work.context_inner, b, work.sequence_parallel),
+                    *(several, split, work.world, work.scatter),
+                ),
                 lambda some: _prices(some, cluster),
             ),
             once(work, (p, work.virtual, work.schedule, d * b), lambda some: orders_of(some, partly)),

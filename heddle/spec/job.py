@@ -20,6 +20,7 @@ from heddle.spec.network.exchange_rules import check_coded
 from heddle.spec.network.link_codes import check_known
 from heddle.spec.peft import lora_of
 from heddle.spec.plan import Plan, Predicted
+from heddle.spec.preference import Preference
 from heddle.spec.ranges import (
     Amount,
     Count,
@@ -34,7 +35,10 @@ from heddle.spec.ranges import (
 from heddle.spec.ranks import split_in_words
 from heddle.spec.rules.adapt import check_adapt
 from heddle.spec.rules.meetings import check_meetings
+from heddle.spec.rules.muon import check_muon
 from heddle.spec.rules.order import check_late
+from heddle.spec.rules.own import check_own_job
+from heddle.spec.rules.preference import check_preference
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 from heddle.spec.start import model_in, tokenizer_in
 from heddle.spec.tables import WHERE_SAID, build, read_toml, to_table, to_toml
@@ -61,7 +65,8 @@ class Train:
     sequence: Count | None = None  # tokens per sample; the model's longest if left out
     seed: Seed = 0
     precision: Precision | None = None  # what the devices are best at if left out: see Job.precision
-    optimizer: Literal["adamw"] = "adamw"
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    momentum: ShareBelowOne = 0.95  # of Muon
     learning_rate: NonNegative = 3e-4
     final_learning_rate: Share = 0.1  # as a share of learning_rate
     schedule: LearningRateSchedule = "cosine"
@@ -91,7 +96,10 @@ class Train:
     save_every: CountOrZero = 0  # steps; 0: only at the end
     keep_last: Count = 2  # newest checkpoints that stay on disk
     keep_every: CountOrZero = 0  # checkpoints of these steps stay for good; 0: none
+    # the URL of an object store where checkpoints go, such as s3://bucket/runs; by default they stay in the run folder
+    checkpoints: str | None = None
     restarts: CountOrZero = 3  # how often a run goes on by itself after a process died
+    replan: bool = field(default=True, metadata=WHERE_SAID)  # for the devices that are left, where that are fewer
     watch_links: bool = True  # with a [network]: measure its links at every checkpoint, and say if they have changed
     hang_after: Amount = 0.0  # seconds after which a step counts as hung; 0: many times as long as usual
     compile: bool = False  # torch.compile the layers
@@ -108,6 +116,12 @@ class Train:
                 f"train.name = {shorten(self.name)} is not a name for a folder.",
                 f"It becomes RUNS/NAME, of at most {LONGEST_NAME} bytes, and stands in scripts and on terminals.",
                 f"For example {re.sub(r'[^A-Za-z0-9_.+-]+', '-', self.name).strip('-.')[:40] or 'small'!r}.",
+            )
+        if self.checkpoints is not None and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^\s:][^\s]*", self.checkpoints):
+            raise HeddleError(
+                f"train.checkpoints = {self.checkpoints!r} is not the URL of an object store.",
+                "It names a protocol, a bucket and a folder; the checkpoints lie in URL/NAME.",
+                "For example s3://bucket/runs or gs://bucket/runs. For a folder, leave it out and use train.runs.",
             )
         if self.meeting is not None:
             try:
@@ -128,6 +142,7 @@ class Job:
     predicted: Predicted | None = None  # of the plan
     network: Network | None = None  # links and devices that differ; None: those of the cluster
     tune: Tune | None = None  # what learns beside frozen weights; None: everything learns
+    preference: Preference | None = None  # which of two answers is better is learned; None: to go on as texts do
 
     def __repr__(self) -> str:
         plan = self.plan
@@ -141,11 +156,15 @@ class Job:
                 "The model has no positions for the tokens beyond that.",
                 f"Use train.sequence = {self.model.sequence}, or model.sequence = {self.sequence}.",
             )
+        if self.model.own:
+            check_own_job(self.train.optimizer, self.tune is not None, self.preference is not None)
+        check_preference(self.preference, self.data, self.tune, self.plan, self.train.meeting)
         if self.plan is not None:
             self.plan.check(self.model, self.train.global_batch, self.sequence)
             check_meetings(self.plan, self.train)
             check_late(self.plan, self.train)
             check_adapt(self.plan, self.train.meeting, self.network is not None)
+            check_muon(self.plan, self.train)
             check_coded(self.plan, self.train.precision)
             if self.network is not None and self.plan.context > 1:
                 raise HeddleError(
@@ -238,7 +257,7 @@ class PlannedJob(Job):
         return self if self.plan.stages else super().planned
 
 
-TABLES = ("model", "cluster", "network", "data", "train", "tune", "plan", "predicted")
+TABLES = ("model", "cluster", "network", "data", "train", "tune", "preference", "plan", "predicted")
 
 
 def load_job(path: str | Path) -> Job:
@@ -284,16 +303,23 @@ def job_from_tables(document: dict[str, Any], folder: Path = Path()) -> Job:
         )
     return Job(
         model=model_from_table(_started_model(document.get("model", {}), start), folder),
-        data=located(build(Data, _started_data(document["data"], start), "data"), folder)
-        if "data" in document
-        else None,
+        data=_data(document, start, folder) if "data" in document else None,
         train=train,
         cluster=cluster if network is None else cluster_over(network, cluster),
         network=network,
         tune=_tuned(document["tune"], folder) if "tune" in document else None,
+        preference=build(Preference, document["preference"], "preference") if "preference" in document else None,
         plan=plan,
         predicted=build(Predicted, document["predicted"], "predicted") if "predicted" in document else None,
     )
+
+
+def _data(document: dict[str, Any], start: Path | None, folder: Path) -> Data:
+    """With [preference], conversations are pairs of them, unless it is said otherwise, and then refused."""
+    table = _started_data(document["data"], start)
+    if "preference" in document and "chat" in table:
+        table = {"learn": "preference"} | table
+    return located(build(Data, table, "data"), folder)
 
 
 def _tuned(table: dict[str, Any], folder: Path) -> Tune:
@@ -313,9 +339,16 @@ def _started(train: Train, folder: Path) -> Train:
 
 def _started_model(table: dict[str, Any], start: Path | None) -> dict[str, Any]:
     """Weights bring their model; [model] may change what is not in the weights, or describe the whole of it."""
-    if start is None or table.keys() & {"preset", "config", "layers"}:
+    if start is None or table.keys() & {"preset", "config", "layers", "module"}:
         return table
-    return to_table(model_in(start)) | table
+    found = to_table(model_in(start))
+    if "module" in found:
+        raise HeddleError(
+            f"The weights in {start} are those of a module, made by code that they name: {found['module']}.",
+            "Heddle runs code only if your own job file names it, never because weights came with it.",
+            'Name the file yourself: [model] module = "mine.py:make".',
+        )
+    return found | table
 
 
 def _started_data(table: dict[str, Any], start: Path | None) -> dict[str, Any]:

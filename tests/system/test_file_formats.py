@@ -60,6 +60,7 @@ COMMANDS = {
     "heddle schedule": ["schedule", "1f1b", "--pipeline", 2, "--microbatches", 4],
     "heddle train --dry-run": ["train", "job.toml", "--dry-run", "--set", "plan.data=2"],
     "heddle prove": ["prove", "job.toml", "--steps", 1],
+    "heddle evaluate": ["evaluate", "runs/small"],
     "heddle inspect": ["inspect", "runs/small"],
     "heddle inspect --verify": ["inspect", "runs/small", "--verify"],
     "heddle piper": PIPER,
@@ -81,7 +82,7 @@ def test_every_command_that_prints_json_is_there():
         for path in (REPOSITORY / "heddle" / "cli").rglob("*.py")
         if '"--json"' in path.read_text()
     }
-    own_pages = {"compare", "lanes", "tiles"}  # which say what theirs holds
+    own_pages = {"compare", "lanes", "tiles", "trainers"}  # which say what theirs holds
     assert {command.split()[1] for command in named} == sources - own_pages
 
 

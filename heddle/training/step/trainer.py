@@ -18,9 +18,10 @@ from heddle.checkpoint.manifest import Progress
 from heddle.checkpoint.source import WeightSource, load_weights
 from heddle.checkpoint.staging import Prefetch
 from heddle.data import AnySamples, Trained, has_samples, samples_of
+from heddle.models.preference import PreferencePairs, document_numbers
 from heddle.models.random import token_keys
 from heddle.parallel.apply import parallelize
-from heddle.parallel.collectives import Handle, slice_of, start_sum_numbers
+from heddle.parallel.collectives import Handle, all_reduce, slice_of, start_sum_numbers
 from heddle.parallel.context.held import Held
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.ownership import has_own_loss
@@ -40,8 +41,11 @@ from heddle.training.outer.outer import Outer, Reached
 from heddle.training.outer.outer_step import OuterStep
 from heddle.training.sites.site_step import SiteStep, check_sites
 from heddle.training.step.correction import delay_of
+from heddle.training.step.counts import CountedSum, Counts
 from heddle.training.step.learning_rate import learning_rate
+from heddle.training.step.muon import Muon
 from heddle.training.step.optimizer import Optimizer
+from heddle.training.step.reference import Reference
 
 Stop = bool | StopRequest
 
@@ -120,11 +124,15 @@ class Trainer:
         self.mesh = replace(self.recorder.watched(mesh or Mesh()), places=places_of(plan, job.network))
         dtype = DTYPES[job.precision]
         self.tiers = Tiers(train.offload_folder)
-        self.parallel = parallelize(
-            model, plan, self.mesh, self.device, dtype, train.seed, train.compile, self.tiers, job.tune
+        build = partial(
+            parallelize, model, plan, self.mesh, self.device, dtype, train.seed, train.compile, self.tiers, job.tune
         )
+        self.parallel = build()
         self.gradients = self.parallel.gradients
-        self.optimizer = optimizer(self.gradients.pieces, train, delay_of(job))
+        pieces, muon = self.gradients.pieces, None
+        if train.optimizer == "muon":
+            muon = Muon(pieces, self.gradients.held(), self.mesh.tensor, job)
+        self.optimizer = optimizer(pieces, train, delay_of(job), muon)
         self.outer = self._made_outer()
         self.steps: Steps = self
         self.own = plan.samples(train.global_batch, self.mesh.data.rank)  # of a global batch
@@ -136,11 +144,16 @@ class Trainer:
         codes = stage_codes(plan, self.mesh)
         self.pipeline = Pipeline(schedule, chunks, self.mesh, shape, self.recorder, self.parallel.deferred, codes)
         self.evaluation = Pipeline(forward_only(schedule), chunks, self.mesh, shape, NoRecorder())
+        self.reference: Reference | None = None
+        if job.preference is not None:
+            copied = partial(build, frozen_all=True) if job.tune is None else None
+            self.reference = Reference(schedule, self.parallel, self.mesh, shape, copied)
         self.held = Held(job.sequence, self.mesh.context, self.device)  # of each sample
         self.samples = samples_of(tokens, job.sequence, train.seed)
         # reading goes on beside the GPU's work; on the CPU it would only take cores from it
         self.batches = Prefetch(partial(self._read, self.samples), ahead=runs_ahead(self.device))
         self.drops = bool(model.dropout or (job.tune is not None and job.tune.adapters.dropout))
+        self.counts = Counts(self.parallel.chunks.values()) if model.own else None
         self.saver: Saver | None = None  # that last got the state
         self.step = 0
         self.position = 0  # the number of the next sample
@@ -224,14 +237,18 @@ class Trainer:
         starts = range(0, batches * size, size)
         # the mean is over targets, not over batches
         counts = torch.tensor([samples.targets(start, size) or 1 for start in starts], dtype=torch.float64)
-        losses = []
+        losses, weighed = [], list[Tensor]()
         with torch.no_grad(), self.outer.shared_weights():
             for start in starts:
                 works = self._works(self._read(samples, start), start, samples, training=False)
                 losses.append(self.evaluation.run(works))
+                if self.counts is not None:
+                    weighed.append(self.counts.taken(self.device))
                 synchronize(self.device)  # no batch is handed out while another waits: their activations would add up
                 tick()
             mean = (torch.stack(losses).double() * (counts / counts.sum()).to(self.device)).sum()
+            if self.counts is not None:
+                self.counts.put((torch.stack(weighed) * (counts / counts.sum()).to(self.device)).sum())
             return float(self.sum_over_ranks(mean).wait()[0])
 
     def wait_for_weights(self) -> None:
@@ -267,8 +284,9 @@ class Trainer:
 
     def take_frozen(self, source: WeightSource) -> None:
         """Take what nobody updates from where it came from: a checkpoint has it by name alone."""
-        if self.parallel.frozen:
-            load_frozen(source, self.parallel.frozen, self.mesh)
+        frozen = [*self.parallel.frozen, *([] if self.reference is None else self.reference.frozen)]
+        if frozen:
+            load_frozen(source, frozen, self.mesh)
 
     def take_adapters(self, folder: Path) -> None:
         """Begin with adapters of PEFT's."""
@@ -320,8 +338,25 @@ class Trainer:
             start = self._first_sample(position) + number * self.plan.microbatch
             keys = self._dropout_keys(start) if training and self.drops else None
             batch = replace(self.held.microbatch(lengths), keys=keys, count=count)
+            if self.counts is not None:
+                whole = ids.view(-1, self.job.sequence), following.view(-1, self.job.sequence)
+                batch = replace(batch, samples=whole, first=start if training else None)
+            if self.reference is not None:
+                batch = replace(batch, pairs=self._pairs(lengths))
             works.append(MicrobatchInput(ids, following, batch))
-        return works
+        return works if self.reference is None else self.reference.added(works)
+
+    def _pairs(self, lengths: list[list[int]]) -> PreferencePairs:
+        """Which document each token of a microbatch is of."""
+        assert self.job.preference is not None
+        numbers, count = document_numbers(lengths, self.job.sequence)
+        document = self.held.cut(numbers)
+        if on_gpu(self.device):
+            document = document.pin_memory()
+        pairs = PreferencePairs(document.to(self.device, non_blocking=True), count, self.job.preference.beta)
+        if self.plan.context == 1:
+            return pairs
+        return replace(pairs, summed=partial(all_reduce, axis=self.mesh.context), ranks=self.plan.context)
 
     def _targets(self, samples: AnySamples, position: int, training: bool) -> float | None:
         """How many targets a rank has on average of a microbatch of this global batch; None where every token is one.
@@ -351,8 +386,11 @@ class Trainer:
         apart = bool(self.plan.local_steps) and torch.is_grad_enabled()
         own = loss.double() * (1 / self.plan.context if apart else self.weight)
         own = own if has_own_loss(self.mesh) else torch.zeros_like(own)
+        if self.counts is not None:
+            others = *others, self.counts.taken(self.device) * (self.weight if has_own_loss(self.mesh) else 0.0)
         numbers = torch.stack([own, *(_number(other, own) for other in others)])
-        return start_sum_numbers(numbers, self.mesh.replica if apart else self.mesh.world)
+        handle = start_sum_numbers(numbers, self.mesh.replica if apart else self.mesh.world)
+        return handle if self.counts is None else CountedSum(handle, self.optimizer)
 
 
 def _number(value: Tensor | float, like: Tensor) -> Tensor:
