@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -106,7 +106,7 @@ class Space:
 
     def work_columns(self) -> dict[str, Any]:
         """The same as the columns of a `heddle.cost.Work`."""
-        names = (*AXES, "context_exchange", "context_inner", "virtual", "zero", "microbatch")
+        names = (*AXES, "expert", "context_exchange", "context_inner", "virtual", "zero", "microbatch")
         words = self.fixed.get("recompute")
         shares: dict[str, Any]
         if words is None or isinstance(words, str):
@@ -145,7 +145,7 @@ def legal_space(
     joined = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(CHOSEN), 0), dtype=np.int64)
     columns = dict(zip(CHOSEN, joined, strict=True))
     least = 1 if "zero_within" in fixed else 2  # below that little is gathered, and nothing waits for it
-    useful = (columns["zero_within"] == 0) | (columns["zero"] >= least)
+    useful = (columns["zero_within"] == 0) | ((columns["zero"] >= least) & (columns["expert"] == 1))
     columns = {name: column[useful] for name, column in columns.items()}
     columns = _with_schedules(columns, batch, fixed)
     if model.own:  # nobody can put off the products of somebody else's layers
@@ -257,6 +257,8 @@ def _choices(
     if withins and withins[0]:
         zeros = [level for level in zeros if level]
     microbatches = _given(fixed, "microbatch", divisors(batch // data))
+    # replicas that sum their gradients in codes, or not in every step, each hold all experts
+    together = not fixed.get("local_steps") and fixed.get("compress_gradients", "none") == "none"
     word = fixed.get("recompute")  # one for each layer fills no column: all plans have them
     recompute = [RECOMPUTE.index(word) if word in RECOMPUTE else 0] if word is not None else list(range(len(RECOMPUTE)))
     if word is None and model.own:
@@ -265,6 +267,7 @@ def _choices(
         recompute.append(SOME)
     return {
         **{axis: [degree] for axis, degree in degrees.items()},
+        "expert": _given(fixed, "expert", expert_degrees(model, replicas) if together else [1]),
         "context_exchange": exchanges,
         "context_inner": [inner],  # if there are groups: other exchanges have none
         "virtual": _given(fixed, "virtual", virtuals),
@@ -282,6 +285,12 @@ def _withins(replicas: int, near: int, fixed: Fixed) -> list[int]:
         given = fixed["zero_within"]
         return [given] if given == 0 or (replicas % given == 0 and given > 1) else []
     return [0, near] if 1 < near < replicas and replicas % near == 0 else [0]
+
+
+def expert_degrees(model: ModelSpec, replicas: int) -> list[int]:
+    """Over how many of so many replicas a model's experts can be split."""
+    counts = model.expert_counts - {0}
+    return divisors(gcd(replicas, *counts)) if counts else [1]
 
 
 def _given(fixed: Fixed, name: str, legal: list[int]) -> list[int]:
@@ -416,6 +425,8 @@ def read_fixed(table: Mapping[str, Any]) -> dict[str, Any]:
             beside = {"pipeline": 2, "virtual": RULES[value].least_virtual}
         if name == "zero_within" and isinstance(value, int):
             beside = {"zero": 1, "data": value} if value > 0 else {}
+        if name == "expert" and isinstance(value, int):
+            beside = {"data": max(1, value)}
         if name == "context_exchange" and value == "2d":
             beside = {"context": 4, "context_inner": 2}
         if name == "context_inner" and isinstance(value, int):

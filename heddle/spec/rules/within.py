@@ -17,6 +17,8 @@ class Sharing(Protocol):
     @property
     def replicas(self) -> int: ...
     @property
+    def expert(self) -> int: ...
+    @property
     def local_steps(self) -> int: ...
     @property
     def compress_gradients(self) -> str: ...
@@ -42,6 +44,12 @@ def check_within(plan: Sharing) -> None:
             f"zero_within = {within} cannot divide {plan.replicas} replicas.",
             "Each group of neighbors holds the whole model once, and all groups are equal.",
             hint,
+        )
+    if plan.expert > 1:
+        raise HeddleError(
+            f"zero_within = {within} cannot be combined with expert = {plan.expert}.",
+            "Ranks that hold the same experts are other ones than those that hold the same layers.",
+            "Use expert = 1, or leave zero_within out.",
         )
     if plan.local_steps or plan.compress_gradients != "none" or plan.codes:
         what = "local_steps" if plan.local_steps else "compressed gradients"
