@@ -11,7 +11,7 @@ of its file; `launch` and `compare` start processes that read the file, so they 
 
 describe   job, load_job, fit_cluster, validate, profile, probe
 decide     plan, simulate, dry_run, prove, build_schedule
-train      train, launch, selftest, generate, evaluate
+train      train, launch, selftest, generate, evaluate; `ray.train` on a cluster of Ray
 look       report, compare, read_trace, inspect
 exchange   prepare_data, look_at_data, import_hf, export_hf, export_peft
 graphs     capture, place, piper, regions; the modules `tiles` and `lanes`
@@ -93,6 +93,7 @@ __all__ = [
     "probe",
     "profile",
     "prove",
+    "ray",
     "read_trace",
     "regions",
     "report",
@@ -106,6 +107,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """A class is imported when it is asked for: `import heddle` stays light."""
+    if name == "ray":
+        return _import_module("heddle.api.ray")
     if name in ("lanes", "tiles"):
         return _import_module(f"heddle.{name}")
     if name in _CLASSES:

@@ -31,7 +31,7 @@ FREE = {
     "keep_last",
     "keep_every",
 }
-FREE |= {"log", "notify", "patience", "keep_best"}
+FREE |= {"log", "notify", "patience", "keep_best", "checkpoints", "replan"}
 FREE |= {"restarts", "hang_after", "compile", "meeting", "site"}
 
 
@@ -75,6 +75,11 @@ class Run:
     def adapted(self) -> Path:
         """What the first steps took and held, and what was decided by it; there where the plan says `adapt`."""
         return self.folder / "adapted.json"
+
+    @property
+    def given_plan(self) -> Path:
+        """The plan to return to; there while the run goes on under another, for want of devices."""
+        return self.folder / "given-plan.json"
 
     @property
     def machine(self) -> Path:

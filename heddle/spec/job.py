@@ -96,7 +96,10 @@ class Train:
     save_every: CountOrZero = 0  # steps; 0: only at the end
     keep_last: Count = 2  # newest checkpoints that stay on disk
     keep_every: CountOrZero = 0  # checkpoints of these steps stay for good; 0: none
+    # the URL of an object store where checkpoints go, such as s3://bucket/runs; by default they stay in the run folder
+    checkpoints: str | None = None
     restarts: CountOrZero = 3  # how often a run goes on by itself after a process died
+    replan: bool = field(default=True, metadata=WHERE_SAID)  # for the devices that are left, where that are fewer
     watch_links: bool = True  # with a [network]: measure its links at every checkpoint, and say if they have changed
     hang_after: Amount = 0.0  # seconds after which a step counts as hung; 0: many times as long as usual
     compile: bool = False  # torch.compile the layers
@@ -113,6 +116,12 @@ class Train:
                 f"train.name = {shorten(self.name)} is not a name for a folder.",
                 f"It becomes RUNS/NAME, of at most {LONGEST_NAME} bytes, and stands in scripts and on terminals.",
                 f"For example {re.sub(r'[^A-Za-z0-9_.+-]+', '-', self.name).strip('-.')[:40] or 'small'!r}.",
+            )
+        if self.checkpoints is not None and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^\s:][^\s]*", self.checkpoints):
+            raise HeddleError(
+                f"train.checkpoints = {self.checkpoints!r} is not the URL of an object store.",
+                "It names a protocol, a bucket and a folder; the checkpoints lie in URL/NAME.",
+                "For example s3://bucket/runs or gs://bucket/runs. For a folder, leave it out and use train.runs.",
             )
         if self.meeting is not None:
             try:

@@ -146,7 +146,7 @@ ELSEWHERE = {
     "probe": {"output", "compare"},
     "calibrate": {"output"},
     "train": {"name", "changes", "dry_run"},  # of load_job; heddle.dry_run
-    "launch": {"job", "slurm", "torchrun"},  # path, launcher
+    "launch": {"job", "slurm", "torchrun", "mpi", "kubernetes", "kubeflow", "skypilot"},  # path, launcher
     "prove": {"changes"},
     "generate": {"count"},  # call it again with another seed
     "trace": {"output"},

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 def train(
     job: Annotated[Path, typer.Argument(help="The job file.", metavar="JOB.toml")],
     resume: Annotated[bool, typer.Option("--resume", help="Resume from the newest checkpoint.")] = False,
+    auto_resume: Annotated[
+        bool, typer.Option("--auto-resume", help="Resume if the run has begun; for launchers that repeat commands.")
+    ] = False,
     allow_changes: Annotated[
         bool, typer.Option("--allow-changes", help="Resume with other settings: another corpus, batch, seed, …")
     ] = False,
@@ -52,7 +55,7 @@ def train(
         if loaded.plan is None:
             from heddle.training.planned import plan_to_train
 
-            loaded, found = plan_to_train(loaded, resume, dry_run)
+            loaded, found = plan_to_train(loaded, resume or auto_resume, dry_run)
             if found is not None and not as_json:
                 _tell(plain_console(), found)
         if dry_run or as_json:
@@ -71,7 +74,7 @@ def train(
 
         from heddle.training.loop import train as run_job
 
-        result = run_job(loaded, resume=resume, trace=trace, allow_changes=allow_changes)
+        result = run_job(loaded, resume=resume, trace=trace, allow_changes=allow_changes, auto_resume=auto_resume)
         _conclude(result, job, name, trace, changes or [], loaded.model.own)
 
 

@@ -94,13 +94,13 @@ def prove(job: Job, steps: int = 20) -> Proof | None:
     if place is not None:
         mesh = join(plan, place)
         try:
-            parallel, conserved = _observe_all(mesh, shrunk)
+            parallel, conserved = observe_all(mesh, shrunk)
         finally:
             leave()
     elif plan.world > 1:
-        parallel, conserved = run_processes(plan, _observe_all, shrunk)
+        parallel, conserved = run_processes(plan, observe_all, shrunk)
     else:
-        parallel, conserved = _observe_all(Mesh(), shrunk)
+        parallel, conserved = observe_all(Mesh(), shrunk)
     return None if parallel is None else replace(conclude(shrunk, parallel, began), conserved=conserved)
 
 
@@ -115,7 +115,7 @@ def _most_processes() -> int:
     return min(PROCESSES, gpus)
 
 
-def _observe_all(mesh: Mesh, shrunk: Shrunk) -> tuple[Observed | None, Conserved | None]:
+def observe_all(mesh: Mesh, shrunk: Shrunk) -> tuple[Observed | None, Conserved | None]:
     """One rank's part: the plan without codes, then what its codes promise."""
     observed = observe(mesh, shrunk.job)
     if shrunk.coded is None:
