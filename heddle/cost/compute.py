@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import experts
+from heddle.cost import experts, network
 from heddle.cost.work import Work, model_columns
 from heddle.errors import HeddleError
 from heddle.schedule.rule import Column
@@ -46,6 +46,7 @@ class Pass(NamedTuple):
     half: Column  # every second matrix product and what lies between them
     last: Column  # the last matrix product
     weight: Column  # of the backward: what makes the linear layers' weight gradients, which nobody waits for
+    first: Column  # the product that makes query, key and value
 
 
 class LinearCost(NamedTuple):
@@ -249,6 +250,10 @@ def elementwise(cluster: Cluster, work: Work) -> tuple[Column, Column]:
         biases = (1 - work.gated) * (query + pair + work.ffn) / work.tensor + (1 - work.gated) * 2 * work.hidden
         forward = forward + copies
         backward = backward + copies + tokens * e * (2 * (query + pair) / work.tensor + biases)
+    begins = cluster.efficiency.kernel_us * 1e-6 * speed  # in bytes, too
+    if begins:  # a norm has one kernel forward and two backward; rotary positions one for queries and one for keys
+        forward = forward + begins * (work.norms + 3 + 2 * work.rotary)
+        backward = backward + begins * (2 * work.norms + 3 + 2 * work.rotary)
     turned = work.rotary * tokens * (work.heads + work.kv_heads) * work.head_size / work.tensor * 2 * e * norm
     return (forward + turned) / speed, (backward + turned) / speed
 
@@ -280,7 +285,7 @@ def layer(cluster: Cluster, work: Work) -> Pass:
     backward = sum(product.backward for product in products) + around[1] + core_backward + accumulate
     half = multiplying / 2 + around[0]
     weight = sum(product.weight for product in products) + accumulate
-    return Pass(forward, backward, core_forward, half, down.forward, weight)
+    return Pass(forward, backward, core_forward, half, down.forward, weight, products[0].forward)
 
 
 def launches(cluster: Cluster, work: Work) -> Column:
@@ -303,23 +308,28 @@ def embedding(cluster: Cluster, work: Work) -> tuple[Column, Column]:
 def head(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     """The last chunk's output layer and loss.
 
-    The loss works in fp32: logits are cast, their largest found, exponentiated and summed; the gradient is made from
-    the probabilities and cast back (Megatron-LM's vocabulary-parallel cross entropy, PTD-P §2.3).
+    Most losses work in fp32: logits are cast, their largest found, exponentiated and summed; the gradient is made from
+    the probabilities and cast back (Megatron-LM's vocabulary-parallel cross entropy, PTD-P §2.3). Some are one kernel.
     """
     plain = replace(work, fp8=0)  # output layers keep their precision
     forward, backward, _ = linear(cluster, plain, work.tokens, work.hidden, work.padded_vocab)
-    logits = work.tokens * work.padded_vocab / memory_speed(cluster)
     e = work.element
+    count = work.tokens * work.padded_vocab
+    if np.any(work.whole_loss):
+        count = count * np.where(work.whole_loss, work.tensor, 1)
+        forward = forward + np.where(work.whole_loss, network.all_gather(cluster, count * e, work.tensor), 0.0)
+    logits = count / memory_speed(cluster) / cluster.efficiency.loss
     caps = work.capped * 6 * 4  # its tanh and its slope: three passes
     times = 1 + 2 * work.reference  # a reference's, and the model's again: losses of pairs come before gradients
-    return times * (forward + logits * (e + 4 + 4 + 8 + 4 + caps)), backward + logits * (4 + 4 + 4 + e)
+    onward = times * (forward + logits * (e + work.loss_forward + caps))
+    return onward, backward + logits * (e + work.loss_backward)
 
 
-def optimizer(cluster: Cluster, parameters: Column, element: int) -> Column:
+def optimizer(cluster: Cluster, parameters: Column, element: int, pure: Column = 0) -> Column:
     """AdamW over the parameters that a rank updates.
 
     Gradients are read for their norm and again for the update, master and both moments read and written, weights
-    written, gradients zeroed; with fp32 weights there is no master beside them.
+    written, gradients zeroed; with fp32 weights there is no master beside them. `pure`: all are as short as weights.
     """
     moved = 4 + 4 + 4 * 2 * 3 + (element if element < 4 else 0) + 4
-    return parameters * moved / memory_speed(cluster)
+    return parameters * np.where(pure, 9 * element, moved) / memory_speed(cluster)

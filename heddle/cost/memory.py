@@ -78,12 +78,16 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
     Gradients that travel in codes keep what these could not say: of their own, and without ZeRO of the sums they own.
     `largest`: parameters of the largest layer.
     """
-    shard = parameters / work.replicas
+    shard = parameters / work.sharing
     weights = parameters * work.element
+    moments: Column = work.moment_bytes
+    master: Column = MASTER if work.element < 4 else 0
+    if np.any(work.pure):
+        moments, master = np.where(work.pure, 2 * work.element, moments), np.where(work.pure, 0, master)
     gradients = (parameters + np.where(work.zero == 1, work.summed_apart * shard, 0.0)) * work.gradient_bytes
     if np.any(work.sharded_gradients):
         gradients = np.where(work.sharded_gradients, shard * work.gradient_bytes, gradients)
-    optimizer = np.where(work.zero >= 1, shard, parameters) * (work.moment_bytes + (MASTER if work.element < 4 else 0))
+    optimizer = np.where(work.zero >= 1, shard, parameters) * (moments + master)
     if np.any(work.local_steps):  # the weights that replicas left from, their momentum, and how far they have come
         gradients = gradients + np.where(work.local_steps > 0, 12 * parameters, 0.0)
     codes: Column = 0.0
@@ -96,10 +100,12 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
         return weights + copy, gradients, optimizer, codes
     sharded = np.greater_equal(work.zero, 2) & np.greater(work.replicas, 1)  # one replica shares nothing with itself
     in_use = np.where(work.zero == 3, 2 * largest, parameters) * work.element + largest * work.reduce_bytes
+    kept = np.where(work.pure, work.element, work.reduce_bytes)
+    whole = work.sums_once * np.greater(work.microbatches, 1) * parameters * kept  # until they are summed
     return (
-        np.where(sharded, shard * MASTER, weights) + copy,
-        np.where(sharded, shard * work.gradient_bytes, gradients),
-        np.where(sharded, shard * work.moment_bytes, optimizer),
+        np.where(sharded, shard * np.where(work.pure, work.element, MASTER), weights) + copy,
+        np.where(sharded, shard * work.gradient_bytes + whole, gradients),
+        np.where(sharded, shard * moments, optimizer),
         np.where(sharded, in_use, codes),
     )
 
@@ -229,7 +235,7 @@ def layer_activations(work: Work) -> Saved:
         none=none,
         selective=selective,
         per_op=per_op,
-        full=tokens * work.hidden * e / outside,
+        full=tokens * work.hidden * e / outside + work.keeps_qkv * tokens * (query + 2 * key) / t * e,
         backward=backward,
         again=dropping(work) + tokens * work.hidden * e / outside,  # beside the gradient that waits
         core=again,
@@ -415,9 +421,10 @@ def _head_and_loss(work: Work, norm: Column, table: Column) -> Ends[Column]:
     e, t = work.element, work.tensor
     apart = np.where(work.sequence_parallel, np.where(work.keeps_gathered, 1, t), 1)
     logits, tokens = work.tokens * work.padded_vocab, work.tokens * work.hidden
-    kept = work.kept_logit * logits
+    seen = logits * np.where(work.whole_loss, t, 1)  # by the loss
+    kept = work.kept_logit * seen
     short = e if e < 4 else 0  # logits as they were multiplied, where the loss has them once more in fp32
-    loss = np.where(t > 1, short + work.brief_split_logit, work.brief_logit) * logits
+    loss = np.where(t > 1, short + work.brief_split_logit, work.brief_logit) * seen
     product = table + e * (logits + tokens * np.where(work.sequence_parallel, 2 + work.gloo, 1))
     return Ends(norm + tokens * e / apart + kept, np.maximum(loss, product - kept), table)
 

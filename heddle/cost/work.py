@@ -100,6 +100,7 @@ class Work:
     precision: str  # of weights and matrix products; one for all columns
     fp8: Column = 0  # 1: the layers' matrix products in 8 bits
     gradient_bytes: Column = 4  # of a gradient that is kept over microbatches
+    pure: Column = 0  # 1: the optimizer works on weights as they are, without a copy in full precision
     summed_apart: Column = 0  # 1: under ZeRO-1 the sum goes into a shard of its own; our trainer sums in place
     reduce_bytes: Column = 4  # of a gradient that is sent
     feedback: Column = 0  # 1: gradients are sent in codes, and what these could not say is kept
@@ -119,6 +120,8 @@ class Work:
     kept_logit: Column = HEDDLE_GPU.kept_logit
     brief_logit: Column = HEDDLE_GPU.brief_logit
     brief_split_logit: Column = HEDDLE_GPU.brief_split_logit
+    loss_forward: Column = HEDDLE_GPU.loss_forward
+    loss_backward: Column = HEDDLE_GPU.loss_backward
     posted: Column = HEDDLE_GPU.posted
     window_block: Column = HEDDLE_GPU.window_block
     replayed: Column = HEDDLE_GPU.replayed
@@ -138,6 +141,7 @@ class Work:
     per_op: Column = 0.0  # share that recompute every second matrix product (torchtitan's "selective")
     # what others do otherwise than Heddle
     stops_early: Column = 1  # 1: recomputing ends before the last product, which no backward needs (PyTorch ≥ 2.1)
+    keeps_qkv: Column = 0  # 1: layers that recompute everything keep query, key and value all the same (MaxText)
     waits_backward: Column = 0  # 1: no product runs beside the sum of input gradients (Megatron-LM before 2022)
     scatter: Column = 1  # 0: every tensor rank sends the whole message to the next stage
     both_ways: Column = 1  # 0: of two stages one sends at a time (DeepSpeed)
@@ -150,12 +154,21 @@ class Work:
     bucket_bytes: Column = 33.6e6  # of gradients that travel together; 0: every parameter by itself
     piece_bytes: Column = 4e6  # of a bucket, what each replica has at least
     casts_per_step: Column = 0  # 1: weights become 8 bits once per step, not for every microbatch
+    own_sums: Column = 0  # 1: every product of a layer sums the gradient of its input over tensor ranks by itself
+    whole_loss: Column = 0  # 1: tensor ranks gather all logits, and each makes the whole loss
     sums_once: Column = 0  # 1: sharded layers sum their gradients in the last microbatch only
     sharded_gradients: Column = 0  # 1: replicas keep their share of gradients only, as from ZeRO-2 on
+    shard_ranks: Column = (
+        np.inf
+    )  # replicas that share the optimizer, or all states, at most; among groups all are alike
+    large_gathers: Column = 0  # 1: ZeRO's gathers are of so much at once that they are as fast as links are
+    sums_whole: Column = 0  # 1: ZeRO-1 sums gradients for all replicas, though each needs its share only
+    broadcasts: Column = 0  # 1: ZeRO-1 gives each replica whole tensors, and it sends them to all others by itself
     cast_reads: Column = 1  # passes over what becomes 8 bits: 2 where its largest value must be known before
     fused_casts: Column = 0.0  # share of activations that are made in 8 bits at once
     context: Column = 1  # ranks that share the tokens of each sample
     context_exchange: Column = 0  # how keys and values reach them: its place in heddle.spec.software.CONTEXT_EXCHANGES
+    context_inner: Column = 1  # of a 2d exchange: ranks of each group that exchange by all-to-all
 
     @property
     def element(self) -> int:
@@ -222,6 +235,11 @@ class Work:
     def replicas(self) -> Column:
         """Ranks that hold the same parameters and sum their gradients: replicas, and those that share samples."""
         return self.data * self.context
+
+    @cached_property
+    def sharing(self) -> Column:
+        """Replicas that share the optimizer's states from ZeRO-1 on, weights and gradients from ZeRO-2 on."""
+        return np.minimum(self.replicas, self.shard_ranks)
 
     @cached_property
     def padded_vocab(self) -> Column:
@@ -331,6 +349,7 @@ def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
     return {
         **{axis: getattr(plan, axis) for axis in AXES},
         "context_exchange": CONTEXT_EXCHANGES.index(plan.context_exchange),
+        "context_inner": plan.context_inner,
         "sequence_parallel": int(plan.sequence),
         "virtual": plan.virtual,
         "zero": plan.zero,

@@ -80,7 +80,7 @@ def parallelize(
             split_over_tensor(chunk, mesh.tensor, plan.sequence)
     if mesh.context.size > 1:
         for layer in (layer for chunk in chunks.values() for layer in chunk.layers.values()):
-            share_context(layer.attention, mesh.context, plan.context_exchange)
+            share_context(layer.attention, mesh, plan.context_exchange)
             if isinstance(layer.mlp, ExpertMLP):  # a sample uses experts by its tokens on all ranks
                 layer.mlp.router.uses = partial(all_reduce, axis=mesh.context)
     for chunk in chunks.values():

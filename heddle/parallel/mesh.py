@@ -16,7 +16,7 @@ import torch.distributed as dist
 from heddle.errors import HeddleError
 from heddle.spec.axes import AXES, SUMMED, USUAL
 from heddle.spec.plan import Plan
-from heddle.spec.ranks import disjoint, groups, replicas, stage_of, world_in_words
+from heddle.spec.ranks import disjoint, groups, replicas, stage_of, two_dims, world_in_words
 
 EVER = timedelta(days=365)  # how long ranks may wait for each other is for the watchdog to say, not for a group
 HOST_BACKENDS = ("gloo", "fake")  # whose groups carry what lies in host memory
@@ -46,6 +46,9 @@ class Mesh:
     rank: int = 0
     tensor: Axis = field(default_factory=Axis)
     context: Axis = field(default_factory=Axis)
+    # of a 2d exchange: neighbors on the context axis, and those in the same place of each such group
+    context_inner: Axis = field(default_factory=Axis)
+    context_outer: Axis = field(default_factory=Axis)
     data: Axis = field(default_factory=Axis)
     pipeline: Axis = field(default_factory=Axis)
     world: Axis = field(default_factory=Axis)
@@ -85,6 +88,9 @@ def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
 
     everyone = list(range(plan.world))
     axes = {name: axis(name, groups(plan, name)) for name in AXES}
+    if plan.context_exchange == "2d" and plan.context > 1:
+        inner, outer = two_dims(groups(plan, "context"), plan.context_inner)
+        axes |= {"context_inner": axis("context_inner", inner), "context_outer": axis("context_outer", outer)}
     wide = [name for name in SUMMED if getattr(plan, name) > 1]
     # what an axis has already is not made again
     axes["gradients"] = axes[(wide or SUMMED)[0]] if len(wide) < 2 else axis("gradients", groups(plan, *SUMMED))
@@ -160,7 +166,8 @@ def _connect(mesh: Mesh) -> None:
     stage first met the neighbor it receives from, none would ever come to its sends.
     """
     word = torch.zeros(1, device=_device() or "cpu")
-    for axis in (mesh.world, *(getattr(mesh, name) for name in AXES), mesh.gradients, mesh.ends, mesh.replica):
+    axes = (getattr(mesh, name) for name in (*AXES, "context_inner", "context_outer"))
+    for axis in (mesh.world, *axes, mesh.gradients, mesh.ends, mesh.replica):
         if axis.group is not None:
             dist.all_reduce(word, group=axis.group)
     for (source, destination), group in mesh.channels.items():

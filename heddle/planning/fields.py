@@ -74,7 +74,13 @@ FIELDS = (
         "context_exchange",
         Use.CHOSEN,
         needs={"context": 2},
-        option=FieldOption("How keys and values reach these devices: ring, gather or all-to-all.", str),
+        option=FieldOption("How keys and values reach these devices: ring, gather, all-to-all or 2d.", str),
+    ),
+    PlanField(
+        "context_inner",
+        Use.CHOSEN,
+        needs={"context": 4, "context_exchange": "2d"},
+        option=FieldOption("Of a 2d exchange: devices of each group with an all-to-all of its own.", within=DEGREES),
     ),
     PlanField(
         "virtual",

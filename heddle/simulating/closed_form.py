@@ -179,7 +179,7 @@ def _tail(
         per_microbatch = stage.shard_exchange(cluster, work, parameters)
         data = data + work.microbatches * (per_microbatch - hidden(cluster, per_microbatch, slowest))
     aside = cluster.efficiency.step_us * 1e-6 + muon.seconds(cluster, work, ranks.most)
-    return data, compute.optimizer(cluster, parameters / split.sharing, work.element) + aside
+    return data, compute.optimizer(cluster, parameters / split.sharing, work.element, work.pure) + aside
 
 
 class Prices(NamedTuple):
@@ -227,7 +227,10 @@ class _Known(NamedTuple):
         return cls(
             once(
                 work,
-                (t, c, work.context_exchange, b, work.sequence_parallel, several, split, work.world, work.scatter),
+                (
+                    *(t, c, work.context_exchange, work.context_inner, b, work.sequence_parallel),
+                    *(several, split, work.world, work.scatter),
+                ),
                 lambda some: _prices(some, cluster),
             ),
             once(work, (p, work.virtual, work.schedule, d * b), lambda some: orders_of(some, partly)),

@@ -102,9 +102,11 @@ def _exchange(span: Span, plan: Plan, end: float, seconds: float, forward: bool)
     """Along the context axis, likewise: of the ring what nothing hides of its turns, which may be nothing."""
     if plan.context == 1:
         return
-    turns = (plan.context - 1) * [Collective.TURN]
+    ring = plan.context // plan.context_inner  # ranks of it
+    turns = (1 if forward else 2) * (ring - 1) * [Collective.TURN]
     names = {
-        "ring": turns if forward else 2 * turns,
+        "ring": turns,
+        "2d": [Collective.ALL_TO_ALL, *turns, Collective.ALL_TO_ALL],
         "gather": [Collective.ALL_GATHER] if forward else [Collective.ALL_GATHER, Collective.REDUCE_SCATTER],
         "all-to-all": 2 * [Collective.ALL_TO_ALL],
     }[plan.context_exchange]

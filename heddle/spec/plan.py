@@ -34,7 +34,7 @@ from heddle.spec.network.compression import ActivationCode, GradientCode
 from heddle.spec.network.exchange_rules import check_exchange, check_fragments, check_places, check_shares
 from heddle.spec.network.link_codes import LinkCodes
 from heddle.spec.ranges import Count, CountOrZero, Degree, Depth, NonNegative, Positive, check_ranges
-from heddle.spec.rules.context import PlanExchange, check_context
+from heddle.spec.rules.context import PlanExchange, check_context, check_inner
 from heddle.spec.rules.even import even_stages as even_stages
 from heddle.spec.rules.layers import check_layers
 from heddle.spec.rules.order import CheckStep, check_order
@@ -53,6 +53,8 @@ class Plan:
     virtual: Degree = 1  # chunks per pipeline rank (interleaved)
     context: Degree = field(default=1, metadata=WHERE_SAID)  # ranks that share the tokens of each sample
     context_exchange: PlanExchange = field(default="ring", metadata=WHERE_SAID)  # how keys and values reach them
+    # of a 2d exchange: ranks of each group that exchange by all-to-all; a ring runs between the groups
+    context_inner: Degree = field(default=1, metadata=WHERE_SAID)
     data: Degree = 1  # replicas, each with its own samples
     # what replicas shard: 1 optimizer, 2 +gradients and weights, gathered once per step, 3 gathered for every use
     zero: Zero = 0
@@ -96,6 +98,7 @@ class Plan:
             )
         check_order(self)
         rule_of(self.schedule, self.extra_warmup).check_virtual(self.virtual)
+        check_inner(self)
         check_exchange(self)
         check_places(self)
         if self.sequence and self.tensor == 1:

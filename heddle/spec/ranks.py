@@ -64,6 +64,12 @@ def groups(plan: Plan, *axes: str) -> list[list[int]]:
     return list(found.values())
 
 
+def two_dims(members: list[list[int]], inner: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Each group cut into so many neighbors; and who stands in the same place of each of these."""
+    near = [some[start : start + inner] for some in members for start in range(0, len(some), inner)]
+    return near, [some[place::inner] for some in members for place in range(inner)]
+
+
 def replicas(plan: Plan) -> list[list[int]]:
     """The ranks of each replica of the whole model: those that differ in anything but the data axis."""
     every = list(places(plan))

@@ -22,6 +22,8 @@ class Lane(StrEnum):
 COLLECTIVES = {
     "tensor": Lane.TENSOR,
     "context": Lane.CONTEXT,
+    "context_inner": Lane.CONTEXT,  # the two dims of its exchange, where it has two
+    "context_outer": Lane.CONTEXT,
     "data": Lane.DATA,
     "gradients": Lane.DATA,
     "ends": Lane.EMBEDDING,

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def _exchange(plan: Plan) -> str:
-    return plan.context_exchange[0] if plan.context > 1 else ""
+    short = " 2d" if plan.context_exchange == "2d" else plan.context_exchange[0]
+    return short if plan.context > 1 else ""
 
 
 def _pipeline(plan: Plan) -> str:
@@ -87,7 +88,7 @@ def show_choices(console: Console, found: Search, top: int) -> None:
     differ = " or ".join(", ".join(names).rsplit(", ", 1))
     legend = [
         *["tensor 8s: sequence parallel, too"] * any(each.plan.sequence for each in shown),
-        *["context 8r: ranks that share samples, by ring, gather or all-to-all"] * sharing,
+        *["context 8r: ranks that share samples, by ring, gather, all-to-all or 2d"] * sharing,
         *["pipe 4×2: interleaved, 2 chunks per rank"]
         * any(each.plan.virtual > 1 and each.plan.schedule in BY_DEFAULT for each in shown),
         *["recompute 2 of 8: full, in 2 of 8 layers"] * any(isinstance(p.plan.recompute, tuple) for p in shown),

@@ -45,7 +45,9 @@ def alike(space: Space, rows: np.ndarray) -> np.ndarray:
     """For each split what the price of a layer depends on, as rows: those that differ in chunks alone share it."""
     schedule = space.columns["schedule"][rows]
     usual = np.isin(schedule, [NAMES.index(name) for name in BY_DEFAULT])
-    columns = [space.columns[name][rows] for name in (*WRITTEN, "context_exchange", "microbatch", "sequence")]
+    columns = [
+        space.columns[name][rows] for name in (*WRITTEN, "context_exchange", "context_inner", "microbatch", "sequence")
+    ]
     return np.stack([*columns, np.where(usual, 0, 1 + schedule)], axis=1)
 
 

@@ -171,14 +171,15 @@ class Candidates:
             self._moved[found.plan] = balanced(found, self.goal)
         return self._moved[found.plan]
 
-    def among(self, wanted: np.ndarray, name: str = "") -> Candidates:
+    def among(self, wanted: np.ndarray, name: str = "", alike: bool = False) -> Candidates:
         """Some of the plans, as if the search had been for these; what was replayed stays known.
 
         Args:
             wanted: whether, for each plan of the space.
             name: of the field by which they were chosen; one that layers choose for themselves holds for all of them.
+            alike: whether all layers shall do the same.
         """
-        by_layer = False if name in BY_LAYER else self.by_layer
+        by_layer = False if alike or name in BY_LAYER else self.by_layer
         some = Candidates(self.job, self.space, self.step, self.goal, by_layer)
         some.rows, some.every = self.rows[wanted[self.rows]], self.every[wanted[self.every]]
         some._known, some._moved = self._known, self._moved

@@ -14,6 +14,7 @@ from heddle.spec.job import Job, PlannedJob, Train
 from heddle.spec.layer_memory import LayerMemory
 from heddle.spec.model import LayerSpec, ModelSpec
 from heddle.spec.plan import Plan
+from heddle.spec.rules.context import inner_degrees
 from heddle.spec.tune import Tune
 from heddle.training.prove.conserved import coded_plan
 
@@ -130,6 +131,11 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
     if pipeline < plan.pipeline or virtual < plan.virtual:
         changed = changed.named
     check = plan.check_step if pipeline > 1 else "before"
+    if plan.context_exchange == "2d":
+        inner = next((degree for degree in (plan.context_inner, 2) if degree in inner_degrees(context, context)), 1)
+        changed = replace(changed, context_exchange="2d" if inner > 1 else "ring", context_inner=inner, context=context)
+        if inner == 1 and context > 1:
+            notes.append("context_exchange 2d → ring: so few ranks make no groups.")
     changed = replace(changed, tensor=tensor, context=context, pipeline=pipeline, data=data)
     return replace(changed, virtual=virtual, check_step=check), notes
 
@@ -200,7 +206,8 @@ def _microbatches(count: int, stages: int, fewer: int) -> int:
 
 
 def _model(model: ModelSpec, plan: Plan, small: Plan, shapes: tuple[int, ...], sequence: int, before: int) -> ModelSpec:
-    swapped = small.context if plan.context_exchange == "all-to-all" else 1  # ranks that split heads among them
+    # ranks that split heads among them
+    swapped = small.context if plan.context_exchange == "all-to-all" else small.context_inner
     kv_heads = small.tensor * swapped * min(2, model.kv_heads // (plan.tensor * swapped))
     heads = kv_heads * min(model.group, GROUP)
     head_size = max(4, WIDTH // heads)

@@ -208,6 +208,8 @@ SHARED = {
     "gather": (Plan(context=4, context_exchange="gather", microbatch=2), "learned"),
     "gather-full": (Plan(context=4, context_exchange="gather", microbatch=2, recompute="full"), "rotary"),
     "all-to-all": (Plan(context=2, context_exchange="all-to-all", microbatch=2, tensor=2, sequence=True), "rotary"),
+    "2d": (Plan(context=4, context_exchange="2d", context_inner=2, microbatch=2), "rotary"),
+    "2d-full": (Plan(context=8, context_exchange="2d", context_inner=4, microbatch=2, recompute="full"), "learned"),
 }
 
 
@@ -221,6 +223,8 @@ SHARED = {
             ("gather", False),
             ("gather-full", False),
             ("all-to-all", True),
+            ("2d", True),
+            ("2d-full", False),
         ],
     ),
 )
