@@ -40,7 +40,7 @@ class MemoryBreakdown(NamedTuple):
 
 def layer_parameters(work: Work) -> Column:
     """Parameters of one layer on one tensor rank."""
-    return (work.layer_parameters - work.replicated_parameters) / work.tensor + work.replicated_parameters
+    return (work.held_parameters - work.replicated_parameters) / work.tensor + work.replicated_parameters
 
 
 def end_parameters(work: Work, first: Mask, last: Mask) -> Column:
@@ -78,7 +78,7 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
     Gradients that travel in codes keep what these could not say: of their own, and without ZeRO of the sums they own.
     `largest`: parameters of the largest layer.
     """
-    shard = parameters / work.sharing
+    shard = parameters / work.sharers
     weights = parameters * work.element
     moments: Column = work.moment_bytes
     master: Column = MASTER if work.element < 4 else 0
@@ -182,7 +182,7 @@ def layer_activations(work: Work) -> Saved:
     scaled = np.where(work.heads_apart > 0, 4 * work.heads_apart if e == 4 else 4 + e, scaled)
     heads = work.qk_norm * ((query + key) * scaled + 4 * (work.heads + work.kv_heads))
     # attention's output, which the output product reads; what the activation reads, and what it makes for the last
-    ffn = work.ffn * wide_kept(work)
+    ffn = (work.ffn + work.routed * (work.imbalance - 1)) * wide_kept(work)
     split_by_tensor = tokens / t * ((2 * query + 2 * key + anew + ffn) * e + heads)
     # softmax, its dropout's mask and output; fused attention keeps one number per row instead
     pairs = tokens * work.heads / t * work.sequence

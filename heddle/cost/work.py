@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from heddle.cost.imbalance import slowest_share
 from heddle.cost.kernels import HEDDLE_GPU
 from heddle.cost.software import attention_speed, kernels_of, software_columns
 from heddle.schedule import NAMES, RULES, ChunkPlacement, Rule
@@ -42,6 +43,7 @@ class LayerShape(NamedTuple):
     experts: int
     routed: int
     layer_parameters: int
+    expert_parameters: int
     replicated_parameters: int
     captured: float = 0.0
 
@@ -64,7 +66,7 @@ class Work:
     rotary: Column
     qk_norm: Column
     vocab: Column
-    layer_parameters: Column
+    layer_parameters: Column  # of a layer without its experts
     replicated_parameters: Column  # of a layer, those that every tensor rank holds: norms, biases after a sum
     position_parameters: Column
     norm_parameters: Column
@@ -85,6 +87,8 @@ class Work:
     experts: Column = 0
     routed: Column = 0  # of the ffn, what the experts make that a token chose: top_k times the width of one
     top_k: Column = 1
+    expert_parameters: Column = 0  # of a layer's experts
+    expert_share: Column = 0.0  # of the model's parameters, those of experts
     shared_gate: Column = 0
     z_loss: Column = 0  # 1: the router's scores are kept for a loss of their own
     # the batch
@@ -169,6 +173,7 @@ class Work:
     cast_reads: Column = 1  # passes over what becomes 8 bits: 2 where its largest value must be known before
     fused_casts: Column = 0.0  # share of activations that are made in 8 bits at once
     context: Column = 1  # ranks that share the tokens of each sample
+    expert: Column = 1  # ranks of data × context that share the experts of each layer
     context_exchange: Column = 0  # how keys and values reach them: its place in heddle.spec.software.CONTEXT_EXCHANGES
     context_inner: Column = 1  # of a 2d exchange: ranks of each group that exchange by all-to-all
 
@@ -244,6 +249,27 @@ class Work:
         return np.minimum(self.replicas, self.shard_ranks)
 
     @cached_property
+    def held_parameters(self) -> Column:
+        """Parameters of a layer, before tensor parallelism splits them: of its experts those of one rank."""
+        return self.layer_parameters + self.expert_parameters / self.expert
+
+    @cached_property
+    def expert_held(self) -> Column:
+        """Of the parameters that a rank holds, those of experts, as a mean over ranks."""
+        experts = self.expert_share / self.expert
+        return experts / (1 - self.expert_share + experts)
+
+    @cached_property
+    def sharers(self) -> Column:
+        """Ranks that share the optimizer's state of what each of them holds, as a mean: fewer hold the same experts."""
+        return self.sharing * (1 - self.expert_share * (1 - 1 / self.expert))
+
+    @cached_property
+    def imbalance(self) -> Column:
+        """How many rows the fullest of the ranks has that share experts, relative to their mean."""
+        return slowest_share(self.experts, self.expert)
+
+    @cached_property
     def padded_vocab(self) -> Column:
         """Rows of the vocabulary that one tensor rank holds."""
         return np.ceil(self.vocab / self.tensor)
@@ -303,7 +329,8 @@ def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, An
             rotary=int(one.turns is not None),
             experts=one.experts,
             routed=one.top_k * one.expert_ffn if one.experts else 0,
-            layer_parameters=one.layer_parameters,
+            layer_parameters=one.layer_parameters - one.expert_parameters,
+            expert_parameters=one.expert_parameters,
             replicated_parameters=one.replicated_parameters,
             captured=one.captured_bytes,
         )
@@ -324,6 +351,7 @@ def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, An
         "qk_norm": int(model.qk_norm),
         "vocab": model.vocab,
         "top_k": max(1, model.top_k),
+        "expert_share": _expert_share(model, shapes),
         "shared_gate": int(model.shared_gate),
         "z_loss": int(model.z_loss > 0),
         "position_parameters": model.embedding_parameters - model.hidden * model.vocab,
@@ -346,11 +374,20 @@ def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, An
     }
 
 
+def _expert_share(model: ModelSpec, shapes: tuple[LayerShape, ...]) -> float:
+    """Of all parameters of a model, those of experts; by shape, for a search asks often."""
+    experts = sum(each.layers * each.expert_parameters for each in shapes)
+    if not experts:
+        return 0.0
+    dense = sum(each.layers * each.layer_parameters for each in shapes)
+    return experts / (experts + dense + model.embedding_parameters + model.head_parameters)
+
+
 def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
     """The columns that follow from a plan."""
     words = plan.recompute_words(layers)
     return {
-        **{axis: getattr(plan, axis) for axis in AXES},
+        **{axis: getattr(plan, axis) for axis in (*AXES, "expert")},
         "context_exchange": CONTEXT_EXCHANGES.index(plan.context_exchange),
         "context_inner": plan.context_inner,
         "sequence_parallel": int(plan.sequence),

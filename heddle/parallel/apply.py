@@ -18,6 +18,7 @@ from heddle.models.transformer import Attention, Dropout, GatedMLP, Layer, Micro
 from heddle.parallel.collectives import all_reduce, sum_everywhere, take_slice
 from heddle.parallel.compile_cache import keep_torch_private
 from heddle.parallel.context.attention import share_context
+from heddle.parallel.experts.exchange import share_experts
 from heddle.parallel.experts.tensor import split_experts
 from heddle.parallel.memory.offload import Tiers, move_optimizer, no_tiers, offload_activations, optimizer_tier
 from heddle.parallel.memory.recompute import apply_recompute
@@ -147,6 +148,10 @@ class NativeChunks:
                 share_context(layer.attention, mesh, plan.context_exchange)
                 if isinstance(layer.mlp, ExpertMLP):  # a sample uses experts by its tokens on all ranks
                     layer.mlp.router.uses = partial(all_reduce, axis=mesh.context)
+        if mesh.expert.size > 1:
+            for layer in (layer for chunk in self.chunks.values() for layer in chunk.layers.values()):
+                if isinstance(layer.mlp, ExpertMLP):
+                    share_experts(layer.mlp.experts, mesh.expert)
         for chunk in self.chunks.values():
             mark_tied(chunk, plan)
 
@@ -169,7 +174,8 @@ def zero_of(model: ModelSpec, plan: Plan, mesh: Mesh, name: str) -> int:
     if unit.isdecimal() and plan.memory_of(int(unit)).tier("weights"):
         return 3  # one replica, too, gathers its weights when they are used
     level = plan.memory_of(int(unit)).zero if unit.isdecimal() else min(plan.zero, 2 if model.own else 3)
-    return min(level, 1) if unit == "norm" or mesh.gradients.size == 1 else level
+    replicas = mesh.expert_data if ".mlp.experts." in name else mesh.gradients
+    return min(level, 1) if unit == "norm" or replicas.size == 1 else level
 
 
 def shard(

@@ -71,6 +71,12 @@ def _axis(name: str) -> PlanField:
 FIELDS = (
     *map(_axis, WRITTEN),
     PlanField(
+        "expert",
+        Use.CHOSEN,
+        needs={"data": 2},
+        option=FieldOption("Devices of data × context that share the experts of each layer.", within=DEGREES),
+    ),
+    PlanField(
         "context_exchange",
         Use.CHOSEN,
         needs={"context": 2},

@@ -386,6 +386,11 @@ class LayerSpec(ModelSpec):
         return self.top_k * self.expert_ffn + self.shared_ffn if self.experts else self.ffn
 
     @property
+    def expert_parameters(self) -> int:
+        """Of all experts that tokens choose from."""
+        return 3 * self.hidden * self.expert_ffn * self.experts
+
+    @property
     def idle_parameters(self) -> int:
         """Of the experts that a token does not go to."""
         return 3 * self.hidden * self.expert_ffn * (self.experts - self.top_k) if self.experts else 0

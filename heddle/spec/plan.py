@@ -36,6 +36,7 @@ from heddle.spec.network.link_codes import LinkCodes
 from heddle.spec.ranges import Count, CountOrZero, Degree, Depth, NonNegative, Positive, check_ranges
 from heddle.spec.rules.context import PlanExchange, check_context, check_inner
 from heddle.spec.rules.even import even_stages as even_stages
+from heddle.spec.rules.experts import check_expert_degree, check_experts_split
 from heddle.spec.rules.layers import check_layers
 from heddle.spec.rules.order import CheckStep, check_order
 from heddle.spec.rules.own import check_own
@@ -57,6 +58,7 @@ class Plan:
     # of a 2d exchange: ranks of each group that exchange by all-to-all; a ring runs between the groups
     context_inner: Degree = field(default=1, metadata=WHERE_SAID)
     data: Degree = 1  # replicas, each with its own samples
+    expert: Degree = field(default=1, metadata=WHERE_SAID)  # ranks of data × context that share a layer's experts
     # what replicas shard: 1 optimizer, 2 +gradients and weights, gathered once per step, 3 gathered for every use
     zero: Zero = 0
     microbatch: Degree = 1  # samples a rank works on at once
@@ -110,6 +112,7 @@ class Plan:
             )
         check_offload(self.offload, "plan.offload")
         check_runs(self.layers)
+        check_expert_degree(self)
         if any(run.recompute is not None for run in self.layers) and not isinstance(self.recompute, str):
             raise HeddleError(
                 "plan.recompute lists layers, but plan.layers also sets recompute for some.",
@@ -140,6 +143,11 @@ class Plan:
     def replicas(self) -> int:
         """Ranks that hold the same parameters and see other samples or tokens: ZeRO shards over them."""
         return prod(getattr(self, axis) for axis in SUMMED)
+
+    @property
+    def expert_replicas(self) -> int:
+        """Ranks that hold the same experts and see other samples or tokens."""
+        return self.replicas // self.expert
 
     def tokens(self, sequence: int) -> int:
         """Tokens of a microbatch on one rank, before tensor parallelism splits anything."""
@@ -297,6 +305,7 @@ class Plan:
                 "Every tensor-parallel rank holds the same number of its columns.",
                 f"{degrees} can split the whole model.",
             )
+        check_experts_split(self, model)
         check_context(self, model, sequence)
         if self.sequence and sequence // self.context % self.tensor:
             ranks, product = "tensor", self.tensor * self.context

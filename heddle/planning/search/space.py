@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,7 @@ class Space:
 
     def work_columns(self) -> dict[str, Any]:
         """The same as the columns of a `heddle.cost.Work`."""
-        names = (*AXES, "context_exchange", "context_inner", "virtual", "zero", "microbatch")
+        names = (*AXES, "expert", "context_exchange", "context_inner", "virtual", "zero", "microbatch")
         words = self.fixed.get("recompute")
         shares: dict[str, Any]
         if words is None or isinstance(words, str):
@@ -240,6 +240,8 @@ def _choices(
     # a level that is asked for holds for one replica, too, though there is nothing to share
     zeros = _given(fixed, "zero", levels if replicas > 1 or "zero" in fixed else levels[:1])
     microbatches = _given(fixed, "microbatch", divisors(batch // data))
+    # replicas that sum their gradients in codes, or not in every step, each hold all experts
+    together = not fixed.get("local_steps") and fixed.get("compress_gradients", "none") == "none"
     word = fixed.get("recompute")  # one for each layer fills no column: all plans have them
     recompute = [RECOMPUTE.index(word) if word in RECOMPUTE else 0] if word is not None else list(range(len(RECOMPUTE)))
     if word is None and model.own:
@@ -248,6 +250,7 @@ def _choices(
         recompute.append(SOME)
     return {
         **{axis: [degree] for axis, degree in degrees.items()},
+        "expert": _given(fixed, "expert", expert_degrees(model, replicas) if together else [1]),
         "context_exchange": exchanges,
         "context_inner": [inner],  # if there are groups: other exchanges have none
         "virtual": _given(fixed, "virtual", virtuals),
@@ -256,6 +259,12 @@ def _choices(
         "microbatch": microbatches,
         "recompute": recompute,
     }
+
+
+def expert_degrees(model: ModelSpec, replicas: int) -> list[int]:
+    """Over how many of so many replicas a model's experts can be split."""
+    counts = model.expert_counts - {0}
+    return divisors(gcd(replicas, *counts)) if counts else [1]
 
 
 def _given(fixed: Fixed, name: str, legal: list[int]) -> list[int]:
@@ -388,6 +397,8 @@ def read_fixed(table: Mapping[str, Any]) -> dict[str, Any]:
         beside = dict(needs[name])
         if name == "schedule" and isinstance(value, str) and value in RULES:
             beside = {"pipeline": 2, "virtual": RULES[value].least_virtual}
+        if name == "expert" and isinstance(value, int):
+            beside = {"data": max(1, value)}
         if name == "context_exchange" and value == "2d":
             beside = {"context": 4, "context_inner": 2}
         if name == "context_inner" and isinstance(value, int):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from heddle.cost.layers import LayerKind, chunk_layers
+from heddle.errors import divisors
 from heddle.spec.job import Job, PlannedJob, Train
 from heddle.spec.layer_memory import LayerMemory
 from heddle.spec.model import LayerSpec, ModelSpec
@@ -130,7 +131,7 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
     """The plan with degrees that fit: replicas go first, they are all alike; then the largest of the others."""
     tensor, context, pipeline, data = plan.tensor, plan.context, plan.pipeline, plan.data
     if plan.world > limit:
-        data = min(data, 2)
+        data = min(data, 4 if plan.expert > 1 and plan.expert_replicas > 1 else 2)
     while tensor * context * pipeline * data > limit:
         if pipeline >= max(tensor, context):
             pipeline = -(-pipeline // 2)
@@ -138,20 +139,21 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
             context = -(-context // 2)
         else:
             tensor = -(-tensor // 2)
-    virtual = min(plan.virtual, CHUNKS)
+    virtual, expert = min(plan.virtual, CHUNKS), _expert_degree(plan, data * context)
     notes = [
         f"{name} {before} → {after}: {lost}"
         for name, before, after, lost in (
             ("data", plan.data, data, "replicas are alike, so two are enough."),
             ("tensor", plan.tensor, tensor, f"the sums over {plan.tensor} ranks were not tried."),
             ("context", plan.context, context, f"the exchange between {plan.context} ranks was not tried."),
+            ("expert", plan.expert, expert, f"the exchange between {plan.expert} ranks was not tried."),
             ("pipeline", plan.pipeline, pipeline, f"the order of work of {plan.pipeline} stages was not tried."),
             ("virtual", plan.virtual, virtual, f"the order of work of {plan.virtual} chunks per rank was not tried."),
         )
         if before != after
     ]
     # stages and what layers do are those of the old degrees until the caller has found the new ones
-    changed = replace(plan, stages=(), recompute="none", offload=plan.ends_offload, layers=())
+    changed = replace(plan, stages=(), recompute="none", offload=plan.ends_offload, layers=(), expert=1)
     if pipeline < plan.pipeline or virtual < plan.virtual:
         changed = changed.named
     check = plan.check_step if pipeline > 1 else "before"
@@ -160,8 +162,14 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
         changed = replace(changed, context_exchange="2d" if inner > 1 else "ring", context_inner=inner, context=context)
         if inner == 1 and context > 1:
             notes.append("context_exchange 2d → ring: so few ranks make no groups.")
-    changed = replace(changed, tensor=tensor, context=context, pipeline=pipeline, data=data)
+    changed = replace(changed, tensor=tensor, context=context, pipeline=pipeline, data=data, expert=expert)
     return replace(changed, virtual=virtual, check_step=check), notes
+
+
+def _expert_degree(plan: Plan, replicas: int) -> int:
+    """Ranks that share experts out of fewer replicas: some hold the same ones, if they did."""
+    most = replicas // 2 if plan.expert_replicas > 1 and replicas > 2 else replicas
+    return max(degree for degree in divisors(plan.expert) if replicas % degree == 0 and degree <= max(most, 1))
 
 
 def _exact(plan: Plan) -> tuple[Plan, list[str]]:
@@ -270,8 +278,9 @@ def _experts(model: ModelSpec, small: Plan, shapes: tuple[int, ...]) -> dict[str
         nothing = dict.fromkeys(("experts", "top_k", "expert_ffn", "shared_experts", "shared_ffn"), 0)
         return {**nothing, "shared_gate": False}
     top_k = min(model.top_k, TOP_K)
+    few = -(-EXPERTS * top_k // small.expert) * small.expert  # each rank that shares them has as many
     return {
-        "experts": tuple(min(model.shapes[shape].experts, EXPERTS * top_k) for shape in shapes),
+        "experts": tuple(min(model.shapes[shape].experts, few) for shape in shapes),
         "top_k": top_k,
         "expert_ffn": small.tensor * -(-EXPERT_FFN // small.tensor),
         "shared_ffn": 2 * small.tensor * -(-EXPERT_FFN // small.tensor) if model.shared_ffn else 0,
