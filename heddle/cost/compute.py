@@ -148,6 +148,9 @@ def with_experts(cluster: Cluster, work: Work, up: LinearCost, down: LinearCost)
     def beside(dense: LinearCost, inputs: Column, outputs: Column) -> LinearCost:
         shapes = ((rows, inputs, outputs), (rows, outputs, inputs), (inputs, rows, outputs))
         forward, to_input, weight = (matmul(cluster, work.precision, *shape, used) for shape in shapes)
+        if not cluster.device.host:
+            forward, to_input = (seconds * experts.grouped(rows, *experts.GROUPED) for seconds in (forward, to_input))
+            weight = weight * experts.grouped(rows, *experts.GROUPED_WEIGHT)
         on = work.experts > 0
         alone = LinearCost(*(np.where(work.deferrable > 0, seconds, 0.0) for seconds in dense))
         return LinearCost(  # experts make their weights' gradients at once: nobody can put them off
@@ -279,7 +282,7 @@ def layer(cluster: Cluster, work: Work) -> Pass:
     # each microbatch adds its gradients to those of the ones before; a cast before that is written, and read again
     casts = work.casts_gradients * (work.gradient_bytes > work.element)
     adding = (1 - work.adds_in_place) * (work.element + (2 + 2 * casts) * work.gradient_bytes)
-    accumulate = np.where(work.microbatches > 1, adding, 0) * work.layer_parameters / t / memory_speed(cluster)
+    accumulate = np.where(work.microbatches > 1, adding, 0) * work.held_parameters / t / memory_speed(cluster)
     multiplying = sum(product.forward for product in products)
     forward = multiplying + around[0] + core_forward
     backward = sum(product.backward for product in products) + around[1] + core_backward + accumulate

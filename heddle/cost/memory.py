@@ -12,6 +12,7 @@ from typing import Generic, NamedTuple
 import numpy as np
 
 from heddle.cost import context_memory, experts
+from heddle.cost.window_memory import Queries, window_backward, window_core
 from heddle.cost.work import Work
 from heddle.schedule.rule import C, Column, Mask
 from heddle.spec.cluster import Cluster
@@ -40,7 +41,7 @@ class MemoryBreakdown(NamedTuple):
 
 def layer_parameters(work: Work) -> Column:
     """Parameters of one layer on one tensor rank."""
-    return (work.layer_parameters - work.replicated_parameters) / work.tensor + work.replicated_parameters
+    return (work.held_parameters - work.replicated_parameters) / work.tensor + work.replicated_parameters
 
 
 def end_parameters(work: Work, first: Mask, last: Mask) -> Column:
@@ -78,7 +79,7 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
     Gradients that travel in codes keep what these could not say: of their own, and without ZeRO of the sums they own.
     `largest`: parameters of the largest layer.
     """
-    shard = parameters / work.sharing
+    shard = parameters / work.sharers
     weights = parameters * work.element
     moments: Column = work.moment_bytes
     master: Column = MASTER if work.element < 4 else 0
@@ -112,7 +113,7 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
 
 def reference_weights(work: Work, parameters: Column) -> Column:
     """Bytes of a frozen copy of so many parameters, where preferences are held against one: ZeRO-3 shares it."""
-    return work.copied * parameters * work.element / np.where(work.zero == 3, work.replicas, 1)
+    return work.copied * parameters * work.element / np.where(work.zero == 3, work.sharers, 1)
 
 
 class Saved(NamedTuple):
@@ -187,7 +188,7 @@ def layer_activations(work: Work) -> Saved:
     scaled = np.where(work.heads_apart > 0, 4 * work.heads_apart if e == 4 else 4 + e, scaled)
     heads = work.qk_norm * ((query + key) * scaled + 4 * (work.heads + work.kv_heads))
     # attention's output, which the output product reads; what the activation reads, and what it makes for the last
-    ffn = work.ffn * wide_kept(work)
+    ffn = (work.ffn + work.routed * (work.imbalance - 1)) * wide_kept(work)
     split_by_tensor = tokens / t * ((2 * query + 2 * key + anew + ffn) * e + heads)
     # softmax, its dropout's mask and output; fused attention keeps one number per row instead
     pairs = tokens * work.heads / t * work.sequence
@@ -229,6 +230,12 @@ def layer_activations(work: Work) -> Saved:
         late = np.where(shared, back, late)
         again = np.where(shared, held + np.maximum(back, 0.0), again)
         backward = np.where(shared, np.maximum(layer_backward(work), back), backward)
+    if np.any(work.captured):
+        # what was looked at; tensor ranks share all but the inputs of norms and products, and what these give
+        held = tokens * work.captured * e / 4
+        whole = np.minimum(held, 4 * tokens * work.hidden * e)
+        none = selective = np.where(work.captured > 0, whole + (held - whole) / t, none)
+        again = np.zeros_like(none)
     # torchtitan keeps the input, attention's output and every second product: query, value, gate, down
     per_op = tokens * e * (work.hidden * 2 / outside + (2 * query + key + work.ffn) / t)
     return Saved(
@@ -290,46 +297,6 @@ def dropping(work: Work) -> Column:
 def stream(work: Work) -> Column:
     """Bytes of a microbatch between two layers."""
     return work.tokens * work.hidden * work.element / np.where(work.sequence_parallel, work.tensor, 1)
-
-
-class Queries(NamedTuple):
-    """Numbers per token of what attention with a window is given, beside keys and values."""
-
-    query: Column
-    key: Column
-    views: Column  # whether queries are part of the product that made keys and values, which lives as long
-    normed: Column  # what the norms of queries and keys read
-    copied_output: Column  # of attention, laid out head by head
-
-
-def window_core(work: Work, given: Queries, alone: bool = False) -> Column:
-    """Bytes that attention with a window keeps, from the joint product on (`heddle.models.attention`).
-
-    With a short window all is copied: padded to blocks, queries of all blocks but the first once more, keys and values
-    once for every block that sees them. With a long one keys and values are repeated for their groups. Both have masks.
-    `alone`: what comes back where the core alone is recomputed.
-    """
-    e, t, tokens = work.element, work.tensor, work.tokens
-    query, key = given.query, given.key
-    block = np.maximum(work.window, work.window_block)
-    short = 2 * block <= work.sequence
-    blocks = np.ceil(work.sequence / block)
-    padded = np.where(short, blocks * block / work.sequence, 1.0)
-    repeated = (work.kv_heads < work.heads) & (work.kv_heads > t)  # a single one is seen by all without a copy
-    seen = np.where(repeated, 2 * query / blocks, 2 * key)  # keys and values of the first block
-    banded = padded * (query * (2 + (1 - 1 / blocks) * (4 + (work.microbatch > 1))) + seen)
-    masked = 2 * query + (0.0 if alone else np.where(given.views, query + 2 * key, query) + given.copied_output)
-    kept = np.where(short, banded, masked) + (0.0 if alone else given.normed)
-    masks = np.where(short, 3 * block**2, work.sequence**2) * e
-    return masks + padded * tokens * work.heads / t * 4 + tokens / t * e * kept
-
-
-def window_backward(work: Work, query: Column) -> Column:
-    """Bytes of gradients where attention with a window goes back: of output, queries, and copied keys and values."""
-    block = np.maximum(work.window, work.window_block)
-    blocks = np.ceil(work.sequence / block)
-    banded = 6 * (blocks - 1) * block / work.sequence
-    return work.tokens / work.tensor * work.element * query * np.where(2 * block <= work.sequence, banded, 4)
 
 
 def owed_products(work: Work) -> Column:

@@ -50,6 +50,38 @@ def rings(
     return np.where(size > 1, seconds, 0.0)
 
 
+def replica_rings(cluster: Cluster, work: Work, count: Column, turns: Column, in_pass: bool = False) -> Column:
+    """The same over the replicas of what a rank holds: of its experts there are fewer, and they sit further apart."""
+    seconds = rings(cluster, count, turns, work.sharing, work.tensor, in_pass)
+    if not np.any(work.expert > 1):
+        return seconds
+    few, far = work.sharing / work.expert, work.tensor * work.expert
+    of_experts = rings(cluster, count, turns, few, far, in_pass)
+    return (1 - work.expert_held) * seconds + work.expert_held * of_experts
+
+
+AT_ONCE = 8  # messages of an all-to-all that a rank has under way: one over each of a node's ways out
+
+
+def all_to_all(cluster: Cluster, count: Column, size: Column, stride: Column = 1) -> Column:
+    """Seconds until every rank has given each its part of `count` bytes.
+
+    What stays inside a node goes over its links, what leaves it over the rank's own network card, both at once.
+    """
+    slowest: Column = 0.0
+    waits: Column = 0.0
+    near: Column = 1.0  # ranks of the group that the links so far join
+    for link in cluster.links:
+        reached = size
+        if link.devices is not None:
+            reached = np.minimum(np.maximum(np.floor(link.devices / stride), near), size)
+        others = reached - near
+        slowest = np.maximum(slowest, others / size * count / _speed(link))
+        waits = waits + np.ceil(others / AT_ONCE) * link.latency_us * 1e-6
+        near = reached
+    return np.where(size > 1, cluster.efficiency.collective_us * 1e-6 + waits + slowest, 0.0)
+
+
 def ring_of(cluster: Cluster, size: Column, stride: Column) -> tuple[Column, Column, Column]:
     """Bytes per second past each rank of a ring, and the seconds of one turn without any bytes: for long, for short.
 

@@ -4,11 +4,12 @@ event replay both add up these.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Generic, NamedTuple
 
 import numpy as np
 
-from heddle.cost import compute, context, memory, network
+from heddle.cost import compute, context, experts, memory, network
 from heddle.cost.network import hidden
 from heddle.cost.work import Work
 from heddle.schedule.rule import C, Column
@@ -28,6 +29,8 @@ class LayerCost(NamedTuple, Generic[C]):
     tensor_again: C  # of `again_full`
     context_forward: C  # and what attention waits for where ranks share tokens; the same in every repetition
     context_backward: C
+    expert_forward: C  # and tokens on their way to the experts of other ranks and back; the same in every repetition
+    expert_backward: C
     weight: C  # of the backward, what makes weight gradients
 
 
@@ -55,6 +58,10 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost[Column]:
     # Gathers and scatters go in pieces, all-reduces do not.
     in_pieces = work.tensor_overlap * work.sequence_parallel
     forward_tensor = tensor - in_pieces * hidden(cluster, tensor, cost.forward)
+    if np.any(np.greater(work.tensor_chunks, 1)):
+        chunked, exposed = _in_chunks(cluster, work, tensor)
+        forward_tensor = np.where(np.greater(work.tensor_chunks, 1), exposed, forward_tensor)
+        cost = cost._replace(forward=np.where(np.greater(work.tensor_chunks, 1), chunked, cost.forward))
     movable = tensor * np.where(work.sequence_parallel, 0.5, 1.0)
     whole: Column = tensor
     if np.any(work.own_sums):  # two gathers, and a sum for each product that reads the input of attention or MLP
@@ -69,6 +76,11 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost[Column]:
     if np.any(work.context > 1):
         there, back = context.exchange(cluster, work, cost.core)
         cost = cost._replace(forward=cost.forward + there, backward=cost.backward + back, core=cost.core + there)
+    dispatch: Column = 0.0
+    collect: Column = 0.0
+    if np.any(work.expert > 1):
+        dispatch, collect = experts.exchange(cluster, work)
+        cost = cost._replace(forward=cost.forward + dispatch, backward=cost.backward + collect)
     spared = work.stops_early * cost.last + work.keeps_qkv * cost.first
     floor = compute.launches(cluster, work)
     # a device that starts its own kernels cannot do so while it computes
@@ -86,8 +98,22 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost[Column]:
         tensor_again=tensor_again,
         context_forward=there,
         context_backward=back,
+        expert_forward=dispatch,
+        expert_backward=collect,
         weight=cost.weight * backward / (cost.backward + backward_tensor),  # starting its kernels takes its share
     )
+
+
+def _in_chunks(cluster: Cluster, work: Work, tensor: Column) -> tuple[Column, Column]:
+    """A forward whose products are made chunk by chunk, and what of its exchange nothing hides.
+
+    Smaller products are less efficient, every chunk's collective has its own start, and one chunk stands alone.
+    """
+    chunks = work.tensor_chunks
+    forward = chunks * compute.layer(cluster, replace(work, microbatch=work.microbatch / chunks)).forward
+    starts = (chunks - 1) * np.where(work.sequence_parallel, 4, 2) * cluster.efficiency.collective_us * 1e-6
+    early = 1 - 1 / chunks
+    return forward, tensor + starts - hidden(cluster, early * tensor, early * forward)
 
 
 def tensor_exchange(cluster: Cluster, work: Work) -> Column:
@@ -116,12 +142,13 @@ def shard_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
     sums = np.where(work.sums_once, 1 / work.microbatches, 1.0)
     count = parameters * (gathers * work.element + sums * work.reduce_bytes)
     turns = (gathers + sums) * (np.floor(work.layers / work.pipeline) + alone)  # layer by layer, and the ends
-    seconds = network.rings(cluster, count, turns, work.sharing, work.tensor, in_pass=True)
+    seconds = network.replica_rings(cluster, work, count, turns, in_pass=True)
     if np.any(work.large_gathers):
-        whole = network.rings(cluster, count, turns, work.sharing, work.tensor)
+        whole = network.replica_rings(cluster, work, count, turns)
         seconds = np.where(work.large_gathers, whole, seconds)
     if np.any(groups := work.replicas > work.sharing):
-        seconds = seconds + np.where(groups, sums * _between_groups(cluster, work, parameters), 0.0)
+        often = np.where(work.groups_once, 1 / work.microbatches, sums)
+        seconds = seconds + np.where(groups, often * _between_groups(cluster, work, parameters), 0.0)
     return np.where(work.zero >= 2, seconds, 0.0)
 
 
@@ -162,7 +189,7 @@ def exposed_exchange(
 def _gathered_once(cluster: Cluster, work: Work, parameters: Column) -> Column:
     """Weights that ZeRO-2 gathers once per step and keeps, layer by layer."""
     turns = np.floor(work.layers / work.pipeline) + (work.pipeline == 1)
-    seconds = network.rings(cluster, parameters * work.element, turns, work.sharing, work.tensor, in_pass=True)
+    seconds = network.replica_rings(cluster, work, parameters * work.element, turns, in_pass=True)
     return np.where(work.zero == 2, seconds, 0.0)
 
 
@@ -195,17 +222,30 @@ class Exchange(NamedTuple):
 
 
 def replicas_exchange(cluster: Cluster, work: Work) -> Exchange:
-    """What replicas exchange once per step; of those that meet after several steps, each step's part of it."""
-    size = np.maximum(work.bucket_bytes, work.piece_bytes * work.replicas)
+    """What replicas exchange once per step; of those that meet after several steps, each step's part of it.
+
+    Those that share experts sum the gradients of these among fewer ranks, which sit further apart.
+    """
+    of_all = _exchange_among(cluster, work, work.replicas, work.tensor)
+    if not np.any(work.expert > 1):
+        return of_all
+    of_experts = _exchange_among(cluster, work, work.replicas / work.expert, work.tensor * work.expert)
+    share = work.expert_held
+    return Exchange(*((1 - share) * one + share * other for one, other in zip(of_all, of_experts, strict=True)))
+
+
+def _exchange_among(cluster: Cluster, work: Work, replicas: Column, stride: Column) -> Exchange:
+    """Among so many replicas that sit so far apart."""
+    size = np.maximum(work.bucket_bytes, work.piece_bytes * replicas)
     tensors = (12 - 5 * work.gated) * work.layers / work.pipeline  # weights, biases and norms of its layers
-    speed, start, start_short = network.ring_of(cluster, work.replicas, work.tensor)
-    several = (work.replicas > 1) & (work.zero <= 1)
+    speed, start, start_short = network.ring_of(cluster, replicas, stride)
+    several = (replicas > 1) & (work.zero <= 1)
     each = np.where(several, 1 / np.maximum(work.local_steps, 1), 0.0)
-    moved = each * (work.replicas - 1) / work.replicas / speed
-    summed = moved * work.reduce_bytes
+    moved = each * (replicas - 1) / replicas / speed
+    summed: Column = moved * work.reduce_bytes
     if np.any(work.sums_whole):  # a sum that everybody gets goes round twice, though each keeps a share of it
         summed = summed * np.where(work.zero == 1, 1 + work.sums_whole, 1)
-    gathered = moved * np.where(work.zero == 0, work.reduce_bytes, work.element)
+    gathered: Column = moved * np.where(work.zero == 0, work.reduce_bytes, work.element)
     near: Column = 1.0
     if np.any((work.replicas > work.sharing) & (work.zero == 1)):
         summed, gathered, near = _within_groups(cluster, work, each, start, summed, gathered)
@@ -292,6 +332,6 @@ def split_of(work: Work, cluster: Cluster) -> Split:
         last_end=memory.end_parameters(work, alone, True),
         states=memory.state_bytes(work),
         exchange=replicas_exchange(cluster, work),
-        sharing=np.where(work.zero >= 1, work.sharing, 1),
+        sharing=np.where(work.zero >= 1, work.sharers, 1),
         slowdown=slowdown(cluster, work),
     )

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from heddle.cost.imbalance import slowest_share
 from heddle.cost.kernels import HEDDLE_GPU
 from heddle.cost.software import attention_speed, kernels_of, software_columns
 from heddle.schedule import NAMES, RULES, ChunkPlacement, Rule
@@ -42,7 +43,9 @@ class LayerShape(NamedTuple):
     experts: int
     routed: int
     layer_parameters: int
+    expert_parameters: int
     replicated_parameters: int
+    captured: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +66,7 @@ class Work:
     rotary: Column
     qk_norm: Column
     vocab: Column
-    layer_parameters: Column
+    layer_parameters: Column  # of a layer without its experts
     replicated_parameters: Column  # of a layer, those that every tensor rank holds: norms, biases after a sum
     position_parameters: Column
     norm_parameters: Column
@@ -79,10 +82,13 @@ class Work:
     upcast: Column = 0  # 1: norms read and keep full precision, as those with weights around zero do
     rectified: Column = 0  # 1: the activation keeps what it made, not what it read
     head_bias: Column = 0
+    captured: Column = 0  # bytes that a token leaves in a layer in fp32, where that was looked at; 0: it follows
     # experts in place of MLPs
     experts: Column = 0
     routed: Column = 0  # of the ffn, what the experts make that a token chose: top_k times the width of one
     top_k: Column = 1
+    expert_parameters: Column = 0  # of a layer's experts
+    expert_share: Column = 0.0  # of the model's parameters, those of experts
     shared_gate: Column = 0
     z_loss: Column = 0  # 1: the router's scores are kept for a loss of their own
     # the batch
@@ -130,6 +136,7 @@ class Work:
     # the plan
     tensor: Column = 1
     sequence_parallel: Column = 0
+    tensor_chunks: Column = 1  # of the tokens, which a forward exchanges beside its products
     pipeline: Column = 1
     virtual: Column = 1
     data: Column = 1
@@ -161,12 +168,14 @@ class Work:
     shard_ranks: Column = (
         np.inf
     )  # replicas that share the optimizer, or all states, at most; among groups all are alike
+    groups_once: Column = 0  # 1: such groups sum their shares once per step, not in every microbatch
     large_gathers: Column = 0  # 1: ZeRO's gathers are of so much at once that they are as fast as links are
     sums_whole: Column = 0  # 1: ZeRO-1 sums gradients for all replicas, though each needs its share only
     broadcasts: Column = 0  # 1: ZeRO-1 gives each replica whole tensors, and it sends them to all others by itself
-    cast_reads: Column = 1  # passes over what becomes 8 bits: 2 where its largest value must be known before
+    cast_reads: Column = 2  # passes over what becomes 8 bits: 2 where its largest value must be known before
     fused_casts: Column = 0.0  # share of activations that are made in 8 bits at once
     context: Column = 1  # ranks that share the tokens of each sample
+    expert: Column = 1  # ranks of data × context that share the experts of each layer
     context_exchange: Column = 0  # how keys and values reach them: its place in heddle.spec.software.CONTEXT_EXCHANGES
     context_inner: Column = 1  # of a 2d exchange: ranks of each group that exchange by all-to-all
 
@@ -242,6 +251,27 @@ class Work:
         return np.minimum(self.replicas, self.shard_ranks)
 
     @cached_property
+    def held_parameters(self) -> Column:
+        """Parameters of a layer, before tensor parallelism splits them: of its experts those of one rank."""
+        return self.layer_parameters + self.expert_parameters / self.expert
+
+    @cached_property
+    def expert_held(self) -> Column:
+        """Of the parameters that a rank holds, those of experts, as a mean over ranks."""
+        experts = self.expert_share / self.expert
+        return experts / (1 - self.expert_share + experts)
+
+    @cached_property
+    def sharers(self) -> Column:
+        """Ranks that share the optimizer's state of what each of them holds, as a mean: fewer hold the same experts."""
+        return self.sharing * (1 - self.expert_share * (1 - 1 / self.expert))
+
+    @cached_property
+    def imbalance(self) -> Column:
+        """How many rows the fullest of the ranks has that share experts, relative to their mean."""
+        return slowest_share(self.experts, self.expert)
+
+    @cached_property
     def padded_vocab(self) -> Column:
         """Rows of the vocabulary that one tensor rank holds."""
         return np.ceil(self.vocab / self.tensor)
@@ -301,8 +331,10 @@ def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, An
             rotary=int(one.turns is not None),
             experts=one.experts,
             routed=one.top_k * one.expert_ffn if one.experts else 0,
-            layer_parameters=one.layer_parameters,
+            layer_parameters=one.layer_parameters - one.expert_parameters,
+            expert_parameters=one.expert_parameters,
             replicated_parameters=one.replicated_parameters,
+            captured=one.captured_bytes,
         )
         for place, one in enumerate(model.shapes)
     )
@@ -321,6 +353,7 @@ def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, An
         "qk_norm": int(model.qk_norm),
         "vocab": model.vocab,
         "top_k": max(1, model.top_k),
+        "expert_share": _expert_share(model, shapes),
         "shared_gate": int(model.shared_gate),
         "z_loss": int(model.z_loss > 0),
         "position_parameters": model.embedding_parameters - model.hidden * model.vocab,
@@ -343,16 +376,28 @@ def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, An
     }
 
 
+def _expert_share(model: ModelSpec, shapes: tuple[LayerShape, ...]) -> float:
+    """Of all parameters of a model, those of experts; by shape, for a search asks often."""
+    experts = sum(each.layers * each.expert_parameters for each in shapes)
+    if not experts:
+        return 0.0
+    dense = sum(each.layers * each.layer_parameters for each in shapes)
+    return experts / (experts + dense + model.embedding_parameters + model.head_parameters)
+
+
 def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
     """The columns that follow from a plan."""
     words = plan.recompute_words(layers)
     return {
-        **{axis: getattr(plan, axis) for axis in AXES},
+        **{axis: getattr(plan, axis) for axis in (*AXES, "expert")},
         "context_exchange": CONTEXT_EXCHANGES.index(plan.context_exchange),
         "context_inner": plan.context_inner,
         "sequence_parallel": int(plan.sequence),
+        "tensor_chunks": plan.tensor_chunks,
         "virtual": plan.virtual,
         "zero": plan.zero,
+        "shard_ranks": plan.shards,
+        "groups_once": 1,
         "microbatch": plan.microbatch,
         "schedule": NAMES.index(plan.named.schedule),
         "full": words.count("full") / layers,
@@ -391,13 +436,16 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
         plans = plan_columns(plan, job.model.layers)
     software = cluster.software or HEDDLE
     kernels = kernels_of(software.facts, cluster.device.host)
+    if job.model.own:  # whose loss keeps its logits, and which makes queries, keys and values as it likes
+        kernels = kernels._replace(logits_at_once=0, kept_logit=4, brief_logit=8, brief_split_logit=4, joint_qkv=0)
     columns = software_columns(software.facts) | plans  # a plan's own say counts: who meets seldom overlaps nothing
     return Work(
         **model_columns(job.model, job.sequence),
         **_learning_columns(job),
         **columns,
         batch=job.train.global_batch,
-        precision=job.precision,
+        precision=job.storage,
+        fp8=int(job.precision == "fp8"),
         **{**kernels.columns(), "eager": kernels.eager * int(job.model.norm == "rmsnorm")},
         eager_heads=kernels.eager * int(job.model.norm == "rmsnorm"),
         attention_speed=attention_speed(software.facts, cluster.device),

@@ -79,10 +79,12 @@ def _action(
         yield span._replace(name="recompute", end=middle)
         yield from _collectives(span, plan, middle, stretch * cost.tensor_again, sizes)
         yield from _exchange(span, plan, middle, stretch * cost.context_again, forward=True)
+        yield from _with_experts(span, middle, stretch * cost.expert_again)
     yield span._replace(start=middle, end=computed)
     yield from _collectives(span, plan, computed, stretch * cost.tensor, sizes)
     if kind.owes >= 0:
         yield from _exchange(span, plan, computed, stretch * cost.context, forward=kind.direction > 0)
+        yield from _with_experts(span, computed, stretch * cost.expert)
     if message := outgoing(schedule, action):
         name = message_name(Lane.SEND, message.kind)
         yield span._replace(lane=Lane.SEND, name=name, start=computed, bytes=sizes.message)
@@ -113,6 +115,14 @@ def _exchange(span: Span, plan: Plan, end: float, seconds: float, forward: bool)
     for place, name in enumerate(names):
         begin, until = (end - (len(names) - each) * seconds / len(names) for each in (place, place + 1))
         yield span._replace(lane=Lane.CONTEXT, name=name, start=begin, end=until, bytes=0)
+
+
+def _with_experts(span: Span, end: float, seconds: float) -> Iterator[Span]:
+    """Along the expert axis, likewise: tokens go to their experts, and what these made comes back."""
+    if seconds > 0:
+        for begin in (end - seconds, end - seconds / 2):
+            stop = begin + seconds / 2
+            yield span._replace(lane=Lane.EXPERT, name=Collective.ALL_TO_ALL, start=begin, end=stop, bytes=0)
 
 
 def _tail(rank: int, plan: Plan, tail: Tail, tied: bool) -> Iterator[Span]:

@@ -36,8 +36,11 @@ from heddle.spec.network.link_codes import LinkCodes
 from heddle.spec.ranges import Count, CountOrZero, Degree, Depth, NonNegative, Positive, check_ranges
 from heddle.spec.rules.context import PlanExchange, check_context, check_inner
 from heddle.spec.rules.even import even_stages as even_stages
+from heddle.spec.rules.experts import check_expert_degree, check_experts_split
 from heddle.spec.rules.layers import check_layers
 from heddle.spec.rules.order import CheckStep, check_order
+from heddle.spec.rules.own import check_own
+from heddle.spec.rules.within import check_within
 from heddle.spec.tables import WHERE_SAID, to_table
 
 _built = lru_cache(maxsize=32)(build)  # plans that are compared often share theirs
@@ -48,6 +51,8 @@ class Plan:
     """How the work is split. The defaults are one device doing everything."""
 
     tensor: Degree = 1  # Megatron column/row split of every layer
+    # chunks of the tokens, so that what tensor ranks exchange in a forward goes on beside its products
+    tensor_chunks: Count = field(default=1, metadata=WHERE_SAID)
     sequence: bool = False  # sequence-parallel regions between the tensor-parallel ones
     pipeline: Degree = 1  # stages, one per pipeline rank
     virtual: Degree = 1  # chunks per pipeline rank (interleaved)
@@ -56,8 +61,11 @@ class Plan:
     # of a 2d exchange: ranks of each group that exchange by all-to-all; a ring runs between the groups
     context_inner: Degree = field(default=1, metadata=WHERE_SAID)
     data: Degree = 1  # replicas, each with its own samples
+    expert: Degree = field(default=1, metadata=WHERE_SAID)  # ranks of data × context that share a layer's experts
     # what replicas shard: 1 optimizer, 2 +gradients and weights, gathered once per step, 3 gathered for every use
     zero: Zero = 0
+    # neighboring replicas that share it, each such group with all of it; 0: all replicas share
+    zero_within: CountOrZero = field(default=0, metadata=WHERE_SAID)
     microbatch: Degree = 1  # samples a rank works on at once
     schedule: str = usual(1)  # one of heddle.schedule.NAMES
     # of deep-1f1b: microbatches more that a rank starts for each rank behind; None: 1
@@ -101,6 +109,7 @@ class Plan:
         check_inner(self)
         check_exchange(self)
         check_places(self)
+        check_within(self)
         if self.sequence and self.tensor == 1:
             raise HeddleError(
                 "sequence = true needs tensor parallelism.",
@@ -109,6 +118,7 @@ class Plan:
             )
         check_offload(self.offload, "plan.offload")
         check_runs(self.layers)
+        check_expert_degree(self)
         if any(run.recompute is not None for run in self.layers) and not isinstance(self.recompute, str):
             raise HeddleError(
                 "plan.recompute lists layers, but plan.layers also sets recompute for some.",
@@ -139,6 +149,21 @@ class Plan:
     def replicas(self) -> int:
         """Ranks that hold the same parameters and see other samples or tokens: ZeRO shards over them."""
         return prod(getattr(self, axis) for axis in SUMMED)
+
+    @property
+    def shards(self) -> int:
+        """Ranks that share what ZeRO shards: all replicas, or neighbors among them."""
+        return self.zero_within or self.replicas
+
+    @property
+    def zeros(self) -> frozenset[int]:
+        """The levels of ZeRO that some part of the model has."""
+        return frozenset({self.zero, *(run.zero for run in self.layers if run.zero is not None)})
+
+    @property
+    def expert_replicas(self) -> int:
+        """Ranks that hold the same experts and see other samples or tokens."""
+        return self.replicas // self.expert
 
     def tokens(self, sequence: int) -> int:
         """Tokens of a microbatch on one rank, before tensor parallelism splits anything."""
@@ -278,15 +303,17 @@ class Plan:
                 "The first and the last stage would have to synchronize its weight after every step, and so wait.",
                 "Use update = 'ouroboros', which keeps both on one device, or model.tied = false.",
             )
+        if model.own:
+            check_own(self, model)
         degrees = listing(model.tensor_degrees)
-        for name, heads in (("heads", model.heads), ("kv_heads", model.kv_heads)):
+        for name, heads in () if model.own else (("heads", model.heads), ("kv_heads", model.kv_heads)):
             if heads % self.tensor:
                 raise HeddleError(
                     f"{heads} {name} cannot be split over tensor = {self.tensor}.",
                     "Every tensor-parallel rank holds the same number of whole heads.",
                     f"{degrees} can split the whole model.",
                 )
-        uneven = [width for shape in model.shapes for width in shape.widths if width % self.tensor]
+        uneven = [width for shape in model.shapes for width in shape.widths if width % self.tensor and not model.own]
         if uneven:
             name = "ffn" if uneven[0] in {shape.ffn for shape in model.shapes if not shape.experts} else "expert_ffn"
             raise HeddleError(
@@ -294,6 +321,7 @@ class Plan:
                 "Every tensor-parallel rank holds the same number of its columns.",
                 f"{degrees} can split the whole model.",
             )
+        check_experts_split(self, model)
         check_context(self, model, sequence)
         if self.sequence and sequence // self.context % self.tensor:
             ranks, product = "tensor", self.tensor * self.context

@@ -22,7 +22,7 @@ from heddle.parallel.mesh import Mesh
 from heddle.runs.folder import Run, as_begun, writing_to
 from heddle.runs.lock import RunLock, locked
 from heddle.runs.machine import machine_of
-from heddle.runtime.device import free_unused, memory_in_use, pick_device, runs_ahead
+from heddle.runtime.device import free_unused, memory_in_use, pick_device, repeatable, runs_ahead
 from heddle.runtime.environment import launched_place, local_place
 from heddle.runtime.error_files import restart_count, write_error
 from heddle.runtime.heap import Heap
@@ -35,6 +35,7 @@ from heddle.spec.job import Job
 from heddle.spec.plan import Predicted
 from heddle.training.adapt import Adapter
 from heddle.training.dry_run.out_of_memory import out_of_memory, ran_out, short_of_memory
+from heddle.training.expert_use import UseCounter
 from heddle.training.flight import Flight
 from heddle.training.links.waiting import with_links
 from heddle.training.links.watch import LinkWatch
@@ -115,7 +116,7 @@ def train_rank(
     job, base = job.planned, memory_in_use()
     console, device, begun = plain_console(quiet=mesh.rank != 0), pick_device(), None
     try:
-        with Watchdog(mesh, job.plan, Phases(job.train.hang_after)) as watchdog:
+        with repeatable(job.train.deterministic), Watchdog(mesh, job.plan, Phases(job.train.hang_after)) as watchdog:
             together = Together(mesh, watchdog.phases.tick)
             opening = opened(job, options, together, device, console)
             adapter = Adapter(job, together, device, opening.machine)
@@ -211,6 +212,7 @@ def _loop(
         after_step(step)
 
     flight = Flight(trainer, run, peak.flops, metrics, landed)
+    uses = UseCounter(trainer, run.folder)
     trainer.outer.meeting = partial(phases.during, RunPhase.MEETING)
     watch = LinkWatch(trainer.job, trainer.mesh, trainer.device, run.folder, partial(warn, console))
     with metrics or nullcontext(), StopRequest(answer=trainer.mesh.world.size == 1) as stop:
@@ -222,8 +224,12 @@ def _loop(
                 stop.shared = flight.stopped
                 evaluates = trainer.step == train.steps or _due(train.eval_every, trainer.step)
                 saves = _due(train.save_every, trainer.step)
-                if evaluates or saves:
+                counts = uses.layers and (_due(train.log_every, trainer.step) or trainer.step == train.steps)
+                if evaluates or saves or counts:
                     flight.land()
+                if counts and (found := uses.take()) is not None and metrics:
+                    uses.write(found)
+                    metrics.experts(found)
                 if evaluates:
                     with phases.during(RunPhase.EVALUATE):
                         validation = trainer.evaluate(opening.data.validation, phases.piece)

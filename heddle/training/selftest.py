@@ -29,7 +29,7 @@ from heddle.runtime.error_files import FOLDER as NOTES
 from heddle.runtime.launch import run_joined, run_processes
 from heddle.runtime.node_facts import findings, node_facts
 from heddle.runtime.together import Together, check_shared
-from heddle.spec.axes import WRITTEN
+from heddle.spec.axes import DEGREES
 from heddle.spec.job import Job, PlannedJob, job_from_tables
 from heddle.training.selftest_parts import SAVE, STEPS, SelftestParts, Work
 from heddle.version import __version__
@@ -193,7 +193,7 @@ def selftest_rank(
 
 
 def _about(job: PlannedJob, found: list[Allotted]) -> dict[str, Any]:
-    plan = {axis: getattr(job.plan, axis) for axis in WRITTEN}
+    plan = {axis: getattr(job.plan, axis) for axis in DEGREES}
     here = {"heddle": __version__, "python": platform.python_version(), "system": platform.platform()}
     known = {NOTES: "heddle", "TORCHELASTIC_RUN_ID": "torchrun", "SLURM_STEP_ID": "srun"}
     launcher = next((name for variable, name in known.items() if variable in os.environ), "heddle")

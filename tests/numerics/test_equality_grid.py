@@ -449,6 +449,146 @@ CELLS |= {
     ),
 }
 
+# replicas of which neighbors share what ZeRO shards, and products that go on beside what they exchange
+CELLS |= {
+    "data4-within2-zero1": (gpt(dropout=0.1), Plan(data=4, zero=1, zero_within=2, microbatch=1), 8),
+    "data4-within2-zero2": (llama(), Plan(data=4, zero=2, zero_within=2, microbatch=1), 8),
+    "data6-within3-zero3-full": (gpt(vocab=17), Plan(data=6, zero=3, zero_within=3, microbatch=1, recompute="full"), 6),
+    "context2-data2-within2-zero3": (
+        llama(tied=True),
+        Plan(context=2, data=2, zero=3, zero_within=2, microbatch=1),
+        4,
+    ),
+    "tensor2-seq-data4-within2-zero3": (
+        llama(dropout=0.1),
+        Plan(tensor=2, sequence=True, data=4, zero=3, zero_within=2, microbatch=1),
+        8,
+    ),
+    "pipeline2-data4-within2-zero1-tied": (gpt(), Plan(pipeline=2, data=4, zero=1, zero_within=2, microbatch=1), 8),
+    "tensor2-seq-chunks3-uneven": (gpt(sequence=10), Plan(tensor=2, sequence=True, tensor_chunks=3, microbatch=2), 4),
+    "tensor2-seq-chunks2-llama-full": (
+        llama(dropout=0.1),
+        Plan(tensor=2, sequence=True, tensor_chunks=2, microbatch=2, recompute="full"),
+        4,
+    ),
+    "tensor4-chunks2": (gpt(vocab=17), Plan(tensor=4, tensor_chunks=2, microbatch=2), 4),
+    "tensor2-seq-chunks4-zb-data2-zero1": (
+        llama(),
+        Plan(
+            tensor=2,
+            sequence=True,
+            tensor_chunks=4,
+            pipeline=2,
+            data=2,
+            zero=1,
+            microbatch=1,
+            schedule="zb-h1",
+        ),
+        6,
+    ),
+}
+
+# experts split over ranks of data × context, under every other axis; with 6 experts for 8 tokens routing is uneven
+CELLS |= {
+    "expert2-data2": (experts(**GATED), Plan(data=2, expert=2, microbatch=1), 4),
+    "expert2-data4": (experts(), Plan(data=4, expert=2, microbatch=1), 8),
+    "expert4-data4": (experts(experts=8, top_k=3), Plan(data=4, expert=4, microbatch=2), 8),
+    "expert3-data3-zero1": (experts(**GATED), Plan(data=3, expert=3, zero=1, microbatch=1), 6),
+    "expert2-data4-zero1": (experts(layers=3, dense_layers="1"), Plan(data=4, expert=2, zero=1, microbatch=1), 4),
+    "expert2-data2-zero2": (experts(**GATED), Plan(data=2, expert=2, zero=2, microbatch=1), 4),
+    "expert2-data4-zero2": (experts(), Plan(data=4, expert=2, zero=2, microbatch=1), 4),
+    "expert2-data4-zero3-full": (
+        experts(router="sigmoid", shared_experts=2),
+        Plan(data=4, expert=2, zero=3, microbatch=1, recompute="full"),
+        4,
+    ),
+    "expert2-context2": (experts(**GATED), Plan(context=2, expert=2, microbatch=2), 4),
+    "expert2-context2-data2-zero1": (
+        experts(),
+        Plan(context=2, data=2, expert=2, zero=1, microbatch=1),
+        4,
+    ),
+    "expert4-context2-gather-data2": (
+        experts(experts=4),
+        Plan(context=2, context_exchange="gather", data=2, expert=4, microbatch=1),
+        4,
+    ),
+    "expert4-context2-data4-zero2": (
+        experts(experts=8),
+        Plan(context=2, data=4, expert=4, zero=2, microbatch=1),
+        4,
+    ),
+    "expert2-tensor2-data2": (experts(**GATED), Plan(tensor=2, data=2, expert=2, microbatch=1), 4),
+    "expert2-tensor2-seq-data2-zero1": (
+        experts(**GATED),
+        Plan(tensor=2, sequence=True, data=2, expert=2, zero=1, microbatch=2),
+        4,
+    ),
+    "expert2-tensor2-seq-data4-zero3": (
+        experts(),
+        Plan(tensor=2, sequence=True, data=4, expert=2, zero=3, microbatch=1, recompute="selective"),
+        4,
+    ),
+    "expert2-tensor2-seq-context2-data2": (
+        experts(**GATED),
+        Plan(tensor=2, sequence=True, context=2, data=2, expert=2, zero=1, microbatch=1),
+        2,
+    ),
+    "expert4-tensor2-context2-data2": (
+        experts(experts=4),
+        Plan(tensor=2, context=2, data=2, expert=4, microbatch=1),
+        2,
+    ),
+    "expert2-data2-full": (experts(dropout=0.1), Plan(data=2, expert=2, microbatch=2, recompute="full"), 4),
+    "expert2-pipeline2-data2": (
+        experts(layers=4, dense_layers="0", **GATED),
+        Plan(pipeline=2, data=2, expert=2, microbatch=1),
+        4,
+    ),
+    "expert2-pipeline2-virtual2-data2-zero1": (
+        experts(layers=4, experts=(6, 0, 4, 6)),
+        Plan(pipeline=2, virtual=2, data=2, expert=2, zero=1, microbatch=1, schedule="interleaved"),
+        4,
+    ),
+    "expert2-gpipe-context2": (experts(), Plan(pipeline=2, context=2, expert=2, microbatch=1, schedule="gpipe"), 3),
+    "expert4-pipeline2-data4-zero1": (
+        experts(experts=8),
+        Plan(pipeline=2, data=4, expert=4, zero=1, microbatch=1, schedule="deep-1f1b"),
+        8,
+    ),
+    "expert2-zb-h1-data4": (
+        experts(**GATED),
+        Plan(pipeline=2, data=4, expert=2, zero=1, microbatch=1, schedule="zb-h1"),
+        12,
+    ),
+    "expert2-zb-h2-data2": (experts(), Plan(pipeline=2, data=2, expert=2, microbatch=1, schedule="zb-h2"), 6),
+    "expert2-zb-v-data2-full": (
+        experts(layers=4, **GATED),
+        Plan(pipeline=2, virtual=2, data=2, expert=2, microbatch=1, schedule="zb-v", recompute="full"),
+        8,
+    ),
+    "expert4-zb-v-data4-zero1": (
+        experts(layers=4, experts=8, top_k=3),
+        Plan(pipeline=2, virtual=2, data=4, expert=4, zero=1, microbatch=1, schedule="zb-v"),
+        12,
+    ),
+    "expert2-tensor2-seq-zb-v-data2": (
+        experts(layers=4, **GATED),
+        Plan(tensor=2, sequence=True, pipeline=2, virtual=2, data=2, expert=2, microbatch=1, schedule="zb-v", zero=1),
+        8,
+    ),
+    "expert2-dualpipev-data2": (
+        experts(layers=4),
+        Plan(pipeline=2, virtual=2, data=2, expert=2, microbatch=1, schedule="dualpipev"),
+        10,
+    ),
+    "expert2-all": (
+        experts(layers=4, dense_layers="1", **GATED),
+        Plan(tensor=2, sequence=True, pipeline=2, data=2, expert=2, zero=1, microbatch=1, recompute="full"),
+        4,
+    ),
+}
+
 LOW_PRECISION = {
     "tensor2-seq": (llama(), Plan(tensor=2, sequence=True, microbatch=4), 4),
     "data2-zero1": (gpt(), Plan(data=2, zero=1, microbatch=1), 4),
@@ -518,6 +658,24 @@ def test_low_precision_stays_as_close_as_its_rounding(world, name, precision):
     assert 0 < error.max_loss_diff < 2 * spacing
     rounding = gradient_rounding(job(model, None, batch, precision, LOW_STEPS), low)
     assert spacing / 8 < rounding < 8 * spacing
+    comparison = compare(parallel, low, rounding, error.max_loss_diff)
+    assert not comparison.unequal_start
+    assert comparison.equal, (comparison.max_loss_diff, comparison.worst, comparison.max_gradient_diff)
+
+
+EIGHT_BITS = ("tensor2-seq", "data2-zero3", "zb-v-tied", "all")
+
+
+@pytest.mark.parametrize("name", thinned(EIGHT_BITS, slow=EIGHT_BITS[1:]))
+def test_8_bits_stay_as_close_as_their_rounding(world, name):
+    """The rounding that a difference is held against is that of the format: numbers of e5m2 are 2^-2 apart."""
+    model, plan, batch = LOW_PRECISION[name]
+    parallel, *_ = world.run(observe, plan, job(model, plan, batch, "fp8", LOW_STEPS))
+    low, full = serial(model, batch, "fp8", LOW_STEPS), serial(model, batch, "fp32", LOW_STEPS)
+    error = compare(low, full, 0.0)
+    rounding = gradient_rounding(job(model, None, batch, "fp8", LOW_STEPS), low)
+    assert 2**-6 < rounding < 2**-1
+    assert 2**-10 < error.max_loss_diff < 2**-3
     comparison = compare(parallel, low, rounding, error.max_loss_diff)
     assert not comparison.unequal_start
     assert comparison.equal, (comparison.max_loss_diff, comparison.worst, comparison.max_gradient_diff)

@@ -28,6 +28,7 @@ from heddle.parallel.context.cut import TokenBlock, as_held, blocks, in_order
 from heddle.parallel.context.kernel import Gradients, MergedAttention
 from heddle.parallel.context.pieces import AttentionPiece, pieces
 from heddle.parallel.mesh import Axis, Mesh
+from heddle.trace.lanes import Collective
 
 
 class Shared:
@@ -64,7 +65,7 @@ class Shared:
         rows = len(x) if comes else 0
         sends = [len(x) if leaves and rank == to else 0 for rank in range(size)]
         receives = [rows if rank == source else 0 for rank in range(size)]
-        return start_all_to_all(x if leaves else x[:0], axis, sends, receives)
+        return start_all_to_all(x if leaves else x[:0], axis, sends, receives, Collective.TURN)
 
 
 class _Ring(torch.autograd.Function):

@@ -25,7 +25,7 @@ from heddle.planning.search.space import Space
 from heddle.schedule import NAMES, RULES
 from heddle.schedule.registry import BY_DEFAULT
 from heddle.simulating.stage_memory import of_a_layer
-from heddle.spec.axes import WRITTEN
+from heddle.spec.axes import DEGREES
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.layer_memory import LayerMemory
@@ -46,7 +46,7 @@ def alike(space: Space, rows: np.ndarray) -> np.ndarray:
     schedule = space.columns["schedule"][rows]
     usual = np.isin(schedule, [NAMES.index(name) for name in BY_DEFAULT])
     columns = [
-        space.columns[name][rows] for name in (*WRITTEN, "context_exchange", "context_inner", "microbatch", "sequence")
+        space.columns[name][rows] for name in (*DEGREES, "context_exchange", "context_inner", "microbatch", "sequence")
     ]
     return np.stack([*columns, np.where(usual, 0, 1 + schedule)], axis=1)
 

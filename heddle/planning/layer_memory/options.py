@@ -13,7 +13,7 @@ from heddle.cost.offload import Numbers, States, copies, gathered, shard_seconds
 from heddle.cost.step import LayerCost
 from heddle.cost.work import Work
 from heddle.simulating.chunks import priced_layer
-from heddle.simulating.stage_memory import bytes_of, of_a_layer
+from heddle.simulating.layer_bytes import bytes_of, fetched_ahead, of_a_layer
 from heddle.spec.cluster import Cluster
 from heddle.spec.layer_memory import LayerMemory, Recompute, Zero
 from heddle.spec.plan import Plan
@@ -31,13 +31,15 @@ class Option(NamedTuple):
     brief: float  # bytes of weights and gradients that are gathered while it computes
 
 
-def legal(plan: Plan, tiers: tuple[str, ...], zeros: tuple[Zero, ...]) -> Iterator[LayerMemory]:
-    """Every strategy that a layer of a plan may have."""
+def legal(plan: Plan, tiers: tuple[str, ...], zeros: tuple[Zero, ...], own: bool = False) -> Iterator[LayerMemory]:
+    """Every strategy that a layer of a plan may have; of the user's `own`, nobody knows the inside."""
     if plan.check_step == "after" or plan.local_steps:  # which want all of it on the device
         tiers = ()
     for recompute, zero in product(get_args(Recompute), zeros):
         kept = "input" if recompute == "full" else "activations"
         for activations, optimizer, weights in product((None, *tiers), repeat=3):
+            if own and (recompute == "selective" or activations is not None):
+                continue
             if weights is not None and (optimizer is None or plan.puts_off or (plan.replicas > 1 and zero != 3)):
                 continue
             words = ((kept, activations), ("weights", weights), ("optimizer", optimizer))
@@ -53,9 +55,9 @@ def lean_ends(plan: Plan, tiers: tuple[str, ...]) -> Plan:
     return replace(plan, offload=tuple(f"optimizer:{tier}" for tier in tiers[:1]))
 
 
-def leanest(plan: Plan, tiers: tuple[str, ...], zeros: tuple[Zero, ...]) -> list[LayerMemory]:
+def leanest(plan: Plan, tiers: tuple[str, ...], zeros: tuple[Zero, ...], own: bool = False) -> list[LayerMemory]:
     """The strategies that may need least: all that may leave does, or all of it but what a layer saves."""
-    every = [memory for memory in legal(plan, tiers, zeros) if memory.zero == max(zeros)]
+    every = [memory for memory in legal(plan, tiers, zeros, own) if memory.zero == max(zeros)]
     return [memory for memory in every if memory.recompute == "full" or memory.tier("activations")]
 
 
@@ -74,7 +76,7 @@ def options(cluster: Cluster, work: Work, plan: Plan, strategies: list[LayerMemo
                 seconds=float(seconds),
                 always=own.weights + own.gradients + own.optimizer + own.kept,
                 left=held.left(kind),
-                moment=held.back(kind),
+                moment=held.back(kind, ahead=fetched_ahead(work, plan)),
                 input=held.saved["full"] if kind.leaves else 0.0,
                 brief=brief - kept if own.summed else 0.0,
             )

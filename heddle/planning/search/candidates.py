@@ -25,12 +25,12 @@ from heddle.planning.search.refine import balanced, fewest_that_fit
 from heddle.planning.search.space import SOME, Space
 from heddle.simulating.closed_form import StepCosts, balancing_saves
 from heddle.simulating.simulation import Simulation, simulate_if_fits
-from heddle.spec.axes import WRITTEN
+from heddle.spec.axes import DEGREES
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.plan import Plan
 
-CHOICE = (*WRITTEN, "microbatch")  # what people argue about
-VARIANT = ("context_exchange", "sequence", "virtual", "zero", "recompute")
+CHOICE = (*DEGREES, "microbatch")  # what people argue about
+VARIANT = ("context_exchange", "sequence", "virtual", "zero", "zero_within", "recompute")
 BALANCED = 24  # plans whose layers are moved between stages: those that are hoped to be the best then
 EACH = 8  # of them that may be of one choice
 LOOKS = 3  # plans of a choice that are replayed at most to find some that fit: the most hopeful

@@ -18,6 +18,7 @@ from heddle.planning.layer_memory.solve import best_strategies
 from heddle.planning.search.candidates import Candidates
 from heddle.planning.search.context import context_reasons
 from heddle.planning.search.describe import in_words, recompute_in_words
+from heddle.planning.search.experts import expert_reasons, no_such_degree
 from heddle.planning.search.given import ALL
 from heddle.planning.search.objective import MARGIN, SearchGoal
 from heddle.planning.search.pricing import priced
@@ -27,7 +28,7 @@ from heddle.planning.search.space import RECOMPUTE, worth_sharing
 from heddle.schedule.registry import BY_DEFAULT
 from heddle.simulating.closed_form import closed_form
 from heddle.simulating.simulation import Simulation, simulate_if_fits
-from heddle.spec.axes import WRITTEN
+from heddle.spec.axes import DEGREES
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.plan import Plan
@@ -35,7 +36,7 @@ from heddle.spec.rules.context import PLAN_EXCHANGES
 from heddle.spec.software import CONTEXT_EXCHANGES
 
 QUICK, TRIED = 4000, 3  # plans that are priced for another machine, and of these how many are replayed
-OTHERS = ("context_exchange", "virtual", "sequence", "zero", "microbatch", "recompute", "schedule")
+OTHERS = ("context_exchange", "virtual", "sequence", "zero", "zero_within", "microbatch", "recompute", "schedule")
 LINES = 12  # on layers
 
 
@@ -102,6 +103,7 @@ def described(best: Simulation) -> Iterator[str]:
         tokens, exchange = plan.tokens(job.sequence), plan.context_exchange
         yield f"{plan.context} ranks share them: {tokens:,} tokens each, exchange by {exchange}."
         yield from context_reasons(best)
+    yield from expert_reasons(best)
     breakdown = best.memory[best.fullest]._asdict()
     unit, size = memory_unit(best.worst)
     parts = ", ".join(f"{name} {float(value) / size:.3g}" for name, value in breakdown.items() if value >= 0.005 * size)
@@ -132,7 +134,8 @@ def _neighbors(search: Search) -> Iterator[Neighbor]:
     """
     plans: dict[Plan, tuple[Simulation, list[str]]] = {}
     others = []
-    for name, value in _changes(search.best.plan, search.job.sequence):
+    experts = search.job.model.expert_counts != {0}
+    for name, value in _changes(search.best.plan, search.job.sequence, experts):
         found = _neighbor(search, name, value)
         if isinstance(found, Neighbor):
             others.append(found)
@@ -143,12 +146,14 @@ def _neighbors(search: Search) -> Iterator[Neighbor]:
     yield from others
 
 
-def _changes(best: Plan, sequence: int) -> Iterator[tuple[str, Any]]:
-    for name in (*WRITTEN, "microbatch", "virtual"):
+def _changes(best: Plan, sequence: int, experts: bool) -> Iterator[tuple[str, Any]]:
+    for name in (*DEGREES, "microbatch", "virtual"):
         value = getattr(best, name)
         for other in (2 * value, value // 2):
             if name == "context" and best.context == 1 and not worth_sharing(sequence, other):
                 continue  # which nobody asked for
+            if name == "expert" and not experts:
+                continue
             if other >= 1 and (name != "virtual" or best.pipeline > 1):
                 yield name, other
     if best.tensor > 1:
@@ -157,6 +162,8 @@ def _changes(best: Plan, sequence: int) -> Iterator[tuple[str, Any]]:
         level = zero != best.zero or bool(best.layers)
         if level and best.replicas > 1 and (zero <= 1 or best.pipeline == 1):
             yield "zero", zero
+    if best.zero_within:
+        yield "zero_within", 0
     yield from (("recompute", word) for word in RECOMPUTE if word != best.recompute or best.layers)
     if best.context > 1:
         yield from (("context_exchange", word) for word in PLAN_EXCHANGES if word != best.context_exchange)
@@ -229,7 +236,7 @@ def _judged(search: Search, changes: Sequence[str], other: Simulation) -> Neighb
 def _difference(best: Plan, other: Plan, named: set[str]) -> str:
     """What else the other plan chooses otherwise."""
     names = [
-        each for each in (*WRITTEN, *OTHERS[:-1]) if each not in named and getattr(best, each) != getattr(other, each)
+        each for each in (*DEGREES, *OTHERS[:-1]) if each not in named and getattr(best, each) != getattr(other, each)
     ]
     if other.layers:  # these choose for themselves
         names = [each for each in names if each not in BY_LAYER]
@@ -256,6 +263,8 @@ def _no_such_plan(search: Search, name: str, value: Any) -> str:
         return (
             f"samples of {job.sequence:,} tokens are not shared by {value} devices unless asked for: --context {value}"
         )
+    if name == "expert":
+        return no_such_degree(search.best, value)
     if name == "context_exchange":
         parts = "groups of its ranks in a node" if value == "2d" else "tensor × context"
         return f"{job.model.kv_heads} heads of keys and values cannot be split over {parts}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -97,12 +97,16 @@ class Space:
         found = np.flatnonzero(np.logical_and.reduce([self.columns[name] == value for name, value in wanted.items()]))
         return int(found[0]) if len(found) else None
 
+    @property
+    def _replicas(self) -> np.ndarray:
+        return np.asarray(self.columns["data"] * self.columns["context"])
+
     def _given(self, name: str) -> Any:
         return self.fixed[name] if name in self.fixed else default(name)
 
     def work_columns(self) -> dict[str, Any]:
         """The same as the columns of a `heddle.cost.Work`."""
-        names = (*AXES, "context_exchange", "context_inner", "virtual", "zero", "microbatch")
+        names = (*AXES, "expert", "context_exchange", "context_inner", "virtual", "zero", "microbatch")
         words = self.fixed.get("recompute")
         shares: dict[str, Any]
         if words is None or isinstance(words, str):
@@ -115,7 +119,10 @@ class Space:
             shares = {word: list(words).count(word) / self.layers for word in ("full", "selective")}
         return {
             **{name: self.columns[name] for name in names},
+            "shard_ranks": np.where(self.columns["zero_within"], self.columns["zero_within"], self._replicas),
+            "groups_once": 1,
             "sequence_parallel": self.columns["sequence"],
+            "tensor_chunks": self._given("tensor_chunks"),
             "schedule": self.columns["schedule"],
             **shares,
             **exchange_columns(
@@ -127,14 +134,23 @@ class Space:
 def legal_space(
     model: ModelSpec, sequence: int, batch: int, counts: Iterable[int], fixed: Fixed, node: int | None = None
 ) -> Space:
-    """Every legal plan for any of these numbers of devices that has the fixed fields; `node`: devices of one."""
+    """Every legal plan for any of these numbers of devices that has the fixed fields; `node`: devices of one.
+
+    Replicas in one node may share what ZeRO-2 and 3 shard by themselves.
+    """
     every = _degrees(model, sequence, batch, counts, fixed)
     rows = [_choices(model, sequence, batch, degrees, fixed, node) for degrees in every]
     grids = [np.meshgrid(*(row[name] for name in CHOSEN), indexing="ij") for row in rows if all(row.values())]
     blocks = [np.stack([axis.ravel() for axis in grid]) for grid in grids]
     joined = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(CHOSEN), 0), dtype=np.int64)
     columns = dict(zip(CHOSEN, joined, strict=True))
+    least = 1 if "zero_within" in fixed else 2  # below that little is gathered, and nothing waits for it
+    useful = (columns["zero_within"] == 0) | ((columns["zero"] >= least) & (columns["expert"] == 1))
+    columns = {name: column[useful] for name, column in columns.items()}
     columns = _with_schedules(columns, batch, fixed)
+    if model.own:  # nobody can put off the products of somebody else's layers
+        whole = np.isin(columns["schedule"], [n for n, rule in enumerate(RULES.values()) if not rule.splits])
+        columns = {name: column[whole] for name, column in columns.items()}
     columns["recomputed"] = np.zeros_like(columns["tensor"])
     return Space(model.layers, columns, fixed)
 
@@ -162,7 +178,7 @@ Degrees = dict[str, int]  # of every axis
 # unless it is fixed.
 SEARCHED_AXES: dict[str, Callable[[ModelSpec, int, int, int], bool]] = {
     "tensor": lambda model, _sequence, _batch, degree: degree in model.tensor_degrees,
-    "context": lambda _model, sequence, _batch, degree: degree == 1 or sequence % (2 * degree) == 0,
+    "context": lambda model, sequence, _batch, degree: degree == 1 or (sequence % (2 * degree) == 0 and not model.own),
     "pipeline": lambda model, _sequence, _batch, degree: degree <= model.layers,
     "data": lambda _model, _sequence, batch, degree: batch % degree == 0,
 }
@@ -230,27 +246,51 @@ def _choices(
         virtuals = [virtual for virtual in virtuals if rule.usual_virtual <= virtual <= (rule.most_virtual or virtual)]
     if "stages" in fixed:
         virtuals = [virtual for virtual in virtuals if pipeline * virtual == len(fixed["stages"])]
-    slices = [0, 1] if tensor > 1 and sequence // context % tensor == 0 else [0]
+    slices = [0, 1] if tensor > 1 and sequence // context % tensor == 0 and not model.own else [0]
     levels = sorted(set().union(*(zero_levels((pipeline, replicas), name, fixed) for name in schedules_of(fixed))))
     if pipeline > 1 and "zero" not in fixed:  # levels 2 and 3 of a pipeline are for its layers to choose
         levels = [level for level in levels if level <= 1]
     # a level that is asked for holds for one replica, too, though there is nothing to share
     zeros = _given(fixed, "zero", levels if replicas > 1 or "zero" in fixed else levels[:1])
+    near = node // tensor if node is not None and node % tensor == 0 else 1
+    withins = _withins(replicas, near, fixed)
+    if withins and withins[0]:
+        zeros = [level for level in zeros if level]
     microbatches = _given(fixed, "microbatch", divisors(batch // data))
+    # replicas that sum their gradients in codes, or not in every step, each hold all experts
+    together = not fixed.get("local_steps") and fixed.get("compress_gradients", "none") == "none"
     word = fixed.get("recompute")  # one for each layer fills no column: all plans have them
     recompute = [RECOMPUTE.index(word) if word in RECOMPUTE else 0] if word is not None else list(range(len(RECOMPUTE)))
+    if word is None and model.own:
+        recompute.remove(RECOMPUTE.index("selective"))
     if word is None and model.layers >= 2 * pipeline:  # a rank with one layer has no part of its layers
         recompute.append(SOME)
     return {
         **{axis: [degree] for axis, degree in degrees.items()},
+        "expert": _given(fixed, "expert", expert_degrees(model, replicas) if together else [1]),
         "context_exchange": exchanges,
         "context_inner": [inner],  # if there are groups: other exchanges have none
         "virtual": _given(fixed, "virtual", virtuals),
         "sequence": _given(fixed, "sequence", slices),
         "zero": zeros,
+        "zero_within": withins,
         "microbatch": microbatches,
         "recompute": recompute,
     }
+
+
+def _withins(replicas: int, near: int, fixed: Fixed) -> list[int]:
+    """How many replicas may share by themselves: all, as 0, or those that are `near`; or the number that is given."""
+    if "zero_within" in fixed:
+        given = fixed["zero_within"]
+        return [given] if given == 0 or (replicas % given == 0 and given > 1) else []
+    return [0, near] if 1 < near < replicas and replicas % near == 0 else [0]
+
+
+def expert_degrees(model: ModelSpec, replicas: int) -> list[int]:
+    """Over how many of so many replicas a model's experts can be split."""
+    counts = model.expert_counts - {0}
+    return divisors(gcd(replicas, *counts)) if counts else [1]
 
 
 def _given(fixed: Fixed, name: str, legal: list[int]) -> list[int]:
@@ -383,6 +423,10 @@ def read_fixed(table: Mapping[str, Any]) -> dict[str, Any]:
         beside = dict(needs[name])
         if name == "schedule" and isinstance(value, str) and value in RULES:
             beside = {"pipeline": 2, "virtual": RULES[value].least_virtual}
+        if name == "zero_within" and isinstance(value, int):
+            beside = {"zero": 1, "data": value} if value > 0 else {}
+        if name == "expert" and isinstance(value, int):
+            beside = {"data": max(1, value)}
         if name == "context_exchange" and value == "2d":
             beside = {"context": 4, "context_inner": 2}
         if name == "context_inner" and isinstance(value, int):
