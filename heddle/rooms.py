@@ -19,7 +19,7 @@ ROOMS = {
     "explore": "pages that live: plans that follow one's choices, and runs that one watches",
     "native": "machine code through LLVM: compiled, kept in a private cache, loaded and called",
     "lanes": "straight-line code packed into vector lanes: an exact program, a learned policy, and LLVM to compare",
-    "models": "the transformer, written once, for one device, in GPT-2 and Llama style",
+    "models": "the transformer, written once, for one device; modules that users bring",
     "parallel": "how that model is spread over devices, applied from outside: tensor, pipeline, replicas, memory",
     "runtime": "processes and devices: launching, joining, recording, stopping",
     "checkpoint": "what a run can resume from, under any plan; exchange with Hugging Face",

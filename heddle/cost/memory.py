@@ -229,6 +229,12 @@ def layer_activations(work: Work) -> Saved:
         late = np.where(shared, back, late)
         again = np.where(shared, held + np.maximum(back, 0.0), again)
         backward = np.where(shared, np.maximum(layer_backward(work), back), backward)
+    if np.any(work.captured):
+        # what was looked at; tensor ranks share all but the inputs of norms and products, and what these give
+        held = tokens * work.captured * e / 4
+        whole = np.minimum(held, 4 * tokens * work.hidden * e)
+        none = selective = np.where(work.captured > 0, whole + (held - whole) / t, none)
+        again = np.zeros_like(none)
     # torchtitan keeps the input, attention's output and every second product: query, value, gate, down
     per_op = tokens * e * (work.hidden * 2 / outside + (2 * query + key + work.ffn) / t)
     return Saved(

@@ -45,6 +45,7 @@ class LayerShape(NamedTuple):
     layer_parameters: int
     expert_parameters: int
     replicated_parameters: int
+    captured: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +82,7 @@ class Work:
     upcast: Column = 0  # 1: norms read and keep full precision, as those with weights around zero do
     rectified: Column = 0  # 1: the activation keeps what it made, not what it read
     head_bias: Column = 0
+    captured: Column = 0  # bytes that a token leaves in a layer in fp32, where that was looked at; 0: it follows
     # experts in place of MLPs
     experts: Column = 0
     routed: Column = 0  # of the ffn, what the experts make that a token chose: top_k times the width of one
@@ -330,6 +332,7 @@ def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, An
             layer_parameters=one.layer_parameters - one.expert_parameters,
             expert_parameters=one.expert_parameters,
             replicated_parameters=one.replicated_parameters,
+            captured=one.captured_bytes,
         )
         for place, one in enumerate(model.shapes)
     )
@@ -428,6 +431,8 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
         plans = plan_columns(plan, job.model.layers)
     software = cluster.software or HEDDLE
     kernels = kernels_of(software.facts, cluster.device.host)
+    if job.model.own:  # whose loss keeps its logits, and which makes queries, keys and values as it likes
+        kernels = kernels._replace(logits_at_once=0, kept_logit=4, brief_logit=8, brief_split_logit=4, joint_qkv=0)
     columns = software_columns(software.facts) | plans  # a plan's own say counts: who meets seldom overlaps nothing
     return Work(
         **model_columns(job.model, job.sequence),

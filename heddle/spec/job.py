@@ -37,6 +37,7 @@ from heddle.spec.rules.adapt import check_adapt
 from heddle.spec.rules.meetings import check_meetings
 from heddle.spec.rules.muon import check_muon
 from heddle.spec.rules.order import check_late
+from heddle.spec.rules.own import check_own_job
 from heddle.spec.rules.preference import check_preference
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 from heddle.spec.start import model_in, tokenizer_in
@@ -155,6 +156,8 @@ class Job:
                 "The model has no positions for the tokens beyond that.",
                 f"Use train.sequence = {self.model.sequence}, or model.sequence = {self.sequence}.",
             )
+        if self.model.own:
+            check_own_job(self.train.optimizer, self.tune is not None, self.preference is not None)
         check_preference(self.preference, self.data, self.tune, self.plan, self.train.meeting)
         if self.plan is not None:
             self.plan.check(self.model, self.train.global_batch, self.sequence)
@@ -336,9 +339,16 @@ def _started(train: Train, folder: Path) -> Train:
 
 def _started_model(table: dict[str, Any], start: Path | None) -> dict[str, Any]:
     """Weights bring their model; [model] may change what is not in the weights, or describe the whole of it."""
-    if start is None or table.keys() & {"preset", "config", "layers"}:
+    if start is None or table.keys() & {"preset", "config", "layers", "module"}:
         return table
-    return to_table(model_in(start)) | table
+    found = to_table(model_in(start))
+    if "module" in found:
+        raise HeddleError(
+            f"The weights in {start} are those of a module, made by code that they name: {found['module']}.",
+            "Heddle runs code only if your own job file names it, never because weights came with it.",
+            'Name the file yourself: [model] module = "mine.py:make".',
+        )
+    return found | table
 
 
 def _started_data(table: dict[str, Any], start: Path | None) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from heddle.spec.rules.even import even_stages as even_stages
 from heddle.spec.rules.experts import check_expert_degree, check_experts_split
 from heddle.spec.rules.layers import check_layers
 from heddle.spec.rules.order import CheckStep, check_order
+from heddle.spec.rules.own import check_own
 from heddle.spec.tables import WHERE_SAID, to_table
 
 _built = lru_cache(maxsize=32)(build)  # plans that are compared often share theirs
@@ -286,15 +287,17 @@ class Plan:
                 "The first and the last stage would have to synchronize its weight after every step, and so wait.",
                 "Use update = 'ouroboros', which keeps both on one device, or model.tied = false.",
             )
+        if model.own:
+            check_own(self, model)
         degrees = listing(model.tensor_degrees)
-        for name, heads in (("heads", model.heads), ("kv_heads", model.kv_heads)):
+        for name, heads in () if model.own else (("heads", model.heads), ("kv_heads", model.kv_heads)):
             if heads % self.tensor:
                 raise HeddleError(
                     f"{heads} {name} cannot be split over tensor = {self.tensor}.",
                     "Every tensor-parallel rank holds the same number of whole heads.",
                     f"{degrees} can split the whole model.",
                 )
-        uneven = [width for shape in model.shapes for width in shape.widths if width % self.tensor]
+        uneven = [width for shape in model.shapes for width in shape.widths if width % self.tensor and not model.own]
         if uneven:
             name = "ffn" if uneven[0] in {shape.ffn for shape in model.shapes if not shape.experts} else "expert_ffn"
             raise HeddleError(

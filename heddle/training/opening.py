@@ -132,7 +132,7 @@ def find_weights(job: Job, data: Prepared, mesh: Mesh, warn: Callable[[str], Non
     """The weights that the job starts from, found and checked before anything is made."""
     if job.train.start_from is None:
         return None
-    source = find_source(Path(job.train.start_from), mesh, warn)
+    source = find_source(Path(job.train.start_from), mesh, warn, job.model)
     check_model(source, job.model)
     if mesh.rank == 0:
         check_companions(source)

@@ -187,7 +187,9 @@ def _degrees(small: PlannedJob) -> str:
 
 def _sizes(job: Job, small: Job) -> str:
     """Which sizes changed, from what to what."""
-    fields = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")
+    fields: tuple[str, ...] = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")
+    if job.model.own:
+        fields = ("layers", "hidden", "parameters", "vocab")
     pairs = [(name, getattr(job.model, name), getattr(small.model, name)) for name in fields]
     pairs += [("sequence", job.sequence, small.sequence), ("batch", job.train.global_batch, small.train.global_batch)]
     return ", ".join(f"{name} {a} → {b}" if a != b else f"{name} {a}" for name, a, b in pairs)

@@ -75,7 +75,7 @@ def train(
         from heddle.training.loop import train as run_job
 
         result = run_job(loaded, resume=resume, trace=trace, allow_changes=allow_changes, auto_resume=auto_resume)
-        _conclude(result, job, name, trace, changes or [])
+        _conclude(result, job, name, trace, changes or [], loaded.model.own)
 
 
 @contextmanager
@@ -102,7 +102,9 @@ def _telling_what_is_left(folder: Path) -> Iterator[None]:
             raise KeyboardInterrupt from None
 
 
-def _conclude(result: Result | None, job: Path, name: str | None, trace: bool, changes: list[str]) -> None:
+def _conclude(
+    result: Result | None, job: Path, name: str | None, trace: bool, changes: list[str], own: bool = False
+) -> None:
     """Say how a run ended, and what to do next."""
     from heddle.console import plain_console
 
@@ -141,7 +143,8 @@ def _conclude(result: Result | None, job: Path, name: str | None, trace: bool, c
             highlight=False,
         )
     console.print(f"Look at it with: heddle report {result.run}", soft_wrap=True, highlight=False)
-    console.print(f'Sample from it with: heddle generate {result.run} --prompt "…"', soft_wrap=True)
+    if not own:
+        console.print(f'Sample from it with: heddle generate {result.run} --prompt "…"', soft_wrap=True)
 
 
 def _tell(console: Console, found: Search | NetworkSearch) -> None:

@@ -63,7 +63,7 @@ def _lean(job: PlannedJob) -> Iterator[Plan]:
     cluster = machine_for(job.cluster, plan.world)
     work, schedule = work_of(job, cluster), plan.order_of_work(job.train.global_batch)
     stays = LayerMemory("full", max(zeros_of(plan)), ())
-    for memory in leanest(plan, tiers, zeros_of(plan)):
+    for memory in leanest(plan, tiers, zeros_of(plan), job.model.own):
         whole = plan.with_memory([memory] * job.model.layers)
         held = tier_bytes(replace(job, plan=whole).planned, work, schedule, "host")
         if fits_host(held, cluster):

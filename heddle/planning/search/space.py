@@ -135,6 +135,9 @@ def legal_space(
     joined = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(CHOSEN), 0), dtype=np.int64)
     columns = dict(zip(CHOSEN, joined, strict=True))
     columns = _with_schedules(columns, batch, fixed)
+    if model.own:  # nobody can put off the products of somebody else's layers
+        whole = np.isin(columns["schedule"], [n for n, rule in enumerate(RULES.values()) if not rule.splits])
+        columns = {name: column[whole] for name, column in columns.items()}
     columns["recomputed"] = np.zeros_like(columns["tensor"])
     return Space(model.layers, columns, fixed)
 
@@ -162,7 +165,7 @@ Degrees = dict[str, int]  # of every axis
 # unless it is fixed.
 SEARCHED_AXES: dict[str, Callable[[ModelSpec, int, int, int], bool]] = {
     "tensor": lambda model, _sequence, _batch, degree: degree in model.tensor_degrees,
-    "context": lambda _model, sequence, _batch, degree: degree == 1 or sequence % (2 * degree) == 0,
+    "context": lambda model, sequence, _batch, degree: degree == 1 or (sequence % (2 * degree) == 0 and not model.own),
     "pipeline": lambda model, _sequence, _batch, degree: degree <= model.layers,
     "data": lambda _model, _sequence, batch, degree: batch % degree == 0,
 }
@@ -230,7 +233,7 @@ def _choices(
         virtuals = [virtual for virtual in virtuals if rule.usual_virtual <= virtual <= (rule.most_virtual or virtual)]
     if "stages" in fixed:
         virtuals = [virtual for virtual in virtuals if pipeline * virtual == len(fixed["stages"])]
-    slices = [0, 1] if tensor > 1 and sequence // context % tensor == 0 else [0]
+    slices = [0, 1] if tensor > 1 and sequence // context % tensor == 0 and not model.own else [0]
     levels = sorted(set().union(*(zero_levels((pipeline, replicas), name, fixed) for name in schedules_of(fixed))))
     if pipeline > 1 and "zero" not in fixed:  # levels 2 and 3 of a pipeline are for its layers to choose
         levels = [level for level in levels if level <= 1]
@@ -241,6 +244,8 @@ def _choices(
     together = not fixed.get("local_steps") and fixed.get("compress_gradients", "none") == "none"
     word = fixed.get("recompute")  # one for each layer fills no column: all plans have them
     recompute = [RECOMPUTE.index(word) if word in RECOMPUTE else 0] if word is not None else list(range(len(RECOMPUTE)))
+    if word is None and model.own:
+        recompute.remove(RECOMPUTE.index("selective"))
     if word is None and model.layers >= 2 * pipeline:  # a rank with one layer has no part of its layers
         recompute.append(SOME)
     return {

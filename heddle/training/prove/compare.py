@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +34,7 @@ class Observed:
     norms: list[float]
     boxes: list[ShardBox] = field(repr=False)  # of every rank: the first step's gradients
     start: list[ShardBox] = field(default_factory=list, repr=False)  # of every rank: the weights before it, in fp32
+    outputs: list[Any] = field(default_factory=list, repr=False)  # of own modules, see `own.py`
     routes: Routes = field(default_factory=dict, repr=False)  # of every rank: the experts of the first step's tokens
 
 
@@ -124,6 +126,9 @@ def compare(
 
 def compare_boxes(boxes: Iterable[ShardBox], reference: dict[str, Array]) -> dict[str, GradientDifference]:
     """Every box, of every rank, against its place in the whole; what no rank holds differs infinitely."""
+    boxes = list(boxes)
+    idle = {box.name: np.zeros(box.shape) for box in boxes if box.name not in reference}  # no loss depends on these
+    reference = reference | idle
     held = {name: np.zeros(whole.shape, bool) for name, whole in reference.items()}
     furthest = dict.fromkeys(reference, 0.0)
     products = {name: np.zeros(3) for name in reference}

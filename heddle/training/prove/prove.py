@@ -39,6 +39,8 @@ from heddle.training.planned import plan_to_train
 from heddle.training.prove.collect import Array, ShardBox, assemble, gather_boxes, gradients, local_boxes, weights
 from heddle.training.prove.compare import Comparison, Observed, compare, compare_boxes, largest, likely_cause, relative
 from heddle.training.prove.conserved import Conserved, observe_codes
+from heddle.training.prove.own import Outputs, pattern_behind
+from heddle.training.prove.own import exact_gradients as own_gradients
 from heddle.training.prove.recurrence import Recurrence
 from heddle.training.prove.routes import RouteRecorder, gather_routes
 from heddle.training.prove.shrink import PROCESSES, Shrunk, shrink
@@ -159,23 +161,33 @@ def conclude(shrunk: Shrunk, parallel: Observed, began: float) -> Proof:
         other = observe_serial(exact) if plan.late is None else observe_recurrence(exact, plan.late)
         loss_rounding = largest(map(relative, other.losses, serial.losses))
     rounding = gradient_rounding(small, plain)
+    if small.model.own:  # whose loss may round in fp32 whatever its module computes in
+        others = observe_serial(small, microbatch=1)
+        rounding = max(
+            rounding, largest(d.relative for d in compare_boxes(others.boxes, assemble(plain.boxes)).values())
+        )
     comparison = compare(parallel, serial, rounding, None if full else loss_rounding, plan.late is not None)
     return Proof(
         shrunk=shrunk,
         comparison=comparison,
         loss_rounding=loss_rounding,
-        cause=None if comparison.equal else cause_of(comparison, parallel, small),
+        cause=None if comparison.equal else cause_of(small, comparison, parallel, serial),
         seconds=time.monotonic() - began,
     )
 
 
-def cause_of(comparison: Comparison, parallel: Observed, job: PlannedJob) -> str:
-    """What kind of mistake the differences look like."""
-    if job.preference is not None and job.tune is not None and comparison.losses[0] > comparison.loss_limit:
-        mistaken, _ = exact_first_step(job, adapters_on=True)
+def cause_of(small: PlannedJob, comparison: Comparison, parallel: Observed, serial: Observed) -> str:
+    """What kind of mistake the differences look like; of own modules, which pattern."""
+    if small.model.own:
+        limit = comparison.gradient_limit
+        found = pattern_behind(small, parallel.outputs, serial.outputs, comparison.wrong, limit)
+        if found is not None:
+            return found
+    if small.preference is not None and small.tune is not None and comparison.losses[0] > comparison.loss_limit:
+        mistaken, _ = exact_first_step(small, adapters_on=True)
         if relative(parallel.losses[0], mistaken) <= comparison.loss_limit:
             return "the loss of step 1 is that of a reference that learns: the reference has its adapters on"
-    return likely_cause(comparison, job.plan, job.model)
+    return likely_cause(comparison, small.plan, small.model)
 
 
 class _WatchedOptimizer(Optimizer):
@@ -208,6 +220,7 @@ def observe(mesh: Mesh, job: Job) -> Observed | None:
     recorder = RouteRecorder()
     trainer = make_trainer(job, synthetic_tokens(job), mesh, recorder, _WatchedOptimizer)
     random_adapters(trainer)
+    listening = Outputs(trainer) if job.model.own else None
     torch.set_float32_matmul_precision("highest")  # TF32 would hide in its rounding what a proof is to find
     watched = trainer.optimizer
     assert isinstance(watched, _WatchedOptimizer)
@@ -220,8 +233,9 @@ def observe(mesh: Mesh, job: Job) -> Observed | None:
     trainer.steps.drain()
     boxes = gather_boxes(watched.first, mesh)
     norms = [r.norm for r in results] if trainer.plan.late is None else [norm_of(boxes)]
+    outputs = [] if listening is None else listening.gathered(mesh)
     routes = gather_routes(recorder.routes(trainer), mesh)
-    return Observed([r.loss for r in results], norms, boxes, start, routes) if mesh.rank == 0 else None
+    return Observed([r.loss for r in results], norms, boxes, start, outputs, routes) if mesh.rank == 0 else None
 
 
 def random_adapters(trainer: Trainer) -> None:
@@ -283,6 +297,8 @@ def gradient_rounding(job: Job, serial: Observed) -> float:
 
 def exact_gradients(job: Job) -> dict[str, Array]:
     """The gradients of the first step in double precision, from the model and autograd alone."""
+    if job.model.own:
+        return own_gradients(job, synthetic_tokens(job))
     return exact_first_step(job)[1]
 
 

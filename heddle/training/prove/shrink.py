@@ -14,10 +14,12 @@ from heddle.errors import divisors
 from heddle.spec.job import Job, PlannedJob, Train
 from heddle.spec.layer_memory import LayerMemory
 from heddle.spec.model import LayerSpec, ModelSpec
+from heddle.spec.own import OwnModel
 from heddle.spec.plan import Plan
 from heddle.spec.rules.context import inner_degrees
 from heddle.spec.tune import Tune
 from heddle.training.prove.conserved import coded_plan
+from heddle.training.prove.own import TOKENS, shrunk_model, shrunk_plan
 
 PROCESSES = 16  # more than this do not fit one machine that somebody also works on
 CHUNKS = 4  # per rank
@@ -45,6 +47,8 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
     degrees, inexact = _exact(degrees)
     notes += inexact
     left_out = _left_out(planned)
+    if isinstance(model, OwnModel):
+        return _shrunk_own(planned, model, degrees, notes, left_out, steps)
     layers, stages = _layers(model, plan, degrees)
     every = {plan.memory_of(layer) for layer in range(model.layers)} - {kind.memory for kind in layers}
     notes += [f"No chunk that was tried has a layer with {_in_words(lost)}." for lost in sorted(every)]
@@ -61,10 +65,41 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
     # where shares differ, the first replica takes more: as many as any schedule can
     shares = (equal[0] + degrees.pipeline * microbatch, *equal[1:]) if plan.shares and degrees.data > 1 else ()
     small_plan = replace(degrees, microbatch=microbatch, stages=stages, shares=shares).with_memory(memories)
-    small_train = Train(
+    small_train = _train(planned, steps, sum(shares or equal), sequence)
+    small = PlannedJob(
+        model=small_model,
+        data=job.data,
+        train=small_train,
+        plan=small_plan,
+        tune=_tune(job.tune),
+        preference=job.preference,
+    )
+    coded = coded_plan(job, plan, small_plan)
+    coded_job = None if coded is None else replace(small, plan=coded, network=job.network)
+    return Shrunk(small, tuple(notes), coded_job, left_out)
+
+
+def _shrunk_own(
+    job: PlannedJob, model: OwnModel, degrees: Plan, notes: list[str], left_out: tuple[str, ...], steps: int
+) -> Shrunk:
+    """The same of the user's own module: how small it can be, only its file knows."""
+    plan = job.plan
+    small, more = shrunk_model(model)
+    microbatch, sequence = min(plan.microbatch, 2), min(job.sequence, TOKENS)
+    microbatches = _microbatches(plan.microbatches(job.train.global_batch), plan.pipeline, degrees.pipeline)
+    small_plan = replace(shrunk_plan(model, small, plan, degrees), microbatch=microbatch)
+    train = _train(job, steps, degrees.data * microbatches * microbatch, sequence)
+    made = PlannedJob(model=small, data=None, train=train, plan=small_plan)
+    return Shrunk(made, (*notes, *more), None, left_out)
+
+
+def _train(job: PlannedJob, steps: int, batch: int, sequence: int) -> Train:
+    """Few steps that move far."""
+    train, plan = job.train, job.plan
+    return Train(
         name=train.name,
         steps=steps,
-        global_batch=sum(shares or equal),
+        global_batch=batch,
         sequence=sequence,
         seed=train.seed,
         precision=job.precision,
@@ -82,17 +117,6 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
         optimizer=train.optimizer,
         momentum=train.momentum,
     )
-    small = PlannedJob(
-        model=small_model,
-        data=job.data,
-        train=small_train,
-        plan=small_plan,
-        tune=_tune(job.tune),
-        preference=job.preference,
-    )
-    coded = coded_plan(job, plan, small_plan)
-    coded_job = None if coded is None else replace(small, plan=coded, network=job.network)
-    return Shrunk(small, tuple(notes), coded_job, left_out)
 
 
 def _tune(tune: Tune | None) -> Tune | None:
