@@ -13,6 +13,7 @@ ROOMS = {
     "simulating": "a schedule on a clock: exactly for one plan, in closed form for many",
     "calibrate": "a cluster's constants fitted to measured runs, and predictions compared with them",
     "planning": "the search for the best plan and its reasons; Piper; placements; layouts over unequal links",
+    "trainers": "plans for other trainers: their arguments and files, written from a job and read as one",
     "data": "text to tokens to samples",
     "runs": "a run's folder, its metrics, and files that survive a power cut",
     "reporting": "the HTML page about a plan or a run",

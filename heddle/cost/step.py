@@ -224,10 +224,10 @@ def _exchange_among(cluster: Cluster, work: Work, replicas: Column, stride: Colu
     several = (replicas > 1) & (work.zero <= 1)
     each = np.where(several, 1 / np.maximum(work.local_steps, 1), 0.0)
     moved = each * (replicas - 1) / replicas / speed
-    summed = moved * work.reduce_bytes
+    summed: Column = moved * work.reduce_bytes
     if np.any(work.sums_whole):  # a sum that everybody gets goes round twice, though each keeps a share of it
         summed = summed * np.where(work.zero == 1, 1 + work.sums_whole, 1)
-    gathered = moved * np.where(work.zero == 0, work.reduce_bytes, work.element)
+    gathered: Column = moved * np.where(work.zero == 0, work.reduce_bytes, work.element)
     near: Column = 1.0
     if np.any((work.replicas > work.sharing) & (work.zero == 1)):
         summed, gathered, near = _within_groups(cluster, work, each, start, summed, gathered)

@@ -87,6 +87,16 @@ class Simulation:
 
         return frame(self.to_json()["memory"])
 
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the step's timeline and, below it, what each stage holds; `axes` are two of matplotlib's, if given."""
+        from heddle.trace.plots import axes_for, plot_memory, plot_timeline
+
+        several = axes_for(axes, 2)
+        plot_timeline(self.trace, several[0], [f"stage {stage}" for stage in range(self.plan.pipeline)])
+        stages = [{name: float(value) for name, value in each._asdict().items()} for each in self.memory]
+        plot_memory(stages, self.limit, several[1])
+        return several
+
     @cached_property
     def trace(self) -> Trace:
         """The step on a clock, drawn when it is first looked at: a search prices many plans and draws few."""

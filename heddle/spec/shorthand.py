@@ -60,6 +60,13 @@ def cluster_from_table(table: dict[str, Any], folder: Path = Path()) -> Cluster:
     return build(Cluster, table, "cluster")
 
 
+def named_model(name: str) -> ModelSpec:
+    """A model by the name of its preset, or from a Hugging Face config.json."""
+    if name.endswith(".json") or Path(name).exists():
+        return model_from_table({"config": str(Path(name).absolute())})
+    return model_from_table({"preset": name})
+
+
 def named_cluster(name: str) -> Cluster:
     """A cluster by the name of its preset, or from a file that has a [cluster] table."""
     if name.endswith(".toml") or Path(name).exists():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heddle.trace.lanes import Lane, Phase
-from heddle.trace.trace import COMPUTE, Span
+from heddle.trace.spans import COMPUTE, Span
 
 # Colors that people who see few colors tell apart, too (Okabe and Ito): forwards blue and backwards green, as in
 # PTD-P Figure 4.

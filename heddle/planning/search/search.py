@@ -116,6 +116,13 @@ class Search:
         ]
         return f"<p>{escape(repr(self))}</p>" + table_html(rows) + self.best._repr_html_()
 
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the plans that no other beats in both time and memory, and mark the best; needs matplotlib."""
+        from heddle.trace.plots import plot_plans
+
+        points = [(point.memory_gib, point.step_seconds) for point in self.front]
+        return plot_plans(points, (self.best.worst / GIB, self.best.step_seconds), axes)
+
     def to_frame(self) -> Any:
         """The ranked plans, a row each, as a pandas DataFrame."""
         from heddle.trace.frames import frame

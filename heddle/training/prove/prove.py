@@ -235,7 +235,8 @@ def observe(mesh: Mesh, job: Job) -> Observed | None:
     norms = [r.norm for r in results] if trainer.plan.late is None else [norm_of(boxes)]
     outputs = [] if listening is None else listening.gathered(mesh)
     routes = gather_routes(recorder.routes(trainer), mesh)
-    return Observed([r.loss for r in results], norms, boxes, start, outputs, routes) if mesh.rank == 0 else None
+    losses = [r.loss for r in results]
+    return Observed(losses, norms, boxes, start, outputs, routes) if mesh.rank == 0 else None
 
 
 def random_adapters(trainer: Trainer) -> None:

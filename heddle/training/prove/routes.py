@@ -70,7 +70,7 @@ class RouteRecorder(NoRecorder):
 
     def watch(self, trainer: Trainer) -> list[Any]:
         """Hooks to remove when enough was seen; none for a model without experts."""
-        if trainer.job.model.own:
+        if not trainer.job.model.experts:
             return []
         layers = [item for chunk in trainer.parallel.chunks.values() for item in chunk.layers.items()]
         found = [(int(index), layer.mlp.router) for index, layer in layers if isinstance(layer.mlp, ExpertMLP)]
