@@ -105,7 +105,7 @@ def _parallelism(words: JobInWords) -> dict[str, Any]:
         found["parallelism_config_cp_comm_strategy"] = (
             "allgather" if take("context_exchange") == "gather" else "alltoall"
         )
-        if plan.context_exchange == "all-to-all":
+        if plan.context_exchange not in ("ring", "gather"):
             words.plan.miss("context_exchange", "heads are not exchanged for tokens; written as a ring")
     return found
 

@@ -13,6 +13,7 @@ from heddle.explore.server import Server
 from heddle.planning.best import best
 from heddle.planning.request import PlanRequest
 from heddle.spec.job import job_from_tables
+from heddle.spec.rules.context import PLAN_EXCHANGES
 from tests.helpers.commands import BROWSER
 from tests.helpers.subjects import write_run
 
@@ -178,7 +179,7 @@ def test_lists_have_the_values_that_are_legal(opened):
     answered(page, 1)
     heads = [option for option in page.locator("#pin-tensor option").all_inner_texts() if option != "free"]
     assert heads == ["1", "2", "4"]  # it has four heads
-    assert page.locator("#pin-context_exchange option").all_inner_texts() == ["free", "ring", "gather", "all-to-all"]
+    assert page.locator("#pin-context_exchange option").all_inner_texts() == ["free", *PLAN_EXCHANGES]
     page.fill("#model", "gpt2")
     answered(page, 2)
     assert page.locator("#pin-tensor option").all_inner_texts() == ["free", "1", "2", "4"]  # of twelve, on sixteen

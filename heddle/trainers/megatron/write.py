@@ -216,9 +216,11 @@ def parallel_arguments(words: JobInWords) -> Arguments:
         "sequence-parallel": take("sequence"),
         "pipeline-model-parallel-size": take("pipeline"),
         "context-parallel-size": take("context"),
-        "cp-comm-type": EXCHANGES[take("context_exchange")] if plan.context > 1 else None,
+        "cp-comm-type": EXCHANGES.get(take("context_exchange"), "p2p") if plan.context > 1 else None,
         "expert-model-parallel-size": take("expert") if plan.expert > 1 else None,
     }
+    if plan.context > 1 and plan.context_exchange not in EXCHANGES:
+        miss("context_exchange", "it is one of ring, gather and all-to-all here; written as a ring")
     take("virtual")
     if take("schedule") not in BY_DEFAULT and plan.pipeline > 1:
         miss("schedule", "pipelines run 1F1B, interleaved where they have several chunks")

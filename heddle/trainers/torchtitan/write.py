@@ -151,7 +151,7 @@ def _parallelism(words: JobInWords) -> dict[str, Any]:
     if plan.context > 1:
         ring = take("context_exchange") != "gather"
         found["context_parallel_rotate_method"] = "alltoall" if ring else "allgather"
-        if plan.context_exchange == "all-to-all":
+        if plan.context_exchange not in ("ring", "gather"):
             miss("context_exchange", "heads are not exchanged for tokens; written as a ring")
     if take("expert") > 1:
         found |= {"expert_parallel_degree": plan.expert, "expert_tensor_parallel_degree": plan.tensor}
