@@ -45,7 +45,6 @@ JOBS = {
     "context": lambda: job(tensor=2, sequence=True, context=4, data=4, zero=3, context_exchange="ring"),
     "context gathered": lambda: job(context=4, data=8, zero=3, context_exchange="gather"),
     "context by heads": lambda: job(context=8, data=4, zero=1, context_exchange="all-to-all"),
-    "context in two": lambda: job(context=16, data=2, zero=1, context_exchange="2d"),
     "block": lambda: job(pipeline=2, data=16, zero=1, recompute=["full x 3", "none x 13"] * 2),
     "offload": lambda: job(data=32, zero=1, offload=["optimizer:host"]),
     "experts": lambda: job("qwen3-30b-a3b", data=32, zero=3, recompute="full", microbatch=1),

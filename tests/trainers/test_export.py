@@ -104,6 +104,15 @@ def test_megatron_brings_the_model_back(name):
         ("megatron", {"data": 32, "local_steps": 10}, "plan.local_steps"),
         ("megatron", {"data": 32, "offload": ["activations:host"]}, "plan.offload"),
         ("megatron", {"data": 32, "layers": [{"layers": "3-9", "recompute": "full"}]}, "plan.layers"),
+        *(
+            (
+                trainer,
+                {"context": 8, "data": 4, "zero": 3, "context_exchange": "2d", "context_inner": 4},
+                f"plan.{field}",
+            )
+            for trainer in ("megatron", "torchtitan", "accelerate")
+            for field in ("context_exchange", "context_inner")
+        ),
         ("torchtitan", {"data": 32, "zero": 1}, "plan.zero"),
         ("torchtitan", {"tensor": 4, "data": 8, "zero": 3}, "plan.sequence"),
         ("torchtitan", {"data": 32, "layers": [{"layers": "3-9", "recompute": "full"}]}, "plan.layers"),
