@@ -1,4 +1,4 @@
-"""Bytes of attention with a window, as `heddle.models.attention` keeps and takes them."""
+"""Bytes of attention with a window, as `heddle.models.attention` copies and masks what each block of queries sees."""
 
 from __future__ import annotations
 

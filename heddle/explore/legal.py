@@ -14,6 +14,7 @@ MOST = 64  # values in one list
 ALWAYS: dict[str, list[Any]] = {
     "sequence": [False, True],
     "zero": [0, 1, 2, 3],
+    "zero_within": [0, 2, 4, 8, 16, 32, 64],
     "recompute": ["none", "selective", "full"],
     "schedule": [*NAMES, "all"],
     "context_exchange": [*PLAN_EXCHANGES],
@@ -25,6 +26,7 @@ def legal_values(job: Job) -> dict[str, list[Any]]:
     assert job.cluster is not None
     degrees = divisors(job.cluster.world)
     model, batch = job.model, job.train.global_batch
+    experts = model.expert_counts - {0}
     counted = {
         "tensor": [degree for degree in degrees if degree in {*model.tensor_degrees}],
         "pipeline": [degree for degree in degrees if degree <= model.layers],
@@ -32,6 +34,6 @@ def legal_values(job: Job) -> dict[str, list[Any]]:
         "context": [degree for degree in degrees if degree == 1 or job.sequence % (2 * degree) == 0],
         "data": [degree for degree in degrees if batch % degree == 0],
         "microbatch": divisors(batch),
-        "expert": [degree for degree in degrees if all(count % degree == 0 for count in model.expert_counts)],
+        "expert": [degree for degree in degrees if degree == 1 or (experts and not any(n % degree for n in experts))],
     }
     return {name: ALWAYS.get(name) or counted.get(name, degrees)[:MOST] for name in PINNED}
