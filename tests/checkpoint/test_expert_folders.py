@@ -17,7 +17,7 @@ from heddle.checkpoint.source import checkpoint_source, huggingface_source
 from heddle.errors import HeddleError
 from heddle.models.huggingface_names import layout, their_shapes
 from heddle.spec import ModelSpec
-from heddle.spec.huggingface_write import write_config
+from heddle.spec.hf.config_write import write_config
 from tests.helpers.small_models import experts
 
 LAYERS, EXPERTS = 2, 6

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from heddle.errors import HeddleError
 from heddle.spec import ModelSpec, RopeScaling
+from heddle.spec.hf.config_write import write_config
 from heddle.spec.huggingface import FAMILIES, read_config
-from heddle.spec.huggingface_write import write_config
 from heddle.spec.presets import model_presets
 from heddle.spec.shorthand import model_from_table
 

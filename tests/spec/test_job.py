@@ -26,7 +26,7 @@ from heddle.spec import (
     dumps_job,
     load_job,
 )
-from heddle.spec.huggingface_write import write_config
+from heddle.spec.hf.config_write import write_config
 from heddle.spec.job import job_from_tables
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 

@@ -13,8 +13,8 @@ import pytest
 
 from heddle.schedule import NAMES
 from heddle.spec import Cluster, Data, Device, Efficiency, Link, ModelSpec, Peak, Plan, RopeScaling, Train
+from heddle.spec.hf.config_write import write_config
 from heddle.spec.huggingface import FAMILIES
-from heddle.spec.huggingface_write import write_config
 from heddle.spec.job import TABLES, job_from_tables
 from heddle.spec.layer_memory import LayerRun
 from heddle.spec.network import Network

@@ -30,7 +30,7 @@ from heddle.data import load_tokenizer
 from heddle.errors import HeddleError, shorten
 from heddle.models.huggingface_names import Block, Shape, layout, their_shapes
 from heddle.runs.durable import sync
-from heddle.spec.huggingface_write import write_config
+from heddle.spec.hf.config_write import write_config
 from heddle.spec.start import CONFIG, MODEL, TOKENIZER_FILE
 from heddle.spec.tables import read_foreign_json, to_table
 

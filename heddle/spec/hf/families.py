@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heddle.errors import HeddleError
-from heddle.spec.config_experts import HasExperts
+from heddle.spec.hf.config_experts import HasExperts
 from heddle.spec.hf.config_keys import (
     Activates,
     Biases,
