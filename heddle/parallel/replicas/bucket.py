@@ -20,10 +20,11 @@ from heddle.parallel.collectives import (
     start_sharing,
 )
 from heddle.parallel.mesh import Axis, Mesh
+from heddle.parallel.ownership import shares_of
 from heddle.parallel.parameter_layout import place_of
 from heddle.parallel.replicas.compressed import CompressedSum
 from heddle.parallel.replicas.pair_sum import PairSum
-from heddle.parallel.shards import Kept, Piece, make_piece
+from heddle.parallel.shards import Kept, Piece, landed, make_piece
 from heddle.spec.network.link_codes import AxisCodes
 
 Named = list[tuple[str, nn.Parameter]]
@@ -39,6 +40,7 @@ class Bucket:
     def __init__(
         self, parameters: Named, replicas: Axis, sums: list[Axis], mesh: Mesh, zero: int, codes: AxisCodes | None
     ) -> None:
+        replicas, self.mirrors = shares_of(replicas, mesh) if zero else (replicas, Axis())
         self.parameters, self.replicas, self.sums, self.zero = parameters, replicas, sums, zero
         sizes = [parameter.numel() for _, parameter in parameters]
         self.share = -(-sum(sizes) // replicas.size)  # elements of one replica; the last may end in padding
@@ -160,6 +162,8 @@ class Bucket:
         if self.compressed is not None and not self.zero:
             self.handle.wait()
             self.handle = self.compressed.share()
+        elif self.mirrors.size > 1:  # the share is summed among neighbors; now over all of those groups
+            self.handle = start_all_reduce(self.handle.wait(), self.mirrors)
 
     def finish(self) -> None:
         """Wait for the sum, and let the masters see it."""
@@ -171,7 +175,7 @@ class Bucket:
             result = self.compressed.read(result)
         at = 0
         for piece in self.pieces:  # they follow each other without a gap
-            piece.master.grad = result[at : at + piece.master.numel()].to(piece.master.device)
+            piece.master.grad = landed(piece, result[at : at + piece.master.numel()])
             at += piece.master.numel()
 
     def clear(self) -> None:
