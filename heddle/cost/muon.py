@@ -14,7 +14,7 @@ TURNS = 4  # messages of a round along an axis, at most: there and back
 
 
 def layer_matrices(work: Work) -> list[tuple[Column, Column, Column]]:
-    """Rows, columns and number of the matrices of a layer, as `heddle.spec.muon` has them."""
+    """Rows, columns and number of the matrices of a layer, as `heddle.spec.rules.muon` has them."""
     queries, keys, h = work.heads * work.head_size, work.kv_heads * work.head_size, work.hidden
     expert = work.routed / work.top_k
     return [

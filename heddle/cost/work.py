@@ -24,10 +24,10 @@ from heddle.spec.axes import AXES
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.model import ModelSpec
-from heddle.spec.muon import matrix_share
 from heddle.spec.network.compression import bytes_per_number
 from heddle.spec.network.link_codes import codes_used
 from heddle.spec.plan import Plan
+from heddle.spec.rules.muon import matrix_share
 from heddle.spec.software import CONTEXT_EXCHANGES, HEDDLE
 
 ELEMENT = {"fp32": 4, "bf16": 2, "fp16": 2}

@@ -26,6 +26,7 @@ def legal_values(job: Job) -> dict[str, list[Any]]:
     assert job.cluster is not None
     degrees = divisors(job.cluster.world)
     model, batch = job.model, job.train.global_batch
+    experts = model.expert_counts - {0}
     counted = {
         "tensor": [degree for degree in degrees if degree in {*model.tensor_degrees}],
         "pipeline": [degree for degree in degrees if degree <= model.layers],
@@ -33,6 +34,6 @@ def legal_values(job: Job) -> dict[str, list[Any]]:
         "context": [degree for degree in degrees if degree == 1 or job.sequence % (2 * degree) == 0],
         "data": [degree for degree in degrees if batch % degree == 0],
         "microbatch": divisors(batch),
-        "expert": [degree for degree in degrees if all(count % degree == 0 for count in model.expert_counts)],
+        "expert": [degree for degree in degrees if degree == 1 or (experts and not any(n % degree for n in experts))],
     }
     return {name: ALWAYS.get(name) or counted.get(name, degrees)[:MOST] for name in PINNED}

@@ -235,7 +235,7 @@ def keep_exchanges_apart(chunk: Transformer) -> None:
     kept for ever.
     """
     apart = torch.compiler.disable
-    for module in chunk.layers.modules():
+    for module in (part for layer in chunk.layers.values() for part in layer.modules()):
         if isinstance(module, ColumnParallelLinear | RowParallelLinear) and module.axis.size > 1:
             module.forward = apart(module.forward)  # type: ignore[method-assign]
         if isinstance(module, GatedMLP) and isinstance(module.gate, ColumnParallelLinear) and module.gate.axis.size > 1:
@@ -310,7 +310,7 @@ def split_over_tensor(chunk: Transformer, axis: Axis, sequence: bool) -> None:
 
 def send_in_chunks(chunk: Transformer, chunks: int) -> None:
     """Let the layers' products go on beside what they exchange; the output layer's are in chunks of their own."""
-    for module in chunk.layers.modules():
+    for module in (part for layer in chunk.layers.values() for part in layer.modules()):
         if isinstance(module, ColumnParallelLinear | RowParallelLinear):
             module.chunks = chunks
 

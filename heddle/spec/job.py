@@ -20,7 +20,6 @@ from heddle.spec.network.exchange_rules import check_coded
 from heddle.spec.network.link_codes import check_known
 from heddle.spec.peft import lora_of
 from heddle.spec.plan import Plan, Predicted
-from heddle.spec.preference import Preference
 from heddle.spec.ranges import (
     Amount,
     Count,
@@ -43,7 +42,7 @@ from heddle.spec.shorthand import cluster_from_table, model_from_table
 from heddle.spec.start import model_in, tokenizer_in
 from heddle.spec.tables import WHERE_SAID, build, read_toml, to_table, to_toml
 from heddle.spec.this_machine import this_machine
-from heddle.spec.tune import Tune
+from heddle.spec.tune import Preference, Tune
 
 DelayCorrection = Literal["none", "rate", "beta1", "nesterov", "feedback"]
 Storage = Literal["fp32", "bf16", "fp16"]

@@ -12,8 +12,8 @@ from heddle.errors import HeddleError, nearest, shorten
 from heddle.files import read_foreign_json as read_foreign_json
 from heddle.files import read_json as read_json
 from heddle.files import read_toml as read_toml
-from heddle.spec.other_words import other_word
 from heddle.spec.ranges import FINITE, Range
+from heddle.spec.rules.other_words import other_word
 from heddle.spec.run_lengths import as_runs, expanded
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Fine-tuning: what of a model learns beside frozen weights, and how those are kept."""
+"""Fine-tuning: what of a model learns beside frozen weights, how those are kept, and learning from preferences."""
 
 from __future__ import annotations
 
@@ -80,6 +80,19 @@ class Tune:
         """The adapters, as the table or PEFT's folder describes them."""
         assert self.lora is not None, "PEFT's folder was not read"
         return self.lora
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preference:
+    """Direct preference optimization (arXiv 2305.18290).
+
+    The reference is the model that training starts from: with [tune] the frozen one, without adapters; else a copy.
+    """
+
+    beta: Positive = 0.1  # how far the model may go from its reference: the larger, the less
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "preference")
 
 
 def adapter_shapes(model: ModelSpec, lora: Lora, layer: int) -> dict[str, dict[str, tuple[int, int]]]:

@@ -32,6 +32,7 @@ MODEL = {
     "num-virtual-stages-per-pipeline-rank": "virtual_pipeline_model_parallel_size",
     "context-parallel-size": "context_parallel_size",
     "cp-comm-type": "cp_comm_type",
+    "expert-model-parallel-size": "expert_model_parallel_size",
     "recompute-granularity": "recompute_granularity",
     "recompute-method": "recompute_method",
     "recompute-num-layers": "recompute_num_layers",

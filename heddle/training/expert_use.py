@@ -24,7 +24,7 @@ class UseCounter:
             return
         self.used = torch.zeros(len(self.layers), max(counts), dtype=torch.int64, device=trainer.device)
         self.sizes = [counts[index] for index in self.layers]
-        for chunk in trainer.parallel.chunks.values():
+        for chunk in trainer.parallel.chunks.values() if self.layers else ():
             for name, layer in chunk.layers.items():
                 if isinstance(layer.mlp, ExpertMLP):
                     row = self.used[self.layers.index(int(name))]

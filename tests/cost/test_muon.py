@@ -14,9 +14,9 @@ from heddle.simulating.closed_form import closed_form
 from heddle.simulating.simulation import simulate
 from heddle.spec import Job, ModelSpec, Plan, Train
 from heddle.spec.model import ModelSpec as Spec
-from heddle.spec.muon import matrix_share
-from heddle.spec.preference import Preference
+from heddle.spec.rules.muon import matrix_share
 from heddle.spec.shorthand import cluster_from_table
+from heddle.spec.tune import Preference
 from heddle.training.step.muon import by_muon
 from tests.helpers.small_models import experts, gpt, llama
 

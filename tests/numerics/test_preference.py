@@ -17,8 +17,7 @@ from heddle.checkpoint.checkpoint import Saver
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.spec.preference import Preference
-from heddle.spec.tune import Lora, Tune
+from heddle.spec.tune import Lora, Preference, Tune
 from heddle.training.prove.compare import LOSS_LIMIT, Comparison, Observed, compare
 from heddle.training.prove.prove import (
     conclude,

@@ -48,6 +48,7 @@ JOBS = {
     "block": lambda: job(pipeline=2, data=16, zero=1, recompute=["full x 3", "none x 13"] * 2),
     "offload": lambda: job(data=32, zero=1, offload=["optimizer:host"]),
     "experts": lambda: job("qwen3-30b-a3b", data=32, zero=3, recompute="full", microbatch=1),
+    "experts split": lambda: job("qwen3-30b-a3b", data=32, zero=1, expert=8, microbatch=1),
     "gemma": lambda: job("gemma-2-2b", data=32, zero=1),
     "smollm": lambda: job("smollm3-3b", data=32, zero=1),
     "qwen2": lambda: job("qwen2-7b", tensor=4, sequence=True, data=8, zero=1),

@@ -42,7 +42,8 @@ MIXTRAL = (
     "--moe-router-topk 2 --moe-router-load-balancing-type aux_loss --moe-aux-loss-coeff 1e-2 --moe-grouped-gemm "
     "--moe-token-dispatcher-type alltoall --overlap-param-gather --overlap-grad-reduce "
     "--tokenizer-type Llama2Tokenizer --micro-batch-size 1 --global-batch-size 256 --lr 1e-4 --bf16 "
-    "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 4 --use-distributed-optimizer --sequence-parallel"
+    "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 4 --expert-model-parallel-size 8 "
+    "--use-distributed-optimizer --sequence-parallel"
 )
 # A row of examples/academic_paper_scripts/sc21/run_table_1.sh: 145B on 192 nodes.
 SC21 = (
@@ -82,6 +83,7 @@ def test_the_line_for_mixtral_has_its_experts():
     assert made.model.parameters == preset.parameters
     assert made.model.active_parameters == preset.active_parameters
     assert (made.plan.pipeline, made.plan.data, made.plan.zero, made.plan.sequence) == (4, 8, 1, False)
+    assert made.plan.expert == 8
     assert made.cluster.software.facts.data_overlap == 1
     assert found.unknown == []
 
@@ -256,7 +258,8 @@ def test_a_configuration_of_deepspeed_is_a_job():
 
 def test_the_command_shows_time_memory_and_a_better_plan(tmp_path, capsys):
     line = MIXTRAL.replace("--num-layers 32", "--num-layers 4").replace(
-        "--pipeline-model-parallel-size 4", "--pipeline-model-parallel-size 2"
+        "--pipeline-model-parallel-size 4 --expert-model-parallel-size 8",
+        "--pipeline-model-parallel-size 2 --expert-model-parallel-size 4",
     )
     target = tmp_path / "job.toml"
     assert call("import", "megatron-args", line, "--nodes", "1", "-o", target) == 0

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +18,7 @@ from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.spec.job import load_job
 from heddle.spec.shorthand import cluster_from_table
 from tests.helpers.commands import finish, heddle, losses, write_job
-from tests.helpers.launching import free_port, python, start, wait_for_steps, wait_until
+from tests.helpers.launching import free_port, python, wait_for_steps, wait_until
 from tests.helpers.launching import heddle as launch
 
 MODEL = ModelSpec(layers=4, hidden=64, heads=8, vocab=257, sequence=32, tied=False)
@@ -194,47 +191,5 @@ def test_our_own_processes_go_on_with_the_devices_that_are_left_and_return(tmp_p
     assert "2 of 4 devices are left." in said
     assert "All 4 devices are back: the run returns to its own plan." in said
     assert "All devices are back; resuming from the newest checkpoint (restart 2)." in said
-    assert not (run / "given-plan.json").exists()
-    assert close(run, tmp_path / "runs" / "whole")
-
-
-@pytest.mark.slow
-@pytest.mark.dist
-def test_torchrun_that_loses_a_node_goes_on_with_the_other_until_it_is_back(tmp_path):
-    """The agents are real, and so are their rendezvous and their restarts; the nodes are on one machine."""
-    write_job(tmp_path)
-    steps = ("--set", "train.steps=400", "--set", "train.save_every=5")
-    heddle("train", "job.toml", "--name", "whole", *FOUR, *steps, cwd=tmp_path)
-    run, port = tmp_path / "runs" / "small", free_port()
-
-    def agent() -> subprocess.Popen[str]:
-        rendezvous = ("--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "1")
-        conf = "last_call_timeout=3,join_timeout=120,keep_alive_interval=1,keep_alive_max_attempt=1"
-        command = (sys.executable, "-m", "torch.distributed.run", "--nnodes", "1:2", "--nproc-per-node", "2")
-        given = ("--max-restarts", "3", *rendezvous, "--rdzv-conf", conf, "-m", "heddle", "train", "job.toml")
-        return start(*command, *given, *FOUR, *steps, cwd=tmp_path)
-
-    def listens() -> bool:
-        with socket.socket() as other:
-            return other.connect_ex(("127.0.0.1", int(port))) == 0
-
-    first = agent()
-    wait_until(listens, "the first agent keeps no store")
-    second = agent()
-    wait_for_steps(run, 10)
-    pids = [json.loads(path.read_text())["pid"] for path in (run / "processes").glob("rank-*.json")]
-    own = [
-        pid for pid in pids if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1] == str(second.pid)
-    ]
-    assert len(own) == 2
-    for pid in (second.pid, *own):  # which have sessions of their own
-        os.kill(pid, signal.SIGKILL)
-    wait_until((run / "given-plan.json").exists, "the run was not planned anew", 120)
-    wait_for_steps(run, len(losses(run)) + 10)
-    third = agent()
-    out, errors = first.communicate(timeout=280)
-    assert first.returncode == 0, out + errors
-    third.communicate(timeout=100)
-    assert "2 of 4 devices are left" in out
     assert not (run / "given-plan.json").exists()
     assert close(run, tmp_path / "runs" / "whole")

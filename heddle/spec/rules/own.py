@@ -32,6 +32,7 @@ def check_own(plan: Any, model: ModelSpec) -> None:
     for found, what, instead in (
         (plan.sequence, "sequence = true", "sequence = false"),
         (plan.context > 1, f"context = {plan.context}", "context = 1"),
+        (plan.expert > 1, f"expert = {plan.expert}", "expert = 1"),
         ("selective" in words, 'recompute = "selective"', 'recompute = "full" or "none"'),
         (plan.update != "synchronous", f'update = "{plan.update}"', 'update = "synchronous"'),
         (plan.check_step != "before", f'check_step = "{plan.check_step}"', 'check_step = "before"'),

@@ -6,8 +6,7 @@ from heddle.errors import HeddleError
 from heddle.schedule.late import SYNCHRONOUS
 from heddle.spec.data import Data
 from heddle.spec.plan import Plan
-from heddle.spec.preference import Preference
-from heddle.spec.tune import Tune
+from heddle.spec.tune import Preference, Tune
 
 
 def check_preference(

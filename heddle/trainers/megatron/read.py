@@ -31,7 +31,7 @@ def read_megatron(given: str) -> ImportedSettings:
         )
     found = ImportedSettings(trainer=TRAINER)
     found.model = model_of(arguments, found.assumed, found.dropped)
-    found.plan = _plan(arguments, found.model["layers"], found.dropped)
+    found.plan = _plan(arguments, found.model["layers"])
     found.train = _train(arguments)
     found.software = _software(arguments)
     per_node, nodes = arguments.number("nproc_per_node", "nproc-per-node"), arguments.number("nnodes", default=1)
@@ -41,7 +41,7 @@ def read_megatron(given: str) -> ImportedSettings:
     return found
 
 
-def _plan(arguments: MegatronArguments, layers: int, dropped: list[str]) -> dict[str, Any]:
+def _plan(arguments: MegatronArguments, layers: int) -> dict[str, Any]:
     tensor = arguments.number("tensor-model-parallel-size", "model-parallel-size", default=1)
     pipeline = arguments.number("pipeline-model-parallel-size", default=1)
     context = arguments.number("context-parallel-size", default=1)
@@ -53,7 +53,7 @@ def _plan(arguments: MegatronArguments, layers: int, dropped: list[str]) -> dict
     if context > 1:
         plan |= {"context": context, "context_exchange": EXCHANGES.get(arguments.word("cp-comm-type", "p2p"), "ring")}
     if (experts := arguments.number("expert-model-parallel-size", default=1)) and experts > 1:
-        dropped.append(f"--expert-model-parallel-size {experts}: experts are not split over ranks")
+        plan["expert"] = experts
     stages = _stages(arguments, layers, pipeline)
     plan |= {"virtual": len(stages) // pipeline, "stages": stages}
     plan["schedule"] = usual(plan["virtual"])

@@ -217,6 +217,7 @@ def parallel_arguments(words: JobInWords) -> Arguments:
         "pipeline-model-parallel-size": take("pipeline"),
         "context-parallel-size": take("context"),
         "cp-comm-type": EXCHANGES[take("context_exchange")] if plan.context > 1 else None,
+        "expert-model-parallel-size": take("expert") if plan.expert > 1 else None,
     }
     take("virtual")
     if take("schedule") not in BY_DEFAULT and plan.pipeline > 1:

@@ -134,7 +134,7 @@ def _plan(
         gather = parallelism.get("context_parallel_rotate_method", "allgather") == "allgather"
         plan |= {"context": context, "context_exchange": "gather" if gather else "ring"}
     if (experts := degree("expert_parallel_degree")) > 1:
-        found.dropped.append(f"expert_parallel_degree = {experts}: experts are not split over ranks")
+        plan["expert"] = experts
     if replicas > 1 and shards not in (1, -1):
         found.dropped.append(f"data_parallel_replicate_degree = {replicas}: weights are sharded over all replicas")
     if shards >= 1:

@@ -153,6 +153,8 @@ def _parallelism(words: JobInWords) -> dict[str, Any]:
         found["context_parallel_rotate_method"] = "alltoall" if ring else "allgather"
         if plan.context_exchange == "all-to-all":
             miss("context_exchange", "heads are not exchanged for tokens; written as a ring")
+    if take("expert") > 1:
+        found |= {"expert_parallel_degree": plan.expert, "expert_tensor_parallel_degree": plan.tensor}
     schedule = take("schedule")
     if plan.pipeline > 1:
         name = rule_of(schedule).torch_name

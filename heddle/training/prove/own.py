@@ -124,7 +124,7 @@ def exact_gradients(job: Job, tokens: Any) -> dict[str, Array]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key("own", train.seed))
         module = called(file, model.small)
-    module.to(DTYPES[job.precision]).double().eval()
+    module.to(DTYPES[job.storage]).double().eval()
     samples = samples_of(tokens, job.sequence, train.seed)
     ids, targets = (torch.from_numpy(part) for part in samples.batch(0, train.global_batch))
     total, _ = file.loss(module, OwnBatch(ids, targets))

@@ -160,7 +160,7 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
         if before != after
     ]
     # stages and what layers do are those of the old degrees until the caller has found the new ones
-    plain = {"stages": (), "recompute": "none", "layers": (), "expert": 1, "zero_within": 0}
+    plain: dict[str, Any] = {"stages": (), "recompute": "none", "layers": (), "expert": 1, "zero_within": 0}
     changed = replace(plan, offload=plan.ends_offload, **plain)
     if pipeline < plan.pipeline or virtual < plan.virtual:
         changed = changed.named

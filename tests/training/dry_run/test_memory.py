@@ -18,8 +18,8 @@ from heddle.simulating.simulation import simulate
 from heddle.simulating.stage_memory import memory_verdict
 from heddle.spec import Cluster, Data, Job, ModelSpec, Plan, Train
 from heddle.spec.cluster import Device, Link, Peak
-from heddle.spec.preference import Preference
 from heddle.spec.shorthand import cluster_from_table
+from heddle.spec.tune import Preference
 from heddle.training.dry_run.dry_run import dry_run
 from heddle.training.dry_run.living import Living
 from heddle.training.dry_run.report import facts
