@@ -10,9 +10,9 @@ from __future__ import annotations
 import shutil
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 import torch.distributed as dist
@@ -49,20 +49,43 @@ Ready = dict[torch.device, Mark]
 
 def state_of(pieces: list[Piece], adam: torch.optim.Optimizer, owned: bool) -> State:
     """Masters and optimizer state as boxes of global tensors; with `owned`, only what no other rank has, too."""
+    held = [piece for piece in pieces if piece.counted or not owned]
+    return _state(held, [moments_of(piece.master, adam) for piece in held])
+
+
+def _state(pieces: list[Piece], moments: list[dict[str, Tensor]]) -> State:
     state: State = {}
-    for piece in pieces:
-        if owned and not piece.counted:
-            continue
-        kept = adam.state[piece.master]
-        for kind in ADAM:
-            if kind not in kept:  # before the first update
-                kept[kind] = torch.zeros_like(piece.master)
-        if "step" not in kept:
-            # beside the master, as fused AdamW makes it: its CUDA kernel refuses a counter in host memory
-            kept["step"] = torch.zeros((), dtype=torch.float32, device=piece.master.device)
+    for piece, kept in zip(pieces, moments, strict=True):
         for name, values in ((piece.name, piece.master), *((f"{piece.name}:{kind}", kept[kind]) for kind in ADAM)):
             state[name] = Boxes(tuple(piece.place.shape), list(boxes_of(piece, values)))
     return state
+
+
+def moments_of(master: Tensor, adam: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """What AdamW remembers of a master, made where there is nothing yet; a copy of it where it is kept in codes."""
+    if isinstance(adam, CodedMoments):
+        return adam.moments(master)
+    kept = adam.state[master]
+    for kind in ADAM:
+        if kind not in kept:  # before the first update
+            kept[kind] = torch.zeros_like(master)
+    if "step" not in kept:
+        # beside the master, as fused AdamW makes it: its CUDA kernel refuses a counter in host memory
+        kept["step"] = torch.zeros((), dtype=torch.float32, device=master.device)
+    return kept
+
+
+@runtime_checkable
+class CodedMoments(Protocol):
+    """An optimizer that keeps its moments in fewer bits."""
+
+    def moments(self, p: Tensor) -> dict[str, Tensor]:
+        """Those of a parameter in full precision."""
+        ...
+
+    def take_moments(self, p: Tensor, moments: Mapping[str, Tensor]) -> None:
+        """Go on with these."""
+        ...
 
 
 class Saver:
@@ -264,8 +287,11 @@ def load_pieces(checkpoint: Path, pieces: list[Piece], adam: torch.optim.Optimiz
     progress, index = read_progress(checkpoint), read_index(checkpoint)
     wanted = {piece.name: tuple(piece.place.shape) for piece in pieces}  # other ranks look after the others
     check_shapes(checkpoint, {name: tensor.shape for name, tensor in index.items() if name in wanted}, wanted)
-    load_state(SafetensorsReader(checkpoint, index), state_of(pieces, adam, owned=False), mesh)
-    for piece in pieces:
+    moments = [moments_of(piece.master, adam) for piece in pieces]
+    load_state(SafetensorsReader(checkpoint, index), _state(pieces, moments), mesh)
+    for piece, kept in zip(pieces, moments, strict=True):
+        if isinstance(adam, CodedMoments):
+            adam.take_moments(piece.master, kept)
         adam.state[piece.master]["step"].fill_(progress.updates)
         if piece.target is not None:
             piece.target.copy_(piece.master)

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heddle.models import random
+from heddle.models import nf4, random
 from heddle.models.transformer import Attention, Layer, Microbatch, Transformer
-from heddle.spec.tune import ADAPTER, Lora, Tune, adapter_shapes
+from heddle.spec.tune import ADAPTER, TARGETS, Lora, Tune, adapter_shapes
 
 A, B = "lora_a", "lora_b"
 
@@ -104,7 +104,19 @@ class AdaptedLinear(nn.Linear):
         self.weight, self.bias, self.adapters = linear.weight, linear.bias, adapters
 
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x) + self.adapters(x)
+        return nf4.linear(x, self.weight, self.bias) + self.adapters(x)
+
+
+class QuantizedLinear(nn.Linear):
+    """A frozen linear layer in four bits, without adapters."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        nn.Module.__init__(self)
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight, self.bias = linear.weight, linear.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nf4.linear(x, self.weight, self.bias)
 
 
 def adapt(model: Transformer, tune: Tune) -> None:
@@ -117,10 +129,22 @@ def adapt(model: Transformer, tune: Tune) -> None:
             linear = getattr(owner, name)
             rows = QkvRows(owner.group, owner.head_size) if isinstance(owner, Attention) and name == "qkv" else None
             setattr(owner, name, AdaptedLinear(linear, Adapters(sizes, lora, f"layers.{index}.{place}", rows)))
+        if tune.base == "nf4":
+            quantize_linears(layer)
         if lora.dropout:
             note_keys(layer)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(learns(name, tune))
+
+
+def quantize_linears(layer: Layer) -> None:
+    """Keep the matrices of a layer in four bits, those without adapters, too."""
+    for place in dict.fromkeys(TARGETS.values()):
+        owner, name = layer.get_submodule(place.split(".")[0]), place.split(".")[1]
+        linear = getattr(owner, name, None)
+        if isinstance(linear, nn.Linear):
+            linear.weight = nf4.quantized_like(linear.weight)
+            setattr(owner, name, linear if isinstance(linear, AdaptedLinear) else QuantizedLinear(linear))
 
 
 def learns(name: str, tune: Tune | None) -> bool:

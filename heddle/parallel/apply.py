@@ -22,6 +22,7 @@ from heddle.parallel.memory.recompute import apply_recompute
 from heddle.parallel.mesh import Axis, Mesh, by_itself
 from heddle.parallel.ownership import replicas_of, sums_of
 from heddle.parallel.parameter_layout import place_of, set_place, split_parameter
+from heddle.parallel.quantized import fill_quantized
 from heddle.parallel.replicas.compressed import EXACT, gradient_codes
 from heddle.parallel.replicas.reducer import Reducer
 from heddle.parallel.replicas.sharded import (
@@ -64,8 +65,11 @@ def parallelize(
     compiled: bool = False,
     tiers: Tiers = no_tiers,
     tune: Tune | None = None,
+    even: int = 1,
 ) -> Parallel:
     """Build this rank's part of the model, with its initial weights.
+
+    What a replica updates begins at a multiple of `even`.
 
     The order matters. What is split is split on the meta device, where nothing has memory; only then does each
     rank make its own shard real, and nothing else.
@@ -93,7 +97,7 @@ def parallelize(
     named, sharded = {}, {}
     frozen: list[Piece] = []
     for number, chunk in chunks.items():
-        groups = shard(chunk, plan, mesh, (device, dtype, tiers), pending)
+        groups = shard(chunk, plan, mesh, (device, dtype, tiers, even), pending)
         sharded[number] = groups
         own = {parameter for group in groups for parameter in group.parameters}
         materialize(chunk, device, dtype, {old: new for group in groups for old, new in group.made.items()})
@@ -113,13 +117,10 @@ def parallelize(
     summed = by_itself(mesh) if plan.local_steps else mesh
     codes = EXACT if plan.local_steps else gradient_codes(plan, mesh.gradients, mesh)
     homes = partial(optimizer_tier, plan)
-    gradients = Reducer(named, summed, levels, sharded, codes, homes)
+    gradients = Reducer(named, summed, levels, sharded, codes, homes, even)
     gradients.wait_before_use(chunks)
     initialize_masters(gradients.pieces, spec, seed)
-    for piece in frozen:
-        piece.master.zero_()  # what only pads a vocabulary is multiplied, if only by zero
-        for offset, part in boxes_of(piece, piece.master):
-            initialize_parameter(part, piece.name, spec, seed, piece.place.shape, offset)
+    initialize_frozen(frozen, spec, seed)
     gradients.move(partial(move_optimizer, plan=plan, tiers=tiers))
     names: dict[Tensor, str] = {
         parameter: global_name(spec, name) for chunk in chunks.values() for name, parameter in chunk.named_parameters()
@@ -140,22 +141,23 @@ def zero_of(plan: Plan, mesh: Mesh, name: str) -> int:
 
 
 def shard(
-    chunk: Transformer, plan: Plan, mesh: Mesh, memory: tuple[torch.device, torch.dtype, Tiers], pending: Pending
+    chunk: Transformer, plan: Plan, mesh: Mesh, memory: tuple[torch.device, torch.dtype, Tiers, int], pending: Pending
 ) -> list[ShardedGroup]:
     """Shard what ZeRO-2 and 3 are for, while the chunk still lies on the meta device."""
-    alike: dict[tuple[str, Axis, tuple[Axis, ...], bool], list[tuple[str, nn.Parameter]]] = {}
+    alike: dict[tuple[str, Axis, tuple[Axis, ...], bool, bool], list[tuple[str, nn.Parameter]]] = {}
     for name, parameter in chunk.named_parameters():
         if zero_of(plan, mesh, name) >= (2 if parameter.requires_grad else 3):  # only ZeRO-3 shards what is frozen
-            key = unit_of(name), replicas_of(parameter, mesh), sums_of(parameter, mesh), parameter.requires_grad
+            sums, packed = sums_of(parameter, mesh), not parameter.is_floating_point()
+            key = unit_of(name), replicas_of(parameter, mesh), sums, parameter.requires_grad, packed
             alike.setdefault(key, []).append((global_name(chunk.spec, name), parameter))
-    device, dtype, tiers = memory
+    device, dtype, tiers, even = memory
     units: dict[str, list[ShardedGroup]] = {}
-    for (unit, replicas, sums, learns), named in alike.items():
+    for (unit, replicas, sums, learns, _), named in alike.items():
         name = named[0][0]
         weights = plan.memory_of(int(unit)).tier("weights") if unit.isdecimal() else None
         home = OnDevice(device) if weights is None else tiers(weights)
         state = optimizer_tier(plan, name)
-        where = ShardMemory(device, dtype, home, None if state is None else tiers(state))
+        where = ShardMemory(device, dtype, home, None if state is None else tiers(state), even)
         kind = ShardedGroup if learns else FrozenGroup
         group = kind(named, replicas, sums, mesh, zero_of(plan, mesh, name), where, pending)
         units.setdefault(unit, []).append(group)
@@ -185,6 +187,17 @@ def initialize_masters(pieces: list[Piece], spec: ModelSpec, seed: int) -> None:
                 initialize_parameter(part, piece.name, spec, seed, piece.place.shape, offset)
         if piece.target is not None and piece.source:
             piece.target.copy_(piece.master)
+
+
+def initialize_frozen(pieces: list[Piece], spec: ModelSpec, seed: int) -> None:
+    """Give what nobody updates its initial values; weights that a run starts from come in their place."""
+    for piece in pieces:
+        if piece.nf4 is not None:
+            fill_quantized(piece, partial(initialize_parameter, name=piece.name, spec=spec, seed=seed))
+            continue
+        piece.master.zero_()  # what only pads a vocabulary is multiplied, if only by zero
+        for offset, part in boxes_of(piece, piece.master):
+            initialize_parameter(part, piece.name, spec, seed, piece.place.shape, offset)
 
 
 def build_chunks(spec: ModelSpec, plan: Plan, mesh: Mesh, tune: Tune | None = None) -> dict[int, Transformer]:

@@ -18,6 +18,7 @@ from heddle.spec.network import Network
 from heddle.spec.network.as_cluster import cluster_over, network_of
 from heddle.spec.network.exchange_rules import check_coded
 from heddle.spec.network.link_codes import check_known
+from heddle.spec.optimizer import OptimizerName, check_optimizer
 from heddle.spec.peft import lora_of
 from heddle.spec.plan import Plan, Predicted
 from heddle.spec.ranges import (
@@ -35,6 +36,7 @@ from heddle.spec.ranks import split_in_words
 from heddle.spec.rules.adapt import check_adapt
 from heddle.spec.rules.meetings import check_meetings
 from heddle.spec.rules.order import check_late
+from heddle.spec.rules.tune import check_base
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 from heddle.spec.start import model_in, tokenizer_in
 from heddle.spec.tables import WHERE_SAID, build, read_toml, to_table, to_toml
@@ -58,7 +60,7 @@ class Train:
     sequence: Count | None = None  # tokens per sample; the model's longest if left out
     seed: Seed = 0
     precision: Precision | None = None  # what the devices are best at if left out: see Job.precision
-    optimizer: Literal["adamw"] = "adamw"
+    optimizer: OptimizerName = "adamw"  # "adamw8bit" keeps its two moments in eight bits each
     learning_rate: NonNegative = 3e-4
     final_learning_rate: Share = 0.1  # as a share of learning_rate
     schedule: LearningRateSchedule = "cosine"
@@ -137,10 +139,12 @@ class Job:
                 "The model has no positions for the tokens beyond that.",
                 f"Use train.sequence = {self.model.sequence}, or model.sequence = {self.sequence}.",
             )
+        check_base(self.tune, self.model, self.train.compile)
         if self.plan is not None:
             self.plan.check(self.model, self.train.global_batch, self.sequence)
             check_meetings(self.plan, self.train)
             check_late(self.plan, self.train)
+            check_optimizer(self.plan, self.train, self.model.layers)
             check_adapt(self.plan, self.train.meeting, self.network is not None)
             check_coded(self.plan, self.train.precision)
             if self.network is not None and self.plan.context > 1:

@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from heddle.models import nf4
+from heddle.models.nf4 import numbers_of, rows_of
 from heddle.parallel.collectives import (
     Handle,
     all_reduce,
@@ -24,6 +26,7 @@ from heddle.parallel.collectives import (
 )
 from heddle.parallel.mesh import Axis
 from heddle.parallel.parameter_layout import split_parameter
+from heddle.parallel.quantized import split_matrix
 from heddle.parallel.tensor.adapters import column_adapters, row_adapters
 from heddle.parallel.tensor.deferred import DeferredGradients, DeferredProduct
 
@@ -39,12 +42,12 @@ class ColumnParallelLinear(nn.Module):
         self.weight, self.bias = linear.weight, linear.bias
         self.adapters = column_adapters(linear, axis, sequence)
         if axis.size > 1:
-            self.weight = split_parameter(linear.weight, 0, axis.rank, axis.size)
+            self.weight = split_matrix(linear.weight, 0, axis.rank, axis.size)
             self.bias = None if linear.bias is None else split_parameter(linear.bias, 0, axis.rank, axis.size)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.axis.size == 1 and not (self.deferred is not None and self.deferred.wanted):
-            y = F.linear(x, self.weight, self.bias)
+            y = nf4.linear(x, self.weight, self.bias)
             return y if self.adapters is None else y + self.adapters(x)
         return column_parallel((self,), x)[0]
 
@@ -70,7 +73,7 @@ class RowParallelLinear(nn.Module):
     def __init__(self, linear: nn.Linear, axis: Axis, sequence: bool) -> None:
         super().__init__()
         self.axis, self.sequence = axis, sequence
-        self.weight = split_parameter(linear.weight, 1, axis.rank, axis.size)
+        self.weight = split_matrix(linear.weight, 1, axis.rank, axis.size)
         self.bias = linear.bias  # added once, after the sum
         self.adapters = row_adapters(linear, axis, sequence)
 
@@ -93,8 +96,12 @@ class _ColumnParallel(torch.autograd.Function):
         ctx.axis, ctx.sequence, ctx.has_bias = axis, sequence, [bias is not None for bias in biases]
         ctx.later = later  # where to put products off, and the parameters whose gradients they are
         ctx.save_for_backward(x, *weights)  # the slice, not what is gathered from it
+        ctx.layouts = [rows_of(weight) for weight in weights]
         full = gather(x, axis) if sequence else x
-        return tuple(F.linear(full, weight, bias) for weight, bias in zip(weights, biases, strict=True))
+        return tuple(
+            F.linear(full, numbers_of(weight, layout, x.dtype), bias)
+            for weight, layout, bias in zip(weights, ctx.layouts, biases, strict=True)
+        )
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
@@ -105,9 +112,7 @@ class _ColumnParallel(torch.autograd.Function):
         # while the weights' are computed: both collectives hide behind products that do not need them.
         learns = any(ctx.needs_input_grad[4:])  # frozen weights need no input
         gathering = start_gather(x, ctx.axis) if ctx.sequence and learns else None
-        grad_x = gradients[0] @ weights[0]
-        for gradient, weight in zip(gradients[1:], weights[1:], strict=True):
-            grad_x.addmm_(gradient, weight)
+        grad_x = _ColumnParallel._input_gradient(ctx, weights, gradients)
         full = gathering.wait() if gathering else x
         summing = start_sum(grad_x, ctx.axis, ctx.sequence)
         grads: list[Tensor | None] = []
@@ -117,11 +122,17 @@ class _ColumnParallel(torch.autograd.Function):
         return summing.wait(), None, None, None, *grads
 
     @staticmethod
+    def _input_gradient(ctx: Any, weights: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor:
+        dtype = gradients[0].dtype
+        grad_x = gradients[0] @ numbers_of(weights[0], ctx.layouts[0], dtype)
+        for gradient, weight, layout in zip(gradients[1:], weights[1:], ctx.layouts[1:], strict=True):
+            grad_x.addmm_(gradient, numbers_of(weight, layout, dtype))
+        return grad_x
+
+    @staticmethod
     def _backward_input(ctx: Any, x: Tensor, weights: list[Tensor], gradients: Sequence[Tensor]) -> tuple[Any, ...]:
         """The input's gradient alone: the weights' are put off, and their input is gathered then."""
-        grad_x = gradients[0] @ weights[0]
-        for gradient, weight in zip(gradients[1:], weights[1:], strict=True):
-            grad_x.addmm_(gradient, weight)
+        grad_x = _ColumnParallel._input_gradient(ctx, weights, gradients)
         summing = start_sum(grad_x, ctx.axis, ctx.sequence)
         deferred, parameters = ctx.later
         for parameter, bias, gradient in zip(parameters[::2], parameters[1::2], gradients, strict=True):
@@ -139,7 +150,8 @@ class _RowParallel(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, axis: Axis, sequence: bool, later: Any) -> Tensor:
         ctx.axis, ctx.sequence, ctx.later = axis, sequence, later
         ctx.save_for_backward(x, weight)
-        y = torch.mm(x, weight.t())
+        ctx.layout = rows_of(weight)
+        y = torch.mm(x, numbers_of(weight, ctx.layout, x.dtype).t())
         return reduce_scatter(y, axis) if sequence else all_reduce(y, axis)
 
     @staticmethod
@@ -151,4 +163,4 @@ class _RowParallel(torch.autograd.Function):
             deferred.add(DeferredProduct(parameter, None, x, full, None))
             return full @ weight, None, None, None, None
         grad_weight = full.t() @ x if ctx.needs_input_grad[1] else None
-        return full @ weight, grad_weight, None, None, None
+        return full @ numbers_of(weight, ctx.layout, full.dtype), grad_weight, None, None, None

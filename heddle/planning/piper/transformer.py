@@ -240,7 +240,7 @@ def _once_per_step(cluster: Cluster, work: Work, parameters: float, backward: fl
     """
     exchange = float(stage.exposed_exchange(cluster, work, parameters, backward)) - start
     updated = parameters / int(work.data) if work.zero else parameters
-    return exchange + float(compute.optimizer(cluster, updated, work.element))
+    return exchange + float(compute.optimizer(cluster, work, updated))
 
 
 def _rows(first: float, each: Floats, last: float) -> Floats:

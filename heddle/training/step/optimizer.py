@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 from heddle.parallel.shards import Piece
 from heddle.spec.job import Train
 from heddle.training.step.correction import Mending
+from heddle.training.step.eight_bits import EightBitAdamW, blocks_of
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -55,7 +57,7 @@ class Optimizer:
         self.scale = LossScale(train.precision == "fp16")
         self.turns = turns_of(pieces, delay_of)
         self.mending = Mending(train)
-        self.adam = torch.optim.AdamW(
+        self.adam = self._made(
             [
                 {
                     "params": [p.master for p in turn if p.decay == decay],
@@ -67,10 +69,6 @@ class Optimizer:
                 for turn in self.turns
                 for decay in (True, False)
             ],
-            lr=train.learning_rate,
-            betas=(train.beta1, train.beta2),
-            eps=train.epsilon,
-            fused=True,
         )
         for piece in pieces:
             if piece.tier is not None:
@@ -78,6 +76,18 @@ class Optimizer:
                     "step": torch.zeros((), dtype=torch.float32),
                     **{kind: piece.tier.reserve(piece.master.numel()) for kind in MOMENTS},
                 }
+
+    def _made(self, groups: list[dict[str, Any]]) -> torch.optim.AdamW:
+        train = self.train
+        options: dict[str, Any] = {
+            "lr": train.learning_rate,
+            "betas": (train.beta1, train.beta2),
+            "eps": train.epsilon,
+            "fused": True,
+        }
+        if train.optimizer == "adamw8bit":
+            return EightBitAdamW(groups, {piece.master: blocks_of(piece) for piece in self.pieces}, **options)
+        return torch.optim.AdamW(groups, **options)
 
     def squared_norm(self) -> Tensor:
         """The square of the norm of the gradients that this rank counts; summed over all ranks it is the whole."""

@@ -33,6 +33,7 @@ from heddle.runtime.stop_request import StopRequest
 from heddle.runtime.tiers import Tiers
 from heddle.schedule import verify
 from heddle.spec.job import Job
+from heddle.spec.optimizer import MOMENT_BLOCK
 from heddle.spec.ranks import places_of
 from heddle.spec.tune import ADAPTER
 from heddle.trace.lanes import Lane, Phase
@@ -121,7 +122,16 @@ class Trainer:
         dtype = DTYPES[job.precision]
         self.tiers = Tiers(train.offload_folder)
         self.parallel = parallelize(
-            model, plan, self.mesh, self.device, dtype, train.seed, train.compile, self.tiers, job.tune
+            model,
+            plan,
+            self.mesh,
+            self.device,
+            dtype,
+            train.seed,
+            train.compile,
+            self.tiers,
+            job.tune,
+            even=MOMENT_BLOCK if train.optimizer == "adamw8bit" else 1,
         )
         self.gradients = self.parallel.gradients
         self.optimizer = optimizer(self.gradients.pieces, train, delay_of(job))
