@@ -43,6 +43,7 @@ ALIASES = {
     "mem_gb": "memory_gb peak_memory_gb peak_mem_gb max_memory_gb",
     "mem_gib": "memory_gib peak_memory_gib peak_mem_gib",
     "document": "document_tokens doc_len document_length mean_document packed_length",
+    "lora": "lora_rank adapter_rank peft_rank",
     "software": "profile software_profile",
     "cp_exchange": "cp_comm_type cp_type context_exchange",
 }

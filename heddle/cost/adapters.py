@@ -7,8 +7,6 @@ else; of a product with one there is no weight gradient, and its input is kept o
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from heddle.cost.work import Work
@@ -78,33 +76,41 @@ def kept(work: Work) -> Column:
     return work.frozen * e * (made + joined - unread)
 
 
-def unpacked(work: Work) -> Column:
-    """Bytes of the largest matrix while it is multiplied with, where it is kept in four bits."""
+def unpacked(work: Work) -> tuple[Column, Column]:
+    """Bytes of the largest matrix to multiply with, where it is kept in four bits, and for a moment while it is made:
+    codes as whole numbers, and what they stand for in full precision.
+    """
     if not np.any(work.quantized):
-        return 0.0
-    largest = work.hidden * work.ffn / work.tensor
-    return work.quantized * (largest * work.element + np.minimum(largest, AT_ONCE) * (UNPACKED - NF4 - 4))
+        return 0.0, 0.0
+    largest = work.quantized * work.hidden * work.ffn / work.tensor
+    return largest * work.element, np.minimum(largest, AT_ONCE) * (2 + 4)
 
 
 def moment(work: Work) -> Column:
-    """Bytes that a layer's backward holds for a moment on top of a frozen layer's.
+    """Bytes that a layer's backward holds for a moment at its last product, on top of a frozen layer's.
 
-    The gradient that an adapter's scale has multiplied, and the gradient of its input beside that of the weight's.
+    The gradient of an adapter's input beside that of the weight's, and the weight if it was made anew for it.
     """
     if not np.any(work.frozen):
         return 0.0
-    outside = np.where(work.sequence_parallel, work.tensor, 1)
-    down = work.tokens * (work.hidden / outside + work.ffn / work.tensor) * (work.adapters_down > 0)
-    return work.frozen * work.element * down + unpacked(work)
+    wide = work.tokens * work.ffn / work.tensor * work.element
+    matrix, making = unpacked(work)
+    return work.frozen * (matrix + np.maximum(wide * (work.adapters_down > 0), making - wide))
 
 
-def seconds(work: Work, matmul: Any, speed: float) -> tuple[Column, Column]:
-    """Forward and backward of a layer's adapters, and of numbers made of four bits; `speed`: bytes per second."""
+def seconds(work: Work, speed: float) -> tuple[Column, Column]:
+    """Forward and backward of a layer's adapters, and of numbers made of four bits; `speed`: bytes per second.
+
+    Products with a narrow matrix take as long as their wide operand takes to read or write. Forward: the input is read,
+    the output written, scaled, and added to the layer's. Backward: the output's gradient is scaled, and read for B's
+    gradient and for A's side; the input is read for A's gradient; its own gradient is written, and added to the other.
+    """
     if not np.any(work.frozen):
         return 0.0, 0.0
-    tokens, t, e, h = work.tokens, work.tensor, work.element, work.hidden
+    t, e, h = work.tensor, work.element, work.hidden
     query, key = work.heads * work.head_size / t, work.kv_heads * work.head_size / t
     ffn = work.ffn / t
+    scaling = 2 * (1 - work.fused_adapters)
     forward: Column = 0.0
     backward: Column = 0.0
     for number, inputs, outputs in (
@@ -113,15 +119,12 @@ def seconds(work: Work, matmul: Any, speed: float) -> tuple[Column, Column]:
         (work.adapters_up, h, ffn),
         (work.adapters_down, ffn, h),
     ):
-        rank = np.maximum(work.rank, 1)
-        down, up = matmul(tokens, inputs, rank), matmul(tokens, rank, outputs)
-        passes = tokens * e / speed
-        # scaled and added: two reads, two writes and one more read; back: scaled, and added to the other gradient
-        forward = forward + number * (down + up + 5 * outputs * passes)
-        backward = backward + number * (2 * (down + up) + 2 * outputs * passes + 3 * inputs * passes)
+        forward = forward + number * (inputs + (4 + scaling) * outputs)
+        backward = backward + number * ((2 + scaling) * outputs + 5 * inputs)
+    passes = work.frozen * work.tokens * e / speed
     matrices = (work.layer_parameters - work.replicated_parameters) / t
     unpacking = work.quantized * matrices * (UNPACKED + e) / speed
-    return work.frozen * (forward + unpacking), work.frozen * (backward + unpacking)
+    return passes * forward + unpacking, passes * backward + unpacking
 
 
 def kernels(work: Work) -> Column:

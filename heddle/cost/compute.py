@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -286,7 +285,7 @@ def layer(cluster: Cluster, work: Work) -> Pass:
     adding = (1 - work.adds_in_place) * (work.element + (2 + 2 * casts) * work.gradient_bytes)
     learned = adapters.learned(work, work.layer_parameters / t)
     accumulate = np.where(work.microbatches > 1, adding, 0) * learned / memory_speed(cluster)
-    beside = adapters.seconds(work, partial(matmul, cluster, work.precision), memory_speed(cluster))
+    beside = adapters.seconds(work, memory_speed(cluster))
     multiplying = sum(product.forward for product in products) + beside[0]
     forward = multiplying + around[0] + core_forward
     backward = sum(product.backward for product in products) + around[1] + core_backward + accumulate + beside[1]

@@ -348,7 +348,7 @@ def layer_backward(work: Work, shared: bool = False) -> Column:
     gathered = np.where(work.sequence_parallel, tokens * h, 0.0)
     arriving = tokens * h / outside
     # where replicas share the layer, memory for all of its gradients is taken then, and that of the last is copied away
-    last = arriving + gathered + ffn + (0.0 if shared else weight) + experts.moment(work)
+    last = arriving + gathered + ffn + (0.0 if shared else weight) + experts.moment(work) + adapters.moment(work) / e
     gate = work.gated * (arriving + np.where(work.fused_gate, 1, 2) * ffn)
     # gathered input and gradient to scatter, which gloo adds up apart; the activation's tensors are gone, and of a
     # gated MLP the gradient of its other half still waits
@@ -357,7 +357,7 @@ def layer_backward(work: Work, shared: bool = False) -> Column:
     products = np.maximum(np.maximum(last, gate), np.where(work.sequence_parallel, first, 0.0))
     # a norm of many kernels goes back in fp32, when all of the MLP's is gone: four such tensors, and two gradients
     norm = arriving * (2 * e + 16) - (let_go + arriving) * e
-    fullest: Column = np.maximum(e * products + adapters.moment(work), np.where(work.eager, norm, 0.0))
+    fullest: Column = np.maximum(e * products, np.where(work.eager, norm, 0.0))
     return fullest
 
 

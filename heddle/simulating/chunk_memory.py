@@ -46,7 +46,7 @@ class _Chunks:
         self.head = table * float(memory.learns_table(work))
         self.table = table * float(work.learns_embed)
         self.frozen_head = float(adapters.frozen_end(work, False, True))
-        self.unpacked = float(adapters.unpacked(work))
+        self.unpacked = float(sum(adapters.unpacked(work)))
         self.stream = float(memory.stream(work))  # bytes of a microbatch between layers
 
     def of(self, layers: Chunk, first: bool, last: bool) -> ChunkBytes:

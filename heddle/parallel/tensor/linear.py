@@ -95,7 +95,8 @@ class _ColumnParallel(torch.autograd.Function):
         weights, biases = parameters[::2], parameters[1::2]
         ctx.axis, ctx.sequence, ctx.has_bias = axis, sequence, [bias is not None for bias in biases]
         ctx.later = later  # where to put products off, and the parameters whose gradients they are
-        ctx.save_for_backward(x, *weights)  # the slice, not what is gathered from it
+        learns = later is not None or any(ctx.needs_input_grad[4:])  # products with frozen weights need no input again
+        ctx.save_for_backward(x if learns else None, *weights)  # the slice, not what is gathered from it
         ctx.layouts = [rows_of(weight) for weight in weights]
         full = gather(x, axis) if sequence else x
         return tuple(
@@ -149,7 +150,7 @@ class _RowParallel(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, axis: Axis, sequence: bool, later: Any) -> Tensor:
         ctx.axis, ctx.sequence, ctx.later = axis, sequence, later
-        ctx.save_for_backward(x, weight)
+        ctx.save_for_backward(x if later is not None or ctx.needs_input_grad[1] else None, weight)
         ctx.layout = rows_of(weight)
         y = torch.mm(x, numbers_of(weight, ctx.layout, x.dtype).t())
         return reduce_scatter(y, axis) if sequence else all_reduce(y, axis)

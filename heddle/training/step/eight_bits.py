@@ -29,6 +29,7 @@ from heddle.spec.optimizer import MOMENT_BLOCK, SMALL
 AT_ONCE = 1 << 22  # numbers whose moments exist in full precision at a time
 SIGNED = {"exp_avg": True, "exp_avg_sq": False}
 EXPONENTS = 7
+NEGATIVE = 127  # of the signed values: the next one is zero
 
 
 @cache
@@ -169,7 +170,7 @@ class EightBitAdamW(torch.optim.AdamW):
             if blocks is None:
                 state[kind] = torch.zeros_like(p)
                 continue
-            nothing = int(np.searchsorted(codebook(signed, torch.device("cpu")).numpy(), 0.0))
+            nothing = NEGATIVE if signed else 0
             state[kind] = torch.full((p.numel(),), nothing, dtype=torch.uint8, device=p.device)
             state[f"{kind}_scale"] = torch.zeros(len(blocks), device=p.device)
         return state

@@ -15,7 +15,7 @@ from heddle.parallel.parameter_layout import ParameterLayout
 from heddle.parallel.shards import Piece
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.training.prove.prove import synthetic_tokens
-from heddle.training.step.eight_bits import Blocks, EightBitAdamW, _lengths, blocks_of, codebook
+from heddle.training.step.eight_bits import NEGATIVE, Blocks, EightBitAdamW, _lengths, blocks_of, codebook
 from heddle.training.step.trainer import Trainer
 from tests.helpers.small_models import llama
 from tests.helpers.world import World
@@ -32,6 +32,7 @@ def test_codes_are_those_of_bitsandbytes():
         ours = codebook(signed, CPU)
         assert torch.equal(theirs[1:], ours[1:])
         assert ours[0] == (-1.0 if signed else 0.0)
+        assert ours[NEGATIVE if signed else 0] == 0
     torch.manual_seed(0)
     values = torch.randn(4096) * torch.logspace(-6, 1, 4096)
     p = torch.zeros(4096)
