@@ -18,7 +18,7 @@ AT_ONCE = 1 << 24  # numbers that are read at a time
 Read = Callable[..., None]
 
 
-def split_matrix(weight: nn.Parameter, dim: int, rank: int, size: int) -> nn.Parameter:
+def split_matrix(weight: Tensor, dim: int, rank: int, size: int) -> nn.Parameter:
     """Slice `rank` of `size` along `dim`: of plain numbers, or of one in four bits, whose blocks a cut may go through.
 
     A rank then has the scale of a block of which it has a part.

@@ -41,7 +41,7 @@ from heddle.spec.shorthand import cluster_from_table, model_from_table
 from heddle.spec.start import model_in, tokenizer_in
 from heddle.spec.tables import WHERE_SAID, build, read_toml, to_table, to_toml
 from heddle.spec.this_machine import this_machine
-from heddle.spec.tune import Tune
+from heddle.spec.tune import Tune, spared_flops
 
 DelayCorrection = Literal["none", "rate", "beta1", "nesterov", "feedback"]
 LearningRateSchedule = Literal["cosine", "linear", "wsd", "constant"]
@@ -223,7 +223,13 @@ class Job:
         The only definition: predictions, metrics and the page use it. Recomputation does not count (arXiv 2205.05198
         §6.3); attention counts over its full square, or with `causal` as far as its mask goes.
         """
-        return self.model.flops(self.train.global_batch, self.sequence, causal=causal) / (seconds * peak)
+        return self.flops(causal) / (seconds * peak)
+
+    def flops(self, causal: bool = False) -> float:
+        """Model FLOPs of a step: forward once, backward twice, or of frozen weights once."""
+        samples, sequence = self.train.global_batch, self.sequence
+        every = self.model.flops(samples, sequence, causal=causal)
+        return every - (0 if self.tune is None else samples * spared_flops(self.model, self.tune, sequence))
 
 
 @dataclass(frozen=True, kw_only=True)

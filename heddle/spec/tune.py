@@ -125,3 +125,10 @@ def in_four_bits(name: str) -> bool:
     """Whether base = "nf4" keeps a parameter so: the matrices of attention and MLP, whatever is learned beside them."""
     first, _, rest = name.partition(".")
     return first == "layers" and rest.partition(".")[2] in {f"{place}.weight" for place in TARGETS.values()}
+
+
+def spared_flops(model: ModelSpec, tune: Tune, sequence: int) -> int:
+    """FLOPs of one sample that frozen weights spare: the products that would make their gradients."""
+    shapes = [model.shapes[place] for place in model.shape_of]
+    layers = sum(shape.forward_flops(sequence) - shape.core_flops(sequence) for shape in shapes)
+    return layers + (0 if "head" in tune.also else 2 * sequence * model.hidden * model.vocab)

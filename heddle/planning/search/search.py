@@ -333,7 +333,7 @@ def groups(job: Job, cluster: Cluster, goal: SearchGoal, counts: list[int]) -> I
     if goal.objective != "fewest":
         yield counts
         return
-    alone = job.model.flops(job.train.global_batch, job.sequence) / peak_flops(cluster, job.precision)
+    alone = job.flops() / peak_flops(cluster, job.precision)
     within_reach = [count for count in counts if alone / count <= goal.limit(job)] or counts[-1:]
     yield from ([count] for count in within_reach)
 
