@@ -175,7 +175,9 @@ def test_adapters_beside_four_bits_are_added_to_either_base(tmp_path, monkeypatc
     assert errors[0] < 1e-6 < 1e-3 < errors[1]
     heddle.export_hf(run, tmp_path / "original", onto="original")
     with torch.no_grad():
-        models = [transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name) for name in ("trained", "original")]
+        models = [
+            transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name) for name in ("trained", "original")
+        ]
         same, other = (model(IDS[None]).logits[0] for model in models)
     torch.testing.assert_close(trained, same, rtol=0, atol=1e-4)
     assert (trained - other).abs().max() / trained.abs().max() == pytest.approx(errors[1], rel=0.9)

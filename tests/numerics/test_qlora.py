@@ -1,7 +1,8 @@
-"""Adapters beside a base in four bits: the same bits under every plan, and what is learned is what one device learns."""
+"""Adapters beside a base in four bits: the same bits under every plan, and the same is learned as on one device."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 from unittest.mock import patch
@@ -20,6 +21,7 @@ from heddle.training.prove.prove import gradient_rounding, observe, observe_seri
 from heddle.training.step.trainer import Trainer
 from tests.helpers.small_models import gpt, llama
 from tests.helpers.world import World
+from tests.strict import strict_run
 
 pytestmark = pytest.mark.dist
 
@@ -110,7 +112,6 @@ def with_slices_by_themselves(work: Any, mesh: Mesh, given: Job) -> Any:
 
             layout = NF4Rows(0, piece.nf4.columns)
             packed = torch.zeros_like(piece.master)
-            from dataclasses import replace
 
             if layout.bytes == piece.nf4.bytes:
                 right(replace(piece, nf4=layout, master=packed), shifted)
@@ -126,3 +127,13 @@ def test_blocks_of_slices_would_be_found(world: World):
     model, plan, tune = llama(hidden=128, heads=8, kv_heads=4, head_size=12, ffn=192), Plan(tensor=2, microbatch=2), ALL
     found = world.run(partial(with_slices_by_themselves, wrong_numbers), plan, job(model, plan, tune))
     assert any(name.endswith("mlp.down.weight") for wrong in found for name in wrong)
+
+
+@pytest.mark.parametrize("name", ["tensor2-seq", "all-zero3"])
+def test_a_base_in_four_bits_runs_by_the_rules_of_nccl(name: str):
+    """Bytes are gathered in place of numbers."""
+    model, plan, tune = CELLS[name]
+    given = job(model, plan, tune)
+    serially = Trainer(job(model, Plan(microbatch=BATCH), tune), synthetic_tokens(given))
+    expected = [serially.train_step().loss for _ in range(2)]
+    assert strict_run(given, 2).results[0][:2] == pytest.approx(expected, rel=1e-5)

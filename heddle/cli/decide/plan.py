@@ -39,8 +39,8 @@ def plan(
 ) -> None:
     """Find the best plan for a model on a cluster, rank the others, and say why."""
     from heddle.cli.decide.plan_file import assumed_by, write_plan
-    from heddle.cli.show.network import show_over_network
     from heddle.cli.show.methods import show_methods
+    from heddle.cli.show.network import show_over_network
     from heddle.cli.show.search import Asked, show_search
     from heddle.console import plain_console
     from heddle.planning.best import best

@@ -37,7 +37,9 @@ CASES: dict[str, tuple[dict[str, Any] | None, dict[str, Any], str]] = {
 LESS = ("full", "lora", "qlora-zero3", "qlora-recompute", "full-8bit")
 
 
-@pytest.mark.parametrize("name", [name if name in LESS else pytest.param(name, marks=pytest.mark.slow) for name in CASES])
+@pytest.mark.parametrize(
+    "name", [name if name in LESS else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+)
 def test_the_dry_run_counts_what_is_predicted(name):
     tune, plan, optimizer = CASES[name]
     train = {"optimizer": optimizer}
