@@ -15,6 +15,7 @@ from heddle.schedule.written import SEARCHED
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from heddle.data.useful import UsefulShare
     from heddle.planning.methods import Method
     from heddle.planning.request import PlanRequest
     from heddle.planning.search.explain import Explanation
@@ -42,6 +43,8 @@ def show_search(found: Search, request: PlanRequest, asked: Asked, reasons: Expl
     _show_assumed(console, found, asked)
     show_best(console, found)
     show_training(console, found, asked.price)
+    if (useful := _useful(found)) is not None:
+        console.print(useful.in_words(found.best.tokens_per_second), soft_wrap=True)
     _show_others(console, found, request)
     if asked.own:
         show_rank(console, found, asked.own)
@@ -56,12 +59,23 @@ def show_search(found: Search, request: PlanRequest, asked: Asked, reasons: Expl
         console.print(f"\nWritten to {asked.written}, ready for {ready}.", soft_wrap=True, markup=False)
 
 
+def _useful(found: Search) -> UsefulShare | None:
+    """What of its tokens is of use, where conversations are there to be looked at."""
+    if found.job.data is None or not (found.job.data.chat or found.job.data.tokens):
+        return None
+    from heddle.data.useful import useful_share
+
+    return useful_share(found.job)
+
+
 def _facts(found: Search, request: PlanRequest, asked: Asked, reasons: Explanation | None) -> dict[str, Any]:
     from heddle.planning.search.search import summary
 
     facts = found.to_json(price=asked.price) | {"assumed": asked.assumed}
     if reasons is not None:
         facts["explanation"] = reasons.to_json()
+    if (useful := _useful(found)) is not None:
+        facts |= useful.to_json(found.best.tokens_per_second)
     if asked.methods:
         facts["methods"] = [method.to_json() for method in asked.methods]
     if request.fixed.get("schedule") == SEARCHED:

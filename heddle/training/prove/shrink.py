@@ -147,6 +147,7 @@ def _left_out(job: PlannedJob) -> tuple[str, ...]:
     codes = {"compress_gradients": plan.compress_gradients, "compress_activations": plan.compress_activations}
     found += [f'{name} = "{code}"' for name, code in codes.items() if code != "none"]
     found += [f"codes of {each.words}" for each in plan.codes]
+    found += [f'optimizer = "{train.optimizer}"'] * (train.optimizer != "adamw")
     found += ["compile = true"] * train.compile + ["the meeting of sites"] * (train.meeting is not None)
     return tuple(found)
 
