@@ -26,7 +26,7 @@ GRAPHS = [
     "operator/bert_L-12_training",
     "operator/bert_l-3_training",
 ]
-METHODS = {"dpl": "DP linearized (DPL)", "dp": "DP over ideals"}
+METHODS = {"dpl": "DP linearised (DPL)", "dp": "DP over ideals"}  # as the table of reference results spells them
 
 
 def case(data: Path, name: str, method: str, row: dict[str, str] | None, rounds: int) -> dict[str, object]:

@@ -16,17 +16,17 @@ from heddle.spec.job import Job
 
 @dataclass(frozen=True)
 class UsefulShare:
-    """Of all tokens of a step, those that belong to conversations rather than to padding, and those that are learned."""
+    """Of all tokens of a step, those of conversations rather than of padding, and those that are learned."""
 
     filled: float
     learned: float
 
     def in_words(self, tokens_per_second: float) -> str:
         """For a speed."""
+        filled, learned = (short_figures(share * tokens_per_second) for share in (self.filled, self.learned))
         return (
-            f"of these, {short_figures(self.filled * tokens_per_second)} tokens/s are of conversations "
-            f"({self.filled:.1%}; the rest is padding) and {short_figures(self.learned * tokens_per_second)} are learned "
-            f"({self.learned:.1%})"
+            f"of these, {filled} tokens/s are of conversations ({self.filled:.1%}; the rest is padding) "
+            f"and {learned} are learned ({self.learned:.1%})"
         )
 
     def to_json(self, tokens_per_second: float) -> dict[str, float]:

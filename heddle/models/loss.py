@@ -115,7 +115,7 @@ class _HeadLoss(torch.autograd.Function):
             known = None if count is None else wanted != IGNORE
             wanted = wanted if known is None else wanted.where(known, 0)
             losses, gaps = vocabulary.losses(logits, wanted - start)
-            del logits  # in full precision: as much memory as anything here
+            del logits  # the largest tensor of all: its memory is needed for the gradients
             if known is not None:
                 losses = losses.view(-1).where(known, 0.0)
                 gaps.mul_(known[:, None])

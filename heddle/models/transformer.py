@@ -155,18 +155,27 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, batch: Microbatch) -> Tensor:
         normed = x if self.attention_norm is None else self.attention_norm(x)
-        attended = self.attention(normed, batch)
-        if self.attention_after_norm is not None:
-            attended = self.attention_after_norm(attended)
-        y = self.add(x, self.attention_dropout(attended, batch))
+        y = self.add(x, self.attend(normed, batch))
         if self.mlp_norm is not None:
             normed = self.mlp_norm(x if self.parallel else y)
         elif not self.parallel:
             normed = y
-        made = self.mlp(normed, batch) if isinstance(self.mlp, ExpertMLP) else self.mlp(normed)
+        return self.add(y, self.transform(normed, batch))
+
+    # Two functions, so that nothing of the first branch is held while the second is computed.
+    def attend(self, normed: Tensor, batch: Microbatch) -> Tensor:
+        """What attention adds to the residual stream."""
+        branch = self.attention(normed, batch)
+        if self.attention_after_norm is not None:
+            branch = self.attention_after_norm(branch)
+        return self.attention_dropout(branch, batch)
+
+    def transform(self, normed: Tensor, batch: Microbatch) -> Tensor:
+        """What the MLP adds to it."""
+        branch = self.mlp(normed, batch) if isinstance(self.mlp, ExpertMLP) else self.mlp(normed)
         if self.mlp_after_norm is not None:
-            made = self.mlp_after_norm(made)
-        return self.add(y, self.mlp_dropout(made, batch))
+            branch = self.mlp_after_norm(branch)
+        return self.mlp_dropout(branch, batch)
 
     def add(self, x: Tensor, branch: Tensor) -> Tensor:
         """The residual stream with what a branch adds to it."""

@@ -48,7 +48,11 @@ class Requests:
     def restore(self) -> None:
         """Listen no more."""
         for number, handler in self.previous.items():
-            signal.signal(number, handler)
+            listener = getattr(signal.getsignal(number), "__self__", None)
+            if isinstance(listener, Requests) and listener is not self:
+                listener.previous[number] = handler  # one within us that still waits for an echo
+            else:
+                signal.signal(number, handler)
         self.previous = {}
 
     def leave(self) -> None:

@@ -40,10 +40,12 @@ def written_address(host: str, port: int) -> str:
 
 
 def _is_ip(text: str, version: int) -> bool:
+    """Whether this is the address of a machine: not one of many, such as a multicast group or a broadcast."""
     try:
-        return ipaddress.ip_address(text).version == version
+        address = ipaddress.ip_address(text)
     except ValueError:
         return False
+    return address.version == version and not address.is_multicast and text != "255.255.255.255"
 
 
 def _shown(text: str) -> str:

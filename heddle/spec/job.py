@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from heddle.errors import HeddleError, nearest
+from heddle.errors import HeddleError, nearest, shorten
 from heddle.spec.address import parsed_address
 from heddle.spec.cluster import Cluster, Device
 from heddle.spec.cluster import Precision as Precision
@@ -45,6 +45,9 @@ from heddle.spec.tune import Tune, spared_flops
 
 DelayCorrection = Literal["none", "rate", "beta1", "nesterov", "feedback"]
 LearningRateSchedule = Literal["cosine", "linear", "wsd", "constant"]
+
+
+LONGEST_NAME = 200  # bytes of a run's name: folders take 255, and files beside it add to it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,11 +104,12 @@ class Train:
 
     def __post_init__(self) -> None:
         check_ranges(self, "train")
-        if not self.name.strip() or "/" in self.name or self.name.startswith(".") or not self.name.isprintable():
+        plain = self.name.strip() and "/" not in self.name and self.name[0] != "." and self.name.isprintable()
+        if not plain or len(self.name.encode()) > LONGEST_NAME:
             raise HeddleError(
-                f"train.name = {self.name!r} is not a name for a folder.",
-                "It becomes RUNS/NAME, and stands in scripts and on terminals.",
-                f"For example {re.sub(r'[^A-Za-z0-9_.+-]+', '-', self.name).strip('-.') or 'small'!r}.",
+                f"train.name = {shorten(self.name)} is not a name for a folder.",
+                f"It becomes RUNS/NAME, of at most {LONGEST_NAME} bytes, and stands in scripts and on terminals.",
+                f"For example {re.sub(r'[^A-Za-z0-9_.+-]+', '-', self.name).strip('-.')[:40] or 'small'!r}.",
             )
         if self.meeting is not None:
             try:

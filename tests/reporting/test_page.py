@@ -225,14 +225,19 @@ def test_65_000_spans_open_in_two_seconds_and_zoom_smoothly(opened):
             break
     assert min(times) < 2
     assert page.evaluate("document.querySelectorAll('*').length") < 3000  # no node a span
-    seconds = page.evaluate(
+    ratio = page.evaluate(
         """async () => {
-          const canvas = document.querySelector(".timeline canvas"), began = performance.now();
-          for (let n = 0; n < 40; n++) {
-            canvas.dispatchEvent(new KeyboardEvent("keydown", { key: n < 20 ? "+" : "-" }));
-            await new Promise((done) => requestAnimationFrame(done));
-          }
-          return (performance.now() - began) / 40 / 1000;
+          const canvas = document.querySelector(".timeline canvas");
+          const frames = async (zoom) => {
+            const began = performance.now();
+            for (let n = 0; n < 40; n++) {
+              if (zoom) canvas.dispatchEvent(new KeyboardEvent("keydown", { key: n < 20 ? "+" : "-" }));
+              await new Promise((done) => requestAnimationFrame(done));
+            }
+            return performance.now() - began;
+          };
+          const idle = await frames(false);
+          return (await frames(true)) / idle;
         }"""
     )
-    assert seconds < 0.05  # a picture; a display shows one in 0.017 s at best
+    assert ratio < 3  # frames that are drawn anew, to frames that are not

@@ -12,14 +12,14 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import chdir, contextmanager
+from contextlib import chdir, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from heddle.runtime.launch import run_processes
 from heddle.runtime.scratch import PREFIX
-from heddle.runtime.stop_request import SIGNALS, StopRequest
+from heddle.runtime.stop_request import SIGNALS, StartUp, StopRequest
 from heddle.spec.plan import Plan
 from tests.helpers.commands import ENVIRONMENT, call, finish, losses
 from tests.helpers.launching import (
@@ -159,10 +159,11 @@ def test_a_termination_sent_to_a_process_and_to_its_group_is_one_request(environ
         assert stop
 
 
-def test_the_echo_of_a_request_does_not_end_a_process_that_has_stopped_well(environment, handlers, monkeypatch):
+@pytest.mark.parametrize("within", [nullcontext, StartUp], ids=["alone", "within a command"])
+def test_the_echo_of_a_request_does_not_end_a_process_that_has_stopped_well(environment, handlers, monkeypatch, within):
     heard = []
     signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
-    with StopRequest() as stop:
+    with within(), StopRequest() as stop:
         signal.raise_signal(signal.SIGTERM)
     signal.raise_signal(signal.SIGTERM)
     assert stop

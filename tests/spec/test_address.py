@@ -59,6 +59,9 @@ BAD = [
 ]
 
 
+MANY = ["255.255.255.255:80", "224.0.0.1:80", "[ff02::1]:80"]  # addresses of many machines: nobody listens there
+
+
 @pytest.mark.parametrize("text", GOOD)
 def test_an_address_is_read_and_written_again(text):
     assert parsed_address(text) == GOOD[text]
@@ -66,7 +69,7 @@ def test_an_address_is_read_and_written_again(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "a b:80", "a:80 ", " a:80", "a:80\n", "a\0:80", "a:" + "9" * 5000, "a" * 64 + ":80", *BAD]
+    "text", ["", " ", "a b:80", "a:80 ", " a:80", "a:80\n", "a\0:80", "a:" + "9" * 5000, "a" * 64 + ":80", *MANY, *BAD]
 )
 def test_what_is_no_address_is_refused(text):
     with pytest.raises(HeddleError, match="is not an address") as caught:

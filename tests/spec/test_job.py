@@ -543,7 +543,7 @@ def test_a_plan_that_does_not_fit_the_job_is_refused() -> None:
         Job(model=MODEL, data=TEXT, train=Train(sequence=30), plan=Plan(tensor=4, sequence=True))
 
 
-@pytest.mark.parametrize("name", [" ", "a\\nb", "\\u001b[31mred"])
+@pytest.mark.parametrize("name", [" ", "a\\nb", "\\u001b[31mred", "a" * 201, "ä" * 101])
 def test_a_name_that_cannot_be_seen_is_not_one(job_file: Any, name: str) -> None:
     with pytest.raises(HeddleError, match="is not a name for a folder"):
         load_job(job_file(JOB + f'[train]\nname = "{name}"\n'))

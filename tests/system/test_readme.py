@@ -52,6 +52,8 @@ def test_every_command_works_in_order(clone):
         "piper",
         "place",
         "regions",
+        "lanes",
+        "explore",
     }
     assert {command.split()[1] for command in ran} == shown
 

@@ -134,7 +134,7 @@ def test_what_a_run_was_given_is_looked_at_before_it_reads_its_data(monkeypatch)
 def test_the_start_says_which_devices_precision_and_settings(monkeypatch, capsys):
     monkeypatch.setattr(opening, "on_gpu", lambda _: True)
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "ib0")
-    data = SimpleNamespace(train=range(1000), meta=SimpleNamespace(tokenizer="bpe:31", vocab=31))
+    data = SimpleNamespace(train=range(1000), meta=SimpleNamespace(tokenizer="bpe:31", vocab=31, chat=None))
     peak = peak_of_run(job().planned, cluster_from_table({"preset": "dgx-h100"}), torch.device("cpu"))
     known = {"job": job().planned, "peak": peak, "data": data, "allotted": "8 × NVIDIA H100 on 1 node"}
     opening.introduce(SimpleNamespace(**known, console=Console(width=200)), torch.device("cpu"))

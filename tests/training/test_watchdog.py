@@ -56,7 +56,7 @@ def ranks_of(process: subprocess.Popen[str]) -> dict[int, int]:
         time.sleep(0.1)
     found = {}
     for path in Path("runs/hung/processes").glob("rank-*"):
-        found[int(path.name.removeprefix("process-"))] = int(re.search(r'"pid": (\d+)', path.read_text())[1])
+        found[int(path.stem.removeprefix("rank-"))] = int(re.search(r'"pid": (\d+)', path.read_text())[1])
     return found
 
 
@@ -119,7 +119,7 @@ from heddle.data import Samples
 from heddle.training.step.trainer import Trainer
 phases.SHORTEST = 1.0
 phases.TIMES_USUAL = 1
-phases.LIMITS = dict.fromkeys(phases.Phase, 5.0)
+phases.LIMITS = dict.fromkeys(phases.RunPhase, 5.0)
 def hung():
     return os.environ.get("RANK") == "1"  # asked late: ranks are forked before they know
 """
@@ -145,7 +145,7 @@ PAIR = JOB.replace("tensor = 2\n", "").replace(
 
 
 def test_saves_and_evaluations_that_take_longer_than_any_limit_are_no_hangs():
-    process = start(IMPATIENT + SLOW + "phases.LIMITS[phases.Phase.SAVE] = 2.0\n", PAIR)
+    process = start(IMPATIENT + SLOW + "phases.LIMITS[phases.RunPhase.SAVE] = 2.0\n", PAIR)
     _, words = process.communicate(timeout=240)
     assert process.returncode == 0, words
     assert len(Path("written").read_text()) * 0.15 > 2 * 2 * 4.0  # of two ranks and two saves, beyond hang_after

@@ -24,6 +24,7 @@ from heddle.spec.job import Job
 from heddle.spec.plan import Plan
 
 LARGER = 4  # times the memory: beyond that, no device helps
+SHORTEST = 64  # tokens: nobody trains on shorter sequences
 MORE = 4096  # times as many nodes are looked at, at most
 
 
@@ -82,13 +83,21 @@ def _ways(job: Job, cluster: Cluster, goal: SearchGoal, counts: list[int], own: 
             yield f"recompute {recompute_in_words(found)}" if name == "recompute" else f"{name} = {_word(found, name)}"
     if nodes := _enough_nodes(job, cluster, goal, max(counts), own):
         yield f"{nodes * cluster.devices} devices"
-    sequence = job.sequence // 2
-    while sequence >= 1:
+    if sequence := _longest_sequence(job, cluster, goal, counts, own):
+        yield f"train.sequence = {sequence}"
+
+
+def _longest_sequence(job: Job, cluster: Cluster, goal: SearchGoal, counts: list[int], own: bool) -> int | None:
+    """Of the sequence's halves, quarters … the longest that fits."""
+
+    def enough(sequence: int) -> bool:
         shorter = replace(job, train=replace(job.train, sequence=sequence))
-        if _first_that_fits(shorter, cluster, counts, goal.fixed, own) is not None:
-            yield f"train.sequence = {sequence}"
-            return
-        sequence //= 2
+        return _first_that_fits(shorter, cluster, counts, goal.fixed, own) is not None
+
+    shorter = [job.sequence >> halved for halved in range(1, 32) if job.sequence >> halved >= SHORTEST]
+    if not shorter or not enough(shorter[-1]):  # weights alone are too large, as for most who get here
+        return None
+    return next(sequence for sequence in shorter if sequence == shorter[-1] or enough(sequence))
 
 
 def _word(plan: Plan, name: str) -> str:

@@ -23,7 +23,7 @@ from heddle.parallel.replicas.bucket import Bucket
 from heddle.parallel.replicas.sharded import ShardedGroup
 from heddle.runtime.tiers import tier_of
 from heddle.schedule import Kind
-from heddle.spec.axes import AXES
+from heddle.spec.axes import AXES, SUMMED
 from heddle.spec.job import Job
 from heddle.training.dry_run.living import Actions, Around, Living, Watching
 from heddle.training.step.trainer import Trainer
@@ -58,6 +58,7 @@ class Tally(NamedTuple):
     size: int = 0
 
 
+GRADIENTS = " × ".join(SUMMED)  # the axes together over which gradients are summed
 Tallies = Mapping[CommKind, Tally]
 
 
@@ -66,7 +67,8 @@ class Traffic(Watching):
 
     def __init__(self, mesh: Mesh) -> None:
         super().__init__()
-        axes = {name: getattr(mesh, name).group for name in (*AXES, "ends", "world")}
+        axes = {GRADIENTS: mesh.gradients.group}  # first: where it is one of the axes, it has that one's name
+        axes |= {name: getattr(mesh, name).group for name in (*AXES, "ends", "world")}
         self.axes = {group.group_name: name for name, group in axes.items() if group is not None}
         self.axes |= {group.group_name: "pipeline" for group in mesh.channels.values()}
         self.tallies: dict[CommKind, Tally] = defaultdict(Tally)

