@@ -134,7 +134,7 @@ def _work(
     facts, attention = software.facts, text.get("attn", "").lower()
     kernels = row_kernels(software, text, model)
     changed: dict[str, Any] = {"dropout": int(not kernels.fused), "document": _document(text, assumed)}
-    changed["fused_adapters"] = int("triton" in text.get("notes", "").lower())
+    changed["fused_adapters"] = int(facts.kernels == "heddle")
     if facts.kernels.startswith("megatron"):  # pads the vocabulary so that every rank's part is a multiple of 128
         changed["vocab"] = -(-model.vocab // (128 * plan["tensor"])) * 128 * plan["tensor"]
     columns = software_columns(facts)

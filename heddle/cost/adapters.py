@@ -13,9 +13,9 @@ from heddle.cost.work import Work
 from heddle.schedule.rule import Column, Mask
 
 NF4 = 0.5 + 4 / 64  # bytes of a number in four bits, with its share of a scale
-AT_ONCE = 1 << 22  # of these that are in full precision at a time (heddle.models.nf4)
-KERNELS = 5  # that an adapter starts, forward
-UNPACKING = 8  # that a matrix in four bits starts
+AT_ONCE = 1 << 23  # of these that are in full precision at a time (heddle.models.nf4)
+KERNELS = 3  # that an adapter starts, forward
+UNPACKING = 4  # that so many numbers in four bits start
 # Bytes that move for each number made of four bits: the code, read and widened, looked up in full precision, scaled.
 UNPACKED = NF4 + 2 * 2 + 2 * 4
 
@@ -63,14 +63,16 @@ def targets(work: Work) -> Column:
 def kept(work: Work) -> Column:
     """Bytes that a microbatch leaves in a layer on top of what one that learns does.
 
-    What A makes, for B; A of queries, keys and values side by side. Inputs that no adapter reads are not kept.
+    What A makes, for B; A and B of queries, keys and values put together. Inputs that no adapter reads are not kept.
     """
     if not np.any(work.frozen):
         return 0.0
     e, tokens, t = work.element, work.tokens, work.tensor
     inside = np.where(work.sequence_parallel, t, 1)
     made = tokens * work.rank * targets(work)
-    joined = np.where(work.adapters_qkv > 1, work.adapters_qkv * work.rank * work.hidden, 0.0)
+    wide = work.adapters_qkv * work.rank
+    joined = np.where(work.adapters_qkv > 1, wide * work.hidden, 0.0)
+    joined = joined + wide * (work.heads + 2 * work.kv_heads) * work.head_size / t
     unread = tokens * work.hidden / inside * ((work.adapters_qkv == 0) + (work.adapters_up == 0) * 1.0)
     unread = unread + tokens * work.ffn / t * (work.adapters_down == 0)
     return work.frozen * e * (made + joined - unread)
@@ -89,28 +91,31 @@ def unpacked(work: Work) -> tuple[Column, Column]:
 def moment(work: Work) -> Column:
     """Bytes that a layer's backward holds for a moment at its last product, on top of a frozen layer's.
 
-    The gradient of an adapter's input beside that of the weight's, and the weight if it was made anew for it.
+    The weight, if it was made anew for it. Where tensor ranks share the layer, the gradient of an adapter's input is
+    beside that of the weight's.
     """
     if not np.any(work.frozen):
         return 0.0
     wide = work.tokens * work.ffn / work.tensor * work.element
     matrix, making = unpacked(work)
-    return work.frozen * (matrix + np.maximum(wide * (work.adapters_down > 0), making - wide))
+    beside = wide * (work.adapters_down > 0) * (work.tensor > 1)
+    return work.frozen * (matrix + np.maximum(beside, making - wide))
 
 
 def seconds(work: Work, speed: float) -> tuple[Column, Column]:
     """Forward and backward of a layer's adapters, and of numbers made of four bits; `speed`: bytes per second.
 
     Products with a narrow matrix take as long as their wide operand takes to read or write. Forward: the input is read,
-    the output written, scaled, and added to the layer's. Backward: the output's gradient is scaled, and read for B's
-    gradient and for A's side; the input is read for A's gradient; its own gradient is written, and added to the other.
+    the output written, and added to the layer's. Backward: the output's gradient is read for B's gradient and for A's
+    side; the input is read for A's gradient; its own gradient is written, and added to the other. Where adapters are
+    fused, they add to what the layer's own product made, in place.
     """
     if not np.any(work.frozen):
         return 0.0, 0.0
     t, e, h = work.tensor, work.element, work.hidden
     query, key = work.heads * work.head_size / t, work.kv_heads * work.head_size / t
     ffn = work.ffn / t
-    scaling = 2 * (1 - work.fused_adapters)
+    spared = 2 * work.fused_adapters
     forward: Column = 0.0
     backward: Column = 0.0
     for number, inputs, outputs in (
@@ -119,8 +124,8 @@ def seconds(work: Work, speed: float) -> tuple[Column, Column]:
         (work.adapters_up, h, ffn),
         (work.adapters_down, ffn, h),
     ):
-        forward = forward + number * (inputs + (4 + scaling) * outputs)
-        backward = backward + number * ((2 + scaling) * outputs + 5 * inputs)
+        forward = forward + number * (inputs + (4 - spared) * outputs)
+        backward = backward + number * (2 * outputs + (5 - spared) * inputs)
     passes = work.frozen * work.tokens * e / speed
     matrices = (work.layer_parameters - work.replicated_parameters) / t
     unpacking = work.quantized * matrices * (UNPACKED + e) / speed
@@ -129,5 +134,5 @@ def seconds(work: Work, speed: float) -> tuple[Column, Column]:
 
 def kernels(work: Work) -> Column:
     """That a layer starts more, forward."""
-    matrices = 4 + work.gated
-    return work.frozen * (KERNELS * targets(work) + work.quantized * UNPACKING * matrices)
+    turns = 4 + work.gated + (work.layer_parameters - work.replicated_parameters) / work.tensor / AT_ONCE
+    return work.frozen * (KERNELS * targets(work) + work.quantized * UNPACKING * turns)

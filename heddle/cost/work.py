@@ -100,7 +100,7 @@ class Work:
     frozen: Column = 0  # 1: layers' own weights do not learn
     quantized: Column = 0  # 1: their matrices are kept in four bits
     rank: Column = 0  # of adapters
-    fused_adapters: Column = 0  # 1: scaling is part of their products
+    fused_adapters: Column = 1  # 1: they add to what the product beside them made, in place (heddle.models.lora)
     adapters_qkv: Column = 0  # how many of a layer's adapters stand beside the product of queries, keys and values
     adapters_out: Column = 0
     adapters_up: Column = 0  # beside the first products of the MLP

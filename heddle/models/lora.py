@@ -8,7 +8,7 @@ the order of its rows. What travels between A and B is `rank` numbers wide; who 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -67,15 +67,29 @@ class Adapters(nn.Module):
         """Put the site on the device that computes."""
         self.register_buffer("site", torch.tensor(self.number, dtype=torch.int32, device=device), persistent=False)
 
-    def forward(self, x: Tensor) -> Tensor:
+    @property
+    def down(self) -> Tensor:
+        """A of all targets, one below the other."""
+        every: list[Tensor] = [pair.lora_a for pair in self.by_target.values()]
+        return every[0] if len(every) == 1 else torch.cat(every)
+
+    @property
+    def up(self) -> Tensor:
+        """B of all targets as one matrix, from what all of A makes to the outputs of the layer."""
+        every = {target: pair.lora_b for target, pair in self.by_target.items()}
+        return next(iter(every.values())) if self.rows is None else self.rows.side_by_side(every)
+
+    @property
+    def drops(self) -> bool:
+        """Whether what they see is dropped in part."""
+        return bool(self.p) and self.keys is not None
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """What the layer made of x, with what its adapters make of it; scaled where it is narrow."""
         if self.p and self.keys is not None:
             x = random.dropout(x, self.p, self.site + self.first, self.exchange.keys(self.keys))
-        pairs = self.by_target
-        downs: list[Tensor] = [pair.lora_a for pair in pairs.values()]
-        made = self.exchange(F.linear(x, downs[0] if len(downs) == 1 else torch.cat(downs)))
-        parts = made.chunk(len(pairs), dim=1)
-        ups = {target: F.linear(part, pair.lora_b) for (target, pair), part in zip(pairs.items(), parts, strict=True)}
-        return (next(iter(ups.values())) if self.rows is None else self.rows.joined(ups)) * self.scale
+        made = self.exchange(F.linear(x, self.down)) * self.scale
+        return torch.addmm(y, made, self.up.t())
 
 
 class QkvRows:
@@ -94,6 +108,42 @@ class QkvRows:
         ]
         return torch.cat(made, dim=2).flatten(1)
 
+    def side_by_side(self, ups: Mapping[str, Tensor]) -> Tensor:
+        """B [outputs, rank] by target as one matrix: in each row zeros beside the numbers of its own target."""
+        some, values = next(iter(ups.items()))
+        groups, rank = len(values) // self.sizes[some], values.shape[1]
+        places = {target: number for number, target in enumerate(ups)}
+        rows = [
+            F.pad(ups[target].view(groups, size, rank), (places[target] * rank, (len(ups) - 1 - places[target]) * rank))
+            if target in ups
+            else values.new_zeros(groups, size, len(ups) * rank)
+            for target, size in self.sizes.items()
+        ]
+        return torch.cat(rows, dim=1).flatten(0, 1)
+
+
+class _AdaptedProduct(torch.autograd.Function):
+    """A frozen product and its adapters as one: wide tensors are added to where they are, and never made twice."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, down: Tensor, up: Tensor, scale: float
+    ) -> Tensor:
+        ctx.layout, ctx.scale = nf4.rows_of(weight), scale
+        y = F.linear(x, nf4.numbers_of(weight, ctx.layout, x.dtype), bias)
+        made = torch.mm(x, down.t()).mul_(scale)
+        ctx.save_for_backward(x, weight, down, up, made)
+        return y.addmm_(made, up.t())
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
+        x, weight, down, up, made = ctx.saved_tensors
+        back = torch.mm(gradient, up).mul_(ctx.scale)
+        grad_up, grad_down, grad_x = torch.mm(gradient.t(), made), torch.mm(back.t(), x), None
+        if ctx.needs_input_grad[0]:
+            grad_x = torch.mm(gradient, nf4.numbers_of(weight, ctx.layout, gradient.dtype)).addmm_(back, down)
+        return grad_x, None, None, grad_down, grad_up, None
+
 
 class AdaptedLinear(nn.Linear):
     """A linear layer with adapters beside it. Its own weight keeps its name."""
@@ -104,7 +154,11 @@ class AdaptedLinear(nn.Linear):
         self.weight, self.bias, self.adapters = linear.weight, linear.bias, adapters
 
     def forward(self, x: Tensor) -> Tensor:
-        return nf4.linear(x, self.weight, self.bias) + self.adapters(x)
+        own = self.adapters
+        if own.drops:
+            return own(x, nf4.linear(x, self.weight, self.bias))
+        made: Tensor = _AdaptedProduct.apply(x, self.weight, self.bias, own.down, own.up, own.scale)
+        return made
 
 
 class QuantizedLinear(nn.Linear):

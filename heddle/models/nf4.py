@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 BLOCK = 64  # numbers that share a scale
 SCALE = 4  # bytes of it
-AT_ONCE = 1 << 22  # numbers that are made at a time
+AT_ONCE = 1 << 23  # numbers that are made at a time
 # quantiles of a normal distribution, as bitsandbytes has them
 VALUES = (
     -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,

@@ -27,7 +27,7 @@ from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan, even_stages
 
 
-class Part(NamedTuple):
+class ModelPart(NamedTuple):
     """A layer, or an end of the model, on one rank of a stage."""
 
     stage: int
@@ -36,16 +36,16 @@ class Part(NamedTuple):
     frozen: float  # bytes of weights that do not
 
 
-def parts_of(model: ModelSpec, plan: Plan, work: Work) -> Iterator[Part]:
+def parts_of(model: ModelSpec, plan: Plan, work: Work) -> Iterator[ModelPart]:
     """The parameters of every layer and of both ends, with the stage that holds them and what it does with them."""
     each = [(float(memory.layer_parameters(one)), float(adapters.frozen_layer(one))) for _, one in work.each_shape]
     for chunk, layers in enumerate(chunk_layers(model, plan)):
         for kind, count in layers:
-            yield from [Part(plan.rank_of(chunk), kind, *each[kind.shape])] * count
+            yield from [ModelPart(plan.rank_of(chunk), kind, *each[kind.shape])] * count
     ends = LayerKind(0, LayerMemory("none", plan.zero, plan.ends_offload))
     for stage, first, last in _ends(plan):
         held = float(memory.end_parameters(work, first, last)), float(adapters.frozen_end(work, first, last))
-        yield Part(stage, ends, *held)
+        yield ModelPart(stage, ends, *held)
 
 
 def _ends(plan: Plan) -> Iterator[tuple[int, bool, bool]]:

@@ -48,7 +48,7 @@ class ColumnParallelLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.axis.size == 1 and not (self.deferred is not None and self.deferred.wanted):
             y = nf4.linear(x, self.weight, self.bias)
-            return y if self.adapters is None else y + self.adapters(x)
+            return y if self.adapters is None else self.adapters(x, y)
         return column_parallel((self,), x)[0]
 
 
@@ -61,7 +61,7 @@ def column_parallel(linears: Sequence[ColumnParallelLinear], x: Tensor) -> tuple
         later = first.deferred, parameters
     made: tuple[Tensor, ...] = _ColumnParallel.apply(x, first.axis, first.sequence, later, *values)
     return tuple(
-        y if linear.adapters is None else y + linear.adapters(x) for linear, y in zip(linears, made, strict=True)
+        y if linear.adapters is None else linear.adapters(x, y) for linear, y in zip(linears, made, strict=True)
     )
 
 
@@ -79,7 +79,7 @@ class RowParallelLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = self._product(x)
-        y = y if self.adapters is None else y + self.adapters(x)
+        y = y if self.adapters is None else self.adapters(x, y)
         return y if self.bias is None else y + self.bias
 
     def _product(self, x: Tensor) -> Tensor:
