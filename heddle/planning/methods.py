@@ -25,6 +25,7 @@ class Method:
     name: str
     learned: int  # parameters that learn
     found: Simulation | None  # its best plan; None: none fits
+    least: float = 0.0  # bytes of a device that its smallest plan needs
     why: str = ""  # it does not
     tokens: float = 0.0  # of the training
 
@@ -40,6 +41,7 @@ class Method:
             return about | {"why": self.why}
         return about | {
             "gib": self.found.worst / GIB,
+            "least_gib": self.least / GIB,
             "step_seconds": self.found.step_seconds,
             "hours": self.hours,
             "hours_per_million_tokens": 24 * self.found.days(1e6),
@@ -73,6 +75,8 @@ def _method(name: str, job: Job, request: PlanRequest, tokens: float) -> Method:
     try:
         found = best(job, request).best
     except HeddleError as error:
-        return Method(name, learned, None, f"{error.what} {error.why}", tokens)
+        return Method(name, learned, None, why=f"{error.what} {error.why}", tokens=tokens)
     assert isinstance(found, Simulation)
-    return Method(name, learned, found, tokens=tokens)
+    leanest = best(job, replace(request, objective="smallest", days=None)).best
+    assert isinstance(leanest, Simulation)
+    return Method(name, learned, found, leanest.worst, tokens=tokens)

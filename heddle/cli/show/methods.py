@@ -14,20 +14,21 @@ if TYPE_CHECKING:
 
 
 def show_methods(console: Console, methods: Sequence[Method]) -> None:
-    """A line for each: what learns, what it holds, how long it takes, and under which plan."""
+    """A line for each: what learns, what it needs at least, and what its best plan holds and takes."""
     from heddle.planning.search.describe import in_words
 
     console.print("\nFull, LoRA or QLoRA", style="bold")
-    rows = [("method", "learns", "GiB", "step s", "training", "h per M tokens", "best plan")]
+    rows = [("method", "learns", "least GiB", "GiB", "step s", "training", "h per M tokens", "best plan")]
     for method in methods:
         found = method.found
         if found is None:
-            rows.append((method.name, short_figures(method.learned), "–", "–", "–", "–", f"none fits: {method.why}"))
+            rows.append((method.name, short_figures(method.learned), *["–"] * 5, f"none fits: {method.why}"))
             continue
         rows.append(
             (
                 method.name,
                 short_figures(method.learned),
+                f"{method.least / GIB:.1f}",
                 f"{found.worst / GIB:.1f}",
                 figures(found.step_seconds),
                 duration(86_400 * found.days(method.tokens)),
@@ -35,7 +36,7 @@ def show_methods(console: Console, methods: Sequence[Method]) -> None:
                 in_words(found.plan),
             )
         )
-    wide = [max(len(row[column]) for row in rows) for column in range(6)]
+    wide = [max(len(row[column]) for row in rows) for column in range(7)]
     for row in rows:
-        cells = "  ".join(f"{cell:>{width}}" for cell, width in zip(row[1:6], wide[1:], strict=True))
-        console.print(f"  {row[0]:<{wide[0]}}  {cells}  {row[6]}", soft_wrap=True, markup=False, highlight=False)
+        cells = "  ".join(f"{cell:>{width}}" for cell, width in zip(row[1:7], wide[1:], strict=True))
+        console.print(f"  {row[0]:<{wide[0]}}  {cells}  {row[7]}", soft_wrap=True, markup=False, highlight=False)

@@ -40,9 +40,11 @@ def test_codes_are_those_of_bitsandbytes():
     adam.take_moments(p, {"exp_avg": values, "exp_avg_sq": values.square()})
     for kind, given in (("exp_avg", values), ("exp_avg_sq", values.square())):
         theirs, state = functional.quantize_blockwise(given, code=codebook(kind == "exp_avg", CPU), blocksize=256)
-        apart = (adam.state[p][kind].int() - theirs.int()).abs()
-        assert apart.max() <= 1  # almost halfway between two codes
-        assert (apart > 0).sum() <= 20
+        # ours are the nearest of all; theirs are looked up in a coarse table first, and now and then are not
+        shares, code = (given.view(-1, 256) / state.absmax[:, None]).view(-1), codebook(kind == "exp_avg", CPU)
+        nearest = (shares[:, None] - code).abs().amin(1)
+        torch.testing.assert_close((shares - code[adam.state[p][kind].int()]).abs(), nearest, rtol=0, atol=1e-7)
+        assert (adam.state[p][kind] != theirs).float().mean() < 0.1
         assert torch.equal(adam.state[p][f"{kind}_scale"], state.absmax)
 
 
