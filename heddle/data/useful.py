@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heddle.data.conversations import kept_conversations
-from heddle.data.documents import Documents, MixedDocuments, has_samples, samples_of
+from heddle.data.documents import Documents, MixedDocuments, has_samples
 from heddle.data.tokens import META_FILE, Prepared, open_prepared
 from heddle.errors import HeddleError
 from heddle.format import short_figures
@@ -48,13 +48,11 @@ def useful_share(job: Job) -> UsefulShare | None:
             return None
         if not has_samples(prepared.train, job.sequence):
             return None
-        samples = samples_of(prepared.train, job.sequence, job.train.seed)
+        samples = prepared.train.samples(job.sequence, job.train.seed)
     except (HeddleError, OSError):  # whoever trains is told; a prediction needs no data
         return None
     some = min(samples.count, 1 << 16)
-    targets = samples.targets(0, some)
-    assert targets is not None
-    return UsefulShare(samples.fill, targets / (some * job.sequence))
+    return UsefulShare(samples.fill, samples.targets(0, some) / (some * job.sequence))
 
 
 def _prepared(data: Data) -> Prepared | None:

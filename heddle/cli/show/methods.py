@@ -18,7 +18,9 @@ def show_methods(console: Console, methods: Sequence[Method]) -> None:
     from heddle.planning.search.describe import in_words
 
     console.print("\nFull, LoRA or QLoRA", style="bold")
-    rows = [("method", "learns", "least GiB", "GiB", "step s", "training", "h per M tokens", "best plan")]
+    rows: list[tuple[str, ...]] = [
+        ("method", "learns", "least GiB", "GiB", "step s", "training", "h per M tokens", "best plan")
+    ]
     for method in methods:
         found = method.found
         if found is None:
