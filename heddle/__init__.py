@@ -11,7 +11,7 @@ of its file; `launch` and `compare` start processes that read the file, so they 
 
 describe   job, load_job, fit_cluster, validate, profile, probe
 decide     plan, simulate, dry_run, prove, build_schedule
-train      train, launch, selftest, generate
+train      train, launch, selftest, generate, evaluate
 look       report, compare, read_trace, inspect
 exchange   prepare_data, look_at_data, import_hf, export_hf, export_peft
 graphs     capture, place, piper, regions; the modules `tiles` and `lanes`
@@ -34,6 +34,7 @@ from heddle.api.decide import (
     simulate,
     validate,
 )
+from heddle.api.evaluate import evaluate
 from heddle.api.exchange import export_hf, export_peft, import_hf, look_at_data, prepare_data
 from heddle.api.graphs import capture, piper, place, regions
 from heddle.api.look import compare, inspect, read_trace, report
@@ -73,6 +74,7 @@ __all__ = [
     "capture",
     "compare",
     "dry_run",
+    "evaluate",
     "export_hf",
     "export_peft",
     "fit_cluster",

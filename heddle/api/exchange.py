@@ -46,7 +46,7 @@ def look_at_data(
     tokenizer: str,
     *,
     template: str | None = None,
-    learn: Literal["assistant", "last", "each", "all"] = "assistant",
+    learn: Literal["assistant", "last", "each", "all", "preference"] = "assistant",
     key: str | None = None,
     samples: int = 3,
     strict: bool = False,

@@ -42,6 +42,7 @@ from heddle.spec.tables import to_table
 
 PARTIAL = ".partial-"  # begins the name of a folder that is no checkpoint: not yet, or no longer
 ADAM = ("exp_avg", "exp_avg_sq")  # what AdamW remembers of each number
+MUON = ("momentum",)  # what Muon does
 
 State = dict[str, Boxes]
 Ready = dict[torch.device, Mark]
@@ -56,7 +57,8 @@ def state_of(pieces: list[Piece], adam: torch.optim.Optimizer, owned: bool) -> S
 def _state(pieces: list[Piece], moments: list[dict[str, Tensor]]) -> State:
     state: State = {}
     for piece, kept in zip(pieces, moments, strict=True):
-        for name, values in ((piece.name, piece.master), *((f"{piece.name}:{kind}", kept[kind]) for kind in ADAM)):
+        kinds = MUON if MUON[0] in kept else ADAM
+        for name, values in ((piece.name, piece.master), *((f"{piece.name}:{kind}", kept[kind]) for kind in kinds)):
             state[name] = Boxes(tuple(piece.place.shape), list(boxes_of(piece, values)))
     return state
 
@@ -66,6 +68,8 @@ def moments_of(master: Tensor, adam: torch.optim.Optimizer) -> dict[str, Tensor]
     if isinstance(adam, CodedMoments):
         return adam.moments(master)
     kept = adam.state[master]
+    if MUON[0] in kept:
+        return kept
     for kind in ADAM:
         if kind not in kept:  # before the first update
             kept[kind] = torch.zeros_like(master)
@@ -288,11 +292,20 @@ def load_pieces(checkpoint: Path, pieces: list[Piece], adam: torch.optim.Optimiz
     wanted = {piece.name: tuple(piece.place.shape) for piece in pieces}  # other ranks look after the others
     check_shapes(checkpoint, {name: tensor.shape for name, tensor in index.items() if name in wanted}, wanted)
     moments = [moments_of(piece.master, adam) for piece in pieces]
-    load_state(SafetensorsReader(checkpoint, index), _state(pieces, moments), mesh)
+    state = _state(pieces, moments)
+    if (lacking := next((name for name in state if name not in index), None)) is not None:
+        name, _, kind = lacking.partition(":")
+        raise HeddleError(
+            f"{checkpoint} has no {kind} of {name}.",
+            "It was written by a run with another optimizer.",
+            f'Go on with that one, or begin a new run with its weights: [train] from = "{checkpoint}".',
+        )
+    load_state(SafetensorsReader(checkpoint, index), state, mesh)
     for piece, kept in zip(pieces, moments, strict=True):
         if isinstance(adam, CodedMoments):
             adam.take_moments(piece.master, kept)
-        adam.state[piece.master]["step"].fill_(progress.updates)
+        if MUON[0] not in kept:
+            adam.state[piece.master]["step"].fill_(progress.updates)
         if piece.target is not None:
             piece.target.copy_(piece.master)
     return progress

@@ -32,6 +32,7 @@ from heddle.cli.look.models import models
 from heddle.cli.look.report import report
 from heddle.cli.look.trace import trace
 from heddle.cli.streams import finish, ignore_absurd_sizes, show, speak_plainly
+from heddle.cli.train.evaluate import evaluate
 from heddle.cli.train.generate import generate
 from heddle.cli.train.launch import launch
 from heddle.cli.train.meeting import meeting
@@ -52,7 +53,7 @@ app = typer.Typer(
 PANELS: dict[str, list[Callable[..., None] | tuple[str, typer.Typer]]] = {
     START: [demo],
     DECIDE: [plan, simulate, schedule, profile, probe, calibrate, validate],
-    TRAIN: [train, launch, meeting, prove, selftest, generate],
+    TRAIN: [train, launch, meeting, prove, selftest, generate, evaluate],
     LOOK: [report, explore, watch, compare, trace, inspect, models],
     EXCHANGE: [("data", data.app), ("import", import_.app), ("export", export.app)],
     GRAPHS: [piper, place, regions, ("tiles", tiles.app)],

@@ -309,7 +309,8 @@ def launches(cluster: Cluster, work: Work) -> Column:
 def embedding(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     """Looking up the first chunk's tokens, and adding their gradients up: memory traffic."""
     moved = work.tokens * work.hidden * work.element
-    return 2 * moved / memory_speed(cluster), 3 * moved * work.learns_embed / memory_speed(cluster)
+    ahead = 1 + work.reference
+    return ahead * 2 * moved / memory_speed(cluster), 3 * moved * work.learns_embed / memory_speed(cluster)
 
 
 def head(cluster: Cluster, work: Work) -> tuple[Column, Column]:
@@ -324,7 +325,8 @@ def head(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     logits = work.tokens * work.padded_vocab / memory_speed(cluster)
     e = work.element
     caps = work.capped * 6 * 4  # its tanh and its slope: three passes
-    return forward + logits * (e + 4 + 4 + 8 + 4 + caps), backward + logits * (4 + 4 + 4 + e)
+    times = 1 + 2 * work.reference  # a reference's, and the model's again: losses of pairs come before gradients
+    return times * (forward + logits * (e + 4 + 4 + 8 + 4 + caps)), backward + logits * (4 + 4 + 4 + e)
 
 
 def optimizer(cluster: Cluster, work: Work, parameters: Column) -> Column:
@@ -335,5 +337,5 @@ def optimizer(cluster: Cluster, work: Work, parameters: Column) -> Column:
     in full precision and kept in codes again.
     """
     element = work.element
-    moved = 4 + 4 + 4 * 2 * 3 + (element if element < 4 else 0) + 4 + np.where(work.moment_bytes < 8, EIGHT_BITS, 0)
+    moved = 4 + 4 + 4 * 2 * 3 + (element if element < 4 else 0) + 4 + np.where(work.moment_bytes < 4, EIGHT_BITS, 0)
     return parameters * moved / memory_speed(cluster)

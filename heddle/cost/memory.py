@@ -93,16 +93,22 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
         coded = work.feedback * (work.replicas > 1)
         gradients = gradients + coded * 4 * (parameters + np.where(work.zero == 0, shard, 0.0))
         codes = coded * 2 * parameters * work.reduce_bytes  # what is sent and what is received
+    copy = reference_weights(work, parameters)
     if not np.any(work.zero >= 2):
-        return weights, gradients, optimizer, codes
+        return weights + copy, gradients, optimizer, codes
     sharded = np.greater_equal(work.zero, 2) & np.greater(work.replicas, 1)  # one replica shares nothing with itself
     in_use = np.where(work.zero == 3, 2 * largest, parameters) * work.element + largest * work.reduce_bytes
     return (
-        np.where(sharded, shard * MASTER, weights),
+        np.where(sharded, shard * MASTER, weights) + copy,
         np.where(sharded, shard * work.gradient_bytes, gradients),
         np.where(sharded, shard * work.moment_bytes, optimizer),
         np.where(sharded, in_use, codes),
     )
+
+
+def reference_weights(work: Work, parameters: Column) -> Column:
+    """Bytes of a frozen copy of so many parameters, where preferences are held against one: ZeRO-3 shares it."""
+    return work.copied * parameters * work.element / np.where(work.zero == 3, work.replicas, 1)
 
 
 class Saved(NamedTuple):

@@ -7,6 +7,7 @@ A CPU copies by itself, so there all of it is. Of many plans at once, too: a `Wo
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -58,6 +59,9 @@ def states(work: Work, parameters: Numbers, memory: LayerMemory, frozen: Numbers
     `frozen`: bytes of weights beside them that nobody updates; ZeRO-3 shares these, ZeRO-2 does not.
     """
     own = sharded(work, memory)
+    if np.any(work.copied):  # weights of a reference
+        copy = work.copied * parameters * work.element
+        return states(replace(work, copied=0), parameters, memory, frozen + copy)
     if np.any(frozen):
         found = states(work, parameters, memory)
         if memory.tier("weights") is not None:

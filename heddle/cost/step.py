@@ -70,13 +70,14 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost[Column]:
     # a device that starts its own kernels cannot do so while it computes
     at_least = np.add if cluster.device.host else np.maximum
     backward = at_least(cost.backward + backward_tensor, 2 * floor)
+    ahead = 1 + work.reference  # a reference sees every microbatch first
     return LayerCost(
-        forward=at_least(cost.forward + forward_tensor, floor),
+        forward=ahead * at_least(cost.forward + forward_tensor, floor),
         backward=backward,
         again_full=at_least(cost.forward - work.stops_early * cost.last + tensor_again, floor),
         again_selective=cost.core,
         again_per_op=cost.half,
-        tensor_forward=forward_tensor,
+        tensor_forward=ahead * forward_tensor,
         tensor_backward=backward_tensor,
         tensor_again=tensor_again,
         context_forward=there,

@@ -23,6 +23,7 @@ from heddle.spec.axes import AXES
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.model import ModelSpec
+from heddle.spec.muon import matrix_share
 from heddle.spec.network.compression import bytes_per_number
 from heddle.spec.network.link_codes import codes_used
 from heddle.spec.optimizer import moment_bytes
@@ -112,6 +113,9 @@ class Work:
     learns_norm: Column = 1
     # how numbers are kept
     moment_bytes: Column = 8  # of what the optimizer remembers of a number: Adam's two moments
+    muon: Column = 0  # 1: matrices are updated by Muon, which has one
+    reference: Column = 0  # 1: every microbatch is seen forward by a reference first
+    copied: Column = 0  # 1: which has weights of its own
     precision: str  # of weights and matrix products; one for all columns
     fp8: Column = 0  # 1: the layers' matrix products in 8 bits
     gradient_bytes: Column = 4  # of a gradient that is kept over microbatches
@@ -426,7 +430,7 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
     columns = software_columns(software.facts) | plans  # a plan's own say counts: who meets seldom overlaps nothing
     return Work(
         **model_columns(job.model, job.sequence, job.tune),
-        moment_bytes=moment_bytes(job.train.optimizer),
+        **_learning_columns(job),
         **columns,
         batch=job.train.global_batch,
         precision=job.precision,
@@ -434,3 +438,15 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
         eager_heads=kernels.eager * int(job.model.norm == "rmsnorm"),
         attention_speed=attention_speed(software.facts, cluster.device),
     )
+
+
+def _learning_columns(job: Job) -> dict[str, Any]:
+    """The columns that follow from how a job learns: its optimizer, and what it is held against."""
+    muon, preference = job.train.optimizer == "muon", job.preference is not None
+    share = 0.0 if not muon else 1.0 if job.tune is not None else matrix_share(job.model)
+    return {
+        "moment_bytes": moment_bytes(job.train.optimizer) - 4 * share,
+        "muon": int(muon and job.tune is None),  # adapters are small
+        "reference": int(preference),
+        "copied": int(preference and job.tune is None),
+    }

@@ -70,7 +70,7 @@ def sample_of(placed: PlacedRow, key: str | None = None) -> Sample:
         raise RowError(
             f"{where} has a chosen and a rejected answer, but nothing to learn word by word.",
             "That is data for preferences.",
-            'Name one of them, key = "chosen", to learn to write it.',
+            'Add the table [preference] to learn to prefer, or name one, key = "chosen", to learn to write it.',
         )
     shapes = "; ".join(f"'{name}' ({words})" for name, words in SHAPES)
     found = ", ".join(map(repr, list(row)[:8])) or "nothing"
@@ -91,16 +91,16 @@ def _shape_of_value(where: str, key: str, value: object) -> str:
 
 
 def _messages(where: str, row: Row) -> Chat:
-    given = _list(where, "messages", row["messages"])
+    given = list_of(where, "messages", row["messages"])
     if given and isinstance(given[0], dict) and "from" in given[0] and "role" not in given[0]:
         return _sharegpt(where, row | {"conversations": given})
-    return _chat(where, given, row)
+    return chat_of(where, given, row)
 
 
 def _sharegpt(where: str, row: Row) -> Chat:
-    turns = _list(where, "conversations", row["conversations"])
+    turns = list_of(where, "conversations", row["conversations"])
     if turns and isinstance(turns[0], dict) and "role" in turns[0]:
-        return _chat(where, turns, row)
+        return chat_of(where, turns, row)
     messages: list[Message] = []
     if isinstance(row.get("system"), str) and row["system"]:
         messages.append({"role": "system", "content": row["system"]})
@@ -119,7 +119,7 @@ def _sharegpt(where: str, row: Row) -> Chat:
         if "weight" in turn:
             message["weight"] = turn["weight"]
         messages.append(message)
-    return _chat(where, messages, row)
+    return chat_of(where, messages, row)
 
 
 def _call(place: str, value: object) -> dict[str, Any]:
@@ -142,14 +142,14 @@ def _prompt(where: str, row: Row) -> Sample:
     prompt, completion = row["prompt"], row[name]
     if isinstance(prompt, list) and isinstance(completion, list):
         given = [*prompt, *completion]
-        chat = _chat(where, given, row)
+        chat = chat_of(where, given, row)
         early = [index < len(prompt) for index in range(len(given))]
         return Chat(
             chat.messages,
             tuple(learned and not before for learned, before in zip(chat.learned, early, strict=True)),
             chat.tools,
         )
-    return Plain(_string(where, "prompt", prompt), _string(where, name, completion))
+    return Plain(text_of(where, "prompt", prompt), text_of(where, name, completion))
 
 
 def _alpaca(where: str, row: Row) -> Chat:
@@ -157,11 +157,11 @@ def _alpaca(where: str, row: Row) -> Chat:
         raise RowError(
             f"{where} has an instruction, but no output.", "There is nothing to learn.", 'Add "output": "…".'
         )
-    asked, extra = _string(where, "instruction", row["instruction"]), _string(where, "input", row.get("input", ""))
+    asked, extra = text_of(where, "instruction", row["instruction"]), text_of(where, "input", row.get("input", ""))
     messages: list[Message] = []
     if isinstance(row.get("system"), str) and row["system"]:
         messages.append({"role": "system", "content": row["system"]})
-    for number, pair in enumerate(_list(where, "history", row.get("history", []), empty=True), 1):
+    for number, pair in enumerate(list_of(where, "history", row.get("history", []), empty=True), 1):
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             raise RowError(
                 f"{where}: entry {number} of 'history' is no pair.", f"It is {shorten(pair)}.", 'Write ["…", "…"].'
@@ -169,12 +169,12 @@ def _alpaca(where: str, row: Row) -> Chat:
         question, answer = pair
         messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
     messages.append({"role": "user", "content": f"{asked}\n\n{extra}" if extra else asked})
-    messages.append({"role": "assistant", "content": _string(where, "output", row["output"])})
-    return _chat(where, messages, row)
+    messages.append({"role": "assistant", "content": text_of(where, "output", row["output"])})
+    return chat_of(where, messages, row)
 
 
 def _text(where: str, row: Row) -> Plain:
-    return Plain("", _string(where, "text", row["text"]))
+    return Plain("", text_of(where, "text", row["text"]))
 
 
 _READERS: dict[str, Callable[[str, Row], Sample]] = {
@@ -190,7 +190,8 @@ _READERS: dict[str, Callable[[str, Row], Sample]] = {
 # ------------------------------------------------------------------------------------------------------------ checks
 
 
-def _chat(where: str, given: list[Any], row: Mapping[str, Any]) -> Chat:
+def chat_of(where: str, given: list[Any], row: Mapping[str, Any]) -> Chat:
+    """A conversation of checked messages."""
     if not given:
         raise RowError(f"{where} has no messages.", "The list is empty.", _shown("messages"))
     if len(given) > MOST_MESSAGES:
@@ -300,7 +301,8 @@ def _written(value: Any) -> Any:
     return [_written(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
-def _string(where: str, name: str, value: object) -> str:
+def text_of(where: str, name: str, value: object) -> str:
+    """A field that must be text."""
     if not isinstance(value, str):
         raise RowError(
             f"{where}: '{name}' is not text.",
@@ -310,7 +312,8 @@ def _string(where: str, name: str, value: object) -> str:
     return str(_written(value))
 
 
-def _list(where: str, name: str, value: object, empty: bool = False) -> list[Any]:
+def list_of(where: str, name: str, value: object, empty: bool = False) -> list[Any]:
+    """A field that must be a list, or JSON of one."""
     value = _parsed(value)
     if not isinstance(value, list | tuple) or not (value or empty):
         what = "is empty" if value in ([], ()) else "is not a list"

@@ -7,16 +7,17 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from heddle.data.chats import Plain, sample_of
+from heddle.data.chats import Plain, Sample, sample_of
 from heddle.data.documents import Documents, MixedDocuments, Trained
 from heddle.data.output import Progress, refuse_existing, whole_or_nothing
+from heddle.data.pairs import pair_of
 from heddle.data.rows import RowError, RowFiles, RowsRead, find_rows, refuse
 from heddle.data.template import (
     SPECIAL_FILE,
@@ -95,10 +96,11 @@ class ChatWriter:
         for placed in rows.rows(tally.progress, bad):
             tally.rows += 1
             try:
-                sample = sample_of(placed, key)
-                batch += [
-                    (placed.where, each) for each in samples_of(sample, self.template, self.data.learn, placed.where)
+                read: Iterable[Sample] = pair_of(placed) if self.pairs else (sample_of(placed, key),)
+                texts = [
+                    text for each in read for text in samples_of(each, self.template, self.data.learn, placed.where)
                 ]
+                batch += [(placed.where, text) for text in texts]
             except RowError as error:
                 bad(error)
             if len(batch) >= BATCH:
@@ -106,16 +108,26 @@ class ChatWriter:
                 batch = []
         yield from self._made(batch, tally, bad)
 
+    @property
+    def pairs(self) -> bool:
+        """Whether samples come two by two: what is preferred, and what is not."""
+        return self.data.learn == "preference"
+
     def _made(
         self, batch: list[tuple[str, WrittenChat | Plain]], tally: ChatTally, bad: Callable[[RowError], None]
     ) -> Iterator[tuple[str, WrittenChat | Plain, Encoded]]:
-        for (where, text), made in zip(batch, encode(batch, self.tokenizer), strict=True):
-            if isinstance(made, RowError):
-                bad(made)
-            elif not made.learned[1:].any():
-                tally.skipped[NOTHING] += 1
+        together = 2 if self.pairs else 1  # of which both are used, or neither
+        every = zip(batch, encode(batch, self.tokenizer), strict=True)
+        for group in zip(*[every] * together, strict=True):
+            wrong = next((made for _, made in group if isinstance(made, RowError)), None)
+            if wrong is not None:
+                bad(wrong)
+                continue
+            whole = [(where, text, made) for (where, text), made in group if isinstance(made, Encoded)]
+            if all(made.learned[1:].any() for _, _, made in whole):
+                yield from whole
             else:
-                yield where, text, made
+                tally.skipped[NOTHING] += 1
 
 
 def writer_of(data: Data, base: Path, rows: RowFiles) -> ChatWriter:
@@ -275,10 +287,13 @@ def _fill(
     tally, held = ChatTally(), ChatTally()
     dtype = token_dtype(tokenizer.vocab)
     with DocumentFile(folder, TRAIN_FILE, dtype) as train, DocumentFile(folder, VALIDATION_FILE, dtype) as validation:
-        for _, text, made in writer.encoded(rows, source.key, tally):
+        goes = train
+        for number, (_, text, made) in enumerate(writer.encoded(rows, source.key, tally)):
             # a conversation goes where that split is behind its share of the tokens so far, the first one to training
-            late = apart is None and validation.tokens < data.validation * (train.tokens + validation.tokens)
-            (validation if late and train.documents else train).add(made, _bytes(text))
+            if not (writer.pairs and number % 2):  # a pair goes together
+                late = apart is None and validation.tokens < data.validation * (train.tokens + validation.tokens)
+                goes = validation if late and train.documents else train
+            goes.add(made, _bytes(text))
             progress("writing conversations", tally.progress.done, max(tally.progress.total, tally.progress.done))
         for _, text, made in writer.encoded(apart, source.key, held) if apart is not None else ():
             validation.add(made, _bytes(text))

@@ -33,6 +33,7 @@ class Documents:
     lengths: Array
     end: int  # also what pads
     pack: bool = False
+    pairs: bool = False  # two by two: what is preferred, and what is not
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -76,15 +77,21 @@ class Usable(NamedTuple):
 
 
 def usable(documents: Documents, sequence: int) -> Usable:
-    """The documents with something to learn in their first tokens, as many as a sample takes."""
+    """The documents with something to learn in their first tokens, as many as a sample takes.
+
+    Of a pair, both or neither: a sample holds both, and where it cannot, half of it is for each.
+    """
     lengths = np.asarray(documents.lengths, np.int64)
     kept = np.minimum(lengths, sequence + 1)
+    if documents.pairs:
+        both = (lengths - 1).reshape(-1, 2).sum(1)
+        kept = np.where(np.repeat(both, 2) > sequence, np.minimum(lengths, sequence // 2 + 1), lengths)
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(documents.learned, dtype=np.int64)])
     first = np.minimum(documents.starts[:-1] + 1, len(documents.tokens))  # the first token is never a target
     last = np.maximum(documents.starts[:-1] + kept, first)
     targets = before[last] - before[first]
-    used = np.flatnonzero(targets > 0)
-    cut = int((lengths[used] > sequence + 1).sum())
+    used = np.flatnonzero(np.repeat((targets > 0).reshape(-1, 2).all(1), 2) if documents.pairs else targets > 0)
+    cut = int((lengths[used] > kept[used]).sum())
     return Usable(used, kept[used] - 1, targets[used], cut, len(lengths) - len(used))
 
 
@@ -101,14 +108,17 @@ class DocumentSamples:
                 f"{sequence + 1:,}.",
                 "Use a longer train.sequence, or other data; `heddle data look` shows what is learned.",
             )
+        self.together = 2 if documents.pairs else 1  # documents that are always in one sample
+        places = found.places.reshape(-1, self.together).sum(1)
         if documents.pack:
-            self.members, self.first = packed(found.places, sequence)
+            self.members, self.first = packed(places, sequence)
         else:
-            self.members = self.first = np.arange(len(found.documents))
+            self.members = self.first = np.arange(len(places))
         self.count = len(self.first)  # samples an epoch
         self.ends = np.append(self.first[1:], len(self.members))
-        of_sample = np.add.reduceat(found.targets[self.members], self.first)
-        self.targets_of = of_sample.astype(np.int64)
+        # what the loss is a mean of: tokens that are learned, or pairs
+        counted = np.ones_like(places) if documents.pairs else found.targets
+        self.targets_of = np.add.reduceat(counted[self.members], self.first).astype(np.int64)
         self.order = Order(self.count, seed)
 
     @property
@@ -117,7 +127,7 @@ class DocumentSamples:
         return float(self.usable.places.sum()) / (self.count * self.sequence)
 
     def targets(self, first: int, count: int) -> int:
-        """How many targets some samples have together; every rank knows, whoever reads them."""
+        """How many targets, or pairs, some samples have together; every rank knows, whoever reads them."""
         return int(self.targets_of[self.order.of(np.arange(first, first + count))].sum())
 
     def batch_of(self, numbers: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -127,7 +137,7 @@ class DocumentSamples:
         targets = np.full((len(rows), self.sequence), IGNORE, np.int64)
         for row, sample in enumerate(rows):
             at = 0
-            for member in self.members[self.first[sample] : self.ends[sample]]:
+            for member in self._documents(sample):
                 places, start = int(self.usable.places[member]), int(self.source.starts[self.usable.documents[member]])
                 tokens = np.asarray(self.source.tokens[start : start + places + 1], np.int64)
                 learned = np.asarray(self.source.learned[start + 1 : start + places + 1], bool)
@@ -136,18 +146,25 @@ class DocumentSamples:
                 at += places
         return ids, targets
 
+    def _documents(self, sample: int) -> NDArray[np.int64]:
+        """The documents of a sample, by their places among those that are used."""
+        members = self.members[self.first[sample] : self.ends[sample]]
+        return (members[:, None] * self.together + np.arange(self.together)).ravel()
+
+    @property
+    def several(self) -> bool:
+        """Whether samples hold more than one document."""
+        return self.source.pack or self.source.pairs
+
     def lengths_of(self, numbers: ArrayLike) -> list[list[int]]:
         """How many places each document of these samples takes, in order; the rest is padding.
 
         Empty where each has one: what pads its end comes after everything that is learned, and is seen by none of it.
         """
-        if not self.source.pack:
+        if not self.several:
             return []
         rows = self.order.of(numbers)
-        return [
-            [int(self.usable.places[member]) for member in self.members[self.first[row] : self.ends[row]]]
-            for row in rows
-        ]
+        return [[int(self.usable.places[member]) for member in self._documents(row)] for row in rows]
 
     def batch(self, first: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Inputs and targets of `count` samples from number `first` on."""
@@ -195,7 +212,7 @@ class MixedSamples:
 
     def lengths_of(self, numbers: ArrayLike) -> list[list[int]]:
         """The same of a mixture."""
-        if not any(part.source.pack for part in self.parts):
+        if not any(part.several for part in self.parts):
             return []
         source, number = self.turns.of(np.asarray(numbers, np.int64).ravel())
         return [self.parts[s].lengths_of([n])[0] for s, n in zip(source, number, strict=True)]

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,9 @@ from heddle.data.rows import RowError
 from heddle.data.tokenizer import CONFIG_FILE, Ids, Tokenizer
 from heddle.errors import HeddleError, how_to_install, shorten
 from heddle.files import read_text
+from heddle.spec.data import Learn
 from heddle.spec.tables import read_foreign_json
 
-Learn = Literal["assistant", "last", "each", "all"]
 TEMPLATE_FILE = "chat_template.jinja"
 SPECIAL_FILE = "special_tokens_map.json"
 MARKED = re.compile(r"\{%-?\s*generation\s*-?%\}")
@@ -99,7 +99,7 @@ class ChatTemplate:
             if learn == "all":
                 text, _ = self.write(chat.messages, chat.tools)
                 yield WrittenChat(text, ((0, len(text)),))
-            elif learn == "assistant":
+            elif learn in ("assistant", "preference"):
                 yield self._turns(chat, turns, wanted, where)
             else:
                 for number in wanted[-1:] if learn == "last" else wanted:

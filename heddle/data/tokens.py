@@ -218,9 +218,9 @@ def open_prepared(folder: str | Path, verify: bool = True, pack: bool = False) -
         )
     if meta.chat is not None:
         splits = ((train, meta.train, meta.chat.train), (validation, meta.validation, meta.chat.validation))
-        names = (TRAIN_FILE, VALIDATION_FILE)
+        names, pairs = (TRAIN_FILE, VALIDATION_FILE), meta.chat.learn == "preference"
         train, validation = (
-            open_documents(folder / name, np.asarray(tokens), split.documents, about, meta.end, verify, pack)
+            open_documents(folder / name, np.asarray(tokens), split.documents, about, meta.end, verify, pack, pairs)
             for name, (tokens, split, about) in zip(names, splits, strict=True)
         )
     elif pack:
@@ -233,7 +233,7 @@ def open_prepared(folder: str | Path, verify: bool = True, pack: bool = False) -
 
 
 def open_documents(
-    path: Path, tokens: Array, count: int, about: DocumentSplit, end: int, verify: bool, pack: bool
+    path: Path, tokens: Array, count: int, about: DocumentSplit, end: int, verify: bool, pack: bool, pairs: bool
 ) -> Documents:
     """Map what is known of a token file's documents, and hold it against its description."""
     expected = {LEARNED: len(tokens), LENGTHS: count * np.dtype(LENGTHS_TYPE).itemsize}
@@ -257,7 +257,9 @@ def open_documents(
         raise HeddleError(
             f"The lengths in {path.with_suffix(LENGTHS)} do not add up.", f"There are {len(tokens):,} tokens.", AGAIN
         )
-    return Documents(tokens, learned, lengths, end, pack)
+    if pairs and len(lengths) % 2:
+        raise HeddleError(f"{path} has {len(lengths):,} documents.", "Those of preferences come in pairs.", AGAIN)
+    return Documents(tokens, learned, lengths, end, pack, pairs)
 
 
 def digest_documents(learned: Array, lengths: Array) -> str:

@@ -7,7 +7,8 @@ the order of its rows. What travels between A and B is `rank` numbers wide; who 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
@@ -56,6 +57,7 @@ class Adapters(nn.Module):
         self.exchange = AdapterExchange()
         self.first = 0  # which of the layer's inputs is the first one here
         self.keys: Tensor | None = None  # of the tokens, for dropout
+        self.on = True  # whether they add anything
         self.reset()
 
     @property
@@ -86,6 +88,8 @@ class Adapters(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """What the layer made of x, with what its adapters make of it; scaled where it is narrow."""
+        if not self.on:
+            return y
         if self.p and self.keys is not None:
             x = random.dropout(x, self.p, self.site + self.first, self.exchange.keys(self.keys))
         made = self.exchange(F.linear(x, self.down)) * self.scale
@@ -107,6 +111,16 @@ class QkvRows:
             for target, size in self.sizes.items()
         ]
         return torch.cat(made, dim=2).flatten(1)
+
+    def apart(self, rows: Tensor) -> dict[str, Tensor]:
+        """The rows of a weight [rows, …] by target."""
+        parts = rows.unflatten(0, (-1, sum(self.sizes.values()))).split(list(self.sizes.values()), dim=1)
+        return {target: part.flatten(0, 1) for target, part in zip(self.sizes, parts, strict=True)}
+
+    def together(self, parts: Mapping[str, Tensor]) -> Tensor:
+        """The other way."""
+        grouped = [parts[target].unflatten(0, (-1, size)) for target, size in self.sizes.items()]
+        return torch.cat(grouped, dim=1).flatten(0, 1)
 
     def side_by_side(self, ups: Mapping[str, Tensor]) -> Tensor:
         """B [outputs, rank] by target as one matrix: in each row zeros beside the numbers of its own target."""
@@ -155,7 +169,7 @@ class AdaptedLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         own = self.adapters
-        if own.drops:
+        if own.drops or not own.on:
             return own(x, nf4.linear(x, self.weight, self.bias))
         made: Tensor = _AdaptedProduct.apply(x, self.weight, self.bias, own.down, own.up, own.scale)
         return made
@@ -226,3 +240,16 @@ def delta(pairs: Mapping[str, tuple[Tensor, Tensor]], scale: float, rows: QkvRow
     parts = {target: (b @ a).T for target, (a, b) in pairs.items()}  # as outputs for every input
     whole = next(iter(parts.values())) if rows is None else rows.joined(parts)
     return whole.T * scale
+
+
+@contextmanager
+def adapters_off(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """The models as they are without their adapters."""
+    found = [each for module in modules for each in module.modules() if isinstance(each, Adapters)]
+    for adapters in found:
+        adapters.on = False
+    try:
+        yield
+    finally:
+        for adapters in found:
+            adapters.on = True

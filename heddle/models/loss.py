@@ -9,6 +9,7 @@ words.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +67,9 @@ class Vocabulary:
         return x
 
 
+Weigh = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
 def head_loss(
     x: Tensor,
     weight: Tensor,
@@ -76,14 +80,38 @@ def head_loss(
     scores: Scores = PLAIN,
     bias: Tensor | None = None,
     count: float | None = None,
+    weigh: Weigh | None = None,
 ) -> Tensor:
     """The mean cross-entropy in nats per token of the logits x weightᵀ + bias, in full precision.
 
     `scale` is what the loss will be multiplied by before its backward pass: gradients are computed here, and in fp16
     those without it would vanish. Where some targets are IGNORE, `count` is what the sum over the others is divided by:
     a mean over more than these tokens can only be made by who knows of all.
+
+    `weigh` makes something else of the losses of all tokens: given them, it says what the loss is, and how it grows
+    with each. Logits are then computed twice, for a token's part of the gradient depends on those of others.
     """
-    return _HeadLoss.apply(x, weight, bias, targets, scale, vocabulary, scores, torch.is_grad_enabled(), count)
+    return _HeadLoss.apply(x, weight, bias, targets, scale, vocabulary, scores, torch.is_grad_enabled(), count, weigh)
+
+
+def token_losses(
+    x: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    vocabulary: Vocabulary,
+    scores: Scores = PLAIN,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """The cross-entropy of each token, given those of all ranks; 0 where the target is IGNORE. Without gradients."""
+    start, words = vocabulary.held(len(weight))
+    step, found = max(1, CHUNK // len(weight)), []
+    for begin in range(0, len(x), step):
+        tokens, wanted = x[begin : begin + step], targets[begin : begin + step]
+        products = torch.mm(tokens, weight.t()) if bias is None else torch.addmm(bias, tokens, weight.t())
+        known = wanted != IGNORE
+        losses, _ = vocabulary.losses(scores.of(products[:, :words].float()), wanted.where(known, 0) - start)
+        found.append(losses.view(-1).where(known, 0.0))
+    return torch.cat(found)
 
 
 class _HeadLoss(torch.autograd.Function):
@@ -99,8 +127,15 @@ class _HeadLoss(torch.autograd.Function):
         scores: Scores,
         backward: bool,
         count: float | None,
+        weigh: Weigh | None,
     ) -> Tensor:
         full = vocabulary.inputs(x)
+        loss: Tensor | None = None
+        factors: Tensor | None = None
+        if weigh is not None:
+            loss, factors = weigh(token_losses(full, weight, targets, vocabulary, scores, bias))
+            if not backward:
+                return loss
         divisor = len(full) if count is None else count
         start, words = vocabulary.held(len(weight))
         step = max(1, CHUNK // len(weight))
@@ -122,7 +157,10 @@ class _HeadLoss(torch.autograd.Function):
             total += losses.sum()
             if grad_full is None:
                 continue
-            gaps.mul_(scale * scores.scale / divisor)
+            if factors is None:
+                gaps.mul_(scale * scores.scale / divisor)
+            else:
+                gaps.mul_(factors[begin : begin + step, None].to(gaps.dtype) * (scale * scores.scale))
             gradient = (gaps if slope is None else gaps.mul_(slope)).to(products.dtype)
             if words < len(weight):
                 gradient = F.pad(gradient, (0, len(weight) - words))
@@ -138,10 +176,10 @@ class _HeadLoss(torch.autograd.Function):
         if grad_full is not None:
             ctx.save_for_backward(vocabulary.input_gradients(grad_full), grad_weight, grad_bias)
             ctx.scale = scale
-        return total / divisor
+        return total / divisor if loss is None else loss
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
         factor = gradient / ctx.scale  # one, where the loss was multiplied by what was said
         grads = [grad if grad is None else grad.mul_(factor) for grad in ctx.saved_tensors]
-        return *grads, None, None, None, None, None, None
+        return *grads, None, None, None, None, None, None, None

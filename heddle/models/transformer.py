@@ -20,8 +20,9 @@ from heddle.models import random
 from heddle.models.attention import attend, attend_masked, by_document
 from heddle.models.documents import Documents
 from heddle.models.experts import ExpertMLP
-from heddle.models.loss import Scores, Vocabulary, head_loss
+from heddle.models.loss import Scores, Vocabulary, head_loss, token_losses
 from heddle.models.norms import make_head_norm, make_norm
+from heddle.models.preference import PreferencePairs
 from heddle.models.rotary import Rotary, at, rotate
 from heddle.models.scored_attention import attend_scored
 from heddle.spec.model import LayerSpec, ModelSpec
@@ -62,6 +63,7 @@ class Microbatch:
     positions: Tensor | None = None  # of the tokens held here, [sequence] or [samples, sequence]; None: from 0 on
     length: int = 0  # that positions are below, where they are given
     documents: Documents = ()  # of which whole samples are made; see heddle.models.documents
+    pairs: PreferencePairs | None = None  # where documents come in pairs, of which one is preferred
 
 
 class Transformer(nn.Module):
@@ -109,8 +111,20 @@ class Transformer(nn.Module):
             if batch.targets is None:
                 return self.scores.of(self.head(x))
             weight, bias = self.head.weight, self.head.bias
+            if batch.pairs is not None and batch.pairs.reference is None:
+                full = self.vocabulary.inputs(x)
+                losses = token_losses(full, weight, batch.targets, self.vocabulary, self.scores, bias)
+                return batch.pairs.log_probabilities(losses)
             return head_loss(
-                x, weight, batch.targets, batch.scale, self.vocabulary, scores=self.scores, bias=bias, count=batch.count
+                x,
+                weight,
+                batch.targets,
+                batch.scale,
+                self.vocabulary,
+                scores=self.scores,
+                bias=bias,
+                count=batch.count,
+                weigh=None if batch.pairs is None else batch.pairs.weigh(batch.count),
             )
         return x
 

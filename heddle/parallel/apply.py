@@ -65,9 +65,10 @@ def parallelize(
     compiled: bool = False,
     tiers: Tiers = no_tiers,
     tune: Tune | None = None,
+    frozen_all: bool = False,
     even: int = 1,
 ) -> Parallel:
-    """Build this rank's part of the model, with its initial weights.
+    """Build this rank's part of the model, with its initial weights; with `frozen_all`, of one that never learns.
 
     What a replica updates begins at a multiple of `even`.
 
@@ -75,6 +76,9 @@ def parallelize(
     rank make its own shard real, and nothing else.
     """
     chunks, deferred = build_chunks(spec, plan, mesh, tune), DeferredGradients()
+    if frozen_all:
+        for chunk in chunks.values():
+            chunk.requires_grad_(False)
     if mesh.tensor.size > 1:
         for chunk in chunks.values():
             split_over_tensor(chunk, mesh.tensor, plan.sequence)

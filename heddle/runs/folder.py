@@ -194,6 +194,7 @@ def _changes(before: Job, job: Job) -> list[str]:
     names = [field.name for field in dataclasses.fields(job.train) if field.name not in FREE]
     pairs = {f"train.{name}": (getattr(before.train, name), getattr(job.train, name)) for name in names}
     pairs["[tune]"] = (before.tune, job.tune)
+    pairs["[preference]"] = (before.preference, job.preference)
     pairs["train.precision"] = (before.precision, job.precision)
     pairs["train.sequence"] = (before.sequence, job.sequence)
     if job.train.steps >= before.train.steps:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from heddle.cost import compute
+from heddle.cost import compute, muon
 from heddle.cost import step as stage
 from heddle.cost.layers import Chunk, LayerKind, chunk_layers
 from heddle.cost.network import hidden
@@ -19,7 +19,7 @@ from heddle.simulating.stage_memory import bytes_of, frozen_of, of_a_layer, para
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.layer_memory import Zero
-from heddle.spec.plan import Plan
+from heddle.spec.plan import Plan, even_stages
 
 
 class PassCosts(NamedTuple):
@@ -155,7 +155,7 @@ def step_tail_seconds(
     data = microbatches * (each - hidden(cluster, each, pipe / microbatches))
     data = data + stage.exposed_exchange(cluster, work, most, last)
     shared = plan.replicas if plan.zero else 1
-    aside = cluster.efficiency.step_us * 1e-6
+    aside = cluster.efficiency.step_us * 1e-6 + muon_seconds(job, work, cluster)
     return float(data), float(compute.optimizer(cluster, work, most / shared)) + aside
 
 
@@ -187,4 +187,14 @@ def _tail_by_layer(
         every = sum(own.values()) or 1.0
         data += sum(summed(zero, parameters, parameters / every) for zero, parameters in own.items() if zero <= 1)
         tails.append((data, update))
-    return max(data for data, _ in tails), max(update for _, update in tails) + cluster.efficiency.step_us * 1e-6
+    aside = cluster.efficiency.step_us * 1e-6 + muon_seconds(job, work, cluster)
+    return max(data for data, _ in tails), max(update for _, update in tails) + aside
+
+
+def muon_seconds(job: PlannedJob, work: Work, cluster: Cluster) -> float:
+    """What Muon takes on the stage that has most layers."""
+    plan = job.plan
+    layers = [0] * plan.pipeline
+    for chunk, count in enumerate(plan.stages or even_stages(job.model.layers, plan.chunks)):
+        layers[plan.rank_of(chunk)] += count
+    return float(muon.seconds(cluster, work, max(layers)))

@@ -10,7 +10,7 @@ from heddle.errors import HeddleError
 from heddle.spec.ranges import Positive, ShareBelowOne, check_ranges
 from heddle.spec.tables import WHERE_SAID
 
-Learn = Literal["assistant", "last", "each", "all"]
+Learn = Literal["assistant", "last", "each", "all", "preference"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,8 @@ class Data:
     validation: ShareBelowOne = 0.05  # share of the tokens that is kept for evaluation
     # conversations to evaluate on, instead of a share of `chat`
     held_out: tuple[str, ...] | str = field(default=(), metadata=WHERE_SAID)
-    # of conversations, what is learned: the assistant's turns, the last one, each in a sample of its own, or everything
+    # of conversations, what is learned: the assistant's turns, the last one, each in a sample of its own, everything,
+    # or (with [preference]) which of two answers is better
     learn: Learn = field(default="assistant", metadata=WHERE_SAID)
     template: str | None = None  # a .jinja file, or "chatml"; the tokenizer's own if left out
     template_options: dict[str, Any] | None = field(

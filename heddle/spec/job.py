@@ -21,6 +21,7 @@ from heddle.spec.network.link_codes import check_known
 from heddle.spec.optimizer import OptimizerName, check_optimizer
 from heddle.spec.peft import lora_of
 from heddle.spec.plan import Plan, Predicted
+from heddle.spec.preference import Preference
 from heddle.spec.ranges import (
     Amount,
     Count,
@@ -35,7 +36,9 @@ from heddle.spec.ranges import (
 from heddle.spec.ranks import split_in_words
 from heddle.spec.rules.adapt import check_adapt
 from heddle.spec.rules.meetings import check_meetings
+from heddle.spec.rules.muon import check_muon
 from heddle.spec.rules.order import check_late
+from heddle.spec.rules.preference import check_preference
 from heddle.spec.rules.tune import check_base
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 from heddle.spec.start import model_in, tokenizer_in
@@ -64,6 +67,7 @@ class Train:
     seed: Seed = 0
     precision: Precision | None = None  # what the devices are best at if left out: see Job.precision
     optimizer: OptimizerName = "adamw"  # "adamw8bit" keeps its two moments in eight bits each
+    momentum: ShareBelowOne = 0.95  # of Muon
     learning_rate: NonNegative = 3e-4
     final_learning_rate: Share = 0.1  # as a share of learning_rate
     schedule: LearningRateSchedule = "cosine"
@@ -130,6 +134,7 @@ class Job:
     predicted: Predicted | None = None  # of the plan
     network: Network | None = None  # links and devices that differ; None: those of the cluster
     tune: Tune | None = None  # what learns beside frozen weights; None: everything learns
+    preference: Preference | None = None  # which of two answers is better is learned; None: to go on as texts do
 
     def __repr__(self) -> str:
         plan = self.plan
@@ -143,6 +148,7 @@ class Job:
                 "The model has no positions for the tokens beyond that.",
                 f"Use train.sequence = {self.model.sequence}, or model.sequence = {self.sequence}.",
             )
+        check_preference(self.preference, self.data, self.tune, self.plan, self.train.meeting)
         check_base(self.tune, self.model, self.train.compile)
         if self.plan is not None:
             self.plan.check(self.model, self.train.global_batch, self.sequence)
@@ -150,6 +156,7 @@ class Job:
             check_late(self.plan, self.train)
             check_optimizer(self.plan, self.train, self.model.layers)
             check_adapt(self.plan, self.train.meeting, self.network is not None)
+            check_muon(self.plan, self.train)
             check_coded(self.plan, self.train.precision)
             if self.network is not None and self.plan.context > 1:
                 raise HeddleError(
@@ -248,7 +255,7 @@ class PlannedJob(Job):
         return self if self.plan.stages else super().planned
 
 
-TABLES = ("model", "cluster", "network", "data", "train", "tune", "plan", "predicted")
+TABLES = ("model", "cluster", "network", "data", "train", "tune", "preference", "plan", "predicted")
 
 
 def load_job(path: str | Path) -> Job:
@@ -294,16 +301,23 @@ def job_from_tables(document: dict[str, Any], folder: Path = Path()) -> Job:
         )
     return Job(
         model=model_from_table(_started_model(document.get("model", {}), start), folder),
-        data=located(build(Data, _started_data(document["data"], start), "data"), folder)
-        if "data" in document
-        else None,
+        data=_data(document, start, folder) if "data" in document else None,
         train=train,
         cluster=cluster if network is None else cluster_over(network, cluster),
         network=network,
         tune=_tuned(document["tune"], folder) if "tune" in document else None,
+        preference=build(Preference, document["preference"], "preference") if "preference" in document else None,
         plan=plan,
         predicted=build(Predicted, document["predicted"], "predicted") if "predicted" in document else None,
     )
+
+
+def _data(document: dict[str, Any], start: Path | None, folder: Path) -> Data:
+    """With [preference], conversations are pairs of them, unless it is said otherwise, and then refused."""
+    table = _started_data(document["data"], start)
+    if "preference" in document and "chat" in table:
+        table = {"learn": "preference"} | table
+    return located(build(Data, table, "data"), folder)
 
 
 def _tuned(table: dict[str, Any], folder: Path) -> Tune:

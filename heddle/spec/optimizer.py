@@ -8,7 +8,7 @@ from heddle.errors import HeddleError
 from heddle.schedule.late import SYNCHRONOUS
 from heddle.spec.plan import Plan
 
-OptimizerName = Literal["adamw", "adamw8bit"]
+OptimizerName = Literal["adamw", "adamw8bit", "muon"]
 MOMENT_BLOCK = 256  # numbers that share a scale where moments are kept in eight bits
 SMALL = 4096  # parameters of fewer numbers keep theirs in full precision, as bitsandbytes' do
 

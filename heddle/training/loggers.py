@@ -163,6 +163,7 @@ def loggers_of(job: Job, folder: Path, warn: Warn, functions: Functions | None =
 def described(job: Job) -> dict[str, Any]:
     """A job as loggers keep it."""
     parts = {"model": job.model, "train": job.train, "data": job.data, "plan": job.plan, "tune": job.tune}
+    parts["preference"] = job.preference
     return {name: to_table(part) for name, part in parts.items() if part is not None}
 
 

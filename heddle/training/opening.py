@@ -18,6 +18,7 @@ from heddle.checkpoint.companions import carry_into_run, check_companions
 from heddle.checkpoint.source import WeightSource, check_model, check_tokenizer, differences, find_source
 from heddle.data import Prepared, check_named, check_vocab, idle_rows, prepared_for, replaced_bytes
 from heddle.data.look import colored, first_samples
+from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
 from heddle.planning.search.describe import beyond_the_split
 from heddle.runs.folder import (
@@ -58,6 +59,11 @@ class RunOptions:
     functions: Functions | None = None  # of the user, that are called with the numbers
 
 
+def keeps_source(job: Job) -> bool:
+    """Whether a run needs the weights that it began with for as long as it goes on: frozen ones, or a reference."""
+    return job.tune is not None or job.preference is not None
+
+
 def shared_folders(job: Job) -> list[Path]:
     """What all ranks of a run read and write."""
     cache = [Path(job.corpus.cache)] if job.corpus.tokens is None else []
@@ -81,8 +87,26 @@ def prepare(job: Job, together: Together, console: Console) -> Prepared:
     opened = partial(prepared_for, replace(job.corpus, verify=verify), progress=progress)
     data: Prepared = together.first("the tokens", opened, opened)
     check_vocab(data, job.model.vocab)
+    check_pairs(data, job)
     together.all("the tokens' checksums")
     return data
+
+
+def check_pairs(data: Prepared, job: Job) -> None:
+    """Refuse a folder of pairs for a job that learns texts, and the other way round."""
+    pairs = data.meta.chat is not None and data.meta.chat.learn == "preference"
+    if pairs and job.preference is None:
+        raise HeddleError(
+            f"{data.folder} holds pairs of answers.",
+            "Which one is better is learned by a loss of its own.",
+            "Add the table [preference], for example with beta = 0.1.",
+        )
+    if job.preference is not None and not pairs:
+        raise HeddleError(
+            f"{data.folder} holds no pairs of answers, and the job has [preference].",
+            "It learns from rows of prompt, chosen and rejected.",
+            'Give them as data.chat = "pairs.jsonl", or leave [preference] out.',
+        )
 
 
 def find_weights(job: Job, data: Prepared, mesh: Mesh, warn: Callable[[str], None]) -> WeightSource | None:
@@ -149,7 +173,7 @@ class Opening:
     @property
     def again(self) -> Opening:
         """The same run once more, from the checkpoint that it has just written."""
-        source = None if self.job.tune is None else self.source
+        source = self.source if keeps_source(self.job) else None
         return replace(self, existing=True, resume=True, source=source, before=None, first=False)
 
     def begin(self, trainer: Trainer, adapter: Adapter, watchdog: Watchdog) -> None:
@@ -172,7 +196,7 @@ class Opening:
                 self.console.print(words, highlight=False, soft_wrap=True)
             if newest is None and self.job.tune is not None and self.job.tune.adapter is not None:
                 trainer.take_adapters(Path(self.job.tune.adapter))
-        if self.source is not None and self.job.tune is not None and trainer.mesh.rank == 0:
+        if self.source is not None and keeps_source(self.job) and trainer.mesh.rank == 0:
             note_base(self.run.folder, self.source)
         if self.first:
             introduce(self, trainer.device)
@@ -200,7 +224,7 @@ def opened(job: PlannedJob, options: RunOptions, together: Together, device: tor
         check_resumed(job, data, options.allow_changes, say)
         before = load_job(run.job_file).train
     # what is frozen is taken from where it came from, also by a run that goes on
-    source = None if resume and job.tune is None else find_weights(job, data, mesh, say)
+    source = None if resume and not keeps_source(job) else find_weights(job, data, mesh, say)
     machine = options.machine or (machine_of(job, run) if mesh.rank == 0 else None)
     peak = peak_of_run(job, machine, device)
     return Opening(

@@ -22,6 +22,10 @@ from heddle.training.step.trainer import Trainer
 from tests.helpers.cases import covering, thinned
 from tests.helpers.small_models import gpt
 from tests.numerics.test_equality_grid import CELLS, LOW_PRECISION, job
+from tests.numerics.test_muon import CELLS as MUON
+from tests.numerics.test_muon import job as muon_job
+from tests.numerics.test_preference import CELLS as PREFERRED
+from tests.numerics.test_preference import job as preferred_job
 from tests.numerics.test_searched_orders import searched
 from tests.parallel.replicas.test_compressed import BY_LINK
 from tests.parallel.replicas.test_compressed import CELLS as COMPRESSED
@@ -151,3 +155,22 @@ def test_probes_and_profiles_run_by_the_rules_of_nccl(monkeypatch):
     for rank, (bandwidth, timed) in enumerate(run.results):
         assert [other for other in range(3) if bandwidth[other] == 0] == [rank]
         assert timed == ["all-reduce", "all-gather", "reduce-scatter", "send"]
+
+
+@pytest.mark.parametrize("name", thinned(MUON, slow=MUON.keys() - {"tensor2-data4-zero1", "all", "data3-zero2"}))
+def test_whole_matrices_travel_by_the_rules_of_nccl(name):
+    """All-to-alls of other sizes for each two ranks, and some ranks with nothing to send."""
+    model, plan, tune = MUON[name]
+    a_job = muon_job(model, plan, tune, steps=STEPS)
+    run = strict_run(replace(a_job, train=replace(a_job.train, eval_batches=1)), STEPS)
+    assert all(losses == run.results[0] for losses in run.results)
+    serial = observe_serial(muon_job(model, Plan(), tune, steps=STEPS)).losses if tune is None else None
+    assert serial is None or run.results[0][:STEPS] == pytest.approx(serial, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", thinned(PREFERRED, slow=PREFERRED.keys() - {"lora-all", "data4-zero3", "context2"}))
+def test_references_are_asked_by_the_rules_of_nccl(name):
+    model, plan, tune = PREFERRED[name]
+    a_job = preferred_job(model, plan, tune)
+    run = strict_run(replace(a_job, train=replace(a_job.train, steps=STEPS, eval_batches=1)), STEPS)
+    assert all(losses == run.results[0] for losses in run.results)

@@ -60,6 +60,7 @@ COMMANDS = {
     "heddle schedule": ["schedule", "1f1b", "--pipeline", 2, "--microbatches", 4],
     "heddle train --dry-run": ["train", "job.toml", "--dry-run", "--set", "plan.data=2"],
     "heddle prove": ["prove", "job.toml", "--steps", 1],
+    "heddle evaluate": ["evaluate", "runs/small"],
     "heddle inspect": ["inspect", "runs/small"],
     "heddle inspect --verify": ["inspect", "runs/small", "--verify"],
     "heddle piper": PIPER,

@@ -67,7 +67,9 @@ def look(
     template: Annotated[
         str | None, typer.Option(help="A .jinja file, or chatml; the tokenizer's own if left out.")
     ] = None,
-    learn: Annotated[str, typer.Option(help="assistant, last, each or all: what is learned.")] = "assistant",
+    learn: Annotated[
+        str, typer.Option(help="assistant, last, each, all or preference: what is learned.")
+    ] = "assistant",
     key: Annotated[str | None, typer.Option(help="The field to learn from, where it is not one of the usual.")] = None,
     samples: Annotated[int, ranged(within="[0, 1000]", help="How many samples to show.")] = 3,
     sequence: Annotated[

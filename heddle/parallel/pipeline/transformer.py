@@ -84,11 +84,15 @@ class Pipeline(Executor):
         if last:  # which gives the loss
             if torch.is_grad_enabled():
                 step.keep(action, (x, y * step.scale))
-            step.add(y.detach())
+            self._told(microbatch, y.detach(), step)
             return
         self._send(action, y.detach())
         if torch.is_grad_enabled():  # only the graph behind the output is kept: its values have been sent
             step.keep(action, (x, get_gradient_edge(y)))
+
+    def _told(self, microbatch: int, loss: Tensor, step: StepState) -> None:  # noqa: ARG002
+        """What the last chunk gives of a microbatch is its loss."""
+        step.add(loss)
 
     def _backward(self, action: Action, step: StepState) -> None:
         kept: tuple[Tensor | None, GradientEdge | Tensor] = step.take(action)

@@ -17,7 +17,8 @@ from heddle.parallel.ownership import replicas_of, sums_of
 from heddle.parallel.parameter_layout import place_of
 from heddle.parallel.replicas.bucket import Bucket, Named
 from heddle.parallel.replicas.compressed import EXACT, GradientCodes
-from heddle.parallel.replicas.sharded import ShardedGroup
+from heddle.parallel.replicas.matrices import HeldParameter, held_in_ranges
+from heddle.parallel.replicas.sharded import FrozenGroup, ShardedGroup
 from heddle.parallel.shards import FreeParameters, Piece
 
 # A bucket of 32 MiB of fp32 is long enough to use a link well and short enough to overlap. But each of d replicas sends
@@ -71,6 +72,19 @@ class Reducer:
         order = {parameter: number for number, (_, parameter) in enumerate(in_order)}
         buckets = [bucket for buckets in self.buckets.values() for bucket in buckets]
         self.first_used_first = sorted(buckets, key=lambda each: min(order[p] for _, p in each.parameters))
+
+    def held(self) -> Iterator[HeldParameter]:
+        """Every parameter that is updated on this stage, and who has which part of it: the same on all its ranks."""
+        for part in self.parts:
+            if isinstance(part, FrozenGroup):
+                continue
+            if isinstance(part, ShardedGroup):
+                named = zip(part.names, part.parameters, strict=True)
+                yield from held_in_ranges(named, part.starts, part.share, part.replicas)
+            elif isinstance(part, Bucket) and part.zero:
+                yield from held_in_ranges(part.parameters, part.starts, part.share, part.replicas)
+            else:
+                yield from (HeldParameter(each.name, each.local, each.place, Axis()) for each in part.pieces)
 
     def move(self, moved: Callable[[list[Piece]], list[Piece]]) -> None:
         """Let what is updated live elsewhere."""

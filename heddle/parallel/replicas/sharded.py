@@ -108,6 +108,7 @@ class ShardedGroup:
     ) -> None:
         """`parameters` lie on the meta device; `made` has their successors."""
         self.home, self.keeper = memory.home, memory.keeper
+        self.names = [name for name, _ in parameters]
         self.sums, self.replicas, self.kept, self.pending = sums, replicas, zero == 2, pending
         sizes = [parameter.numel() for _, parameter in parameters]
         self.starts, self.share = laid_out(sizes, replicas.size, memory.even)
@@ -126,7 +127,7 @@ class ShardedGroup:
         # zeros: padding is summed and updated like everything else
         self.shard = self.home.reserve(self.share, self._kept_in(memory))
         self.master = memory.keeper.reserve(self.share) if memory.keeper and memory.apart else self.shard
-        self.pieces = list(self._make_pieces([name for name, _ in parameters], mesh))
+        self.pieces = list(self._make_pieces(self.names, mesh))
         self.frozen: list[Piece] = []
         self.gradients: Tensor | None = None  # of all replicas' shares, while a backward makes them
         self.gradient: Tensor | None = None  # of this replica's share

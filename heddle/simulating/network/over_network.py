@@ -23,7 +23,7 @@ from heddle.cost.memory import MemoryBreakdown
 from heddle.cost.work import work_of
 from heddle.errors import HeddleError
 from heddle.schedule import Schedule
-from heddle.simulating.chunks import ChunkCosts, chunk_costs
+from heddle.simulating.chunks import ChunkCosts, chunk_costs, muon_seconds
 from heddle.simulating.network.clock import Hops, NetworkTimes, clocked
 from heddle.simulating.network.ending import TIED, Ending, NetworkStep
 from heddle.simulating.network.prices import (
@@ -257,7 +257,7 @@ class OverNetwork:
     def update(self) -> float:
         """Seconds of the slowest optimizer."""
         shared = self.plan.data if self.plan.zero else 1
-        return max(
+        return muon_seconds(self.job, self.work, self.cluster) + max(
             self._updating(held / shared, device)
             for stage, held in enumerate(self.held)
             for device in {self.device(int(each)) for each in self.places[0, :, stage]}

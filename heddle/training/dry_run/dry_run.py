@@ -32,6 +32,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 
 from heddle.cost.layers import LayerKind
+from heddle.data import Documents, Trained
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.parallel.pipeline.inbox import DEVICE_AHEAD, receives_ahead
@@ -170,8 +171,7 @@ def _observe(job: PlannedJob, tensor: int, stage: int) -> tuple[Observation, Obs
     the one that ends the first one's sums.
     """
     plan = job.plan
-    tokens = np.zeros(job.sequence + 1, np.uint8)
-
+    tokens = _made_up(job)
     on_gpu = job.cluster is not None and not job.cluster.device.host
 
     def step(microbatches: int) -> Observation:
@@ -195,6 +195,15 @@ def _observe(job: PlannedJob, tensor: int, stage: int) -> tuple[Observation, Obs
         other = one if number == 1 else step(fewest + 3)
         on = [{kind: brief for kind, brief in each.items() if kind.direction > 0} for each in two.brief]
         return one, two, replace(two, brief=tuple(back | way for back, way in zip(other.brief, on, strict=True)))
+
+
+def _made_up(job: PlannedJob) -> Trained:
+    """Tokens for one sample: of preferences, two answers that fill it."""
+    if job.preference is None:
+        return np.zeros(job.sequence + 1, np.uint8)
+    lengths = np.array([job.sequence // 2 + 1, job.sequence - job.sequence // 2 + 1])
+    tokens = np.zeros(lengths.sum(), np.uint8)
+    return Documents(tokens, np.ones_like(tokens), lengths, end=0, pairs=True)
 
 
 def _kept_inputs(job: PlannedJob, stage: int) -> Iterator[int]:

@@ -24,7 +24,7 @@ from heddle.console import plain_console
 from heddle.data import Documents, Trained, samples_of
 from heddle.errors import listing
 from heddle.models import Transformer, initialize
-from heddle.models.lora import B, adapt
+from heddle.models.lora import B, adapt, adapters_off
 from heddle.models.nf4 import rounded
 from heddle.models.random import fill_normal, token_keys
 from heddle.parallel.context.held import Held
@@ -129,6 +129,8 @@ def conclude(shrunk: Shrunk, parallel: Observed, began: float) -> Proof:
     full = small.precision == "fp32"
     plain = observe_serial(small)
     serial = plain if plan.late is None else observe_recurrence(small, plan.late)
+    if small.preference is not None:  # what a reference is, no comparison of plans would show
+        serial = replace(serial, losses=[exact_first_step(small)[0], *serial.losses[1:]])
     if full:
         loss_rounding = largest(map(relative, observe_serial(small, microbatch=1).losses, plain.losses))
     else:  # late updates make more of a rounding than others do
@@ -141,9 +143,18 @@ def conclude(shrunk: Shrunk, parallel: Observed, began: float) -> Proof:
         shrunk=shrunk,
         comparison=comparison,
         loss_rounding=loss_rounding,
-        cause=None if comparison.equal else likely_cause(comparison, plan, small.model),
+        cause=None if comparison.equal else cause_of(comparison, parallel, small),
         seconds=time.monotonic() - began,
     )
+
+
+def cause_of(comparison: Comparison, parallel: Observed, job: PlannedJob) -> str:
+    """What kind of mistake the differences look like."""
+    if job.preference is not None and job.tune is not None and comparison.losses[0] > comparison.loss_limit:
+        mistaken, _ = exact_first_step(job, adapters_on=True)
+        if relative(parallel.losses[0], mistaken) <= comparison.loss_limit:
+            return "the loss of step 1 is that of a reference that learns: the reference has its adapters on"
+    return likely_cause(comparison, job.plan, job.model)
 
 
 class _WatchedOptimizer(Optimizer):
@@ -153,8 +164,8 @@ class _WatchedOptimizer(Optimizer):
     # another takes would look like a mistake, so a proof begins with a scale at which none overflows.
     SCALE = 2.0**7
 
-    def __init__(self, pieces: list[Piece], train: Train, *delays: Any) -> None:
-        super().__init__(pieces, train, *delays)
+    def __init__(self, pieces: list[Piece], train: Train, *others: Any) -> None:
+        super().__init__(pieces, train, *others)
         self.scale.value = min(self.scale.value, self.SCALE)
         self.first: list[ShardBox] = []
         self.seen: set[str] = set()  # parameters that have had a gradient; where updates are late, some have it later
@@ -244,7 +255,14 @@ def gradient_rounding(job: Job, serial: Observed) -> float:
 
 
 def exact_gradients(job: Job) -> dict[str, Array]:
-    """The gradients of the first step in double precision, from the model and autograd alone.
+    """The gradients of the first step in double precision, from the model and autograd alone."""
+    return exact_first_step(job)[1]
+
+
+def exact_first_step(job: Job, adapters_on: bool = False) -> tuple[float, dict[str, Array]]:
+    """The loss and the gradients of the first step in double precision.
+
+    `adapters_on`: what the loss would be if the reference of preferences had its adapters on.
 
     They are those at the weights that the job computes with, which every plan rounds alike.
     """
@@ -265,14 +283,37 @@ def exact_gradients(job: Job) -> dict[str, Array]:
     drops = job.model.dropout or (job.tune is not None and job.tune.adapters.dropout)
     keys = token_keys(train.seed, torch.arange(train.global_batch), job.sequence) if drops else None
     batch = Held(job.sequence, Axis(), ids.device).microbatch(samples.lengths_of(range(train.global_batch)))
-    F.cross_entropy(model(ids, replace(batch, keys=keys)), targets).backward()
-    return {name: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None}
+    logits = model(ids, replace(batch, keys=keys))
+    if job.preference is None:
+        loss = F.cross_entropy(logits, targets)
+    else:
+        with torch.no_grad(), adapters_off([] if adapters_on else [model]):
+            plain = model(ids, batch)
+        lengths = samples.lengths_of(range(train.global_batch))
+        loss = preference_loss(job.preference.beta, *(answer_logs(x, targets, lengths) for x in (logits, plain)))
+    loss.backward()
+    return float(loss.detach()), {name: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def answer_logs(logits: Tensor, targets: Tensor, lengths: list[list[int]]) -> Tensor:
+    """The log-probability of every document, one after the other: of the tokens that are learned of it."""
+    logs = -F.cross_entropy(logits, targets, reduction="none").view(len(lengths), -1)
+    parts = [row[: sum(own)].split(own) for row, own in zip(logs, lengths, strict=True)]
+    return torch.stack([part.sum() for row in parts for part in row])
+
+
+def preference_loss(beta: float, model: Tensor, reference: Tensor) -> Tensor:
+    """The mean over pairs of arXiv 2305.18290, Eq. 7."""
+    gains = model - reference
+    return -F.logsigmoid(beta * (gains[::2] - gains[1::2])).mean()
 
 
 def synthetic_tokens(job: Job) -> Trained:
     """What a proof learns from: text, or as of a job with conversations, documents that are learned in part."""
     tokens = synthetic_text(job)
-    return tokens if job.data is None or not job.data.chat else synthetic_documents(job, tokens)
+    if job.preference is None and (job.data is None or not job.data.chat):
+        return tokens
+    return synthetic_documents(job, tokens)
 
 
 def synthetic_documents(job: Job, tokens: NDArray[Any]) -> Documents:
@@ -282,13 +323,16 @@ def synthetic_documents(job: Job, tokens: NDArray[Any]) -> Documents:
     """
     rng = np.random.default_rng(job.train.seed + 1)
     lengths: list[int] = []
+    longest = job.sequence + 6 if job.preference is None else job.sequence // 2 + 3  # of which most fit, and not all
     while sum(lengths) < len(tokens):
-        lengths.append(min(int(rng.integers(2, job.sequence + 6)), len(tokens) - sum(lengths)))
+        lengths.append(min(int(rng.integers(2, longest)), len(tokens) - sum(lengths)))
     share = np.repeat(rng.choice([0.05, 0.3, 0.95], len(lengths)), lengths)
     learned = (rng.random(len(tokens)) < share).astype(np.uint8)
     learned[np.cumsum(lengths) - 1] = 1
-    assert job.data is not None
-    return Documents(tokens, learned, np.array(lengths), end=0, pack=job.data.pack)
+    pack, pairs = job.data is not None and job.data.pack, job.preference is not None
+    whole = len(lengths) - len(lengths) % 2 if pairs else len(lengths)
+    end = sum(lengths[:whole])
+    return Documents(tokens[:end], learned[:end], np.array(lengths[:whole]), end=0, pack=pack, pairs=pairs)
 
 
 def synthetic_text(job: Job) -> NDArray[Any]:

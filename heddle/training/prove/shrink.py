@@ -77,8 +77,17 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
         weight_decay=train.weight_decay,
         clip=min(train.clip, 0.1),  # small enough to clip, where the job clips at all
         delay_correction=train.delay_correction,
+        optimizer="adamw" if train.optimizer == "adamw8bit" else train.optimizer,
+        momentum=train.momentum,
     )
-    small = PlannedJob(model=small_model, data=job.data, train=small_train, plan=small_plan, tune=_tune(job.tune))
+    small = PlannedJob(
+        model=small_model,
+        data=job.data,
+        train=small_train,
+        plan=small_plan,
+        tune=_tune(job.tune),
+        preference=job.preference,
+    )
     coded = coded_plan(job, plan, small_plan)
     coded_job = None if coded is None else replace(small, plan=coded, network=job.network)
     return Shrunk(small, tuple(notes), coded_job, left_out)
@@ -147,7 +156,7 @@ def _left_out(job: PlannedJob) -> tuple[str, ...]:
     codes = {"compress_gradients": plan.compress_gradients, "compress_activations": plan.compress_activations}
     found += [f'{name} = "{code}"' for name, code in codes.items() if code != "none"]
     found += [f"codes of {each.words}" for each in plan.codes]
-    found += [f'optimizer = "{train.optimizer}"'] * (train.optimizer != "adamw")
+    found += [f'optimizer = "{train.optimizer}"'] * (train.optimizer == "adamw8bit")
     found += ["compile = true"] * train.compile + ["the meeting of sites"] * (train.meeting is not None)
     return tuple(found)
 

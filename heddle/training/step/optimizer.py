@@ -1,9 +1,9 @@
-"""AdamW over the pieces of parameters that this rank updates, with clipping and loss scaling."""
+"""AdamW over the pieces of parameters that this rank updates, with clipping and loss scaling; Muon for matrices."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from heddle.parallel.shards import Piece
 from heddle.spec.job import Train
 from heddle.training.step.correction import Mending
 from heddle.training.step.eight_bits import EightBitAdamW, blocks_of
+from heddle.training.step.muon import Muon
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -48,14 +49,21 @@ class LossScale:
 
 
 class Optimizer:
-    """AdamW in full precision, fused."""
+    """AdamW in full precision, fused, of all that is not Muon's."""
 
-    def __init__(self, pieces: list[Piece], train: Train, delay_of: Callable[[Piece], int] = lambda _piece: 0) -> None:
-        """`delay_of` says how many steps late a piece's gradients come."""
-        self.pieces, self.train = pieces, train
+    def __init__(
+        self,
+        pieces: list[Piece],
+        train: Train,
+        delay_of: Callable[[Piece], int] = lambda _piece: 0,
+        muon: Muon | None = None,
+    ) -> None:
+        """`delay_of` says how many steps late a piece's gradients come; `muon` updates matrices, where it is asked."""
+        self.pieces, self.train, self.muon = pieces, train, muon
         self.updates = 0  # steps that changed the weights
         self.scale = LossScale(train.precision == "fp16")
-        self.turns = turns_of(pieces, delay_of)
+        others = pieces if muon is None else [piece for piece in pieces if piece.name not in muon.pieces]
+        self.turns = turns_of(others, delay_of)
         self.mending = Mending(train)
         self.adam = self._made(
             [
@@ -70,6 +78,7 @@ class Optimizer:
                 for decay in (True, False)
             ],
         )
+        self.adam.state.update({} if muon is None else muon.state)  # which a checkpoint finds here
         for piece in pieces:
             if piece.tier is not None:
                 self.adam.state[piece.master] = {
@@ -122,13 +131,13 @@ class Optimizer:
             # what torch.amp's gradient scaler would set, and the fused kernel reads
             self.adam.grad_scale, self.adam.found_inf = scaling  # type: ignore[attr-defined]
             self.mending.step(self.adam)
-            rounded = [(piece.target, piece.master) for piece in turn if piece.target is not None]
-            if rounded:
-                targets, masters = zip(*rounded, strict=True)
-                torch._foreach_copy_(targets, masters)
+            _round(turn)
             for piece, home in self._homes(turn):
                 piece.tier.leave(home)
         self.adam.param_groups = groups
+        if self.muon is not None:
+            self.muon.step(rate, *scaling)
+            _round(self.muon.pieces.values())
         return norm
 
     def leaves_alone(self, norm: float) -> bool:
@@ -148,3 +157,11 @@ class Optimizer:
         """
         self.updates += math.isfinite(norm)
         self.scale.update(overflow=not math.isfinite(norm))
+
+
+def _round(pieces: Iterable[Piece]) -> None:
+    """Give what computes in less precision the new values of its masters."""
+    rounded = [(piece.target, piece.master) for piece in pieces if piece.target is not None]
+    if rounded:
+        targets, masters = zip(*rounded, strict=True)
+        torch._foreach_copy_(targets, masters)

@@ -18,9 +18,10 @@ from heddle.checkpoint.manifest import Progress
 from heddle.checkpoint.source import WeightSource, load_weights
 from heddle.checkpoint.staging import Prefetch
 from heddle.data import AnySamples, Trained, has_samples, samples_of
+from heddle.models.preference import PreferencePairs, document_numbers
 from heddle.models.random import token_keys
 from heddle.parallel.apply import parallelize
-from heddle.parallel.collectives import Handle, slice_of, start_sum_numbers
+from heddle.parallel.collectives import Handle, all_reduce, slice_of, start_sum_numbers
 from heddle.parallel.context.held import Held
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.ownership import has_own_loss
@@ -42,7 +43,9 @@ from heddle.training.outer.outer_step import OuterStep
 from heddle.training.sites.site_step import SiteStep, check_sites
 from heddle.training.step.correction import delay_of
 from heddle.training.step.learning_rate import learning_rate
+from heddle.training.step.muon import Muon
 from heddle.training.step.optimizer import Optimizer
+from heddle.training.step.reference import Reference
 
 Stop = bool | StopRequest
 
@@ -121,7 +124,8 @@ class Trainer:
         self.mesh = replace(self.recorder.watched(mesh or Mesh()), places=places_of(plan, job.network))
         dtype = DTYPES[job.precision]
         self.tiers = Tiers(train.offload_folder)
-        self.parallel = parallelize(
+        build = partial(
+            parallelize,
             model,
             plan,
             self.mesh,
@@ -133,8 +137,12 @@ class Trainer:
             job.tune,
             even=MOMENT_BLOCK if train.optimizer == "adamw8bit" else 1,
         )
+        self.parallel = build()
         self.gradients = self.parallel.gradients
-        self.optimizer = optimizer(self.gradients.pieces, train, delay_of(job))
+        pieces, muon = self.gradients.pieces, None
+        if train.optimizer == "muon":
+            muon = Muon(pieces, self.gradients.held(), self.mesh.tensor, job)
+        self.optimizer = optimizer(pieces, train, delay_of(job), muon)
         self.outer = self._made_outer()
         self.steps: Steps = self
         self.own = plan.samples(train.global_batch, self.mesh.data.rank)  # of a global batch
@@ -146,6 +154,10 @@ class Trainer:
         codes = stage_codes(plan, self.mesh)
         self.pipeline = Pipeline(schedule, chunks, self.mesh, shape, self.recorder, self.parallel.deferred, codes)
         self.evaluation = Pipeline(forward_only(schedule), chunks, self.mesh, shape, NoRecorder())
+        self.reference: Reference | None = None
+        if job.preference is not None:
+            copied = partial(build, frozen_all=True) if job.tune is None else None
+            self.reference = Reference(schedule, self.parallel, self.mesh, shape, copied)
         self.held = Held(job.sequence, self.mesh.context, self.device)  # of each sample
         self.samples = samples_of(tokens, job.sequence, train.seed)
         # reading goes on beside the GPU's work; on the CPU it would only take cores from it
@@ -277,8 +289,9 @@ class Trainer:
 
     def take_frozen(self, source: WeightSource) -> None:
         """Take what nobody updates from where it came from: a checkpoint has it by name alone."""
-        if self.parallel.frozen:
-            load_frozen(source, self.parallel.frozen, self.mesh)
+        frozen = [*self.parallel.frozen, *([] if self.reference is None else self.reference.frozen)]
+        if frozen:
+            load_frozen(source, frozen, self.mesh)
 
     def take_adapters(self, folder: Path) -> None:
         """Begin with adapters of PEFT's."""
@@ -330,8 +343,22 @@ class Trainer:
             start = self._first_sample(position) + number * self.plan.microbatch
             keys = self._dropout_keys(start) if training and self.drops else None
             batch = replace(self.held.microbatch(lengths), keys=keys, count=count)
+            if self.reference is not None:
+                batch = replace(batch, pairs=self._pairs(lengths))
             works.append(MicrobatchInput(ids, following, batch))
-        return works
+        return works if self.reference is None else self.reference.added(works)
+
+    def _pairs(self, lengths: list[list[int]]) -> PreferencePairs:
+        """Which document each token of a microbatch is of."""
+        assert self.job.preference is not None
+        numbers, count = document_numbers(lengths, self.job.sequence)
+        document = self.held.cut(numbers)
+        if on_gpu(self.device):
+            document = document.pin_memory()
+        pairs = PreferencePairs(document.to(self.device, non_blocking=True), count, self.job.preference.beta)
+        if self.plan.context == 1:
+            return pairs
+        return replace(pairs, summed=partial(all_reduce, axis=self.mesh.context), ranks=self.plan.context)
 
     def _targets(self, samples: AnySamples, position: int, training: bool) -> float | None:
         """How many targets a rank has on average of a microbatch of this global batch; None where every token is one.

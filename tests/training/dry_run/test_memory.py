@@ -16,6 +16,7 @@ from heddle.simulating.simulation import simulate
 from heddle.simulating.stage_memory import memory_verdict
 from heddle.spec import Cluster, Data, Job, ModelSpec, Plan, Train
 from heddle.spec.cluster import Device, Link, Peak
+from heddle.spec.preference import Preference
 from heddle.spec.shorthand import cluster_from_table
 from heddle.training.dry_run.dry_run import dry_run
 from heddle.training.dry_run.living import Living
@@ -154,6 +155,32 @@ EXPERTS = {
 def test_the_dry_run_counts_what_is_predicted_of_experts(name, host):
     model, plan = EXPERTS[name]
     check(job(CPU if host else GPU, model, plan, 4, "fp32" if host else "bf16"))
+
+
+LEARNING = {
+    "muon": (Plan(microbatch=2), {"optimizer": "muon"}, None),
+    "muon-zero1": (Plan(tensor=2, data=2, zero=1, microbatch=2), {"optimizer": "muon"}, None),
+    "muon-pipeline": (Plan(pipeline=2, microbatch=2), {"optimizer": "muon"}, None),
+    "muon-zero3": (Plan(data=2, zero=3, microbatch=2), {"optimizer": "muon"}, None),
+    "preference": (Plan(microbatch=2), {}, Preference()),
+    "preference-zero1": (Plan(tensor=2, sequence=True, data=2, zero=1, microbatch=2), {}, Preference()),
+    "preference-pipeline": (Plan(pipeline=2, microbatch=2), {}, Preference()),
+    "preference-zero3": (Plan(data=2, zero=3, microbatch=2), {}, Preference()),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "host"), thinned(itertools.product(LEARNING, (True, False)), slow=[(name, True) for name in LEARNING])
+)
+def test_the_dry_run_counts_what_is_predicted_of_other_ways_to_learn(name, host):
+    """One momentum instead of two; a reference beside the model."""
+    plan, train, preference = LEARNING[name]
+    model = dataclasses.replace(MIXTURE, experts=0, top_k=0, expert_ffn=0)
+    a_job = job(CPU if host else GPU, model, plan, 4, "fp32" if host else "bf16")
+    a_job = dataclasses.replace(
+        a_job, train=dataclasses.replace(a_job.train, **train), preference=preference, data=None
+    )
+    check(a_job, 0.05)
 
 
 @pytest.mark.parametrize("case", drawn(6, 0), ids=lambda case: "-".join(map(str, list(case.values())[1:])))
