@@ -23,7 +23,7 @@ import torch
 
 from benchmarks.lib.rounds import alternate, report, speedup
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.spec.peft import MODULES
+from heddle.spec.hf.peft import MODULES
 from heddle.spec.tune import Lora, Tune
 from heddle.training.loop import Trainer
 

@@ -28,9 +28,9 @@ from heddle.parallel.quantized import fill_quantized
 from heddle.parallel.shards import Piece, boxes_of
 from heddle.runs.durable import replace_text
 from heddle.runs.folder import Run
+from heddle.spec.hf.peft import CONFIG, MODULES, WEIGHTS, config_of
 from heddle.spec.job import load_job
 from heddle.spec.model import ModelSpec
-from heddle.spec.peft import CONFIG, MODULES, WEIGHTS, config_of
 from heddle.spec.start import JOB, is_run, no_start
 from heddle.spec.tables import read_json
 from heddle.spec.tune import ADAPTER, Lora

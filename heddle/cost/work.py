@@ -26,8 +26,8 @@ from heddle.spec.model import ModelSpec
 from heddle.spec.muon import matrix_share
 from heddle.spec.network.compression import bytes_per_number
 from heddle.spec.network.link_codes import codes_used
-from heddle.spec.optimizer import moment_bytes
 from heddle.spec.plan import Plan
+from heddle.spec.rules.optimizer import moment_bytes
 from heddle.spec.software import CONTEXT_EXCHANGES, HEDDLE
 from heddle.spec.tune import Tune, adapter_shapes
 

@@ -13,13 +13,12 @@ from heddle.spec.address import parsed_address
 from heddle.spec.cluster import Cluster, Device
 from heddle.spec.cluster import Precision as Precision
 from heddle.spec.data import Data, located
+from heddle.spec.hf.peft import lora_of
 from heddle.spec.model import ModelSpec
 from heddle.spec.network import Network
 from heddle.spec.network.as_cluster import cluster_over, network_of
 from heddle.spec.network.exchange_rules import check_coded
 from heddle.spec.network.link_codes import check_known
-from heddle.spec.optimizer import OptimizerName, check_optimizer
-from heddle.spec.peft import lora_of
 from heddle.spec.plan import Plan, Predicted
 from heddle.spec.preference import Preference
 from heddle.spec.ranges import (
@@ -37,6 +36,7 @@ from heddle.spec.ranks import split_in_words
 from heddle.spec.rules.adapt import check_adapt
 from heddle.spec.rules.meetings import check_meetings
 from heddle.spec.rules.muon import check_muon
+from heddle.spec.rules.optimizer import OptimizerName, check_optimizer
 from heddle.spec.rules.order import check_late
 from heddle.spec.rules.preference import check_preference
 from heddle.spec.rules.tune import check_base

@@ -15,7 +15,7 @@ from heddle.checkpoint.index import read_index
 from heddle.checkpoint.load_model import load_for_inference
 from heddle.errors import HeddleError
 from heddle.models import Microbatch
-from heddle.spec.peft import lora_of
+from heddle.spec.hf.peft import lora_of
 from heddle.spec.tune import Lora
 from tests.helpers.commands import call
 

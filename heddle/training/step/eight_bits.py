@@ -24,7 +24,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from heddle.parallel.shards import Piece
-from heddle.spec.optimizer import MOMENT_BLOCK, SMALL
+from heddle.spec.rules.optimizer import MOMENT_BLOCK, SMALL
 
 AT_ONCE = 1 << 22  # numbers whose moments exist in full precision at a time
 SIGNED = {"exp_avg": True, "exp_avg_sq": False}

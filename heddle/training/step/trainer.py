@@ -34,8 +34,8 @@ from heddle.runtime.stop_request import StopRequest
 from heddle.runtime.tiers import Tiers
 from heddle.schedule import verify
 from heddle.spec.job import Job
-from heddle.spec.optimizer import MOMENT_BLOCK
 from heddle.spec.ranks import places_of
+from heddle.spec.rules.optimizer import MOMENT_BLOCK
 from heddle.spec.tune import ADAPTER
 from heddle.trace.lanes import Lane, Phase
 from heddle.training.outer.outer import Outer, Reached
