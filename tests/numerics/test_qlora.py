@@ -15,6 +15,7 @@ from heddle.models.init import initialize_parameter
 from heddle.models.nf4 import NF4Rows, rounded
 from heddle.parallel.mesh import Mesh
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
+from heddle.spec.preference import Preference
 from heddle.spec.tune import Lora, Tune
 from heddle.training.prove.compare import LOSS_LIMIT, Observed, compare
 from heddle.training.prove.prove import gradient_rounding, observe, observe_serial, synthetic_tokens
@@ -137,3 +138,14 @@ def test_a_base_in_four_bits_runs_by_the_rules_of_nccl(name: str):
     serially = Trainer(job(model, Plan(microbatch=BATCH), tune), synthetic_tokens(given))
     expected = [serially.train_step().loss for _ in range(2)]
     assert strict_run(given, 2).results[0][:2] == pytest.approx(expected, rel=1e-5)
+
+
+def test_preferences_beside_four_bits_are_learned_alike(world: World):
+    """The reference is the base in four bits without adapters."""
+    plan = Plan(tensor=2, data=2, zero=3, microbatch=1)
+    data, preference = Data(chat="-", learn="preference"), Preference(beta=0.5)
+    given = replace(job(WIDE, plan, ALL), data=data, preference=preference)
+    plain = replace(given, plan=Plan())
+    alone = observe_serial(plain)
+    found = compare(world.run(observe, plan, given)[0], alone, gradient_rounding(plain, alone))
+    assert found.equal, found.worst
