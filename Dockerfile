@@ -13,7 +13,7 @@ ARG ACCELERATOR=cpu
 ARG TORCH=
 # Where wheels of PyTorch are looked for; needed where the default index has builds for the other accelerator only.
 ARG TORCH_INDEX=
-ARG EXTRAS=train,plan,png
+ARG EXTRAS=train,plan,png,cloud
 
 RUN useradd --create-home heddle && mkdir /work && chown heddle /work
 WORKDIR /source

@@ -6,7 +6,7 @@ STEPS ?=
 PLAN ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint types format install clean bench docs pages wheel
+.PHONY: demo test lint types format install clean bench docs pages screenshots wheel
 
 install: $(VENV)/installed
 
@@ -42,6 +42,9 @@ docs: install  ## the manual as a site, in site/
 
 pages: install  ## the pages of the manual whose numbers are computed
 	$(BIN)/python docs/hooks/executed.py
+
+screenshots: install  ## the pictures of the live pages; needs Chromium
+	$(BIN)/python docs/hooks/screenshots.py
 
 wheel:  ## dist/ with a wheel that was checked and installed once; needs `build` and `twine`
 	rm -rf dist build/wheel

@@ -11,9 +11,10 @@ of its file; `launch` and `compare` start processes that read the file, so they 
 
 describe   job, load_job, fit_cluster, validate, profile, probe
 decide     plan, simulate, dry_run, prove, build_schedule
-train      train, launch, selftest, generate, evaluate
+train      train, launch, selftest, generate, evaluate; `ray.train` on a cluster of Ray
 look       report, compare, read_trace, inspect
-exchange   prepare_data, look_at_data, import_hf, export_hf, export_peft
+exchange   prepare_data, look_at_data, import_hf, export_hf, export_peft, import_dcp,
+           import_plan, export_plan
 graphs     capture, place, piper, regions; the modules `tiles` and `lanes`
 
 Mistakes are a `HeddleError`: what is wrong, why, and the nearest thing that works. `import heddle` imports neither
@@ -35,7 +36,16 @@ from heddle.api.decide import (
     validate,
 )
 from heddle.api.evaluate import evaluate
-from heddle.api.exchange import export_hf, export_peft, import_hf, look_at_data, prepare_data
+from heddle.api.exchange import (
+    export_hf,
+    export_peft,
+    export_plan,
+    import_dcp,
+    import_hf,
+    import_plan,
+    look_at_data,
+    prepare_data,
+)
 from heddle.api.graphs import capture, piper, place, regions
 from heddle.api.look import compare, inspect, read_trace, report
 from heddle.api.training import dry_run, generate, launch, prove, selftest, train
@@ -77,9 +87,12 @@ __all__ = [
     "evaluate",
     "export_hf",
     "export_peft",
+    "export_plan",
     "fit_cluster",
     "generate",
+    "import_dcp",
     "import_hf",
+    "import_plan",
     "inspect",
     "job",
     "lanes",
@@ -93,6 +106,7 @@ __all__ = [
     "probe",
     "profile",
     "prove",
+    "ray",
     "read_trace",
     "regions",
     "report",
@@ -106,6 +120,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """A class is imported when it is asked for: `import heddle` stays light."""
+    if name == "ray":
+        return _import_module("heddle.api.ray")
     if name in ("lanes", "tiles"):
         return _import_module(f"heddle.{name}")
     if name in _CLASSES:

@@ -1,4 +1,4 @@
-"""From Python: text to tokens, and weights from and for other systems."""
+"""From Python: text to tokens, weights from and for other systems, plans from and for other trainers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from heddle.data import Prepared
     from heddle.data.look import DataLook
+    from heddle.spec.job import Job
+    from heddle.trainers.exported import ExportedPlan
 
 
 def prepare_data(
@@ -95,6 +97,38 @@ def import_hf(folder: str | Path, output: str | Path, *, check: bool = True) -> 
     return written.folder
 
 
+def import_dcp(
+    folder: str | Path,
+    output: str | Path,
+    *,
+    trainer: Literal["torchtitan", "megatron"],
+    model: str,
+    dtype: Literal["fp32", "bf16", "fp16"] | None = None,
+    shard_gib: float = 5.0,
+) -> Path:
+    """Turn a distributed checkpoint of torchtitan or Megatron-LM into a Hugging Face folder, for train.from.
+
+    Args:
+        folder: the checkpoint of one step, or a folder of several, of which it is the last.
+        output: the folder to create.
+        trainer: who wrote it; of Megatron-LM the format `torch_dist`.
+        model: what was trained: a preset, or a config.json.
+        dtype: round the weights to this type; left as they are if left out.
+        shard_gib: the largest file, and about the most held in memory at once.
+
+    Returns:
+        Where the folder is.
+    """
+    from heddle.checkpoint.exchange.distributed import import_distributed
+    from heddle.format import GIB
+    from heddle.runtime.device import DTYPES
+    from heddle.spec.shorthand import named_model
+
+    rounded = None if dtype is None else DTYPES[dtype]
+    shape = named_model(model)
+    return import_distributed(Path(folder), Path(output), trainer, shape, rounded, int(shard_gib * GIB)).folder
+
+
 def export_hf(
     weights: str | Path,
     output: str | Path,
@@ -153,3 +187,62 @@ def export_peft(run: str | Path, output: str | Path, *, base: str | None = None)
     from heddle.checkpoint.adapters import export_peft as export
 
     return export(Path(run), Path(output), lambda words: warnings.warn(words, stacklevel=3), base)
+
+
+def export_plan(
+    job: Job | str | Path, trainer: Literal["megatron", "torchtitan", "deepspeed", "accelerate", "nemo"]
+) -> ExportedPlan:
+    """Write a job's plan for another trainer; a job without a plan is planned first.
+
+    Args:
+        job: a job, or the path of its file.
+        trainer: which one.
+
+    Returns:
+        The file's `text`, and in `missing` what the trainer has no word for.
+    """
+    from heddle.api.given import job_of
+    from heddle.planning.best import with_best_plan
+    from heddle.trainers.registry import exported_plan
+
+    return exported_plan(with_best_plan(job_of(job))[0], trainer)
+
+
+def import_plan(
+    trainer: Literal["megatron", "torchtitan", "deepspeed"],
+    line: str | Path,
+    *,
+    model: str | None = None,
+    cluster: str | None = None,
+    nodes: int | None = None,
+    job: Job | str | Path | None = None,
+) -> Job:
+    """Make a job of another trainer's launch line or file; what is assumed or left out is a warning.
+
+    Args:
+        trainer: which one.
+        line: the arguments, the whole command, or the path of a script or file.
+        model: a preset or a config.json, where the line does not say.
+        cluster: a preset, or a file with [cluster]; dgx-h100 if left out.
+        nodes: how many of it; as the line says if left out.
+        job: a job that says what the line does not.
+
+    Returns:
+        The job, with its plan.
+    """
+    import warnings
+
+    from heddle.api.given import job_of
+    from heddle.spec.shorthand import named_cluster, named_model
+    from heddle.trainers.registry import imported_settings
+
+    found = imported_settings(trainer, str(line))
+    made = found.job(
+        None if model is None else named_model(model),
+        None if cluster is None else named_cluster(cluster),
+        nodes,
+        None if job is None else job_of(job),
+    )
+    for words in (*found.assumed, *found.dropped, *found.unknown):
+        warnings.warn(words, stacklevel=2)
+    return made.planned

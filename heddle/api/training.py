@@ -20,6 +20,7 @@ def train(
     job: Job | str | Path,
     *,
     resume: bool = False,
+    auto_resume: bool = False,
     trace: bool = False,
     allow_changes: bool = False,
     on_step: Callable[[dict[str, Any]], object] | None = None,
@@ -32,6 +33,7 @@ def train(
     Args:
         job: what to train.
         resume: continue from the newest checkpoint.
+        auto_resume: continue if the run has begun, and else start it.
         trace: record what every rank does.
         allow_changes: resume with other settings: another corpus, batch, seed, …
         on_step: called with the numbers of every step, as metrics.jsonl has them, by the first rank.
@@ -44,9 +46,16 @@ def train(
     from heddle.training.loop import train as run
     from heddle.training.planned import plan_to_train
 
-    planned = plan_to_train(job_of(job), resume)[0]
+    planned = plan_to_train(job_of(job), resume or auto_resume)[0]
     functions = None if on_step is None and on_evaluation is None else Functions(on_step, on_evaluation)
-    return run(planned, resume=resume, trace=trace, allow_changes=allow_changes, functions=functions)
+    return run(
+        planned,
+        resume=resume,
+        auto_resume=auto_resume,
+        trace=trace,
+        allow_changes=allow_changes,
+        functions=functions,
+    )
 
 
 def dry_run(job: Job | str | Path) -> DryRun:
@@ -118,7 +127,7 @@ def generate(
 
 def launch(
     path: str | Path,
-    launcher: Literal["slurm", "torchrun"],
+    launcher: Literal["slurm", "torchrun", "mpi", "kubernetes", "kubeflow", "skypilot"],
     *,
     changes: Iterable[str] = (),
     name: str | None = None,
@@ -128,14 +137,18 @@ def launch(
     cpus: int | None = None,
     mem: str | None = None,
     port: int | None = None,
+    image: str | None = None,
+    volume: str | None = None,
+    rdma: str | None = None,
+    accelerator: str | None = None,
 ) -> str:
-    """What starts a job on a cluster: a script for sbatch, or torchrun commands. Nothing is started.
+    """What starts a job on a cluster: a script, commands or a manifest. Nothing is started.
 
     A job without a plan is planned first; a comment says which plan was chosen.
 
     Args:
         path: the job file, which every process reads.
-        launcher: "slurm" or "torchrun".
+        launcher: "slurm", "torchrun", "mpi", "kubernetes" (a JobSet), "kubeflow" (a TrainJob) or "skypilot".
         changes: keys to change, as `--set` does.
         name: of the run's folder, instead of the job's.
         time: Slurm's time limit, such as "1-12:00:00".
@@ -144,6 +157,10 @@ def launch(
         cpus: per process; 8 with GPUs and 1 without, if left out.
         mem: memory per node, such as "500G"; all of it if left out.
         port: on the first node, where processes meet.
+        image: container image with Heddle; Kubernetes needs one, Slurm runs it by its plugin pyxis.
+        volume: Kubernetes' claim of the volume with the job and its runs.
+        rdma: Kubernetes' network adapters per node, such as "rdma/ib=8".
+        accelerator: what SkyPilot calls the GPU, if not as the job's cluster says.
 
     >>> import heddle
     >>> script = heddle.launch("examples/plans/gpt3-175b.toml", "slurm", partition="gpu")
@@ -161,22 +178,36 @@ def launch(
         cpus=cpus,
         mem=mem,
         port=port,
+        image=image,
+        volume=volume,
+        rdma=rdma,
+        accelerator=accelerator,
     )
     return launch_script(path_of(path, "a job file"), launcher, request).text
 
 
-def selftest(folder: str | Path = "selftest", *, processes: int | None = None) -> SelftestVerdict | None:
-    """Test everything on this machine's devices in about two minutes: prove, profile, train, resume, kill -9.
+def selftest(
+    folder: str | Path = "selftest",
+    *,
+    processes: int | None = None,
+    plan: Job | str | Path | None = None,
+    quick: bool = False,
+) -> SelftestVerdict | None:
+    """Test everything on this machine's devices in a few minutes: prove, profile, train, resume, kill -9.
 
     Args:
         folder: for the test's files and its verdict.
         processes: how many; one per GPU, or two on CPUs, if left out.
+        plan: a job whose plan is proved, too.
+        quick: leave out the proofs of single mechanisms, such as ZeRO levels.
 
     Returns:
         What passed. None on all but the first rank of a launcher.
     """
+    from heddle.planning.best import with_best_plan
     from heddle.spec.this_machine import this_machine
     from heddle.training.selftest import selftest as run
 
     here = this_machine()
-    return run(Path(folder), processes or (2 if here.device.host else here.devices))
+    own = None if plan is None else with_best_plan(job_of(plan))[0]
+    return run(Path(folder), processes or (2 if here.device.host else here.devices), own, quick)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from heddle.calibrate.row_words import CannotModelError, number_of
-from heddle.cost.kernels import HEDDLE_GPU, TORCHTITAN_2025, TORCHTITAN_EAGER, Kernels
+from heddle.cost.kernels import HEDDLE_GPU, MEGATRON_FUSED_LOSS, TORCHTITAN_2025, TORCHTITAN_EAGER, Kernels
 from heddle.cost.software import kernels_of
 from heddle.errors import HeddleError
 from heddle.spec.model import ModelSpec
@@ -18,9 +18,12 @@ from heddle.spec.software import CONTEXT_EXCHANGES, FACTS, PROFILES, ContextExch
 
 CORE = "megatron-core 0.8+"
 WORDS = (  # of a framework, with the profile that each stands for; the first that is found counts
+    ("kempnerforge", "kempnerforge"),
     ("torchtitan|fsdp2", "torch FSDP2"),
     (r"\bmeta\b|llama.?3", "llama 3"),
     ("nanotron|picotron", "nanotron"),
+    ("internevo|internlm", "internevo"),
+    (r"maxtext|\bjax\b|\bxla\b", "maxtext"),
     ("megatron.?core|mcore|nemo|bridge|dgxc|dgx cloud|transformer.?engine", CORE),
     ("deepspeed|zero", "megatron-deepspeed 2022"),
     ("fsdp|foundry|composer|mosaic|\\bddp\\b", "torch FSDP"),
@@ -83,7 +86,7 @@ def _guessed(text: Mapping[str, str]) -> str:
             return name
     if "2407.21783" in text.get("source", ""):
         return "llama 3"
-    hopper = re.search(r"h100|h200|h800|gh200|b200|b300", text.get("gpu", "").lower()) is not None
+    hopper = re.search(r"h100|h20|h800|b200|b300", text.get("gpu", "").lower()) is not None
     if "megatron" in framework or "megascale" in framework:
         if hopper or (year >= 2024 and year < np.inf and "megascale" in framework):
             return CORE
@@ -113,6 +116,10 @@ def row_kernels(software: Software, text: Mapping[str, str], model: ModelSpec) -
     if facts.kernels == "torchtitan":
         found = TORCHTITAN_2025 if published(text) >= 2025 else found
         found = TORCHTITAN_EAGER if "eager" in notes else found
+    elif facts.kernels == "kempnerforge":
+        found = found._replace(eager=int("eager" in notes))
+    elif facts.kernels == "megatron" and _fuses_loss(text):
+        found = MEGATRON_FUSED_LOSS._replace(adds_in_place=found.adds_in_place)
     elif facts.kernels == "heddle":
         found = found._replace(eager=int("eager" in notes))
     if software.profile == "megatron-deepspeed 2022" and "megatron" not in text.get("framework", "").lower():
@@ -120,6 +127,21 @@ def row_kernels(software: Software, text: Mapping[str, str], model: ModelSpec) -
     unfused = re.search(r"unfused|naive|eager|math", text.get("attn", "").lower()) is not None
     fused = int(not unfused and facts.fused_kernels)
     return found._replace(fused=fused, eager=found.eager * int(model.norm == "rmsnorm"))
+
+
+def _fuses_loss(text: Mapping[str, str]) -> bool:
+    """Whether output layer and loss are Transformer Engine's: as said, and in all recipes of Megatron Bridge."""
+    said = re.search(r"fused (cross.?entropy|loss)|cross.?entropy fusion", text.get("notes", ""), re.IGNORECASE)
+    return said is not None or "bridge" in text.get("framework", "").lower()
+
+
+def _own_casts(text: Mapping[str, str]) -> bool:
+    """Whether casts to 8 bits are kernels of their own: with MXFP8, and where tensors are scaled by what they hold now.
+
+    That is the "fp8" of Megatron Bridge's recipes, and of others where they say so.
+    """
+    said = f"{text.get('framework', '')} {text.get('precision', '')} {text.get('notes', '')}".lower()
+    return re.search(r"bridge|mxfp8|fp8.?cs|current.?scaling", said) is not None and "delayed" not in said
 
 
 def with_notes(software: Software, text: Mapping[str, str]) -> Software:
@@ -132,14 +154,17 @@ def with_notes(software: Software, text: Mapping[str, str]) -> Software:
     said: dict[str, Any] = {}
     if "asynctp" in notes.replace(" ", "").replace("-", ""):
         said["tensor_overlap"] = 0.5
+    precision = text.get("precision", "").lower()
+    if software.facts.kernels == "megatron" and "fp8" in precision and _own_casts(text):
+        # no norm can write 8 bits before all of its output is known. (Transformer Engine's norms and activations find
+        # the largest value on the way, FUSED_NORM_AMAX_FP8; blocks of MXFP8 have their own.)
+        said["fused_casts"] = 0.0
     if off := re.search(r"overlap of ([^;.]*) off|no overlap of ([^;.]*)", notes):
         for word, names in OVERLAPS.items():
             if word in (off[1] or off[2]):
                 said |= dict.fromkeys(names, 0.0)
     if software.facts.hopper_attention > 1 and released(text) < HOPPER_ATTENTION:
         said["hopper_attention"] = 1.0
-    if "kempnerforge" in text.get("framework", "").lower():
-        said["sums_once"] = True  # kempnerforge/training/grad.py, maybe_no_sync
     return replace(software, **{name: value for name, value in said.items() if getattr(software, name) is None})
 
 

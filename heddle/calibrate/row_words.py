@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -12,7 +13,34 @@ from heddle.spec.cluster import Cluster
 from heddle.spec.presets import cluster_presets, preset
 from heddle.spec.tables import build
 
-FULL_POWER = {"A100": 400, "H100": 700, "H200": 700, "B200": 1000}  # watts, NVIDIA data sheets
+# watts, NVIDIA data sheets
+FULL_POWER = {"A100": 400, "H100": 700, "H200": 700, "GB200": 1200, "GB300": 1400, "B200": 1000, "B300": 1100}
+DEVICES = (  # words for a device, and its preset; the first that is found counts
+    ("gb300", "gb300-nvl72"),
+    ("gb200", "gb200-nvl72"),
+    ("gh200|h200", "dgx-h200"),
+    ("b300", "dgx-b300"),
+    ("b200", "dgx-b200"),
+    ("a100|a800", "dgx-a100"),
+    ("h100|h800", "dgx-h100"),
+    (r"\bh20\b", "dgx-h20"),
+    ("v100", "dgx-v100"),
+    ("l40s", "l40s"),
+    (r"\bl4\b", "l4"),
+    ("a10g", "a10g"),
+    ("3090", "rtx-3090"),
+    ("4090", "rtx-4090"),
+    ("5090", "rtx-5090"),
+    ("mi250", "mi250x"),
+    ("mi300x", "mi300x"),
+    ("mi325", "mi325x"),
+    ("mi355", "mi355x"),
+    (r"v5e|v5 ?lite", "tpu-v5e"),
+    ("v5p", "tpu-v5p"),
+    ("v6e|trillium", "tpu-v6e"),
+    (r"ironwood|tpu ?v?7", "tpu-v7"),
+    (r"trn2|trainium ?2", "trn2"),
+)
 IDLE_POWER = 100
 MOST = 1e15  # of any number in a row
 LARGEST_HOST, TRAY = 16, 4  # devices of one host at most; and of each host of a rack that NVLink joins (GB200 NVL72)
@@ -52,23 +80,21 @@ def count_of(text: Mapping[str, str], name: str, default: int | None = None, lea
 def cluster_of(text: Mapping[str, str], fallback: Cluster | None = None) -> Cluster:
     """The preset that a row's GPU is in, changed by what its interconnect column says."""
     word = text.get("gpu", "").lower()
-    found = re.search(r"(gb300|gb200|gh200|a100|a800|h100|h800|h200|b300|b200)", word)
-    if not found and fallback is not None:
+    found = next((name for words, name in DEVICES if re.search(words, word)), None)
+    if found is None and fallback is not None:
         return fallback
-    if not found:
+    if found is None:
         raise CannotModelError(f"there is no preset for the GPU {text.get('gpu')!r}; give --cluster")
-    chip = found[1]
     size = re.search(r"(\d{1,6})\s*gb", word)
-    name = {"a800": "a100", "h800": "h100", "gh200": "h200", "b300": "b200", "gb300": "gb200"}.get(chip, chip)
-    if name == "a100":
+    name = found
+    if name == "dgx-a100":
         name += "-40gb" if size and int(size[1]) == 40 else "-80gb"
-    name = "gb200-nvl72" if name == "gb200" else f"dgx-{name}"
     cluster = build(Cluster, preset("cluster", name, cluster_presets()), "cluster")
     device = cluster.device
     if size and abs(int(size[1]) - device.memory_gib) > 8:
         device = replace(device, memory_gib=int(size[1]) * 1e9 / GIB)
     inner, outer = cluster.links
-    if chip in ("a800", "h800"):
+    if re.search("[ah]800", word):
         inner = replace(inner, gbs=200.0)
     return _as_stated(replace(cluster, device=device, links=(inner, outer)), text)
 
@@ -89,6 +115,21 @@ def node_size(text: Mapping[str, str]) -> int | None:
         re.IGNORECASE,
     )
     return max(1, int(said[1] or said[2])) if said else None
+
+
+def shard_ranks(text: Mapping[str, str], node: int) -> float:
+    """Replicas that share states, where a row says that not all do: hybrid sharding, in a column or in words.
+
+    Such as "zero1=8", "FSDP 8 x data" and, for those of a node, "HSDP".
+    """
+    if text.get("shard_ranks"):
+        return count_of(text, "shard_ranks")
+    said = f"{text.get('zero', '')} {text.get('notes', '')}"
+    if found := re.search(
+        r"\bzero[-_ ]?1 ?= ?(\d{1,6})\b|\bfsdp (?:\d{1,6} to )?(\d{1,6}) ?[x×] ?data", said, re.IGNORECASE
+    ):
+        return max(1, int(found[1] or found[2]))
+    return float(node) if re.search(r"\bhsdp\b|hybrid[-_ ]shard", said, re.IGNORECASE) else math.inf
 
 
 def adapted(cluster: Cluster, text: Mapping[str, str]) -> Cluster:

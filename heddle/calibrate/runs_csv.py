@@ -17,9 +17,17 @@ import numpy as np
 
 from heddle.calibrate.row_header import read_csv
 from heddle.calibrate.row_software import context_exchange, row_kernels, software_of, with_notes
-from heddle.calibrate.row_words import CannotModelError, adapted, cluster_of, count_of, network_of, number_of
+from heddle.calibrate.row_words import (
+    CannotModelError,
+    adapted,
+    cluster_of,
+    count_of,
+    network_of,
+    number_of,
+    shard_ranks,
+)
 from heddle.cost.software import attention_speed, software_columns
-from heddle.cost.work import Work, model_columns
+from heddle.cost.work import ELEMENT, Work, model_columns
 from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.spec.axes import AXES
@@ -51,6 +59,7 @@ class Row:
     assumed: tuple[str, ...] = ()  # what the source does not say
     software: Software = HEDDLE  # what trained it
     network: float | None = None  # GB/s of a device to other nodes, where the row states it
+    allocated: bool = False  # memory is what tensors had, without what the allocator could not use
 
 
 def read_rows(
@@ -119,6 +128,7 @@ def read_row(
         tuple(assumed),
         software,
         network_of(text, machine.devices),
+        "allocated" in text.get("notes", "").lower() or "kempnerforge" in text.get("framework", "").lower(),
     )
 
 
@@ -146,6 +156,7 @@ def _work(
         **numbers,
         **columns,
         batch=count_of(text, "gbs"),
+        shard_ranks=shard_ranks(text, machine.devices),
         **kernels.columns(),
         attention_speed=attention_speed(facts, machine.device, attention, software.hopper_attention is not None),
     )
@@ -265,6 +276,11 @@ def _plan(text: Mapping[str, str], software: Software, assumed: list[str]) -> di
         virtual = fewest if interleaved else 1
         if plan["pipeline"] > 1:
             assumed.append(f"vpp = {virtual}")
+    layers = count_of(text, "layers")
+    if layers < plan["pipeline"] * virtual <= layers + 2 and virtual > 1:
+        # embedding and loss are counted as layers, and two chunks have nothing else (405B with 126 layers in 128)
+        virtual -= 1
+        assumed.append(f"vpp = {virtual}")
     plan["virtual"] = virtual
     samples = count_of(text, "gbs") // plan["data"]
     if not samples:
@@ -291,6 +307,7 @@ def _plan(text: Mapping[str, str], software: Software, assumed: list[str]) -> di
         raise CannotModelError(f"recompute = {recompute!r} is not known")
     plan["full"] = float("full" in recompute)
     plan["per_op"] = float(per_op)
+    plan["keeps_qkv"] = int("save_qkv_proj" in notes or "save_qkv_proj" in recompute)
     plan["selective"] = float("selective" in recompute and not per_op)
     sequence = text.get("seq_par", "").lower() in ("1", "1.0", "true", "yes", "on")
     if not text.get("seq_par") and software.facts.sequence:
@@ -310,7 +327,11 @@ def _numbers(precision: str, software: Software, text: Mapping[str, str]) -> dic
         raise CannotModelError("8-bit products with one scale per row are not modeled")
     pure = "pure" in word or (base == "fp16" and "megatron" in framework)  # gradients as short as weights
     # NeMo's recipes keep and send gradients in bf16 (grad_reduce_in_fp32 = False); Megatron-LM by itself in fp32
-    short = pure or (software.facts.reduces < 4 and re.search(r"nemo|bridge|dgxc", framework) is not None)
-    return {"precision": base, "fp8": int("fp8" in word)} | dict.fromkeys(
+    named = re.search(r"nemo|bridge|dgxc|internevo", framework) is not None
+    short = pure or (software.facts.reduces < 4 and named)
+    numbers = {"precision": base, "fp8": int("fp8" in word)} | dict.fromkeys(
         ("gradient_bytes", "reduce_bytes"), 2 if short else 4
     )
+    if "kempnerforge" in framework:  # distributed/parallel.py casts the model to 16 bits before there is an optimizer
+        return numbers | {"pure": 1, "gradient_bytes": ELEMENT[base]}
+    return numbers | {"pure": int("pure" in word)}

@@ -110,6 +110,8 @@ def validate(paths: Sequence[Path], cluster: Cluster | None = None) -> Validatio
         for row in rows:
             step = closed_form(row.work, row.cluster)
             seconds, held = float(step.seconds), float(step.memory) / GIB
+            if row.allocated:
+                held /= 1 + row.cluster.efficiency.slack
             known = row.memory_gib
             compared.append(
                 Compared(

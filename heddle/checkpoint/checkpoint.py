@@ -7,7 +7,6 @@ complete: a crash at any instant leaves the previous one whole and found.
 
 from __future__ import annotations
 
-import shutil
 import threading
 import warnings
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 
-from heddle.checkpoint.index import check_shapes, joined, read_index, write_index
+from heddle.checkpoint.index import check_shapes, read_index
 from heddle.checkpoint.manifest import (
     Progress,
     check_about,
@@ -27,20 +26,19 @@ from heddle.checkpoint.manifest import (
     check_part,
     part_sums,
     read_progress,
-    write_about,
 )
+from heddle.checkpoint.object_store import StoreError
+from heddle.checkpoint.places import CheckpointFolder, CheckpointPlace
+from heddle.checkpoint.places import checkpoints as checkpoints
+from heddle.checkpoint.places import step_of as step_of
 from heddle.checkpoint.staging import host_like
-from heddle.checkpoint.storage import Boxes, SafetensorsReader, by_file, check_file, write_part
+from heddle.checkpoint.storage import Boxes, SafetensorsReader, by_file, check_file
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.shards import Piece, boxes_of
-from heddle.runs.durable import sync, write_through
 from heddle.runtime.device import Mark, SideStream
-from heddle.spec.job import Job, dumps_job
-from heddle.spec.start import JOB
-from heddle.spec.tables import to_table
+from heddle.spec.job import Job
 
-PARTIAL = ".partial-"  # begins the name of a folder that is no checkpoint: not yet, or no longer
 ADAM = ("exp_avg", "exp_avg_sq")  # what AdamW remembers of each number
 MUON = ("momentum",)  # what Muon does
 
@@ -99,10 +97,17 @@ class Saver:
     """
 
     def __init__(
-        self, folder: Path, mesh: Mesh, keep_last: int = 2, keep_every: int = 0, tick: Callable[[], None] = lambda: None
+        self,
+        folder: Path,
+        mesh: Mesh,
+        keep_last: int = 2,
+        keep_every: int = 0,
+        tick: Callable[[], None] = lambda: None,
+        place: CheckpointPlace | None = None,
     ) -> None:
         """`tick` is called whenever a save has come further, by whichever thread does it."""
         self.folder, self.mesh, self.tick = folder, mesh, tick
+        self.place = place or CheckpointFolder(folder)
         self.keep_last, self.keep_every = keep_last, keep_every
         self.best: int | None = None  # the step with the lowest validation loss, whose checkpoint stays
         self.group = mesh.saves.group  # of its own: the background thread must not mix with the messages of training
@@ -171,64 +176,34 @@ class Saver:
 
     def _write(self, state: State, progress: Progress, job: Job) -> None:
         """All ranks end alike: with the checkpoint in its place, or with what went wrong on the first that failed."""
-        partial = self.folder / f"{PARTIAL}{progress.step:08}"
         rank, first = self.mesh.rank, self.mesh.world.ranks[0]
-        begun = _tried(self._begin, partial) if rank == 0 else None
+        begun = [_tried(self.place.begin, progress.step) if rank == 0 else None]
         if self.group is not None:
-            dist.barrier(group=self.group)
-        own = begun or _tried(write_part, partial, rank, state, self.tick)
+            dist.broadcast_object_list(begun, src=first, group=self.group)
+        own = begun[0]
+        if not isinstance(own, Exception):
+            own = _tried(self.place.write, own, rank, state, self.tick)
         parts = [own] * self.mesh.world.size
         if self.group is not None:
             dist.gather_object(own, parts if rank == 0 else None, dst=first, group=self.group)
-        failure = [_tried(self._complete, partial, parts, progress, job) if rank == 0 else None]
+        failure = [_tried(self._complete, begun[0], parts, progress, job) if rank == 0 else None]
         if self.group is not None:
             dist.broadcast_object_list(failure, src=first, group=self.group)
         if failure[0] is not None:
             raise failure[0]
 
-    def _begin(self, partial: Path) -> None:
-        for left in self.folder.glob(f"{PARTIAL}*"):  # by whoever was killed in the middle of a save
-            shutil.rmtree(left, ignore_errors=True)
-        partial.mkdir(parents=True)
-
-    def _complete(self, partial: Path, parts: list[Any], progress: Progress, job: Job) -> None:
-        """Once all ranks have written: the index, what describes the checkpoint, and its name."""
+    def _complete(self, begun: Any, parts: list[Any], progress: Progress, job: Job) -> None:
+        """Once all ranks have written: what describes the checkpoint, and its name."""
         for part in parts:
             if isinstance(part, Exception):
                 raise part
-        final = self.folder / f"step-{progress.step:08}"
-        plan = {} if job.plan is None else {"plan": to_table(job.plan), "plan_hash": job.plan.hash}
-        write_index(partial, joined(parts))
-        write_through(partial / JOB, dumps_job(job))
-        write_about(partial, progress, **plan)
-        sync(partial)
-        if final.exists():  # damaged: nobody saves what a good checkpoint holds
-            _remove(final)
-        partial.rename(final)
-        sync(self.folder)
+        self.place.complete(begun, parts, progress, job)
         self._prune()
 
     def _prune(self) -> None:
         for old in checkpoints(self.folder)[: -self.keep_last]:
             if not (self.keep_every and step_of(old) % self.keep_every == 0) and step_of(old) != self.best:
-                _remove(old)
-
-
-def _remove(checkpoint: Path) -> None:
-    """Take its name away first: what is half deleted must not be taken for a checkpoint."""
-    doomed = checkpoint.with_name(f"{PARTIAL}{checkpoint.name}")
-    checkpoint.rename(doomed)
-    shutil.rmtree(doomed)
-
-
-def checkpoints(folder: Path) -> list[Path]:
-    """All complete checkpoints in a folder, oldest first."""
-    return sorted(path for path in folder.glob("step-*") if path.name.removeprefix("step-").isdecimal())
-
-
-def step_of(checkpoint: Path) -> int:
-    """The step that a checkpoint was written after."""
-    return int(checkpoint.name.removeprefix("step-"))
+                self.place.remove(old)
 
 
 def newest_good(folder: Path, mesh: Mesh, warn: Callable[[str], None]) -> Path:
@@ -263,6 +238,8 @@ def damage(checkpoint: Path, mesh: Mesh) -> str | None:
         for name in sorted(files)[mesh.rank :: mesh.world.size]:
             check_file(checkpoint / name, files[name])
             check_part(checkpoint / name, sums)
+    except StoreError:  # which says nothing about the checkpoint
+        raise
     except HeddleError as error:
         return " ".join(part for part in (error.what, error.why) if part)
     return None

@@ -79,13 +79,45 @@ def open_huggingface(folder: Path) -> HuggingFaceFolder:
     except HeddleError as error:
         where = "" if str(folder) in error.what else f"{folder / CONFIG}: "
         raise HeddleError(f"{where}{error.what}", error.why, error.hint) from None
+    held = _held(folder)
+    return HuggingFaceFolder(folder, model, held, _place(folder, model, held))
+
+
+def tensors_by_name(folder: Path, wanted: dict[str, Shape], known: frozenset[str]) -> dict[str, StoredTensor]:
+    """Where the parameters of the user's own module lie in a folder that holds them under the module's own names.
+
+    `known` are all names of its state: buffers and second names of shared weights may be there, too.
+    """
+    held = _held(folder)
+    wrong = [
+        f"{name} is {_words(held, name if name in held else None)}, wanted {_size(shape)}"
+        for name, shape in wanted.items()
+        if name not in held or held[name].shape != shape
+    ]
+    _refuse(wrong, f"{folder} does not hold the weights of this module.", "Names and shapes are those of the module.")
+    extra = sorted(held.keys() - known)
+    _refuse(extra, f"{folder} holds tensors that the module does not have.", "Heddle never ignores a weight.")
+    other = [f"{name} is {held[name].dtype}" for name in wanted if held[name].dtype not in FLOATS]
+    _refuse(other, f"{folder} holds numbers that Heddle does not read.", f"It reads {', '.join(FLOATS)}.")
+    return {
+        name: StoredTensor(
+            held[name].dtype,
+            shape,
+            (StoredBlock(held[name].file, name, (0,) * len(shape), shape, Block(0, shape[0], name, 0)),),
+        )
+        for name, shape in wanted.items()
+    }
+
+
+def _held(folder: Path) -> dict[str, HeldFile]:
+    """All tensors of a folder, by their headers."""
     held: dict[str, HeldFile] = {}
     for file in _files(folder):
         header = _header(folder, file)
         twice = [f"{name} is in {held[name].file} and in {file}" for name in header if name in held]
         _refuse(twice, f"{folder} holds the same tensor twice.", "Remove the one that is wrong.")
         held |= header
-    return HuggingFaceFolder(folder, model, held, _place(folder, model, held))
+    return held
 
 
 def refuse_untied(opened: HuggingFaceFolder) -> None:

@@ -24,6 +24,12 @@ def load_for_inference(folder: Path, warn: Callable[[str], None]) -> tuple[Trans
     if not is_start(folder):
         open_run(folder)  # says what runs there are
     source = find_source(folder, Mesh(), warn)
+    if source.model.own:
+        raise HeddleError(
+            f"{folder} holds a module that is code of its user's.",
+            "Heddle knows how to train it, not how to generate with it, and runs no code that weights name.",
+            "`heddle export hf` writes the weights under the module's own names; load them into it.",
+        )
     run = Run(folder)
     precision = load_job(run.job_file).precision if run.job_file.is_file() else "fp32"
     tokenizer = load_tokenizer(source.companions or folder)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from heddle.checkpoint.index import INDEX
+from heddle.checkpoint.tensors import header_of
 from heddle.errors import HeddleError
 from heddle.runs.durable import write_through
 from heddle.spec.ranges import CountOrZero, Range
@@ -30,10 +31,14 @@ class Progress:
     quiet_steps: CountOrZero
 
 
-def write_about(checkpoint: Path, progress: Progress, **more: Any) -> None:
-    """Write the last file of a checkpoint, with the checksums of the other descriptions and of itself."""
+def write_about(checkpoint: Path, progress: Progress, parts: dict[str, str] | None = None, **more: Any) -> None:
+    """Write the last file of a checkpoint, with the checksums of the other descriptions and of itself.
+
+    `parts` are the header's checksums of files with tensors that are not in the folder.
+    """
     sums = {name: _sum(checkpoint / name) for name in OTHERS if (checkpoint / name).is_file()}
-    parts = {path.name: header_sum(path) for path in sorted(checkpoint.glob("*.safetensors"))}
+    if parts is None:
+        parts = {path.name: header_sum(path) for path in sorted(checkpoint.glob("*.safetensors"))}
     about = {"format": FORMAT, "progress": asdict(progress), **more, "checksums": sums, "parts": parts}
     write_through(checkpoint / ABOUT, json.dumps(about | {"checksum": _own_sum(about)}, indent=2))
 
@@ -77,9 +82,12 @@ def check_others(checkpoint: Path) -> None:
 
 def header_sum(part: Path) -> str:
     """Of the header of a safetensors file. It has the checksums of its tensors, so it stands for all of the file."""
-    with part.open("rb") as file:
-        length = file.read(8)
-        return f"{zlib.crc32(length + file.read(int.from_bytes(length, 'little'))):08x}"
+    return sum_of(header_of(part))
+
+
+def sum_of(content: bytes) -> str:
+    """The checksum that checkpoints use."""
+    return f"{zlib.crc32(content):08x}"
 
 
 def part_sums(checkpoint: Path) -> dict[str, Any] | None:
@@ -114,9 +122,9 @@ def _compare(path: Path, found: str, written: object) -> None:
 
 
 def _sum(path: Path) -> str:
-    return f"{zlib.crc32(path.read_bytes()):08x}"
+    return sum_of(path.read_bytes())
 
 
 def _own_sum(about: dict[str, Any]) -> str:
     """Of what is said, however it is spaced."""
-    return f"{zlib.crc32(json.dumps(about, sort_keys=True).encode()):08x}"
+    return sum_of(json.dumps(about, sort_keys=True).encode())

@@ -12,7 +12,15 @@ from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
 
 from heddle.checkpoint.checkpoint import State, agree, damage, load_state, newest_good
-from heddle.checkpoint.huggingface import HuggingFaceReader, open_huggingface, refuse_links, refuse_untied
+from heddle.checkpoint.huggingface import (
+    INDEX,
+    SINGLE,
+    HuggingFaceReader,
+    open_huggingface,
+    refuse_links,
+    refuse_untied,
+    tensors_by_name,
+)
 from heddle.checkpoint.index import StoredTensor, check_shapes, read_index
 from heddle.checkpoint.storage import Boxes, SafetensorsReader
 from heddle.data import Prepared
@@ -21,12 +29,14 @@ from heddle.errors import HeddleError
 from heddle.models.huggingface_names import Shape, parameter_shapes
 from heddle.models.init import initialize_parameter
 from heddle.models.lora import A, B, QkvRows, delta
+from heddle.models.own.describe import shapes_of, state_names
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.quantized import rounded_box
 from heddle.parallel.shards import Piece, boxes_of
 from heddle.runs.folder import Run
 from heddle.spec.job import Job, load_job
 from heddle.spec.model import ModelSpec
+from heddle.spec.own import OwnModel
 from heddle.spec.start import ABOUT, CONFIG, JOB, TOKENIZER_FILE, companions_in, is_run, model_in, no_start
 from heddle.spec.tune import ADAPTER, Lora, adapter_shapes, in_four_bits
 
@@ -59,11 +69,16 @@ class WeightSource:
             raise HeddleError(f"{self.folder} cannot be read.", f"{reason}.", "Are all of its files there?") from None
 
 
-def find_source(path: Path, mesh: Mesh, warn: Warn) -> WeightSource:
+def find_source(path: Path, mesh: Mesh, warn: Warn, model: ModelSpec | None = None) -> WeightSource:
     """The weights that a path stands for: the newest good ones of a run, a checkpoint, or Hugging Face's.
 
-    Checksums are looked at, by all ranks together, so that what is damaged is told before it is used.
+    Checksums are looked at, by all ranks together, so that what is damaged is told before it is used. `model`: they are
+    for. If that is the user's own module, a folder of safetensors has its names.
     """
+    if isinstance(model, OwnModel) and any((path / name).is_file() for name in (SINGLE, INDEX)):
+        tensors = tensors_by_name(path, shapes_of(model), state_names(model))
+        companions = path if (path / TOKENIZER_FILE).is_file() else None
+        return WeightSource(path, model, tensors, HuggingFaceReader, companions)
     if is_run(path):
         return checkpoint_source(newest_good(Run(path).checkpoints, mesh, warn), warn)
     if (path / ABOUT).is_file():
@@ -84,7 +99,8 @@ def checkpoint_source(checkpoint: Path, warn: Warn = lambda _: None) -> WeightSo
     source = WeightSource(checkpoint, model_in(checkpoint), tensors, SafetensorsReader, found)
     if any(f".{ADAPTER}." in name for name in tensors):
         source = adapted_source(checkpoint, source, warn)
-    check_model(source, source.model)
+    if not source.model.own:  # whose code is run only if a job names it
+        check_model(source, source.model)
     return source
 
 
@@ -98,7 +114,8 @@ def huggingface_source(folder: Path, mesh: Mesh | None = None) -> WeightSource:
 
 def check_model(source: WeightSource, model: ModelSpec) -> None:
     """Refuse weights of another model."""
-    check_shapes(source.folder, {name: each.shape for name, each in source.tensors.items()}, parameter_shapes(model))
+    shapes = shapes_of(model) if isinstance(model, OwnModel) else parameter_shapes(model)
+    check_shapes(source.folder, {name: each.shape for name, each in source.tensors.items()}, shapes)
 
 
 def check_tokenizer(source: WeightSource, data: Prepared) -> None:

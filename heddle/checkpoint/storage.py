@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from io import BufferedWriter
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,6 +31,7 @@ from torch.distributed.checkpoint.storage import StorageReader
 from torch.futures import Future
 
 from heddle.checkpoint.index import DTYPE_OF, DTYPES, Stored, StoredTensor, read_index
+from heddle.checkpoint.object_store import ObjectStore
 from heddle.checkpoint.tensors import open_tensors
 from heddle.errors import HeddleError
 
@@ -80,31 +82,44 @@ def write_file(
     length does not depend on what they are.
     """
     named = [(key, tensor.detach().contiguous()) for key, tensor in tensors]
+    with path.open("wb") as file, ThreadPoolExecutor(1) as helper:
+        sums = helper.submit(_sums, named)
+        begun = file.seek(len(_head(named, {key: "00000000" for key, _ in named}, notes)))
+        for block in _blocks(named):
+            file.write(block)
+            begun = _to_disk(file, begun)
+            tick()
+        file.seek(0)
+        file.write(_head(named, sums.result(), notes))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+Named = list[tuple[str, Tensor]]
+
+
+def _head(named: Named, sums: dict[str, str], notes: dict[str, str] | None = None) -> bytes:
+    """The header of a safetensors file, with its length in front."""
     header: dict[str, Any] = {}
     at = 0
     for key, tensor in named:
         size = tensor.numel() * tensor.itemsize
         header[key] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + size]}
         at += size
+    text = json.dumps(header | {"__metadata__": sums | (notes or {})}).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
 
-    def head(sums: dict[str, str]) -> bytes:
-        text = json.dumps(header | {"__metadata__": sums | (notes or {})}).encode()
-        text += b" " * (-len(text) % 8)
-        return len(text).to_bytes(8, "little") + text
 
-    with path.open("wb") as file, ThreadPoolExecutor(1) as helper:
-        sums = helper.submit(lambda: {key: _sum(tensor) for key, tensor in named})
-        begun = file.seek(len(head(dict.fromkeys(header, "00000000"))))
-        for _, tensor in named:
-            whole = _bytes(tensor)
-            for start in range(0, len(whole), BLOCK):
-                file.write(whole[start : start + BLOCK])
-                begun = _to_disk(file, begun)
-                tick()
-        file.seek(0)
-        file.write(head(sums.result()))
-        file.flush()
-        os.fsync(file.fileno())
+def _blocks(named: Named) -> Iterator[memoryview]:
+    for _, tensor in named:
+        whole = _bytes(tensor)
+        for start in range(0, len(whole), BLOCK):
+            yield whole[start : start + BLOCK]
+
+
+def _sums(named: Named) -> dict[str, str]:
+    return {key: _sum(tensor) for key, tensor in named}
 
 
 def _to_disk(file: BufferedWriter, begun: int) -> int:
@@ -177,13 +192,36 @@ def write_part(
 ) -> dict[str, StoredTensor]:
     """Write a rank's boxes to a file of its own; returns where they lie. `tick` is called after every block."""
     file = f"part-{rank:05}.safetensors"
-    boxes = [(name, offset, values) for name, each in state.items() for offset, values in each.boxes]
+    boxes, stored = _laid_out(file, state)
     if boxes:
-        write_file(folder / file, ((str(key), values) for key, (_, _, values) in enumerate(boxes)), tick=tick)
+        write_file(folder / file, boxes, tick=tick)
+    return stored
+
+
+def upload_part(
+    store: ObjectStore, file: str, state: Mapping[str, Boxes], tick: Callable[[], None] = lambda: None
+) -> tuple[dict[str, StoredTensor], bytes]:
+    """The same into an object of that name; also the header that it got, empty where there was nothing to write.
+
+    What goes into a store is written from its first byte to its last, so the checksums are computed before.
+    """
+    boxes, stored = _laid_out(file, state)
+    if not boxes:
+        return stored, b""
+    named = [(key, values.detach().contiguous()) for key, values in boxes]
+    head = _head(named, _sums(named))
+    tick()
+    store.write(file, chain([head], _blocks(named)), tick)
+    return stored, head
+
+
+def _laid_out(file: str, state: Mapping[str, Boxes]) -> tuple[Named, dict[str, StoredTensor]]:
+    """A rank's boxes by the keys that they get in its file, and where that puts them."""
+    boxes = [(name, offset, values) for name, each in state.items() for offset, values in each.boxes]
     stored: dict[str, list[Stored]] = {name: [] for name in state}
     for key, (name, offset, values) in enumerate(boxes):
         stored[name].append(Stored(file, str(key), offset, tuple(values.shape)))
-    return {
+    return [(str(key), values) for key, (_, _, values) in enumerate(boxes)], {
         name: StoredTensor(DTYPES[each.dtype], tuple(each.shape), tuple(stored[name])) for name, each in state.items()
     }
 

@@ -33,7 +33,7 @@ def frozen_layer(work: Work) -> Column:
     if not np.any(work.frozen):
         return 0.0
     each = np.where(work.quantized, NF4, work.element)
-    matrices = (work.layer_parameters - work.replicated_parameters) / work.tensor * each
+    matrices = (work.held_parameters - work.replicated_parameters) / work.tensor * each
     return work.frozen * (matrices + work.replicated_parameters * work.element * (1 - work.learns_norm))
 
 
@@ -50,9 +50,7 @@ def frozen_end(work: Work, first: Mask, last: Mask) -> Column:
 
 def held(work: Work, frozen: Column) -> Column:
     """What a rank holds of so many bytes all the time: ZeRO-3 shares them."""
-    return (
-        np.where(np.greater_equal(work.zero, 3), frozen / work.replicas, frozen) if np.any(work.zero >= 3) else frozen
-    )
+    return np.where(np.greater_equal(work.zero, 3), frozen / work.sharers, frozen) if np.any(work.zero >= 3) else frozen
 
 
 def targets(work: Work) -> Column:
@@ -127,12 +125,12 @@ def seconds(work: Work, speed: float) -> tuple[Column, Column]:
         forward = forward + number * (inputs + (4 - spared) * outputs)
         backward = backward + number * (2 * outputs + (5 - spared) * inputs)
     passes = work.frozen * work.tokens * e / speed
-    matrices = (work.layer_parameters - work.replicated_parameters) / t
+    matrices = (work.held_parameters - work.replicated_parameters) / t
     unpacking = work.quantized * matrices * (UNPACKED + e) / speed
     return passes * forward + unpacking, passes * backward + unpacking
 
 
 def kernels(work: Work) -> Column:
     """That a layer starts more, forward."""
-    turns = 4 + work.gated + (work.layer_parameters - work.replicated_parameters) / work.tensor / AT_ONCE
+    turns = 4 + work.gated + (work.held_parameters - work.replicated_parameters) / work.tensor / AT_ONCE
     return work.frozen * (KERNELS * targets(work) + work.quantized * UNPACKING * turns)

@@ -38,6 +38,7 @@ class Breakdown(NamedTuple):
     bubble: Column
     jitter: Column
     context: Column = 0.0  # what is not hidden of keys and values, where ranks share tokens
+    expert: Column = 0.0  # tokens on their way to the experts of other ranks, and back
     offload: Column = 0.0  # what is not hidden of copies to other tiers, and back
 
 
@@ -52,6 +53,9 @@ STEP = {
     "jitter": BarItem("j", "waiting for the slowest node", "white on bright_black", "#70767c"),
     "context": BarItem(
         "k", "exchange of keys and values", "black on bright_blue", "#3b5b92", "that attention waits for", seldom=True
+    ),
+    "expert": BarItem(
+        "x", "exchange with experts", "black on bright_red", "#882255", "tokens to experts of other ranks", seldom=True
     ),
     "offload": BarItem(
         "h", "offload", "black on bright_green", "#009e73", "copies to host or disk that are not hidden", seldom=True

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import adapters, experts
+from heddle.cost import adapters, experts, network
 from heddle.cost.work import Work, model_columns
 from heddle.errors import HeddleError
 from heddle.schedule.rule import Column
@@ -49,6 +49,7 @@ class Pass(NamedTuple):
     half: Column  # every second matrix product and what lies between them
     last: Column  # the last matrix product
     weight: Column  # of the backward: what makes the linear layers' weight gradients, which nobody waits for
+    first: Column  # the product that makes query, key and value
 
 
 class LinearCost(NamedTuple):
@@ -156,6 +157,9 @@ def with_experts(cluster: Cluster, work: Work, up: LinearCost, down: LinearCost)
     def beside(dense: LinearCost, inputs: Column, outputs: Column) -> LinearCost:
         shapes = ((rows, inputs, outputs), (rows, outputs, inputs), (inputs, rows, outputs))
         forward, to_input, weight = (matmul(cluster, work.precision, *shape, used) for shape in shapes)
+        if not cluster.device.host:
+            forward, to_input = (seconds * experts.grouped(rows, *experts.GROUPED) for seconds in (forward, to_input))
+            weight = weight * experts.grouped(rows, *experts.GROUPED_WEIGHT)
         on = work.experts > 0
         alone = LinearCost(*(np.where(work.deferrable > 0, seconds, 0.0) for seconds in dense))
         return LinearCost(  # experts make their weights' gradients at once: nobody can put them off
@@ -258,6 +262,10 @@ def elementwise(cluster: Cluster, work: Work) -> tuple[Column, Column]:
         biases = (1 - work.gated) * (query + pair + work.ffn) / work.tensor + (1 - work.gated) * 2 * work.hidden
         forward = forward + copies
         backward = backward + copies + tokens * e * (2 * (query + pair) / work.tensor + biases)
+    begins = cluster.efficiency.kernel_us * 1e-6 * speed  # in bytes, too
+    if begins:  # a norm has one kernel forward and two backward; rotary positions one for queries and one for keys
+        forward = forward + begins * (work.norms + 3 + 2 * work.rotary)
+        backward = backward + begins * (2 * work.norms + 3 + 2 * work.rotary)
     turned = work.rotary * tokens * (work.heads + work.kv_heads) * work.head_size / work.tensor * 2 * e * norm
     return (forward + turned) / speed, (backward + turned) / speed
 
@@ -283,7 +291,7 @@ def layer(cluster: Cluster, work: Work) -> Pass:
     # each microbatch adds its gradients to those of the ones before; a cast before that is written, and read again
     casts = work.casts_gradients * (work.gradient_bytes > work.element)
     adding = (1 - work.adds_in_place) * (work.element + (2 + 2 * casts) * work.gradient_bytes)
-    learned = adapters.learned(work, work.layer_parameters / t)
+    learned = adapters.learned(work, work.held_parameters / t)
     accumulate = np.where(work.microbatches > 1, adding, 0) * learned / memory_speed(cluster)
     beside = adapters.seconds(work, memory_speed(cluster))
     multiplying = sum(product.forward for product in products) + beside[0]
@@ -291,7 +299,7 @@ def layer(cluster: Cluster, work: Work) -> Pass:
     backward = sum(product.backward for product in products) + around[1] + core_backward + accumulate + beside[1]
     half = multiplying / 2 + around[0]
     weight = sum(product.weight for product in products) + accumulate
-    return Pass(forward, backward, core_forward, half, down.forward, weight)
+    return Pass(forward, backward, core_forward, half, down.forward, weight, products[0].forward)
 
 
 def launches(cluster: Cluster, work: Work) -> Column:
@@ -316,26 +324,31 @@ def embedding(cluster: Cluster, work: Work) -> tuple[Column, Column]:
 def head(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     """The last chunk's output layer and loss.
 
-    The loss works in fp32: logits are cast, their largest found, exponentiated and summed; the gradient is made from
-    the probabilities and cast back (Megatron-LM's vocabulary-parallel cross entropy, PTD-P §2.3).
+    Most losses work in fp32: logits are cast, their largest found, exponentiated and summed; the gradient is made from
+    the probabilities and cast back (Megatron-LM's vocabulary-parallel cross entropy, PTD-P §2.3). Some are one kernel.
     """
     plain = replace(work, fp8=0)  # output layers keep their precision
     learns = np.where(work.tied, work.learns_embed, work.learns_head)
     forward, backward, _ = linear(cluster, plain, work.tokens, work.hidden, work.padded_vocab, learns)
-    logits = work.tokens * work.padded_vocab / memory_speed(cluster)
     e = work.element
+    count = work.tokens * work.padded_vocab
+    if np.any(work.whole_loss):
+        count = count * np.where(work.whole_loss, work.tensor, 1)
+        forward = forward + np.where(work.whole_loss, network.all_gather(cluster, count * e, work.tensor), 0.0)
+    logits = count / memory_speed(cluster) / cluster.efficiency.loss
     caps = work.capped * 6 * 4  # its tanh and its slope: three passes
     times = 1 + 2 * work.reference  # a reference's, and the model's again: losses of pairs come before gradients
-    return times * (forward + logits * (e + 4 + 4 + 8 + 4 + caps)), backward + logits * (4 + 4 + 4 + e)
+    onward = times * (forward + logits * (e + work.loss_forward + caps))
+    return onward, backward + logits * (e + work.loss_backward)
 
 
 def optimizer(cluster: Cluster, work: Work, parameters: Column) -> Column:
     """AdamW over the parameters that a rank updates.
 
     Gradients are read for their norm and again for the update, master and both moments read and written, weights
-    written, gradients zeroed; with fp32 weights there is no master beside them. Moments in eight bits are made anew
-    in full precision and kept in codes again.
+    written, gradients zeroed; with fp32 weights there is no master beside them. Some trainers have all of it as short
+    as weights. Moments in eight bits are made anew in full precision and kept in codes again.
     """
     element = work.element
     moved = 4 + 4 + 4 * 2 * 3 + (element if element < 4 else 0) + 4 + np.where(work.moment_bytes < 4, EIGHT_BITS, 0)
-    return parameters * moved / memory_speed(cluster)
+    return parameters * np.where(work.pure, 9 * element, moved) / memory_speed(cluster)

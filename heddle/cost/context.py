@@ -22,21 +22,27 @@ MERGE, MERGE_BACK = 2 + 4 + 4, 3 * (2 + 4 + 4)
 def exchange(cluster: Cluster, work: Work, core: Column) -> tuple[Column, Column]:
     """Seconds that one layer waits in its forward and its backward, where attention takes `core` in its forward."""
     # in the order of CONTEXT_EXCHANGES
-    ways = (_ring(cluster, work, core), _swap(cluster, work), _gather(cluster, work), _torch(cluster, work))
+    ways = (
+        _ring(cluster, work, core, work.context),
+        _swap(cluster, work, work.context),
+        _gather(cluster, work),
+        _torch(cluster, work),
+        _two_dims(cluster, work, core),
+    )
     chosen = np.asarray(work.context_exchange, dtype=int)
     there, back = (np.choose(chosen, list(map(np.asarray, halves))) for halves in zip(*ways, strict=True))
     return there, back
 
 
-def _ring(cluster: Cluster, work: Work, core: Column) -> tuple[Column, Column]:
+def _ring(cluster: Cluster, work: Work, core: Column, ranks: Column) -> tuple[Column, Column]:
     """Each rank passes on the keys and values that it got, beside the attention to them; back, their gradients as well.
 
     Ring Attention, arXiv 2310.01889 §3.
     """
     # with a window only those whose blocks it reaches, in both directions from the rank's two blocks
-    block = work.sequence / (2 * work.context)
-    reached = np.where(work.window < work.sequence, 2 * np.ceil((work.window - 1) / block), work.context - 1)
-    turns = np.minimum(reached, work.context - 1) * _message(cluster, work, work.kv_heads, work.element)
+    block = work.sequence / (2 * ranks)
+    reached = np.where(work.window < work.sequence, 2 * np.ceil((work.window - 1) / block), ranks - 1)
+    turns = np.minimum(reached, ranks - 1) * _message(cluster, work, work.kv_heads, work.element)
     back = 2 * turns
     return (
         turns - network.hidden(cluster, turns, core),
@@ -44,15 +50,25 @@ def _ring(cluster: Cluster, work: Work, core: Column) -> tuple[Column, Column]:
     )
 
 
-def _swap(cluster: Cluster, work: Work) -> tuple[Column, Column]:
+def _swap(cluster: Cluster, work: Work, ranks: Column) -> tuple[Column, Column]:
     """Query, key, value and output change from slices of tokens to slices of heads, and nothing runs beside.
 
     DeepSpeed-Ulysses, arXiv 2309.14509 §3.
     """
-    n = work.context
-    speed, latency = network.innermost(cluster, n * work.tensor)
-    swaps = 4 * latency * (n - 1) + (n - 1) / n * 2 * (work.heads + work.kv_heads) * _local(work) / speed
+    speed, latency = network.innermost(cluster, ranks * work.tensor)
+    swaps = 4 * latency * (ranks - 1) + (ranks - 1) / ranks * 2 * (work.heads + work.kv_heads) * _local(work) / speed
     return swaps, swaps
+
+
+def _two_dims(cluster: Cluster, work: Work, core: Column) -> tuple[Column, Column]:
+    """An all-to-all inside groups of neighbors; between the groups a ring of all their tokens of a rank's heads.
+
+    USP, arXiv 2405.07719 §3; Megatron-core's `a2a+p2p`. A turn of the ring carries as many bytes as if there were no
+    groups, and there are fewer turns.
+    """
+    swaps = _swap(cluster, work, work.context_inner)
+    turns = _ring(cluster, work, core, work.context / work.context_inner)
+    return swaps[0] + turns[0], swaps[1] + turns[1]
 
 
 def _gather(cluster: Cluster, work: Work) -> tuple[Column, Column]:

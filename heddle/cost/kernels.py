@@ -23,6 +23,10 @@ class Kernels(NamedTuple):
     kept_logit: int = 4  # what the loss keeps for its backward
     brief_logit: int = 8  # what it holds for a moment beside that, vocabulary whole
     brief_split_logit: int = 4  # the same, vocabulary split; the logits as they were multiplied come on top
+    # bytes per logit that the loss moves beside reading it once and writing its gradient once, forward and backward.
+    # In fp32 and in passes of their own: cast, largest, exponentials, sum, what the targets have; the gradient likewise
+    loss_forward: int = 20
+    loss_backward: int = 12
     posted: int = 2  # messages between stages that are received ahead from each neighbor
     window_block: int = 0  # queries of a window that are computed together, from copies; 0: a kernel knows of windows
     replayed: int = 0  # 1: sharded steps of this trainer are replayed, so bounds need no estimate of them
@@ -53,6 +57,12 @@ HEDDLE_CPU = HEDDLE_GPU._replace(eager=1, gloo=1, posted=2)
 MEGATRON = Kernels(fused_gate=1, adds_in_place=1, brief_logit=4, brief_split_logit=8)
 MEGATRON_2021 = MEGATRON._replace(adds_in_place=0)  # before gradient_accumulation_fusion (2022)
 
+# Transformer Engine's loss (cross_entropy_fusion_impl = "te"): one kernel reads 16-bit logits and writes their gradient
+# in their place, one scales that.
+MEGATRON_FUSED_LOSS = MEGATRON._replace(
+    kept_logit=2, brief_logit=0, brief_split_logit=0, loss_forward=2, loss_backward=2
+)
+
 # torchtitan: three products for query, key and value; under tensor parallelism DTensor keeps what it gathered; the loss
 # is F.cross_entropy of logits in fp32 (models/llama, parallelize_llama.py, train.py of December 2024), over a
 # split vocabulary DTensor's loss_parallel, which holds one copy more. Without torch.compile RMSNorm is many kernels.
@@ -61,6 +71,15 @@ TORCHTITAN_EAGER = TORCHTITAN._replace(eager=1)
 # From 2025 on the loss is compiled (components/loss.py): it keeps the logits as they were multiplied, and its backward
 # makes their gradient in one kernel.
 TORCHTITAN_2025 = TORCHTITAN._replace(kept_logit=2, brief_logit=2, brief_split_logit=2)
+
+# KempnerForge: as torchtitan, with F.cross_entropy of 16-bit logits, which PyTorch reads three times forward and twice
+# backward, with the softmax that it kept; the logits themselves live as long (kempnerforge/training/loss.py).
+KEMPNERFORGE = TORCHTITAN._replace(kept_logit=4, brief_logit=4, brief_split_logit=4, loss_forward=6, loss_backward=10)
+
+# XLA fuses what lies between products: SwiGLU, the norms, and the loss, which reads 16-bit logits forward and backward.
+XLA = Kernels(
+    fused_gate=1, joint_qkv=0, kept_logit=2, brief_logit=2, brief_split_logit=2, loss_forward=2, loss_backward=2
+)
 
 # Meta's own (arXiv 2407.21783 §3.3): inputs and outputs of stages are freed, query, key and value are three products.
 LLAMA_3 = Kernels(fused_gate=1, joint_qkv=0, sent=0)

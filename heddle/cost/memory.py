@@ -40,7 +40,7 @@ class MemoryBreakdown(NamedTuple):
 
 def layer_parameters(work: Work) -> Column:
     """Parameters of one layer on one tensor rank that learn."""
-    every = (work.layer_parameters - work.replicated_parameters) / work.tensor + work.replicated_parameters
+    every = (work.held_parameters - work.replicated_parameters) / work.tensor + work.replicated_parameters
     return adapters.learned(work, every)
 
 
@@ -80,12 +80,16 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
     Gradients that travel in codes keep what these could not say: of their own, and without ZeRO of the sums they own.
     `largest`: parameters of the largest layer.
     """
-    shard = parameters / work.replicas
+    shard = parameters / work.sharers
     weights = parameters * work.element
+    moments: Column = work.moment_bytes
+    master: Column = MASTER if work.element < 4 else 0
+    if np.any(work.pure):
+        moments, master = np.where(work.pure, 2 * work.element, moments), np.where(work.pure, 0, master)
     gradients = (parameters + np.where(work.zero == 1, work.summed_apart * shard, 0.0)) * work.gradient_bytes
     if np.any(work.sharded_gradients):
         gradients = np.where(work.sharded_gradients, shard * work.gradient_bytes, gradients)
-    optimizer = np.where(work.zero >= 1, shard, parameters) * (work.moment_bytes + (MASTER if work.element < 4 else 0))
+    optimizer = np.where(work.zero >= 1, shard, parameters) * (moments + master)
     if np.any(work.local_steps):  # the weights that replicas left from, their momentum, and how far they have come
         gradients = gradients + np.where(work.local_steps > 0, 12 * parameters, 0.0)
     codes: Column = 0.0
@@ -98,17 +102,19 @@ def states(work: Work, parameters: Column, largest: Column) -> tuple[Column, Col
         return weights + copy, gradients, optimizer, codes
     sharded = np.greater_equal(work.zero, 2) & np.greater(work.replicas, 1)  # one replica shares nothing with itself
     in_use = np.where(work.zero == 3, 2 * largest, parameters) * work.element + largest * work.reduce_bytes
+    kept = np.where(work.pure, work.element, work.reduce_bytes)
+    whole = work.sums_once * np.greater(work.microbatches, 1) * parameters * kept  # until they are summed
     return (
-        np.where(sharded, shard * MASTER, weights) + copy,
-        np.where(sharded, shard * work.gradient_bytes, gradients),
-        np.where(sharded, shard * work.moment_bytes, optimizer),
+        np.where(sharded, shard * np.where(work.pure, work.element, MASTER), weights) + copy,
+        np.where(sharded, shard * work.gradient_bytes + whole, gradients),
+        np.where(sharded, shard * moments, optimizer),
         np.where(sharded, in_use, codes),
     )
 
 
 def reference_weights(work: Work, parameters: Column) -> Column:
     """Bytes of a frozen copy of so many parameters, where preferences are held against one: ZeRO-3 shares it."""
-    return work.copied * parameters * work.element / np.where(work.zero == 3, work.replicas, 1)
+    return work.copied * parameters * work.element / np.where(work.zero == 3, work.sharers, 1)
 
 
 class Saved(NamedTuple):
@@ -183,7 +189,7 @@ def layer_activations(work: Work) -> Saved:
     scaled = np.where(work.heads_apart > 0, 4 * work.heads_apart if e == 4 else 4 + e, scaled)
     heads = work.qk_norm * ((query + key) * scaled + 4 * (work.heads + work.kv_heads))
     # attention's output, which the output product reads; what the activation reads, and what it makes for the last
-    ffn = work.ffn * wide_kept(work)
+    ffn = (work.ffn + work.routed * (work.imbalance - 1)) * wide_kept(work)
     split_by_tensor = tokens / t * ((2 * query + 2 * key + anew + ffn) * e + heads)
     # softmax, its dropout's mask and output; fused attention keeps one number per row instead
     pairs = tokens * work.heads / t * work.sequence
@@ -225,13 +231,19 @@ def layer_activations(work: Work) -> Saved:
         late = np.where(shared, back, late)
         again = np.where(shared, held + np.maximum(back, 0.0), again)
         backward = np.where(shared, np.maximum(layer_backward(work), back), backward)
+    if np.any(work.captured):
+        # what was looked at; tensor ranks share all but the inputs of norms and products, and what these give
+        held = tokens * work.captured * e / 4
+        whole = np.minimum(held, 4 * tokens * work.hidden * e)
+        none = selective = np.where(work.captured > 0, whole + (held - whole) / t, none)
+        again = np.zeros_like(none)
     # torchtitan keeps the input, attention's output and every second product: query, value, gate, down
     per_op = tokens * e * (work.hidden * 2 / outside + (2 * query + key + work.ffn) / t)
     return Saved(
         none=none,
         selective=selective,
         per_op=per_op,
-        full=tokens * work.hidden * e / outside,
+        full=tokens * work.hidden * e / outside + work.keeps_qkv * tokens * (query + 2 * key) / t * e,
         backward=backward,
         again=dropping(work) + tokens * work.hidden * e / outside,  # beside the gradient that waits
         core=again,
@@ -417,9 +429,10 @@ def _head_and_loss(work: Work, norm: Column, table: Column) -> Ends[Column]:
     e, t = work.element, work.tensor
     apart = np.where(work.sequence_parallel, np.where(work.keeps_gathered, 1, t), 1)
     logits, tokens = work.tokens * work.padded_vocab, work.tokens * work.hidden
-    kept = work.kept_logit * logits
+    seen = logits * np.where(work.whole_loss, t, 1)  # by the loss
+    kept = work.kept_logit * seen
     short = e if e < 4 else 0  # logits as they were multiplied, where the loss has them once more in fp32
-    loss = np.where(t > 1, short + work.brief_split_logit, work.brief_logit) * logits
+    loss = np.where(t > 1, short + work.brief_split_logit, work.brief_logit) * seen
     product = table + e * (logits + tokens * np.where(work.sequence_parallel, 2 + work.gloo, 1))
     return Ends(norm + tokens * e / apart + kept, np.maximum(loss, product - kept), table)
 

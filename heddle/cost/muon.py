@@ -21,7 +21,7 @@ def layer_matrices(work: Work) -> list[tuple[Column, Column, Column]]:
         (queries, h, 2),
         (keys, h, 2),
         (np.maximum(work.ffn - work.routed, 1), h, (2 + work.gated) * (work.ffn > work.routed)),
-        (np.maximum(expert, 1), h, 3 * work.experts),
+        (np.maximum(expert, 1), h, 3 * work.experts / work.expert),
     ]
 
 
@@ -43,7 +43,7 @@ def seconds(cluster: Cluster, work: Work, layers: Column) -> Column:
     """
     if not np.any(work.muon):
         return 0.0
-    sharing = np.where(work.zero >= 1, work.replicas, 1)
+    sharing = np.where(work.zero >= 1, work.sharers, 1)
     ranks = work.tensor * sharing
     kinds = layer_matrices(work)
     each = [one_seconds(cluster, work, rows, columns) for rows, columns, _ in kinds]

@@ -5,15 +5,21 @@ Ranks are laid out tensor first, then data, then pipeline, so a group is `size` 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import numpy as np
 
 from heddle.cost.work import Work
-from heddle.schedule.rule import Column
+from heddle.schedule.rule import Column, Mask
 from heddle.spec.cluster import Cluster, Link
 
 # NCCL's protocol LL128 beside Simple: latency of a hop of a ring over a network (4 of 14 us), and of the bandwidth what
 # is left with several ranks in a node (src/graph/tuning.cc)
 QUICK_HOP, QUICK_SPEED = 4.0 / 14.0, 0.92
+# What a rank passes on at once in a broadcast: an eighth of a channel's buffer of 4 MiB (NCCL_STEPS and
+# BROADCAST_CHUNKSTEPS, src/include), over four channels, one for each network card of a node, or a pair of them
+SLICE = 4 * (4 << 20) / 8
 
 
 def point_to_point(cluster: Cluster, count: Column, span: Column) -> Column:
@@ -42,6 +48,38 @@ def rings(
     speed, hops = _ring(cluster, size, stride, in_pass)
     seconds = turns * (cluster.efficiency.collective_us * 1e-6 + hops) + (size - 1) / size * count / speed
     return np.where(size > 1, seconds, 0.0)
+
+
+def replica_rings(cluster: Cluster, work: Work, count: Column, turns: Column, in_pass: bool = False) -> Column:
+    """The same over the replicas of what a rank holds: of its experts there are fewer, and they sit further apart."""
+    seconds = rings(cluster, count, turns, work.sharing, work.tensor, in_pass)
+    if not np.any(work.expert > 1):
+        return seconds
+    few, far = work.sharing / work.expert, work.tensor * work.expert
+    of_experts = rings(cluster, count, turns, few, far, in_pass)
+    return (1 - work.expert_held) * seconds + work.expert_held * of_experts
+
+
+AT_ONCE = 8  # messages of an all-to-all that a rank has under way: one over each of a node's ways out
+
+
+def all_to_all(cluster: Cluster, count: Column, size: Column, stride: Column = 1) -> Column:
+    """Seconds until every rank has given each its part of `count` bytes.
+
+    What stays inside a node goes over its links, what leaves it over the rank's own network card, both at once.
+    """
+    slowest: Column = 0.0
+    waits: Column = 0.0
+    near: Column = 1.0  # ranks of the group that the links so far join
+    for link in cluster.links:
+        reached = size
+        if link.devices is not None:
+            reached = np.minimum(np.maximum(np.floor(link.devices / stride), near), size)
+        others = reached - near
+        slowest = np.maximum(slowest, others / size * count / _speed(link))
+        waits = waits + np.ceil(others / AT_ONCE) * link.latency_us * 1e-6
+        near = reached
+    return np.where(size > 1, cluster.efficiency.collective_us * 1e-6 + waits + slowest, 0.0)
 
 
 def ring_of(cluster: Cluster, size: Column, stride: Column) -> tuple[Column, Column, Column]:
@@ -117,18 +155,23 @@ def innermost(cluster: Cluster, span: Column) -> tuple[Column, Column]:
     return speed, latency
 
 
-def _ring(cluster: Cluster, size: Column, stride: Column, in_pass: bool = False) -> tuple[Column, Column]:
-    """Bytes per second that pass every rank of a ring, and the latency of one turn.
+class _Hops(NamedTuple):
+    """Of a ring's hops, those over one link."""
 
-    Of a group's ranks, those inside one node share its links to other nodes: as many rings run side by side, one over
-    each rank's own network card.
+    link: Link
+    leaves: Mask  # whether any are
+    number: Column
+    together: Column  # rings that run side by side over it, one over each rank's own network card
+    between: bool  # nodes
+
+
+def _over_links(cluster: Cluster, size: Column, stride: Column) -> Iterator[_Hops]:
+    """All hops of a ring, link by link, from the innermost on.
+
+    Of a group's ranks, those inside one node share its links to other nodes.
     """
-    speed: Column = np.inf
-    hops: Column = 0.0
-    inner, groups = (
-        1,
-        size,
-    )  # devices that the links so far join, and of the ring's ranks how many such groups there are
+    # devices that the links so far join, and of the ring's ranks how many such groups there are
+    inner, groups = 1, size
     span = size * stride
     for link in cluster.links:
         together = 1.0 if inner == 1 else np.minimum(np.maximum(np.floor(inner / stride), 1), size)
@@ -136,12 +179,31 @@ def _ring(cluster: Cluster, size: Column, stride: Column, in_pass: bool = False)
         reached = size
         if link.devices is not None:
             reached = np.minimum(np.maximum(np.floor(link.devices / stride), together), size)
-        between = link.devices is None or link.devices > cluster.devices
-        most = cluster.efficiency.gather_gbs * 1e9 if in_pass and between else np.inf
-        speed = np.where(leaves, np.minimum(speed, min(_speed(link), most) * together), speed)
         # a ring visits every rank: of its n - 1 hops those between groups that this link joins go over it
         after = np.ceil(size / reached)
-        hops = hops + np.where(leaves, (groups - np.maximum(after, 1)) * link.latency_us * 1e-6, 0.0)
+        between = link.devices is None or link.devices > cluster.devices
+        yield _Hops(link, leaves, np.where(leaves, groups - np.maximum(after, 1), 0.0), together, between)
         groups = np.where(leaves, after, groups)
         inner = link.devices or inner
-    return speed, hops
+
+
+def _ring(cluster: Cluster, size: Column, stride: Column, in_pass: bool = False) -> tuple[Column, Column]:
+    """Bytes per second that pass every rank of a ring, and the latency of one turn."""
+    speed: Column = np.inf
+    turn: Column = 0.0
+    for link, leaves, number, together, between in _over_links(cluster, size, stride):
+        most = cluster.efficiency.gather_gbs * 1e9 if in_pass and between else np.inf
+        speed = np.where(leaves, np.minimum(speed, min(_speed(link), most) * together), speed)
+        turn = turn + number * link.latency_us * 1e-6
+    return speed, turn
+
+
+def first_slice(cluster: Cluster, size: Column, stride: Column) -> Column:
+    """Seconds until the first slice of a broadcast has gone from rank to rank: each passes whole slices on.
+
+    Where everybody has something to send, as in gathers and sums, nobody waits for that.
+    """
+    seconds: Column = 0.0
+    for link, _, number, _, between in _over_links(cluster, size, stride):
+        seconds = seconds + number * SLICE / (_speed(link) * (cluster.devices if between else 1))
+    return seconds

@@ -67,7 +67,7 @@ def states(work: Work, parameters: Numbers, memory: LayerMemory, frozen: Numbers
         if memory.tier("weights") is not None:
             return found._replace(unit=found.unit + frozen)
         shares = (memory.zero == 3) & np.asarray(own)
-        kept = np.where(shares, frozen / work.replicas, frozen)
+        kept = np.where(shares, frozen / work.sharers, frozen)
         return found._replace(weights=found.weights + kept, unit=found.unit + np.where(shares, frozen, 0.0))
     if isinstance(own, np.ndarray):
         both = (_states(work, parameters, memory, each) for each in (True, False))
@@ -78,7 +78,7 @@ def states(work: Work, parameters: Numbers, memory: LayerMemory, frozen: Numbers
 def _states(work: Work, parameters: Numbers, memory: LayerMemory, sharded: bool) -> States:
     fetched, leaves = memory.tier("weights") is not None, memory.tier("optimizer") is not None
     if sharded:
-        shard = parameters / work.replicas
+        shard = parameters / work.sharers
         return States(
             weights=0.0 if fetched else shard * (work.element if leaves else MASTER),
             gradients=0.0 if leaves else shard * GRADIENT,
@@ -87,7 +87,7 @@ def _states(work: Work, parameters: Numbers, memory: LayerMemory, sharded: bool)
             unit=0.0 if memory.zero == 2 and not fetched else parameters * work.element,
             summed=parameters * GRADIENT,
         )
-    shared = work.replicas if memory.zero >= 1 else 1.0
+    shared = work.sharers if memory.zero >= 1 else 1.0
     each = work.moment_bytes + (MASTER if work.element < 4 else 0)
     optimizer = 0.0 if memory.tier("optimizer") else parameters / shared * each
     return States(parameters * work.element, parameters * work.gradient_bytes, optimizer)
@@ -130,9 +130,9 @@ def away(work: Work, memory: LayerMemory, tier: str, leaves: Numbers, parameters
     """What a layer keeps on a tier; `leaves`: bytes that it puts away per microbatch."""
     held: Numbers = 0.0
     if memory.tier("weights") == tier:
-        held = held + parameters / work.replicas * work.element
+        held = held + parameters / work.sharers * work.element
     if memory.tier("optimizer") == tier:
-        shared = parameters / (work.replicas if memory.zero >= 1 else 1.0)
+        shared = parameters / (work.sharers if memory.zero >= 1 else 1.0)
         held = held + shared * (MOMENTS + MASTER * masters_apart(work, memory) + GRADIENT * sharded(work, memory))
     kept = memory.tier("input") or memory.tier("activations")
     return Away(held, leaves if kept == tier else 0.0)
@@ -194,10 +194,10 @@ def copies(
     if tier := memory.tier("input") or memory.tier("activations"):
         forward.copy(leaves, tier, out=True)
         backward.copy(leaves, tier, out=False)
-    shard = parameters / work.replicas
+    shard = parameters / work.sharers
     if tier := memory.tier("weights"):
         for lanes in (forward, backward):
-            lanes.copy(shard * work.element + frozen / work.replicas, tier, out=False)
+            lanes.copy(shard * work.element + frozen / work.sharers, tier, out=False)
     step: Numbers = 0.0
     if tier := memory.tier("optimizer"):
         masters = MASTER * masters_apart(work, memory)
@@ -209,7 +209,7 @@ def copies(
         moved = moved + GRADIENT * (own if cluster.device.host else 1)
         if not cluster.device.host or memory.tier("weights") == tier:
             moved = moved + (masters > 0) * work.element  # weights go up again, or to their own home
-        shared = parameters / (work.replicas if memory.zero >= 1 else 1.0)
+        shared = parameters / (work.sharers if memory.zero >= 1 else 1.0)
         step = shared * moved / tier_speed(cluster, tier)
     return Copies(forward.exposed(passes[0]), backward.exposed(passes[1]), step)
 
@@ -219,7 +219,7 @@ def update_seconds(cluster: Cluster, work: Work, memory: LayerMemory, parameters
 
     A host updates what it keeps for a GPU beside the copies of other layers. A CPU does both by itself.
     """
-    shared = work.replicas if memory.zero else 1.0
+    shared = work.sharers if memory.zero else 1.0
     own = compute.optimizer(cluster, work, parameters / shared)
     return moved + own if cluster.device.host else moved if memory.tier("optimizer") else own
 
@@ -234,7 +234,7 @@ def shard_seconds(
         return 0.0, 0.0
 
     def rings(count: Numbers, turns: Numbers, in_pass: bool = False) -> Numbers:
-        seconds = network.rings(cluster, count, turns, work.replicas, work.tensor, in_pass)
+        seconds = network.replica_rings(cluster, work, count, turns, in_pass)
         return seconds if np.ndim(seconds) else float(seconds)
 
     element, reduce = work.element, work.reduce_bytes

@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from heddle.cost.kernels import HEDDLE_CPU, HEDDLE_GPU, LLAMA_3, MEGATRON, MEGATRON_2021, TORCHTITAN, Kernels
+from heddle.cost.kernels import (
+    HEDDLE_CPU,
+    HEDDLE_GPU,
+    KEMPNERFORGE,
+    LLAMA_3,
+    MEGATRON,
+    MEGATRON_2021,
+    TORCHTITAN,
+    XLA,
+    Kernels,
+)
 from heddle.spec.cluster import Device
 from heddle.spec.software import HOPPER, Profile
 
@@ -14,6 +24,8 @@ KERNELS = {
     "megatron": MEGATRON,
     "megatron 2021": MEGATRON_2021,
     "torchtitan": TORCHTITAN,
+    "kempnerforge": KEMPNERFORGE,
+    "xla": XLA,
     "llama 3": LLAMA_3,
 }
 TRITON = 0.5  # "around 2× speedup" of FlashAttention-2 over what came before it (arXiv 2307.08691, abstract)
@@ -48,6 +60,11 @@ def software_columns(facts: Profile) -> dict[str, Any]:
         "cast_reads": facts.cast_reads,
         "sharded_gradients": int(facts.sharded_gradients),
         "sums_once": int(facts.sums_once),
+        "own_sums": int(facts.own_sums),
+        "whole_loss": int(facts.whole_loss),
+        "large_gathers": int(facts.large_gathers),
+        "sums_whole": int(facts.sums_whole),
+        "broadcasts": int(facts.broadcasts),
     }
 
 
@@ -56,7 +73,7 @@ def attention_speed(facts: Profile, device: Device, word: str = "", era: bool = 
 
     `era`: how fast cuDNN's was at the time of the run is said by its software.
     """
-    hopper = any(chip in device.name for chip in ("H100", "H200", "H800", "GH200", "B200", "GB200", "B300", "GB300"))
+    hopper = any(chip in device.name for chip in ("H100", "H20", "H800", "B200", "B300"))
     if "triton" in word:
         return TRITON
     if not hopper:

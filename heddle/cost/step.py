@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple
 
 import numpy as np
 
-from heddle.cost import compute, context, memory, network
+from heddle.cost import compute, context, experts, memory, network
 from heddle.cost.network import hidden
 from heddle.cost.work import Work
 from heddle.schedule.rule import C, Column
@@ -28,6 +28,8 @@ class LayerCost(NamedTuple, Generic[C]):
     tensor_again: C  # of `again_full`
     context_forward: C  # and what attention waits for where ranks share tokens; the same in every repetition
     context_backward: C
+    expert_forward: C  # and tokens on their way to the experts of other ranks and back; the same in every repetition
+    expert_backward: C
     weight: C  # of the backward, what makes weight gradients
 
 
@@ -56,7 +58,10 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost[Column]:
     in_pieces = work.tensor_overlap * work.sequence_parallel
     forward_tensor = tensor - in_pieces * hidden(cluster, tensor, cost.forward)
     movable = tensor * np.where(work.sequence_parallel, 0.5, 1.0)
-    backward_tensor = tensor - (1 - work.waits_backward) * hidden(cluster, movable, cost.backward / 2)
+    whole: Column = tensor
+    if np.any(work.own_sums):  # two gathers, and a sum for each product that reads the input of attention or MLP
+        whole = tensor * np.where(work.own_sums * work.sequence_parallel, (2 + 3 + 1 + work.gated) / 4, 1.0)
+    backward_tensor = whole - (1 - work.waits_backward) * hidden(cluster, movable, cost.backward / 2)
     if np.any(work.tensor_overlap):  # in pieces, the rest runs beside the products that make the inputs' gradients
         in_pieces = np.where(work.waits_backward > 0, 0.0, in_pieces)
         backward_tensor = backward_tensor - in_pieces * hidden(cluster, backward_tensor, cost.backward / 2)
@@ -66,6 +71,12 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost[Column]:
     if np.any(work.context > 1):
         there, back = context.exchange(cluster, work, cost.core)
         cost = cost._replace(forward=cost.forward + there, backward=cost.backward + back, core=cost.core + there)
+    dispatch: Column = 0.0
+    collect: Column = 0.0
+    if np.any(work.expert > 1):
+        dispatch, collect = experts.exchange(cluster, work)
+        cost = cost._replace(forward=cost.forward + dispatch, backward=cost.backward + collect)
+    spared = work.stops_early * cost.last + work.keeps_qkv * cost.first
     floor = compute.launches(cluster, work)
     # a device that starts its own kernels cannot do so while it computes
     at_least = np.add if cluster.device.host else np.maximum
@@ -74,7 +85,7 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost[Column]:
     return LayerCost(
         forward=ahead * at_least(cost.forward + forward_tensor, floor),
         backward=backward,
-        again_full=at_least(cost.forward - work.stops_early * cost.last + tensor_again, floor),
+        again_full=at_least(cost.forward - spared + tensor_again, floor),
         again_selective=cost.core,
         again_per_op=cost.half,
         tensor_forward=ahead * forward_tensor,
@@ -82,6 +93,8 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost[Column]:
         tensor_again=tensor_again,
         context_forward=there,
         context_backward=back,
+        expert_forward=dispatch,
+        expert_backward=collect,
         weight=cost.weight * backward / (cost.backward + backward_tensor),  # starting its kernels takes its share
     )
 
@@ -111,22 +124,34 @@ def _adapter_exchange(cluster: Cluster, work: Work) -> Column:
 def shard_exchange(cluster: Cluster, work: Work, parameters: Column, frozen: Column = 0.0) -> Column:
     """What ZeRO 2 and 3 communicate for every microbatch: parameters gathered for use, gradients summed into shards.
 
-    ZeRO-3 gathers for the forward and for the backward, ZeRO-2 once for both (arXiv 1910.02054 §7; PyTorch FSDP,
-    arXiv 2304.11277 §3.2), and with a pipeline once for all microbatches of a step, which `_gathered_once` adds.
-    `frozen`: bytes of weights that nobody updates, which ZeRO-3 gathers as well.
+    ZeRO-3 gathers for the forward and for the backward (arXiv 1910.02054 §7; PyTorch FSDP, arXiv 2304.11277 §3.2),
+    ZeRO-2 once for all microbatches of a step, which `_gathered_once` adds. `frozen`: bytes of weights that nobody
+    updates, which ZeRO-3 gathers as well.
     """
-    replicas, stride = work.replicas, work.tensor
     if not np.any(work.zero >= 2):
         return 0.0
     alone = work.pipeline == 1
-    gathers = np.where(work.zero == 3, 2 + alone * work.regather * (work.full > 0), alone)
+    gathers = np.where(work.zero == 3, 2 + alone * work.regather * (work.full > 0), 0)
     sums = np.where(work.sums_once, 1 / work.microbatches, 1.0)
     count = parameters * (gathers * work.element + sums * work.reduce_bytes)
     if np.any(frozen):
         count = count + np.where(work.zero == 3, gathers * frozen, 0.0)
     turns = (gathers + sums) * (np.floor(work.layers / work.pipeline) + alone)  # layer by layer, and the ends
-    seconds = network.rings(cluster, count, turns, replicas, stride, in_pass=True)
+    seconds = network.replica_rings(cluster, work, count, turns, in_pass=True)
+    if np.any(work.large_gathers):
+        whole = network.replica_rings(cluster, work, count, turns)
+        seconds = np.where(work.large_gathers, whole, seconds)
+    if np.any(groups := work.replicas > work.sharing):
+        seconds = seconds + np.where(groups, sums * _between_groups(cluster, work, parameters), 0.0)
     return np.where(work.zero >= 2, seconds, 0.0)
+
+
+def _between_groups(cluster: Cluster, work: Work, parameters: Column) -> Column:
+    """Where fewer replicas share than there are: their shards of gradients, summed over the groups, layer by layer."""
+    groups, stride = work.replicas / work.sharing, work.tensor * work.sharing
+    speed, turn, _ = network.ring_of(cluster, groups, stride)
+    layers = np.floor(work.layers / work.pipeline)
+    return 2 * layers * turn + 2 * (groups - 1) / groups * parameters / work.sharing * work.reduce_bytes / speed
 
 
 def data_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
@@ -156,11 +181,10 @@ def exposed_exchange(
 
 
 def _gathered_once(cluster: Cluster, work: Work, parameters: Column) -> Column:
-    """Weights that ZeRO-2 gathers once per step and keeps, layer by layer, where there is a pipeline."""
-    kept = (work.zero == 2) & (work.pipeline > 1)
-    turns = np.floor(work.layers / work.pipeline)
-    seconds = network.rings(cluster, parameters * work.element, turns, work.replicas, work.tensor, in_pass=True)
-    return np.where(kept, seconds, 0.0)
+    """Weights that ZeRO-2 gathers once per step and keeps, layer by layer."""
+    turns = np.floor(work.layers / work.pipeline) + (work.pipeline == 1)
+    seconds = network.replica_rings(cluster, work, parameters * work.element, turns, in_pass=True)
+    return np.where(work.zero == 2, seconds, 0.0)
 
 
 class Exchange(NamedTuple):
@@ -174,6 +198,9 @@ class Exchange(NamedTuple):
     gathered: Column
     gathers_later: Column  # 1: the gather runs beside a pass
     gathers_beside: Column  # of which, relative to a backward
+    gather_start: Column = 1.0  # seconds of a piece of the gather without any bytes, relative to one of the sum
+    broadcasts: Column = 0.0  # pieces of the gather, where each is a broadcast of its own; 0: as many as of the sum
+    first_slice: Column = 0.0  # seconds that each of these takes beside its bytes
 
     def seconds(self, parameters: Column) -> tuple[Column, Column, Column]:
         """Pieces, and seconds of the first and the second half, for so many parameters of a rank."""
@@ -182,31 +209,73 @@ class Exchange(NamedTuple):
         # each half goes the quicker way: long pieces at full speed, short ones with quick hops
         long, short = pieces * self.start, pieces * self.start_short
         slower = 1 / network.QUICK_SPEED
-        return (
-            pieces,
-            np.minimum(long + summed, short + slower * summed),
-            np.minimum(long + gathered, short + slower * gathered),
-        )
+        gathers = np.minimum(long * self.gather_start + gathered, short * self.gather_start + slower * gathered)
+        if np.any(self.broadcasts):
+            gathers = np.where(self.broadcasts, self.broadcasts * self.first_slice + gathered, gathers)
+        return pieces, np.minimum(long + summed, short + slower * summed), gathers
 
 
 def replicas_exchange(cluster: Cluster, work: Work) -> Exchange:
-    """What replicas exchange once per step; of those that meet after several steps, each step's part of it."""
-    size = np.maximum(work.bucket_bytes, work.piece_bytes * work.replicas)
+    """What replicas exchange once per step; of those that meet after several steps, each step's part of it.
+
+    Those that share experts sum the gradients of these among fewer ranks, which sit further apart.
+    """
+    of_all = _exchange_among(cluster, work, work.replicas, work.tensor)
+    if not np.any(work.expert > 1):
+        return of_all
+    of_experts = _exchange_among(cluster, work, work.replicas / work.expert, work.tensor * work.expert)
+    share = work.expert_held
+    return Exchange(*((1 - share) * one + share * other for one, other in zip(of_all, of_experts, strict=True)))
+
+
+def _exchange_among(cluster: Cluster, work: Work, replicas: Column, stride: Column) -> Exchange:
+    """Among so many replicas that sit so far apart."""
+    size = np.maximum(work.bucket_bytes, work.piece_bytes * replicas)
     tensors = (12 - 5 * work.gated) * work.layers / work.pipeline  # weights, biases and norms of its layers
-    speed, start, start_short = network.ring_of(cluster, work.replicas, work.tensor)
-    several = (work.replicas > 1) & (work.zero <= 1)
+    speed, start, start_short = network.ring_of(cluster, replicas, stride)
+    several = (replicas > 1) & (work.zero <= 1)
     each = np.where(several, 1 / np.maximum(work.local_steps, 1), 0.0)
-    moved = each * (work.replicas - 1) / work.replicas / speed
+    moved = each * (replicas - 1) / replicas / speed
+    summed: Column = moved * work.reduce_bytes
+    if np.any(work.sums_whole):  # a sum that everybody gets goes round twice, though each keeps a share of it
+        summed = summed * np.where(work.zero == 1, 1 + work.sums_whole, 1)
+    gathered: Column = moved * np.where(work.zero == 0, work.reduce_bytes, work.element)
+    near: Column = 1.0
+    if np.any((work.replicas > work.sharing) & (work.zero == 1)):
+        summed, gathered, near = _within_groups(cluster, work, each, start, summed, gathered)
     return Exchange(
         pieces=1 + np.where(size > 0, 0.0, tensors),  # 0 bytes per bucket: one for every parameter tensor
         pieces_each=np.where(size > 0, work.reduce_bytes / np.maximum(size, 1), 0.0),
         start=each * start,
         start_short=each * start_short,
-        summed=moved * work.reduce_bytes,
-        gathered=moved * np.where(work.zero == 0, work.reduce_bytes, work.element),
+        summed=summed,
+        gathered=gathered,
         gathers_later=np.where(work.zero == 1, work.gather_overlap, work.data_overlap),
         gathers_beside=np.where(work.zero == 1, 0.5, 1.0),
+        broadcasts=work.broadcasts * np.where(work.zero == 1, np.minimum(work.sharing, 1 + tensors), 0.0),
+        gather_start=near,
+        first_slice=(
+            network.first_slice(cluster, work.sharing, work.tensor) + cluster.efficiency.collective_us * 1e-6
+            if np.any(work.broadcasts)
+            else 0.0
+        ),
     )
+
+
+def _within_groups(
+    cluster: Cluster, work: Work, each: Column, start: Column, summed: Column, gathered: Column
+) -> tuple[Column, Column, Column]:
+    """The same where ZeRO-1 shares within groups of replicas: seconds of a parameter's sum, of its gather, and how long
+    a piece of the gather takes to start, relative to `start`. Shards are summed over the groups; gathers stay in one.
+    """
+    groups = (work.replicas > work.sharing) & (work.zero == 1)
+    speed, first, _ = network.ring_of(cluster, work.sharing, work.tensor)
+    inside = each * (work.sharing - 1) / work.sharing / speed
+    across = np.where(groups, work.replicas / work.sharing, 1)
+    between, _, _ = network.ring_of(cluster, across, work.tensor * work.sharing)
+    apart = (inside + each * 2 * (across - 1) / across / work.sharing / between) * work.reduce_bytes
+    summed = np.where(groups & np.equal(work.sums_whole, 0), apart, summed)
+    return summed, np.where(groups, inside * work.element, gathered), np.where(groups, first / start, 1.0)
 
 
 def message(cluster: Cluster, work: Work, forward: Column, whole: Column | None = None) -> Column:
@@ -257,6 +326,6 @@ def split_of(work: Work, cluster: Cluster) -> Split:
         last_end=memory.end_parameters(work, alone, True),
         states=memory.state_bytes(work),
         exchange=replicas_exchange(cluster, work),
-        sharing=np.where(work.zero >= 1, work.replicas, 1),
+        sharing=np.where(work.zero >= 1, work.sharers, 1),
         slowdown=slowdown(cluster, work),
     )

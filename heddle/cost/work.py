@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from heddle.cost.imbalance import slowest_share
 from heddle.cost.kernels import HEDDLE_GPU
 from heddle.cost.software import attention_speed, kernels_of, software_columns
 from heddle.schedule import NAMES, RULES, ChunkPlacement, Rule
@@ -45,7 +46,9 @@ class LayerShape(NamedTuple):
     experts: int
     routed: int
     layer_parameters: int
+    expert_parameters: int
     replicated_parameters: int
+    captured: float = 0.0
     adapters_split: int = 0
     adapters_whole: int = 0
 
@@ -68,7 +71,7 @@ class Work:
     rotary: Column
     qk_norm: Column
     vocab: Column
-    layer_parameters: Column
+    layer_parameters: Column  # of a layer without its experts
     replicated_parameters: Column  # of a layer, those that every tensor rank holds: norms, biases after a sum
     position_parameters: Column
     norm_parameters: Column
@@ -84,10 +87,13 @@ class Work:
     upcast: Column = 0  # 1: norms read and keep full precision, as those with weights around zero do
     rectified: Column = 0  # 1: the activation keeps what it made, not what it read
     head_bias: Column = 0
+    captured: Column = 0  # bytes that a token leaves in a layer in fp32, where that was looked at; 0: it follows
     # experts in place of MLPs
     experts: Column = 0
     routed: Column = 0  # of the ffn, what the experts make that a token chose: top_k times the width of one
     top_k: Column = 1
+    expert_parameters: Column = 0  # of a layer's experts
+    expert_share: Column = 0.0  # of the model's parameters, those of experts
     shared_gate: Column = 0
     z_loss: Column = 0  # 1: the router's scores are kept for a loss of their own
     # the batch
@@ -119,6 +125,7 @@ class Work:
     precision: str  # of weights and matrix products; one for all columns
     fp8: Column = 0  # 1: the layers' matrix products in 8 bits
     gradient_bytes: Column = 4  # of a gradient that is kept over microbatches
+    pure: Column = 0  # 1: the optimizer works on weights as they are, without a copy in full precision
     summed_apart: Column = 0  # 1: under ZeRO-1 the sum goes into a shard of its own; our trainer sums in place
     reduce_bytes: Column = 4  # of a gradient that is sent
     feedback: Column = 0  # 1: gradients are sent in codes, and what these could not say is kept
@@ -138,6 +145,8 @@ class Work:
     kept_logit: Column = HEDDLE_GPU.kept_logit
     brief_logit: Column = HEDDLE_GPU.brief_logit
     brief_split_logit: Column = HEDDLE_GPU.brief_split_logit
+    loss_forward: Column = HEDDLE_GPU.loss_forward
+    loss_backward: Column = HEDDLE_GPU.loss_backward
     posted: Column = HEDDLE_GPU.posted
     window_block: Column = HEDDLE_GPU.window_block
     replayed: Column = HEDDLE_GPU.replayed
@@ -157,6 +166,7 @@ class Work:
     per_op: Column = 0.0  # share that recompute every second matrix product (torchtitan's "selective")
     # what others do otherwise than Heddle
     stops_early: Column = 1  # 1: recomputing ends before the last product, which no backward needs (PyTorch ≥ 2.1)
+    keeps_qkv: Column = 0  # 1: layers that recompute everything keep query, key and value all the same (MaxText)
     waits_backward: Column = 0  # 1: no product runs beside the sum of input gradients (Megatron-LM before 2022)
     scatter: Column = 1  # 0: every tensor rank sends the whole message to the next stage
     both_ways: Column = 1  # 0: of two stages one sends at a time (DeepSpeed)
@@ -169,12 +179,22 @@ class Work:
     bucket_bytes: Column = 33.6e6  # of gradients that travel together; 0: every parameter by itself
     piece_bytes: Column = 4e6  # of a bucket, what each replica has at least
     casts_per_step: Column = 0  # 1: weights become 8 bits once per step, not for every microbatch
+    own_sums: Column = 0  # 1: every product of a layer sums the gradient of its input over tensor ranks by itself
+    whole_loss: Column = 0  # 1: tensor ranks gather all logits, and each makes the whole loss
     sums_once: Column = 0  # 1: sharded layers sum their gradients in the last microbatch only
     sharded_gradients: Column = 0  # 1: replicas keep their share of gradients only, as from ZeRO-2 on
+    shard_ranks: Column = (
+        np.inf
+    )  # replicas that share the optimizer, or all states, at most; among groups all are alike
+    large_gathers: Column = 0  # 1: ZeRO's gathers are of so much at once that they are as fast as links are
+    sums_whole: Column = 0  # 1: ZeRO-1 sums gradients for all replicas, though each needs its share only
+    broadcasts: Column = 0  # 1: ZeRO-1 gives each replica whole tensors, and it sends them to all others by itself
     cast_reads: Column = 1  # passes over what becomes 8 bits: 2 where its largest value must be known before
     fused_casts: Column = 0.0  # share of activations that are made in 8 bits at once
     context: Column = 1  # ranks that share the tokens of each sample
+    expert: Column = 1  # ranks of data × context that share the experts of each layer
     context_exchange: Column = 0  # how keys and values reach them: its place in heddle.spec.software.CONTEXT_EXCHANGES
+    context_inner: Column = 1  # of a 2d exchange: ranks of each group that exchange by all-to-all
 
     @property
     def element(self) -> int:
@@ -243,6 +263,32 @@ class Work:
         return self.data * self.context
 
     @cached_property
+    def sharing(self) -> Column:
+        """Replicas that share the optimizer's states from ZeRO-1 on, weights and gradients from ZeRO-2 on."""
+        return np.minimum(self.replicas, self.shard_ranks)
+
+    @cached_property
+    def held_parameters(self) -> Column:
+        """Parameters of a layer, before tensor parallelism splits them: of its experts those of one rank."""
+        return self.layer_parameters + self.expert_parameters / self.expert
+
+    @cached_property
+    def expert_held(self) -> Column:
+        """Of the parameters that a rank holds, those of experts, as a mean over ranks."""
+        experts = self.expert_share / self.expert
+        return experts / (1 - self.expert_share + experts)
+
+    @cached_property
+    def sharers(self) -> Column:
+        """Ranks that share the optimizer's state of what each of them holds, as a mean: fewer hold the same experts."""
+        return self.sharing * (1 - self.expert_share * (1 - 1 / self.expert))
+
+    @cached_property
+    def imbalance(self) -> Column:
+        """How many rows the fullest of the ranks has that share experts, relative to their mean."""
+        return slowest_share(self.experts, self.expert)
+
+    @cached_property
     def padded_vocab(self) -> Column:
         """Rows of the vocabulary that one tensor rank holds."""
         return np.ceil(self.vocab / self.tensor)
@@ -302,8 +348,10 @@ def model_columns(model: ModelSpec, sequence: int | None = None, tune: Tune | No
             rotary=int(one.turns is not None),
             experts=one.experts,
             routed=one.top_k * one.expert_ffn if one.experts else 0,
-            layer_parameters=one.layer_parameters,
+            layer_parameters=one.layer_parameters - one.expert_parameters,
+            expert_parameters=one.expert_parameters,
             replicated_parameters=one.replicated_parameters,
+            captured=one.captured_bytes,
             **_adapters_of(model, tune, model.shape_of.index(place)),
         )
         for place, one in enumerate(model.shapes)
@@ -323,6 +371,7 @@ def model_columns(model: ModelSpec, sequence: int | None = None, tune: Tune | No
         "qk_norm": int(model.qk_norm),
         "vocab": model.vocab,
         "top_k": max(1, model.top_k),
+        "expert_share": _expert_share(model, shapes),
         "shared_gate": int(model.shared_gate),
         "z_loss": int(model.z_loss > 0),
         "position_parameters": model.embedding_parameters - model.hidden * model.vocab,
@@ -380,12 +429,22 @@ def _tune_columns(model: ModelSpec, tune: Tune) -> dict[str, Any]:
     }
 
 
+def _expert_share(model: ModelSpec, shapes: tuple[LayerShape, ...]) -> float:
+    """Of all parameters of a model, those of experts; by shape, for a search asks often."""
+    experts = sum(each.layers * each.expert_parameters for each in shapes)
+    if not experts:
+        return 0.0
+    dense = sum(each.layers * each.layer_parameters for each in shapes)
+    return experts / (experts + dense + model.embedding_parameters + model.head_parameters)
+
+
 def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
     """The columns that follow from a plan."""
     words = plan.recompute_words(layers)
     return {
-        **{axis: getattr(plan, axis) for axis in AXES},
+        **{axis: getattr(plan, axis) for axis in (*AXES, "expert")},
         "context_exchange": CONTEXT_EXCHANGES.index(plan.context_exchange),
+        "context_inner": plan.context_inner,
         "sequence_parallel": int(plan.sequence),
         "virtual": plan.virtual,
         "zero": plan.zero,
@@ -427,6 +486,8 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
         plans = plan_columns(plan, job.model.layers)
     software = cluster.software or HEDDLE
     kernels = kernels_of(software.facts, cluster.device.host)
+    if job.model.own:  # whose loss keeps its logits, and which makes queries, keys and values as it likes
+        kernels = kernels._replace(logits_at_once=0, kept_logit=4, brief_logit=8, brief_split_logit=4, joint_qkv=0)
     columns = software_columns(software.facts) | plans  # a plan's own say counts: who meets seldom overlaps nothing
     return Work(
         **model_columns(job.model, job.sequence, job.tune),

@@ -9,9 +9,9 @@ from typing import Any
 
 from heddle.cost.breakdown import ITEMS
 from heddle.explore import answers, watch
-from heddle.explore.choices import NUMBERS, OWN, PINNED, PRECISIONS
+from heddle.explore.choices import NUMBERS, OWN, PRECISIONS
+from heddle.explore.legal import legal_values
 from heddle.explore.server import WebSite
-from heddle.schedule import NAMES
 from heddle.spec.job import job_from_tables
 from heddle.spec.presets import cluster_presets, model_presets
 from heddle.trace.kinds import COLORS
@@ -21,13 +21,6 @@ FIRST = {
     "cluster": {"preset": "dgx-h100", "nodes": 4},
     "train": {"global_batch": 256},
 }
-CHOICES: dict[str, list[Any]] = {
-    "sequence": [False, True],
-    "zero": [0, 1, 2, 3],
-    "recompute": ["none", "selective", "full"],
-    "schedule": [*NAMES, "all"],
-}
-DEGREES = [2**power for power in range(13)]
 
 
 def explore_site(document: Mapping[str, Any] | None) -> WebSite:
@@ -56,12 +49,12 @@ def explore_site(document: Mapping[str, Any] | None) -> WebSite:
             "clusters": [*own, *cluster_presets()],
             "precisions": list(PRECISIONS),
             "numbers": {name: [least, most, whole] for name, (_, least, most, whole) in NUMBERS.items()},
-            "pins": {name: CHOICES.get(name, DEGREES) for name in PINNED},
+            "pins": legal_values(job),
         }
         | looks(),
     )
-    site.answers = {"/plan": answers.answer, "/scaling": answers.scaling}
-    site.given = {"/plan": (base,), "/scaling": (base,)}
+    site.answers = {"/plan": answers.answer_parts, "/show": answers.show, "/scaling": answers.scaling}
+    site.given = dict.fromkeys(site.answers, (base,))
     return site
 
 

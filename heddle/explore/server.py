@@ -12,8 +12,8 @@ import json
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from heddle.errors import HeddleError
-from heddle.explore.worker import CanceledError, Workers
+from heddle.explore.worker import Answer, CanceledError, Workers
 
 LARGEST = 1 << 16  # bytes of a question
 PATIENCE = 20.0  # seconds for a client to say what it wants
@@ -30,7 +30,6 @@ POLICY = (
     "img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
-Answer = Callable[[Any], dict[str, Any]]
 Events = Callable[[Callable[[str, Any], None]], None]
 
 
@@ -39,7 +38,7 @@ class WebSite:
 
     def __init__(self, page: str, data: Mapping[str, Any]) -> None:
         self.page, self.data = page, data
-        self.answers: dict[str, Callable[..., dict[str, Any]]] = {}  # pure functions, in processes of their own
+        self.answers: dict[str, Answer] = {}  # pure functions, in processes of their own
         self.given: dict[str, tuple[Any, ...]] = {}  # what they get beside the question
         self.events: dict[str, Events] = {}
 
@@ -128,11 +127,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self._refuse(HTTPStatus.BAD_REQUEST)
                 return
             page = f"{path} {self.headers.get('X-Heddle-Page', '')[:40]}"
-            try:
-                found = self.server.workers.ask(page, site.answers[path], question, *site.given.get(path, ()))
-            except CanceledError:
-                found = {"canceled": True}
-            self._send(json.dumps(found).encode(), "application/json")
+            parts = self.server.workers.parts(page, site.answers[path], question, *site.given.get(path, ()))
+            with closing(parts):
+                self._send_parts(parts)
 
     def _allowed(self, token: str | None) -> bool:
         """Whether this is our own page; files of the page itself are no secret, and need no token."""
@@ -155,6 +152,20 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(OSError):  # the reader is gone
             events(say)
 
+    def _send_parts(self, parts: Iterator[dict[str, Any]]) -> None:
+        """An answer, a line of JSON for each of its parts, as they come."""
+        self._head(HTTPStatus.OK, "application/x-ndjson; charset=utf-8", None, ("Transfer-Encoding", "chunked"))
+        try:
+            for part in parts:
+                self._send_piece(json.dumps(part).encode() + b"\n")
+        except CanceledError:
+            self._send_piece(b'{"canceled": true}\n')
+        self._send_piece(b"")
+
+    def _send_piece(self, content: bytes) -> None:
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(content), content))
+        self.wfile.flush()
+
     def _send(self, content: bytes, kind: str) -> None:
         self._head(HTTPStatus.OK, f"{kind}; charset=utf-8", len(content))
         self.wfile.write(content)
@@ -164,11 +175,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(status.phrase.encode())
         self.close_connection = True
 
-    def _head(self, status: HTTPStatus, kind: str, size: int | None) -> None:
+    def _head(self, status: HTTPStatus, kind: str, size: int | None, *more: tuple[str, str]) -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
         if size is not None:
             self.send_header("Content-Length", str(size))
+        for name, value in more:
+            self.send_header(name, value)
         self.send_header("Content-Security-Policy", POLICY)
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Referrer-Policy", "no-referrer")

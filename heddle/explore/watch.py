@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from heddle.errors import HeddleError
+from heddle.explore.signs import RECENT, alarms, all_alarms, folder_alarms
 from heddle.runs.folder import Run, open_run
 from heddle.runs.metrics import median, read_metrics
 from heddle.spec.job import load_job
@@ -17,11 +17,10 @@ from heddle.spec.job import load_job
 PAUSE = 0.5  # seconds between two looks at the file
 HEARTBEAT = 15.0  # seconds after which a reader that is gone is noticed
 MOST_POINTS = 2000  # of a curve: more than a screen has columns
-RECENT = 50  # steps that a new one is held against
-SPIKE = 6.0  # times the usual spread above the usual loss
-SLOW = 2.0  # times the usual step
 STILL = 20  # usual steps without a line
-COLUMNS = ("loss", "tokens_per_second", "mfu", "memory_gib", "seconds", "gradient_norm", "bubble")
+COLUMNS = ("loss", "tokens_per_second", "mfu", "memory_gib", "seconds", "gradient_norm", "bubble", "link_seconds")
+BESIDE = ("validation_loss", "expert_balance")  # in rows of their own
+TOLD = 60  # looks at the metrics between two at what else the folder tells
 
 
 def about(folder: Path) -> dict[str, Any]:
@@ -75,6 +74,8 @@ def follow(folders: Sequence[Path], say: Callable[[str, Any], None], clock: Call
     """Tell of several runs until nobody listens: `begin` with what there is, then `rows`, `alarms` and `state`."""
     followers = [Follower(folder) for folder in folders]
     said: list[Any] = [None] * len(folders)
+    told: list[Any] = [None] * len(folders)
+    looks = 0
     heard = clock()
     first = True
     while True:
@@ -89,7 +90,10 @@ def follow(folders: Sequence[Path], say: Callable[[str, Any], None], clock: Call
             if now != said[number] or first:
                 said[number] = now
                 say("state", {"run": number} | now)
-        first = False
+            if looks % TOLD == 0 and (signs := folder_alarms(folders[number])) != told[number]:
+                told[number] = signs
+                say("signs", {"run": number, "alarms": signs})
+        first, looks = False, looks + 1
         if clock() > heard + HEARTBEAT:
             heard = clock()
             say("alive", {})
@@ -117,37 +121,8 @@ def _loss(row: dict[str, Any]) -> float:
 
 
 def _short(row: dict[str, Any]) -> dict[str, Any]:
-    names = ("step", "validation_loss", *COLUMNS)
+    names = ("step", *BESIDE, *COLUMNS)
     return {name: row[name] for name in names if name in row}
-
-
-def alarms(rows: Sequence[dict[str, Any]], row: dict[str, Any]) -> list[dict[str, Any]]:
-    """What is wrong with one step, held against those before it."""
-    if "loss" not in row:
-        return []
-    step = row["step"]
-    found = []
-    if row["loss"] is None:
-        found.append({"step": step, "what": "The loss is not a number."})
-    before = [each for each in rows if "loss" in each and each["step"] < step][-RECENT:]
-    losses = [each["loss"] for each in before if each["loss"] is not None]
-    if row["loss"] is not None and len(losses) >= 10:
-        usual = statistics.median(losses)
-        spread = statistics.median(abs(loss - usual) for loss in losses)
-        if row["loss"] > usual + max(SPIKE * spread, 0.05 * abs(usual)):
-            found.append({"step": step, "what": f"The loss jumped to {row['loss']:.3f} from about {usual:.3f}."})
-    times = [each["seconds"] for each in before if each.get("seconds")]
-    if len(times) >= 10 and row.get("seconds") and row["seconds"] > SLOW * statistics.median(times):
-        usual = statistics.median(times)
-        found.append({"step": step, "what": f"The step took {row['seconds']:.3g} s, usually {usual:.3g} s."})
-    return found
-
-
-def all_alarms(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of a run so far; only its last thousand steps are held against those before them."""
-    steps = [row for row in rows if "loss" in row]
-    first = max(0, len(steps) - 1000)
-    return [each for at in range(first, len(steps)) for each in alarms(steps[max(0, at - RECENT) : at], steps[at])]
 
 
 def state(folder: Path, rows: Sequence[dict[str, Any]], now: float) -> dict[str, Any]:
@@ -160,10 +135,11 @@ def state(folder: Path, rows: Sequence[dict[str, Any]], now: float) -> dict[str,
     except (HeddleError, OSError):
         return {"done": done, "state": "has not begun"}
     usual = median(steps[-RECENT:], "seconds")
+    pace = {} if usual is None else {"usual": usual}
     if done >= last:
-        return {"done": done, "steps": last, "state": "done"}
+        return {"done": done, "steps": last, "state": "done"} | pace
     if usual is None:
         return {"done": done, "steps": last, "state": "has not begun"}
     if now - changed > max(30.0, STILL * usual):
-        return {"done": done, "steps": last, "state": "stands still, or has stopped"}
-    return {"done": done, "steps": last, "state": "goes on", "ends_in": round(usual * (last - done))}
+        return {"done": done, "steps": last, "state": "stands still, or has stopped"} | pace
+    return {"done": done, "steps": last, "state": "goes on", "ends_in": round(usual * (last - done))} | pace

@@ -125,6 +125,8 @@ class Experts(nn.Module):
 
     def __init__(self, spec: LayerSpec) -> None:
         super().__init__()
+        self.number = spec.experts  # of all, whoever holds them
+        self.note: Callable[[Tensor], object] | None = None  # told how many tokens each has, in training
         self.gate = nn.Parameter(torch.empty(spec.experts, spec.expert_ffn, spec.hidden))
         self.up = nn.Parameter(torch.empty(spec.experts, spec.expert_ffn, spec.hidden))
         self.down = nn.Parameter(torch.empty(spec.experts, spec.hidden, spec.expert_ffn))
@@ -135,13 +137,16 @@ class Experts(nn.Module):
         numbers = chosen.flatten()
         order = numbers.argsort(stable=True)
         place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
-        counts = torch.zeros(len(self.gate), dtype=torch.int64, device=x.device)
+        counts = torch.zeros(self.number, dtype=torch.int64, device=x.device)
         counts = counts.scatter_add_(0, numbers, torch.ones_like(numbers))
-        made = self.compute(x.index_select(0, order // top_k), counts.cumsum(0).to(torch.int32))
+        if self.note is not None and torch.is_grad_enabled():
+            self.note(counts)
+        made = self.compute(x.index_select(0, order // top_k), counts)
         back = made.index_select(0, place).view(-1, top_k, x.shape[1])
         return torch.bmm(weights[:, None], back)[:, 0]
 
-    def compute(self, rows: Tensor, ends: Tensor) -> Tensor:
-        """What experts make of rows that are sorted by expert; `ends`: where the rows of each end."""
+    def compute(self, rows: Tensor, counts: Tensor) -> Tensor:
+        """What experts make of rows that are sorted by expert; `counts`: how many each has."""
+        ends = counts.cumsum(0).to(torch.int32)
         gate, up = grouped(rows, self.gate, ends), grouped(rows, self.up, ends)
         return grouped(F.silu(gate) * up, self.down, ends)

@@ -7,7 +7,7 @@ weights, so that a slice of the heads or of the MLP runs through the same lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from heddle.models import random
 from heddle.models.attention import attend, attend_masked, by_document
+from heddle.models.chunk import Chunk, ChunkPart
 from heddle.models.documents import Documents
 from heddle.models.experts import ExpertMLP
 from heddle.models.loss import Scores, Vocabulary, head_loss, token_losses
@@ -63,10 +64,12 @@ class Microbatch:
     positions: Tensor | None = None  # of the tokens held here, [sequence] or [samples, sequence]; None: from 0 on
     length: int = 0  # that positions are below, where they are given
     documents: Documents = ()  # of which whole samples are made; see heddle.models.documents
+    samples: tuple[Tensor, Tensor] | None = None  # tokens and targets again, one sample in a row, for own modules
+    first: int | None = None  # the number of the first sample, where these learn
     pairs: PreferencePairs | None = None  # where documents come in pairs, of which one is preferred
 
 
-class Transformer(nn.Module):
+class Transformer(Chunk):
     """A decoder-only transformer, or a chunk of one: some of its layers, with the embedding or the head or neither.
 
     Parameters are named as in the whole model whatever the chunk holds: `layers.7.attention.qkv.weight`.
@@ -91,6 +94,29 @@ class Transformer(nn.Module):
         """Make a tied output layer share the embedding's weight; moving a module between devices parts them."""
         if self.embed is not None and self.head is not None and self.spec.tied:
             self.head.weight = self.embed.tokens.weight
+
+    def named_weights(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Its parameters by their names in the whole model: a tied output layer is the embedding."""
+        for name, parameter in self.named_parameters():
+            yield ("embed.tokens.weight" if self.spec.tied and name == "head.weight" else name), parameter
+
+    def parts(self) -> list[ChunkPart]:
+        """What it calls one after the other.
+
+        The head's weight is used by the loss, outside of its module. Neither end needs its weights for the backward
+        pass: the gradient of a lookup has no weights in it, and the loss has made its own already.
+        """
+        tied = self.spec.tied and self.embed is not None and self.head is not None
+        found = []
+        if self.embed is not None:
+            found.append(
+                ChunkPart("embed", self.embed, self if tied else self.embed, False, list(self.embed.parameters()))
+            )
+        for name, layer in self.layers.items():
+            found.append(ChunkPart(name, layer, layer, True, list(layer.parameters())))
+        if self.norm is not None and self.head is not None:
+            found.append(ChunkPart("head", self.norm, self, False, [*self.norm.parameters(), *self.head.parameters()]))
+        return found
 
     def forward(self, x: Tensor, batch: Microbatch) -> Tensor:
         """Token ids [tokens] (or, in a later chunk, activations) to logits (or, in an earlier one, activations).

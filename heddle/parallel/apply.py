@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
+from heddle.models.chunk import Chunk
 from heddle.models.experts import ExpertMLP
 from heddle.models.init import initialize_parameter, materialize
 from heddle.models.lora import adapt
@@ -16,10 +18,12 @@ from heddle.models.transformer import Attention, Dropout, GatedMLP, Layer, Micro
 from heddle.parallel.collectives import all_reduce, sum_everywhere, take_slice
 from heddle.parallel.compile_cache import keep_torch_private
 from heddle.parallel.context.attention import share_context
+from heddle.parallel.experts.exchange import share_experts
 from heddle.parallel.experts.tensor import split_experts
 from heddle.parallel.memory.offload import Tiers, move_optimizer, no_tiers, offload_activations, optimizer_tier
 from heddle.parallel.memory.recompute import apply_recompute
 from heddle.parallel.mesh import Axis, Mesh, by_itself
+from heddle.parallel.own import OwnChunks
 from heddle.parallel.ownership import replicas_of, sums_of
 from heddle.parallel.parameter_layout import place_of, set_place, split_parameter
 from heddle.parallel.quantized import fill_quantized
@@ -32,7 +36,6 @@ from heddle.parallel.replicas.sharded import (
     Pending,
     ShardedGroup,
     ShardMemory,
-    unit_of,
 )
 from heddle.parallel.shards import Piece, boxes_of, frozen_piece
 from heddle.parallel.tensor.deferred import DeferredGradients
@@ -40,6 +43,7 @@ from heddle.parallel.tensor.linear import ColumnParallelLinear, RowParallelLinea
 from heddle.parallel.tensor.vocabulary import SplitVocabulary, VocabularyParallelEmbedding
 from heddle.schedule import rule_of
 from heddle.spec.model import ModelSpec
+from heddle.spec.own import OwnModel
 from heddle.spec.plan import Plan
 from heddle.spec.tune import Tune
 
@@ -48,7 +52,7 @@ from heddle.spec.tune import Tune
 class Parallel:
     """What one rank holds: its chunks of the model, and what makes gradients whole."""
 
-    chunks: dict[int, Transformer]
+    chunks: dict[int, Chunk]
     gradients: Reducer
     names: dict[Tensor, str]  # of the local parameters, in the whole model
     deferred: DeferredGradients  # where weight gradients wait that a schedule puts off
@@ -75,38 +79,29 @@ def parallelize(
     The order matters. What is split is split on the meta device, where nothing has memory; only then does each
     rank make its own shard real, and nothing else.
     """
-    chunks, deferred = build_chunks(spec, plan, mesh, tune), DeferredGradients()
-    if frozen_all:
-        for chunk in chunks.values():
-            chunk.requires_grad_(False)
-    if mesh.tensor.size > 1:
-        for chunk in chunks.values():
-            split_over_tensor(chunk, mesh.tensor, plan.sequence)
-    if mesh.context.size > 1:
-        for layer in (layer for chunk in chunks.values() for layer in chunk.layers.values()):
-            share_context(layer.attention, mesh.context, plan.context_exchange)
-            if isinstance(layer.mlp, ExpertMLP):  # a sample uses experts by its tokens on all ranks
-                layer.mlp.router.uses = partial(all_reduce, axis=mesh.context)
+    deferred = DeferredGradients()
+    build = OwnChunks if isinstance(spec, OwnModel) else NativeChunks
+    made: OwnChunks | NativeChunks = build(spec, plan, mesh, seed, tune, frozen_all)  # type: ignore[arg-type]
+    chunks: dict[int, Chunk] = {**made.chunks}
     for chunk in chunks.values():
         if plan.pipeline > 1 and rule_of(plan.schedule).splits:
+            assert isinstance(chunk, Transformer)
             defer_weight_gradients(chunk, deferred, compiled)
         if compiled:  # first: what is recomputed is then the compiled layer
             compile_layers(chunk)
         apply_recompute(chunk, plan)
         offload_activations(chunk, plan, tiers)
-    for chunk in chunks.values():
-        mark_tied(chunk, plan)
     held: set[nn.Parameter] = set()
-    levels, pending = partial(zero_of, plan, mesh), Pending()
+    levels, pending = partial(zero_of, spec, plan, mesh), Pending()
     named, sharded = {}, {}
     frozen: list[Piece] = []
     for number, chunk in chunks.items():
-        groups = shard(chunk, plan, mesh, (device, dtype, tiers, even), pending)
+        groups = shard(chunk, spec, plan, mesh, (device, dtype, tiers, even), pending)
         sharded[number] = groups
         own = {parameter for group in groups for parameter in group.parameters}
         materialize(chunk, device, dtype, {old: new for group in groups for old, new in group.made.items()})
-        share_tied(chunk, chunks)
-        pairs = [(global_name(spec, name), parameter) for name, parameter in chunk.named_parameters()]
+        made.share(number, device, dtype)
+        pairs = list(chunk.named_weights())
         # but for the embedding's, where the first rank has both ends
         whole = [(name, parameter) for name, parameter in pairs if parameter not in own | held]
         named[number] = [(name, parameter) for name, parameter in whole if parameter.requires_grad]
@@ -115,61 +110,107 @@ def parallelize(
         held |= {parameter for _, parameter in whole}
         for name, parameter in named[number]:
             place = place_of(parameter)
-            initialize_parameter(parameter, name, spec, seed, place.shape, place.offset)
+            made.fill(parameter, name, place.shape, place.offset)
     # replicas with local steps sum nothing; what they exchange instead, in codes or not, is
     # heddle.training.outer's to say
     summed = by_itself(mesh) if plan.local_steps else mesh
     codes = EXACT if plan.local_steps else gradient_codes(plan, mesh.gradients, mesh)
-    homes = partial(optimizer_tier, plan)
+    homes = partial(optimizer_tier, plan, spec)
     gradients = Reducer(named, summed, levels, sharded, codes, homes, even)
     gradients.wait_before_use(chunks)
-    initialize_masters(gradients.pieces, spec, seed)
-    initialize_frozen(frozen, spec, seed)
-    gradients.move(partial(move_optimizer, plan=plan, tiers=tiers))
+    initialize_masters(gradients.pieces, made.fill)
+    initialize_frozen(frozen, made.fill)
+    gradients.move(partial(move_optimizer, plan=plan, model=spec, tiers=tiers))
     names: dict[Tensor, str] = {
-        parameter: global_name(spec, name) for chunk in chunks.values() for name, parameter in chunk.named_parameters()
+        parameter: name for chunk in chunks.values() for name, parameter in chunk.named_weights()
     }
     return Parallel(chunks, gradients, names, deferred, frozen)
 
 
-def zero_of(plan: Plan, mesh: Mesh, name: str) -> int:
+Fill = Callable[[Tensor, str, torch.Size, tuple[int, ...]], None]  # initial values of a box, by name, shape and offset
+
+
+class NativeChunks:
+    """This pipeline rank's chunks of Heddle's own transformer, split but without memory, and how its weights begin."""
+
+    def __init__(
+        self, spec: ModelSpec, plan: Plan, mesh: Mesh, seed: int, tune: Tune | None, frozen_all: bool = False
+    ) -> None:
+        self.spec, self.seed = spec, seed
+        self.chunks = build_chunks(spec, plan, mesh, tune)
+        if frozen_all:
+            for chunk in self.chunks.values():
+                chunk.requires_grad_(False)
+        if mesh.tensor.size > 1:
+            for chunk in self.chunks.values():
+                split_over_tensor(chunk, mesh.tensor, plan.sequence)
+        if mesh.context.size > 1:
+            for layer in (layer for chunk in self.chunks.values() for layer in chunk.layers.values()):
+                share_context(layer.attention, mesh, plan.context_exchange)
+                if isinstance(layer.mlp, ExpertMLP):  # a sample uses experts by its tokens on all ranks
+                    layer.mlp.router.uses = partial(all_reduce, axis=mesh.context)
+        if mesh.expert.size > 1:
+            for layer in (layer for chunk in self.chunks.values() for layer in chunk.layers.values()):
+                if isinstance(layer.mlp, ExpertMLP):
+                    share_experts(layer.mlp.experts, mesh.expert)
+        for chunk in self.chunks.values():
+            mark_tied(chunk, plan)
+
+    def share(self, number: int, _device: torch.device, _dtype: torch.dtype) -> None:
+        """Once a chunk has memory: let it share what another one of this rank has."""
+        share_tied(self.chunks[number], self.chunks)
+
+    def fill(self, target: Tensor, name: str, shape: torch.Size, offset: tuple[int, ...]) -> None:
+        """Give a box of a parameter its initial value."""
+        initialize_parameter(target, name, self.spec, self.seed, shape, offset)
+
+
+def zero_of(model: ModelSpec, plan: Plan, mesh: Mesh, name: str) -> int:
     """How much of a parameter replicas shard: as its layer says, at both ends of the model as the plan does.
 
-    The last norm is too small to be worth gathering.
+    The last norm is too small to be worth gathering. What is outside of the blocks of somebody else's module is needed
+    all the while: it stays gathered for a step.
     """
-    unit = unit_of(name)
+    unit = model.unit_of(name)
     if unit.isdecimal() and plan.memory_of(int(unit)).tier("weights"):
         return 3  # one replica, too, gathers its weights when they are used
-    level = plan.memory_of(int(unit)).zero if unit.isdecimal() else plan.zero
-    return min(level, 1) if unit == "norm" or mesh.gradients.size == 1 else level
+    level = plan.memory_of(int(unit)).zero if unit.isdecimal() else min(plan.zero, 2 if model.own else 3)
+    replicas = mesh.expert_data if ".mlp.experts." in name else mesh.gradients
+    return min(level, 1) if unit == "norm" or replicas.size == 1 else level
 
 
 def shard(
-    chunk: Transformer, plan: Plan, mesh: Mesh, memory: tuple[torch.device, torch.dtype, Tiers, int], pending: Pending
+    chunk: Chunk,
+    model: ModelSpec,
+    plan: Plan,
+    mesh: Mesh,
+    memory: tuple[torch.device, torch.dtype, Tiers, int],
+    pending: Pending,
 ) -> list[ShardedGroup]:
     """Shard what ZeRO-2 and 3 are for, while the chunk still lies on the meta device."""
     alike: dict[tuple[str, Axis, tuple[Axis, ...], bool, bool], list[tuple[str, nn.Parameter]]] = {}
-    for name, parameter in chunk.named_parameters():
-        if zero_of(plan, mesh, name) >= (2 if parameter.requires_grad else 3):  # only ZeRO-3 shards what is frozen
-            sums, packed = sums_of(parameter, mesh), not parameter.is_floating_point()
-            key = unit_of(name), replicas_of(parameter, mesh), sums, parameter.requires_grad, packed
-            alike.setdefault(key, []).append((global_name(chunk.spec, name), parameter))
+    part_of = {parameter: part.name for part in reversed(chunk.parts()) for parameter in part.parameters}
+    for name, parameter in chunk.named_weights():
+        if zero_of(model, plan, mesh, name) >= (2 if parameter.requires_grad else 3):  # only ZeRO-3 shards frozen ones
+            part, packed = part_of[parameter], not parameter.is_floating_point()
+            key = part, replicas_of(parameter, mesh), sums_of(parameter, mesh), parameter.requires_grad, packed
+            alike.setdefault(key, []).append((name, parameter))
     device, dtype, tiers, even = memory
     units: dict[str, list[ShardedGroup]] = {}
     for (unit, replicas, sums, learns, _), named in alike.items():
         name = named[0][0]
         weights = plan.memory_of(int(unit)).tier("weights") if unit.isdecimal() else None
         home = OnDevice(device) if weights is None else tiers(weights)
-        state = optimizer_tier(plan, name)
+        state = optimizer_tier(plan, model, name)
         where = ShardMemory(device, dtype, home, None if state is None else tiers(state), even)
         kind = ShardedGroup if learns else FrozenGroup
-        group = kind(named, replicas, sums, mesh, zero_of(plan, mesh, name), where, pending)
+        group = kind(named, replicas, sums, mesh, zero_of(model, plan, mesh, name), where, pending)
         units.setdefault(unit, []).append(group)
     Gathering(chunk, units, plan.prefetch)
     return [group for groups in units.values() for group in groups]
 
 
-def compile_layers(chunk: Transformer) -> None:
+def compile_layers(chunk: Chunk) -> None:
     """Compile layer by layer: layers that do the same share one graph, however many they are.
 
     Only what a layer computes is compiled, not the hooks around it: gathering parameters is not for a graph.
@@ -179,7 +220,7 @@ def compile_layers(chunk: Transformer) -> None:
         layer.forward = torch.compile(layer.forward)
 
 
-def initialize_masters(pieces: list[Piece], spec: ModelSpec, seed: int) -> None:
+def initialize_masters(pieces: list[Piece], fill: Fill) -> None:
     """Give masters beside low-precision parameters the initial values that those were rounded from.
 
     A master that was copied from its parameter would be rounded, too, and where parameters are made from masters
@@ -188,20 +229,24 @@ def initialize_masters(pieces: list[Piece], spec: ModelSpec, seed: int) -> None:
     for piece in pieces:
         if piece.target is not None or piece.source:
             for offset, part in boxes_of(piece, piece.master):
-                initialize_parameter(part, piece.name, spec, seed, piece.place.shape, offset)
+                fill(part, piece.name, piece.place.shape, offset)
         if piece.target is not None and piece.source:
             piece.target.copy_(piece.master)
 
 
-def initialize_frozen(pieces: list[Piece], spec: ModelSpec, seed: int) -> None:
+def initialize_frozen(pieces: list[Piece], fill: Fill) -> None:
     """Give what nobody updates its initial values; weights that a run starts from come in their place."""
     for piece in pieces:
         if piece.nf4 is not None:
-            fill_quantized(piece, partial(initialize_parameter, name=piece.name, spec=spec, seed=seed))
+
+            def read(values: Tensor, shape: torch.Size, offset: tuple[int, ...], name: str = piece.name) -> None:
+                fill(values, name, shape, offset)
+
+            fill_quantized(piece, read)
             continue
         piece.master.zero_()  # what only pads a vocabulary is multiplied, if only by zero
         for offset, part in boxes_of(piece, piece.master):
-            initialize_parameter(part, piece.name, spec, seed, piece.place.shape, offset)
+            fill(part, piece.name, piece.place.shape, offset)
 
 
 def build_chunks(spec: ModelSpec, plan: Plan, mesh: Mesh, tune: Tune | None = None) -> dict[int, Transformer]:
@@ -270,7 +315,7 @@ def mean_over_heads(x: Tensor, axis: Axis) -> Tensor:
 
 def defer_weight_gradients(chunk: Transformer, deferred: DeferredGradients, compiled: bool) -> None:
     """Let the layers' products of weight gradients be put off; by code that is not compiled, which has side effects."""
-    for module in list(chunk.layers.modules()):
+    for module in [module for layer in chunk.layers.values() for module in layer.modules()]:
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear):  # alone on its axis
                 setattr(module, name, child := ColumnParallelLinear(child, Axis(), sequence=False))
@@ -325,11 +370,6 @@ def share_tied(chunk: Transformer, chunks: dict[int, Transformer]) -> None:
         weight = first.embed.tokens.weight  # type: ignore[union-attr]
         chunk.head.weight = weight
         set_place(weight, replace(place_of(weight), uses=2))
-
-
-def global_name(spec: ModelSpec, name: str) -> str:
-    """The name a parameter has in the whole model: a tied output layer is the embedding."""
-    return "embed.tokens.weight" if spec.tied and name == "head.weight" else name
 
 
 class SlicedDropout(nn.Module):

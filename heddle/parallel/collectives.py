@@ -179,19 +179,22 @@ def start_reduce_scatter_in_place(x: Tensor, axis: Axis) -> Handle:
 
 
 def start_all_to_all(
-    x: Tensor, axis: Axis, sends: list[int] | None = None, receives: list[int] | None = None
+    x: Tensor,
+    axis: Axis,
+    sends: list[int] | None = None,
+    receives: list[int] | None = None,
+    kind: Collective = Collective.ALL_TO_ALL,
 ) -> Handle:
     """Begin to give each rank of the axis its part of the first dim: equal ones, or so many rows to and from each.
 
-    Those of given sizes go on beside work: the turns of a ring.
+    The turns of a ring go on beside work.
     """
     if axis.size == 1:
         return Handle([], x)
     x = x.contiguous()
     out = x.new_empty(len(x) if receives is None else sum(receives), *x.shape[1:])
     work = dist.all_to_all_single(out, x, receives, sends, group=axis.group, async_op=True)
-    turn = sends is not None
-    return Handle([work], out, x, kind=Collective.TURN if turn else Collective.ALL_TO_ALL, axis=axis, overlapped=turn)
+    return Handle([work], out, x, kind=kind, axis=axis, overlapped=kind == Collective.TURN)
 
 
 def slice_of(x: Tensor, axis: Axis) -> Tensor:

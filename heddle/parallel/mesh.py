@@ -16,7 +16,16 @@ import torch.distributed as dist
 from heddle.errors import HeddleError
 from heddle.spec.axes import AXES, SUMMED, USUAL
 from heddle.spec.plan import Plan
-from heddle.spec.ranks import disjoint, groups, replicas, stage_of, world_in_words
+from heddle.spec.ranks import (
+    disjoint,
+    expert_data_groups,
+    expert_groups,
+    groups,
+    replicas,
+    stage_of,
+    two_dims,
+    world_in_words,
+)
 
 EVER = timedelta(days=365)  # how long ranks may wait for each other is for the watchdog to say, not for a group
 HOST_BACKENDS = ("gloo", "fake")  # whose groups carry what lies in host memory
@@ -46,11 +55,16 @@ class Mesh:
     rank: int = 0
     tensor: Axis = field(default_factory=Axis)
     context: Axis = field(default_factory=Axis)
+    # of a 2d exchange: neighbors on the context axis, and those in the same place of each such group
+    context_inner: Axis = field(default_factory=Axis)
+    context_outer: Axis = field(default_factory=Axis)
     data: Axis = field(default_factory=Axis)
     pipeline: Axis = field(default_factory=Axis)
     world: Axis = field(default_factory=Axis)
     # all axes together whose ranks see different samples or tokens: gradients are summed, and ZeRO shards, over them
     gradients: Axis = field(default_factory=Axis)
+    expert: Axis = field(default_factory=Axis)  # of these, those that share the experts of a layer
+    expert_data: Axis = field(default_factory=Axis)  # and those that hold the same experts
     ends: Axis = field(default_factory=Axis)  # first and last stage, which share a tied embedding
     replica: Axis = field(default_factory=Axis)  # one whole model, where replicas take local steps
     host: Axis = field(default_factory=Axis)  # the world again, for objects in host memory, which NCCL cannot carry
@@ -85,9 +99,16 @@ def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
 
     everyone = list(range(plan.world))
     axes = {name: axis(name, groups(plan, name)) for name in AXES}
+    if plan.context_exchange == "2d" and plan.context > 1:
+        inner, outer = two_dims(groups(plan, "context"), plan.context_inner)
+        axes |= {"context_inner": axis("context_inner", inner), "context_outer": axis("context_outer", outer)}
     wide = [name for name in SUMMED if getattr(plan, name) > 1]
     # what an axis has already is not made again
     axes["gradients"] = axes[(wide or SUMMED)[0]] if len(wide) < 2 else axis("gradients", groups(plan, *SUMMED))
+    axes["expert"], axes["expert_data"] = Axis(ranks=(rank,)), axes["gradients"]
+    if plan.expert > 1:
+        axes["expert"] = axis("expert", expert_groups(plan))
+        axes["expert_data"] = axis("expert_data", expert_data_groups(plan))
     columns = groups(plan, "pipeline")  # each the ranks of a pipeline, by stage
     last = plan.last_rank  # which a V folds back to the first
     ends = axis("ends", [[column[0], column[last]] for column in columns]) if last > 0 else Axis()
@@ -118,7 +139,8 @@ def by_itself(mesh: Mesh) -> Mesh:
     others = [getattr(mesh, name) for name in SUMMED if name != "data" and getattr(mesh, name).size > 1]
     assert len(others) < 2, "more than one summed axis besides data needs a group without it"
     alone = Axis(ranks=(mesh.rank,))
-    return replace(mesh, data=alone, gradients=others[0] if others else alone)
+    left = others[0] if others else alone
+    return replace(mesh, data=alone, gradients=left, expert_data=left)
 
 
 def _disjoint_channels(stages: int) -> list[list[tuple[int, int]]]:
@@ -160,7 +182,8 @@ def _connect(mesh: Mesh) -> None:
     stage first met the neighbor it receives from, none would ever come to its sends.
     """
     word = torch.zeros(1, device=_device() or "cpu")
-    for axis in (mesh.world, *(getattr(mesh, name) for name in AXES), mesh.gradients, mesh.ends, mesh.replica):
+    names = ("context_inner", "context_outer", "gradients", "expert", "expert_data", "ends", "replica")
+    for axis in (mesh.world, *(getattr(mesh, name) for name in (*AXES, *names))):
         if axis.group is not None:
             dist.all_reduce(word, group=axis.group)
     for (source, destination), group in mesh.channels.items():

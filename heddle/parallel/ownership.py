@@ -6,14 +6,14 @@ from torch import Tensor
 
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.parameter_layout import ParameterLayout, place_of
-from heddle.spec.axes import AXIS_TABLE
+from heddle.spec.axes import AXIS_TABLE, FOLDED, SUMMED
 
 
 def replicas_of(parameter: Tensor, mesh: Mesh) -> Axis:
     """The ranks that hold the same numbers and see other samples: they sum the gradient, and ZeRO shards over them."""
     split = place_of(parameter).split
     assert not any(axis.summed for axis in AXIS_TABLE if axis.name in split), "needs a smaller group than all replicas"
-    return mesh.gradients
+    return mesh.expert_data if FOLDED in split else mesh.gradients
 
 
 def sums_of(parameter: Tensor, mesh: Mesh) -> tuple[Axis, ...]:
@@ -31,9 +31,10 @@ def is_counted(layout: ParameterLayout, mesh: Mesh, sharded: bool) -> bool:
     alike = [
         axis.name
         for axis in AXIS_TABLE
-        if axis.name != "pipeline" and axis.name not in layout.split and not (sharded and axis.summed)
+        if axis.name != "pipeline" and axis.name not in layout.split and not axis.summed
     ]
-    return all(getattr(mesh, name).rank == 0 for name in [*alike, *["ends"] * layout.tied])
+    replicas = [] if sharded else ["expert_data"] if FOLDED in layout.split else list(SUMMED)
+    return all(getattr(mesh, name).rank == 0 for name in [*alike, *replicas, *["ends"] * layout.tied])
 
 
 def has_own_loss(mesh: Mesh) -> bool:

@@ -48,9 +48,10 @@ def split_parameter(parameter: Tensor, dim: int, rank: int, size: int, axis: str
 
     Works on the meta device, where nothing has memory yet.
     """
+    before = place_of(parameter)
     rows = -(-parameter.shape[dim] // size)
-    shape, offset = list(parameter.shape), [0] * parameter.dim()
-    shape[dim], offset[dim] = rows, rank * rows
+    shape, offset = list(parameter.shape), list(before.offset)
+    shape[dim], offset[dim] = rows, offset[dim] + rank * rows
     local = nn.Parameter(parameter.new_empty(shape), requires_grad=parameter.requires_grad)
-    set_place(local, ParameterLayout(parameter.shape, tuple(offset), split=frozenset({axis})))
+    set_place(local, ParameterLayout(before.shape, tuple(offset), split=before.split | {axis}))
     return local

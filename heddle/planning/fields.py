@@ -71,10 +71,22 @@ def _axis(name: str) -> PlanField:
 FIELDS = (
     *map(_axis, WRITTEN),
     PlanField(
+        "expert",
+        Use.CHOSEN,
+        needs={"data": 2},
+        option=FieldOption("Devices of data × context that share the experts of each layer.", within=DEGREES),
+    ),
+    PlanField(
         "context_exchange",
         Use.CHOSEN,
         needs={"context": 2},
-        option=FieldOption("How keys and values reach these devices: ring, gather or all-to-all.", str),
+        option=FieldOption("How keys and values reach these devices: ring, gather, all-to-all or 2d.", str),
+    ),
+    PlanField(
+        "context_inner",
+        Use.CHOSEN,
+        needs={"context": 4, "context_exchange": "2d"},
+        option=FieldOption("Of a 2d exchange: devices of each group with an all-to-all of its own.", within=DEGREES),
     ),
     PlanField(
         "virtual",

@@ -8,7 +8,7 @@ from typing import Any
 
 from heddle.format import GIB
 from heddle.planning.search.describe import in_words
-from heddle.planning.search.search import summary
+from heddle.planning.search.search import Search, summary
 from heddle.reporting import html as text
 from heddle.reporting.pack import pack
 from heddle.reporting.subject import MeasuredRun, Subject
@@ -75,7 +75,7 @@ def timeline(subject: Subject, number: int) -> str:
             ("left", "←", "earlier"),
             ("right", "→", "later"),
             ("whole", "whole step", "show the whole step"),
-            ("save", "save PNG", "save the picture as a PNG file"),
+            ("save", "save PNG", "save PNG: the picture as a file"),
         )
     )
     alone = " hidden" * (len(modes) == 1)  # nothing to choose
@@ -171,6 +171,14 @@ def plans(subject: Subject, number: int) -> str:
     found = subject.search
     if found is None:
         return "<p>No plans were searched.</p>"
+    return plans_front(subject, number, "copy its TOML") + _plans_table(found, number)
+
+
+def plans_front(subject: Subject, number: int, click: str) -> str:
+    """The plans that no other beats in both as points; `click` says what happens to one that is clicked."""
+    found = subject.search
+    if found is None:
+        return "<p>No plans were searched.</p>"
     front = found.front
     own = None
     if subject.prediction is not None:
@@ -182,7 +190,7 @@ def plans(subject: Subject, number: int) -> str:
     points = "".join(
         f'<button type="button" class="point" tabindex="{-1 if i else 0}" data-run="{number}" data-plan="{i}" '
         f'style="left:{across.at(point.memory_gib):.2f}%;bottom:{along.at(point.step_seconds):.2f}%" '
-        f'aria-label="{escape(_point_words(point.plan, point.step_seconds, point.memory_gib))}; copy its TOML">'
+        f'aria-label="{escape(_point_words(point.plan, point.step_seconds, point.memory_gib))}; {click}">'
         f"</button>"
         for i, point in enumerate(front)
     )
@@ -193,6 +201,15 @@ def plans(subject: Subject, number: int) -> str:
         )
     marks = "".join(f'<i class="x" style="left:{across.at(v):.2f}%">{v:g}</i>' for v in across.ticks)
     marks += "".join(f'<i class="y" style="bottom:{along.at(v):.2f}%">{text.seconds(v)}</i>' for v in along.ticks)
+    ring = " The ring marks this plan." if own else ""
+    return f"""<p>{len(front)} plans that none beats in both time and memory, each simulated action by action.
+ Point at one to read it, click it to {click}; arrow keys go from one to the next.{ring}</p>
+<div class="front" role="group" aria-label="plans: seconds per step over GiB of the fullest stage">
+<div class="area">{marks}{points}</div><b class="xname">GiB of the fullest stage</b></div>
+<p class="status" role="status" aria-live="polite">seconds per step over GiB of the fullest stage</p>"""
+
+
+def _plans_table(found: Search, number: int) -> str:
     rows = []
     for i, each in enumerate(found.plans):
         facts = summary(each)
@@ -205,17 +222,11 @@ def plans(subject: Subject, number: int) -> str:
                 text.percent(each.mfu),
                 text.gib(facts["worst_stage_gib"]),
                 text.gib(facts["headroom_gib"]),
-                _copy_button(number, len(front) + i, i + 1),
+                _copy_button(number, len(found.front) + i, i + 1),
             )
         )
     head = ["#", "plan", "a step", "tokens/s", "MFU", "GiB", "free", "TOML"]
-    ring = " The ring marks this plan." if own else ""
-    return f"""<p>{len(front)} plans that none beats in both time and memory, each simulated action by action.
- Point at one to read it, click it to copy its TOML; arrow keys go from one to the next.{ring}</p>
-<div class="front" role="group" aria-label="plans: seconds per step over GiB of the fullest stage">
-<div class="area">{marks}{points}</div><b class="xname">GiB of the fullest stage</b></div>
-<p class="status" role="status" aria-live="polite">seconds per step over GiB of the fullest stage</p>
-{text.table(head, rows, "The best plans, each simulated action by action", words=2)}"""
+    return text.table(head, rows, "The best plans, each simulated action by action", words=2)
 
 
 def _copy_button(run: int, plan: int, place: int) -> str:

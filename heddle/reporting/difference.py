@@ -44,7 +44,7 @@ def words(job: PlannedJob) -> dict[str, str]:
     """
     plan, data = job.plan, exchange(job)
     there = {"tensor": plan.tensor > 1, "pipeline": plan.pipeline > 1, "data": bool(data), "recompute": False}
-    there["context"] = plan.context > 1
+    there |= {"context": plan.context > 1, "expert": plan.expert > 1}
     named = {name: item.explained for name, item in (STEP | MEASURED).items() if there.get(name, True)}
     return named | {"compute": "forward and backward"} | data
 
@@ -56,7 +56,11 @@ def exchange(job: PlannedJob) -> dict[str, str]:
 
 
 # Where a plan has no such exchange, what little time is measured for it is part of this.
-INSTEAD = {"tensor": "compute", "context": "compute", "pipeline": "bubble", "data": "optimizer", "recompute": "compute"}
+INSTEAD = {
+    **dict.fromkeys(("tensor", "context", "expert", "recompute"), "compute"),
+    "pipeline": "bubble",
+    "data": "optimizer",
+}
 
 
 def _folded(items: dict[str, float], job: PlannedJob) -> dict[str, float]:
@@ -104,6 +108,7 @@ def _partition(trace: Trace) -> dict[str, float]:
     rules: dict[str, Callable[[Span], bool]] = {
         "tensor": lambda span: span.lane == Lane.TENSOR,
         "context": _waits_for_keys,
+        "expert": lambda span: span.lane == Lane.EXPERT,
         "compute": lambda span: span.lane == Lane.COMPUTE,
         "data": lambda span: span.lane in (Lane.DATA, Lane.EMBEDDING) or span.name == Phase.GRADIENTS,
         "optimizer": lambda span: span.lane == Lane.OPTIMIZER,
@@ -174,6 +179,8 @@ def compute_parts(job: PlannedJob, trace: Trace, whole: float) -> dict[tuple[int
         others["tensor"] = lambda span: span.lane == Lane.TENSOR
     if job.plan.context > 1:
         others["context"] = _waits_for_keys
+    if job.plan.expert > 1:
+        others["expert"] = lambda span: span.lane == Lane.EXPERT
     rules: dict[str, Callable[[Span], bool]] = others | {
         "forwards": lambda span: span.lane == COMPUTE and span.name in FORWARDS,
         "backwards": lambda span: span.lane == COMPUTE,

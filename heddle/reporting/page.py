@@ -11,6 +11,7 @@ from typing import Any
 from heddle.cost.breakdown import ITEMS
 from heddle.reporting import charts, sections
 from heddle.reporting.comparison import comparison
+from heddle.reporting.experts import experts
 from heddle.reporting.links import links
 from heddle.reporting.subject import Subject
 from heddle.trace.kinds import COLORS
@@ -39,6 +40,8 @@ def render(subjects: Sequence[Subject]) -> str:
     body += _each("memory", "Memory of each stage", subjects, lambda subject, _: sections.memory(subject))
     if any(subject.measured is not None and subject.measured.steps for subject in subjects):
         body += _each("learning", "Loss and speed", subjects, charts.learning)
+    if any(subject.measured is not None and subject.measured.experts for subject in subjects):
+        body += _each("experts", "Use of experts", subjects, lambda subject, _: _experts(subject))
     body += _each("plans", "Plans in time and memory", subjects, charts.plans)
     body += _each("glance", "Model and cluster", subjects, lambda subject, _: sections.glance(subject))
     data = {
@@ -61,6 +64,10 @@ def render(subjects: Sequence[Subject]) -> str:
     page = _asset("page.html")
     before, *rest = page.split("{{")
     return before + "".join(parts[name] + text for name, _, text in (piece.partition("}}") for piece in rest))
+
+
+def _experts(subject: Subject) -> str:
+    return "" if subject.measured is None else experts(subject.measured.experts)
 
 
 def _each(anchor: str, title: str, subjects: Sequence[Subject], part: Callable[[Subject, int], str]) -> str:

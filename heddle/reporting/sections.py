@@ -216,8 +216,8 @@ def _swatch(name: str) -> str:
     return f'<i class="swatch c-{name}" aria-hidden="true"></i>'
 
 
-def memory(subject: Subject) -> str:
-    """The breakdown of every stage, and what is left."""
+def memory(subject: Subject, priced: bool = True) -> str:
+    """The breakdown of every stage, and what is left; with `priced` what more of it would buy, which takes a search."""
     prediction = subject.prediction
     if prediction is None:
         return "<p>No prediction, so no memory breakdown.</p>"
@@ -247,7 +247,8 @@ def memory(subject: Subject) -> str:
     if measured is not None:
         shown += f"<p>Measured on the first rank, for the whole process: at most {text.memory(measured * GIB)}.</p>"
     head = [unit, *breakdowns[0]._fields, "total", "headroom"]
-    shown += memory_parts.layers(prediction) + memory_parts.curves(subject) + memory_parts.prices(subject)
+    shown += memory_parts.layers(prediction) + memory_parts.curves(subject)
+    shown += memory_parts.prices(subject) if priced else ""
     return shown + text.details("As a table", text.table(head, rows, "Memory of one device of each stage"))
 
 

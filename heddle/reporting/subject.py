@@ -12,6 +12,7 @@ from heddle.errors import HeddleError
 from heddle.planning.best import with_best_plan
 from heddle.planning.search.search import Search, search
 from heddle.runs.decision import Decision, read_decision
+from heddle.runs.experts import EXPERTS, ExpertUses, read_uses
 from heddle.runs.folder import Run, open_run
 from heddle.runs.machine import above_peak, read_machine
 from heddle.runs.metrics import median, of_step, read_metrics, typical_step
@@ -35,6 +36,7 @@ class MeasuredRun:
     trace: Trace | None
     traced: int | None  # the step that the trace is of
     watched: Trace | None = None  # the step whose spans carry the bytes that lived
+    experts: tuple[ExpertUses, ...] = ()  # tokens of each expert, where the model has some
 
     @property
     def step_seconds(self) -> float | None:
@@ -151,7 +153,8 @@ def _read_run(folder: Path, step: int | None) -> Subject:
         trace = None
     validation = [row for row in rows if "validation_loss" in row]
     watched = _watched(run.traces, job.plan) if trace is not None else None
-    measured = MeasuredRun(steps, validation, trace, traced if trace is not None else None, watched)
+    experts = tuple(read_uses(folder / EXPERTS))
+    measured = MeasuredRun(steps, validation, trace, traced if trace is not None else None, watched, experts)
     prediction = _try(notices, lambda: simulate(job))
     mfu = measured.median("mfu")
     if mfu is not None and mfu > 1 and prediction is not None:

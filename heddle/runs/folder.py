@@ -31,7 +31,8 @@ FREE = {
     "keep_last",
     "keep_every",
 }
-FREE |= {"log", "notify", "patience", "keep_best"}
+SHOWN = ("step", "loss", "tokens_per_second", "mfu", "memory_gib")  # of its metrics, in a notebook
+FREE |= {"log", "notify", "patience", "keep_best", "checkpoints", "replan"}
 FREE |= {"restarts", "hang_after", "compile", "meeting", "site"}
 
 
@@ -40,6 +41,33 @@ class Run:
     """A folder with `job.toml`, `machine.toml`, `data.json`, `metrics.jsonl`, the tokenizer and `checkpoints/`."""
 
     folder: Path
+
+    def _repr_html_(self) -> str:
+        from heddle.trace.notebook import table_html
+
+        rows = [row for row in self.rows if "loss" in row]
+        title = f"{self.folder}: {len(rows)} steps"
+        return table_html([{name: row[name] for name in SHOWN if name in row} for row in rows[-10:]], title)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The lines of its metrics so far."""
+        from heddle.runs.metrics import read_metrics
+
+        path = self.folder / "metrics.jsonl"
+        return read_metrics(path) if path.is_file() else []
+
+    def to_frame(self) -> Any:
+        """Its metrics, a row for each step, as a pandas DataFrame."""
+        from heddle.trace.frames import frame
+
+        return frame([row for row in self.rows if "loss" in row])
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw loss, speed and memory over steps; `axes` are as many of matplotlib's, if given."""
+        from heddle.trace.plots import plot_columns
+
+        return plot_columns([row for row in self.rows if "loss" in row], SHOWN[1:], axes)
 
     @property
     def checkpoints(self) -> Path:
@@ -75,6 +103,11 @@ class Run:
     def adapted(self) -> Path:
         """What the first steps took and held, and what was decided by it; there where the plan says `adapt`."""
         return self.folder / "adapted.json"
+
+    @property
+    def given_plan(self) -> Path:
+        """The plan to return to; there while the run goes on under another, for want of devices."""
+        return self.folder / "given-plan.json"
 
     @property
     def machine(self) -> Path:

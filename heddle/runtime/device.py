@@ -69,6 +69,11 @@ def gpu_count() -> int:
     return torch.cuda.device_count() if has_gpus() else 0
 
 
+def built_for() -> str:
+    """What this PyTorch was made to compute on."""
+    return f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"
+
+
 def versions() -> dict[str, str]:
     """Of PyTorch and what it talks to devices with."""
     found = {"torch": str(torch.__version__)}

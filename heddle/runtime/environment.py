@@ -8,10 +8,13 @@ from dataclasses import dataclass
 
 from heddle.errors import HeddleError
 
-# What mpirun of Open MPI, and of MPICH and Intel MPI, tell their processes: rank, world, rank on the node.
+# What mpirun of Open MPI, of MVAPICH, of MPICH and Intel MPI, and Cray's PMI tell processes: rank, world, and the rank
+# and number of processes on the node.
 MPI = (
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    ("PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"),
 )
 
 
@@ -35,13 +38,16 @@ def launched_place() -> LaunchedRank | None:
         found["RANK"], found["WORLD_SIZE"] = found["SLURM_PROCID"], found["SLURM_STEP_NUM_TASKS"]
         found.setdefault("LOCAL_RANK", found.get("SLURM_LOCALID", "0"))
         return _place()
-    for rank, world, local in MPI:
-        if rank in found and world in found and number(world, 1) > 1:
-            number(rank), number(local, default=0)
-            found["RANK"], found["WORLD_SIZE"] = found[rank], found[world]
-            found.setdefault("LOCAL_RANK", found.get(local, "0"))
-            return _place()
-    return None
+    told = [each for each in MPI if each[0] in found and each[1] in found]
+    if not told:
+        return None
+    rank, world, local, _ = next((each for each in told if each[2] in found), told[0])
+    if number(world, 1) == 1:
+        return None
+    number(rank), number(local, default=0)
+    found["RANK"], found["WORLD_SIZE"] = found[rank], found[world]
+    found.setdefault("LOCAL_RANK", found.get(local, "0"))
+    return _place()
 
 
 def _place() -> LaunchedRank:
@@ -83,8 +89,9 @@ def local_place() -> tuple[int, int]:
     local = number("LOCAL_RANK", default=0)
     if "LOCAL_WORLD_SIZE" in os.environ:
         return local, number("LOCAL_WORLD_SIZE", 1)
-    if "OMPI_COMM_WORLD_LOCAL_SIZE" in os.environ:
-        return local, number("OMPI_COMM_WORLD_LOCAL_SIZE", 1)
+    for *_, size in MPI:
+        if size in os.environ:
+            return local, number(size, 1)
     stated = os.environ.get("SLURM_STEP_TASKS_PER_NODE", "")
     count = stated.partition("(")[0].partition(",")[0]  # Slurm writes 8(x4) for eight on each of four nodes
     return local, int(count) if count.isdecimal() else 0

@@ -34,6 +34,7 @@ from heddle.runtime.error_files import UNGUARDED, UNTOLD, final_error, read_erro
 from heddle.runtime.interfaces import bind_to_loopback
 from heddle.runtime.leash import LOST, LeashedProcess, end_without
 from heddle.runtime.limits import limit_reached, narrow_limits, refuse_few_files
+from heddle.runtime.refit import OVER, Refit, SpareError, agreed_plan, stand_by
 from heddle.runtime.rendezvous import TIMEOUT, SharedError, rendezvous_at_address, rendezvous_in_file
 from heddle.runtime.scratch import scratch_folder, scratch_of
 from heddle.runtime.stop_request import Requests, answer, ignores_hangup, leave_closed_terminal, outlive_terminal
@@ -43,17 +44,25 @@ from heddle.spec.ranks import coordinates, world_in_words
 PATIENCE = 2.0  # seconds that a process stays which was not the first to fail, so that the first one is seen
 GRACE = 30.0  # seconds in which the others may end by themselves, and finish a checkpoint, before they are killed
 ENOUGH = 1 << 16  # bytes in the folder for temporary files, without which processes cannot meet and tell
+LOOK = 30.0  # seconds between two looks whether devices are back that a run does without
 STORE, RESULT = "store", "result"  # files of one start: where the processes meet, and what rank 0 gives back
 
 
-def join(plan: Plan, place: LaunchedRank, file: Path | None = None) -> Mesh:
+def join(plan: Plan, place: LaunchedRank, file: Path | None = None, refit: Refit | None = None) -> Mesh:
     """Meet the other processes of this launch, in a file or at its address, and find this one's place in the mesh."""
+    store: Any = None
     if place.world != plan.world:
-        raise SharedError(
-            f"{place.world} processes started, but the plan needs {world_in_words(plan)}.",
-            "Every process takes one position in the mesh.",
-            f"Start {plan.world} of them, or change the plan.",
-        )
+        if refit is None or not refit.may():  # who has to start others need not wait for them first
+            raise SharedError(
+                f"{place.world} processes started, but the plan needs {world_in_words(plan)}.",
+                "Every process takes one position in the mesh.",
+                f"Start {plan.world} of them, or change the plan.",
+            )
+        store = refit.store = rendezvous_at_address(place) if place.world > 1 else None
+        plan = agreed_plan(store, place, refit)
+        if place.rank >= plan.world:
+            raise SpareError(store)
+        place = LaunchedRank(place.rank, plan.world)
     # a launcher's process number is a device of the network; which rank that device gets is the plan's to say
     rank = plan.devices.index(place.rank) if plan.devices else place.rank
     device = pick_device()  # what is wrong with it is told before anybody waits for anybody
@@ -61,7 +70,8 @@ def join(plan: Plan, place: LaunchedRank, file: Path | None = None) -> Mesh:
         gpu = device if on_gpu(device) else None
         if gpu is not None:
             refuse_few_queues(plan)
-        store = rendezvous_at_address(place) if file is None else rendezvous_in_file(file, place)
+        if store is None:
+            store = rendezvous_at_address(place) if file is None else rendezvous_in_file(file, place)
         compare_devices(store, place, device)
         # With its device known, NCCL connects now, and its groups are split from this one.
         with connecting(store, place, backend(gpu is not None)):
@@ -98,22 +108,30 @@ def _claim(store: Any, rank: int) -> bool:
     return bool(store.compare_set("heddle/failed", "", str(rank)) == str(rank).encode())
 
 
-def run_joined(plan: Plan, place: LaunchedRank, work: Callable[..., Any], *arguments: Any) -> Any:
+def run_joined(
+    plan: Plan, place: LaunchedRank, work: Callable[..., Any], *arguments: Any, refit: Refit | None = None
+) -> Any:
     """Do this process's part, `work(mesh, *arguments)`, among those that another launcher started.
 
-    Only one process tells what went wrong. The others wait for the launcher to end them.
+    Only one process tells what went wrong. The others wait for the launcher to end them. With `refit`, other processes
+    than the plan takes may go on under another plan, and the arguments come from there.
     """
     store = None
     try:
-        mesh = join(plan, place)
+        mesh = join(plan, place, refit=refit)
         store = dist.distributed_c10d._get_default_store() if dist.is_initialized() else None
-        result = work(mesh, *arguments)
+        result = work(mesh, *(arguments if refit is None else refit.given()))
+    except SpareError as spare:
+        stand_by(spare.store)
+        return None
     except Exception as error:
         if _is_first_to_fail(place, error, store):
             raise
         time.sleep(PATIENCE)
         os._exit(2 if isinstance(error, HeddleError) else 1)
     leave()
+    if refit is not None and refit.store is not None:
+        refit.store.set(OVER, "")
     return result
 
 
@@ -127,13 +145,19 @@ def _is_first_to_fail(place: LaunchedRank, error: Exception, store: Any) -> bool
 
 
 def run_processes(
-    plan: Plan, work: Callable[..., Any], *arguments: Any, restarts: int = 0, script: bool = False
+    plan: Plan,
+    work: Callable[..., Any],
+    *arguments: Any,
+    restarts: int = 0,
+    script: bool = False,
+    refit: Refit | None = None,
 ) -> Any:
     """Start the plan's processes on this machine, let each do `work(mesh, *arguments)`, give rank 0's result.
 
     When one dies, all are started again, up to `restarts` times; what a user has to fix is reported at once. Ctrl-C,
     SIGTERM and a closed terminal are passed on once, as a request to stop after the step; a second one ends everything.
-    With `script`, each first runs the program that called us, as it may define what the work needs.
+    With `script`, each first runs the program that called us, as it may define what the work needs. With `refit`, each
+    start has the plan for the devices that are there, and what comes from it goes before the arguments.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):  # we are such a process, and run that program
         os._exit(UNGUARDED)
@@ -141,27 +165,36 @@ def run_processes(
     forkserver.set_environment(plan.world)
     with scratch_folder() as folder, _Processes(folder, script or work.__module__ == "__main__") as processes:
         try:
+            failures = 0
             for restart in count():
+                given: tuple[Any, ...] = () if refit is None else refit.here(restart)
+                now = plan if refit is None else given[0].plan
                 # where the server that ranks are forked from was killed, this starts another one
                 context = multiprocessing.get_context(_start_method())
                 try:
-                    processes.start(context, plan, restart, work, arguments)
-                    failed = processes.first_to_fail()
+                    processes.start(context, now, restart, work, (*given, *arguments))
+                    failed = processes.first_to_fail(None if now.world == plan.world else refit)
                 except ServerLostError:
                     processes.end()
-                    if restart == restarts:
+                    if failures == restarts:
                         raise
+                    failures += 1
                     continue
                 if failed is None:
-                    return pickle.loads((processes.folder / RESULT).read_bytes())  # noqa: S301 (only we can write it)
+                    result = pickle.loads((processes.folder / RESULT).read_bytes())  # noqa: S301 (only we write it)
+                    if refit is None or processes.asked or not refit.goes_on(result):
+                        return result
+                    processes.end()
+                    continue
                 code = processes.ranks[failed].exit_code
                 processes.end()
                 if processes.asked:
                     raise KeyboardInterrupt
                 if (final := final_error(processes.folder)) is not None:
                     raise final
-                if restart == restarts or code in (UNTOLD, UNGUARDED):
-                    raise _told(plan, processes.folder, failed, code)
+                if failures == restarts or code in (UNTOLD, UNGUARDED):
+                    raise _told(now, processes.folder, failed, code)
+                failures += 1
         finally:
             plain_console().show_cursor()  # which rank 0 hides while it shows a live line, and cannot restore if killed
 
@@ -243,11 +276,17 @@ class _Processes(Requests):
         if self.asked:
             raise KeyboardInterrupt
 
-    def first_to_fail(self) -> int | None:
-        """Wait until all have ended well, or one has not: its rank, before that of any that failed because of it."""
+    def first_to_fail(self, refit: Refit | None = None) -> int | None:
+        """Wait until all have ended well, or one has not: its rank, before that of any that failed because of it.
+
+        With `refit`, ranks are asked to stop after their step once the devices are back that are missing.
+        """
         running = {each.process.sentinel: rank for rank, each in enumerate(self.ranks)}
         while running:
-            ready = wait(list(running))
+            ready = wait(list(running), None if refit is None or refit.returning else LOOK)
+            if refit is not None and not ready and not self.asked and refit.back():
+                refit.returning = True
+                self.ranks[0].send(signal.SIGTERM)
             ended = [running.pop(sentinel) for sentinel in list(running) if sentinel in ready]
             if failed := [rank for rank in ended if self.ranks[rank].exit_code]:
                 # negative: killed by a signal, and not by another's death

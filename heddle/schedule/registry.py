@@ -46,6 +46,11 @@ def usual(virtual: int) -> str:
     )
 
 
+def named_by_torch(name: str) -> str | None:
+    """The schedule that torch.distributed.pipelining calls by this name, whatever its case; None: it is not here."""
+    return next((rule.name for rule in RULES.values() if rule.torch_name.lower() == name.lower()), None)
+
+
 def forwards_first() -> str:
     """The schedule that takes all forwards before any backward."""
     return next(rule.name for rule in RULES.values() if rule.forwards_first)

@@ -86,6 +86,7 @@ class Rule:
     starts_like_1f1b: bool = False  # as many forwards before the first backward as 1F1B, interleaved or not
     waits_for_input: bool = False  # ranks idle for (p-1)(F+I-W), not just for their late start, (p-1)·F
     forwards_first: bool = False  # all forwards before all backwards
+    torch_name: str = ""  # what torch.distributed.pipelining calls it, where it has it
 
     def check_virtual(self, virtual: int) -> None:
         """Refuse a number of chunks per rank that the schedule cannot run."""

@@ -33,6 +33,8 @@ class PassCosts(NamedTuple):
     weight: float = 0.0  # weight gradients, which may be made apart
     context: float = 0.0  # keys and values that attention waits for, where ranks share tokens
     context_again: float = 0.0
+    expert: float = 0.0  # tokens on their way to the experts of other ranks, and back
+    expert_again: float = 0.0
     offload: float = 0.0  # copies to other tiers and back that nothing hides
 
 
@@ -95,6 +97,7 @@ def _passes(cluster: Cluster, work: Work, price: LayerCost[float], kind: LayerKi
         seconds=price.forward + moved.forward,
         tensor=price.tensor_forward,
         context=price.context_forward,
+        expert=price.expert_forward,
         offload=moved.forward,
     )
     return onward, PassCosts(
@@ -104,6 +107,8 @@ def _passes(cluster: Cluster, work: Work, price: LayerCost[float], kind: LayerKi
         tensor_again=repeated,
         context=price.context_backward,
         context_again=exchanged,
+        expert=price.expert_backward,
+        expert_again=price.expert_forward * (kind.recompute == "full"),
         weight=price.weight,
         offload=moved.backward,
     )
@@ -121,10 +126,11 @@ def not_compute(chunks: list[ChunkCosts]) -> dict[str, float]:
     """What of all chunks' seconds is not compute, by the name of the item of a step."""
     passes = [way for chunk in chunks for way in chunk]
     return {
-        "recompute": sum(way.again - way.tensor_again - way.context_again for way in passes),
+        "recompute": sum(way.again - way.tensor_again - way.context_again - way.expert_again for way in passes),
         "tensor": sum(way.tensor + way.tensor_again for way in passes),
         "pipeline": sum(way.send for way in passes),
         "context": sum(way.context + way.context_again for way in passes),
+        "expert": sum(way.expert + way.expert_again for way in passes),
         "offload": sum(way.offload for way in passes),
     }
 
@@ -154,7 +160,7 @@ def step_tail_seconds(
     last = sum(backward[chunk] for chunk in plan.chunks_of(0))
     data = microbatches * (each - hidden(cluster, each, pipe / microbatches))
     data = data + stage.exposed_exchange(cluster, work, most, last)
-    shared = plan.replicas if plan.zero else 1
+    shared = work.sharers if plan.zero else 1
     aside = cluster.efficiency.step_us * 1e-6 + muon_seconds(job, work, cluster)
     return float(data), float(compute.optimizer(cluster, work, most / shared)) + aside
 

@@ -144,13 +144,15 @@ def _price(work: Work, cluster: Cluster, prices: Prices, orders: Orders, split: 
     tensor = per_rank * layers * (layer.tensor_forward + layer.tensor_backward + tensor_again)
     context_again = (work.full + work.selective) * layer.context_forward
     context = per_rank * layers * (layer.context_forward + layer.context_backward + context_again)
-    recompute = per_rank * layers * (again - tensor_again - context_again)
+    expert_again = work.full * layer.expert_forward
+    expert = per_rank * layers * (layer.expert_forward + layer.expert_backward + expert_again)
+    recompute = per_rank * layers * (again - tensor_again - context_again - expert_again)
     busy, pipeline = per_rank * total, per_rank * sends
     pipe = np.maximum(pipe, busy)  # but for rounding it never is shorter
     step = pipe + data + update
     seconds = late * step
     breakdown = Breakdown(
-        compute=busy - tensor - recompute - pipeline - context,
+        compute=busy - tensor - recompute - pipeline - context - expert,
         recompute=recompute,
         tensor=tensor,
         pipeline=pipeline,
@@ -159,6 +161,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices, orders: Orders, split: 
         bubble=pipe - busy,
         jitter=(late - 1) * step,
         context=context + 0.0 * busy,
+        expert=expert + 0.0 * busy,
         offload=0.0 * busy,
     )
     held, least = peak_memory(work, cluster, orders, split, prices.held.mean, recomputing)
@@ -221,6 +224,7 @@ class _Known(NamedTuple):
     @classmethod
     def of(cls, work: Work, cluster: Cluster) -> _Known:
         t, c, p, d, b = work.tensor, work.context, work.pipeline, work.data, work.microbatch
+        x = work.expert
         # gradients are added up from the second microbatch on; weights may become 8 bits once for all of them
         several = d * b if np.any(work.fp8) else np.less(d * b, work.batch).astype(np.int64)
         split = np.greater(p, 1).astype(np.int64)
@@ -228,11 +232,14 @@ class _Known(NamedTuple):
         return cls(
             once(
                 work,
-                (t, c, work.context_exchange, b, work.sequence_parallel, several, split, work.world, work.scatter),
+                (
+                    *(t, c, work.context_exchange, work.context_inner, x, b, work.sequence_parallel),
+                    *(several, split, work.world, work.scatter),
+                ),
                 lambda some: _prices(some, cluster),
             ),
             once(work, (p, work.virtual, work.schedule, d * b), lambda some: orders_of(some, partly)),
-            once(work, (t, c, p, d, work.zero), lambda some: split_of(some, cluster)),
+            once(work, (t, c, p, d, x, work.zero), lambda some: split_of(some, cluster)),
         )
 
     def plans(self, chunk: slice, work: Work) -> tuple[Prices, Orders, Split, Work]:
@@ -266,9 +273,10 @@ def _with_runs(prices: Prices, distinct: Prices, which: np.ndarray, work: Work) 
         held=Among(prices.held.mean, prices.held.least._replace(saved=saved), prices.held.most),
         slowest=_slowest(prices.each_layer, work),
     )
-    (parameters,) = least([[shape.layer_parameters for shape in work.shapes]])
-    parameters = np.where(apart, work.smallest.layer_parameters, parameters)
-    return prices, replace(work.smallest, layer_parameters=parameters)
+    smallest, names = work.smallest, ("layer_parameters", "expert_parameters")
+    runs = least([getattr(shape, name) for shape in work.shapes] for name in names)
+    dense, experts = (np.where(apart, getattr(smallest, name), run) for name, run in zip(names, runs, strict=True))
+    return prices, replace(smallest, layer_parameters=dense, expert_parameters=experts)
 
 
 def _slowest(shapes: Sequence[LayerCost[Column]], work: Work) -> np.ndarray:

@@ -87,6 +87,16 @@ class Simulation:
 
         return frame(self.to_json()["memory"])
 
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the step's timeline and, below it, what each stage holds; `axes` are two of matplotlib's, if given."""
+        from heddle.trace.plots import axes_for, plot_memory, plot_timeline
+
+        several = axes_for(axes, 2)
+        plot_timeline(self.trace, several[0], [f"stage {stage}" for stage in range(self.plan.pipeline)])
+        stages = [{name: float(value) for name, value in each._asdict().items()} for each in self.memory]
+        plot_memory(stages, self.limit, several[1])
+        return several
+
     @cached_property
     def trace(self) -> Trace:
         """The step on a clock, drawn when it is first looked at: a search prices many plans and draws few."""
@@ -304,6 +314,12 @@ def _held(job: Job) -> tuple[PlannedJob, Cluster, Work, Schedule, tuple[MemoryBr
 def _simulate(job: Job, only_if_it_fits: bool) -> Simulation | None:
     job, cluster, work, schedule, memory, left = _held(job)
     if job.network is not None and job.plan.world > 1:
+        if job.plan.expert > 1:
+            raise HeddleError(
+                f"plan.expert = {job.plan.expert} is not predicted over a [network].",
+                "Links that differ are priced for tensor, pipeline and data parallelism.",
+                "Use expert = 1, or a [cluster] in place of the [network].",
+            )
         return _over_network(OverNetwork(job, job.network), memory, left)
     if only_if_it_fits and not verdict(memory, cluster.device).fits:
         return None

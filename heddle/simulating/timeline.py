@@ -79,10 +79,12 @@ def _action(
         yield span._replace(name="recompute", end=middle)
         yield from _collectives(span, plan, middle, stretch * cost.tensor_again, sizes)
         yield from _exchange(span, plan, middle, stretch * cost.context_again, forward=True)
+        yield from _with_experts(span, middle, stretch * cost.expert_again)
     yield span._replace(start=middle, end=computed)
     yield from _collectives(span, plan, computed, stretch * cost.tensor, sizes)
     if kind.owes >= 0:
         yield from _exchange(span, plan, computed, stretch * cost.context, forward=kind.direction > 0)
+        yield from _with_experts(span, computed, stretch * cost.expert)
     if message := outgoing(schedule, action):
         name = message_name(Lane.SEND, message.kind)
         yield span._replace(lane=Lane.SEND, name=name, start=computed, bytes=sizes.message)
@@ -102,15 +104,25 @@ def _exchange(span: Span, plan: Plan, end: float, seconds: float, forward: bool)
     """Along the context axis, likewise: of the ring what nothing hides of its turns, which may be nothing."""
     if plan.context == 1:
         return
-    turns = (plan.context - 1) * [Collective.TURN]
+    ring = plan.context // plan.context_inner  # ranks of it
+    turns = (1 if forward else 2) * (ring - 1) * [Collective.TURN]
     names = {
-        "ring": turns if forward else 2 * turns,
+        "ring": turns,
+        "2d": [Collective.ALL_TO_ALL, *turns, Collective.ALL_TO_ALL],
         "gather": [Collective.ALL_GATHER] if forward else [Collective.ALL_GATHER, Collective.REDUCE_SCATTER],
         "all-to-all": 2 * [Collective.ALL_TO_ALL],
     }[plan.context_exchange]
     for place, name in enumerate(names):
         begin, until = (end - (len(names) - each) * seconds / len(names) for each in (place, place + 1))
         yield span._replace(lane=Lane.CONTEXT, name=name, start=begin, end=until, bytes=0)
+
+
+def _with_experts(span: Span, end: float, seconds: float) -> Iterator[Span]:
+    """Along the expert axis, likewise: tokens go to their experts, and what these made comes back."""
+    if seconds > 0:
+        for begin in (end - seconds, end - seconds / 2):
+            stop = begin + seconds / 2
+            yield span._replace(lane=Lane.EXPERT, name=Collective.ALL_TO_ALL, start=begin, end=stop, bytes=0)
 
 
 def _tail(rank: int, plan: Plan, tail: Tail, tied: bool) -> Iterator[Span]:

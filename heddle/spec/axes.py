@@ -54,6 +54,8 @@ AXIS_TABLE = (
 )
 AXES = tuple(axis.name for axis in AXIS_TABLE)
 WRITTEN = tuple(axis.name for axis in sorted(AXIS_TABLE, key=lambda axis: axis.replicated))  # as people write them
+FOLDED = "expert"  # whose ranks are those of SUMMED once more, in groups: they split a layer's experts
+DEGREES = (*WRITTEN, FOLDED)  # all that a plan has
 SUMMED = tuple(axis.name for axis in AXIS_TABLE if axis.summed)  # over all of them together gradients are summed
 USUAL = tuple(axis.name for axis in AXIS_TABLE if axis.named_at_one)
 assert Coordinates._fields == AXES

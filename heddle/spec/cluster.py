@@ -86,6 +86,8 @@ class Efficiency:
     fp8: ShareReached = 0.914  # of that share, what products in 8 bits reach: they draw more power
     attention: ShareReached = 0.45  # share of peak FLOP/s that fused attention reaches, causal half counted
     memory: ShareReached = 0.85  # share of memory bandwidth that element-wise kernels reach
+    kernel_us: Amount = 0.0  # what a kernel that memory limits takes beside its bytes, where `memory` does not say it
+    loss: ShareReached = 1.0  # of what such kernels reach, those of the loss
     gather_gbs: Positive = 4.0  # GB/s between nodes, a device: at most, of gathers that layers wait for
     overlap: Share = 0.85  # share of communication beside compute that is truly hidden
     jitter: Share = 0.015  # spread of a node's step time, as a share of it

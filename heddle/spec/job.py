@@ -38,6 +38,7 @@ from heddle.spec.rules.meetings import check_meetings
 from heddle.spec.rules.muon import check_muon
 from heddle.spec.rules.optimizer import OptimizerName, check_optimizer
 from heddle.spec.rules.order import check_late
+from heddle.spec.rules.own import check_own_job
 from heddle.spec.rules.preference import check_preference
 from heddle.spec.rules.tune import check_base
 from heddle.spec.shorthand import cluster_from_table, model_from_table
@@ -97,7 +98,10 @@ class Train:
     save_every: CountOrZero = 0  # steps; 0: only at the end
     keep_last: Count = 2  # newest checkpoints that stay on disk
     keep_every: CountOrZero = 0  # checkpoints of these steps stay for good; 0: none
+    # the URL of an object store where checkpoints go, such as s3://bucket/runs; by default they stay in the run folder
+    checkpoints: str | None = None
     restarts: CountOrZero = 3  # how often a run goes on by itself after a process died
+    replan: bool = field(default=True, metadata=WHERE_SAID)  # for the devices that are left, where that are fewer
     watch_links: bool = True  # with a [network]: measure its links at every checkpoint, and say if they have changed
     hang_after: Amount = 0.0  # seconds after which a step counts as hung; 0: many times as long as usual
     compile: bool = False  # torch.compile the layers
@@ -114,6 +118,12 @@ class Train:
                 f"train.name = {shorten(self.name)} is not a name for a folder.",
                 f"It becomes RUNS/NAME, of at most {LONGEST_NAME} bytes, and stands in scripts and on terminals.",
                 f"For example {re.sub(r'[^A-Za-z0-9_.+-]+', '-', self.name).strip('-.')[:40] or 'small'!r}.",
+            )
+        if self.checkpoints is not None and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^\s:][^\s]*", self.checkpoints):
+            raise HeddleError(
+                f"train.checkpoints = {self.checkpoints!r} is not the URL of an object store.",
+                "It names a protocol, a bucket and a folder; the checkpoints lie in URL/NAME.",
+                "For example s3://bucket/runs or gs://bucket/runs. For a folder, leave it out and use train.runs.",
             )
         if self.meeting is not None:
             try:
@@ -148,6 +158,8 @@ class Job:
                 "The model has no positions for the tokens beyond that.",
                 f"Use train.sequence = {self.model.sequence}, or model.sequence = {self.sequence}.",
             )
+        if self.model.own:
+            check_own_job(self.train.optimizer, self.tune is not None, self.preference is not None)
         check_preference(self.preference, self.data, self.tune, self.plan, self.train.meeting)
         check_base(self.tune, self.model, self.train.compile)
         if self.plan is not None:
@@ -337,9 +349,16 @@ def _started(train: Train, folder: Path) -> Train:
 
 def _started_model(table: dict[str, Any], start: Path | None) -> dict[str, Any]:
     """Weights bring their model; [model] may change what is not in the weights, or describe the whole of it."""
-    if start is None or table.keys() & {"preset", "config", "layers"}:
+    if start is None or table.keys() & {"preset", "config", "layers", "module"}:
         return table
-    return to_table(model_in(start)) | table
+    found = to_table(model_in(start))
+    if "module" in found:
+        raise HeddleError(
+            f"The weights in {start} are those of a module, made by code that they name: {found['module']}.",
+            "Heddle runs code only if your own job file names it, never because weights came with it.",
+            'Name the file yourself: [model] module = "mine.py:make".',
+        )
+    return found | table
 
 
 def _started_data(table: dict[str, Any], start: Path | None) -> dict[str, Any]:

@@ -209,6 +209,16 @@ class ModelSpec:
         return self.shapes[self.shape_of[index]]
 
     @property
+    def own(self) -> bool:
+        """Whether the model is code of the user's; see heddle.spec.own."""
+        return False
+
+    def unit_of(self, name: str) -> str:
+        """The layer's number, or the first word of a parameter's name: "embed", "norm" or "head"."""
+        first, _, rest = name.partition(".")
+        return rest.partition(".")[0] if first == "layers" else first
+
+    @property
     def tensor_degrees(self) -> list[int]:
         """The degrees that split heads, key/value heads and every layer's MLP alike: kv_heads divides heads."""
         return divisors(gcd(self.kv_heads, *(width for shape in self.shapes for width in shape.widths)))
@@ -353,6 +363,11 @@ class LayerSpec(ModelSpec):
         return count + sum(biases[part] for part in self.biased)
 
     @property
+    def captured_bytes(self) -> float:
+        """That a token leaves in the layer in fp32, where the layer is code that was looked at; 0: formulas say it."""
+        return 0.0
+
+    @property
     def replicated_parameters(self) -> int:
         """Those that every tensor rank holds: norms, biases added after a sum, routers and gates of experts."""
         biases = self.hidden * len({"out", "mlp"} & {*self.biased})
@@ -369,6 +384,11 @@ class LayerSpec(ModelSpec):
     def active_ffn(self) -> int:
         """The width that a token is computed with."""
         return self.top_k * self.expert_ffn + self.shared_ffn if self.experts else self.ffn
+
+    @property
+    def expert_parameters(self) -> int:
+        """Of all experts that tokens choose from."""
+        return 3 * self.hidden * self.expert_ffn * self.experts
 
     @property
     def idle_parameters(self) -> int:

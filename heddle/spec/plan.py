@@ -34,10 +34,12 @@ from heddle.spec.network.compression import ActivationCode, GradientCode
 from heddle.spec.network.exchange_rules import check_exchange, check_fragments, check_places, check_shares
 from heddle.spec.network.link_codes import LinkCodes
 from heddle.spec.ranges import Count, CountOrZero, Degree, Depth, NonNegative, Positive, check_ranges
-from heddle.spec.rules.context import PlanExchange, check_context
+from heddle.spec.rules.context import PlanExchange, check_context, check_inner
 from heddle.spec.rules.even import even_stages as even_stages
+from heddle.spec.rules.experts import check_expert_degree, check_experts_split
 from heddle.spec.rules.layers import check_layers
 from heddle.spec.rules.order import CheckStep, check_order
+from heddle.spec.rules.own import check_own
 from heddle.spec.tables import WHERE_SAID, to_table
 
 _built = lru_cache(maxsize=32)(build)  # plans that are compared often share theirs
@@ -53,7 +55,10 @@ class Plan:
     virtual: Degree = 1  # chunks per pipeline rank (interleaved)
     context: Degree = field(default=1, metadata=WHERE_SAID)  # ranks that share the tokens of each sample
     context_exchange: PlanExchange = field(default="ring", metadata=WHERE_SAID)  # how keys and values reach them
+    # of a 2d exchange: ranks of each group that exchange by all-to-all; a ring runs between the groups
+    context_inner: Degree = field(default=1, metadata=WHERE_SAID)
     data: Degree = 1  # replicas, each with its own samples
+    expert: Degree = field(default=1, metadata=WHERE_SAID)  # ranks of data × context that share a layer's experts
     # what replicas shard: 1 optimizer, 2 +gradients and weights, gathered once per step, 3 gathered for every use
     zero: Zero = 0
     microbatch: Degree = 1  # samples a rank works on at once
@@ -96,6 +101,7 @@ class Plan:
             )
         check_order(self)
         rule_of(self.schedule, self.extra_warmup).check_virtual(self.virtual)
+        check_inner(self)
         check_exchange(self)
         check_places(self)
         if self.sequence and self.tensor == 1:
@@ -106,6 +112,7 @@ class Plan:
             )
         check_offload(self.offload, "plan.offload")
         check_runs(self.layers)
+        check_expert_degree(self)
         if any(run.recompute is not None for run in self.layers) and not isinstance(self.recompute, str):
             raise HeddleError(
                 "plan.recompute lists layers, but plan.layers also sets recompute for some.",
@@ -136,6 +143,11 @@ class Plan:
     def replicas(self) -> int:
         """Ranks that hold the same parameters and see other samples or tokens: ZeRO shards over them."""
         return prod(getattr(self, axis) for axis in SUMMED)
+
+    @property
+    def expert_replicas(self) -> int:
+        """Ranks that hold the same experts and see other samples or tokens."""
+        return self.replicas // self.expert
 
     def tokens(self, sequence: int) -> int:
         """Tokens of a microbatch on one rank, before tensor parallelism splits anything."""
@@ -275,15 +287,17 @@ class Plan:
                 "The first and the last stage would have to synchronize its weight after every step, and so wait.",
                 "Use update = 'ouroboros', which keeps both on one device, or model.tied = false.",
             )
+        if model.own:
+            check_own(self, model)
         degrees = listing(model.tensor_degrees)
-        for name, heads in (("heads", model.heads), ("kv_heads", model.kv_heads)):
+        for name, heads in () if model.own else (("heads", model.heads), ("kv_heads", model.kv_heads)):
             if heads % self.tensor:
                 raise HeddleError(
                     f"{heads} {name} cannot be split over tensor = {self.tensor}.",
                     "Every tensor-parallel rank holds the same number of whole heads.",
                     f"{degrees} can split the whole model.",
                 )
-        uneven = [width for shape in model.shapes for width in shape.widths if width % self.tensor]
+        uneven = [width for shape in model.shapes for width in shape.widths if width % self.tensor and not model.own]
         if uneven:
             name = "ffn" if uneven[0] in {shape.ffn for shape in model.shapes if not shape.experts} else "expert_ffn"
             raise HeddleError(
@@ -291,6 +305,7 @@ class Plan:
                 "Every tensor-parallel rank holds the same number of its columns.",
                 f"{degrees} can split the whole model.",
             )
+        check_experts_split(self, model)
         check_context(self, model, sequence)
         if self.sequence and sequence // self.context % self.tensor:
             ranks, product = "tensor", self.tensor * self.context

@@ -11,7 +11,7 @@ from itertools import product
 from math import prod
 
 from heddle.errors import HeddleError, listing
-from heddle.spec.axes import AXES, Coordinates, named
+from heddle.spec.axes import AXES, SUMMED, Coordinates, named
 from heddle.spec.network import Network
 from heddle.spec.network.link_codes import check_known
 from heddle.spec.plan import Plan
@@ -24,7 +24,8 @@ def degrees(plan: Plan) -> tuple[int, ...]:
 
 def split_in_words(plan: Plan) -> str:
     """The degrees, in the order in which people write them: "tensor 2 × pipeline 2 × data 4"."""
-    return " × ".join(f"{axis} {getattr(plan, axis)}" for axis in named(plan))
+    split = " × ".join(f"{axis} {getattr(plan, axis)}" for axis in named(plan))
+    return f"{split} with expert {plan.expert}" if plan.expert > 1 else split
 
 
 def world_in_words(plan: Plan) -> str:
@@ -62,6 +63,22 @@ def groups(plan: Plan, *axes: str) -> list[list[int]]:
     for rank, place in enumerate(places(plan)):
         found.setdefault(place._replace(**dict.fromkeys(axes, 0)), []).append(rank)
     return list(found.values())
+
+
+def expert_groups(plan: Plan) -> list[list[int]]:
+    """The ranks that share the experts of a layer: neighbors among those of data × context."""
+    return two_dims(groups(plan, *SUMMED), plan.expert)[0]
+
+
+def expert_data_groups(plan: Plan) -> list[list[int]]:
+    """The ranks of data × context that hold the same experts: they sum the gradients of these."""
+    return two_dims(groups(plan, *SUMMED), plan.expert)[1]
+
+
+def two_dims(members: list[list[int]], inner: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Each group cut into so many neighbors; and who stands in the same place of each of these."""
+    near = [some[start : start + inner] for some in members for start in range(0, len(some), inner)]
+    return near, [some[place::inner] for some in members for place in range(inner)]
 
 
 def replicas(plan: Plan) -> list[list[int]]:

@@ -9,14 +9,17 @@ from heddle.errors import HeddleError
 from heddle.spec.cluster import Cluster
 from heddle.spec.huggingface import read_config
 from heddle.spec.model import ModelSpec
+from heddle.spec.own import own_model
 from heddle.spec.presets import cluster_presets, model_presets, preset
 from heddle.spec.tables import build, read_foreign_json, read_toml, to_table, wrong_type
 from heddle.spec.this_machine import this_machine
 
 
 def model_from_table(table: dict[str, Any], folder: Path = Path()) -> ModelSpec:
-    """A model from its numbers, `preset = "gpt2"` or `config = "config.json"`; other keys override."""
+    """A model from its numbers, `preset = "gpt2"`, `config = "config.json"` or `module = "mine.py:make"`."""
     table = dict(table)
+    if "module" in table:
+        return own_model(table, folder)
     if "preset" in table and "config" in table:
         raise HeddleError(
             "[model] has both 'preset' and 'config'.", "A model starts from one of them.", "Leave one out."
@@ -55,6 +58,13 @@ def cluster_from_table(table: dict[str, Any], folder: Path = Path()) -> Cluster:
             )
         table = _changed(start, table)
     return build(Cluster, table, "cluster")
+
+
+def named_model(name: str) -> ModelSpec:
+    """A model by the name of its preset, or from a Hugging Face config.json."""
+    if name.endswith(".json") or Path(name).exists():
+        return model_from_table({"config": str(Path(name).absolute())})
+    return model_from_table({"preset": name})
 
 
 def named_cluster(name: str) -> Cluster:

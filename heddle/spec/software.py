@@ -11,11 +11,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal, get_args
 
 from heddle.errors import HeddleError, nearest
-from heddle.spec.ranges import Amount, Positive, Share, check_ranges
+from heddle.spec.ranges import Amount, Count, Positive, Share, check_ranges
 
 Fp8Casts = Literal["step", "microbatch"]
 ContextExchange = Literal[
-    "ring", "all-to-all", "gather", "torch"
+    "ring", "all-to-all", "gather", "torch", "2d"
 ]  # of keys and values; explained in heddle.cost.context
 CONTEXT_EXCHANGES: tuple[ContextExchange, ...] = get_args(ContextExchange)
 
@@ -34,6 +34,8 @@ class Software:
     sliced_messages: bool | None = None  # a tensor rank sends its slice to the next stage, not all of it
     fused_kernels: bool | None = None  # attention and SwiGLU are one kernel each, which keeps little for the backward
     fp8_casts: Fp8Casts | None = None  # how often weights are cast to 8 bits
+    fused_casts: Share | None = None  # of activations, what the kernel before writes in 8 bits at once
+    cast_reads: Count | None = None  # passes over what becomes 8 bits: 1, or 2 where its largest value is found first
     hopper_attention: Positive | None = None  # speed of fused attention on Hopper and later over FlashAttention-2's
     sums_once: bool | None = (
         None  # sharded layers sum gradients in the last microbatch of a step, and keep them until then
@@ -94,6 +96,11 @@ class Profile:
     both_ways: bool = True  # a rank sends to a stage what it has for it while it receives what that has for it
     casts_gradients: bool = False  # 16-bit gradients become fp32 in memory before they are added to those in fp32
     context_exchange: ContextExchange = "ring"  # where ranks share the tokens of a sample
+    own_sums: bool = False  # each product of a layer sums its input's gradient over tensor ranks, not all of them once
+    whole_loss: bool = False  # tensor ranks gather all logits, and each makes the whole loss
+    large_gathers: bool = False  # ZeRO-3's gathers are of gigabytes at once, and so as fast as links are
+    sums_whole: bool = False  # ZeRO-1 sums gradients for all replicas, though each needs its share only
+    broadcasts: bool = False  # ZeRO-1 shares whole tensors out; each replica broadcasts its own, one after the other
 
 
 ALL_AT_ONCE = 1e9  # MB: one buffer for all gradients
@@ -186,6 +193,25 @@ PROFILES: dict[str, Profile] = {
         stops_early=True,
         context_exchange="torch",
     ),
+    # FSDP2 and DTensor as in torchtitan, but: query, key, value, gate and up are parallelized one by one, so that each
+    # sums its input's gradient (distributed/tensor_parallel.py; their gathers are one once compiled); logits are
+    # gathered (output_layouts=Replicate()); gradients are summed in the last microbatch (training/grad.py).
+    "kempnerforge": Profile(
+        source="KempnerInstitute/KempnerForge, kempnerforge/distributed and kempnerforge/training",
+        data_overlap=1.0,
+        gather_overlap=0.0,
+        pipeline_overlap=0.0,
+        tensor_overlap=0.0,
+        bucket_mb=ALL_AT_ONCE,
+        fused_accumulation=False,
+        kernels="kempnerforge",
+        cast_reads=2,
+        waits_backward=1.0,
+        stops_early=True,
+        sums_once=True,
+        own_sums=True,
+        whole_loss=True,
+    ),
     "torch FSDP": Profile(
         source="PyTorch FSDP, arXiv 2304.11277; llm-foundry with Transformer Engine",
         data_overlap=1.0,
@@ -210,6 +236,40 @@ PROFILES: dict[str, Profile] = {
         sharded_gradients=True,
         waits_backward=1.0,
         context_exchange="gather",
+    ),
+    # XLA gathers up to 2 GB at once and one turn of the loop over layers ahead (its flags
+    # xla_gpu_all_gather_combine_threshold_bytes, …_enable_pipelined_all_gather, …_reduce_scatter and
+    # …_while_loop_double_buffering); casts to 8 bits are part of the kernels before products, with delayed scaling;
+    # attention is cuDNN's.
+    "maxtext": Profile(
+        source="NVIDIA/dgxc-benchmarking v25.04, maxtext/configure.sh; AI-Hypercomputer/maxtext",
+        data_overlap=1.0,
+        gather_overlap=1.0,
+        pipeline_overlap=0.0,
+        tensor_overlap=0.0,
+        bucket_mb=2147.0,
+        fused_accumulation=False,
+        kernels="xla",
+        hopper_attention=HOPPER,
+        fused_casts=1.0,
+        fp8_casts="step",
+        stops_early=True,  # what a backward does not need is never computed
+        large_gathers=True,
+    ),
+    # 16-bit gradients are summed by all-reduces in buckets of 512 M elements, as the last backward makes them; whole
+    # tensors are shared out among the replicas, each updates and then broadcasts its own, and all wait for that
+    # (solver/optimizer/hybrid_zero_optim.py: _reduce_and_copy, _partition_param_list, broadcast_params).
+    "internevo": Profile(
+        source="InternLM/InternEvo, solver/optimizer/hybrid_zero_optim.py and configs/7B_sft.py",
+        data_overlap=1.0,
+        gather_overlap=0.0,
+        pipeline_overlap=0.0,
+        tensor_overlap=0.0,
+        bucket_mb=1074.0,
+        fused_accumulation=False,
+        reduces=2,
+        sums_whole=True,
+        broadcasts=True,
     ),
     # gradients in the buckets of DistributedDataParallel; after the update one gather for each parameter
     "nanotron": Profile(

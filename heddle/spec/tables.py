@@ -12,6 +12,7 @@ from heddle.errors import HeddleError, nearest, shorten
 from heddle.files import read_foreign_json as read_foreign_json
 from heddle.files import read_json as read_json
 from heddle.files import read_toml as read_toml
+from heddle.spec.other_words import other_word
 from heddle.spec.ranges import FINITE, Range
 from heddle.spec.run_lengths import as_runs, expanded
 
@@ -46,7 +47,8 @@ def build(cls: type[T], table: dict[str, Any], where: str) -> T:
     hints = typing.get_type_hints(cls, include_extras=True)
     for key in table:
         if key not in fields:
-            raise HeddleError(f"[{where}] has no key '{key}'.", "Heddle never ignores a key.", nearest(key, fields))
+            usual = HeddleError(f"[{where}] has no key '{key}'.", "Heddle never ignores a key.", nearest(key, fields))
+            raise other_word(where, key) or usual
     missing = [
         key
         for key, field in fields.items()

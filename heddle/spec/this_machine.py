@@ -23,7 +23,7 @@ def _gpus() -> Cluster | None:
 
     if asks_for_cpus() or shutil.which("nvidia-smi") is None:
         return None
-    rows = _nvidia_smi("name", "memory.total", "compute_cap") or _nvidia_smi("name", "memory.total")  # drivers of 2021
+    rows = nvidia_smi("name", "memory.total", "compute_cap") or nvidia_smi("name", "memory.total")  # drivers of 2021
     rows = rows[: _visible(len(rows))]
     if not rows:
         return None
@@ -53,7 +53,7 @@ def driver_version() -> str | None:
     """Of the GPUs' driver; None where there are no GPUs."""
     if shutil.which("nvidia-smi") is None:
         return None
-    rows = _nvidia_smi("driver_version")
+    rows = nvidia_smi("driver_version")
     return rows[0][0] if rows else None
 
 
@@ -67,7 +67,7 @@ def _link() -> Link:
     return Link(name="pcie", gbs=32.0)
 
 
-def _nvidia_smi(*columns: str) -> list[list[str]]:
+def nvidia_smi(*columns: str) -> list[list[str]]:
     """What it says of each GPU; nothing where it does not know a column."""
     query = ["nvidia-smi", f"--query-gpu={','.join(columns)}", "--format=csv,noheader,nounits"]
     answer = subprocess.run(query, capture_output=True, text=True, check=False)

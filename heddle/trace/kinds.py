@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heddle.trace.lanes import Lane, Phase
-from heddle.trace.trace import COMPUTE, Span
+from heddle.trace.spans import COMPUTE, Span
 
 # Colors that people who see few colors tell apart, too (Okabe and Ito): forwards blue and backwards green, as in
 # PTD-P Figure 4.
@@ -26,7 +26,7 @@ _WORK = {
     "recompute": "recompute",
 }
 _LANES: dict[str, str] = {Lane.RECEIVE: "waiting", Lane.OPTIMIZER: "optimizer"}
-_TRANSFERS = (Lane.SEND, Lane.TENSOR, Lane.CONTEXT, Lane.DATA, Lane.EMBEDDING)
+_TRANSFERS = (Lane.SEND, Lane.TENSOR, Lane.CONTEXT, Lane.EXPERT, Lane.DATA, Lane.EMBEDDING)
 
 
 def kind_of(span: Span) -> str:

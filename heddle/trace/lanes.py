@@ -13,6 +13,7 @@ class Lane(StrEnum):
     RECEIVE = "receive"  # waiting for theirs
     TENSOR = "tensor"  # collectives along an axis of the mesh
     CONTEXT = "context"
+    EXPERT = "expert"
     DATA = "data"
     EMBEDDING = "embedding"  # the gradient of a tied embedding, over the two stages that hold it
     OPTIMIZER = "optimizer"
@@ -22,8 +23,12 @@ class Lane(StrEnum):
 COLLECTIVES = {
     "tensor": Lane.TENSOR,
     "context": Lane.CONTEXT,
+    "context_inner": Lane.CONTEXT,  # the two dims of its exchange, where it has two
+    "context_outer": Lane.CONTEXT,
+    "expert": Lane.EXPERT,
     "data": Lane.DATA,
     "gradients": Lane.DATA,
+    "expert_data": Lane.DATA,
     "ends": Lane.EMBEDDING,
 }
 

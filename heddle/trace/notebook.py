@@ -7,13 +7,13 @@ from html import escape
 from typing import Any
 
 from heddle.cost.breakdown import MEMORY
+from heddle.trace.spans import Drawable
 from heddle.trace.svg import to_svg
-from heddle.trace.trace import Trace
 
 MOST_SPANS = 4000  # a notebook keeps what it shows; a larger picture is for `heddle report`
 
 
-def timeline_html(trace: Trace, names: Sequence[str] | None = None) -> str:
+def timeline_html(trace: Drawable, names: Sequence[str] | None = None) -> str:
     """The trace as a picture, or what it is where that would be too large."""
     if trace.duration <= 0 or len(trace.spans) > MOST_SPANS:
         return f"<p>{escape(repr(trace))}</p>"

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from heddle.errors import HeddleError
 from heddle.trace.kinds import COLORS, is_beside, kind_of
-from heddle.trace.trace import Span, Trace
+from heddle.trace.spans import Drawable, Span
 
 ROW, BESIDE, GAP, TOP, LEFT, RIGHT, AXIS = 20, 6, 6, 6, 60, 10, 24  # pixels
 TEXT, IDLE, NUMBER = "#222222", "#f1f2f3", "#ffffff"
@@ -47,7 +47,7 @@ class PictureLayout:
     words: list[Word]
 
 
-def lay_out(trace: Trace, width: int, names: Sequence[str] | None = None) -> PictureLayout:
+def lay_out(trace: Drawable, width: int, names: Sequence[str] | None = None) -> PictureLayout:
     """A row per rank: its work, and below it in a narrow strip what goes on beside; then the axis and the legend."""
     if trace.duration <= 0:
         raise HeddleError("There is nothing to draw in this trace.", "All its spans are empty.", "Trace a whole step.")

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from html import escape
 
 from heddle.trace.picture import SIZE, TEXT, PictureBox, Word, lay_out
-from heddle.trace.trace import Trace
+from heddle.trace.spans import Drawable
 
 
-def to_svg(trace: Trace, width: int = 1000, names: Sequence[str] | None = None) -> str:
+def to_svg(trace: Drawable, width: int = 1000, names: Sequence[str] | None = None) -> str:
     """A row per rank: its work, and below it in a narrow strip what goes on beside.
 
     Args:

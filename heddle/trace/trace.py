@@ -6,11 +6,13 @@ import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from heddle.errors import HeddleError
 from heddle.files import parse_json, read_lines, shown
 from heddle.trace.lanes import Lane
+from heddle.trace.spans import COMPUTE as COMPUTE
+from heddle.trace.spans import Span as Span
 
 FORMAT, VERSION = "heddle-trace", 1
 LARGEST = 1 << 30  # bytes of a file
@@ -18,7 +20,6 @@ MOST_RANKS = 1 << 20
 LATEST = 1e18  # seconds
 MOST_ACTIONS = 1 << 31  # chunks or microbatches: what a page holds of them
 MOST_BYTES = 1 << 53
-COMPUTE = Lane.COMPUTE.value  # the lane of forwards and backwards
 
 WORK = (Lane.COMPUTE, Lane.SEND)  # what a rank does itself; the rest goes on beside it, or after it
 
@@ -26,23 +27,6 @@ WORK = (Lane.COMPUTE, Lane.SEND)  # what a rank does itself; the rest goes on be
 def bubble_of(ranks: int, elapsed: float, work: float) -> float:
     """Idle over busy time of a pipeline whose ranks are at work for `work` seconds together: see `Trace.bubble`."""
     return (ranks * elapsed - work) / work
-
-
-class Span(NamedTuple):
-    """One stretch of time on one lane of one rank. Spans of a lane do not overlap.
-
-    Times are seconds on one clock for all ranks. `chunk` and `microbatch` are -1 for work that belongs to
-    none, such as the optimizer's: -1 and not None, so that these columns of a trace are plain numbers.
-    """
-
-    rank: int
-    lane: str
-    name: str
-    start: float
-    end: float
-    bytes: int = 0
-    chunk: int = -1
-    microbatch: int = -1
 
 
 @dataclass
@@ -55,6 +39,17 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"<Trace: {len(self.spans):,} spans of {self.ranks} ranks, {self.duration:.4g} s>"
+
+    def _repr_html_(self) -> str:
+        from heddle.trace.notebook import timeline_html
+
+        return timeline_html(self)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the spans over time, a row for each lane; needs matplotlib."""
+        from heddle.trace.plots import plot_timeline
+
+        return plot_timeline(self, axes)
 
     def to_frame(self) -> Any:
         """The spans as a pandas DataFrame."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from heddle.checkpoint.checkpoint import Saver
+from heddle.checkpoint.places import place_of, restore_run
 from heddle.console import plain_console
 from heddle.data import Prepared
 from heddle.errors import HeddleError
@@ -22,7 +23,7 @@ from heddle.runs.folder import Run, as_begun, writing_to
 from heddle.runs.lock import RunLock, locked
 from heddle.runs.machine import machine_of
 from heddle.runtime.device import free_unused, memory_in_use, pick_device, runs_ahead
-from heddle.runtime.environment import launched_place
+from heddle.runtime.environment import launched_place, local_place
 from heddle.runtime.error_files import restart_count, write_error
 from heddle.runtime.heap import Heap
 from heddle.runtime.launch import part_in_failure, run_joined, run_processes
@@ -34,6 +35,7 @@ from heddle.spec.job import Job
 from heddle.spec.plan import Predicted
 from heddle.training.adapt import Adapter
 from heddle.training.dry_run.out_of_memory import out_of_memory, ran_out, short_of_memory
+from heddle.training.expert_use import UseCounter
 from heddle.training.flight import Flight
 from heddle.training.links.waiting import with_links
 from heddle.training.links.watch import LinkWatch
@@ -42,6 +44,7 @@ from heddle.training.metrics import Metrics
 from heddle.training.opening import Opening, RunOptions, check_folder, opened, prepare, warn
 from heddle.training.outcome import Best, RunEnding, check_sendable
 from heddle.training.phases import Phases, RunPhase
+from heddle.training.replan import Replanner
 from heddle.training.step.choose import make_trainer
 from heddle.training.step.trainer import Trainer
 from heddle.training.watchdog import Watchdog
@@ -69,28 +72,33 @@ def train(
     trace: bool = False,
     allow_changes: bool = False,
     functions: Functions | None = None,
+    auto_resume: bool = False,
 ) -> Result | None:
     """Run a job under its plan, on as many processes as that takes; None on all but the first rank of a launcher."""
     check_loggers(job.train.log)
-    options = RunOptions(resume, trace, allow_changes, functions=functions)
+    options = RunOptions(resume, trace, auto_resume, allow_changes, functions=functions)
+    goes_on = resume or auto_resume or restart_count() > 0
     with RunEnding(job, partial(warn, plain_console())) as ended:
-        if resume or restart_count():
+        if goes_on and local_place()[0] == 0:
+            restore_run(job, job.run_folder)
+        if goes_on:
             job = as_begun(job)
         plan, place = job.planned.plan, launched_place()
         if place is None:  # whether a launcher started all again is known when they have met
             check_folder(job, options)
         if place is not None and place.rank != 0:
-            run_joined(plan, place, train_rank, job, options)
+            run_joined(plan, place, train_rank, refit=Replanner(job, options))
             return None
         options = replace(options, machine=machine_of(job, Run(job.run_folder)))
         with locked(job.run_folder, partial(warn, plain_console())) as lock:
             if place is not None:
-                return ended.with_(run_joined(plan, place, train_rank, job, options))
+                return ended.with_(run_joined(plan, place, train_rank, refit=Replanner(job, options)))
             if plan.world > 1:
                 check_sendable(options.functions)
                 # once, before anybody starts, so that mistakes are told at once
                 prepare(job, Together(Mesh()), plain_console())
-                return ended.with_(run_processes(plan, train_rank, job, options, lock, restarts=job.train.restarts))
+                refit = Replanner(job, options)
+                return ended.with_(run_processes(plan, train_rank, lock, restarts=job.train.restarts, refit=refit))
             return ended.with_(train_rank(Mesh(), job, options))
 
 
@@ -171,7 +179,14 @@ def _loop(
     """Steps until the last, until asked to stop or to change strategies, and a checkpoint of wherever that is."""
     train = trainer.job.train
     run, peak, first = opening.run, opening.peak, trainer.mesh.rank == 0
-    saver = Saver(run.checkpoints, adapter.together.mesh, train.keep_last, train.keep_every, phases.tick)
+    saver = Saver(
+        run.checkpoints,
+        adapter.together.mesh,
+        train.keep_last,
+        train.keep_every,
+        phases.tick,
+        place_of(trainer.job, run.checkpoints),
+    )
     predicted = trainer.job.predicted.step_seconds if trainer.job.predicted is not None else None
     metrics = (
         Metrics(
@@ -187,7 +202,7 @@ def _loop(
         if first
         else None
     )
-    best = Best(run.folder, train, trainer.step)
+    best = Best(run.folder, train, trainer.step, adapter.together)
     saver.best = best.step
     validation, saved, heap = None, trainer.step, Heap(trainer.device)
 
@@ -197,6 +212,7 @@ def _loop(
         after_step(step)
 
     flight = Flight(trainer, run, peak.flops, metrics, landed)
+    uses = UseCounter(trainer, run.folder)
     trainer.outer.meeting = partial(phases.during, RunPhase.MEETING)
     watch = LinkWatch(trainer.job, trainer.mesh, trainer.device, run.folder, partial(warn, console))
     with metrics or nullcontext(), StopRequest(answer=trainer.mesh.world.size == 1) as stop:
@@ -208,8 +224,12 @@ def _loop(
                 stop.shared = flight.stopped
                 evaluates = trainer.step == train.steps or _due(train.eval_every, trainer.step)
                 saves = _due(train.save_every, trainer.step)
-                if evaluates or saves:
+                counts = uses.layers and (_due(train.log_every, trainer.step) or trainer.step == train.steps)
+                if evaluates or saves or counts:
                     flight.land()
+                if counts and (found := uses.take()) is not None and metrics:
+                    uses.write(found)
+                    metrics.experts(found)
                 if evaluates:
                     with phases.during(RunPhase.EVALUATE):
                         validation = trainer.evaluate(opening.data.validation, phases.piece)

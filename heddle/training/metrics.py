@@ -20,6 +20,7 @@ from rich.text import Text
 from heddle.errors import HeddleError
 from heddle.format import length_in_words, seconds_in_words, short
 from heddle.runs.durable import replace_text
+from heddle.runs.experts import ExpertUses, dead_in_words
 from heddle.runs.metrics import StepMetrics, read_metrics
 from heddle.training.loggers import Logger
 
@@ -52,6 +53,8 @@ class Metrics:
         self.live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
         self.smoothed_seconds = 0.0
         self.shown_at = 0.0
+        self.balance: float | None = None  # tokens of the most used expert over the mean's
+        self.dead: dict[int, list[int]] = {}  # experts without any token, as they were last named
 
     def __enter__(self) -> Metrics:
         if self.live:
@@ -108,6 +111,15 @@ class Metrics:
         self._write({"step": step, "validation_loss": loss})
         self.console.print(f"step {step:>6}  validation loss {loss:.4f}", highlight=False)
 
+    def experts(self, uses: ExpertUses) -> None:
+        """Record how evenly experts were used; those that nobody uses are named when they change."""
+        self.balance = uses.balance
+        self._write({"step": uses.step, "expert_balance": uses.balance})
+        if uses.dead != self.dead:
+            self.dead = uses.dead
+            said = f"no token went to these experts since the line before: {dead_in_words(self.dead)}"
+            self._warn(f"step {uses.step:>6}  {said if self.dead else 'every expert has tokens again'}")
+
     def _write(self, row: dict[str, Any]) -> None:
         row = {key: value for key, value in row.items() if value is not None}
         # JSON has no NaN: the norm of a step that overflowed under fp16 is null.
@@ -145,6 +157,8 @@ class Metrics:
         ]
         if m.bubble is not None:
             parts.insert(-1, (f"bubble {100 * m.bubble:.1f}%", ""))
+        if self.balance is not None:
+            parts.insert(-1, (f"experts {self.balance:.2f}x", ""))
         if link is not None and m.link_seconds is not None:
             share = 100 * m.link_seconds / m.seconds
             parts.insert(-1, (f"slowest link {link} {m.link_seconds:.2g} s ({share:.0f}%)", ""))

@@ -15,6 +15,7 @@ from rich.console import Console
 from heddle.checkpoint.adapters import note_base
 from heddle.checkpoint.checkpoint import checkpoints, newest_good
 from heddle.checkpoint.companions import carry_into_run, check_companions
+from heddle.checkpoint.places import CheckpointStore, in_store, place_of, store_url
 from heddle.checkpoint.source import WeightSource, check_model, check_tokenizer, differences, find_source
 from heddle.data import Prepared, check_named, check_vocab, idle_rows, prepared_for, replaced_bytes
 from heddle.data.look import colored, first_samples
@@ -31,6 +32,7 @@ from heddle.runs.folder import (
     resume_run,
     writing_to,
 )
+from heddle.runs.given_plan import keep_given
 from heddle.runs.machine import keep_machine, machine_of
 from heddle.runtime.allotment import check_allotment, settings_in_words
 from heddle.runtime.device import on_gpu
@@ -54,9 +56,13 @@ class RunOptions:
 
     resume: bool = False
     trace: bool = False
+    auto_resume: bool = False  # whether it is resumed if it has begun, and else started
     allow_changes: bool = False  # to what a run that is resumed was begun with
     machine: Cluster | None = None  # that it runs on, as the first rank knows it
     functions: Functions | None = None  # of the user, that are called with the numbers
+    replanned: str = ""  # why it runs under another plan than its own, in words; empty if it does not
+    planned: Job | None = None  # with its own plan, to which it is to return, where it runs under another
+    returned: bool = False  # whether it was started again because devices are back
 
 
 def keeps_source(job: Job) -> bool:
@@ -65,7 +71,9 @@ def keeps_source(job: Job) -> bool:
 
 
 def shared_folders(job: Job) -> list[Path]:
-    """What all ranks of a run read and write."""
+    """What all ranks of a run read and write; where checkpoints go to an object store, each node may have its own."""
+    if job.train.checkpoints is not None:
+        return []
     cache = [Path(job.corpus.cache)] if job.corpus.tokens is None else []
     return [job.run_folder.parent, *cache]
 
@@ -88,8 +96,19 @@ def prepare(job: Job, together: Together, console: Console) -> Prepared:
     data: Prepared = together.first("the tokens", opened, opened)
     check_vocab(data, job.model.vocab)
     check_pairs(data, job)
-    together.all("the tokens' checksums")
+    refuse_other_tokens(together.gather("the tokens' checksums", data.meta.train.sha256))
     return data
+
+
+def refuse_other_tokens(found: list[str]) -> None:
+    """Tell of ranks that would learn from other tokens, which nodes that share no folder may have."""
+    other = next((rank for rank, sha256 in enumerate(found) if sha256 != found[0]), None)
+    if other is not None:
+        raise HeddleError(
+            f"Rank {other} has other tokens than rank 0.",
+            f"Their SHA-256 is {found[other][:16]}…, and {found[0][:16]}… on rank 0; each node prepared its own.",
+            "Give every node the same text and tokenizer, or put [data] cache on a file system that they share.",
+        )
 
 
 def check_pairs(data: Prepared, job: Job) -> None:
@@ -113,7 +132,7 @@ def find_weights(job: Job, data: Prepared, mesh: Mesh, warn: Callable[[str], Non
     """The weights that the job starts from, found and checked before anything is made."""
     if job.train.start_from is None:
         return None
-    source = find_source(Path(job.train.start_from), mesh, warn)
+    source = find_source(Path(job.train.start_from), mesh, warn, job.model)
     check_model(source, job.model)
     if mesh.rank == 0:
         check_companions(source)
@@ -144,12 +163,18 @@ def open_folder(
 
 def check_folder(job: Job, options: RunOptions) -> None:
     """A run that is resumed is there, and another one is not."""
-    if restart_count():
+    if restart_count() or options.auto_resume:
         return
     if options.resume:
         open_run(job.run_folder)
     else:
         refuse_existing(job)
+        if in_store(job):
+            raise HeddleError(
+                f"The run {store_url(job)} exists already.",
+                "A run never overwrites another.",
+                "Resume it with --resume, or choose another name with --name.",
+            )
 
 
 @dataclass(frozen=True)
@@ -169,6 +194,7 @@ class Opening:
     together: Together
     console: Console
     first: bool = True  # whether nothing has been said yet
+    planned: Job | None = None  # with the plan to which it is to return, where it runs under another
 
     @property
     def again(self) -> Opening:
@@ -179,10 +205,14 @@ class Opening:
     def begin(self, trainer: Trainer, adapter: Adapter, watchdog: Watchdog) -> None:
         """Open the run's folder, and fill the trainer from a checkpoint or from other weights, if there are some."""
         say = partial(warn, self.console)
+        if self.resume:
+            fetch_descriptions(self.job, self.run, self.together)
         newest = newest_good(self.run.checkpoints, trainer.mesh, say) if self.resume else None  # before it is written
         with writing_to(self.run):
             open_folder(adapter.job, self.data, self.source, self.together, self.existing, self.machine)
             watchdog.opened(self.run)
+            if trainer.mesh.rank == 0:
+                keep_given(self.run, self.planned)
         with adapter.making():
             if newest is not None:
                 if self.source is not None:
@@ -213,12 +243,17 @@ def opened(job: PlannedJob, options: RunOptions, together: Together, device: tor
     for words in (idle_rows(data, job.model.vocab), replaced_bytes(data)):
         if words is not None:
             say(words)
-    existing = resume = options.resume
+    existing = resume = together.gather("resume", options.resume)[0]
     run = Run(job.run_folder)
-    if restart_count():
-        existing, resume = run.job_file.exists(), bool(checkpoints(run.checkpoints))
+    fetch_descriptions(job, run, together)
+    if restart_count() or options.auto_resume:
+        existing, resume = together.gather("found", (run.job_file.exists(), bool(checkpoints(run.checkpoints))))[0]
         where = "resuming from the newest checkpoint" if resume else "starting over: there is no checkpoint yet"
-        say(f"A process died; {where} (restart {restart_count()}).")
+        what = "All devices are back" if options.returned else "A process died"
+        if restart_count():
+            say(f"{what}; {where} (restart {restart_count()}).")
+    if options.replanned:
+        say(options.replanned)
     before = None
     if existing and mesh.rank == 0:
         check_resumed(job, data, options.allow_changes, say)
@@ -228,8 +263,29 @@ def opened(job: PlannedJob, options: RunOptions, together: Together, device: tor
     machine = options.machine or (machine_of(job, run) if mesh.rank == 0 else None)
     peak = peak_of_run(job, machine, device)
     return Opening(
-        job, run, data, peak, machine, allotted, existing, resume, source, before, together=together, console=console
+        job,
+        run,
+        data,
+        peak,
+        machine,
+        allotted,
+        existing,
+        resume,
+        source,
+        before,
+        together=together,
+        console=console,
+        planned=options.planned,
     )
+
+
+def fetch_descriptions(job: Job, run: Run, together: Together) -> None:
+    """What is told of checkpoints in an object store, brought to every node: from there on they are as if here."""
+    place = place_of(job, run.checkpoints)
+    if isinstance(place, CheckpointStore):
+        if local_place()[0] == 0:
+            place.fetch()
+        together.all("checkpoints in the store")
 
 
 def introduce(opening: Opening, device: torch.device) -> None:

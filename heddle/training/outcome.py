@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar
 from heddle.errors import HeddleError
 from heddle.runs.durable import replace_text
 from heddle.runtime.environment import launched_place
+from heddle.runtime.together import Together
 from heddle.spec.job import Job, Train
 from heddle.spec.tables import read_json
 
@@ -25,10 +26,12 @@ PATIENCE = 60  # seconds that a command may take
 class Best:
     """The lowest validation loss so far; every rank has the same numbers, and so decides the same."""
 
-    def __init__(self, folder: Path, train: Train, step: int) -> None:
+    def __init__(self, folder: Path, train: Train, step: int, together: Together | None = None) -> None:
         self.path, self.patience, self.keep = folder / BEST, train.patience, train.keep_best
         self.loss, self.at, self.worse = float("inf"), None, 0  # the loss, its step, evaluations since
         known = read_json(self.path, "the best evaluation of a run") if self.path.is_file() else {}
+        if together is not None:  # nodes need not share the folder
+            known = together.gather("the best evaluation", known)[0]
         if known and known["step"] <= step:
             self.loss, self.at, self.worse = known["validation_loss"], known["step"], known["worse"]
 

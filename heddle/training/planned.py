@@ -8,6 +8,8 @@ from heddle.errors import HeddleError
 from heddle.planning.best import with_best_plan
 from heddle.planning.regions.network_search import NetworkSearch
 from heddle.planning.search.search import Search
+from heddle.runs.folder import Run
+from heddle.runs.given_plan import given_plan
 from heddle.runtime.environment import launched_place
 from heddle.spec.job import Job, load_job
 from heddle.spec.this_machine import this_machine
@@ -26,8 +28,8 @@ def plan_to_train(job: Job, resume: bool = False, dry_run: bool = False) -> tupl
         )
     before = job.run_folder / "job.toml"
     if resume and before.exists():  # a run goes on as it began: only so are its numbers the same to the bit
-        begun = load_job(before)
-        return replace(job, plan=begun.plan, predicted=begun.predicted), None
+        plan, predicted = given_plan(Run(job.run_folder), load_job(before))
+        return replace(job, plan=plan, predicted=predicted), None
     here = this_machine().devices
     if job.cluster is not None and job.cluster.world > here and not dry_run:
         raise HeddleError(

@@ -144,7 +144,7 @@ def oldest_collective(mesh: Mesh) -> str:
     if not pending:
         return ""
     first = min(pending, key=lambda entry: entry["record_id"])
-    names = (*AXES, "ends", "world")
+    names = (*AXES, "expert", "expert_data", "ends", "world")
     groups = {axis.group.group_name: name for name in names if (axis := getattr(mesh, name)).group is not None}
     group, number = first["process_group"][0], first["p2p_seq_id" if first["is_p2p"] else "collective_seq_id"]
     return f"{first['profiling_name']} number {number} over {groups.get(group, f'group {group}')}, {first['state']}"

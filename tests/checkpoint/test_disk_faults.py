@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from heddle.checkpoint import checkpoint
+from heddle.checkpoint import places
 from heddle.checkpoint.checkpoint import checkpoints, damage, step_of
 from heddle.parallel.mesh import Mesh
 from heddle.runs import durable as files
@@ -86,7 +86,7 @@ def test_a_checkpoint_that_is_half_deleted_is_none(tmp_path, monkeypatch):
     write_job(tmp_path)
     folder = tmp_path / "runs" / "small" / "checkpoints"
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.shutil, "rmtree", lambda path, *_, **__: None)  # killed before it removes anything
+        patch.setattr(places.shutil, "rmtree", lambda path, *_, **__: None)  # killed before it removes anything
         assert call("train", "job.toml", "--set", "train.save_every=2", "--set", "train.keep_last=1") == 0
     assert [step_of(path) for path in checkpoints(folder)] == [6]
     assert list(folder.glob(".partial-*"))

@@ -1,7 +1,10 @@
 """The pages in a real browser: knobs are turned, answers follow, and nothing outside the machine is asked."""
 
 import json
+import os
 import threading
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -71,7 +74,7 @@ def expected(fixed=None, **changes):
 
 
 def first_step(page):
-    return page.locator("[data-part=table] tbody tr").first.locator("td").nth(1).inner_text()
+    return page.locator("#table tbody tr").first.locator("td").nth(1).inner_text()
 
 
 def test_every_knob_is_answered_with_the_numbers_of_the_planner(opened):
@@ -90,7 +93,7 @@ def test_every_knob_is_answered_with_the_numbers_of_the_planner(opened):
     page.select_option("#pin-tensor", "2")
     answered(page, number + 1)
     assert "tensor = 2" in page.inner_text("#pinned")
-    assert "tensor 2" in page.locator("[data-part=table] tbody tr").first.inner_text()
+    assert "tensor 2" in page.locator("#table tbody tr").first.inner_text()
 
 
 def _in_unit(page, seconds):
@@ -135,10 +138,69 @@ def test_a_plan_is_picked_compared_and_saved(opened, tmp_path):
     page.check("[data-other='0']")
     answered(page, 3)
     assert page.is_visible("text=second to first")
+    shown = tomllib.loads(saved(page, "job file", tmp_path))["plan"]
+    number, _, words = page.locator("#table tbody tr").nth(1).inner_text().partition("\t")
+    assert number.strip() == "2"
+    assert f"tensor {shown['tensor']} × pipeline {shown['pipeline']} × data {shown['data']}" in words
+    script = saved(page, "Megatron-LM", tmp_path)
+    assert f"--tensor-model-parallel-size {shown['tensor']}\n" in script
+    assert json.loads(saved(page, "DeepSpeed", tmp_path))["train_batch_size"] == 64
+    assert "the script names them" in page.inner_text("#missing")
+
+
+def saved(page, form, folder):
+    """What the page saves for a trainer."""
+    page.select_option("#form", form)
     with page.expect_download() as download:
         page.click("#save")
-    download.value.save_as(tmp_path / "job.toml")
-    assert "[plan]" in (tmp_path / "job.toml").read_text()
+    download.value.save_as(folder / "saved")
+    return (folder / "saved").read_text()
+
+
+def test_the_first_picture_comes_before_the_ranking_and_points_can_be_clicked(opened):
+    page, _ = opened(explore_site(TABLES))
+    page.wait_for_selector("html[data-pictured^='1 ']")
+    answered(page, 1)
+    assert "similar runs lie within" in page.inner_text("[data-part=cards]")
+    assert "take them as equal" in page.inner_text("#table")
+    points = page.locator(".front .point")
+    last = points.nth(points.count() - 1)
+    last.focus()
+    words = page.inner_text("[data-part=front] .status")
+    assert "per step" in words
+    last.click()
+    answered(page, 2)
+    assert words.split(",")[0] in page.inner_text("[data-part=words]")
+
+
+def test_lists_have_the_values_that_are_legal(opened):
+    page, _ = opened(explore_site(TABLES))
+    answered(page, 1)
+    heads = [option for option in page.locator("#pin-tensor option").all_inner_texts() if option != "free"]
+    assert heads == ["1", "2", "4"]  # it has four heads
+    assert page.locator("#pin-context_exchange option").all_inner_texts() == ["free", "ring", "gather", "all-to-all"]
+    page.fill("#model", "gpt2")
+    answered(page, 2)
+    assert page.locator("#pin-tensor option").all_inner_texts() == ["free", "1", "2", "4"]  # of twelve, on sixteen
+    page.select_option("#pin-context", "4")
+    answered(page, 3)
+    assert "context = 4" in page.inner_text("#pinned")
+
+
+AXE = Path(os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js"))
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="AXE_CORE does not name axe-core's axe.min.js: npm install axe-core")
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
+def test_axe_finds_no_serious_fault(opened, tmp_path, width, scheme):
+    explored, _ = opened(explore_site(TABLES), width=width, scheme=scheme)
+    answered(explored, 1)
+    watched, _ = opened(watch_site([write_run(tmp_path / "small")]), width=width, scheme=scheme)
+    watched.wait_for_selector("canvas.live[data-points]:not([data-points='0'])")
+    for page in (explored, watched):
+        page.evaluate(AXE.read_text() + ";0")
+        found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+        assert [(each["id"], each["impact"]) for each in found if each["impact"] in ("serious", "critical")] == []
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (390, "light")])

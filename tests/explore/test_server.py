@@ -119,7 +119,7 @@ def test_a_pin_says_what_it_costs():
 
 def test_a_plan_is_chosen_and_laid_beside_another():
     found = answer(SMALL | {"selected": 1, "other": 0}, FIRST)
-    assert 'data-select="1" aria-pressed="true"' in found["parts"]["table"]
+    assert 'data-select="1" aria-pressed="true"' in found["table"]
     assert "second to first" in found["parts"]["compare"]
     assert answer(SMALL, FIRST)["parts"]["compare"] == ""
 

@@ -4,8 +4,11 @@ import json
 
 import pytest
 
-from heddle.explore.watch import MOST_POINTS, Follower, alarms, all_alarms, state, thinned
+from heddle.explore.signs import alarms, all_alarms, folder_alarms, slow_ranks
+from heddle.explore.watch import MOST_POINTS, Follower, state, thinned
 from heddle.runs.folder import Run
+from heddle.trace import Trace
+from heddle.trace.steps import write_rank
 from tests.helpers.subjects import write_run
 
 
@@ -58,10 +61,12 @@ def test_a_long_run_is_thinned_out_but_keeps_its_extremes():
         (row(31, loss=2.05), None),
         (row(31, loss=1.0), None),
         ({"step": 31, "validation_loss": 9.0}, None),
+        (row(31) | {"link_seconds": 0.5}, "waited for a link 0.5 s, usually 0.1 s"),
+        ({"step": 31, "expert_balance": 9.0}, "9.0 times the mean's tokens"),
     ],
 )
 def test_what_should_worry_one_is_told(last, says):
-    before = [row(step, loss=2.0 + 0.01 * (step % 3)) for step in range(1, 31)]
+    before = [row(step, loss=2.0 + 0.01 * (step % 3)) | {"link_seconds": 0.1} for step in range(1, 31)]
     found = [each["what"] for each in alarms([*before, last], last)]
     assert len(found) == (says is not None)
     if says is not None:
@@ -81,3 +86,30 @@ def test_a_run_goes_on_stands_still_or_is_done(tmp_path):
     assert (going["state"], going["done"], going["ends_in"]) == ("goes on", 4, 6)
     assert state(folder, rows, changed + 100)["state"].startswith("stands still")
     assert state(folder, [row(step) for step in range(1, 11)], changed + 100)["state"] == "done"
+
+
+def test_a_rank_that_holds_up_the_others_is_named(tmp_path):
+    folder = write_run(tmp_path / "small")
+    assert slow_ranks(folder) == []
+    path = folder / "traces" / "step-00000003-rank-00005.jsonl"
+    trace = Trace.read(path)
+    slower = [
+        span._replace(end=span.start + 1.5 * (span.end - span.start)) if span.lane == "compute" else span
+        for span in trace.spans
+    ]
+    write_rank(folder / "traces", 3, 5, Trace(trace.ranks, slower))
+    found = slow_ranks(folder)
+    assert [each["step"] for each in found] == [3]
+    assert "Rank 5 computed 1.5" in found[0]["what"]
+    assert "stage 1" in found[0]["what"]
+
+
+def test_files_of_a_run_tell_of_hangs_and_links(tmp_path):
+    folder = write_run(tmp_path / "small")
+    assert folder_alarms(folder) == []
+    (folder / "hang").mkdir()
+    (folder / "hang" / "report.txt").write_text("rank 0 waits")
+    (folder / "links-now.toml").write_text("")
+    words = [each["what"] for each in folder_alarms(folder)]
+    assert "hung" in words[0]
+    assert "Links" in words[1]

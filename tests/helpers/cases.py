@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from heddle.spec import ModelSpec, Plan
-from heddle.spec.axes import WRITTEN
+from heddle.spec.axes import DEGREES
 
 
 def thinned(cases: Iterable[Any], slow: Iterable[Any]) -> list[Any]:
@@ -58,7 +58,7 @@ def pairs_of(
     train: Mapping[str, object] = MappingProxyType({}),
 ) -> set[Hashable]:
     """Which mechanisms of a job meet: those that work on the same tensors, or at the same time."""
-    axes = tuple(name for name in WRITTEN if getattr(plan, name) > 1)
+    axes = tuple(name for name in DEGREES if getattr(plan, name) > 1)
     recompute = plan.recompute if isinstance(plan.recompute, str) else "by layer"
     found: set[Hashable] = {(axes, word, getattr(plan, word)) for word in ("zero", "sequence", "schedule")}
     return found | {

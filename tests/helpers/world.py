@@ -88,7 +88,7 @@ def _degrees(plan: Any) -> tuple[object, ...]:
     """What meshes differ in."""
     from heddle.spec.ranks import degrees
 
-    return *degrees(plan), plan.local_steps > 0, plan.last_rank
+    return *degrees(plan), plan.expert, plan.local_steps > 0, plan.last_rank
 
 
 def _live(rank: int, store: Path, pipe: Connection) -> None:

@@ -36,6 +36,7 @@ CELLS: dict[str, tuple[ModelSpec, Plan]] = {
     "context2-gather-zero3": (llama(), Plan(context=2, zero=3, microbatch=2, **GATHER)),
     "context4-gather-selective": (gpt(), Plan(context=4, microbatch=2, recompute="selective", **GATHER)),
     "context2-swap": (llama(window=5), Plan(context=2, microbatch=2, **SWAP)),
+    "context4-2d": (llama(window=5), Plan(context=4, context_inner=2, microbatch=2, context_exchange="2d")),
     "context2-swap-pipeline2": (gpt(), Plan(context=2, pipeline=2, microbatch=1, **SWAP)),
     "tensor2-seq-context2-pipeline2": (
         llama(dropout=0.1),
@@ -95,7 +96,7 @@ def test_documents_learn_under_a_plan_what_they_learn_on_one_device(world, name)
     assert comparison.max_gradient_diff <= comparison.gradient_limit < 1e-4, (comparison.worst, comparison.norm)
 
 
-@pytest.mark.parametrize("name", ["context2-ring", "context2-gather-zero3", "context2-swap"])
+@pytest.mark.parametrize("name", ["context2-ring", "context2-gather-zero3", "context2-swap", "context4-2d"])
 def test_documents_that_see_each_other_are_found(world, name):
     model, plan = CELLS[name]
     comparison = laid_beside(world, name, documents_that_see_each_other)
@@ -109,7 +110,7 @@ def test_documents_are_not_what_plain_samples_are():
     assert compare(apart, observe_serial(job(gpt(), None, BATCH)), 0.0).losses[0] > 1e-3
 
 
-@pytest.mark.parametrize("name", ["context4-ring-window", "tensor2-seq-context2-pipeline2"])
+@pytest.mark.parametrize("name", ["context4-ring-window", "context4-2d", "tensor2-seq-context2-pipeline2"])
 def test_documents_run_by_the_rules_of_nccl(name):
     """Of some turns of the ring, some ranks need nothing."""
     model, plan = CELLS[name]

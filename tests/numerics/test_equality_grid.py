@@ -225,6 +225,49 @@ CELLS |= {
     "context4-ring-two-kv-heads": (llama(kv_heads=2), Plan(context=4, microbatch=2), 4),
     "context4-gather-two-kv-heads": (llama(kv_heads=2), Plan(context=4, context_exchange="gather", microbatch=2), 4),
     "context4-swap-llama": (llama(), Plan(context=4, context_exchange="all-to-all", microbatch=2), 4),
+    "context4-2d-llama": (
+        llama(),
+        Plan(context=4, context_exchange="2d", context_inner=2, microbatch=2),
+        4,
+    ),
+    "context4-2d-two-kv-heads-zero3": (
+        llama(kv_heads=2, dropout=0.1),
+        Plan(context=4, context_exchange="2d", context_inner=2, zero=3, microbatch=2, recompute="full"),
+        4,
+    ),
+    "context8-2d-inner4-window": (
+        llama(sequence=32, window=5),
+        Plan(context=8, context_exchange="2d", context_inner=4, microbatch=1),
+        2,
+    ),
+    "context6-2d-inner2-tied": (
+        gpt(sequence=24, vocab=17),
+        Plan(context=6, context_exchange="2d", context_inner=2, microbatch=1),
+        2,
+    ),
+    "tensor2-seq-context4-2d": (
+        gpt(dropout=0.1),
+        Plan(tensor=2, sequence=True, context=4, context_exchange="2d", context_inner=2, recompute="selective"),
+        2,
+    ),
+    "context4-2d-pipeline2-zb-v": (
+        gpt(layers=4),
+        Plan(
+            context=4,
+            context_exchange="2d",
+            context_inner=2,
+            pipeline=2,
+            virtual=2,
+            microbatch=1,
+            schedule="zb-v",
+        ),
+        4,
+    ),
+    "context4-2d-data2-zero1": (
+        llama(),
+        Plan(context=4, context_exchange="2d", context_inner=2, data=2, zero=1, microbatch=1),
+        4,
+    ),
     "context8-ring-one-token-blocks": (llama(sequence=16), Plan(context=8, microbatch=1), 2),
     "context3-ring-uneven-vocab": (llama(sequence=18, vocab=17), Plan(context=3, microbatch=2), 2),
     "context2-ring-window": (llama(sequence=16, window=3), Plan(context=2, microbatch=2), 4),
@@ -402,6 +445,107 @@ CELLS |= {
     "experts-all": (
         experts(layers=4, dense_layers="1", **GATED),
         Plan(tensor=2, sequence=True, pipeline=2, data=2, zero=1, microbatch=1, recompute="full"),
+        4,
+    ),
+}
+
+# experts split over ranks of data × context, under every other axis; with 6 experts for 8 tokens routing is uneven
+CELLS |= {
+    "expert2-data2": (experts(**GATED), Plan(data=2, expert=2, microbatch=1), 4),
+    "expert2-data4": (experts(), Plan(data=4, expert=2, microbatch=1), 8),
+    "expert4-data4": (experts(experts=8, top_k=3), Plan(data=4, expert=4, microbatch=2), 8),
+    "expert3-data3-zero1": (experts(**GATED), Plan(data=3, expert=3, zero=1, microbatch=1), 6),
+    "expert2-data4-zero1": (experts(layers=3, dense_layers="1"), Plan(data=4, expert=2, zero=1, microbatch=1), 4),
+    "expert2-data2-zero2": (experts(**GATED), Plan(data=2, expert=2, zero=2, microbatch=1), 4),
+    "expert2-data4-zero2": (experts(), Plan(data=4, expert=2, zero=2, microbatch=1), 4),
+    "expert2-data4-zero3-full": (
+        experts(router="sigmoid", shared_experts=2),
+        Plan(data=4, expert=2, zero=3, microbatch=1, recompute="full"),
+        4,
+    ),
+    "expert2-context2": (experts(**GATED), Plan(context=2, expert=2, microbatch=2), 4),
+    "expert2-context2-data2-zero1": (
+        experts(),
+        Plan(context=2, data=2, expert=2, zero=1, microbatch=1),
+        4,
+    ),
+    "expert4-context2-gather-data2": (
+        experts(experts=4),
+        Plan(context=2, context_exchange="gather", data=2, expert=4, microbatch=1),
+        4,
+    ),
+    "expert4-context2-data4-zero2": (
+        experts(experts=8),
+        Plan(context=2, data=4, expert=4, zero=2, microbatch=1),
+        4,
+    ),
+    "expert2-tensor2-data2": (experts(**GATED), Plan(tensor=2, data=2, expert=2, microbatch=1), 4),
+    "expert2-tensor2-seq-data2-zero1": (
+        experts(**GATED),
+        Plan(tensor=2, sequence=True, data=2, expert=2, zero=1, microbatch=2),
+        4,
+    ),
+    "expert2-tensor2-seq-data4-zero3": (
+        experts(),
+        Plan(tensor=2, sequence=True, data=4, expert=2, zero=3, microbatch=1, recompute="selective"),
+        4,
+    ),
+    "expert2-tensor2-seq-context2-data2": (
+        experts(**GATED),
+        Plan(tensor=2, sequence=True, context=2, data=2, expert=2, zero=1, microbatch=1),
+        2,
+    ),
+    "expert4-tensor2-context2-data2": (
+        experts(experts=4),
+        Plan(tensor=2, context=2, data=2, expert=4, microbatch=1),
+        2,
+    ),
+    "expert2-data2-full": (experts(dropout=0.1), Plan(data=2, expert=2, microbatch=2, recompute="full"), 4),
+    "expert2-pipeline2-data2": (
+        experts(layers=4, dense_layers="0", **GATED),
+        Plan(pipeline=2, data=2, expert=2, microbatch=1),
+        4,
+    ),
+    "expert2-pipeline2-virtual2-data2-zero1": (
+        experts(layers=4, experts=(6, 0, 4, 6)),
+        Plan(pipeline=2, virtual=2, data=2, expert=2, zero=1, microbatch=1, schedule="interleaved"),
+        4,
+    ),
+    "expert2-gpipe-context2": (experts(), Plan(pipeline=2, context=2, expert=2, microbatch=1, schedule="gpipe"), 3),
+    "expert4-pipeline2-data4-zero1": (
+        experts(experts=8),
+        Plan(pipeline=2, data=4, expert=4, zero=1, microbatch=1, schedule="deep-1f1b"),
+        8,
+    ),
+    "expert2-zb-h1-data4": (
+        experts(**GATED),
+        Plan(pipeline=2, data=4, expert=2, zero=1, microbatch=1, schedule="zb-h1"),
+        12,
+    ),
+    "expert2-zb-h2-data2": (experts(), Plan(pipeline=2, data=2, expert=2, microbatch=1, schedule="zb-h2"), 6),
+    "expert2-zb-v-data2-full": (
+        experts(layers=4, **GATED),
+        Plan(pipeline=2, virtual=2, data=2, expert=2, microbatch=1, schedule="zb-v", recompute="full"),
+        8,
+    ),
+    "expert4-zb-v-data4-zero1": (
+        experts(layers=4, experts=8, top_k=3),
+        Plan(pipeline=2, virtual=2, data=4, expert=4, zero=1, microbatch=1, schedule="zb-v"),
+        12,
+    ),
+    "expert2-tensor2-seq-zb-v-data2": (
+        experts(layers=4, **GATED),
+        Plan(tensor=2, sequence=True, pipeline=2, virtual=2, data=2, expert=2, microbatch=1, schedule="zb-v", zero=1),
+        8,
+    ),
+    "expert2-dualpipev-data2": (
+        experts(layers=4),
+        Plan(pipeline=2, virtual=2, data=2, expert=2, microbatch=1, schedule="dualpipev"),
+        10,
+    ),
+    "expert2-all": (
+        experts(layers=4, dense_layers="1", **GATED),
+        Plan(tensor=2, sequence=True, pipeline=2, data=2, expert=2, zero=1, microbatch=1, recompute="full"),
         4,
     ),
 }

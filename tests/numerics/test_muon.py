@@ -54,6 +54,7 @@ CELLS: dict[str, tuple[ModelSpec, Plan, Tune | None]] = {
     "tensor2-data2-zero3": (WIDE, Plan(tensor=2, data=2, zero=3, microbatch=1), None),
     "zb-v-tensor2": (llama(layers=4), Plan(tensor=2, pipeline=2, virtual=2, microbatch=1, schedule="zb-v"), None),
     "all": (llama(), Plan(tensor=2, sequence=True, pipeline=2, data=2, zero=1, microbatch=1), None),
+    "expert2": (experts(**GATED), Plan(tensor=2, data=4, expert=2, zero=1, microbatch=1), None),
     "experts": (experts(**GATED), Plan(tensor=2, sequence=True, data=2, zero=1, microbatch=1), None),
     "lora": (llama(), Plan(tensor=2, sequence=True, data=2, zero=1, microbatch=1), LORA),
     "lora-zero3": (llama(), Plan(tensor=2, data=2, zero=3, microbatch=1), LORA),

@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import pytest
+import torch
 
 import heddle.parallel.apply
 import heddle.parallel.context.attention
 import heddle.parallel.context.held
+import heddle.parallel.experts.exchange
 import heddle.parallel.experts.tensor
 import heddle.parallel.pipeline.inbox
 import heddle.parallel.pipeline.transformer
@@ -28,6 +30,7 @@ import heddle.parallel.tensor.linear
 import heddle.training.step.trainer
 from heddle.parallel.collectives import Handle
 from heddle.parallel.mesh import Axis, Mesh
+from heddle.parallel.parameter_layout import place_of
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.training.prove.compare import Comparison, Observed, compare, likely_cause
 from heddle.training.prove.prove import gradient_rounding, observe, observe_serial
@@ -243,6 +246,71 @@ def router_losses_without_scale_before_the_last_stage() -> Any:
     return patch.object(heddle.parallel.pipeline.transformer, "replace", wrong)
 
 
+EXPERT = Plan(data=2, expert=2, microbatch=1)
+EXPERT_DATA = Plan(data=4, expert=2, microbatch=1)
+EXPERT_CONTEXT = Plan(context=2, expert=2, microbatch=2)
+
+
+def balance_by_the_tokens_of_a_rank() -> Any:
+    return uses_of_experts_by_a_part_of_each_sample()
+
+
+def gradients_of_experts_scaled_by_their_axis() -> Any:
+    right = heddle.parallel.apply.share_experts
+
+    def stretched(x, factor):
+        return x * factor + x.detach() * (1 - factor)
+
+    def wrong(experts, axis):
+        compute = experts.compute
+        experts.compute = lambda rows, counts: stretched(
+            compute(stretched(rows, 1 / axis.size), counts), float(axis.size)
+        )
+        right(experts, axis)
+
+    return patch.object(heddle.parallel.apply, "share_experts", wrong)
+
+
+def _counts_experts(counted: Callable[[Any], bool]) -> Any:
+    right = heddle.parallel.shards.is_counted
+
+    def wrong(layout, mesh, sharded):
+        return counted(mesh) if "expert" in layout.split else right(layout, mesh, sharded)
+
+    return patch.object(heddle.parallel.shards, "is_counted", wrong)
+
+
+def norm_counts_experts_on_every_rank() -> Any:
+    return _counts_experts(lambda _mesh: True)
+
+
+def norm_counts_experts_of_the_first_rank() -> Any:
+    return _counts_experts(lambda mesh: mesh.gradients.rank == 0)
+
+
+def _sums_of_experts(axis: Callable[[Any], Axis]) -> Any:
+    right = heddle.parallel.replicas.reducer.replicas_of
+
+    def wrong(parameter, mesh):
+        return axis(mesh) if "expert" in place_of(parameter).split else right(parameter, mesh)
+
+    return patch.object(heddle.parallel.replicas.reducer, "replicas_of", wrong)
+
+
+def experts_not_summed_over_those_that_hold_the_same() -> Any:
+    return _sums_of_experts(lambda mesh: Axis(ranks=(mesh.rank,)))
+
+
+def experts_summed_over_all_replicas() -> Any:
+    return _sums_of_experts(lambda mesh: mesh.gradients)
+
+
+def tokens_sorted_by_rank_alone() -> Any:
+    """Experts take what came from other ranks in the order in which it came."""
+    exchange = heddle.parallel.experts.exchange
+    return patch.object(exchange, "_by_expert", lambda _arriving, rows: torch.arange(rows))
+
+
 FAULTS: dict[Callable[[], AbstractContextManager[Any]], Case] = {
     row_forward_without_all_reduce: Case(GPT, TENSOR, "the forward pass (a sum over the tensor axis"),
     row_forward_sum_of_the_wrong_slices: Case(GPT, SEQUENCE, "the forward pass (a sum over the tensor axis"),
@@ -269,6 +337,15 @@ FAULTS: dict[Callable[[], AbstractContextManager[Any]], Case] = {
     router_losses_counted_by_every_tensor_rank: Case(MIXTURE, TENSOR, "or a router's losses"),
     uses_of_experts_by_a_part_of_each_sample: Case(MIXTURE, CONTEXT, "or a router's losses"),
     router_losses_without_scale_before_the_last_stage: Case(MIXTURE, PIPELINE, "or a router's losses"),
+    gradients_of_experts_scaled_by_their_axis: Case(
+        MIXTURE, EXPERT_DATA, "whose gradients are 2 times the serial ones"
+    ),
+    norm_counts_experts_on_every_rank: Case(MIXTURE, EXPERT_DATA, "each expert counts once"),
+    norm_counts_experts_of_the_first_rank: Case(MIXTURE, EXPERT, "each expert counts once"),
+    experts_not_summed_over_those_that_hold_the_same: Case(MIXTURE, EXPERT_DATA, "the sum over the 2 ranks that hold"),
+    experts_summed_over_all_replicas: Case(MIXTURE, EXPERT, "only experts differ"),
+    tokens_sorted_by_rank_alone: Case(MIXTURE, EXPERT, "tokens on their way to experts and back"),
+    balance_by_the_tokens_of_a_rank: Case(MIXTURE, EXPERT_CONTEXT, "or a router's losses"),
 }
 
 

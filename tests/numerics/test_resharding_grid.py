@@ -77,6 +77,16 @@ CELLS: dict[str, tuple[ModelSpec, tuple[Plan, ...]]] = {
         ),
     ),
     # experts
+    "expert-4-to-2-to-1": (
+        experts(experts=8, layers=4, dense_layers="0", shared_experts=1),
+        (
+            plan(1, data=4, expert=4, zero=1, context=2),
+            plan(2, 2, data=2, expert=2, zero=1),
+            plan(2, data=4, expert=2, zero=3),
+            SERIAL,
+            plan(1, 2, data=4, expert=4),
+        ),
+    ),
     "experts-tensor-to-zero-3-to-pipeline": (
         experts(layers=4, dense_layers="0", shared_experts=1, shared_gate=True),
         (plan(4, data=2, zero=1), plan(1, data=4, zero=3, context=2), plan(2, 2, data=2, sequence=True), SERIAL),

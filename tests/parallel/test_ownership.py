@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from heddle.parallel.mesh import Axis, Mesh
-from heddle.parallel.ownership import has_own_loss, is_counted, sums_of
+from heddle.parallel.ownership import has_own_loss, is_counted, replicas_of, sums_of
 from heddle.parallel.parameter_layout import ParameterLayout, set_place
 from heddle.spec.axes import AXES, AXIS_TABLE, SUMMED, inside
 from heddle.spec.plan import Plan
-from heddle.spec.ranks import groups, places
+from heddle.spec.ranks import expert_data_groups, expert_groups, groups, places
 
 PLAN = Plan(tensor=2, data=3, pipeline=2)
 
@@ -28,6 +28,8 @@ def meshes(plan: Plan) -> list[Mesh]:
             rank=rank,
             **{name: axis(rank, groups(plan, name)) for name in AXES},
             gradients=axis(rank, groups(plan, *SUMMED)),
+            expert=axis(rank, expert_groups(plan)),
+            expert_data=axis(rank, expert_data_groups(plan)),
             ends=axis(rank, ends),
         )
         for rank in range(plan.world)
@@ -44,6 +46,33 @@ def test_every_number_is_counted_once(split, sharded):
         held = tuple(getattr(place, name) for name in AXES if name in apart)
         counted[held] = counted.get(held, 0) + is_counted(layout, mesh, sharded)
     assert set(counted.values()) == {1}
+
+
+FOLDED_PLAN = Plan(tensor=2, context=2, data=4, expert=4, pipeline=2)
+
+
+@pytest.mark.parametrize("split", [("expert",), ("tensor", "expert")])
+@pytest.mark.parametrize("sharded", [False, True])
+def test_every_expert_is_counted_once(split, sharded):
+    """Experts are split over ranks of data × context, and held alike by as many as there are such groups."""
+    layout = ParameterLayout(torch.Size([4]), (0,), split=frozenset(split))
+    counted: dict[tuple[int, ...], int] = {}
+    for place, mesh in zip(places(FOLDED_PLAN), meshes(FOLDED_PLAN), strict=True):
+        assert mesh.expert.size * mesh.expert_data.size == mesh.gradients.size
+        held = (place.pipeline, mesh.expert.rank, *[place.tensor] * ("tensor" in split))
+        held += (mesh.expert_data.rank,) if sharded else ()
+        counted[held] = counted.get(held, 0) + is_counted(layout, mesh, sharded)
+    assert set(counted.values()) == {1}
+    assert len(counted) == 2 * 4 * (2 if "tensor" in split else 1) * (2 if sharded else 1)
+
+
+def test_gradients_of_experts_are_summed_by_those_that_hold_the_same():
+    parameter = torch.zeros(4)
+    for mesh in meshes(FOLDED_PLAN):
+        assert replicas_of(parameter, mesh) == mesh.gradients
+        set_place(parameter, ParameterLayout(parameter.shape, (0,), split=frozenset({"expert"})))
+        assert replicas_of(parameter, mesh) == mesh.expert_data
+        del parameter.heddle_place  # type: ignore[attr-defined]
 
 
 def test_a_tied_embedding_is_counted_at_the_first_end():

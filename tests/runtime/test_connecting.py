@@ -90,16 +90,18 @@ def test_gpus_that_torch_cannot_use_are_not_replaced_by_cpus_in_silence(monkeypa
 @pytest.mark.parametrize(
     "names",
     [
-        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-        ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+        ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+        ("PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"),
+        ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
     ],
 )
 def test_mpirun_is_a_launcher(environment, names):
-    environment(**dict(zip(names, ("0", "1", "0"), strict=True)))
+    environment(**dict(zip(names, ("0", "1", "0", "1"), strict=True)))
     assert launched_place() is None  # one process starts its own
-    environment(**dict(zip(names, ("5", "16", "1"), strict=True)))
+    environment(**dict(zip(names, ("5", "16", "1", "8"), strict=True)))
     assert launched_place() == LaunchedRank(5, 16)
-    assert local_place()[0] == 1
+    assert local_place() == (1, 8)
 
 
 def timeouts(mesh):

@@ -66,7 +66,7 @@ def test_plans_in_floats_cost_the_same_and_fractions_share_nothing():
 
 def test_a_column_that_no_key_knows_is_never_shared():
     plan = {"tensor", "sequence_parallel", "pipeline", "virtual", "data", "zero", "microbatch", "schedule", "full"}
-    plan |= {"selective", "per_op", "scatter", "regather", "context", "context_exchange"}
+    plan |= {"selective", "per_op", "scatter", "regather", "context", "context_exchange", "context_inner", "expert"}
     work = plans(10)
     for field in fields(Work):
         if field.name not in plan | {"shapes", "shape_of", "precision"}:

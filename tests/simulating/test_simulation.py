@@ -39,7 +39,8 @@ def test_utilization_is_the_papers_definition():
 @pytest.mark.parametrize(
     ("zero", "degrees"),
     [
-        *((zero, {"data": 4}) for zero in (0, 1)),
+        *((zero, {"data": 4}) for zero in (0, 1, 2, 3)),
+        *((zero, {"data": 2, "tensor": 8, "sequence": True}) for zero in (2, 3)),
         *((zero, {"data": 4, "pipeline": 2}) for zero in (0, 1, 2, 3)),
         *((zero, {"data": 2, "tensor": 2, "pipeline": 4}) for zero in (0, 1, 2, 3)),
     ],

@@ -36,17 +36,20 @@ def test_a_part_of_an_efficiency_leaves_the_rest_of_a_presets_fit() -> None:
 @pytest.mark.parametrize("name", cluster_presets())
 def test_presets_load(name: str) -> None:
     cluster = cluster_from_table({"preset": name, "nodes": 16})
-    each = {"gh200": 1, "gb200-nvl72": 72}.get(name, 8)
+    each = {"gh200": 1, "tpu-v5p": 8960, "tpu-v7": 9216, "trn2": 16}.get(name, 8)
+    each = 72 if "nvl72" in name else 256 if name in ("tpu-v5e", "tpu-v6e") else each
     assert (cluster.name, cluster.nodes, cluster.devices, cluster.world) == (name, 16, each, 16 * each)
     *inside, between = cluster.links
     assert all(link.gbs > between.gbs for link in inside)
     assert [link.devices for link in cluster.links] == [each, None][each == 1 :]
     assert cluster.device.host_gbs is not None
     assert cluster.device.host_gib is not None
-    fp32, bf16 = cluster.device.tflops.flops("fp32"), cluster.device.tflops.flops("bf16")
-    assert fp32 is not None
+    fp32, bf16 = (cluster.device.tflops.flops(precision) for precision in ("fp32", "bf16"))
+    bf16 = cluster.device.tflops.flops("fp16") if name == "dgx-v100" else bf16
     assert bf16 is not None
-    assert 1e12 < fp32 < bf16 < 1e16
+    assert fp32 is not None or name.startswith("tpu")
+    assert 1e12 < (fp32 or 2e12) < bf16 < 1e16
+    assert re.search(r"; (not validated|validated on \d+ runs, mean error [\d.]+ %)$", cluster.efficiency.source)
     assert cluster.device.memory_gbs is not None
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from heddle.errors import HeddleError
-from heddle.spec import ModelSpec
+from heddle.spec import ModelSpec, Plan, Train
 from heddle.spec.shorthand import model_from_table
 from heddle.spec.tables import build, to_table
 
@@ -85,3 +85,53 @@ def test_what_does_not_go_together_is_refused(changes, what):
     assert what in caught.value.what
     assert caught.value.why
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("where", "key", "said"),
+    [
+        ("model", "capacity_factor", "none is dropped"),
+        ("model", "moe_expert_capacity_factor", "none is dropped"),
+        ("train", "drop_tokens", "none is dropped"),
+        ("model", "moe_router_dtype", "full precision"),
+        ("plan", "expert_parallel", "expert = "),
+        ("plan", "expert_model_parallel_size", "expert = "),
+        ("plan", "expert_tensor", "split over the tensor axis"),
+    ],
+)
+def test_keys_of_other_frameworks_are_answered(where, key, said):
+    kinds = {"model": ModelSpec, "plan": Plan, "train": Train}
+    with pytest.raises(HeddleError, match=f"has no key '{key}'") as error:
+        build(kinds[where], {key: 1}, where)
+    assert said in str(error.value)
+
+
+PLANS = [
+    ({"expert": 2}, "does not divide data × context = 1 × 1 = 1", "data = 2"),
+    ({"expert": 4, "data": 6}, "does not divide data × context = 6 × 1 = 6", "Use expert = 3, or data = 8"),
+    ({"expert": 2, "data": 2, "shares": (3, 1)}, "shares = [3, 1]", "expert = 1"),
+    ({"expert": 2, "data": 2, "local_steps": 2}, "local_steps = 2", "expert = 1"),
+    ({"expert": 2, "data": 2, "compress_gradients": "int8"}, "gradients in codes", "expert = 1"),
+    ({"expert": 2, "data": 2, "pipeline": 2, "update": "ouroboros"}, "update = 'ouroboros'", "expert = 1"),
+]
+
+
+@pytest.mark.parametrize(("fields", "said", "hint"), PLANS)
+def test_a_plan_that_cannot_share_experts_is_refused(fields, said, hint):
+    with pytest.raises(HeddleError) as error:
+        Plan(**fields)
+    assert said in str(error.value)
+    assert hint in str(error.value)
+
+
+def test_experts_that_ranks_cannot_share_are_refused():
+    with pytest.raises(HeddleError, match="6 experts cannot be split over expert = 4") as error:
+        Plan(data=12, expert=4).check(MIXTURE, 12, 8)
+    assert "1, 2, 3 and 6 can" in str(error.value)
+    with pytest.raises(HeddleError, match=r"expert = 2, but the model has no experts"):
+        Plan(data=2, expert=2).check(replace(MIXTURE, experts=0, top_k=0, expert_ffn=0), 4, 8)
+    Plan(data=12, expert=6).check(MIXTURE, 12, 8)
+    mixed = replace(MIXTURE, experts=(6, 0, 4, 6))
+    Plan(data=4, expert=2).check(mixed, 4, 8)
+    with pytest.raises(HeddleError, match="4 experts cannot be split over expert = 3"):
+        Plan(data=3, expert=3).check(mixed, 3, 8)

@@ -51,7 +51,7 @@ SECTIONS: dict[str, Any] = {
     "[predicted]": Predicted,
 }
 # Keys of the file that are not of the dataclass: where a model or a cluster starts from.
-STARTS = {"[model]": {"preset", "config"}, "[cluster]": {"preset", "file"}}
+STARTS = {"[model]": {"preset", "config", "module"}, "[cluster]": {"preset", "file"}}
 BLOCKS = re.findall(r"^```toml\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 

@@ -42,22 +42,34 @@ class Run:
         Replay(self.programs, queues, lazy_loading).run()
 
 
-def strict_run(job: Job, steps: int = 2, evaluate: bool = True, reads: int = 1) -> Run:
+def strict_run(job: Job, steps: int = 2, evaluate: bool = True, reads: int | None = None) -> Run:
     """Take steps of a job, evaluate, and replay it all on devices with many queues and with as few as Heddle allows.
 
-    Its host may wait for its device as often per step as it has to read something, which is once, and for nothing else.
+    Its host may wait for its device as often per step as it has to read something, which is once, and for nothing else;
+    where ranks share experts, also for every exchange of tokens, whose sizes the device knows.
     """
     run = record(job, steps, evaluate)
     run.replay()
     assert job.plan is not None
     run.replay(queues=1 if job.plan.pipeline == 1 else STREAMS)  # as few as Heddle allows
+    reads = 1 + most_exchanges(job) if reads is None else reads
     for rank, program in run.programs.items():
         waits = [event for event in program if isinstance(event, Synchronize)]
-        if len(waits) > reads * steps + evaluate:  # a step is read when it is done, and so is an evaluation
+        if len(waits) > reads * (steps + evaluate):  # a step is read when it is done, and so is an evaluation
             raise StrictError(
                 f"rank {rank}: its host waits for its device {len(waits)} times in {steps} steps: {waits}"
             )
     return run
+
+
+def most_exchanges(job: Job) -> int:
+    """How often a rank tells others how many tokens will come to their experts: in every forward, repeated or not."""
+    plan = job.planned.plan
+    if plan.expert == 1:
+        return 0
+    layers = [layer for layer in range(job.model.layers) if job.model.layer(layer).experts]
+    each = [1 + (plan.recompute_of(layer) == "full") for layer in layers]
+    return plan.microbatches(job.train.global_batch) * sum(each)
 
 
 def record(job: Job, steps: int = 2, evaluate: bool = True) -> Run:

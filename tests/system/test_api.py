@@ -22,6 +22,7 @@ import heddle.api.look
 import heddle.api.training
 import heddle.training.loop
 from heddle.cli.app import PANELS
+from heddle.cli.exchange.trainers import EXPORTED, IMPORTED
 from heddle.planning.fields import FIELDS
 from tests.helpers.commands import ENVIRONMENT, REPOSITORY, write_job
 from tests.helpers.launching import python
@@ -120,8 +121,11 @@ CALLED = {
     "data prepare": heddle.prepare_data,
     "data look": heddle.look_at_data,
     "import hf": heddle.import_hf,
+    "import dcp": heddle.import_dcp,
     "export hf": heddle.export_hf,
     "export peft": heddle.export_peft,
+    **{f"export {name}": heddle.export_plan for name in EXPORTED},
+    **{f"import {name.replace('-', '_')}": heddle.import_plan for name in IMPORTED},
 }
 SHOWN = {"as_json", "explain", "open_it", "every"}  # how a command prints what it found
 # Choices that a function has in another form, or not at all.
@@ -146,13 +150,16 @@ ELSEWHERE = {
     "probe": {"output", "compare"},
     "calibrate": {"output"},
     "train": {"name", "changes", "dry_run"},  # of load_job; heddle.dry_run
-    "launch": {"job", "slurm", "torchrun"},  # path, launcher
+    "launch": {"job", "slurm", "torchrun", "mpi", "kubernetes", "kubeflow", "skypilot"},  # path, launcher
     "prove": {"changes"},
     "generate": {"count"},  # call it again with another seed
     "trace": {"output"},
     "piper": {"file", "microbatch", "counts", "output"},  # of a job: the command alone reads one
     "place": {"graph", "memory_gib", "output"},  # what, memory
     "regions": {"job"},  # heddle.plan of a job with a network
+    **{f"export {name}": {"output", "changes"} for name in EXPORTED},  # the text is a value; load_job
+    # line; of the model; heddle.plan; heddle.simulate
+    **{f"import {name.replace('-', '_')}": {"given", "output", "vocab", "search"} for name in IMPORTED},
 }
 
 

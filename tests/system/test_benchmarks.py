@@ -87,6 +87,14 @@ def test_data_parallel():
 
 @pytest.mark.slow
 @pytest.mark.dist
+def test_own_modules():
+    result = run("own_modules", *TINY, "--hidden", "64", "--vocab", "64")
+    assert [case["zero"] for case in result["cases"]] == [0, 3]
+    assert all(positive(case, "ratio", "a_a") and case["loss_difference"] < 1e-5 for case in result["cases"])
+
+
+@pytest.mark.slow
+@pytest.mark.dist
 def test_memory():
     sizes = ["--hidden", "64", "--layers", "4", "--vocab", "256", "--microbatches", "4", "--rounds", "1"]
     result = run("memory", *sizes, "--budgets", "2", "--quick")

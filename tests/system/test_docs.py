@@ -38,7 +38,7 @@ def test_every_job_with_a_large_vocabulary_names_a_tokenizer(tmp_path):
     texts += [path.read_text(encoding="utf-8") for path in (REPOSITORY / "examples").rglob("*.toml")]
     jobs = [tables for text in texts if "text" in (tables := tomllib.loads(text)).get("data", {}) and "model" in tables]
     assert len(jobs) > 20
-    for tables in jobs:
+    for tables in (tables for tables in jobs if "module" not in tables["model"]):  # which says it itself
         model = {key: tables["model"][key] for key in ("preset", "vocab") if key in tables["model"]}
         vocab = model.get("vocab") or model_presets()[model["preset"]]["vocab"]
         check_named(build(Data, tables["data"], "data"), vocab)

@@ -82,7 +82,7 @@ def test_every_command_that_prints_json_is_there():
         for path in (REPOSITORY / "heddle" / "cli").rglob("*.py")
         if '"--json"' in path.read_text()
     }
-    own_pages = {"compare", "lanes", "tiles"}  # which say what theirs holds
+    own_pages = {"compare", "lanes", "tiles", "trainers"}  # which say what theirs holds
     assert {command.split()[1] for command in named} == sources - own_pages
 
 

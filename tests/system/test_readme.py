@@ -54,6 +54,7 @@ def test_every_command_works_in_order(clone):
         "regions",
         "lanes",
         "explore",
+        "export",
     }
     assert {command.split()[1] for command in ran} == shown
 

@@ -13,6 +13,7 @@ import torch
 from rich.console import Console
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from heddle.errors import HeddleError
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.runtime.recorder import NoRecorder
 from heddle.runtime.stream import StreamMarks
@@ -46,7 +47,7 @@ def test_tokens_are_checked_by_one_rank_of_a_node(monkeypatch, local, started_by
 
     def prepared_for(data: Data, **_: object) -> SimpleNamespace:
         asked.append(data.verify)
-        return SimpleNamespace()
+        return SimpleNamespace(meta=SimpleNamespace(chat=None, train=SimpleNamespace(sha256="0")))
 
     monkeypatch.setattr(opening, "prepared_for", prepared_for)
     monkeypatch.setattr(opening, "check_vocab", lambda *_: None)
@@ -215,3 +216,9 @@ def test_a_proof_starts_no_more_ranks_than_there_are_gpus(environment, monkeypat
     monkeypatch.setattr(prove, "gpu_count", lambda: gpus)
     assert prove._most_processes() == processes
     assert (os.environ.get("HEDDLE_DEVICE") == "cpu") == on_cpus
+
+
+def test_nodes_that_prepared_other_tokens_are_told():
+    opening.refuse_other_tokens(["a" * 64] * 3)
+    with pytest.raises(HeddleError, match="Rank 2 has other tokens than rank 0"):
+        opening.refuse_other_tokens(["a" * 64, "a" * 64, "b" * 64])

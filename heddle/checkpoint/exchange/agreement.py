@@ -49,6 +49,8 @@ class Agreement:
 
 def obstacle(model: ModelSpec) -> str | None:
     """Why the two cannot be compared here; None if they can."""
+    if model.own:
+        return "the module is code, and is not run for that"
     if _transformers() is None:
         return "transformers is not installed; to compare: pip install transformers"
     needed, free = 4 * model.parameters, _free_memory()

@@ -94,9 +94,13 @@ def import_huggingface(source: WeightSource, output: Path, check: Check | None =
 def export_huggingface(
     source: WeightSource, output: Path, dtype: torch.dtype | None, shard_bytes: int, check: Check | None = None
 ) -> Converted:
-    """Write weights as a Hugging Face folder: in the precision that they have, or in another."""
-    config = write_config(source.model)  # refuses a model that no family fits
-    wanted = _their_tensors(source, dtype)
+    """Write weights as a Hugging Face folder: in the precision that they have, or in another.
+
+    Those of the user's own module keep its names, and there is no configuration: the module is code.
+    """
+    own = source.model.own
+    config = {} if own else write_config(source.model)  # refuses a model that no family fits
+    wanted = _own_tensors(source, dtype) if own else _their_tensors(source, dtype)
     files = pack(wanted, shard_bytes)
     of = f"-of-{len(files):05}"
     weight_map: dict[str, str] = {}
@@ -110,7 +114,10 @@ def export_huggingface(
         if len(files) > 1:
             _write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": weight_map})
         kept = next(iter(wanted.values())).dtype
-        _write_json(folder / CONFIG, config | _token_ids(source) | {"torch_dtype": str(kept).removeprefix("torch.")})
+        if not own:
+            _write_json(
+                folder / CONFIG, config | _token_ids(source) | {"torch_dtype": str(kept).removeprefix("torch.")}
+            )
         companions = carry(source, folder, COMPANIONS)
         if check is not None:
             check(folder)
@@ -139,6 +146,13 @@ def _their_tensors(source: WeightSource, dtype: torch.dtype | None) -> dict[str,
     return {
         name: New(shape, dtype or DTYPE_OF[source.tensors[parts[name][0][0]].dtype], tuple(parts[name]))
         for name, shape in their_shapes(mapped).items()
+    }
+
+
+def _own_tensors(source: WeightSource, dtype: torch.dtype | None) -> dict[str, New]:
+    return {
+        name: New(each.shape, dtype or DTYPE_OF[each.dtype], ((name, Block(0, each.shape[0], name, 0)),))
+        for name, each in source.tensors.items()
     }
 
 

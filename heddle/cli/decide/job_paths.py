@@ -13,6 +13,7 @@ PATHS = (
     ("data", "tokenizer"),
     ("train", "from"),
     ("model", "config"),
+    ("model", "module"),
     ("cluster", "file"),
     ("network", "file"),
 )

@@ -1,4 +1,4 @@
-"""`heddle export`: weights for other systems."""
+"""`heddle export`: weights for other systems, and plans for other trainers."""
 
 from __future__ import annotations
 
@@ -8,19 +8,14 @@ from typing import Annotated
 
 import typer
 
+from heddle.cli.exchange.trainers import Dtype, add_exports
 from heddle.cli.help import Command, CommandGroup
 from heddle.cli.ranged import POSITIVE, ranged
 from heddle.format import GIB
 
-app = typer.Typer(cls=CommandGroup, help="Write weights for other systems.", no_args_is_help=True)
-
-
-class Dtype(StrEnum):
-    """What numbers may be rounded to."""
-
-    FP32 = "fp32"
-    BF16 = "bf16"
-    FP16 = "fp16"
+app = typer.Typer(
+    cls=CommandGroup, help="Write weights for other systems, and plans for other trainers.", no_args_is_help=True
+)
 
 
 class Base(StrEnum):
@@ -98,3 +93,6 @@ def peft(
 
     written = export_peft(run, output, partial(typer.secho, err=True), base)
     plain_console(soft_wrap=True).print(f"Wrote the adapters to {written}.", highlight=False)
+
+
+add_exports(app)

@@ -89,7 +89,8 @@ def _head(contents: Contents, verdict: CheckpointVerdict | None) -> Table:
     else:
         others = f"; older ones: {', '.join(contents.others)}" if contents.others else ""
         rows["kind"] = f"checkpoint of step {contents.step}{others}"
-    rows["model"] = f"{model.name}: {model.layers} layers, hidden {model.hidden}, {model.heads} heads"
+    rows["model"] = f"{model.name}: {model.layers} layers, hidden {model.hidden}"
+    rows["model"] += ", a module of its user's" if model.own else f", {model.heads} heads"
     if contents.plan is not None:
         from heddle.spec.axes import WRITTEN
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def _exchange(plan: Plan) -> str:
-    return plan.context_exchange[0] if plan.context > 1 else ""
+    short = " 2d" if plan.context_exchange == "2d" else plan.context_exchange[0]
+    return short if plan.context > 1 else ""
 
 
 def _pipeline(plan: Plan) -> str:
@@ -46,7 +47,8 @@ def show_choices(console: Console, found: Search, top: int) -> None:
     varying = len({each.plan.world for each in found.plans}) > 1
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     sharing = any(each.plan.context > 1 for each in found.plans[:top])
-    degrees = ("tensor", *["context"] * sharing, "pipe", "data")
+    expert = any(each.plan.expert > 1 for each in found.plans[:top])
+    degrees = ("tensor", *["context"] * sharing, "pipe", "data", *["expert"] * expert)
     for heading in ("#", *["devices"] * varying, *degrees, "zero", "micro", "recompute"):
         table.add_column(heading, justify="left" if heading == "recompute" else "right", no_wrap=True)
     for heading in ("step s", "tokens/s", "MFU", "GiB", "free", "bubble", "variants"):
@@ -68,6 +70,7 @@ def show_choices(console: Console, found: Search, top: int) -> None:
             *[f"{plan.context}{_exchange(plan)}"] * sharing,
             _pipeline(plan),
             str(plan.data),
+            *[str(plan.expert)] * expert,
             _zero(plan, job.model.layers),
             str(plan.microbatch),
             words,
@@ -87,7 +90,8 @@ def show_choices(console: Console, found: Search, top: int) -> None:
     differ = " or ".join(", ".join(names).rsplit(", ", 1))
     legend = [
         *["tensor 8s: sequence parallel, too"] * any(each.plan.sequence for each in shown),
-        *["context 8r: ranks that share samples, by ring, gather or all-to-all"] * sharing,
+        *["context 8r: ranks that share samples, by ring, gather, all-to-all or 2d"] * sharing,
+        *["expert: ranks of data × context that share the experts of a layer"] * expert,
         *["pipe 4×2: interleaved, 2 chunks per rank"]
         * any(each.plan.virtual > 1 and each.plan.schedule in BY_DEFAULT for each in shown),
         *["recompute 2 of 8: full, in 2 of 8 layers"] * any(isinstance(p.plan.recompute, tuple) for p in shown),

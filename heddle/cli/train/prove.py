@@ -89,6 +89,7 @@ def _facts(proof: Proof) -> dict[str, Any]:
         "cause": proof.cause,
         "processes": small.plan.world,
         "not_tried": list(proof.shrunk.notes),
+        "experts": None if comparison.routes is None else asdict(comparison.routes),
         "codes": None if proof.conserved is None else {**asdict(proof.conserved), "holds": proof.conserved.holds},
         "plan": to_table(small.plan),
         "model": to_table(small.model),
@@ -129,6 +130,8 @@ def _show(proof: Proof, job: Job, console: Console) -> None:
     console.print()
     console.print(table)
     console.print(f"worst gradient: {comparison.worst}")
+    if comparison.routes is not None:
+        console.print(comparison.routes.words, soft_wrap=True)
     if proof.conserved is not None:
         _show_codes(proof.conserved, console)
     console.print()
@@ -171,6 +174,8 @@ def _degrees(small: PlannedJob) -> str:
         parts.append(f"context {plan.context} ({plan.context_exchange})" + sharded * (plan.data == 1))
     if plan.data > 1:
         parts.append(f"data {plan.data}{sharded}")
+    if plan.expert > 1:
+        parts[-1] += f" with expert {plan.expert}"
     recompute = plan.recompute if isinstance(plan.recompute, str) else "mixed"
     more = f"{plan.microbatches(small.train.global_batch)} microbatches of {plan.microbatch}"
     offload = {word for layer in range(small.model.layers) for word in plan.memory_of(layer).offload} | {*plan.offload}
@@ -182,7 +187,9 @@ def _degrees(small: PlannedJob) -> str:
 
 def _sizes(job: Job, small: Job) -> str:
     """Which sizes changed, from what to what."""
-    fields = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")
+    fields: tuple[str, ...] = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")
+    if job.model.own:
+        fields = ("layers", "hidden", "parameters", "vocab")
     pairs = [(name, getattr(job.model, name), getattr(small.model, name)) for name in fields]
     pairs += [("sequence", job.sequence, small.sequence), ("batch", job.train.global_batch, small.train.global_batch)]
     return ", ".join(f"{name} {a} → {b}" if a != b else f"{name} {a}" for name, a, b in pairs)

@@ -12,6 +12,7 @@ from heddle.cli.ranged import COUNT, ranged
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from heddle.spec.job import Job
     from heddle.training.selftest import SelftestVerdict
 
 
@@ -20,8 +21,12 @@ def selftest(
     processes: Annotated[
         int | None, ranged(within=COUNT, help="Number of processes. Default: one per GPU, or two on CPUs.")
     ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Leave out the proofs of single mechanisms, such as ZeRO levels.")
+    ] = False,
+    plan: Annotated[Path | None, typer.Option(help="A job file whose plan is proved, too.", metavar="JOB.toml")] = None,
 ) -> None:
-    """Test everything on this machine's devices in about two minutes: prove, profile, train, resume, kill -9."""
+    """Test everything on this machine's devices in a few minutes: prove, profile, train, resume, kill -9."""
     from heddle.cli.common import require_torch
     from heddle.console import plain_console
 
@@ -39,7 +44,7 @@ def selftest(
 
     from heddle.training.selftest import selftest as run
 
-    verdict = run(folder, count)
+    verdict = run(folder, count, _own(plan), quick)
     if verdict is None:  # rank 0 prints
         return
     show(verdict, folder, plain_console())
@@ -47,12 +52,22 @@ def selftest(
         raise typer.Exit(1)
 
 
+def _own(path: Path | None) -> Job | None:
+    """The job whose plan is to be proved; planned first where it has none."""
+    if path is None:
+        return None
+    from heddle.planning.best import with_best_plan
+    from heddle.spec.job import load_job
+
+    return with_best_plan(load_job(path))[0]
+
+
 def show(verdict: SelftestVerdict, folder: Path, console: Console) -> None:
     """Each part in a line, and what to send."""
     from rich.table import Table
 
     from heddle.console import styled
-    from heddle.training.selftest import LOG, VERDICT
+    from heddle.training.selftest import LOG, PAGE
 
     about = verdict.about
     names = sorted({each["name"] for each in about["devices"]})
@@ -69,8 +84,8 @@ def show(verdict: SelftestVerdict, folder: Path, console: Console) -> None:
         table.add_row(part.name, passed, f"{part.seconds:.0f} s", part.words)
     console.print(table)
     if verdict.passed:
-        works = styled(("Everything works.", "green"), f" The verdict is in {folder / VERDICT}.")
+        works = styled(("Everything works.", "green"), f" The verdict is in {folder / PAGE}.")
         console.print(works, soft_wrap=True)
     else:
-        sent = f" Please send {folder / VERDICT} and {folder / LOG} with your report."
+        sent = f" Please send {folder / PAGE} and {folder / LOG} with your report."
         console.print(styled(("Something failed.", "red"), sent), soft_wrap=True)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 def train(
     job: Annotated[Path, typer.Argument(help="The job file.", metavar="JOB.toml")],
     resume: Annotated[bool, typer.Option("--resume", help="Resume from the newest checkpoint.")] = False,
+    auto_resume: Annotated[
+        bool, typer.Option("--auto-resume", help="Resume if the run has begun; for launchers that repeat commands.")
+    ] = False,
     allow_changes: Annotated[
         bool, typer.Option("--allow-changes", help="Resume with other settings: another corpus, batch, seed, …")
     ] = False,
@@ -52,7 +55,7 @@ def train(
         if loaded.plan is None:
             from heddle.training.planned import plan_to_train
 
-            loaded, found = plan_to_train(loaded, resume, dry_run)
+            loaded, found = plan_to_train(loaded, resume or auto_resume, dry_run)
             if found is not None and not as_json:
                 _tell(plain_console(), found)
         if dry_run or as_json:
@@ -71,8 +74,8 @@ def train(
 
         from heddle.training.loop import train as run_job
 
-        result = run_job(loaded, resume=resume, trace=trace, allow_changes=allow_changes)
-        _conclude(result, job, name, trace, changes or [])
+        result = run_job(loaded, resume=resume, trace=trace, allow_changes=allow_changes, auto_resume=auto_resume)
+        _conclude(result, job, name, trace, changes or [], loaded.model.own)
 
 
 @contextmanager
@@ -99,7 +102,9 @@ def _telling_what_is_left(folder: Path) -> Iterator[None]:
             raise KeyboardInterrupt from None
 
 
-def _conclude(result: Result | None, job: Path, name: str | None, trace: bool, changes: list[str]) -> None:
+def _conclude(
+    result: Result | None, job: Path, name: str | None, trace: bool, changes: list[str], own: bool = False
+) -> None:
     """Say how a run ended, and what to do next."""
     from heddle.console import plain_console
 
@@ -138,7 +143,8 @@ def _conclude(result: Result | None, job: Path, name: str | None, trace: bool, c
             highlight=False,
         )
     console.print(f"Look at it with: heddle report {result.run}", soft_wrap=True, highlight=False)
-    console.print(f'Sample from it with: heddle generate {result.run} --prompt "…"', soft_wrap=True)
+    if not own:
+        console.print(f'Sample from it with: heddle generate {result.run} --prompt "…"', soft_wrap=True)
 
 
 def _tell(console: Console, found: Search | NetworkSearch) -> None:

@@ -5,7 +5,7 @@ const given = JSON.parse(document.getElementById("data").textContent);
 const token = new URLSearchParams(location.search).get("token");
 const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 const MOST = 4000; // points that are kept; older ones are thinned out
-const runs = given.runs.map((about, number) => ({ ...about, rows: [], state: {}, color: PALETTE[number % PALETTE.length] }));
+const runs = given.runs.map((about, number) => ({ ...about, rows: [], state: {}, signs: [], color: PALETTE[number % PALETTE.length] }));
 const alarms = [];
 const paint = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 let frame = null;
@@ -15,20 +15,22 @@ function draw() {
   for (const canvas of document.querySelectorAll("canvas.live")) curve(canvas, canvas.dataset.column);
   document.getElementById("runs").replaceChildren(table());
   const list = document.getElementById("alarms");
-  const words = alarms.slice(-50).reverse().map((each) => `${runs[each.run].name}, step ${each.step}: ${each.what}`);
-  list.replaceChildren(...(words.length ? words : ["Nothing so far."]).map((text) => Object.assign(document.createElement("li"), { textContent: text })));
+  const known = [...runs.flatMap((run, number) => run.signs.map((each) => ({ run: number, ...each }))), ...alarms.slice(-50).reverse()];
+  const words = known.map((each) => `${runs[each.run].name}${each.step === null ? "" : `, step ${each.step}`}: ${each.what}`);
+  const line = (text) => Object.assign(document.createElement("li"), { textContent: text, className: words.length ? "alarm" : "" });
+  list.replaceChildren(...(words.length ? words : ["Nothing so far."]).map(line));
 }
 
 function table() {
-  const head = ["run", "model", "step", "loss", "tokens/s", "MFU", "state"];
-  const shown = document.createElement("table"), wide = Object.assign(document.createElement("div"), { className: "wide" });
+  const head = ["run", "model", "step", "loss", "tokens/s", "MFU", "a step", "predicted", "state"];
+  const shown = document.createElement("table"), wide = Object.assign(document.createElement("div"), { className: "wide", tabIndex: 0, role: "region", ariaLabel: "runs" });
   wide.append(shown);
   const row = (cells, kind) => {
     const line = document.createElement("tr");
     for (const [i, cell] of cells.entries()) {
       const made = document.createElement(kind ?? (i ? "td" : "th"));
       made.textContent = cell;
-      if (i > 1 && i < 6) made.className = "n";
+      if (i > 1 && i < 8) made.className = "n";
       line.append(made);
     }
     return line;
@@ -37,19 +39,36 @@ function table() {
   for (const run of runs) {
     const last = run.rows.filter((each) => "loss" in each).at(-1) ?? {};
     const seconds = run.state.ends_in;
-    const ends = seconds === undefined ? "" : `, ends in ${Math.floor(seconds / 3600)}:${String(Math.floor(seconds / 60) % 60).padStart(2, "0")}:${String(seconds % 60).padStart(2, "0")}`;
+    const ends = seconds === undefined ? "" : `, ends in ${Math.floor(seconds / 3600)}:${String(Math.floor(seconds / 60) % 60).padStart(2, "0")}:${String(seconds % 60).padStart(2, "0")}, at ${clock.format(Date.now() + 1000 * seconds)}`;
     const line = row([
       run.name, run.model, `${run.state.done ?? 0} of ${run.state.steps ?? run.steps}`,
       last.loss?.toFixed(4) ?? "–", last.tokens_per_second ? Math.round(last.tokens_per_second).toLocaleString("en") : "–",
-      last.mfu === undefined || last.mfu === null ? "–" : `${(100 * last.mfu).toFixed(1)} %`, `${run.state.state ?? ""}${ends}`,
+      last.mfu === undefined || last.mfu === null ? "–" : `${(100 * last.mfu).toFixed(1)} %`,
+      run.state.usual ? `${digits(run.state.usual)} s` : "–", predicted(run), `${run.state.state ?? ""}${ends}`,
     ]);
-    line.firstChild.style.color = run.color;
+    const swatch = Object.assign(document.createElement("i"), { className: "swatch", ariaHidden: "true" });
+    swatch.style.background = run.color;
+    line.firstChild.prepend(swatch);
     shown.append(line);
   }
   return wide;
 }
 
+const digits = (value) => value.toLocaleString("en", { maximumSignificantDigits: 3 });
+const clock = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "short" });
+
+// What was predicted for a step, and how much longer it takes.
+function predicted(run) {
+  const expected = run.expected.seconds;
+  if (!expected) return "–";
+  const off = run.state.usual ? `, ${run.state.usual >= expected ? "+" : "−"}${digits(Math.abs(100 * (run.state.usual / expected - 1)))} %` : "";
+  return `${digits(expected)} s${off}`;
+}
+
 function curve(canvas, column) {
+  const shown = runs.some((run) => run.rows.some((row) => Number.isFinite(row[column])));
+  if (!shown && canvas.parentElement.hidden) return;
+  canvas.parentElement.hidden = false;
   const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
   canvas.width = Math.round(width * ratio); canvas.height = Math.round(height * ratio);
   const pen = canvas.getContext("2d");
@@ -104,6 +123,7 @@ on("rows", ({ run, rows, alarms: found }) => {
   add(runs[run], rows);
   alarms.push(...found.map((each) => ({ run, ...each })));
 });
+on("signs", ({ run, alarms: found }) => { runs[run].signs = found; });
 on("state", ({ run, ...state }) => { runs[run].state = state; });
 events.onopen = () => { document.getElementById("busy").textContent = "live"; };
 events.onerror = () => { document.getElementById("busy").textContent = "the server does not answer; trying again"; };

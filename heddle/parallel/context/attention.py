@@ -1,10 +1,12 @@
-"""Attention over tokens that several ranks share, by three ways for queries to meet the keys of others.
+"""Attention over tokens that several ranks share, by four ways for queries to meet the keys of others.
 
 * ring: keys and values of one rank after the other come by while those before are attended to. In turn t every rank
   sends its own straight to the rank that is t further on; a rank whose keys nobody there may see sends nothing.
   Backwards they come by again, and their gradients are sent back.
 * gather: every rank gets all keys and values first; back, their gradients are summed where they belong.
 * all-to-all: every rank gets all tokens of some heads, attends as one device does, and gives the output back.
+* 2d: ranks that are neighbors do that among themselves, and so each has more tokens of fewer heads; between these
+  groups runs a ring. (USP, arXiv 2405.07719; what a group holds of a sample is what one rank of a shorter axis would.)
 
 The first two hold queries, keys, values, output and statistics of their own tokens for the backward pass, and nothing
 of the others'.
@@ -13,6 +15,7 @@ of the others'.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,7 +27,8 @@ from heddle.parallel.collectives import Handle, gather, reduce_scatter, start_al
 from heddle.parallel.context.cut import TokenBlock, as_held, blocks, in_order
 from heddle.parallel.context.kernel import Gradients, MergedAttention
 from heddle.parallel.context.pieces import AttentionPiece, pieces
-from heddle.parallel.mesh import Axis
+from heddle.parallel.mesh import Axis, Mesh
+from heddle.trace.lanes import Collective
 
 
 class Shared:
@@ -61,7 +65,7 @@ class Shared:
         rows = len(x) if comes else 0
         sends = [len(x) if leaves and rank == to else 0 for rank in range(size)]
         receives = [rows if rank == source else 0 for rank in range(size)]
-        return start_all_to_all(x if leaves else x[:0], axis, sends, receives)
+        return start_all_to_all(x if leaves else x[:0], axis, sends, receives, Collective.TURN)
 
 
 class _Ring(torch.autograd.Function):
@@ -186,17 +190,21 @@ def _to_heads(x: Tensor, axis: Axis) -> Tensor:
     return parts.permute(1, 3, 0, 2, 4).flatten(2, 3).transpose(1, 2)
 
 
-def _all_to_all(q: Tensor, k: Tensor, v: Tensor, shared: Shared) -> Tensor:
+def _by_heads(q: Tensor, k: Tensor, v: Tensor, axis: Axis, attend_all: Callable[..., Tensor]) -> Tensor:
+    """Attention of all tokens that ranks of an axis hold to themselves, each with its share of the heads."""
     heads = k.shape[1]
     group = q.shape[1] // heads
     # the heads that belong together travel together: the queries of a group, its key and its value
     grouped = torch.cat((q.unflatten(1, (heads, group)), k[:, :, None], v[:, :, None]), dim=2)
-    mine = _Swap.apply(grouped.flatten(1, 2), shared.axis, True)
+    mine = _Swap.apply(grouped.flatten(1, 2), axis, True)
     mine = mine.unflatten(1, (-1, group + 2))
     mine_q, mine_k, mine_v = mine[:, :, :group].flatten(1, 2), mine[:, :, group], mine[:, :, group + 1]
-    out = attend(mine_q, mine_k, mine_v, shared.window, shared.documents)
-    swapped: Tensor = _Swap.apply(out, shared.axis, False)
+    swapped: Tensor = _Swap.apply(attend_all(mine_q, mine_k, mine_v), axis, False)
     return swapped
+
+
+def _all_to_all(q: Tensor, k: Tensor, v: Tensor, shared: Shared) -> Tensor:
+    return _by_heads(q, k, v, shared.axis, partial(attend, window=shared.window, documents=shared.documents))
 
 
 EXCHANGES: dict[str, Callable[[Tensor, Tensor, Tensor, Shared], Tensor]] = {
@@ -206,13 +214,18 @@ EXCHANGES: dict[str, Callable[[Tensor, Tensor, Tensor, Shared], Tensor]] = {
 }
 
 
-def share_context(attention: Any, axis: Axis, exchange: str) -> None:
-    """Let a layer's attention reach the tokens that other ranks of the axis hold."""
-    window = attention.window
+def share_context(attention: Any, mesh: Mesh, exchange: str) -> None:
+    """Let a layer's attention reach the tokens that other ranks of the context axis hold."""
+    window, size, two_dims = attention.window, mesh.context.size, exchange == "2d"
     stretch = attention.score_scale * attention.head_size**0.5  # over what the kernels scale by
+    axis = mesh.context_outer if two_dims else mesh.context
+    among = EXCHANGES["ring" if two_dims else exchange]
 
     def attend_together(q: Tensor, k: Tensor, v: Tensor, documents: Documents) -> Tensor:
         q = q if attention.scale is None else q * stretch
-        return EXCHANGES[exchange](q, k, v, Shared(axis, axis.size * q.shape[2], window, documents))
+        shared = Shared(axis, size * q.shape[2], window, documents)
+        if two_dims:
+            return _by_heads(q, k, v, mesh.context_inner, lambda *mine: among(mine[0], mine[1], mine[2], shared))
+        return among(q, k, v, shared)
 
     attention.attend = torch.compiler.disable(attend_together)

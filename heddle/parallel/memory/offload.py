@@ -17,8 +17,10 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from heddle.models.transformer import Microbatch, Transformer
+from heddle.models.chunk import Chunk
+from heddle.models.transformer import Microbatch
 from heddle.parallel.shards import Piece
+from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
 
 SMALLEST = 4096  # bytes: what is smaller costs more to move than it takes
@@ -114,7 +116,7 @@ class OffloadedLayer:
         return self.tier.take(kept.slot).view(kept.dtype).as_strided(*kept.layout)
 
 
-def offload_activations(chunk: Transformer, plan: Plan, tiers: Tiers) -> None:
+def offload_activations(chunk: Chunk, plan: Plan, tiers: Tiers) -> None:
     """Let the input, or all that is saved, leave with each layer that the plan says it of."""
     for index, layer in chunk.layers.items():
         memory = plan.memory_of(int(index))
@@ -123,15 +125,14 @@ def offload_activations(chunk: Transformer, plan: Plan, tiers: Tiers) -> None:
             layer.forward = OffloadedLayer(layer, tiers(tier)).forward
 
 
-def optimizer_tier(plan: Plan, name: str) -> str | None:
+def optimizer_tier(plan: Plan, model: ModelSpec, name: str) -> str | None:
     """Where the optimizer's state of a parameter lives: as its layer says, at the model's ends as the plan does."""
-    first, _, rest = name.partition(".")
-    if first == "layers":
-        return plan.memory_of(int(rest.partition(".")[0])).tier("optimizer")
+    if (unit := model.unit_of(name)).isdecimal():
+        return plan.memory_of(int(unit)).tier("optimizer")
     return next((word.partition(":")[2] for word in plan.offload if word.startswith("optimizer:")), None)
 
 
-def move_optimizer(pieces: Sequence[Piece], plan: Plan, tiers: Tiers) -> list[Piece]:
+def move_optimizer(pieces: Sequence[Piece], plan: Plan, model: ModelSpec, tiers: Tiers) -> list[Piece]:
     """The same pieces, with a tier for those whose state leaves the device.
 
     Masters beside low-precision weights go with it. The update runs on the host: beside a GPU all masters do. Sharded
@@ -139,7 +140,7 @@ def move_optimizer(pieces: Sequence[Piece], plan: Plan, tiers: Tiers) -> list[Pi
     """
     moved = []
     for piece in pieces:
-        name = optimizer_tier(plan, piece.name)
+        name = optimizer_tier(plan, model, piece.name)
         if name is None or piece.tier is not None:
             moved.append(piece)
             continue

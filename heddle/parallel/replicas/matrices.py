@@ -49,8 +49,8 @@ class HeldParameter:
 
     @property
     def split_dim(self) -> int:
-        """The dim that tensor ranks hold slices of."""
-        return next(dim for dim, (own, all_) in enumerate(zip(self.local, self.place.shape, strict=True)) if own < all_)
+        """The dim that tensor ranks hold slices of: the last, where ranks that share experts hold some of the first."""
+        return max(dim for dim, (own, all_) in enumerate(zip(self.local, self.place.shape, strict=True)) if own < all_)
 
 
 def held_whole(name: str, parameter: nn.Parameter) -> HeldParameter:

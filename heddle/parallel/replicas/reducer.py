@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 import torch
-from torch import nn
 
-from heddle.models.transformer import Transformer
+from heddle.models.chunk import Chunk
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.ownership import replicas_of, sums_of
 from heddle.parallel.parameter_layout import place_of
@@ -129,26 +128,16 @@ class Reducer:
         for bucket in self.first_used_first:
             bucket.wait_for_weights()
 
-    def wait_before_use(self, chunks: Mapping[int, Transformer]) -> None:
+    def wait_before_use(self, chunks: Mapping[int, Chunk]) -> None:
         """Let every part of the chunks wait for its own parameters before it computes with them.
 
         Around layers, never in them: what a layer computes may be compiled, or done once more in the backward pass.
         """
         bucket_of = {p: bucket for bucket in self.first_used_first for _, p in bucket.parameters}
         for chunk in chunks.values():
-            for module, parameters in parts_in_order(chunk):
-                for bucket in dict.fromkeys(bucket_of[p] for p in parameters if p in bucket_of):
-                    module.register_forward_pre_hook(bucket.wait_for_weights)
-
-
-def parts_in_order(chunk: Transformer) -> Iterator[tuple[nn.Module, list[nn.Parameter]]]:
-    """The modules that a chunk calls one after the other, and what each needs."""
-    if chunk.embed is not None:
-        yield chunk.embed, list(chunk.embed.parameters())
-    for layer in chunk.layers.values():
-        yield layer, list(layer.parameters())
-    if chunk.norm is not None and chunk.head is not None:  # the loss uses the head's weight without calling the head
-        yield chunk.norm, [*chunk.norm.parameters(), *chunk.head.parameters()]
+            for part in chunk.parts():
+                for bucket in dict.fromkeys(bucket_of[p] for p in part.parameters if p in bucket_of):
+                    part.first.register_forward_pre_hook(bucket.wait_for_weights)
 
 
 _Key = tuple[Axis, tuple[Axis, ...], int, str | None, frozenset[str]]

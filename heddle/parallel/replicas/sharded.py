@@ -21,8 +21,9 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
-from heddle.models.transformer import Transformer
+from heddle.models.chunk import Chunk
 from heddle.parallel.collectives import Handle, all_reduce, slice_of, start_reduce_scatter_in_place, start_sharing
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.replicas.bucket import laid_out, places_in
@@ -185,6 +186,8 @@ class ShardedGroup:
 
         def gradient_arrived(parameter: Tensor) -> None:
             assert parameter.grad is not None
+            if index not in self.missing:  # another backward: the loss of the one before did not depend on everything
+                self._sum()
             if self.gradients is None:
                 self.gradients = torch.zeros(self.share * self.replicas.size, device=parameter.device)
             self.gradients[start : start + size].copy_(parameter.grad.flatten())
@@ -305,28 +308,16 @@ def _resize(flat: Tensor, elements: int) -> None:
 class Gathering:
     """Gathers the weights of a chunk's layers when they are needed, some layers ahead."""
 
-    def __init__(self, chunk: Transformer, groups: Mapping[str, Sequence[ShardedGroup]], ahead: int) -> None:
-        """`groups` are those of each layer, by its number, and of "embed" and "head"; with one tied, of "embed"."""
-        order = ["embed", *chunk.layers, "head"]
-        self.units = [groups.get(name, ()) for name in order]
+    def __init__(self, chunk: Chunk, groups: Mapping[str, Sequence[ShardedGroup]], ahead: int) -> None:
+        """`groups` are those of each part of the chunk, by its name; with one end tied, of the other."""
+        parts = chunk.parts()
+        ends = int(parts[0].backward)  # the first place is for the model's beginning, also where that is elsewhere
+        self.units = [*[()] * ends, *(groups.get(part.name, ()) for part in parts)]
         self.ahead = ahead
-        for number, name in enumerate(order):
-            if not self.units[number]:
-                continue
-            if name in chunk.layers:
-                chunk.layers[name].register_forward_pre_hook(self._enter(number))
-                chunk.layers[name].register_forward_hook(self._leave(number, backward=True))
-            else:
-                # The head's weight is used by the loss, outside of its module. Neither end needs its weights for the
-                # backward pass: the gradient of a lookup has no weights in it, and the loss has made its own already.
-                assert chunk.embed is not None or chunk.norm is not None
-                first = chunk.embed if name == "embed" else chunk.norm
-                tied = chunk.spec.tied and chunk.embed is not None and chunk.head is not None
-                last = chunk.embed if name == "embed" and not tied else chunk
-                assert first is not None
-                assert last is not None
-                first.register_forward_pre_hook(self._enter(number))
-                last.register_forward_hook(self._leave(number, backward=False))
+        for number, part in enumerate(parts, ends):
+            if self.units[number]:
+                part.first.register_forward_pre_hook(self._enter(number))
+                part.last.register_forward_hook(self._leave(number, part.backward))
 
     def _enter(self, number: int) -> Callable[..., None]:
         frozen = [group for group in self.units[number] if isinstance(group, FrozenGroup)]
@@ -346,12 +337,13 @@ class Gathering:
         def before_backward(_gradient: Tensor) -> None:
             self._ready(number, range(number - 1, max(0, number - 1 - self.ahead), -1))
 
-        def after_forward(_module: nn.Module, _inputs: Any, output: Tensor) -> None:
+        def after_forward(_module: nn.Module, _inputs: Any, output: Any) -> None:
             for group in self.units[number]:
                 if not (group.kept and torch.is_grad_enabled()):
                     group.release()
-            if backward and output.requires_grad:
-                output.register_hook(before_backward)
+            made = output if isinstance(output, Tensor) else next(x for x in tree_leaves(output) if x is not None)
+            if backward and made.requires_grad:
+                made.register_hook(before_backward)
 
         return after_forward
 
@@ -364,9 +356,3 @@ class Gathering:
         beyond = following.stop
         for group in self.units[beyond] if 0 <= beyond < len(self.units) else ():
             group.home.expect(group.shard)
-
-
-def unit_of(name: str) -> str:
-    """The layer's number, or the first word of a parameter's name: "embed", "norm" or "head"."""
-    first, _, rest = name.partition(".")
-    return rest.partition(".")[0] if first == "layers" else first

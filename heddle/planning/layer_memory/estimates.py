@@ -25,7 +25,7 @@ from heddle.planning.search.space import Space
 from heddle.schedule import NAMES, RULES
 from heddle.schedule.registry import BY_DEFAULT
 from heddle.simulating.stage_memory import of_a_layer
-from heddle.spec.axes import WRITTEN
+from heddle.spec.axes import DEGREES
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.layer_memory import LayerMemory
@@ -45,7 +45,9 @@ def alike(space: Space, rows: np.ndarray) -> np.ndarray:
     """For each split what the price of a layer depends on, as rows: those that differ in chunks alone share it."""
     schedule = space.columns["schedule"][rows]
     usual = np.isin(schedule, [NAMES.index(name) for name in BY_DEFAULT])
-    columns = [space.columns[name][rows] for name in (*WRITTEN, "context_exchange", "microbatch", "sequence")]
+    columns = [
+        space.columns[name][rows] for name in (*DEGREES, "context_exchange", "context_inner", "microbatch", "sequence")
+    ]
     return np.stack([*columns, np.where(usual, 0, 1 + schedule)], axis=1)
 
 
@@ -180,7 +182,7 @@ class _Layers(NamedTuple):
             seconds, own = priced_option(cluster, shape, way, price, leaves, parameters, frozen)
             on_host = away(shape, way, "host", leaves, parameters)
             if way.tier("weights") == "host":
-                on_host = on_host._replace(always=on_host.always + frozen / shape.replicas)
+                on_host = on_host._replace(always=on_host.always + frozen / shape.sharers)
             stays = 0.0 if way.tier("input") or way.tier("activations") else leaves
             always = own.weights + own.gradients + own.optimizer + own.kept
             for column, value in zip(columns, (seconds, always, stays, *on_host), strict=True):

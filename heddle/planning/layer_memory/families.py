@@ -34,7 +34,7 @@ MOST = 16 * GROUPS  # that are estimated at all: those beyond have bounds that a
 SOLVED = 12  # families that are solved to find the best, the lowest estimates first,
 LAYERS = 480  # or so many that they have so many layers together, of small models
 TRIED = 3  # times as many are tried for that: some turn out not to fit
-ACTIONS = 16_000  # of the steps of those that are solved: a second at most
+ACTIONS = 16_000  # of the steps of those that are solved, a second at most; after that only short ones are
 EACH = 3  # of them that may differ in chunks alone
 OWN = 1  # families of one choice that are solved
 WHOLE = 1.15  # times what fitting costs by the estimate: layers are whole, and other stages have to fit, too
@@ -181,13 +181,14 @@ class Families:
         best, actions, failed = than, 0, set[tuple[int, ...]]()
         most = max(SOLVED, LAYERS // self.space.layers)
         for estimate, kind in islice(self._varied(sorted(self.known)), TRIED * most):
-            enough = len(solved) == most or (best is not None and actions > ACTIONS)
-            if enough or self._beaten(estimate.key, best):
+            if len(solved) == most or self._beaten(estimate.key, best):
                 break
             plan = self.space.plan(estimate.row)
             if plan.virtual > 1 and kind in failed:  # however many chunks there are, they hold about the same
                 continue
             steps = 2 * plan.chunks * plan.microbatches(self.job.train.global_batch)
+            if best is not None and actions > ACTIONS and steps > SHORT:
+                continue
             actions += steps
             if (found := self.solve(estimate)) is not None:
                 solved.append((found, estimate, steps))

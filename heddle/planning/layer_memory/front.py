@@ -42,25 +42,35 @@ def front(groups: Sequence[LayerGroup]) -> Front:
     counts = [np.zeros((1, len(group.seconds)), dtype=np.int32) for group in groups]
     for number, group in enumerate(groups):
         useful = np.sort(_undominated(group.seconds, group.bytes))
+        own = group.seconds[useful, None], group.bytes[useful, None]
+        added: list[tuple[np.ndarray, np.ndarray]] = []  # of each layer: the way before, and its option
         for _ in range(group.layers):
-            s = (seconds[:, None] + group.seconds[useful]).ravel()
-            b = (held[:, None] + group.bytes[useful]).ravel()
+            # one option after the other: each is a run that is sorted already, which a stable sort makes use of
+            s, b = (own[0] + seconds).ravel(), (own[1] + held).ravel()
             keep = _undominated(s, b)
             if len(keep) > POINTS:
                 keep = _thinned(keep, b)
-            point, option = np.divmod(keep, len(useful))
+            option, point = np.divmod(keep, len(seconds))
+            added.append((point, useful[option]))
             seconds, held = s[keep], b[keep]
-            counts = [each[point] for each in counts]
-            counts[number][np.arange(len(keep)), useful[option]] += 1
+        way, rows = np.arange(len(seconds)), np.arange(len(seconds))
+        taken = np.zeros((len(seconds), len(group.seconds)), dtype=np.int32)
+        for point, option in reversed(added):
+            taken[rows, option[way]] += 1
+            way = point[way]
+        counts = [each[way] for each in counts]
+        counts[number] = taken
     return Front(seconds, held, counts)
 
 
 def _undominated(seconds: np.ndarray, held: np.ndarray) -> np.ndarray:
     """Places of the points that no other beats in both, fewest bytes first."""
-    order = np.lexsort((seconds, held))
+    order = np.argsort(held, kind="stable")
     best = np.minimum.accumulate(seconds[order])
     better = np.concatenate([[True], best[1:] < best[:-1]])
-    return np.asarray(order[better])
+    kept = order[better]
+    of_equal = np.concatenate([held[kept[1:]] > held[kept[:-1]], [True]])  # the last of those with as many bytes
+    return np.asarray(kept[of_equal])
 
 
 def _thinned(keep: np.ndarray, held: np.ndarray) -> np.ndarray:

@@ -31,13 +31,15 @@ class Option(NamedTuple):
     brief: float  # bytes of weights and gradients that are gathered while it computes
 
 
-def legal(plan: Plan, tiers: tuple[str, ...], zeros: tuple[Zero, ...]) -> Iterator[LayerMemory]:
-    """Every strategy that a layer of a plan may have."""
+def legal(plan: Plan, tiers: tuple[str, ...], zeros: tuple[Zero, ...], own: bool = False) -> Iterator[LayerMemory]:
+    """Every strategy that a layer of a plan may have; of the user's `own`, nobody knows the inside."""
     if plan.check_step == "after" or plan.local_steps:  # which want all of it on the device
         tiers = ()
     for recompute, zero in product(get_args(Recompute), zeros):
         kept = "input" if recompute == "full" else "activations"
         for activations, optimizer, weights in product((None, *tiers), repeat=3):
+            if own and (recompute == "selective" or activations is not None):
+                continue
             if weights is not None and (optimizer is None or plan.puts_off or (plan.replicas > 1 and zero != 3)):
                 continue
             words = ((kept, activations), ("weights", weights), ("optimizer", optimizer))
@@ -53,9 +55,9 @@ def lean_ends(plan: Plan, tiers: tuple[str, ...]) -> Plan:
     return replace(plan, offload=tuple(f"optimizer:{tier}" for tier in tiers[:1]))
 
 
-def leanest(plan: Plan, tiers: tuple[str, ...], zeros: tuple[Zero, ...]) -> list[LayerMemory]:
+def leanest(plan: Plan, tiers: tuple[str, ...], zeros: tuple[Zero, ...], own: bool = False) -> list[LayerMemory]:
     """The strategies that may need least: all that may leave does, or all of it but what a layer saves."""
-    every = [memory for memory in legal(plan, tiers, zeros) if memory.zero == max(zeros)]
+    every = [memory for memory in legal(plan, tiers, zeros, own) if memory.zero == max(zeros)]
     return [memory for memory in every if memory.recompute == "full" or memory.tier("activations")]
 
 

@@ -18,7 +18,7 @@ from heddle.planning.layer_memory.tier_memory import fits_host, tier_bytes
 from heddle.planning.search.space import Space
 from heddle.simulating.simulation import Simulation, simulate
 from heddle.simulating.stage_memory import stage_memory
-from heddle.spec.axes import WRITTEN
+from heddle.spec.axes import DEGREES
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.layer_memory import LayerMemory
 from heddle.spec.plan import Plan
@@ -63,7 +63,7 @@ def _lean(job: PlannedJob) -> Iterator[Plan]:
     cluster = machine_for(job.cluster, plan.world)
     work, schedule = work_of(job, cluster), plan.order_of_work(job.train.global_batch)
     stays = LayerMemory("full", max(zeros_of(plan)), ())
-    for memory in leanest(plan, tiers, zeros_of(plan)):
+    for memory in leanest(plan, tiers, zeros_of(plan), job.model.own):
         whole = plan.with_memory([memory] * job.model.layers)
         held = tier_bytes(replace(job, plan=whole).planned, work, schedule, "host")
         if fits_host(held, cluster):
@@ -86,7 +86,7 @@ def _splits(job: Job, space: Space, rows: np.ndarray) -> Iterator[tuple[int, Pla
     order = np.lexsort((columns["virtual"], columns["microbatch"], -columns["sequence"]))
     known: dict[tuple[int, ...], int] = {}
     for at in order:
-        known.setdefault(tuple(int(columns[name][at]) for name in WRITTEN), int(rows[at]))
+        known.setdefault(tuple(int(columns[name][at]) for name in DEGREES), int(rows[at]))
     some = np.array(list(known.values()), dtype=np.int64)
     if len(some) > SPLITS:
         some = some[np.argsort(leanest_bytes(job, space, some), kind="stable")[:SPLITS]]

@@ -81,7 +81,8 @@ def best_strategies(job: Job, among: Sequence[LayerMemory] | None = None) -> Sim
     work = work_of(replace(job, plan=plan), cluster)
     microbatches = plan.microbatches(job.train.global_batch)
     schedule = _schedule(plan.schedule, plan.pipeline, microbatches, plan.virtual)
-    strategies = list(legal(plan, tiers_of(cluster), zeros_of(plan)) if among is None else among)
+    possible = legal(plan, tiers_of(cluster), zeros_of(plan), job.model.own)
+    strategies = list(possible if among is None else among)
     for stays in STAYS:
         some = [memory for memory in strategies if not any(memory.tier(kind) for kind in stays)]
         priced = [useful(options(cluster, one, plan, some)) for _, one in work.each_shape]

@@ -25,11 +25,11 @@ from heddle.planning.search.refine import balanced, fewest_that_fit
 from heddle.planning.search.space import SOME, Space
 from heddle.simulating.closed_form import StepCosts, balancing_saves
 from heddle.simulating.simulation import Simulation, simulate_if_fits
-from heddle.spec.axes import WRITTEN
+from heddle.spec.axes import DEGREES
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.plan import Plan
 
-CHOICE = (*WRITTEN, "microbatch")  # what people argue about
+CHOICE = (*DEGREES, "microbatch")  # what people argue about
 VARIANT = ("context_exchange", "sequence", "virtual", "zero", "recompute")
 BALANCED = 24  # plans whose layers are moved between stages: those that are hoped to be the best then
 EACH = 8  # of them that may be of one choice
@@ -171,14 +171,15 @@ class Candidates:
             self._moved[found.plan] = balanced(found, self.goal)
         return self._moved[found.plan]
 
-    def among(self, wanted: np.ndarray, name: str = "") -> Candidates:
+    def among(self, wanted: np.ndarray, name: str = "", alike: bool = False) -> Candidates:
         """Some of the plans, as if the search had been for these; what was replayed stays known.
 
         Args:
             wanted: whether, for each plan of the space.
             name: of the field by which they were chosen; one that layers choose for themselves holds for all of them.
+            alike: whether all layers shall do the same.
         """
-        by_layer = False if name in BY_LAYER else self.by_layer
+        by_layer = False if alike or name in BY_LAYER else self.by_layer
         some = Candidates(self.job, self.space, self.step, self.goal, by_layer)
         some.rows, some.every = self.rows[wanted[self.rows]], self.every[wanted[self.every]]
         some._known, some._moved = self._known, self._moved

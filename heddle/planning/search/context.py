@@ -24,6 +24,12 @@ def context_reasons(best: Simulation) -> Iterator[str]:
         f"An all-to-all needs a context that divides {heads} (kv_heads / tensor), hides behind nothing, and at context "
         f"{plan.context} sends {fewer} bytes than a ring: it does from 1 + heads / kv_heads = {turns:g} on."
     )
+    if plan.context_exchange == "2d":
+        inner = plan.context_inner
+        yield (
+            f"In two dims {inner} neighbors exchange by all-to-all, on links in a node, and {plan.context // inner} "
+            f"such groups by a ring of {plan.context // inner - 1} turns instead of {plan.context - 1}."
+        )
 
 
 def hidden_from(found: Simulation) -> float:

@@ -18,7 +18,8 @@ def in_words(plan: Plan) -> str:
     if plan.sequence:
         parts.append("sequence parallel")
     if plan.context > 1:
-        parts.append(f"{plan.context_exchange} exchange")
+        inner = f" (all-to-all of {plan.context_inner})" * (plan.context_exchange == "2d")
+        parts.append(f"{plan.context_exchange} exchange{inner}")
     if plan.pipeline > 1:
         order = [plan.schedule] if plan.late is None else []  # late updates have their own, named below
         parts += [each + (f" with {plan.virtual} chunks per rank" if plan.virtual > 1 else "") for each in order]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from heddle.cost.breakdown import STEP, exchanged
+from heddle.cost.work import work_of
 from heddle.errors import listing
 from heddle.format import GIB, figures, memory_unit, seconds_in_words, signed_seconds
 from heddle.planning.layer_memory.explain import next_gib, reasons, smallest_budget
@@ -17,6 +18,7 @@ from heddle.planning.layer_memory.solve import best_strategies
 from heddle.planning.search.candidates import Candidates
 from heddle.planning.search.context import context_reasons
 from heddle.planning.search.describe import in_words, recompute_in_words
+from heddle.planning.search.experts import expert_reasons, no_such_degree
 from heddle.planning.search.given import ALL
 from heddle.planning.search.objective import MARGIN, SearchGoal
 from heddle.planning.search.pricing import priced
@@ -24,14 +26,16 @@ from heddle.planning.search.ranking import parts
 from heddle.planning.search.search import Search, summary
 from heddle.planning.search.space import RECOMPUTE, worth_sharing
 from heddle.schedule.registry import BY_DEFAULT
+from heddle.simulating.closed_form import closed_form
 from heddle.simulating.simulation import Simulation, simulate_if_fits
-from heddle.spec.axes import WRITTEN
+from heddle.spec.axes import DEGREES
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.plan import Plan
 from heddle.spec.rules.context import PLAN_EXCHANGES
 from heddle.spec.software import CONTEXT_EXCHANGES
 
+QUICK, TRIED = 4000, 3  # plans that are priced for another machine, and of these how many are replayed
 OTHERS = ("context_exchange", "virtual", "sequence", "zero", "microbatch", "recompute", "schedule")
 LINES = 12  # on layers
 
@@ -99,6 +103,7 @@ def described(best: Simulation) -> Iterator[str]:
         tokens, exchange = plan.tokens(job.sequence), plan.context_exchange
         yield f"{plan.context} ranks share them: {tokens:,} tokens each, exchange by {exchange}."
         yield from context_reasons(best)
+    yield from expert_reasons(best)
     breakdown = best.memory[best.fullest]._asdict()
     unit, size = memory_unit(best.worst)
     parts = ", ".join(f"{name} {float(value) / size:.3g}" for name, value in breakdown.items() if value >= 0.005 * size)
@@ -129,7 +134,8 @@ def _neighbors(search: Search) -> Iterator[Neighbor]:
     """
     plans: dict[Plan, tuple[Simulation, list[str]]] = {}
     others = []
-    for name, value in _changes(search.best.plan, search.job.sequence):
+    experts = search.job.model.expert_counts != {0}
+    for name, value in _changes(search.best.plan, search.job.sequence, experts):
         found = _neighbor(search, name, value)
         if isinstance(found, Neighbor):
             others.append(found)
@@ -140,12 +146,14 @@ def _neighbors(search: Search) -> Iterator[Neighbor]:
     yield from others
 
 
-def _changes(best: Plan, sequence: int) -> Iterator[tuple[str, Any]]:
-    for name in (*WRITTEN, "microbatch", "virtual"):
+def _changes(best: Plan, sequence: int, experts: bool) -> Iterator[tuple[str, Any]]:
+    for name in (*DEGREES, "microbatch", "virtual"):
         value = getattr(best, name)
         for other in (2 * value, value // 2):
             if name == "context" and best.context == 1 and not worth_sharing(sequence, other):
                 continue  # which nobody asked for
+            if name == "expert" and not experts:
+                continue
             if other >= 1 and (name != "virtual" or best.pipeline > 1):
                 yield name, other
     if best.tensor > 1:
@@ -180,7 +188,9 @@ def _neighbor(search: Search, name: str, value: Any) -> Neighbor | tuple[str, Si
     if not wanted.any():
         return Neighbor(change, None, _no_such_plan(search, name, value))
     some = candidates.among(wanted, name)
-    found = some.hopeful()
+    # layers choose for themselves where they do in the best plan, or where nothing fits otherwise
+    found = None if search.best.plan.layers else candidates.among(wanted, name, alike=True).hopeful()
+    found = found or some.hopeful()
     if found is None:
         needs, has = some.least_memory / GIB, search.cluster.device.memory_gib
         least = f": at least {needs:.1f} GiB of {has:.4g}" if has < needs else ""
@@ -224,7 +234,7 @@ def _judged(search: Search, changes: Sequence[str], other: Simulation) -> Neighb
 def _difference(best: Plan, other: Plan, named: set[str]) -> str:
     """What else the other plan chooses otherwise."""
     names = [
-        each for each in (*WRITTEN, *OTHERS[:-1]) if each not in named and getattr(best, each) != getattr(other, each)
+        each for each in (*DEGREES, *OTHERS[:-1]) if each not in named and getattr(best, each) != getattr(other, each)
     ]
     if other.layers:  # these choose for themselves
         names = [each for each in names if each not in BY_LAYER]
@@ -251,8 +261,11 @@ def _no_such_plan(search: Search, name: str, value: Any) -> str:
         return (
             f"samples of {job.sequence:,} tokens are not shared by {value} devices unless asked for: --context {value}"
         )
+    if name == "expert":
+        return no_such_degree(search.best, value)
     if name == "context_exchange":
-        return f"{job.model.kv_heads} heads of keys and values cannot be split over tensor × context"
+        parts = "groups of its ranks in a node" if value == "2d" else "tensor × context"
+        return f"{job.model.kv_heads} heads of keys and values cannot be split over {parts}"
     if name == "sequence":
         return f"{job.sequence} tokens cannot be split over tensor = {search.best.plan.tensor}"
     return f"no legal plan on {search.best.plan.world} devices has it"
@@ -306,11 +319,26 @@ def _fastest(search: Search, job: Job, cluster: Cluster) -> float:
     job = replace(job, plan=None, predicted=None, cluster=cluster)
     same = replace(job, plan=search.fastest.plan)
     again = best_strategies(same) if search.fastest.plan.layers else simulate_if_fits(same)
-    by_layer = (
-        None if search.fastest.plan.layers else False
-    )  # where it is not short, layers need no choice of their own
-    found = Candidates(job, *priced(job, cluster, [search.best.plan.world], goal.fixed), goal, by_layer).hopeful()
-    return min(each.step_seconds for each in (again, found) if each is not None)
+    found = [each for each in (again, *_quickest(search, job, cluster)) if each is not None]
+    if not found:  # the plan chosen anew from all
+        counts = [search.best.plan.world]
+        anew = Candidates(job, *priced(job, cluster, counts, goal.fixed), goal).fastest
+        return np.inf if anew is None else anew.step_seconds
+    return min(each.step_seconds for each in found)
+
+
+def _quickest(search: Search, job: Job, cluster: Cluster) -> Iterator[Simulation]:
+    """The quickest there, about, of the plans that are quick here, whether they fit or not."""
+    alike = np.flatnonzero(search.space.devices == search.best.plan.world)
+    rows = alike[np.argsort(search.candidates.step.seconds[alike], kind="stable")[:QUICK]]
+    space = search.space.take(rows)
+    step = closed_form(work_of(job, cluster, space.work_columns()), cluster)
+    fitting = np.flatnonzero(step.fits & (step.memory <= cluster.device.memory_gib * GIB))
+    for row in fitting[np.argsort(step.seconds[fitting], kind="stable")[:TRIED]]:
+        plan = space.plan(int(row))
+        found = simulate_if_fits(replace(job, plan=plan))
+        if found is not None:
+            yield found
 
 
 def _takeaways(search: Search) -> Iterator[str]:

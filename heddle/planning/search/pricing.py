@@ -15,7 +15,7 @@ from heddle.spec.job import Job
 
 def priced(job: Job, cluster: Cluster, counts: list[int], fixed: Fixed) -> tuple[Space, StepCosts]:
     """All legal plans, and what each takes and holds."""
-    space = legal_space(job.model, job.sequence, job.train.global_batch, counts, fixed)
+    space = legal_space(job.model, job.sequence, job.train.global_batch, counts, fixed, cluster.devices)
     some = np.flatnonzero(space.columns["recompute"] == SOME)
     if len(some):
         # plans whose layers recompute as far as memory asks for: of no use where nothing or everything must

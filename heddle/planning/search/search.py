@@ -34,7 +34,7 @@ from heddle.planning.search.space import ALL, Space, check_fixed, read_fixed
 from heddle.schedule.registry import BY_DEFAULT, NAMES
 from heddle.simulating.closed_form import StepCosts
 from heddle.simulating.simulation import Simulation, simulate_if_fits
-from heddle.spec.axes import WRITTEN
+from heddle.spec.axes import DEGREES
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
 from heddle.spec.plan import Plan
@@ -116,6 +116,13 @@ class Search:
         ]
         return f"<p>{escape(repr(self))}</p>" + table_html(rows) + self.best._repr_html_()
 
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the plans that no other beats in both time and memory, and mark the best; needs matplotlib."""
+        from heddle.trace.plots import plot_plans
+
+        points = [(point.memory_gib, point.step_seconds) for point in self.front]
+        return plot_plans(points, (self.best.worst / GIB, self.best.step_seconds), axes)
+
     def to_frame(self) -> Any:
         """The ranked plans, a row each, as a pandas DataFrame."""
         from heddle.trace.frames import frame
@@ -187,7 +194,7 @@ class Search:
         best = self.best.plan
         if best.pipeline == 1 or "schedule" in self.goal.fixed:
             return None
-        split = {name: getattr(best, name) for name in (*WRITTEN, "microbatch")}
+        split = {name: getattr(best, name) for name in (*DEGREES, "microbatch")}
         space, step = priced(self.job, self.cluster, [best.world], {**self.goal.fixed, **split, "schedule": ALL})
         every = Candidates(self.job, space, step, self.goal)
         usual = [NAMES.index(name) for name in BY_DEFAULT]

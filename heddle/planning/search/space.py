@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from heddle.spec.axes import AXES, WRITTEN
 from heddle.spec.layer_memory import Recompute
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
-from heddle.spec.rules.context import PLAN_EXCHANGES
+from heddle.spec.rules.context import PLAN_EXCHANGES, inner_degrees
 from heddle.spec.rules.even import even_stages
 from heddle.spec.software import CONTEXT_EXCHANGES
 
@@ -66,6 +66,8 @@ class Space:
         count = fields.pop("recomputed") + more
         fields["sequence"] = bool(fields["sequence"])
         fields["context_exchange"] = CONTEXT_EXCHANGES[fields["context_exchange"]]
+        if fields["context_exchange"] != "2d":
+            del fields["context_inner"]
         fields["schedule"] = NAMES[fields["schedule"]]
         fields["stages"] = tuple(self.fixed.get("stages", ()))
         fields |= {name: self.fixed[name] for name in GIVEN if name in self.fixed}
@@ -86,6 +88,8 @@ class Space:
             return None
         wanted: dict[str, Any] = {name: getattr(plan, name) for name in CHOSEN if name != "recompute"}
         wanted["context_exchange"] = CONTEXT_EXCHANGES.index(plan.context_exchange if plan.context > 1 else "ring")
+        if plan.context_exchange != "2d":
+            del wanted["context_inner"]
         one_chunk = RULES[plan.schedule].one_chunk if plan.virtual == 1 else ""
         wanted["schedule"] = NAMES.index(one_chunk or plan.schedule)
         if "recompute" not in self.fixed:
@@ -98,7 +102,7 @@ class Space:
 
     def work_columns(self) -> dict[str, Any]:
         """The same as the columns of a `heddle.cost.Work`."""
-        names = (*AXES, "context_exchange", "virtual", "zero", "microbatch")
+        names = (*AXES, "expert", "context_exchange", "context_inner", "virtual", "zero", "microbatch")
         words = self.fixed.get("recompute")
         shares: dict[str, Any]
         if words is None or isinstance(words, str):
@@ -120,15 +124,20 @@ class Space:
         }
 
 
-def legal_space(model: ModelSpec, sequence: int, batch: int, counts: Iterable[int], fixed: Fixed) -> Space:
-    """Every legal plan for any of these numbers of devices that has the fixed fields."""
+def legal_space(
+    model: ModelSpec, sequence: int, batch: int, counts: Iterable[int], fixed: Fixed, node: int | None = None
+) -> Space:
+    """Every legal plan for any of these numbers of devices that has the fixed fields; `node`: devices of one."""
     every = _degrees(model, sequence, batch, counts, fixed)
-    rows = [_choices(model, sequence, batch, degrees, fixed) for degrees in every]
+    rows = [_choices(model, sequence, batch, degrees, fixed, node) for degrees in every]
     grids = [np.meshgrid(*(row[name] for name in CHOSEN), indexing="ij") for row in rows if all(row.values())]
     blocks = [np.stack([axis.ravel() for axis in grid]) for grid in grids]
     joined = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(CHOSEN), 0), dtype=np.int64)
     columns = dict(zip(CHOSEN, joined, strict=True))
     columns = _with_schedules(columns, batch, fixed)
+    if model.own:  # nobody can put off the products of somebody else's layers
+        whole = np.isin(columns["schedule"], [n for n, rule in enumerate(RULES.values()) if not rule.splits])
+        columns = {name: column[whole] for name, column in columns.items()}
     columns["recomputed"] = np.zeros_like(columns["tensor"])
     return Space(model.layers, columns, fixed)
 
@@ -156,7 +165,7 @@ Degrees = dict[str, int]  # of every axis
 # unless it is fixed.
 SEARCHED_AXES: dict[str, Callable[[ModelSpec, int, int, int], bool]] = {
     "tensor": lambda model, _sequence, _batch, degree: degree in model.tensor_degrees,
-    "context": lambda _model, sequence, _batch, degree: degree == 1 or sequence % (2 * degree) == 0,
+    "context": lambda model, sequence, _batch, degree: degree == 1 or (sequence % (2 * degree) == 0 and not model.own),
     "pipeline": lambda model, _sequence, _batch, degree: degree <= model.layers,
     "data": lambda _model, _sequence, batch, degree: batch % degree == 0,
 }
@@ -192,42 +201,70 @@ def _degrees(model: ModelSpec, sequence: int, batch: int, counts: Iterable[int],
     return chain.from_iterable(split(count, WRITTEN) for count in counts)
 
 
-def _choices(model: ModelSpec, sequence: int, batch: int, degrees: Degrees, fixed: Fixed) -> dict[str, list[int]]:
+def _exchanges(heads: int, tensor: int, context: int, fixed: Fixed, node: int | None) -> tuple[list[int], int]:
+    """How ranks may exchange keys and values, of which each holds so many heads; and the groups of a 2d exchange.
+
+    These lie within a node, unless they are asked for and cannot.
+    """
+    if context == 1:
+        return [CONTEXT_EXCHANGES.index("ring")], 1
+    groups, given = inner_degrees(context, heads), fixed.get("context_inner", 1)
+    near = [inner for inner in groups if node is None or inner * tensor <= node]
+    if given > 1:
+        groups = near = [inner for inner in groups if inner == given]
+    legal = {"all-to-all": heads % context == 0, "2d": bool(near) or (fixed.get("context_exchange") == "2d" and groups)}
+    words = [name for name in PLAN_EXCHANGES if legal.get(name, True) and (given == 1 or name == "2d")]
+    if (word := fixed.get("context_exchange")) is not None:
+        words = [name for name in words if name == word]
+    inner = near[-1] if near else groups[0] if groups else 1
+    return [CONTEXT_EXCHANGES.index(name) for name in words], inner
+
+
+def _choices(
+    model: ModelSpec, sequence: int, batch: int, degrees: Degrees, fixed: Fixed, node: int | None = None
+) -> dict[str, list[int]]:
     """What each column may be for given degrees; an empty list where a fixed field forbids them."""
     tensor, context, pipeline, data = (degrees[axis] for axis in ("tensor", "context", "pipeline", "data"))
     replicas = data * context
-    exchanges = [CONTEXT_EXCHANGES.index("ring")]
-    if context > 1:
-        swaps = model.kv_heads // tensor % context == 0
-        exchanges = [CONTEXT_EXCHANGES.index(name) for name in PLAN_EXCHANGES if swaps or name != "all-to-all"]
-        if (word := fixed.get("context_exchange")) is not None:
-            exchanges = [number for number in exchanges if CONTEXT_EXCHANGES[number] == word]
+    exchanges, inner = _exchanges(model.kv_heads // tensor, tensor, context, fixed, node)
     virtuals = [1] if pipeline == 1 else list(range(1, model.layers // pipeline + 1))
     if fixed.get("schedule", ALL) != ALL:
         rule = RULES[fixed["schedule"]]
         virtuals = [virtual for virtual in virtuals if rule.usual_virtual <= virtual <= (rule.most_virtual or virtual)]
     if "stages" in fixed:
         virtuals = [virtual for virtual in virtuals if pipeline * virtual == len(fixed["stages"])]
-    slices = [0, 1] if tensor > 1 and sequence // context % tensor == 0 else [0]
+    slices = [0, 1] if tensor > 1 and sequence // context % tensor == 0 and not model.own else [0]
     levels = sorted(set().union(*(zero_levels((pipeline, replicas), name, fixed) for name in schedules_of(fixed))))
     if pipeline > 1 and "zero" not in fixed:  # levels 2 and 3 of a pipeline are for its layers to choose
         levels = [level for level in levels if level <= 1]
     # a level that is asked for holds for one replica, too, though there is nothing to share
     zeros = _given(fixed, "zero", levels if replicas > 1 or "zero" in fixed else levels[:1])
     microbatches = _given(fixed, "microbatch", divisors(batch // data))
+    # replicas that sum their gradients in codes, or not in every step, each hold all experts
+    together = not fixed.get("local_steps") and fixed.get("compress_gradients", "none") == "none"
     word = fixed.get("recompute")  # one for each layer fills no column: all plans have them
     recompute = [RECOMPUTE.index(word) if word in RECOMPUTE else 0] if word is not None else list(range(len(RECOMPUTE)))
+    if word is None and model.own:
+        recompute.remove(RECOMPUTE.index("selective"))
     if word is None and model.layers >= 2 * pipeline:  # a rank with one layer has no part of its layers
         recompute.append(SOME)
     return {
         **{axis: [degree] for axis, degree in degrees.items()},
+        "expert": _given(fixed, "expert", expert_degrees(model, replicas) if together else [1]),
         "context_exchange": exchanges,
+        "context_inner": [inner],  # if there are groups: other exchanges have none
         "virtual": _given(fixed, "virtual", virtuals),
         "sequence": _given(fixed, "sequence", slices),
         "zero": zeros,
         "microbatch": microbatches,
         "recompute": recompute,
     }
+
+
+def expert_degrees(model: ModelSpec, replicas: int) -> list[int]:
+    """Over how many of so many replicas a model's experts can be split."""
+    counts = model.expert_counts - {0}
+    return divisors(gcd(replicas, *counts)) if counts else [1]
 
 
 def _given(fixed: Fixed, name: str, legal: list[int]) -> list[int]:
@@ -360,6 +397,12 @@ def read_fixed(table: Mapping[str, Any]) -> dict[str, Any]:
         beside = dict(needs[name])
         if name == "schedule" and isinstance(value, str) and value in RULES:
             beside = {"pipeline": 2, "virtual": RULES[value].least_virtual}
+        if name == "expert" and isinstance(value, int):
+            beside = {"data": max(1, value)}
+        if name == "context_exchange" and value == "2d":
+            beside = {"context": 4, "context_inner": 2}
+        if name == "context_inner" and isinstance(value, int):
+            beside |= {"context": 2 * value} if value > 1 else {"context_exchange": "ring"}
         everything = name == "schedule" and value == ALL
         fixed[name] = ALL if everything else getattr(build(Plan, {name: value} | beside, "plan"), name)
     return fixed

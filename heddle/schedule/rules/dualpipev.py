@@ -96,4 +96,5 @@ DUALPIPEV = Rule(
     splits=True,
     microbatches_per_rank=2,
     written=_written,
+    torch_name="DualPipeV",
 )

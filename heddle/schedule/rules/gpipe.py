@@ -33,4 +33,6 @@ def in_flight(pipeline: Column, microbatches: Column, virtual: Column, rank: Col
     return microbatches * virtual
 
 
-GPIPE = Rule("gpipe", gpipe, flush_bubble, in_flight, in_all=False, over_network=(None,), forwards_first=True)
+GPIPE = Rule(
+    "gpipe", gpipe, flush_bubble, in_flight, in_all=False, over_network=(None,), forwards_first=True, torch_name="GPipe"
+)

@@ -82,4 +82,5 @@ INTERLEAVED = Rule(
     by_default=True,
     starts_like_1f1b=True,
     one_chunk="1f1b",
+    torch_name="Interleaved1F1B",
 )

@@ -46,4 +46,5 @@ ONE_F_ONE_B = Rule(
     by_default=True,
     starts_like_1f1b=True,
     over_network=(None,),
+    torch_name="1F1B",
 )

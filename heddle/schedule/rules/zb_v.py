@@ -86,4 +86,16 @@ def in_flight(pipeline: Column, microbatches: Column, virtual: Column, rank: Col
     return np.minimum(np.minimum(2 * pipeline, 2 * microbatches), microbatches + 1 + rank)
 
 
-ZB_V = Rule("zb-v", zb_v, _bubble, in_flight, 2, 2, 2, placement=ChunkPlacement.V, splits=True, written=_written)
+ZB_V = Rule(
+    "zb-v",
+    zb_v,
+    _bubble,
+    in_flight,
+    2,
+    2,
+    2,
+    placement=ChunkPlacement.V,
+    splits=True,
+    written=_written,
+    torch_name="ZBVZeroBubble",
+)

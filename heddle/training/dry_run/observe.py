@@ -67,8 +67,9 @@ class Traffic(Watching):
 
     def __init__(self, mesh: Mesh) -> None:
         super().__init__()
-        axes = {GRADIENTS: mesh.gradients.group}  # first: where it is one of the axes, it has that one's name
-        axes |= {name: getattr(mesh, name).group for name in (*AXES, "ends", "world")}
+        axes = {"expert_data": mesh.expert_data.group, GRADIENTS: mesh.gradients.group}
+        # later ones win: where one of the two above is one of the axes, it has that one's name
+        axes |= {name: getattr(mesh, name).group for name in (*AXES, "expert", "ends", "world")}
         self.axes = {group.group_name: name for name, group in axes.items() if group is not None}
         self.axes |= {group.group_name: "pipeline" for group in mesh.channels.values()}
         self.tallies: dict[CommKind, Tally] = defaultdict(Tally)
@@ -84,6 +85,8 @@ class Traffic(Watching):
         group = dist.ProcessGroup.unbox(boxed)
         name = func._schema.name
         channel = CommKind(self.axes.get(group.group_name, group.group_name), _NAMES.get(name, name))
+        if channel.axis == "expert":  # what others do by an all-to-all over gloo is one here
+            channel = CommKind(channel.axis, "all-to-all")
         whole = max(leaf.nbytes for leaf in tree_leaves(args) if isinstance(leaf, Tensor))
         if channel.operation in _MESSAGES and channel.axis != "pipeline":
             # a reduce-scatter over gloo: its slices on the way to their owners

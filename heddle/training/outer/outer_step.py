@@ -29,7 +29,6 @@ from heddle.parallel.collectives import Handle, start_sum_numbers
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.parameter_layout import ParameterLayout
 from heddle.parallel.replicas.compressed import gradient_codes
-from heddle.parallel.replicas.sharded import unit_of
 from heddle.parallel.shards import Kept, Piece, boxes_of
 from heddle.runtime.recorder import NoRecorder
 from heddle.spec.axes import AXES
@@ -218,7 +217,8 @@ def fragment_of(name: str, fragments: int) -> int:
 
     The embedding goes with the first, at both ends of a pipeline; what follows the layers with the last.
     """
-    unit = unit_of(name)
+    first, _, rest = name.partition(".")
+    unit = rest.partition(".")[0] if first == "layers" else first
     if unit.isdecimal():
         return int(unit) % fragments
     return 0 if unit == "embed" else fragments - 1

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
 from heddle.training.prove.collect import Array, ShardBox, assemble
+from heddle.training.prove.routes import RouteComparison, Routes, compare_routes
 
 LOSS_LIMIT = 1e-5  # relative, in full precision over some twenty steps
 ROUNDINGS = 10  # a gradient may differ by this many times the rounding measured for one device
@@ -21,7 +23,7 @@ LOW_ROUNDINGS = 4
 # Of losses where updates are late, which make more of what tensor-parallel sums round: 235 plans were off by up to 8 e.
 LATE_ROUNDINGS = 12
 
-TIED = "embed.tokens.weight"
+TIED, EXPERTS = "embed.tokens.weight", ".mlp.experts."
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Observed:
     norms: list[float]
     boxes: list[ShardBox] = field(repr=False)  # of every rank: the first step's gradients
     start: list[ShardBox] = field(default_factory=list, repr=False)  # of every rank: the weights before it, in fp32
+    outputs: list[Any] = field(default_factory=list, repr=False)  # of own modules, see `own.py`
+    routes: Routes = field(default_factory=dict, repr=False)  # of every rank: the experts of the first step's tokens
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class Comparison:
     loss_limit: float = LOSS_LIMIT
     roundings: int = ROUNDINGS  # that a gradient may be off by
     unequal_start: tuple[str, ...] = ()  # parameters that do not begin with the same bits
+    routes: RouteComparison | None = None  # whether tokens went to the same experts, where there are some
 
     @property
     def max_loss_diff(self) -> float:
@@ -75,6 +80,12 @@ class Comparison:
         """Whether both begin with the same weights, and everything else is within what rounding explains."""
         within = self.max_loss_diff <= self.loss_limit and self.max_gradient_diff <= self.gradient_limit
         return within and not self.unequal_start
+
+    @property
+    def near_tie(self) -> bool:
+        """Whether some tokens went to other experts, and rounding alone may have sent them there."""
+        flips = () if self.routes is None else self.routes.flips
+        return bool(flips) and max(flips) <= self.gradient_limit
 
     @property
     def worst(self) -> str:
@@ -109,11 +120,15 @@ def compare(
         loss_limit=LOSS_LIMIT if low is None else max(LOSS_LIMIT, most * low),
         roundings=ROUNDINGS if low is None else LOW_ROUNDINGS,
         unequal_start=tuple(name for name, difference in start.items() if difference.relative > 0),
+        routes=compare_routes(parallel.routes, serial.routes) if parallel.routes else None,
     )
 
 
 def compare_boxes(boxes: Iterable[ShardBox], reference: dict[str, Array]) -> dict[str, GradientDifference]:
     """Every box, of every rank, against its place in the whole; what no rank holds differs infinitely."""
+    boxes = list(boxes)
+    idle = {box.name: np.zeros(box.shape) for box in boxes if box.name not in reference}  # no loss depends on these
+    reference = reference | idle
     held = {name: np.zeros(whole.shape, bool) for name, whole in reference.items()}
     furthest = dict.fromkeys(reference, 0.0)
     products = {name: np.zeros(3) for name in reference}
@@ -148,13 +163,16 @@ def likely_cause(comparison: Comparison, plan: Plan, model: ModelSpec) -> str:
     """What kind of mistake the differences look like: a place to start, not a proof."""
     if comparison.unequal_start:
         return f"the initial weights differ ({comparison.unequal_start[0]} first): they depend on the plan"
+    if comparison.near_tie:
+        return "experts that are as probable but for rounding were chosen otherwise: prove it with another train.seed"
     if comparison.losses[0] > comparison.loss_limit:
         return _forward_cause(plan, model)
     wrong, names = comparison.wrong, list(comparison.gradients)
     if wrong:
         return _backward_cause(comparison, wrong, names, plan, model)
     if comparison.norm > comparison.gradient_limit:
-        return "every gradient is right, their norm is not: some gradient is counted by two ranks, or by none"
+        shared = " (each expert counts once, not on every rank that shares experts)" * (plan.expert > 1)
+        return f"every gradient is right, their norm is not: some gradient is counted by two ranks, or by none{shared}"
     step = next(i for i, loss in enumerate(comparison.losses) if not loss <= comparison.loss_limit)
     return f"the first gradients are right, the loss differs from step {step + 1} on: the update, or who gets it"
 
@@ -169,6 +187,8 @@ def _forward_cause(plan: Plan, model: ModelSpec) -> str:
         suspects.append("a message between stages")
     if plan.context > 1:
         suspects.append("what ranks that share a sample read of it, or see of each other's keys")
+    if plan.expert > 1:
+        suspects.append("tokens on their way to experts and back")
     if plan.data > 1:
         suspects.append("which samples each replica reads")
     if model.dropout:
@@ -182,6 +202,8 @@ def _backward_cause(comparison: Comparison, wrong: list[str], names: list[str], 
         return f"every gradient is {factors[0]:.4g} times the serial one: scaling, over replicas or microbatches"
     if wrong == [TIED] and model.tied and plan.pipeline > 1:
         return "only the tied embedding differs: the sum over the first and the last stage"
+    if plan.expert > 1 and all(EXPERTS in name for name in wrong):
+        return _expert_cause(comparison, wrong, plan)
     if plan.tensor > 1 and all(_replicated(name) for name in wrong):
         return "only parameters that tensor ranks hold whole differ: the sum of their gradients over the tensor axis"
     if wrong == names:
@@ -191,6 +213,17 @@ def _backward_cause(comparison: Comparison, wrong: list[str], names: list[str], 
     losses = ", or a router's losses" if model.balance_loss or model.z_loss else ""
     start = f"the loss is right, gradients are wrong from {wrong[-1]} back to the input"
     return f"{start}: the backward pass behind it{losses}"
+
+
+def _expert_cause(comparison: Comparison, wrong: list[str], plan: Plan) -> str:
+    found = [comparison.gradients[name] for name in wrong]
+    factor = found[0].factor
+    if min(each.cosine for each in found) > 0.999 and max(abs(each.factor - factor) for each in found) < 1e-3 * factor:
+        return (
+            f"only experts differ, whose gradients are {factor:.4g} times the serial ones: their scale is that of "
+            f"all {plan.replicas} replicas and not of those that hold the same experts"
+        )
+    return f"only experts differ: the sum over the {plan.expert_replicas} ranks that hold the same ones"
 
 
 def _replicated(name: str) -> bool:

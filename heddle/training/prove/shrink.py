@@ -10,12 +10,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from heddle.cost.layers import LayerKind, chunk_layers
+from heddle.errors import divisors
 from heddle.spec.job import Job, PlannedJob, Train
 from heddle.spec.layer_memory import LayerMemory
 from heddle.spec.model import LayerSpec, ModelSpec
+from heddle.spec.own import OwnModel
 from heddle.spec.plan import Plan
+from heddle.spec.rules.context import inner_degrees
 from heddle.spec.tune import Tune
 from heddle.training.prove.conserved import coded_plan
+from heddle.training.prove.own import TOKENS, shrunk_model, shrunk_plan
 
 PROCESSES = 16  # more than this do not fit one machine that somebody also works on
 CHUNKS = 4  # per rank
@@ -43,6 +47,8 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
     degrees, inexact = _exact(degrees)
     notes += inexact
     left_out = _left_out(planned)
+    if isinstance(model, OwnModel):
+        return _shrunk_own(planned, model, degrees, notes, left_out, steps)
     layers, stages = _layers(model, plan, degrees)
     every = {plan.memory_of(layer) for layer in range(model.layers)} - {kind.memory for kind in layers}
     notes += [f"No chunk that was tried has a layer with {_in_words(lost)}." for lost in sorted(every)]
@@ -59,10 +65,41 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
     # where shares differ, the first replica takes more: as many as any schedule can
     shares = (equal[0] + degrees.pipeline * microbatch, *equal[1:]) if plan.shares and degrees.data > 1 else ()
     small_plan = replace(degrees, microbatch=microbatch, stages=stages, shares=shares).with_memory(memories)
-    small_train = Train(
+    small_train = _train(planned, steps, sum(shares or equal), sequence)
+    small = PlannedJob(
+        model=small_model,
+        data=job.data,
+        train=small_train,
+        plan=small_plan,
+        tune=_tune(job.tune),
+        preference=job.preference,
+    )
+    coded = coded_plan(job, plan, small_plan)
+    coded_job = None if coded is None else replace(small, plan=coded, network=job.network)
+    return Shrunk(small, tuple(notes), coded_job, left_out)
+
+
+def _shrunk_own(
+    job: PlannedJob, model: OwnModel, degrees: Plan, notes: list[str], left_out: tuple[str, ...], steps: int
+) -> Shrunk:
+    """The same of the user's own module: how small it can be, only its file knows."""
+    plan = job.plan
+    small, more = shrunk_model(model)
+    microbatch, sequence = min(plan.microbatch, 2), min(job.sequence, TOKENS)
+    microbatches = _microbatches(plan.microbatches(job.train.global_batch), plan.pipeline, degrees.pipeline)
+    small_plan = replace(shrunk_plan(model, small, plan, degrees), microbatch=microbatch)
+    train = _train(job, steps, degrees.data * microbatches * microbatch, sequence)
+    made = PlannedJob(model=small, data=None, train=train, plan=small_plan)
+    return Shrunk(made, (*notes, *more), None, left_out)
+
+
+def _train(job: PlannedJob, steps: int, batch: int, sequence: int) -> Train:
+    """Few steps that move far."""
+    train, plan = job.train, job.plan
+    return Train(
         name=train.name,
         steps=steps,
-        global_batch=sum(shares or equal),
+        global_batch=batch,
         sequence=sequence,
         seed=train.seed,
         precision=job.precision,
@@ -80,17 +117,6 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
         optimizer="adamw" if train.optimizer == "adamw8bit" else train.optimizer,
         momentum=train.momentum,
     )
-    small = PlannedJob(
-        model=small_model,
-        data=job.data,
-        train=small_train,
-        plan=small_plan,
-        tune=_tune(job.tune),
-        preference=job.preference,
-    )
-    coded = coded_plan(job, plan, small_plan)
-    coded_job = None if coded is None else replace(small, plan=coded, network=job.network)
-    return Shrunk(small, tuple(notes), coded_job, left_out)
 
 
 def _tune(tune: Tune | None) -> Tune | None:
@@ -105,7 +131,7 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
     """The plan with degrees that fit: replicas go first, they are all alike; then the largest of the others."""
     tensor, context, pipeline, data = plan.tensor, plan.context, plan.pipeline, plan.data
     if plan.world > limit:
-        data = min(data, 2)
+        data = min(data, 4 if plan.expert > 1 and plan.expert_replicas > 1 else 2)
     while tensor * context * pipeline * data > limit:
         if pipeline >= max(tensor, context):
             pipeline = -(-pipeline // 2)
@@ -113,25 +139,37 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
             context = -(-context // 2)
         else:
             tensor = -(-tensor // 2)
-    virtual = min(plan.virtual, CHUNKS)
+    virtual, expert = min(plan.virtual, CHUNKS), _expert_degree(plan, data * context)
     notes = [
         f"{name} {before} → {after}: {lost}"
         for name, before, after, lost in (
             ("data", plan.data, data, "replicas are alike, so two are enough."),
             ("tensor", plan.tensor, tensor, f"the sums over {plan.tensor} ranks were not tried."),
             ("context", plan.context, context, f"the exchange between {plan.context} ranks was not tried."),
+            ("expert", plan.expert, expert, f"the exchange between {plan.expert} ranks was not tried."),
             ("pipeline", plan.pipeline, pipeline, f"the order of work of {plan.pipeline} stages was not tried."),
             ("virtual", plan.virtual, virtual, f"the order of work of {plan.virtual} chunks per rank was not tried."),
         )
         if before != after
     ]
     # stages and what layers do are those of the old degrees until the caller has found the new ones
-    changed = replace(plan, stages=(), recompute="none", offload=plan.ends_offload, layers=())
+    changed = replace(plan, stages=(), recompute="none", offload=plan.ends_offload, layers=(), expert=1)
     if pipeline < plan.pipeline or virtual < plan.virtual:
         changed = changed.named
     check = plan.check_step if pipeline > 1 else "before"
-    changed = replace(changed, tensor=tensor, context=context, pipeline=pipeline, data=data)
+    if plan.context_exchange == "2d":
+        inner = next((degree for degree in (plan.context_inner, 2) if degree in inner_degrees(context, context)), 1)
+        changed = replace(changed, context_exchange="2d" if inner > 1 else "ring", context_inner=inner, context=context)
+        if inner == 1 and context > 1:
+            notes.append("context_exchange 2d → ring: so few ranks make no groups.")
+    changed = replace(changed, tensor=tensor, context=context, pipeline=pipeline, data=data, expert=expert)
     return replace(changed, virtual=virtual, check_step=check), notes
+
+
+def _expert_degree(plan: Plan, replicas: int) -> int:
+    """Ranks that share experts out of fewer replicas: some hold the same ones, if they did."""
+    most = replicas // 2 if plan.expert_replicas > 1 and replicas > 2 else replicas
+    return max(degree for degree in divisors(plan.expert) if replicas % degree == 0 and degree <= max(most, 1))
 
 
 def _exact(plan: Plan) -> tuple[Plan, list[str]]:
@@ -201,7 +239,8 @@ def _microbatches(count: int, stages: int, fewer: int) -> int:
 
 
 def _model(model: ModelSpec, plan: Plan, small: Plan, shapes: tuple[int, ...], sequence: int, before: int) -> ModelSpec:
-    swapped = small.context if plan.context_exchange == "all-to-all" else 1  # ranks that split heads among them
+    # ranks that split heads among them
+    swapped = small.context if plan.context_exchange == "all-to-all" else small.context_inner
     kv_heads = small.tensor * swapped * min(2, model.kv_heads // (plan.tensor * swapped))
     heads = kv_heads * min(model.group, GROUP)
     head_size = max(4, WIDTH // heads)
@@ -240,8 +279,9 @@ def _experts(model: ModelSpec, small: Plan, shapes: tuple[int, ...]) -> dict[str
         nothing = dict.fromkeys(("experts", "top_k", "expert_ffn", "shared_experts", "shared_ffn"), 0)
         return {**nothing, "shared_gate": False}
     top_k = min(model.top_k, TOP_K)
+    few = -(-EXPERTS * top_k // small.expert) * small.expert  # each rank that shares them has as many
     return {
-        "experts": tuple(min(model.shapes[shape].experts, EXPERTS * top_k) for shape in shapes),
+        "experts": tuple(min(model.shapes[shape].experts, few) for shape in shapes),
         "top_k": top_k,
         "expert_ffn": small.tensor * -(-EXPERT_FFN // small.tensor),
         "shared_ffn": 2 * small.tensor * -(-EXPERT_FFN // small.tensor) if model.shared_ffn else 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from heddle.models.transformer import Transformer
 from heddle.parallel.collectives import all_reduce
 from heddle.parallel.pipeline.late import LatePipeline
 from heddle.runtime.device import Mark
@@ -29,7 +30,7 @@ class LateSteps:
         plan, train = trainer.plan, trainer.job.train
         assert plan.late is not None
         self.late = LateSchedule(plan.late, plan.pipeline, plan.microbatches(train.global_batch))
-        chunks = trainer.parallel.chunks
+        chunks = {number: each for number, each in trainer.parallel.chunks.items() if isinstance(each, Transformer)}
         self.endless = LatePipeline(self.late, chunks, trainer.mesh, trainer.shape, trainer.recorder)
         self.origin = 0  # the step since which updates come late
         # Whether a step has ended since nothing was under way. On a device whoever first runs a kernel waits until the

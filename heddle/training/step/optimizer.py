@@ -61,6 +61,7 @@ class Optimizer:
         """`delay_of` says how many steps late a piece's gradients come; `muon` updates matrices, where it is asked."""
         self.pieces, self.train, self.muon = pieces, train, muon
         self.updates = 0  # steps that changed the weights
+        self.divisor: Tensor | None = None  # of gradients, besides their scale, where it is known only now
         self.scale = LossScale(train.precision == "fp16")
         others = pieces if muon is None else [piece for piece in pieces if piece.name not in muon.pieces]
         self.turns = turns_of(others, delay_of)
@@ -115,6 +116,8 @@ class Optimizer:
         """
         norm = squared_norm.double().sqrt() / self.scale.value
         divisor = torch.full_like(norm, self.scale.value)
+        if self.divisor is not None:
+            divisor *= self.divisor
         if self.train.clip:
             divisor *= (norm / self.train.clip).clamp(min=1)
         scaling = divisor.float(), (~norm.isfinite()).float()

@@ -42,7 +42,8 @@ class Reference:
     ) -> None:
         """`copied` makes a frozen copy of the model; None: the model's adapters are turned off instead."""
         self.copy = None if copied is None else copied()
-        self.chunks = own.chunks if self.copy is None else self.copy.chunks
+        held = own.chunks if self.copy is None else self.copy.chunks
+        self.chunks = {number: chunk for number, chunk in held.items() if isinstance(chunk, Transformer)}
         self.pipeline = AskedPipeline(schedule, self.chunks, mesh, shape)
 
     @property

@@ -42,6 +42,7 @@ from heddle.training.outer.outer import Outer, Reached
 from heddle.training.outer.outer_step import OuterStep
 from heddle.training.sites.site_step import SiteStep, check_sites
 from heddle.training.step.correction import delay_of
+from heddle.training.step.counts import CountedSum, Counts
 from heddle.training.step.learning_rate import learning_rate
 from heddle.training.step.muon import Muon
 from heddle.training.step.optimizer import Optimizer
@@ -163,6 +164,7 @@ class Trainer:
         # reading goes on beside the GPU's work; on the CPU it would only take cores from it
         self.batches = Prefetch(partial(self._read, self.samples), ahead=runs_ahead(self.device))
         self.drops = bool(model.dropout or (job.tune is not None and job.tune.adapters.dropout))
+        self.counts = Counts(self.parallel.chunks.values()) if model.own else None
         self.saver: Saver | None = None  # that last got the state
         self.step = 0
         self.position = 0  # the number of the next sample
@@ -246,14 +248,18 @@ class Trainer:
         starts = range(0, batches * size, size)
         # the mean is over targets, not over batches
         counts = torch.tensor([samples.targets(start, size) or 1 for start in starts], dtype=torch.float64)
-        losses = []
+        losses, weighed = [], list[Tensor]()
         with torch.no_grad(), self.outer.shared_weights():
             for start in starts:
                 works = self._works(self._read(samples, start), start, samples, training=False)
                 losses.append(self.evaluation.run(works))
+                if self.counts is not None:
+                    weighed.append(self.counts.taken(self.device))
                 synchronize(self.device)  # no batch is handed out while another waits: their activations would add up
                 tick()
             mean = (torch.stack(losses).double() * (counts / counts.sum()).to(self.device)).sum()
+            if self.counts is not None:
+                self.counts.put((torch.stack(weighed) * (counts / counts.sum()).to(self.device)).sum())
             return float(self.sum_over_ranks(mean).wait()[0])
 
     def wait_for_weights(self) -> None:
@@ -343,6 +349,9 @@ class Trainer:
             start = self._first_sample(position) + number * self.plan.microbatch
             keys = self._dropout_keys(start) if training and self.drops else None
             batch = replace(self.held.microbatch(lengths), keys=keys, count=count)
+            if self.counts is not None:
+                whole = ids.view(-1, self.job.sequence), following.view(-1, self.job.sequence)
+                batch = replace(batch, samples=whole, first=start if training else None)
             if self.reference is not None:
                 batch = replace(batch, pairs=self._pairs(lengths))
             works.append(MicrobatchInput(ids, following, batch))
@@ -388,8 +397,11 @@ class Trainer:
         apart = bool(self.plan.local_steps) and torch.is_grad_enabled()
         own = loss.double() * (1 / self.plan.context if apart else self.weight)
         own = own if has_own_loss(self.mesh) else torch.zeros_like(own)
+        if self.counts is not None:
+            others = *others, self.counts.taken(self.device) * (self.weight if has_own_loss(self.mesh) else 0.0)
         numbers = torch.stack([own, *(_number(other, own) for other in others)])
-        return start_sum_numbers(numbers, self.mesh.replica if apart else self.mesh.world)
+        handle = start_sum_numbers(numbers, self.mesh.replica if apart else self.mesh.world)
+        return handle if self.counts is None else CountedSum(handle, self.optimizer)
 
 
 def _number(value: Tensor | float, like: Tensor) -> Tensor:

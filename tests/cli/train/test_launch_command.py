@@ -92,8 +92,10 @@ def test_a_torchrun_command_for_every_node(printed):
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        ((), ["needs either --slurm or --torchrun", "launcher reads", "heddle launch --slurm"]),
-        (("--slurm", "--torchrun"), ["needs either", "launcher reads", "heddle launch --slurm"]),
+        ((), ["needs one of --slurm, --torchrun, --mpi", "launcher reads", "heddle launch --slurm"]),
+        (("--slurm", "--torchrun"), ["needs one of", "launcher reads", "heddle launch --slurm"]),
+        (("--torchrun", "--image", "x"), ["--image does not go with --torchrun", "goes with --slurm", "Leave it out"]),
+        (("--kubernetes",), ["Kubernetes needs --image", "A pod runs in a container", "Dockerfile"]),
         (
             ("--slurm", "--set", "plan.pipeline=3", "--set", "plan.data=4"),
             ["12 processes do not fill whole nodes of 8", "split groups", "is 8 and 16, or another multiple"],
@@ -174,7 +176,7 @@ def test_the_documentation_shows_the_real_output(arguments, output, tmp_path, ca
 def test_the_commands_of_the_documentation_run_in_order(tmp_path):
     write_named_blocks(DOCS, tmp_path)
     ran = run_commands(DOCS, tmp_path)
-    assert [command.split()[1] for command in ran] == ["train", "launch", "launch", "train"]
+    assert [command.split()[1] for command in ran] == ["train", *7 * ["launch"], "train"]
 
 
 PLANLESS = """

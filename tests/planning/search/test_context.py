@@ -34,6 +34,8 @@ def test_long_samples_are_shared_in_every_legal_way():
     assert {context for context, _ in ways} == {1, 2, 4, 8, 16}
     assert (8, "all-to-all") in ways  # 8 heads of keys and values
     assert (16, "all-to-all") not in ways
+    assert {(4, "2d"), (8, "2d"), (16, "2d")} <= ways
+    assert (2, "2d") not in ways  # which has no groups
     assert {exchange for _, exchange in found(131_072, context_exchange="gather", context=4)} == {"gather"}
     assert max(context for context, _ in found(16_384)) == 8  # 2,048 tokens each
     assert {context for context, _ in found(16_386)} == {1}  # no even number of equal blocks
@@ -45,6 +47,35 @@ def test_every_plan_of_the_space_is_legal_and_found_again():
         plan = space.plan(row)
         plan.check(replace(MODEL, sequence=131_072), 16, 131_072)
         assert space.where(plan) == row
+
+
+def inner(**fixed: object) -> set[tuple[int, int]]:
+    """Tensor degrees and groups of 2d exchanges over 16 ranks that share samples."""
+    space = legal_space(replace(MODEL, sequence=131_072), 131_072, 16, [64], {"context": 16, **fixed}, 8)
+    two = space.columns["context_exchange"] == CONTEXT_EXCHANGES.index("2d")
+    return set(zip(space.columns["tensor"][two].tolist(), space.columns["context_inner"][two].tolist(), strict=True))
+
+
+def test_groups_are_as_large_as_a_node_and_the_heads_allow():
+    assert inner() == {(1, 8), (2, 4), (4, 2)}
+    assert inner(context_inner=2) == {(1, 2), (2, 2), (4, 2)}
+    assert inner(context_exchange="ring") == set()
+    for row in range(0, 40, 3):
+        space = legal_space(replace(MODEL, sequence=131_072), 131_072, 16, [64], {"context_exchange": "2d"}, 8)
+        plan = space.plan(row)
+        plan.check(replace(MODEL, sequence=131_072), 16, 131_072)
+        assert 1 < plan.context_inner < plan.context
+        assert space.where(plan) == row
+
+
+def test_between_nodes_two_dims_wait_less_than_a_ring_and_an_all_to_all_is_no_longer_legal():
+    short = replace(job(16), model=replace(MODEL, sequence=16_384))
+    ring = simulate(short)
+    two = simulate(replace(short, plan=replace(short.plan, context_exchange="2d", context_inner=8)))
+    assert float(two.breakdown.context) < 0.7 * float(ring.breakdown.context)
+    assert "8 neighbors exchange by all-to-all" in list(context_reasons(two))[-1]
+    assert "1 turns instead of 15" in list(context_reasons(two))[-1]
+    assert len(list(context_reasons(ring))) == 2
 
 
 def job(context: int, tensor: int = 1, exchange: str = "ring") -> Job:
@@ -80,10 +111,27 @@ def test_what_attention_waits_for_is_an_item_of_its_own():
         (Plan(context=4), 1020, "a sequence of 1016, or context = 3"),
         (Plan(context=16, context_exchange="all-to-all"), 1024, "'ring' or 'gather', or a context that divides 8"),
         (Plan(tensor=4, context=4, context_exchange="all-to-all"), 1024, "a context that divides 2"),
+        (Plan(tensor=4, context=8, context_exchange="2d", context_inner=4), 1024, "Use context_inner = 2"),
+        (Plan(tensor=8, context=4, context_exchange="2d", context_inner=2), 1024, "'ring' or 'gather'"),
         (Plan(tensor=8, sequence=True, context=2), 1020, "a sequence of 1008"),
     ],
 )
 def test_what_cannot_be_shared_is_refused(plan, sequence, words):
     with pytest.raises(HeddleError) as caught:
         plan.check(MODEL, plan.data, sequence)
+    assert words in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"context": 4, "context_inner": 2}, "Use context_exchange = '2d'"),
+        ({"context": 8, "context_exchange": "2d"}, "context_inner = 2 and 4"),
+        ({"context": 6, "context_exchange": "2d", "context_inner": 4}, "context_inner = 2 and 3"),
+        ({"context": 2, "context_exchange": "2d", "context_inner": 2}, "context_exchange = 'ring', or context = 4"),
+    ],
+)
+def test_groups_that_do_not_cut_the_ranks_are_refused(fields, words):
+    with pytest.raises(HeddleError) as caught:
+        Plan(**fields)
     assert words in caught.value.hint

@@ -9,6 +9,8 @@ import random
 import numpy as np
 import pytest
 
+import heddle.cost.imbalance
+import heddle.simulating.layer_bytes
 from heddle.cost.work import work_of
 from heddle.parallel.mesh import Mesh
 from heddle.simulating.closed_form import closed_form
@@ -146,6 +148,27 @@ EXPERTS = {
     "zero1": (MIXTURE, Plan(data=2, zero=1, microbatch=2)),
     "zero3": (MIXTURE, Plan(data=2, zero=3, microbatch=2)),
 }
+SPLIT_EXPERTS = {
+    "expert2": (MIXTURE, Plan(data=2, expert=2, microbatch=2)),
+    "expert2-data4-zero1": (MIXTURE, Plan(data=4, expert=2, zero=1, microbatch=2)),
+    "expert4-full": (MIXTURE, Plan(data=4, expert=4, zero=1, microbatch=2, recompute="full")),
+    "expert2-tensor": (MIXTURE, Plan(tensor=2, sequence=True, data=2, expert=2, zero=1, microbatch=2)),
+    "expert2-pipeline": (dataclasses.replace(MIXTURE, dense_layers="0"), Plan(pipeline=2, data=2, expert=2)),
+}
+
+
+@pytest.mark.parametrize("name", thinned(SPLIT_EXPERTS, slow=["expert2", "expert4-full"]))
+def test_the_dry_run_counts_what_is_predicted_of_experts_that_ranks_share(name, monkeypatch):
+    """Its router spreads tokens evenly, so the prediction has to, too."""
+    monkeypatch.setattr(heddle.cost.imbalance, "SPREAD", 0.0)
+    heddle.cost.imbalance.slowest_of.cache_clear()
+    heddle.simulating.layer_bytes.bytes_of.cache_clear()
+    model, plan = SPLIT_EXPERTS[name]
+    try:
+        check(job(GPU, model, plan, 8, "bf16"))
+    finally:
+        heddle.cost.imbalance.slowest_of.cache_clear()
+        heddle.simulating.layer_bytes.bytes_of.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -208,6 +231,8 @@ SHARED = {
     "gather": (Plan(context=4, context_exchange="gather", microbatch=2), "learned"),
     "gather-full": (Plan(context=4, context_exchange="gather", microbatch=2, recompute="full"), "rotary"),
     "all-to-all": (Plan(context=2, context_exchange="all-to-all", microbatch=2, tensor=2, sequence=True), "rotary"),
+    "2d": (Plan(context=4, context_exchange="2d", context_inner=2, microbatch=2), "rotary"),
+    "2d-full": (Plan(context=8, context_exchange="2d", context_inner=4, microbatch=2, recompute="full"), "learned"),
 }
 
 
@@ -221,6 +246,8 @@ SHARED = {
             ("gather", False),
             ("gather-full", False),
             ("all-to-all", True),
+            ("2d", True),
+            ("2d-full", False),
         ],
     ),
 )

@@ -1,0 +1,37 @@
+"""The values that a pinned field of a plan may have, for this model on these devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heddle.errors import divisors
+from heddle.explore.choices import PINNED
+from heddle.schedule import NAMES
+from heddle.spec.job import Job
+from heddle.spec.rules.context import PLAN_EXCHANGES
+
+MOST = 64  # values in one list
+ALWAYS: dict[str, list[Any]] = {
+    "sequence": [False, True],
+    "zero": [0, 1, 2, 3],
+    "recompute": ["none", "selective", "full"],
+    "schedule": [*NAMES, "all"],
+    "context_exchange": [*PLAN_EXCHANGES],
+}
+
+
+def legal_values(job: Job) -> dict[str, list[Any]]:
+    """By field. A degree divides the devices and what it splits; what goes together is for the search to say."""
+    assert job.cluster is not None
+    degrees = divisors(job.cluster.world)
+    model, batch = job.model, job.train.global_batch
+    counted = {
+        "tensor": [degree for degree in degrees if degree in {*model.tensor_degrees}],
+        "pipeline": [degree for degree in degrees if degree <= model.layers],
+        "virtual": list(range(1, min(model.layers, MOST) + 1)),
+        "context": [degree for degree in degrees if degree == 1 or job.sequence % (2 * degree) == 0],
+        "data": [degree for degree in degrees if batch % degree == 0],
+        "microbatch": divisors(batch),
+        "expert": [degree for degree in degrees if all(count % degree == 0 for count in model.expert_counts)],
+    }
+    return {name: ALWAYS.get(name) or counted.get(name, degrees)[:MOST] for name in PINNED}

@@ -1,0 +1,1 @@
+"""Megatron-LM: the arguments of `pretrain_gpt.py`."""
