@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from heddle.schedule.actions import Schedule
     from heddle.simulating.simulation import Simulation
     from heddle.spec.cluster import Cluster
-    from heddle.spec.job import Job
+    from heddle.spec.job import Job, Precision
     from heddle.spec.network import Network
 
 
@@ -28,7 +28,7 @@ def job(
     network: str | Path | Mapping[str, Any] | None = None,
     global_batch: int | None = None,
     sequence_length: int | None = None,
-    precision: Literal["fp32", "bf16", "fp16"] | None = None,
+    precision: Precision | None = None,
     data: Mapping[str, Any] | None = None,
     train: Mapping[str, Any] | None = None,
     plan: Mapping[str, Any] | None = None,

@@ -121,6 +121,7 @@ class Saver:
     def save(self, state: State, progress: Progress, job: Job) -> None:
         """Begin to write a state, which must not change until `copied`; waits for an earlier save that still runs."""
         self.wait()
+        self._reserve(state)
         self.free.clear()
         devices = {values.device for boxes in state.values() for _, values in boxes.boxes}
         ready = {device: Mark(device, timed=False) for device in devices}  # the state is complete from here on
@@ -140,12 +141,21 @@ class Saver:
             failure, self.failure = self.failure, None
             raise failure
 
-    def _stage(self, state: State, ready: Ready) -> State:
-        """A copy in host memory, which is laid out once and used for every save."""
-        copy = {}
+    def _reserve(self, state: State) -> None:
+        """Host memory for a copy of the state, which is laid out once and used for every save.
+
+        Not in the background: beside a GPU it is page-locked, which takes long, and waits until the GPU is idle. There
+        a kernel may wait for what another rank sends after a kernel that this one would start next.
+        """
         for name, boxes in state.items():
             if name not in self.staged:
                 self.staged[name] = [host_like(values) for _, values in boxes.boxes]
+                self.tick()
+
+    def _stage(self, state: State, ready: Ready) -> State:
+        """A copy in host memory."""
+        copy = {}
+        for name, boxes in state.items():
             pairs = zip(boxes.boxes, self.staged[name], strict=True)
             copy[name] = Boxes(tuple(boxes.shape), [(offset, buffer) for (offset, _), buffer in pairs])
         for device, mark in ready.items():

@@ -31,7 +31,7 @@ def load_for_inference(folder: Path, warn: Callable[[str], None]) -> tuple[Trans
             "`heddle export hf` writes the weights under the module's own names; load them into it.",
         )
     run = Run(folder)
-    precision = load_job(run.job_file).precision if run.job_file.is_file() else "fp32"
+    precision = load_job(run.job_file).storage if run.job_file.is_file() else "fp32"
     tokenizer = load_tokenizer(source.companions or folder)
     if tokenizer.end >= source.model.vocab:
         raise HeddleError(

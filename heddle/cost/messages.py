@@ -66,4 +66,4 @@ def answered_messages(neighbors: Column, several: Mask, microbatches: Column) ->
 
 def update_buffers(work: Work, gradients: Column) -> Column:
     """Bytes that summing gradients takes beside them: over gloo the shares of all others, once they are sent."""
-    return work.gloo * np.where(work.zero == 1, (work.replicas - 1) / work.replicas, 0.0) * gradients
+    return work.gloo * np.where(work.zero == 1, (work.sharing - 1) / work.sharing, 0.0) * gradients

@@ -4,6 +4,7 @@ event replay both add up these.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Generic, NamedTuple
 
 import numpy as np
@@ -57,6 +58,10 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost[Column]:
     # Gathers and scatters go in pieces, all-reduces do not.
     in_pieces = work.tensor_overlap * work.sequence_parallel
     forward_tensor = tensor - in_pieces * hidden(cluster, tensor, cost.forward)
+    if np.any(np.greater(work.tensor_chunks, 1)):
+        chunked, exposed = _in_chunks(cluster, work, tensor)
+        forward_tensor = np.where(np.greater(work.tensor_chunks, 1), exposed, forward_tensor)
+        cost = cost._replace(forward=np.where(np.greater(work.tensor_chunks, 1), chunked, cost.forward))
     movable = tensor * np.where(work.sequence_parallel, 0.5, 1.0)
     whole: Column = tensor
     if np.any(work.own_sums):  # two gathers, and a sum for each product that reads the input of attention or MLP
@@ -97,6 +102,18 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost[Column]:
         expert_backward=collect,
         weight=cost.weight * backward / (cost.backward + backward_tensor),  # starting its kernels takes its share
     )
+
+
+def _in_chunks(cluster: Cluster, work: Work, tensor: Column) -> tuple[Column, Column]:
+    """A forward whose products are made chunk by chunk, and what of its exchange nothing hides.
+
+    Smaller products are less efficient, every chunk's collective has its own start, and one chunk stands alone.
+    """
+    chunks = work.tensor_chunks
+    forward = chunks * compute.layer(cluster, replace(work, microbatch=work.microbatch / chunks)).forward
+    starts = (chunks - 1) * np.where(work.sequence_parallel, 4, 2) * cluster.efficiency.collective_us * 1e-6
+    early = 1 - 1 / chunks
+    return forward, tensor + starts - hidden(cluster, early * tensor, early * forward)
 
 
 def tensor_exchange(cluster: Cluster, work: Work) -> Column:
@@ -142,7 +159,8 @@ def shard_exchange(cluster: Cluster, work: Work, parameters: Column, frozen: Col
         whole = network.replica_rings(cluster, work, count, turns)
         seconds = np.where(work.large_gathers, whole, seconds)
     if np.any(groups := work.replicas > work.sharing):
-        seconds = seconds + np.where(groups, sums * _between_groups(cluster, work, parameters), 0.0)
+        often = np.where(work.groups_once, 1 / work.microbatches, sums)
+        seconds = seconds + np.where(groups, often * _between_groups(cluster, work, parameters), 0.0)
     return np.where(work.zero >= 2, seconds, 0.0)
 
 

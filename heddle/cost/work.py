@@ -155,6 +155,7 @@ class Work:
     # the plan
     tensor: Column = 1
     sequence_parallel: Column = 0
+    tensor_chunks: Column = 1  # of the tokens, which a forward exchanges beside its products
     pipeline: Column = 1
     virtual: Column = 1
     data: Column = 1
@@ -186,10 +187,11 @@ class Work:
     shard_ranks: Column = (
         np.inf
     )  # replicas that share the optimizer, or all states, at most; among groups all are alike
+    groups_once: Column = 0  # 1: such groups sum their shares once per step, not in every microbatch
     large_gathers: Column = 0  # 1: ZeRO's gathers are of so much at once that they are as fast as links are
     sums_whole: Column = 0  # 1: ZeRO-1 sums gradients for all replicas, though each needs its share only
     broadcasts: Column = 0  # 1: ZeRO-1 gives each replica whole tensors, and it sends them to all others by itself
-    cast_reads: Column = 1  # passes over what becomes 8 bits: 2 where its largest value must be known before
+    cast_reads: Column = 2  # passes over what becomes 8 bits: 2 where its largest value must be known before
     fused_casts: Column = 0.0  # share of activations that are made in 8 bits at once
     context: Column = 1  # ranks that share the tokens of each sample
     expert: Column = 1  # ranks of data × context that share the experts of each layer
@@ -446,8 +448,11 @@ def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
         "context_exchange": CONTEXT_EXCHANGES.index(plan.context_exchange),
         "context_inner": plan.context_inner,
         "sequence_parallel": int(plan.sequence),
+        "tensor_chunks": plan.tensor_chunks,
         "virtual": plan.virtual,
         "zero": plan.zero,
+        "shard_ranks": plan.shards,
+        "groups_once": 1,
         "microbatch": plan.microbatch,
         "schedule": NAMES.index(plan.named.schedule),
         "full": words.count("full") / layers,
@@ -494,7 +499,8 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
         **_learning_columns(job),
         **columns,
         batch=job.train.global_batch,
-        precision=job.precision,
+        precision=job.storage,
+        fp8=int(job.precision == "fp8"),
         **{**kernels.columns(), "eager": kernels.eager * int(job.model.norm == "rmsnorm")},
         eager_heads=kernels.eager * int(job.model.norm == "rmsnorm"),
         attention_speed=attention_speed(software.facts, cluster.device),

@@ -14,6 +14,7 @@ MOST = 64  # values in one list
 ALWAYS: dict[str, list[Any]] = {
     "sequence": [False, True],
     "zero": [0, 1, 2, 3],
+    "zero_within": [0, 2, 4, 8, 16, 32, 64],
     "recompute": ["none", "selective", "full"],
     "schedule": [*NAMES, "all"],
     "context_exchange": [*PLAN_EXCHANGES],

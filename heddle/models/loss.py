@@ -114,6 +114,15 @@ def token_losses(
     return torch.cat(found)
 
 
+def weight_product(gradient: Tensor, x: Tensor, rounded: bool) -> Tensor:
+    """gradientᵀ x: a weight's gradient, or what some tokens add to it, which is rounded when all have been added up."""
+    if rounded or x.dtype == torch.float32:
+        return torch.mm(gradient.t(), x)
+    if x.is_cuda:
+        return torch.mm(gradient.t(), x, out_dtype=torch.float32)
+    return torch.mm(gradient.t().float(), x.float())  # most CPUs compute low precision in full anyway
+
+
 class _HeadLoss(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -168,9 +177,11 @@ class _HeadLoss(torch.autograd.Function):
             if not ctx.needs_input_grad[1]:  # a frozen output layer
                 continue
             if grad_weight is None:
-                grad_weight = torch.mm(gradient.t(), tokens)
-            else:
+                grad_weight = weight_product(gradient, tokens, rounded=step >= len(full))
+            elif grad_weight.dtype == tokens.dtype:
                 grad_weight.addmm_(gradient.t(), tokens)
+            else:
+                grad_weight += weight_product(gradient, tokens, rounded=False)
             if bias is not None:
                 grad_bias = gradient.sum(0) if grad_bias is None else grad_bias.add_(gradient.sum(0))
         if grad_full is not None:

@@ -27,7 +27,8 @@ from heddle.parallel.own import OwnChunks
 from heddle.parallel.ownership import replicas_of, sums_of
 from heddle.parallel.parameter_layout import place_of, set_place, split_parameter
 from heddle.parallel.quantized import fill_quantized
-from heddle.parallel.replicas.compressed import EXACT, gradient_codes
+from heddle.parallel.replicas.compressed import EXACT as UNCODED
+from heddle.parallel.replicas.compressed import gradient_codes
 from heddle.parallel.replicas.reducer import Reducer
 from heddle.parallel.replicas.sharded import (
     FrozenGroup,
@@ -40,6 +41,7 @@ from heddle.parallel.replicas.sharded import (
 from heddle.parallel.shards import Piece, boxes_of, frozen_piece
 from heddle.parallel.tensor.deferred import DeferredGradients
 from heddle.parallel.tensor.linear import ColumnParallelLinear, RowParallelLinear, column_parallel
+from heddle.parallel.tensor.products import EXACT, Products
 from heddle.parallel.tensor.vocabulary import SplitVocabulary, VocabularyParallelEmbedding
 from heddle.schedule import rule_of
 from heddle.spec.model import ModelSpec
@@ -69,6 +71,7 @@ def parallelize(
     compiled: bool = False,
     tiers: Tiers = no_tiers,
     tune: Tune | None = None,
+    products: Products = EXACT,
     frozen_all: bool = False,
     even: int = 1,
 ) -> Parallel:
@@ -84,10 +87,16 @@ def parallelize(
     made: OwnChunks | NativeChunks = build(spec, plan, mesh, seed, tune, frozen_all)  # type: ignore[arg-type]
     chunks: dict[int, Chunk] = {**made.chunks}
     for chunk in chunks.values():
+        if isinstance(chunk, Transformer):
+            send_in_chunks(chunk, plan.tensor_chunks)
+            compute_with(chunk, products)
+    for chunk in chunks.values():
         if plan.pipeline > 1 and rule_of(plan.schedule).splits:
             assert isinstance(chunk, Transformer)
             defer_weight_gradients(chunk, deferred, compiled)
         if compiled:  # first: what is recomputed is then the compiled layer
+            if isinstance(chunk, Transformer):
+                keep_exchanges_apart(chunk)
             compile_layers(chunk)
         apply_recompute(chunk, plan)
         offload_activations(chunk, plan, tiers)
@@ -114,7 +123,7 @@ def parallelize(
     # replicas with local steps sum nothing; what they exchange instead, in codes or not, is
     # heddle.training.outer's to say
     summed = by_itself(mesh) if plan.local_steps else mesh
-    codes = EXACT if plan.local_steps else gradient_codes(plan, mesh.gradients, mesh)
+    codes = UNCODED if plan.local_steps else gradient_codes(plan, mesh.gradients, mesh)
     homes = partial(optimizer_tier, plan, spec)
     gradients = Reducer(named, summed, levels, sharded, codes, homes, even)
     gradients.wait_before_use(chunks)
@@ -220,6 +229,25 @@ def compile_layers(chunk: Chunk) -> None:
         layer.forward = torch.compile(layer.forward)
 
 
+def keep_exchanges_apart(chunk: Transformer) -> None:
+    """Keep what layers exchange with other ranks out of graphs, with whoever watches it: no graph can hold it.
+
+    Left to the compiler, the marks of the watch would be traced: a GPU's events would be made anew for every graph, and
+    kept for ever.
+    """
+    apart = torch.compiler.disable
+    for module in chunk.layers.modules():
+        if isinstance(module, ColumnParallelLinear | RowParallelLinear) and module.axis.size > 1:
+            module.forward = apart(module.forward)  # type: ignore[method-assign]
+        if isinstance(module, GatedMLP) and isinstance(module.gate, ColumnParallelLinear) and module.gate.axis.size > 1:
+            module.widen = apart(module.widen)  # type: ignore[method-assign]
+        if isinstance(module, HeadsNorm) and "mean" in module.__dict__:
+            module.mean = apart(module.mean)  # type: ignore[method-assign]
+        if isinstance(module, ExpertMLP):
+            module.enter, module.leave = apart(module.enter), apart(module.leave)
+            module.router.uses = apart(module.router.uses)
+
+
 def initialize_masters(pieces: list[Piece], fill: Fill) -> None:
     """Give masters beside low-precision parameters the initial values that those were rounded from.
 
@@ -294,6 +322,31 @@ def split_over_tensor(chunk: Transformer, axis: Axis, sequence: bool) -> None:
         chunk.vocabulary = SplitVocabulary(axis, chunk.spec.vocab, sequence)
     chunk.tie()
     mark_partial(chunk, sequence)
+
+
+def send_in_chunks(chunk: Transformer, chunks: int) -> None:
+    """Let the layers' products go on beside what they exchange; the output layer's are in chunks of their own."""
+    for module in chunk.layers.modules():
+        if isinstance(module, ColumnParallelLinear | RowParallelLinear):
+            module.chunks = chunks
+
+
+def compute_with(chunk: Transformer, products: Products) -> None:
+    """Let the layers' linear modules compute their products in another way; the output layer and experts do not."""
+    if products.exact:
+        return
+    for layer in chunk.layers.values():
+        assert isinstance(layer, Layer)
+        for owner, names in ((layer.attention, ("qkv", "out")), (layer.mlp, ("gate", "up", "down"))):
+            for name in names if not isinstance(owner, ExpertMLP) else ():
+                linear = getattr(owner, name, None)
+                if isinstance(linear, nn.Linear):  # alone on its axis
+                    setattr(owner, name, linear := ColumnParallelLinear(linear, Axis(), sequence=False))
+                if linear is not None:
+                    linear.products = products
+        if isinstance(layer.mlp, GatedMLP):  # both round the same input
+            pair = layer.mlp.gate, layer.mlp.up
+            layer.mlp.widen = partial(column_parallel, pair)  # type: ignore[arg-type, method-assign, assignment]
 
 
 def split_by_head(attention: Attention, axis: Axis) -> None:

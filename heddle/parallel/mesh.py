@@ -63,6 +63,9 @@ class Mesh:
     world: Axis = field(default_factory=Axis)
     # all axes together whose ranks see different samples or tokens: gradients are summed, and ZeRO shards, over them
     gradients: Axis = field(default_factory=Axis)
+    # of these, neighbors that share what ZeRO shards, and those that hold the same shares; empty where all share
+    shards: Axis = field(default_factory=Axis)
+    mirrors: Axis = field(default_factory=Axis)
     expert: Axis = field(default_factory=Axis)  # of these, those that share the experts of a layer
     expert_data: Axis = field(default_factory=Axis)  # and those that hold the same experts
     ends: Axis = field(default_factory=Axis)  # first and last stage, which share a tied embedding
@@ -105,6 +108,10 @@ def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
     wide = [name for name in SUMMED if getattr(plan, name) > 1]
     # what an axis has already is not made again
     axes["gradients"] = axes[(wide or SUMMED)[0]] if len(wide) < 2 else axis("gradients", groups(plan, *SUMMED))
+    if plan.shards < plan.replicas:
+        rows, size = groups(plan, *SUMMED), plan.shards
+        axes["shards"] = axis("shards", [row[at : at + size] for row in rows for at in range(0, len(row), size)])
+        axes["mirrors"] = axis("mirrors", [row[at::size] for row in rows for at in range(size)])
     axes["expert"], axes["expert_data"] = Axis(ranks=(rank,)), axes["gradients"]
     if plan.expert > 1:
         axes["expert"] = axis("expert", expert_groups(plan))
@@ -182,7 +189,17 @@ def _connect(mesh: Mesh) -> None:
     stage first met the neighbor it receives from, none would ever come to its sends.
     """
     word = torch.zeros(1, device=_device() or "cpu")
-    names = ("context_inner", "context_outer", "gradients", "expert", "expert_data", "ends", "replica")
+    names = (
+        "context_inner",
+        "context_outer",
+        "gradients",
+        "shards",
+        "mirrors",
+        "expert",
+        "expert_data",
+        "ends",
+        "replica",
+    )
     for axis in (mesh.world, *(getattr(mesh, name) for name in (*AXES, *names))):
         if axis.group is not None:
             dist.all_reduce(word, group=axis.group)

@@ -16,6 +16,14 @@ def replicas_of(parameter: Tensor, mesh: Mesh) -> Axis:
     return mesh.expert_data if FOLDED in split else mesh.gradients
 
 
+def shares_of(replicas: Axis, mesh: Mesh) -> tuple[Axis, Axis]:
+    """Of these ranks, those that share what ZeRO shards, and those that hold the same share: all, and nobody else,
+    unless a plan lets neighbors share among themselves.
+    """
+    hybrid = mesh.shards.size > 1 and replicas.ranks == mesh.gradients.ranks
+    return (mesh.shards, mesh.mirrors) if hybrid else (replicas, Axis())
+
+
 def sums_of(parameter: Tensor, mesh: Mesh) -> tuple[Axis, ...]:
     """The axes over which a parameter's gradient needs a sum besides the replicas', innermost first."""
     names = [*(axis.name for axis in AXIS_TABLE), "ends"]
@@ -33,7 +41,7 @@ def is_counted(layout: ParameterLayout, mesh: Mesh, sharded: bool) -> bool:
         for axis in AXIS_TABLE
         if axis.name != "pipeline" and axis.name not in layout.split and not axis.summed
     ]
-    replicas = [] if sharded else ["expert_data"] if FOLDED in layout.split else list(SUMMED)
+    replicas = ["mirrors"] if sharded else ["expert_data"] if FOLDED in layout.split else list(SUMMED)
     return all(getattr(mesh, name).rank == 0 for name in [*alike, *replicas, *["ends"] * layout.tied])
 
 

@@ -59,6 +59,14 @@ def make_piece(
     )
 
 
+def landed(piece: Piece, gradient: Tensor) -> Tensor:
+    """A gradient where the master lives; from a GPU it is on its way until the tier says that all has arrived."""
+    if piece.tier is None or gradient.device == piece.master.device:
+        return gradient.to(piece.master.device)
+    received: Tensor = piece.tier.receive(piece.master, gradient)
+    return received
+
+
 def frozen_piece(name: str, parameter: Tensor, start: int = 0, values: Tensor | None = None) -> Piece:
     """A parameter that nobody updates, or this replica's share of it: filled in its own precision, never counted."""
     held = parameter.data.view(-1) if values is None else values
@@ -129,7 +137,7 @@ class FreeParameters:
     def finish(self) -> None:
         """Let the masters see the gradients."""
         for piece, parameter in zip(self.pieces, self.parameters, strict=True):
-            piece.master.grad = None if parameter.grad is None else parameter.grad.view(-1).to(piece.master.device)
+            piece.master.grad = None if parameter.grad is None else landed(piece, parameter.grad.view(-1))
 
     def clear(self) -> None:
         """Forget the gradients, memory included."""

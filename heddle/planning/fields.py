@@ -110,6 +110,12 @@ FIELDS = (
             within="[0, 3]",
         ),
     ),
+    PlanField(
+        "zero_within",
+        Use.CHOSEN,
+        replicas=True,
+        option=FieldOption("Neighboring replicas that share what ZeRO shards; 0: all.", within="[0, 1e6]"),
+    ),
     PlanField("microbatch", Use.CHOSEN, Use.CHOSEN, option=FieldOption("Samples per microbatch.", within=DEGREES)),
     PlanField("recompute", Use.CHOSEN, Use.KEPT, option=FieldOption("none, selective or full.", str)),
     PlanField(
@@ -125,6 +131,7 @@ FIELDS = (
         why="The planner looks at schedules with one extra microbatch for each later rank, or none.",
     ),
     PlanField("stages", Use.FITTED, Use.AGAIN),
+    PlanField("tensor_chunks", Use.KEPT),
     PlanField("compress_gradients", Use.KEPT, Use.KEPT),
     PlanField("compress_activations", Use.KEPT, Use.KEPT),
     PlanField("codes", Use.REFUSED, Use.KEPT, why=_OVER_NETWORK),

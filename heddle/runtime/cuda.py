@@ -9,23 +9,28 @@ from heddle.errors import HeddleError
 from heddle.spec.plan import Plan
 
 QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
-# Streams of a rank: computing, five axes and the world, a channel each way to two neighbors, and two for copies to the
-# host, of checkpoints and of what leaves the device.
-STREAMS = 13
+# Streams of a rank: computing, seven axes and the world, a channel each way to two neighbors, and three for copies, of
+# checkpoints, of what leaves the device and of what comes back.
+STREAMS = 16
 
 DEFAULTS = {
     # Memory that grows in place need not be freed and taken anew, for which CUDA waits until the device is idle.
-    "PYTORCH_ALLOC_CONF": "expandable_segments:True",
+    # Page-locked memory is taken as large as it is asked for, not rounded up to a power of two.
+    "PYTORCH_ALLOC_CONF": "expandable_segments:True,pinned_max_round_threshold_mb:1",
     # Of streams that share a hardware queue, one that waits for a message holds up the others.
     QUEUES: "32",
     # Torch warns that messages of one group go one after the other; each of our channels is a group of its own.
     "TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING": "false",
+    # What is sent is awaited by others: its kernels go before those of products that fill the device.
+    "TORCH_NCCL_HIGH_PRIORITY": "1",
     # Warnings of NCCL's are seldom, and name the link.
     "NCCL_DEBUG": "WARN",
     # So many of the last collectives are remembered; from them that of a hang is named.
     "TORCH_FR_BUFFER_SIZE": "2000",
 }
-SHOWN = ("NCCL_", "TORCH_NCCL_", "TORCH_FR_", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", QUEUES)
+# What makes a GPU give the same bits again: products that share no scratch memory, sums over ranks in one order.
+REPEATABLE = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "NCCL_ALGO": "allreduce:ring"}
+SHOWN = ("CUBLAS_", "NCCL_", "TORCH_NCCL_", "TORCH_FR_", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", QUEUES)
 
 
 def set_defaults(environment: MutableMapping[str, str] = os.environ) -> None:

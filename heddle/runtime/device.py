@@ -27,10 +27,10 @@ from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.runtime import cuda
 from heddle.runtime.environment import local_place
-from heddle.spec.job import Precision
+from heddle.spec.job import Storage
 from heddle.spec.this_machine import asks_for_cpus, driver_version
 
-DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPES: dict[Storage, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def has_gpus() -> bool:
@@ -91,6 +91,29 @@ def pick_device() -> torch.device:
     torch.cuda.set_device(device)
     allow_tf32()
     return device
+
+
+@contextmanager
+def repeatable(wanted: bool) -> Iterator[None]:
+    """Let whatever is computed inside give the same bits when it is computed again.
+
+    On a GPU the fastest backwards of attention and of lookups add in the order in which their blocks end. To be entered
+    before the GPU multiplies anything: cuBLAS reads its setting once.
+    """
+    if not wanted:
+        yield
+        return
+    for name, value in cuda.REPEATABLE.items():
+        os.environ.setdefault(name, value)
+    filling: Any = torch.utils.deterministic
+    before = torch.are_deterministic_algorithms_enabled(), filling.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True)
+    filling.fill_uninitialized_memory = False  # nothing here reads memory that it has not written
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        filling.fill_uninitialized_memory = before[1]
 
 
 def allow_tf32() -> None:
@@ -213,10 +236,16 @@ class CopyStream:
     def __init__(self) -> None:
         self.stream = torch.cuda.Stream()
 
+    def uses(self, x: Tensor) -> None:
+        """Let the memory of a tensor, once it is forgotten, go to others only when this stream is done with it."""
+        x.record_stream(self.stream)
+
     @contextmanager
-    def copying(self, device: torch.device) -> Iterator[None]:
-        """Copies inside begin once all is done that the device was given before."""
+    def copying(self, device: torch.device, after: Mark | None = None) -> Iterator[None]:
+        """Copies inside begin once all is done that the device was given before, and what is `after`."""
         self.stream.wait_stream(torch.cuda.current_stream(device))
+        if after is not None:
+            self.stream.wait_event(after.event)
         with torch.cuda.stream(self.stream):
             yield
 
@@ -257,6 +286,20 @@ def abandon() -> None:
         dist.distributed_c10d._abort_process_group()
 
 
+@contextmanager
+def host_threads(device: torch.device) -> Iterator[None]:
+    """Let the host of a GPU compute with this process's share of the cores: launchers give it a single thread."""
+    if not on_gpu(device):
+        yield
+        return
+    before, (_, processes) = torch.get_num_threads(), local_place()
+    torch.set_num_threads(max(before, len(os.sched_getaffinity(0)) // max(1, processes or 1)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def memory_limit() -> int:
     """Bytes that this process may have: those of its GPU, its own limit, or all that the machine has left."""
     if has_gpus():
@@ -274,6 +317,14 @@ def memory_limit() -> int:
 # A limit on addresses counts those, too, that threads reserve and hardly use: glibc takes 64 MiB for each, beside its
 # stack of 8, and a run has four threads that allocate.
 RESERVED = 4 * (64 + 8) << 20
+
+
+def memory_outside() -> int:
+    """Bytes of this process's GPU that torch does not hand out: CUDA's own, NCCL's buffers, other processes'."""
+    if not has_gpus():
+        return 0
+    free, total = torch.cuda.mem_get_info()
+    return max(0, total - free - torch.cuda.memory_reserved())
 
 
 def memory_in_use() -> int:
@@ -318,6 +369,11 @@ def multiprocessors(device: torch.device) -> int | None:
 def capability(device: torch.device) -> float | None:
     """A GPU's compute capability."""
     return float("{}.{}".format(*torch.cuda.get_device_capability(device))) if device.type == "cuda" else None
+
+
+def multiplies_float8(device: torch.device) -> bool:
+    """Whether a device has units for products in 8 bits: NVIDIA's have from compute capability 8.9 on."""
+    return (capability(device) or 0.0) >= 8.9
 
 
 @cache

@@ -9,7 +9,7 @@ from heddle.cost.layers import Chunk, LayerKind, chunk_layers
 from heddle.cost.offload import States, states
 from heddle.cost.work import Work
 from heddle.simulating.fullest import ChunkBytes
-from heddle.simulating.layer_bytes import LayerBytes, bytes_of, ends_of, of_a_layer
+from heddle.simulating.layer_bytes import LayerBytes, bytes_of, ends_of, fetched_ahead, of_a_layer
 from heddle.simulating.way_back import ActionPeak, Passed, Sums, way_back
 from heddle.spec.layer_memory import LayerMemory
 from heddle.spec.model import ModelSpec
@@ -38,7 +38,7 @@ class _Chunks:
         self.ends = ends_of(of_a_layer(work))
         # gradients of one replica in fp32 are made by the first backward of a step
         self.alone = plan.replicas == 1 and work.element == 4
-        self.sums = Sums(float(work.replicas), float(work.gloo) * (1 - 1 / float(work.replicas)))
+        self.sums = Sums(float(work.sharing), float(work.gloo) * (1 - 1 / float(work.sharing)))
         # of a layer, norms are summed over tensor ranks, too, and so by themselves
         whole = work.adapters_whole if work.frozen else work.replicated_parameters
         self.norms = float(whole) if plan.sequence else 0.0
@@ -93,7 +93,7 @@ class _Chunks:
         shape = self.shapes[kind.shape]
         own = states(self.work, shape.parameters, kind.memory, shape.frozen)
         return Passed(
-            moment=shape.back(kind, halved, shared=own.summed > 0),
+            moment=shape.back(kind, halved, own.summed > 0, fetched_ahead(self.work, self.plan)),
             early=shape.early(kind),
             left=shape.left(kind),
             states=own if own.summed else NOTHING,

@@ -12,12 +12,24 @@ from heddle.cost import adapters, memory
 from heddle.cost.layers import LayerKind, recomputing
 from heddle.cost.work import Work
 from heddle.spec.layer_memory import Recompute
+from heddle.spec.plan import Plan
 
 
 def of_a_layer(work: Work) -> Work:
     """The same for all works whose layers cost the same: a search looks at many of them."""
     batch = work.microbatch * np.minimum(2, work.microbatches)  # gradients are added up from the second microbatch on
-    return replace(work, batch=batch, pipeline=1, virtual=1, data=1, zero=0, schedule=0, full=1.0, selective=0.0)
+    return replace(
+        work,
+        batch=batch,
+        pipeline=1,
+        virtual=1,
+        data=1,
+        zero=0,
+        shard_ranks=np.inf,
+        schedule=0,
+        full=1.0,
+        selective=0.0,
+    )
 
 
 class LayerBytes(NamedTuple):
@@ -44,16 +56,21 @@ class LayerBytes(NamedTuple):
         again = self.saved["none"] - self.saved["full"] + self.dropping + self.saved["full"]
         return again + (2 * self.saved["full"] if kind.leaves else 0.0)
 
-    def back(self, kind: LayerKind, halved: bool = False, shared: bool = False) -> float:
+    def back(self, kind: LayerKind, halved: bool = False, shared: bool = False, ahead: float = 0.0) -> float:
         """What the way back holds for a moment; what had left is there again.
 
-        All of it at once, since all is fetched when the layer's backward begins. An input that alone had left stays
-        until that is over, beside the one that is computed with again.
+        All of it at once, since all is fetched when the layer's backward begins, and that of so many layers `ahead`. An
+        input that alone had left stays until that is over, beside the one that is computed with again.
         """
         moment = (self.halved if halved else self.shared if shared else self.moment)[kind.recompute]
         if not kind.leaves:
             return moment
-        return moment + self.saved[kind.recompute] * (2 if kind.recompute == "full" else 1)
+        return moment + self.saved[kind.recompute] * ((2 if kind.recompute == "full" else 1) + ahead)
+
+
+def fetched_ahead(work: Work, plan: Plan) -> float:
+    """Layers before the present one whose activations come back beside its backward; a CPU copies by itself."""
+    return plan.prefetch * (1.0 - float(work.gloo))
 
 
 @lru_cache(maxsize=1024)

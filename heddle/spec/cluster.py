@@ -10,7 +10,7 @@ from heddle.errors import HeddleError
 from heddle.spec.ranges import Amount, Count, Machines, Positive, Share, ShareReached, check_ranges
 from heddle.spec.software import Software
 
-Precision = Literal["fp32", "bf16", "fp16"]
+Precision = Literal["fp32", "bf16", "fp16", "fp8"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,6 +48,8 @@ from heddle.spec.this_machine import this_machine
 from heddle.spec.tune import Tune, spared_flops
 
 DelayCorrection = Literal["none", "rate", "beta1", "nesterov", "feedback"]
+Storage = Literal["fp32", "bf16", "fp16"]
+Float8Scaling = Literal["row", "tensor"]
 LearningRateSchedule = Literal["cosine", "linear", "wsd", "constant"]
 
 
@@ -67,6 +69,8 @@ class Train:
     sequence: Count | None = None  # tokens per sample; the model's longest if left out
     seed: Seed = 0
     precision: Precision | None = None  # what the devices are best at if left out: see Job.precision
+    # under fp8, what the numbers of a product are divided by before they are rounded: the largest of a row, or of all
+    fp8_scaling: Float8Scaling = field(default="row", metadata=WHERE_SAID)
     optimizer: OptimizerName = "adamw"  # "adamw8bit" keeps its two moments in eight bits each
     momentum: ShareBelowOne = 0.95  # of Muon
     learning_rate: NonNegative = 3e-4
@@ -104,7 +108,9 @@ class Train:
     replan: bool = field(default=True, metadata=WHERE_SAID)  # for the devices that are left, where that are fewer
     watch_links: bool = True  # with a [network]: measure its links at every checkpoint, and say if they have changed
     hang_after: Amount = 0.0  # seconds after which a step counts as hung; 0: many times as long as usual
-    compile: bool = False  # torch.compile the layers
+    compile: bool | None = None  # torch.compile the layers; where GPUs compute whole layers if left out
+    # the same bits whenever a step is repeated, on GPUs, too, where the fastest kernels add in any order
+    deterministic: bool = field(default=False, metadata=WHERE_SAID)
     # where files of what a plan offloads to disk lie; by default where temporary files do
     offload_folder: str | None = None
     delay_warmup: CountOrZero = 0  # steps with synchronous updates, before those of a late method
@@ -161,7 +167,7 @@ class Job:
         if self.model.own:
             check_own_job(self.train.optimizer, self.tune is not None, self.preference is not None)
         check_preference(self.preference, self.data, self.tune, self.plan, self.train.meeting)
-        check_base(self.tune, self.model, self.train.compile)
+        check_base(self.tune, self.model, bool(self.train.compile))
         if self.plan is not None:
             self.plan.check(self.model, self.train.global_batch, self.sequence)
             check_meetings(self.plan, self.train)
@@ -170,11 +176,29 @@ class Job:
             check_adapt(self.plan, self.train.meeting, self.network is not None)
             check_muon(self.plan, self.train)
             check_coded(self.plan, self.train.precision)
+            if self.model.own and self.train.precision == "fp8":
+                raise HeddleError(
+                    "precision = 'fp8' cannot be combined with a module of one's own.",
+                    "Its products are its own to compute.",
+                    "Use precision = 'bf16'.",
+                )
+            if self.plan.tensor_chunks > 1 and self.train.precision == "fp8":
+                raise HeddleError(
+                    f"tensor_chunks = {self.plan.tensor_chunks} cannot be combined with precision = 'fp8'.",
+                    "Products in 8 bits round all of their input at once.",
+                    "Use tensor_chunks = 1, or precision = 'bf16'.",
+                )
             if self.network is not None and self.plan.context > 1:
                 raise HeddleError(
                     f"context = {self.plan.context} cannot be combined with [network].",
                     "Ranks that share samples exchange keys and values in every layer, over links that must be equal.",
                     "Use context = 1, or [cluster] in place of [network].",
+                )
+            if self.network is not None and self.plan.zero_within:
+                raise HeddleError(
+                    f"zero_within = {self.plan.zero_within} cannot be combined with [network].",
+                    "Which replicas are neighbors is for the nodes of a cluster to say.",
+                    "Leave zero_within out, or use [cluster] in place of [network].",
                 )
             if self.network is not None:  # who prices a plan over a network may hold that apart
                 check_known(self.plan, self.network)
@@ -188,6 +212,11 @@ class Job:
     def precision(self) -> Precision:
         """What matrix products are computed in: as the job says, else what its devices are best at."""
         return self.train.precision or self._device.precision
+
+    @property
+    def storage(self) -> Storage:
+        """What weights and activations are kept in: with products in 8 bits, bf16."""
+        return "bf16" if self.precision == "fp8" else self.precision
 
     @property
     def precision_in_words(self) -> str:

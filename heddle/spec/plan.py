@@ -40,6 +40,7 @@ from heddle.spec.rules.experts import check_expert_degree, check_experts_split
 from heddle.spec.rules.layers import check_layers
 from heddle.spec.rules.order import CheckStep, check_order
 from heddle.spec.rules.own import check_own
+from heddle.spec.rules.within import check_within
 from heddle.spec.tables import WHERE_SAID, to_table
 
 _built = lru_cache(maxsize=32)(build)  # plans that are compared often share theirs
@@ -50,6 +51,8 @@ class Plan:
     """How the work is split. The defaults are one device doing everything."""
 
     tensor: Degree = 1  # Megatron column/row split of every layer
+    # chunks of the tokens, so that what tensor ranks exchange in a forward goes on beside its products
+    tensor_chunks: Count = field(default=1, metadata=WHERE_SAID)
     sequence: bool = False  # sequence-parallel regions between the tensor-parallel ones
     pipeline: Degree = 1  # stages, one per pipeline rank
     virtual: Degree = 1  # chunks per pipeline rank (interleaved)
@@ -61,6 +64,8 @@ class Plan:
     expert: Degree = field(default=1, metadata=WHERE_SAID)  # ranks of data × context that share a layer's experts
     # what replicas shard: 1 optimizer, 2 +gradients and weights, gathered once per step, 3 gathered for every use
     zero: Zero = 0
+    # neighboring replicas that share it, each such group with all of it; 0: all replicas share
+    zero_within: CountOrZero = field(default=0, metadata=WHERE_SAID)
     microbatch: Degree = 1  # samples a rank works on at once
     schedule: str = usual(1)  # one of heddle.schedule.NAMES
     # of deep-1f1b: microbatches more that a rank starts for each rank behind; None: 1
@@ -104,6 +109,7 @@ class Plan:
         check_inner(self)
         check_exchange(self)
         check_places(self)
+        check_within(self)
         if self.sequence and self.tensor == 1:
             raise HeddleError(
                 "sequence = true needs tensor parallelism.",
@@ -143,6 +149,16 @@ class Plan:
     def replicas(self) -> int:
         """Ranks that hold the same parameters and see other samples or tokens: ZeRO shards over them."""
         return prod(getattr(self, axis) for axis in SUMMED)
+
+    @property
+    def shards(self) -> int:
+        """Ranks that share what ZeRO shards: all replicas, or neighbors among them."""
+        return self.zero_within or self.replicas
+
+    @property
+    def zeros(self) -> frozenset[int]:
+        """The levels of ZeRO that some part of the model has."""
+        return frozenset({self.zero, *(run.zero for run in self.layers if run.zero is not None)})
 
     @property
     def expert_replicas(self) -> int:

@@ -120,6 +120,7 @@ PROFILES: dict[str, Profile] = {
         bucket_grows=True,
         fused_accumulation=False,
         stops_early=True,
+        cast_reads=2,
     ),
     # Gradients and parameters travel layer by layer beside compute, and one piece of each is left over; messages are
     # hidden only between interleaved chunks; tensor exchange runs beside its products in as many pieces as there are

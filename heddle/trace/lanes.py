@@ -28,6 +28,8 @@ COLLECTIVES = {
     "expert": Lane.EXPERT,
     "data": Lane.DATA,
     "gradients": Lane.DATA,
+    "shards": Lane.DATA,
+    "mirrors": Lane.DATA,
     "expert_data": Lane.DATA,
     "ends": Lane.EMBEDDING,
 }

@@ -18,13 +18,15 @@ class UseCounter:
     def __init__(self, trainer: Trainer, folder: Path) -> None:
         self.trainer, self.path = trainer, folder / EXPERTS
         model = trainer.job.model
-        counts = [model.layer(index).experts for index in range(model.layers)]
+        counts = [model.layer(index).experts for index in range(model.layers)] if model.experts else []
         self.layers = [] if trainer.job.train.compile else [index for index, count in enumerate(counts) if count]
+        if not self.layers:
+            return
         self.used = torch.zeros(len(self.layers), max(counts), dtype=torch.int64, device=trainer.device)
         self.sizes = [counts[index] for index in self.layers]
         for chunk in trainer.parallel.chunks.values():
             for name, layer in chunk.layers.items():
-                if isinstance(layer.mlp, ExpertMLP) and self.layers:
+                if isinstance(layer.mlp, ExpertMLP):
                     row = self.used[self.layers.index(int(name))]
                     layer.mlp.experts.note = row[: counts[int(name)]].add_
 

@@ -22,7 +22,7 @@ from heddle.parallel.mesh import Mesh
 from heddle.runs.folder import Run, as_begun, writing_to
 from heddle.runs.lock import RunLock, locked
 from heddle.runs.machine import machine_of
-from heddle.runtime.device import free_unused, memory_in_use, pick_device, runs_ahead
+from heddle.runtime.device import free_unused, memory_in_use, pick_device, repeatable, runs_ahead
 from heddle.runtime.environment import launched_place, local_place
 from heddle.runtime.error_files import restart_count, write_error
 from heddle.runtime.heap import Heap
@@ -116,7 +116,7 @@ def train_rank(
     job, base = job.planned, memory_in_use()
     console, device, begun = plain_console(quiet=mesh.rank != 0), pick_device(), None
     try:
-        with Watchdog(mesh, job.plan, Phases(job.train.hang_after)) as watchdog:
+        with repeatable(job.train.deterministic), Watchdog(mesh, job.plan, Phases(job.train.hang_after)) as watchdog:
             together = Together(mesh, watchdog.phases.tick)
             opening = opened(job, options, together, device, console)
             adapter = Adapter(job, together, device, opening.machine)

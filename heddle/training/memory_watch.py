@@ -21,7 +21,7 @@ LEAST = 5  # steps of a run
 def watching_memory(trainer: Trainer) -> Iterator[None]:
     """Let the spans of this step carry the bytes that live when they end, where it is the one that is watched."""
     recorder, train = trainer.recorder, trainer.job.train
-    if not isinstance(recorder, Recorder) or recorder.written != WATCHED or train.steps < LEAST or train.compile:
+    if not isinstance(recorder, Recorder) or recorder.written != WATCHED or train.steps < LEAST or trainer.compiled:
         yield
         return
     living = Living()

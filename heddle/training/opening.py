@@ -45,6 +45,7 @@ from heddle.spec.job import Job, PlannedJob, Train, load_job
 from heddle.training.adapt import Adapter
 from heddle.training.loggers import Functions
 from heddle.training.peak import PeakFlops, peak_of_run
+from heddle.training.step.compiled import compiling_in_words
 from heddle.training.step.learning_rate import change_in_words
 from heddle.training.step.trainer import Trainer
 from heddle.training.watchdog import Watchdog, forget
@@ -301,7 +302,8 @@ def introduce(opening: Opening, device: torch.device) -> None:
     )
     show_samples(job, data, console)
     if on_gpu(device):  # of CPUs, the line above says it all
-        for words in (f"Found {opening.allotted}.", f"Set: {settings_in_words()}"):
+        compiling = compiling_in_words(job, device)
+        for words in (f"Found {opening.allotted}; {compiling}.", f"Set: {settings_in_words()}"):
             console.print(words, highlight=False, soft_wrap=True, markup=False)
 
 

@@ -42,7 +42,7 @@ def peak_of_run(job: PlannedJob, machine: Cluster | None, device: torch.device) 
         over = OverNetwork(here, job.network) if job.network is not None and world > 1 else None
         flops = peak_of(job.plan, machine, over, job.precision)
     except HeddleError:  # it states none for this precision
-        flops, origin = world * measured_flops(DTYPES[job.precision], device), "measured here"
+        flops, origin = world * measured_flops(DTYPES[job.storage], device), "measured here"
     return PeakFlops(flops, flops / world, origin, lambda mfu: above_peak(mfu, flops / world, job, machine))
 
 

@@ -124,6 +124,7 @@ def test_a_checkpoint_is_copied_beside_the_computation(tmp_path):
     cpu, saver = torch.device("cpu"), Saver(tmp_path, Mesh())
     saver.side.copying = copying
     state = {"w": Boxes((4,), [((0,), torch.ones(2)), ((2,), torch.zeros(2))])}
+    saver._reserve(state)
     with Copies(log):
         copy = saver._stage(state, {cpu: Mark(cpu)})
     assert log == ["beside cpu, behind a mark: True", "copy True", "copy True", "done"]

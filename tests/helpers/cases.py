@@ -66,6 +66,8 @@ def pairs_of(
         (plan.update, model.tied, plan.data > 1, train.get("precision", "fp32")),
         (plan.schedule, recompute, plan.tensor > 1),
         (plan.zero, recompute),
+        (plan.zero, "within", plan.zero_within > 0),
+        ("chunks", plan.tensor_chunks > 1, plan.sequence),
         (plan.schedule, plan.virtual > 1),
         ("dropout", model.dropout > 0, recompute),
     }

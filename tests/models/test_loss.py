@@ -45,6 +45,20 @@ def test_loss_and_gradients_are_those_of_the_two_apart(dtype, tokens_at_once):
         )
 
 
+def test_low_precision_is_rounded_once_however_many_chunks_there_are():
+    """A sum that is rounded after every chunk loses what is small beside it."""
+    x, weight, targets = inputs(512, 16, 300, torch.bfloat16)
+    full = [part.detach().double().requires_grad_() for part in (x, weight)]
+    F.cross_entropy(full[0] @ full[1].t(), targets).backward()
+    errors = []
+    for tokens_at_once in (1, 512):
+        weight.grad = None
+        with patch.object(heddle.models.loss, "CHUNK", 300 * tokens_at_once):
+            head_loss(x, weight, targets, 1.0, Vocabulary()).backward()
+        errors.append(float((weight.grad - full[1].grad).norm() / full[1].grad.norm()))
+    assert errors[0] < 1.1 * errors[1] < 0.01
+
+
 def test_another_factor_than_the_one_told_is_right_as_well():
     ours, theirs = inputs(5, 4, 7), inputs(5, 4, 7)
     (6.0 * head_loss(*ours, 2.0, Vocabulary())).backward()

@@ -449,6 +449,45 @@ CELLS |= {
     ),
 }
 
+# replicas of which neighbors share what ZeRO shards, and products that go on beside what they exchange
+CELLS |= {
+    "data4-within2-zero1": (gpt(dropout=0.1), Plan(data=4, zero=1, zero_within=2, microbatch=1), 8),
+    "data4-within2-zero2": (llama(), Plan(data=4, zero=2, zero_within=2, microbatch=1), 8),
+    "data6-within3-zero3-full": (gpt(vocab=17), Plan(data=6, zero=3, zero_within=3, microbatch=1, recompute="full"), 6),
+    "context2-data2-within2-zero3": (
+        llama(tied=True),
+        Plan(context=2, data=2, zero=3, zero_within=2, microbatch=1),
+        4,
+    ),
+    "tensor2-seq-data4-within2-zero3": (
+        llama(dropout=0.1),
+        Plan(tensor=2, sequence=True, data=4, zero=3, zero_within=2, microbatch=1),
+        8,
+    ),
+    "pipeline2-data4-within2-zero1-tied": (gpt(), Plan(pipeline=2, data=4, zero=1, zero_within=2, microbatch=1), 8),
+    "tensor2-seq-chunks3-uneven": (gpt(sequence=10), Plan(tensor=2, sequence=True, tensor_chunks=3, microbatch=2), 4),
+    "tensor2-seq-chunks2-llama-full": (
+        llama(dropout=0.1),
+        Plan(tensor=2, sequence=True, tensor_chunks=2, microbatch=2, recompute="full"),
+        4,
+    ),
+    "tensor4-chunks2": (gpt(vocab=17), Plan(tensor=4, tensor_chunks=2, microbatch=2), 4),
+    "tensor2-seq-chunks4-zb-data2-zero1": (
+        llama(),
+        Plan(
+            tensor=2,
+            sequence=True,
+            tensor_chunks=4,
+            pipeline=2,
+            data=2,
+            zero=1,
+            microbatch=1,
+            schedule="zb-h1",
+        ),
+        6,
+    ),
+}
+
 # experts split over ranks of data × context, under every other axis; with 6 experts for 8 tokens routing is uneven
 CELLS |= {
     "expert2-data2": (experts(**GATED), Plan(data=2, expert=2, microbatch=1), 4),
@@ -619,6 +658,24 @@ def test_low_precision_stays_as_close_as_its_rounding(world, name, precision):
     assert 0 < error.max_loss_diff < 2 * spacing
     rounding = gradient_rounding(job(model, None, batch, precision, LOW_STEPS), low)
     assert spacing / 8 < rounding < 8 * spacing
+    comparison = compare(parallel, low, rounding, error.max_loss_diff)
+    assert not comparison.unequal_start
+    assert comparison.equal, (comparison.max_loss_diff, comparison.worst, comparison.max_gradient_diff)
+
+
+EIGHT_BITS = ("tensor2-seq", "data2-zero3", "zb-v-tied", "all")
+
+
+@pytest.mark.parametrize("name", thinned(EIGHT_BITS, slow=EIGHT_BITS[1:]))
+def test_8_bits_stay_as_close_as_their_rounding(world, name):
+    """The rounding that a difference is held against is that of the format: numbers of e5m2 are 2^-2 apart."""
+    model, plan, batch = LOW_PRECISION[name]
+    parallel, *_ = world.run(observe, plan, job(model, plan, batch, "fp8", LOW_STEPS))
+    low, full = serial(model, batch, "fp8", LOW_STEPS), serial(model, batch, "fp32", LOW_STEPS)
+    error = compare(low, full, 0.0)
+    rounding = gradient_rounding(job(model, None, batch, "fp8", LOW_STEPS), low)
+    assert 2**-6 < rounding < 2**-1
+    assert 2**-10 < error.max_loss_diff < 2**-3
     comparison = compare(parallel, low, rounding, error.max_loss_diff)
     assert not comparison.unequal_start
     assert comparison.equal, (comparison.max_loss_diff, comparison.worst, comparison.max_gradient_diff)

@@ -30,6 +30,7 @@ from tests.numerics.test_searched_orders import searched
 from tests.parallel.replicas.test_compressed import BY_LINK
 from tests.parallel.replicas.test_compressed import CELLS as COMPRESSED
 from tests.strict import Run, strict_ranks, strict_run
+from tests.strict.program import Launch
 from tests.training.outer.test_outer_step import CELLS as APART
 
 STEPS = 2  # the first, in which all is new, and one like all others
@@ -58,6 +59,15 @@ def test_a_plan_runs_by_the_rules_of_nccl(name):
 def test_low_precision_runs_by_the_rules_of_nccl(name):
     model, plan, batch = LOW_PRECISION[name]
     run = strict_run(short(model, plan, batch, "bf16"), STEPS)
+    assert all(math.isfinite(loss) for losses in run.results for loss in losses)
+
+
+def test_slices_gathered_in_8_bits_run_by_the_rules_of_nccl():
+    model, plan, batch = LOW_PRECISION["tensor2-seq"]
+    run = strict_run(short(model, plan, batch, "fp8"), STEPS)
+    sent = [event.operation for event in run.programs[0] if isinstance(event, Launch)]
+    gathered = [each.dtype for each in sent if each.kind == "all-gather"]
+    assert gathered.count(torch.uint8) == (STEPS + 1) * 2 * model.layers  # forwards of attention and MLP
     assert all(math.isfinite(loss) for losses in run.results for loss in losses)
 
 

@@ -12,9 +12,11 @@ from unittest.mock import patch
 import pytest
 import torch
 import torch._dynamo
+import torch.distributed as dist
 from torch._dynamo.backends.debugging import aot_eager
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from heddle.parallel.mesh import Mesh
+from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.training.prove.prove import synthetic_tokens
 from heddle.training.step.trainer import Trainer
@@ -71,6 +73,37 @@ def test_each_kind_of_layer_has_a_graph():
     model = gpt(layers=9, dropout=0.1)
     _, graphs = losses(Mesh(), model, Plan(recompute=3 * ("none", "selective", "full")), compiled=True)
     assert graphs == 2  # what is recomputed whole is compiled like what is not recomputed
+
+
+class Noted:
+    """Stands for a mark of a GPU's stream: what is told of a collective must not be traced."""
+
+    def __init__(self) -> None:
+        self.traced: list[bool] = []
+
+    def __call__(self, *_: object) -> None:
+        self.traced.append(torch.compiler.is_compiling())
+        torch.zeros(1)  # a tensor in the frame, as an event is: Dynamo looks at such frames
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+def test_exchanges_and_who_watches_them_stay_out_of_graphs(sequence):
+    """Two ranks, of which one is here: what the other would send does not matter."""
+    plan = Plan(tensor=2, sequence=sequence, microbatch=2)
+    job = Job(model=llama(), data=Data(text="-"), train=Train(global_batch=2, compile=True), plan=plan)
+    noted = Noted()
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    try:
+        mesh = build_mesh(plan, 0, 2)
+        mesh = dataclasses.replace(mesh, tensor=dataclasses.replace(mesh.tensor, watch=noted))
+        with counted() as graphs:
+            Trainer(job, synthetic_tokens(job), mesh).train_step()
+    finally:
+        dist.destroy_process_group()
+    assert graphs
+    assert len(noted.traced) > 8
+    assert not any(noted.traced)
+    assert not any("c10d" in str(graph.code) for graph in graphs)
 
 
 @pytest.mark.dist

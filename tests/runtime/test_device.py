@@ -79,11 +79,11 @@ def test_the_users_environment_stands():
     assert fresh == cuda.DEFAULTS
     manual = (REPOSITORY / "docs/train/launching.md").read_text(encoding="utf-8")
     said = (
-        manual.partition("On GPUs Heddle sets five variables")[2].partition("\n\n")[0].partition("A pipeline needs")[0]
+        manual.partition("On GPUs Heddle sets six variables")[2].partition("\n\n")[0].partition("A pipeline needs")[0]
     )
     (silenced,) = {name for name in cuda.DEFAULTS if name.endswith("_WARNING")}
     assert dict(re.findall(r"`(\w+)=(\S+)`", said)) | {silenced: "false"} == cuda.DEFAULTS
-    assert len(cuda.DEFAULTS) == 5
+    assert len(cuda.DEFAULTS) == 6
 
 
 class Event:

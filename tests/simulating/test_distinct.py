@@ -28,6 +28,7 @@ def plans(count: int, **more) -> Work:
         "microbatch": 2 ** draw.integers(0, 3, count),
         "sequence_parallel": draw.integers(0, 2, count) * (tensor > 1),
         "zero": draw.integers(0, 4, count),
+        "shard_ranks": 2 ** draw.integers(1, 3, count),
         "schedule": schedule,
         "full": draw.choice([0.0, 0.25, 1.0], count),
     }
@@ -66,6 +67,7 @@ def test_plans_in_floats_cost_the_same_and_fractions_share_nothing():
 
 def test_a_column_that_no_key_knows_is_never_shared():
     plan = {"tensor", "sequence_parallel", "pipeline", "virtual", "data", "zero", "microbatch", "schedule", "full"}
+    plan |= {"shard_ranks"}
     plan |= {"selective", "per_op", "scatter", "regather", "context", "context_exchange", "context_inner", "expert"}
     work = plans(10)
     for field in fields(Work):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -13,8 +14,11 @@ import torch
 from rich.console import Console
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from heddle.checkpoint import checkpoint
+from heddle.checkpoint.checkpoint import Saver
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Axis, Mesh
+from heddle.runtime import cuda, device
 from heddle.runtime.recorder import NoRecorder
 from heddle.runtime.stream import StreamMarks
 from heddle.runtime.together import Together
@@ -22,10 +26,12 @@ from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.spec.layer_memory import LayerRun
 from heddle.spec.shorthand import cluster_from_table
 from heddle.training import loop, opening
+from heddle.training.dry_run import out_of_memory
 from heddle.training.outer.outer import Meetings, Reached
 from heddle.training.peak import peak_of_run
 from heddle.training.phases import Phases, RunPhase
 from heddle.training.prove import prove
+from heddle.training.step import compiled as compiling
 from heddle.training.step import trainer as trainer_module
 from heddle.training.step.trainer import Trainer
 from heddle.training.watchdog import Watchdog
@@ -142,7 +148,7 @@ def test_the_start_says_which_devices_precision_and_settings(monkeypatch, capsys
     said = capsys.readouterr().out
     assert "1,000 tokens to train on, tokenizer bpe:31 (31 tokens), vocabulary 31" in said
     assert f"{job().precision} (chosen for {job()._device.name})" in said
-    assert "Found 8 × NVIDIA H100 on 1 node." in said
+    assert "Found 8 × NVIDIA H100 on 1 node; layers are not compiled" in said
     assert said.count("NCCL_SOCKET_IFNAME=ib0") == 1
 
 
@@ -216,6 +222,80 @@ def test_a_proof_starts_no_more_ranks_than_there_are_gpus(environment, monkeypat
     monkeypatch.setattr(prove, "gpu_count", lambda: gpus)
     assert prove._most_processes() == processes
     assert (os.environ.get("HEDDLE_DEVICE") == "cpu") == on_cpus
+
+
+def test_page_locked_memory_is_taken_before_a_save_goes_on_beside_training(tmp_path, monkeypatch):
+    """Taking it in the background would wait for the device, and a large state would look like a hang."""
+    made: list[tuple[bool, int]] = []
+    host_like, ticks = checkpoint.host_like, []
+
+    def noted(values: torch.Tensor) -> torch.Tensor:
+        made.append((threading.current_thread() is threading.main_thread(), len(ticks)))
+        return host_like(values)
+
+    monkeypatch.setattr(checkpoint, "host_like", noted)
+    trainer, saver = Trainer(job(), TOKENS), Saver(tmp_path, Mesh(), tick=lambda: ticks.append(1))
+    trainer.train_step()
+    trainer.save(saver)
+    saver.wait()
+    assert all(main for main, _ in made)
+    assert made[-1][1] > 20  # the watchdog heard of every tensor
+    assert "pinned_max_round_threshold_mb:1" in cuda.DEFAULTS["PYTORCH_ALLOC_CONF"]  # else up to twice as much
+
+
+def test_a_run_that_is_to_repeat_asks_for_deterministic_kernels(monkeypatch):
+    environment = {}
+    monkeypatch.setattr(device.os, "environ", environment)
+    assert not torch.are_deterministic_algorithms_enabled()
+    with device.repeatable(wanted=True):
+        assert torch.are_deterministic_algorithms_enabled()
+        assert environment["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert not torch.are_deterministic_algorithms_enabled()
+    seen = []
+    monkeypatch.setattr(loop, "opened", lambda *_: seen.append(torch.are_deterministic_algorithms_enabled()) or stop())
+    for wanted in (True, False):
+        with pytest.raises(ReachedError):
+            loop.train_rank(Mesh(), job(deterministic=wanted), opening.RunOptions())
+    assert seen == [True, False]
+
+
+def stop() -> None:
+    raise ReachedError
+
+
+def test_what_cuda_and_nccl_take_is_in_the_breakdown(monkeypatch):
+    """Contexts and communicators are no tensors: what they take is not there for these."""
+    monkeypatch.setattr(device, "has_gpus", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (10 << 30, 80 << 30))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 66 << 30)
+    assert device.memory_outside() == 4 << 30
+    monkeypatch.undo()
+    monkeypatch.setattr(out_of_memory, "memory_outside", lambda: 4 << 30)
+    monkeypatch.setattr(out_of_memory, "memory_limit", lambda: 80 << 30)
+    said = out_of_memory.out_of_memory(job(), Mesh(), 0).why
+    assert "76.00 GiB are available, beside 4.00 GiB that CUDA and the groups of ranks take" in said
+
+
+@pytest.mark.parametrize(
+    ("said", "plan", "gpu", "tools", "compiled"),
+    [
+        (None, Plan(microbatch=2), True, True, True),
+        (None, Plan(microbatch=2), True, False, False),
+        (None, Plan(microbatch=2), False, True, False),
+        (None, Plan(tensor=2, microbatch=2), True, True, False),
+        (None, Plan(context=2, microbatch=2), True, True, False),
+        (False, Plan(microbatch=2), True, True, False),
+        (True, Plan(tensor=2), False, False, True),
+    ],
+)
+def test_layers_are_compiled_where_it_pays_and_holds(monkeypatch, said, plan, gpu, tools, compiled):
+    monkeypatch.setattr(compiling, "can_compile", lambda: tools)
+    where = torch.device("cuda" if gpu else "cpu")
+    some = replace(job(compile=said), plan=plan).planned
+    assert compiling.compiles(some, where) == compiled
+    words = compiling.compiling_in_words(some, where)
+    assert "compile = " in words
+    assert said is not None or ("not compiled" in words) != compiled
 
 
 def test_nodes_that_prepared_other_tokens_are_told():

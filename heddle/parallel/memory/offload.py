@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -32,7 +33,9 @@ class OffloadTier(Protocol):
     def put(self, x: Tensor, size: int | None = None) -> Any: ...
     def prefetch(self, slot: Any) -> None: ...
     def take(self, slot: Any) -> Tensor: ...
+    def hides(self, device: torch.device) -> bool: ...
     def reserve(self, elements: int, dtype: torch.dtype = ...) -> Tensor: ...
+    def beside(self, device: torch.device) -> AbstractContextManager[list[Any]]: ...
     def expect(self, home: Tensor) -> None: ...
     def leave(self, home: Tensor) -> None: ...
     def add(self, home: Tensor, x: Tensor, first: bool) -> None: ...
@@ -62,11 +65,48 @@ def whole_of(x: Tensor) -> Tensor:
     return torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage())
 
 
+class PutAway:
+    """What a layer has put away of one microbatch, and what the layer before it has."""
+
+    def __init__(self, slots: Sequence[Any], tier: OffloadTier, before: PutAway | None) -> None:
+        self.slots, self.tier = [weakref.ref(slot) for slot in slots], tier
+        self.before = before
+
+    def prefetch(self, ahead: int) -> None:
+        """Begin to bring it back, the end first, where the backward begins; then what so many layers before it have."""
+        for slot in reversed(self.slots):
+            found = slot()
+            if found is not None:
+                self.tier.prefetch(found)
+        if ahead and self.before is not None:
+            self.before.prefetch(ahead - 1)
+
+
+class Leaving:
+    """What is on its way out of a chunk's layers: it is waited for at the end of the next one that puts something away.
+
+    So copies go on beside the next layer's computation, and the memory of one layer, at most, is held for them.
+    """
+
+    def __init__(self) -> None:
+        self.slots: list[Any] = []
+
+    def put(self, slots: list[Any]) -> None:
+        """Wait for those before, and remember these."""
+        before, self.slots = self.slots, slots
+        for slot in before:
+            slot.wait()
+
+
 class OffloadedLayer:
     """Lets all that a layer saves for its backward leave the device, its weights apart."""
 
-    def __init__(self, layer: nn.Module, tier: OffloadTier) -> None:
-        self.layer, self.tier = layer, tier
+    def __init__(
+        self, layer: nn.Module, tier: OffloadTier, leaving: Leaving, before: OffloadedLayer | None, ahead: int
+    ) -> None:
+        self.layer, self.tier, self.leaving, self.ahead = layer, tier, leaving, ahead
+        self.before = before  # the last layer that does the same
+        self.passed: PutAway | None = None  # in the last forward
         self.compute: Callable[..., Tensor] = layer.forward
         self.staying: set[int] = set()  # memory that other things share
         self.known: dict[int, tuple[weakref.ref[Any], Any]] = {}  # slots of this pass, by the memory they are for
@@ -83,20 +123,21 @@ class OffloadedLayer:
         self.staying, self.known, self.slots = {one.untyped_storage()._cdata for one in shared}, {}, []
         with saved_tensors_hooks(self._pack, self._unpack):
             y = self.compute(x, batch)
-        for slot in self.slots:
-            slot.wait()
-        y.register_hook(self._before_backward([weakref.ref(slot) for slot in self.slots]))
+        self.leaving.put(self.slots)
+        if not self.tier.hides(y.device):
+            self.leaving.put([])
+        # a chunk's layers compute one after the other: the last that the layer before has seen is this microbatch
+        self.passed = passed = PutAway(self.slots, self.tier, None if self.before is None else self.before.passed)
+        y.register_hook(self._before_backward(passed))
         self.known, self.slots = {}, []
         return y
 
-    def _before_backward(self, slots: Sequence[weakref.ref[Any]]) -> Callable[[Tensor], None]:
-        """Begin to bring everything back at once: the layer goes back from its end, and needs all of it soon."""
+    def _before_backward(self, passed: PutAway) -> Callable[[Tensor], None]:
+        """Begin to bring back all of it, if that has not begun, and what the backwards of layers before will need."""
 
-        def gradient_arrived(_gradient: Tensor) -> None:
-            for slot in reversed(slots):
-                found = slot()
-                if found is not None:
-                    self.tier.prefetch(found)
+        def gradient_arrived(gradient: Tensor) -> None:
+            self.leaving.put([])
+            passed.prefetch(self.ahead if self.tier.hides(gradient.device) else 0)
 
         return gradient_arrived
 
@@ -118,11 +159,13 @@ class OffloadedLayer:
 
 def offload_activations(chunk: Chunk, plan: Plan, tiers: Tiers) -> None:
     """Let the input, or all that is saved, leave with each layer that the plan says it of."""
+    leaving, before = Leaving(), None
     for index, layer in chunk.layers.items():
         memory = plan.memory_of(int(index))
         tier = memory.tier("input") or memory.tier("activations")
         if tier is not None:
-            layer.forward = OffloadedLayer(layer, tiers(tier)).forward
+            before = OffloadedLayer(layer, tiers(tier), leaving, before, plan.prefetch)
+            layer.forward = before.forward
 
 
 def optimizer_tier(plan: Plan, model: ModelSpec, name: str) -> str | None:

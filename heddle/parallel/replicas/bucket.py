@@ -20,10 +20,11 @@ from heddle.parallel.collectives import (
     start_sharing,
 )
 from heddle.parallel.mesh import Axis, Mesh
+from heddle.parallel.ownership import shares_of
 from heddle.parallel.parameter_layout import place_of
 from heddle.parallel.replicas.compressed import CompressedSum
 from heddle.parallel.replicas.pair_sum import PairSum
-from heddle.parallel.shards import Kept, Piece, make_piece
+from heddle.parallel.shards import Kept, Piece, landed, make_piece
 from heddle.spec.network.link_codes import AxisCodes
 
 Named = list[tuple[str, nn.Parameter]]
@@ -64,6 +65,7 @@ class Bucket:
         even: int = 1,
     ) -> None:
         """`even`: what parameters and shares begin at a multiple of."""
+        replicas, self.mirrors = shares_of(replicas, mesh) if zero else (replicas, Axis())
         self.parameters, self.replicas, self.sums, self.zero = parameters, replicas, sums, zero
         sizes = [parameter.numel() for _, parameter in parameters]
         self.starts, self.share = laid_out(sizes, replicas.size, even)
@@ -185,6 +187,8 @@ class Bucket:
         if self.compressed is not None and not self.zero:
             self.handle.wait()
             self.handle = self.compressed.share()
+        elif self.mirrors.size > 1:  # the share is summed among neighbors; now over all of those groups
+            self.handle = start_all_reduce(self.handle.wait(), self.mirrors)
 
     def finish(self) -> None:
         """Wait for the sum, and let the masters see it."""
@@ -195,7 +199,7 @@ class Bucket:
         if self.compressed is not None and not self.zero:
             result = self.compressed.read(result)
         for piece, at in zip(self.pieces, self.places, strict=True):
-            piece.master.grad = result[at : at + piece.master.numel()].to(piece.master.device)
+            piece.master.grad = landed(piece, result[at : at + piece.master.numel()])
 
     def clear(self) -> None:
         """Make ready for the gradients of another step, which overwrite these."""

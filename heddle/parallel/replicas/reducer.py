@@ -107,6 +107,8 @@ class Reducer:
             bucket.advance()
         for part in self.parts:
             part.finish()
+        for tier in {id(piece.tier): piece.tier for piece in self.pieces if piece.tier is not None}.values():
+            tier.arrive()
 
     def clear(self) -> None:
         """Forget the gradients."""

@@ -16,6 +16,7 @@ same values is as if it had stayed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -24,10 +25,18 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from heddle.models.chunk import Chunk
-from heddle.parallel.collectives import Handle, all_reduce, slice_of, start_reduce_scatter_in_place, start_sharing
+from heddle.parallel.collectives import (
+    Handle,
+    all_reduce,
+    slice_of,
+    start_all_reduce,
+    start_reduce_scatter_in_place,
+    start_sharing,
+)
 from heddle.parallel.mesh import Axis, Mesh
+from heddle.parallel.ownership import shares_of
 from heddle.parallel.replicas.bucket import laid_out, places_in
-from heddle.parallel.shards import Piece, frozen_piece, make_piece
+from heddle.parallel.shards import Piece, frozen_piece, landed, make_piece
 
 Named = list[tuple[str, nn.Parameter]]
 
@@ -36,6 +45,7 @@ class Home(Protocol):
     """Memory for what stays from step to step, on the device or on another tier."""
 
     def reserve(self, elements: int, dtype: torch.dtype = ...) -> Tensor: ...
+    def beside(self, device: torch.device) -> AbstractContextManager[list[Any]]: ...
     def expect(self, home: Tensor) -> None: ...
     def leave(self, home: Tensor) -> None: ...
 
@@ -56,6 +66,10 @@ class OnDevice:
     def reserve(self, elements: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Zeros."""
         return torch.zeros(elements, dtype=dtype, device=self.device)
+
+    def beside(self, device: torch.device) -> AbstractContextManager[list[Any]]:  # noqa: ARG002
+        """It need not be brought."""
+        return nullcontext([])
 
     def expect(self, home: Tensor) -> None:
         """It is there."""
@@ -108,6 +122,7 @@ class ShardedGroup:
         pending: Pending,
     ) -> None:
         """`parameters` lie on the meta device; `made` has their successors."""
+        replicas, self.mirrors = shares_of(replicas, mesh)
         self.home, self.keeper = memory.home, memory.keeper
         self.names = [name for name, _ in parameters]
         self.sums, self.replicas, self.kept, self.pending = sums, replicas, zero == 2, pending
@@ -124,6 +139,7 @@ class ShardedGroup:
         self.parameters = list(self.made.values())
         self.resident = True
         self.arriving: Handle | None = None
+        self.brought: list[Any] = []  # marks behind what has come from a home elsewhere
         self.release()
         # zeros: padding is summed and updated like everything else
         self.shard = self.home.reserve(self.share, self._kept_in(memory))
@@ -135,6 +151,7 @@ class ShardedGroup:
         self.away = memory.keeper.reserve(self.share) if memory.keeper else None  # its home where it leaves the device
         self.missing = set(range(len(parameters)))
         self.awaited = 0  # backwards of the step that are still to come
+        self.mirroring: Handle | None = None  # the sum of the share over those that hold the same
         for index, parameter in enumerate(self.parameters):
             if parameter.requires_grad:
                 parameter.register_post_accumulate_grad_hook(self._arrival(index))
@@ -161,17 +178,20 @@ class ShardedGroup:
         if self.resident or self.arriving is not None:
             return
         _resize(self.whole, self.whole.numel())
-        # from page-locked host memory the host need not wait: it next writes there after it has read the gradients
-        slice_of(self.whole, self.replicas).copy_(self.shard, non_blocking=True)
+        with self.home.beside(self.whole.device) as self.brought:
+            # from page-locked host memory the host need not wait: it next writes there after it has read the gradients
+            slice_of(self.whole, self.replicas).copy_(self.shard, non_blocking=True)
+            self.arriving = start_sharing(self.whole, self.replicas)
         self.home.leave(self.shard)
-        self.arriving = start_sharing(self.whole, self.replicas)
 
     def ready(self) -> None:
         """Until the weights are here."""
         self.fetch()
         if self.arriving is not None:
             self.arriving.wait()
-            self.arriving, self.resident = None, True
+            for mark in self.brought:
+                mark.hold(self.whole.device)
+            self.arriving, self.brought, self.resident = None, [], True
 
     def release(self) -> None:
         """Give the memory of the weights back."""
@@ -206,12 +226,13 @@ class ShardedGroup:
         self.awaited -= 1
         if not self.awaited or not self.kept:
             self.release()
+        last = not self.awaited
         if self.replicas.size == 1:  # nothing is under way
-            self._add(handle)
+            self._add(handle, last)
         else:
-            self.pending.put(lambda: self._add(handle))
+            self.pending.put(lambda: self._add(handle, last))
 
-    def _add(self, handle: Handle) -> None:
+    def _add(self, handle: Handle, last: bool) -> None:
         share = handle.wait()
         if self.keeper is not None and self.away is not None:
             self.keeper.add(self.away, share, first=self.gradient is None)
@@ -220,6 +241,8 @@ class ShardedGroup:
             self.gradient = share.clone() if self.replicas.size > 1 else share  # a view would keep the whole
         else:
             self.gradient.add_(share)
+        if last and self.away is None and self.mirrors.size > 1:
+            self.mirroring = start_all_reduce(self.gradient, self.mirrors)
 
     def expect(self, microbatches: int) -> None:
         """A step of so many backwards begins."""
@@ -237,17 +260,23 @@ class ShardedGroup:
             self.gradient = (
                 torch.zeros(self.share, device=self.whole.device) if self.away is None else self.away.zero_()
             )
-        if self.sums:
+        sums = list(self.sums)
+        if self.mirrors.size > 1 and self.away is not None:
+            sums.append(self.mirrors)
+        elif self.mirrors.size > 1:
+            (self.mirroring or start_all_reduce(self.gradient, self.mirrors)).wait()
+            self.mirroring = None
+        if sums:
             # what is summed is the device's, a tier's cannot be
             here = self.gradient if self.away is None else torch.empty_like(self.gradient, device=self.whole.device)
             if here is not self.gradient:
                 here.copy_(self.gradient)
-            for axis in self.sums:
+            for axis in sums:
                 all_reduce(here, axis)
             if here is not self.gradient:
                 self.gradient.copy_(here)
         for piece, at in zip(self.pieces, self.places, strict=True):
-            piece.master.grad = self.gradient[at : at + piece.master.numel()].to(piece.master.device)
+            piece.master.grad = landed(piece, self.gradient[at : at + piece.master.numel()])
 
     def clear(self) -> None:
         """Forget the gradients."""
@@ -279,7 +308,7 @@ class FrozenGroup(ShardedGroup):
         dtype = memory.dtype if first.is_floating_point() else first.dtype
         super().__init__(parameters, replicas, sums, mesh, zero, replace(memory, keeper=None, dtype=dtype), pending)
         self.missing = set()
-        low = self.share * replicas.rank
+        low = self.share * self.replicas.rank
         for begin, (name, _), parameter in zip(self.starts, parameters, self.parameters, strict=True):
             start, stop = max(low, begin), min(low + self.share, begin + parameter.numel())
             if start < stop:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from heddle.parallel.collectives import Handle, start_gather
 from heddle.parallel.mesh import Axis
+from heddle.parallel.tensor.products import EXACT, Products
 
 
 class DeferredProduct(NamedTuple):
@@ -27,6 +28,7 @@ class DeferredProduct(NamedTuple):
     x: Tensor
     gradient: Tensor
     axis: Axis | None  # over which x is a slice of the tokens; None: it is whole
+    products: Products = EXACT
 
     def input(self) -> Handle:
         """Begin to have all of x."""
@@ -69,10 +71,10 @@ def make_gradients(products: deque[DeferredProduct]) -> None:
     """
     coming = products[0].input() if products else None
     while products:
-        weight, bias, _, gradient, _ = products.popleft()
+        weight, bias, _, gradient, _, made_by = products.popleft()
         assert coming is not None
         x = coming.wait()
         coming = products[0].input() if products else None
-        torch.autograd.backward(weight, gradient.t() @ x)
+        torch.autograd.backward(weight, made_by.to_weight(gradient, x))
         if bias is not None:
             torch.autograd.backward(bias, gradient.sum(0))

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heddle.models import nf4
@@ -28,13 +27,17 @@ from heddle.parallel.mesh import Axis
 from heddle.parallel.parameter_layout import split_parameter
 from heddle.parallel.quantized import split_matrix
 from heddle.parallel.tensor.adapters import column_adapters, row_adapters
+from heddle.parallel.tensor.chunked import gathered_products, summed_product
 from heddle.parallel.tensor.deferred import DeferredGradients, DeferredProduct
+from heddle.parallel.tensor.products import EXACT, Products
 
 
 class ColumnParallelLinear(nn.Module):
     """Each rank computes a slice of the outputs from all of the input; one rank alone computes them all."""
 
     deferred: DeferredGradients | None = None  # where products of weight gradients may be put off
+    products: Products = EXACT
+    chunks = 1  # of the tokens, whose gather and product go on side by side
 
     def __init__(self, linear: nn.Linear, axis: Axis, sequence: bool) -> None:
         super().__init__()
@@ -46,7 +49,7 @@ class ColumnParallelLinear(nn.Module):
             self.bias = None if linear.bias is None else split_parameter(linear.bias, 0, axis.rank, axis.size)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.axis.size == 1 and not (self.deferred is not None and self.deferred.wanted):
+        if self.axis.size == 1 and self.products.exact and not (self.deferred is not None and self.deferred.wanted):
             y = nf4.linear(x, self.weight, self.bias)
             return y if self.adapters is None else self.adapters(x, y)
         return column_parallel((self,), x)[0]
@@ -59,7 +62,8 @@ def column_parallel(linears: Sequence[ColumnParallelLinear], x: Tensor) -> tuple
     if first.deferred is not None and first.deferred.wanted and first.weight.requires_grad:
         values = [parameter if parameter is None else parameter.detach() for parameter in parameters]
         later = first.deferred, parameters
-    made: tuple[Tensor, ...] = _ColumnParallel.apply(x, first.axis, first.sequence, later, *values)
+    options = first.axis if first.sequence else None, first.axis, first.products, first.chunks
+    made: tuple[Tensor, ...] = _ColumnParallel.apply(x, options, later, *values)
     return tuple(
         y if linear.adapters is None else linear.adapters(x, y) for linear, y in zip(linears, made, strict=True)
     )
@@ -69,6 +73,8 @@ class RowParallelLinear(nn.Module):
     """Each rank computes a part of every output from its slice of the input; the parts are summed."""
 
     deferred: DeferredGradients | None = None
+    products: Products = EXACT
+    chunks = 1
 
     def __init__(self, linear: nn.Linear, axis: Axis, sequence: bool) -> None:
         super().__init__()
@@ -83,26 +89,29 @@ class RowParallelLinear(nn.Module):
         return y if self.bias is None else y + self.bias
 
     def _product(self, x: Tensor) -> Tensor:
+        options = self.axis, self.sequence, self.products, self.chunks
         if self.deferred is not None and self.deferred.wanted and self.weight.requires_grad:
             later = self.deferred, self.weight
-            return _RowParallel.apply(x, self.weight.detach(), self.axis, self.sequence, later)
-        return _RowParallel.apply(x, self.weight, self.axis, self.sequence, None)
+            return _RowParallel.apply(x, self.weight.detach(), options, later)
+        return _RowParallel.apply(x, self.weight, options, None)
 
 
 class _ColumnParallel(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, axis: Axis, sequence: bool, later: Any, *parameters: Any) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, x: Tensor, options: Any, later: Any, *parameters: Any) -> tuple[Tensor, ...]:
         weights, biases = parameters[::2], parameters[1::2]
-        ctx.axis, ctx.sequence, ctx.has_bias = axis, sequence, [bias is not None for bias in biases]
+        ctx.slices, ctx.axis, ctx.products, chunks = options  # over whom x is a slice of the tokens; None: it is whole
+        ctx.has_bias = [bias is not None for bias in biases]
         ctx.later = later  # where to put products off, and the parameters whose gradients they are
-        learns = later is not None or any(ctx.needs_input_grad[4:])  # products with frozen weights need no input again
+        learns = later is not None or any(ctx.needs_input_grad[FIRST:])  # frozen weights need no input again
         ctx.save_for_backward(x if learns else None, *weights)  # the slice, not what is gathered from it
         ctx.layouts = [rows_of(weight) for weight in weights]
-        full = gather(x, axis) if sequence else x
-        return tuple(
-            F.linear(full, numbers_of(weight, layout, x.dtype), bias)
-            for weight, layout, bias in zip(weights, ctx.layouts, biases, strict=True)
-        )
+        weights = _numbers(ctx, weights, x.dtype)
+        if chunks > 1 and ctx.slices is not None:
+            made = gathered_products(x, weights, ctx.slices, chunks)
+            return tuple(y if bias is None else y.add_(bias) for y, bias in zip(made, biases, strict=True))
+        full = ctx.products.operand(x, ctx.slices)
+        return tuple(ctx.products.forward(full, weight, bias) for weight, bias in zip(weights, biases, strict=True))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
@@ -111,34 +120,44 @@ class _ColumnParallel(torch.autograd.Function):
             return _ColumnParallel._backward_input(ctx, x, weights, gradients)
         # The input is gathered again while its gradient is computed, and the sum of the input's gradient goes on
         # while the weights' are computed: both collectives hide behind products that do not need them.
-        learns = any(ctx.needs_input_grad[4:])  # frozen weights need no input
-        gathering = start_gather(x, ctx.axis) if ctx.sequence and learns else None
-        grad_x = _ColumnParallel._input_gradient(ctx, weights, gradients)
+        learns = any(ctx.needs_input_grad[FIRST:])  # frozen weights need no input
+        gathering = start_gather(x, ctx.slices) if ctx.slices is not None and learns else None
+        grad_x = _to_input(ctx.products, gradients, _numbers(ctx, weights, gradients[0].dtype))
         full = gathering.wait() if gathering else x
-        summing = start_sum(grad_x, ctx.axis, ctx.sequence)
+        summing = start_sum(grad_x, ctx.axis, ctx.slices is not None)
         grads: list[Tensor | None] = []
         for number, (gradient, has_bias) in enumerate(zip(gradients, ctx.has_bias, strict=True)):
-            grads.append(gradient.t() @ full if ctx.needs_input_grad[4 + 2 * number] else None)
-            grads.append(gradient.sum(0) if has_bias and ctx.needs_input_grad[5 + 2 * number] else None)
-        return summing.wait(), None, None, None, *grads
-
-    @staticmethod
-    def _input_gradient(ctx: Any, weights: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor:
-        dtype = gradients[0].dtype
-        grad_x = gradients[0] @ numbers_of(weights[0], ctx.layouts[0], dtype)
-        for gradient, weight, layout in zip(gradients[1:], weights[1:], ctx.layouts[1:], strict=True):
-            grad_x.addmm_(gradient, numbers_of(weight, layout, dtype))
-        return grad_x
+            wanted = ctx.needs_input_grad[FIRST + 2 * number :]
+            grads.append(ctx.products.to_weight(gradient, full) if wanted[0] else None)
+            grads.append(gradient.sum(0) if has_bias and wanted[1] else None)
+        return summing.wait(), None, None, *grads
 
     @staticmethod
     def _backward_input(ctx: Any, x: Tensor, weights: list[Tensor], gradients: Sequence[Tensor]) -> tuple[Any, ...]:
         """The input's gradient alone: the weights' are put off, and their input is gathered then."""
-        grad_x = _ColumnParallel._input_gradient(ctx, weights, gradients)
-        summing = start_sum(grad_x, ctx.axis, ctx.sequence)
+        grad_x = _to_input(ctx.products, gradients, _numbers(ctx, weights, gradients[0].dtype))
+        summing = start_sum(grad_x, ctx.axis, ctx.slices is not None)
         deferred, parameters = ctx.later
         for parameter, bias, gradient in zip(parameters[::2], parameters[1::2], gradients, strict=True):
-            deferred.add(DeferredProduct(parameter, bias, x, gradient, ctx.axis if ctx.sequence else None))
-        return summing.wait(), None, None, None, *(None for _ in parameters)
+            deferred.add(DeferredProduct(parameter, bias, x, gradient, ctx.slices, ctx.products))
+        return summing.wait(), None, None, *(None for _ in parameters)
+
+
+FIRST = 3  # of the inputs, the first weight
+
+
+def _numbers(ctx: Any, weights: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    """Matrices to multiply with, those in four bits made anew."""
+    return [numbers_of(weight, layout, dtype) for weight, layout in zip(weights, ctx.layouts, strict=True)]
+
+
+def _to_input(products: Products, gradients: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
+    """The gradient of an input that several layers share: each adds its own."""
+    made: Tensor | None = None
+    for gradient, weight in zip(gradients, weights, strict=True):
+        made = products.to_input(gradient, weight, made)
+    assert made is not None
+    return made
 
 
 def start_sum(x: Tensor, axis: Axis, sequence: bool) -> Handle:
@@ -148,12 +167,15 @@ def start_sum(x: Tensor, axis: Axis, sequence: bool) -> Handle:
 
 class _RowParallel(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, axis: Axis, sequence: bool, later: Any) -> Tensor:
-        ctx.axis, ctx.sequence, ctx.later = axis, sequence, later
+    def forward(ctx: Any, x: Tensor, weight: Tensor, options: Any, later: Any) -> Tensor:
+        ctx.axis, ctx.sequence, ctx.products, chunks = options
+        ctx.later, ctx.layout = later, rows_of(weight)
         ctx.save_for_backward(x if later is not None or ctx.needs_input_grad[1] else None, weight)
-        ctx.layout = rows_of(weight)
-        y = torch.mm(x, numbers_of(weight, ctx.layout, x.dtype).t())
-        return reduce_scatter(y, axis) if sequence else all_reduce(y, axis)
+        weight = numbers_of(weight, ctx.layout, x.dtype)
+        if chunks > 1 and ctx.axis.size > 1:
+            return summed_product(x, weight, ctx.axis, ctx.sequence, chunks)
+        y = ctx.products.forward(ctx.products.operand(x, None), weight, None)
+        return reduce_scatter(y, ctx.axis) if ctx.sequence else all_reduce(y, ctx.axis)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
@@ -161,7 +183,7 @@ class _RowParallel(torch.autograd.Function):
         full = gather(gradient, ctx.axis) if ctx.sequence else gradient
         if ctx.later is not None:
             deferred, parameter = ctx.later
-            deferred.add(DeferredProduct(parameter, None, x, full, None))
-            return full @ weight, None, None, None, None
-        grad_weight = full.t() @ x if ctx.needs_input_grad[1] else None
-        return full @ numbers_of(weight, ctx.layout, full.dtype), grad_weight, None, None, None
+            deferred.add(DeferredProduct(parameter, None, x, full, None, ctx.products))
+            return ctx.products.to_input(full, weight), None, None, None
+        grad_weight = ctx.products.to_weight(full, x) if ctx.needs_input_grad[1] else None
+        return ctx.products.to_input(full, numbers_of(weight, ctx.layout, full.dtype)), grad_weight, None, None

@@ -13,7 +13,7 @@ from heddle.cost.offload import Numbers, States, copies, gathered, shard_seconds
 from heddle.cost.step import LayerCost
 from heddle.cost.work import Work
 from heddle.simulating.chunks import priced_layer
-from heddle.simulating.stage_memory import bytes_of, of_a_layer
+from heddle.simulating.layer_bytes import bytes_of, fetched_ahead, of_a_layer
 from heddle.spec.cluster import Cluster
 from heddle.spec.layer_memory import LayerMemory, Recompute, Zero
 from heddle.spec.plan import Plan
@@ -77,7 +77,7 @@ def options(cluster: Cluster, work: Work, plan: Plan, strategies: list[LayerMemo
                 seconds=float(seconds),
                 always=own.weights + own.gradients + own.optimizer + own.kept,
                 left=held.left(kind),
-                moment=held.back(kind),
+                moment=held.back(kind, ahead=fetched_ahead(work, plan)),
                 input=held.saved["full"] if kind.leaves else 0.0,
                 brief=brief - kept if own.summed else 0.0,
             )

@@ -31,7 +31,8 @@ def in_words(plan: Plan) -> str:
 
 def memory_parts(plan: Plan) -> list[str]:
     """What all layers do alike, of what memory is about: level of ZeRO, microbatch, recompute."""
-    zero = [f"zero {plan.zero}"] * (plan.replicas > 1 and not plan.layers)
+    within = f" within {plan.zero_within}" * (plan.shards < plan.replicas)
+    zero = [f"zero {plan.zero}{within}"] * (plan.replicas > 1 and not plan.layers)
     again = [f"recompute {recompute_in_words(plan)}"] * (not plan.layers)
     return [*zero, f"microbatch {plan.microbatch}", *again]
 
@@ -48,6 +49,8 @@ def beyond_the_split(plan: Plan) -> list[str]:
         parts.append(f"by layer ({'; '.join(layer_by_layer(plan))})")
     elif plan.offload:
         parts.append(f"offload {', '.join(plan.offload)}")
+    if plan.tensor > 1 and plan.tensor_chunks > 1:
+        parts.append(f"tensor exchange in {plan.tensor_chunks} chunks")
     if plan.update != SYNCHRONOUS:
         parts.append(f"late updates ({plan.update})")
     if plan.local_steps:

@@ -36,7 +36,7 @@ from heddle.spec.rules.context import PLAN_EXCHANGES
 from heddle.spec.software import CONTEXT_EXCHANGES
 
 QUICK, TRIED = 4000, 3  # plans that are priced for another machine, and of these how many are replayed
-OTHERS = ("context_exchange", "virtual", "sequence", "zero", "microbatch", "recompute", "schedule")
+OTHERS = ("context_exchange", "virtual", "sequence", "zero", "zero_within", "microbatch", "recompute", "schedule")
 LINES = 12  # on layers
 
 
@@ -162,6 +162,8 @@ def _changes(best: Plan, sequence: int, experts: bool) -> Iterator[tuple[str, An
         level = zero != best.zero or bool(best.layers)
         if level and best.replicas > 1 and (zero <= 1 or best.pipeline == 1):
             yield "zero", zero
+    if best.zero_within:
+        yield "zero_within", 0
     yield from (("recompute", word) for word in RECOMPUTE if word != best.recompute or best.layers)
     if best.context > 1:
         yield from (("context_exchange", word) for word in PLAN_EXCHANGES if word != best.context_exchange)

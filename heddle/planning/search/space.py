@@ -97,6 +97,10 @@ class Space:
         found = np.flatnonzero(np.logical_and.reduce([self.columns[name] == value for name, value in wanted.items()]))
         return int(found[0]) if len(found) else None
 
+    @property
+    def _replicas(self) -> np.ndarray:
+        return np.asarray(self.columns["data"] * self.columns["context"])
+
     def _given(self, name: str) -> Any:
         return self.fixed[name] if name in self.fixed else default(name)
 
@@ -115,7 +119,10 @@ class Space:
             shares = {word: list(words).count(word) / self.layers for word in ("full", "selective")}
         return {
             **{name: self.columns[name] for name in names},
+            "shard_ranks": np.where(self.columns["zero_within"], self.columns["zero_within"], self._replicas),
+            "groups_once": 1,
             "sequence_parallel": self.columns["sequence"],
+            "tensor_chunks": self._given("tensor_chunks"),
             "schedule": self.columns["schedule"],
             **shares,
             **exchange_columns(
@@ -127,13 +134,19 @@ class Space:
 def legal_space(
     model: ModelSpec, sequence: int, batch: int, counts: Iterable[int], fixed: Fixed, node: int | None = None
 ) -> Space:
-    """Every legal plan for any of these numbers of devices that has the fixed fields; `node`: devices of one."""
+    """Every legal plan for any of these numbers of devices that has the fixed fields; `node`: devices of one.
+
+    Replicas in one node may share what ZeRO-2 and 3 shard by themselves.
+    """
     every = _degrees(model, sequence, batch, counts, fixed)
     rows = [_choices(model, sequence, batch, degrees, fixed, node) for degrees in every]
     grids = [np.meshgrid(*(row[name] for name in CHOSEN), indexing="ij") for row in rows if all(row.values())]
     blocks = [np.stack([axis.ravel() for axis in grid]) for grid in grids]
     joined = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(CHOSEN), 0), dtype=np.int64)
     columns = dict(zip(CHOSEN, joined, strict=True))
+    least = 1 if "zero_within" in fixed else 2  # below that little is gathered, and nothing waits for it
+    useful = (columns["zero_within"] == 0) | ((columns["zero"] >= least) & (columns["expert"] == 1))
+    columns = {name: column[useful] for name, column in columns.items()}
     columns = _with_schedules(columns, batch, fixed)
     if model.own:  # nobody can put off the products of somebody else's layers
         whole = np.isin(columns["schedule"], [n for n, rule in enumerate(RULES.values()) if not rule.splits])
@@ -239,6 +252,10 @@ def _choices(
         levels = [level for level in levels if level <= 1]
     # a level that is asked for holds for one replica, too, though there is nothing to share
     zeros = _given(fixed, "zero", levels if replicas > 1 or "zero" in fixed else levels[:1])
+    near = node // tensor if node is not None and node % tensor == 0 else 1
+    withins = _withins(replicas, near, fixed)
+    if withins and withins[0]:
+        zeros = [level for level in zeros if level]
     microbatches = _given(fixed, "microbatch", divisors(batch // data))
     # replicas that sum their gradients in codes, or not in every step, each hold all experts
     together = not fixed.get("local_steps") and fixed.get("compress_gradients", "none") == "none"
@@ -256,9 +273,18 @@ def _choices(
         "virtual": _given(fixed, "virtual", virtuals),
         "sequence": _given(fixed, "sequence", slices),
         "zero": zeros,
+        "zero_within": withins,
         "microbatch": microbatches,
         "recompute": recompute,
     }
+
+
+def _withins(replicas: int, near: int, fixed: Fixed) -> list[int]:
+    """How many replicas may share by themselves: all, as 0, or those that are `near`; or the number that is given."""
+    if "zero_within" in fixed:
+        given = fixed["zero_within"]
+        return [given] if given == 0 or (replicas % given == 0 and given > 1) else []
+    return [0, near] if 1 < near < replicas and replicas % near == 0 else [0]
 
 
 def expert_degrees(model: ModelSpec, replicas: int) -> list[int]:
@@ -397,6 +423,8 @@ def read_fixed(table: Mapping[str, Any]) -> dict[str, Any]:
         beside = dict(needs[name])
         if name == "schedule" and isinstance(value, str) and value in RULES:
             beside = {"pipeline": 2, "virtual": RULES[value].least_virtual}
+        if name == "zero_within" and isinstance(value, int):
+            beside = {"zero": 1, "data": value} if value > 0 else {}
         if name == "expert" and isinstance(value, int):
             beside = {"data": max(1, value)}
         if name == "context_exchange" and value == "2d":

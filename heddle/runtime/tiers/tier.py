@@ -11,7 +11,8 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ class Slot:
     def __init__(self, size: int, device: torch.device) -> None:
         self.size, self.device = size, device  # bytes, and where they came from
         self.region: Any = None  # where the tier keeps them; None in a dry run
+        self.away: Any = None  # when they have arrived there, where a device copies beside its work
         self.coming: Any = None  # while they are on their way back
         self.value: Tensor | None = None  # once they were taken: several views of them may be asked for
         self.wait: Callable[[], object] = lambda: None  # until it is put away; for a GPU only its stream does
@@ -87,8 +89,28 @@ class Tier(ABC):
         else:
             home.add_(here)
 
+    def receive(self, home: Tensor, x: Tensor) -> Tensor:
+        """Numbers of the device beside what was reserved for others, until the next; done when they `arrive`."""
+        return x.to(home.device)
+
+    def give(self, target: Tensor, home: Tensor) -> None:
+        """Round what was reserved into memory of the device."""
+        target.copy_(home)
+
+    def hides(self, device: torch.device) -> bool:  # noqa: ARG002
+        """Whether a device computes on while its bytes come back, so that they are worth fetching early."""
+        return False
+
     def arrive(self) -> None:  # noqa: B027, nothing is under way unless a tier says so
         """Until all that was added is there."""
+
+    @contextmanager
+    def beside(self, device: torch.device) -> Iterator[list[Any]]:  # noqa: ARG002
+        """What a device copies from what was reserved, and sends on, inside: beside its computation if it can.
+
+        Gives marks, which the computation must `hold` at before it uses what has come.
+        """
+        yield []
 
     @abstractmethod
     def expect(self, home: Tensor) -> None:

@@ -219,7 +219,7 @@ def _kept_inputs(job: PlannedJob, stage: int) -> Iterator[int]:
 
 def _message(job: PlannedJob) -> int:
     """Bytes of a microbatch between stages: what is received is gathered from slices."""
-    whole = job.plan.tokens(job.sequence) * job.model.hidden * DTYPES[job.precision].itemsize
+    whole = job.plan.tokens(job.sequence) * job.model.hidden * DTYPES[job.storage].itemsize
     return whole // job.plan.tensor if job.plan.sequence else whole
 
 
@@ -309,7 +309,7 @@ def _peak(schedule: Schedule, stage: int, job: PlannedJob, seen: Observation) ->
     """
     plan = job.plan
     tokens = plan.tokens(job.sequence)
-    whole = tokens * job.model.hidden * DTYPES[job.precision].itemsize
+    whole = tokens * job.model.hidden * DTYPES[job.storage].itemsize
     message = _message(job)
     inputs = 2 * 8 * tokens * schedule.microbatches
     arrivals = (incoming(schedule, action) for action in schedule.ranks[stage])

@@ -11,7 +11,7 @@ import torch
 from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.parallel.mesh import Mesh
-from heddle.runtime.device import memory_limit
+from heddle.runtime.device import memory_limit, memory_outside
 from heddle.spec.job import Job, PlannedJob
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def out_of_memory(job: Job, mesh: Mesh, base: int) -> HeddleError:
     Everything is counted by dry runs of the job and of its neighbors, which take no memory to speak of.
     """
     job = job.planned
-    limit = max(0, memory_limit() - base)
+    outside = memory_outside()
+    limit = max(0, memory_limit() - base - outside)
     kind = _kind_of(job, mesh)
     held = kind.held
     breakdown = (
@@ -54,6 +55,8 @@ def out_of_memory(job: Job, mesh: Mesh, base: int) -> HeddleError:
         + f"activations {_gib(kind.peak.saved)} and temporary tensors "
         f"{_gib(max(0, kind.temporary))} at their peak: {_gib(kind.bytes)} GiB in all, plus what kernels take for "
         f"themselves; {_gib(limit)} GiB are available"
+        + f", beside {_gib(outside)} GiB that CUDA and the groups of ranks take"
+        * (outside > 0)
     )
     # What failed needed more than was there, whatever of it was counted: what is to fit must need clearly less.
     room = MARGIN * min(limit, kind.bytes)

@@ -16,7 +16,7 @@ from heddle.cost.compute import KERNELS
 from heddle.cost.from_timings import Attended, Product, TrafficTime
 from heddle.models.transformer import Layer, Microbatch
 from heddle.runtime.device import DTYPES, on_gpu, synchronize
-from heddle.spec.job import Precision
+from heddle.spec.job import Storage
 from heddle.spec.model import ModelSpec
 from heddle.training.profile.clock import SharedClock, some
 
@@ -26,9 +26,9 @@ LENGTHS = (128, 256, 512)  # of sequences
 CACHE = 96 << 20  # bytes beyond most caches: kernels between products mostly find what they read in memory
 
 
-def worth_it(device: torch.device) -> list[Precision]:
+def worth_it(device: torch.device) -> list[Storage]:
     """Precisions that multiply at least half as fast as fp32; most CPUs only imitate the short ones."""
-    seconds: dict[Precision, float] = {}
+    seconds: dict[Storage, float] = {}
     for precision, dtype in DTYPES.items():
         a = torch.ones(256, 256, dtype=dtype, device=device)
         took = []

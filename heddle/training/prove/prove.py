@@ -323,7 +323,7 @@ def exact_first_step(job: Job, adapters_on: bool = False) -> tuple[float, dict[s
     for name, parameter in model.named_parameters():
         if name.endswith(B):
             begin_anywhere(parameter.data, name, train.seed, parameter.shape, (0, 0))
-    model.to(DTYPES[job.precision]).double().tie()
+    model.to(DTYPES[job.storage]).double().tie()
     samples = samples_of(synthetic_tokens(job), job.sequence, train.seed)
     ids, targets = (torch.from_numpy(part).flatten() for part in samples.batch(0, train.global_batch))
     drops = job.model.dropout or (job.tune is not None and job.tune.adapters.dropout)

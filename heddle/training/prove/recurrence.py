@@ -132,7 +132,7 @@ class Recurrence:
 
     def _through(self, chunk: int, x: Tensor, batch: Microbatch) -> Tensor:
         """A chunk computes in the job's precision; its weights are masters, and so are their gradients."""
-        low = {name: p.to(DTYPES[self.job.precision]) for name, p in self.chunks[chunk].named_parameters()}
+        low = {name: p.to(DTYPES[self.job.storage]) for name, p in self.chunks[chunk].named_parameters()}
         y: Tensor = functional_call(self.chunks[chunk], low, (x, batch))
         return y
 

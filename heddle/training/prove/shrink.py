@@ -65,6 +65,10 @@ def shrink(job: Job, steps: int = 20, processes: int = PROCESSES) -> Shrunk:
     # where shares differ, the first replica takes more: as many as any schedule can
     shares = (equal[0] + degrees.pipeline * microbatch, *equal[1:]) if plan.shares and degrees.data > 1 else ()
     small_plan = replace(degrees, microbatch=microbatch, stages=stages, shares=shares).with_memory(memories)
+    if plan.shards < plan.replicas:
+        small_plan = replace(small_plan, zero_within=_within(plan, small_plan))
+        if small_plan.zero_within != plan.zero_within:
+            notes.append(f"zero_within {plan.zero_within} → {small_plan.zero_within}: groups are alike, if smaller.")
     small_train = _train(planned, steps, sum(shares or equal), sequence)
     small = PlannedJob(
         model=small_model,
@@ -103,6 +107,7 @@ def _train(job: PlannedJob, steps: int, batch: int, sequence: int) -> Train:
         sequence=sequence,
         seed=train.seed,
         precision=job.precision,
+        compile=False,
         learning_rate=1e-2,  # a real job's first steps hardly move; differences should get the chance to grow
         schedule=train.schedule,
         final_learning_rate=train.final_learning_rate,
@@ -130,8 +135,10 @@ def _tune(tune: Tune | None) -> Tune | None:
 def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
     """The plan with degrees that fit: replicas go first, they are all alike; then the largest of the others."""
     tensor, context, pipeline, data = plan.tensor, plan.context, plan.pipeline, plan.data
+    hybrid = plan.shards < plan.replicas
     if plan.world > limit:
-        data = min(data, 4 if plan.expert > 1 and plan.expert_replicas > 1 else 2)
+        several = hybrid or (plan.expert > 1 and plan.expert_replicas > 1)
+        data = min(data, 4 if several else 2)
     while tensor * context * pipeline * data > limit:
         if pipeline >= max(tensor, context):
             pipeline = -(-pipeline // 2)
@@ -153,7 +160,8 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
         if before != after
     ]
     # stages and what layers do are those of the old degrees until the caller has found the new ones
-    changed = replace(plan, stages=(), recompute="none", offload=plan.ends_offload, layers=(), expert=1)
+    plain = {"stages": (), "recompute": "none", "layers": (), "expert": 1, "zero_within": 0}
+    changed = replace(plan, offload=plan.ends_offload, **plain)
     if pipeline < plan.pipeline or virtual < plan.virtual:
         changed = changed.named
     check = plan.check_step if pipeline > 1 else "before"
@@ -164,6 +172,14 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
             notes.append("context_exchange 2d → ring: so few ranks make no groups.")
     changed = replace(changed, tensor=tensor, context=context, pipeline=pipeline, data=data, expert=expert)
     return replace(changed, virtual=virtual, check_step=check), notes
+
+
+def _within(plan: Plan, small: Plan) -> int:
+    """How many replicas share, so that there are several groups of several; 0 where they are too few for that."""
+    replicas = small.replicas
+    if not any(small.zeros) or replicas < 4:
+        return 0
+    return next((size for size in (plan.zero_within, 2, 3) if size and replicas % size == 0 and 1 < size < replicas), 0)
 
 
 def _expert_degree(plan: Plan, replicas: int) -> int:
@@ -195,7 +211,7 @@ def _left_out(job: PlannedJob) -> tuple[str, ...]:
     found += [f'{name} = "{code}"' for name, code in codes.items() if code != "none"]
     found += [f"codes of {each.words}" for each in plan.codes]
     found += [f'optimizer = "{train.optimizer}"'] * (train.optimizer == "adamw8bit")
-    found += ["compile = true"] * train.compile + ["the meeting of sites"] * (train.meeting is not None)
+    found += ["compile = true"] * bool(train.compile) + ["the meeting of sites"] * (train.meeting is not None)
     return tuple(found)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from heddle.parallel.shards import Piece
+from heddle.runtime.device import host_threads
 from heddle.spec.job import Train
 from heddle.training.step.correction import Mending
 from heddle.training.step.eight_bits import EightBitAdamW, blocks_of
@@ -133,8 +135,10 @@ class Optimizer:
                 scaling = scaling[0].cpu(), scaling[1].cpu()
             # what torch.amp's gradient scaler would set, and the fused kernel reads
             self.adam.grad_scale, self.adam.found_inf = scaling  # type: ignore[attr-defined]
-            self.mending.step(self.adam)
-            _round(turn)
+            away = turn[0].tier if turn else None
+            with host_threads(norm.device) if away is not None else nullcontext():
+                self.mending.step(self.adam)
+                _round(turn)
             for piece, home in self._homes(turn):
                 piece.tier.leave(home)
         self.adam.param_groups = groups
@@ -164,7 +168,12 @@ class Optimizer:
 
 def _round(pieces: Iterable[Piece]) -> None:
     """Give what computes in less precision the new values of its masters."""
-    rounded = [(piece.target, piece.master) for piece in pieces if piece.target is not None]
+    rounded = []
+    for piece in pieces:
+        if piece.target is not None and piece.tier is not None:
+            piece.tier.give(piece.target, piece.master)
+        elif piece.target is not None:
+            rounded.append((piece.target, piece.master))
     if rounded:
         targets, masters = zip(*rounded, strict=True)
         torch._foreach_copy_(targets, masters)

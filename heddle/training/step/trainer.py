@@ -28,7 +28,17 @@ from heddle.parallel.ownership import has_own_loss
 from heddle.parallel.pipeline.executor import forward_only
 from heddle.parallel.pipeline.transformer import MicrobatchInput, Pipeline, Shape, stage_codes
 from heddle.parallel.shards import Kept
-from heddle.runtime.device import DTYPES, HostCopy, Mark, on_gpu, pick_device, runs_ahead, synchronize
+from heddle.parallel.tensor.products import EXACT, Float8Products, Products
+from heddle.runtime.device import (
+    DTYPES,
+    HostCopy,
+    Mark,
+    multiplies_float8,
+    on_gpu,
+    pick_device,
+    runs_ahead,
+    synchronize,
+)
 from heddle.runtime.recorder import NoRecorder
 from heddle.runtime.stop_request import StopRequest
 from heddle.runtime.tiers import Tiers
@@ -41,6 +51,7 @@ from heddle.trace.lanes import Lane, Phase
 from heddle.training.outer.outer import Outer, Reached
 from heddle.training.outer.outer_step import OuterStep
 from heddle.training.sites.site_step import SiteStep, check_sites
+from heddle.training.step.compiled import compiles
 from heddle.training.step.correction import delay_of
 from heddle.training.step.counts import CountedSum, Counts
 from heddle.training.step.learning_rate import learning_rate
@@ -123,21 +134,12 @@ class Trainer:
         train, model = job.train, job.model
         self.plan = plan = job.plan
         self.mesh = replace(self.recorder.watched(mesh or Mesh()), places=places_of(plan, job.network))
-        dtype = DTYPES[job.precision]
+        dtype = DTYPES[job.storage]
         self.tiers = Tiers(train.offload_folder)
-        build = partial(
-            parallelize,
-            model,
-            plan,
-            self.mesh,
-            self.device,
-            dtype,
-            train.seed,
-            train.compile,
-            self.tiers,
-            job.tune,
-            even=MOMENT_BLOCK if train.optimizer == "adamw8bit" else 1,
-        )
+        self.compiled = compiles(job, self.device)
+        how = self.compiled, self.tiers, job.tune, self._products()
+        build = partial(parallelize, model, plan, self.mesh, self.device, dtype, train.seed, *how)
+        build = partial(build, even=MOMENT_BLOCK if train.optimizer == "adamw8bit" else 1)
         self.parallel = build()
         self.gradients = self.parallel.gradients
         pieces, muon = self.gradients.pieces, None
@@ -173,6 +175,12 @@ class Trainer:
     def in_flight(self) -> int:
         """How many steps may be handed out before one is read."""
         return int(runs_ahead(self.device))
+
+    def _products(self) -> Products:
+        """How the layers multiply."""
+        if self.job.precision != "fp8":
+            return EXACT
+        return Float8Products(self.job.train.fp8_scaling, multiplies_float8(self.device))
 
     def _made_outer(self) -> Outer:
         """The step that replicas, or sites, take together after their local steps."""

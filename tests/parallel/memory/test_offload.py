@@ -14,7 +14,7 @@ import torch
 
 from heddle.checkpoint.checkpoint import Saver, newest_good
 from heddle.parallel.mesh import Mesh
-from heddle.runtime.tiers import Disk, Slot
+from heddle.runtime.tiers import Disk, Host, Slot
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.spec.layer_memory import LayerRun
 from heddle.training.dry_run.living import Living
@@ -127,6 +127,43 @@ def test_evaluation_moves_nothing(tmp_path):
         trainer.train_step()
     assert plain.evaluate(TOKENS) == moved.evaluate(TOKENS)
     assert plain.train_step().loss == moved.train_step().loss
+
+
+class Overlapping(Host):
+    """As beside a GPU: copies go on while it computes. Writes down when what is waited for, and fetched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: list[str] = []
+        self.layer: dict[int, int] = {}
+
+    def hides(self, _device: torch.device) -> bool:
+        return True
+
+    def put(self, x: torch.Tensor, size: int | None = None) -> Slot:
+        slot = super().put(x, size)
+        number = self.layer[id(slot)] = len([word for word in self.log if word.startswith("end")])
+        slot.wait = lambda: self.log.append(f"wait {number}")
+        return slot
+
+    def prefetch(self, slot: Slot) -> None:
+        if slot.value is None and f"fetch {self.layer[id(slot)]}" not in self.log:
+            self.log.append(f"fetch {self.layer[id(slot)]}")
+        super().prefetch(slot)
+
+
+def test_copies_run_beside_the_layers_around_them(tmp_path, monkeypatch):
+    """What a layer puts away is waited for at the end of the next; back, the next layer's is under way already."""
+    tier = Overlapping()
+    monkeypatch.setattr("heddle.runtime.tiers.tiers.Host", lambda: tier)
+    trainer = Trainer(job(Plan(microbatch=4, offload=("activations:host",), prefetch=1), tmp_path), TOKENS)
+    for number, layer in enumerate(trainer.parallel.chunks[0].layers.values()):
+        layer.register_forward_hook(lambda *_, n=number: tier.log.append(f"end {n}"))
+    trainer.train_step()
+    order = list(dict.fromkeys(tier.log))
+    assert order[:8] == ["end 0", "wait 0", "end 1", "wait 1", "end 2", "wait 2", "end 3", "wait 3"]
+    assert order[8:] == ["fetch 3", "fetch 2", "fetch 1", "fetch 0"]
+    assert tier.log.index("fetch 2") == tier.log.index("fetch 3") + 1  # before anything of layer 2 was asked for
 
 
 # ------------------------------------------------------------------------------------- replicas that share all of it

@@ -68,18 +68,20 @@ def marked(event: object) -> Mark:
 def test_a_gpu_waits_for_its_copies_and_its_host_does_not():
     """Beside a GPU a layer's end only tells the device's stream to wait; until then the memory is held."""
     log: list[str] = []
-    compute, copies = LoggedStream("compute", log), LoggedStream("copies", log)
+    compute, copies, returns = (LoggedStream(name, log) for name in ("compute", "copies", "returns"))
+    made = iter((copies, returns))
     tier, value = Host(), noise(5000)
     tier.spare[8192].append(torch.zeros(8192, dtype=torch.uint8))
     event = SimpleNamespace(record=lambda: None, synchronize=copies.synchronize)
     with (
-        patch.object(torch.cuda, "Stream", lambda: copies),
+        patch.object(torch.cuda, "Stream", lambda: next(made)),
         patch.object(torch.cuda, "current_stream", lambda _: compute),
         patch.object(torch.cuda, "stream", lambda _: nullcontext()),
         patch.object(heddle.runtime.tiers.host, "on_gpu", lambda _: True),
+        patch.object(torch.Tensor, "record_stream", lambda _, s: log.append(f"the memory is held for {s.name}")),
         patch.object(heddle.runtime.tiers.host, "Mark", lambda _, timed: marked(event)),
     ):
-        tier.copies = CopyStream()
+        tier.copies, tier.returns = CopyStream(), CopyStream()
         slot = tier.put(value)
         assert log == ["copies waits for compute"]
         left, kept = weakref.ref(value), value.clone()
@@ -88,7 +90,13 @@ def test_a_gpu_waits_for_its_copies_and_its_host_does_not():
         slot.wait()
         assert left() is None
         assert torch.equal(tier.take(slot), kept)
-    assert log[1:] == ["compute waits for the copy", "copies waits for compute", "compute waits for the copy"]
+    assert log[1:] == [
+        "compute waits for the copy",
+        "returns waits for compute",
+        "returns waits for the copy",
+        "the memory is held for returns",
+        "compute waits for the copy",
+    ]
 
 
 def test_room_is_used_again(tmp_path):
