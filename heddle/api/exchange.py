@@ -136,6 +136,7 @@ def export_hf(
     dtype: Literal["fp32", "bf16", "fp16"] | None = None,
     shard_gib: float = 5.0,
     check: bool = True,
+    onto: Literal["trained", "original"] | None = None,
 ) -> Path:
     """Write the weights of a run or a checkpoint as a Hugging Face folder, tokenizer included.
 
@@ -145,6 +146,7 @@ def export_hf(
         dtype: round the weights to this type; left as they are if left out.
         shard_gib: the largest file, and the most held in memory at once.
         check: compare logits with transformers, if it is installed.
+        onto: with tune.base = "nf4", what adapters are added to: the base that they learned beside, or the original.
 
     Returns:
         Where the folder is.
@@ -153,12 +155,14 @@ def export_hf(
 
     from heddle.checkpoint.exchange.agreement import Agreed
     from heddle.checkpoint.exchange.convert import export_huggingface
+    from heddle.checkpoint.exchange.merge import merged_onto
     from heddle.checkpoint.source import find_source
     from heddle.format import GIB
     from heddle.parallel.mesh import Mesh
     from heddle.runtime.device import DTYPES
 
-    source = find_source(Path(weights), Mesh(), lambda words: warnings.warn(words, stacklevel=3))
+    found = find_source(Path(weights), Mesh(), lambda words: warnings.warn(words, stacklevel=3))
+    source = merged_onto(found, onto)
     rounded = None if dtype is None else DTYPES[dtype]
     agreed = Agreed(source.model, check)
     written = export_huggingface(

@@ -44,6 +44,7 @@ ALIASES = {
     "mem_gib": "memory_gib peak_memory_gib peak_mem_gib",
     "shard_ranks": "dp_shard shard_degree zero_size zero1_size fsdp_size hybrid_shard_size data_parallel_shard_degree",
     "document": "document_tokens doc_len document_length mean_document packed_length",
+    "lora": "lora_rank adapter_rank peft_rank",
     "software": "profile software_profile",
     "cp_exchange": "cp_comm_type cp_type context_exchange",
 }

@@ -34,6 +34,7 @@ from heddle.spec.axes import AXES
 from heddle.spec.cluster import Cluster
 from heddle.spec.model import ModelSpec
 from heddle.spec.software import HEDDLE, Software
+from heddle.spec.tune import Lora, Tune
 
 NEEDED = ("step_s", "layers", "hidden", "heads", "vocab", "seq", "gbs", "tp", "pp", "dp", "gpu", "n_gpus")
 # models whose layers have experts, by the names of families and by sizes such as 8x7B or 30B-A3B
@@ -143,13 +144,14 @@ def _work(
     facts, attention = software.facts, text.get("attn", "").lower()
     kernels = row_kernels(software, text, model)
     changed: dict[str, Any] = {"dropout": int(not kernels.fused), "document": _document(text, assumed)}
+    changed["fused_adapters"] = int(facts.kernels == "heddle")
     if facts.kernels.startswith("megatron"):  # pads the vocabulary so that every rank's part is a multiple of 128
         changed["vocab"] = -(-model.vocab // (128 * plan["tensor"])) * 128 * plan["tensor"]
     columns = software_columns(facts)
     if facts.kernels == "torchtitan":
         columns["waits_backward"] = facts.waits_backward * (1 - facts.tensor_overlap)
     work = Work(
-        **{**model_columns(model, model.sequence), **changed},
+        **{**model_columns(model, model.sequence, _tune(text)), **changed},
         **plan,
         **numbers,
         **columns,
@@ -163,6 +165,14 @@ def _work(
             f"a batch of {work.batch} does not split over dp = {work.data} × mbs = {work.microbatch}"
         )
     return work
+
+
+def _tune(text: Mapping[str, str]) -> Tune | None:
+    """Adapters of the rank that a row states, beside all linear layers: a frozen model, perhaps in four bits."""
+    rank = count_of(text, "lora", 0, least=0)
+    if not rank:
+        return None
+    return Tune(lora=Lora(rank=rank), base="nf4" if "nf4" in text.get("notes", "").lower() else None)
 
 
 def _document(text: Mapping[str, str], assumed: list[str]) -> float:

@@ -24,12 +24,13 @@ from heddle.errors import HeddleError
 from heddle.models.huggingface_names import names_of
 from heddle.models.lora import A, B
 from heddle.parallel.mesh import Mesh
+from heddle.parallel.quantized import fill_quantized
 from heddle.parallel.shards import Piece, boxes_of
 from heddle.runs.durable import replace_text
 from heddle.runs.folder import Run
+from heddle.spec.hf.peft import CONFIG, MODULES, WEIGHTS, config_of
 from heddle.spec.job import load_job
 from heddle.spec.model import ModelSpec
-from heddle.spec.peft import CONFIG, MODULES, WEIGHTS, config_of
 from heddle.spec.start import JOB, is_run, no_start
 from heddle.spec.tables import read_json
 from heddle.spec.tune import ADAPTER, Lora
@@ -47,9 +48,17 @@ def load_frozen(source: WeightSource | SeededSource, pieces: list[Piece], mesh: 
     """Fill what nobody updates, in the precision it is kept in."""
     state: dict[str, Boxes] = {}
     for piece in pieces:
-        boxes = state.setdefault(piece.name, Boxes(tuple(piece.place.shape), []))
-        boxes.boxes.extend(boxes_of(piece, piece.master))
+        if piece.nf4 is None:
+            boxes = state.setdefault(piece.name, Boxes(tuple(piece.place.shape), []))
+            boxes.boxes.extend(boxes_of(piece, piece.master))
     source.load(state, mesh)
+    for piece in pieces:
+        if piece.nf4 is not None:
+
+            def read(values: Tensor, shape: torch.Size, offset: tuple[int, ...], name: str = piece.name) -> None:
+                source.load({name: Boxes(tuple(shape), [(offset, values)])})
+
+            fill_quantized(piece, read)
 
 
 def note_base(run: Path, source: WeightSource | SeededSource) -> None:

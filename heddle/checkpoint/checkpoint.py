@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 import torch.distributed as dist
@@ -48,21 +48,46 @@ Ready = dict[torch.device, Mark]
 
 def state_of(pieces: list[Piece], adam: torch.optim.Optimizer, owned: bool) -> State:
     """Masters and optimizer state as boxes of global tensors; with `owned`, only what no other rank has, too."""
+    held = [piece for piece in pieces if piece.counted or not owned]
+    return _state(held, [moments_of(piece.master, adam) for piece in held])
+
+
+def _state(pieces: list[Piece], moments: list[dict[str, Tensor]]) -> State:
     state: State = {}
-    for piece in pieces:
-        if owned and not piece.counted:
-            continue
-        kept = adam.state[piece.master]
+    for piece, kept in zip(pieces, moments, strict=True):
         kinds = MUON if MUON[0] in kept else ADAM
-        for kind in kinds:
-            if kind not in kept:  # before the first update
-                kept[kind] = torch.zeros_like(piece.master)
-        if kinds is ADAM and "step" not in kept:
-            # beside the master, as fused AdamW makes it: its CUDA kernel refuses a counter in host memory
-            kept["step"] = torch.zeros((), dtype=torch.float32, device=piece.master.device)
         for name, values in ((piece.name, piece.master), *((f"{piece.name}:{kind}", kept[kind]) for kind in kinds)):
             state[name] = Boxes(tuple(piece.place.shape), list(boxes_of(piece, values)))
     return state
+
+
+def moments_of(master: Tensor, adam: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """What AdamW remembers of a master, made where there is nothing yet; a copy of it where it is kept in codes."""
+    if isinstance(adam, CodedMoments):
+        return adam.moments(master)
+    kept = adam.state[master]
+    if MUON[0] in kept:
+        return kept
+    for kind in ADAM:
+        if kind not in kept:  # before the first update
+            kept[kind] = torch.zeros_like(master)
+    if "step" not in kept:
+        # beside the master, as fused AdamW makes it: its CUDA kernel refuses a counter in host memory
+        kept["step"] = torch.zeros((), dtype=torch.float32, device=master.device)
+    return kept
+
+
+@runtime_checkable
+class CodedMoments(Protocol):
+    """An optimizer that keeps its moments in fewer bits."""
+
+    def moments(self, p: Tensor) -> dict[str, Tensor]:
+        """Those of a parameter in full precision."""
+        ...
+
+    def take_moments(self, p: Tensor, moments: Mapping[str, Tensor]) -> None:
+        """Go on with these."""
+        ...
 
 
 class Saver:
@@ -253,7 +278,8 @@ def load_pieces(checkpoint: Path, pieces: list[Piece], adam: torch.optim.Optimiz
     progress, index = read_progress(checkpoint), read_index(checkpoint)
     wanted = {piece.name: tuple(piece.place.shape) for piece in pieces}  # other ranks look after the others
     check_shapes(checkpoint, {name: tensor.shape for name, tensor in index.items() if name in wanted}, wanted)
-    state = state_of(pieces, adam, owned=False)
+    moments = [moments_of(piece.master, adam) for piece in pieces]
+    state = _state(pieces, moments)
     if (lacking := next((name for name in state if name not in index), None)) is not None:
         name, _, kind = lacking.partition(":")
         raise HeddleError(
@@ -262,8 +288,10 @@ def load_pieces(checkpoint: Path, pieces: list[Piece], adam: torch.optim.Optimiz
             f'Go on with that one, or begin a new run with its weights: [train] from = "{checkpoint}".',
         )
     load_state(SafetensorsReader(checkpoint, index), state, mesh)
-    for piece in pieces:
-        if "step" in adam.state[piece.master]:
+    for piece, kept in zip(pieces, moments, strict=True):
+        if isinstance(adam, CodedMoments):
+            adam.take_moments(piece.master, kept)
+        if MUON[0] not in kept:
             adam.state[piece.master]["step"].fill_(progress.updates)
         if piece.target is not None:
             piece.target.copy_(piece.master)

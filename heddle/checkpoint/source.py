@@ -31,13 +31,14 @@ from heddle.models.init import initialize_parameter
 from heddle.models.lora import A, B, QkvRows, delta
 from heddle.models.own.describe import shapes_of, state_names
 from heddle.parallel.mesh import Mesh
+from heddle.parallel.quantized import rounded_box
 from heddle.parallel.shards import Piece, boxes_of
 from heddle.runs.folder import Run
 from heddle.spec.job import Job, load_job
 from heddle.spec.model import ModelSpec
 from heddle.spec.own import OwnModel
 from heddle.spec.start import ABOUT, CONFIG, JOB, TOKENIZER_FILE, companions_in, is_run, model_in, no_start
-from heddle.spec.tune import ADAPTER, Lora, adapter_shapes
+from heddle.spec.tune import ADAPTER, Lora, adapter_shapes, in_four_bits
 
 TOKENIZERS = ("tokenizer.model", "vocab.json", "merges.txt")  # of folders that have no tokenizer.json
 
@@ -192,6 +193,8 @@ class AdaptedSource(WeightSource):
     lora: Lora
     learned: dict[str, StoredTensor]  # parts of the model that learned as well
 
+    quantized: bool  # whether the base is what adapters learned beside: its matrices as they come back from four bits
+
     def load(self, state: State, mesh: Mesh | None = None) -> None:
         """See the base class. Sums are made in full precision, whatever they are rounded to then."""
         own = {name: boxes for name, boxes in state.items() if name in self.learned}
@@ -204,14 +207,24 @@ class AdaptedSource(WeightSource):
             else boxes
             for name, boxes in rest.items()
         }
-        if exact:
-            self.base.load(exact, mesh)
+        plain = {name: boxes for name, boxes in exact.items() if not (self.quantized and in_four_bits(name))}
+        if plain:
+            self.base.load(plain, mesh)
+        for name in exact.keys() - plain.keys():
+            self._load_rounded(name, exact[name])
         for name in exact.keys() & self.pairs.keys():
             rows = QkvRows(self.model.group, self.model.head_size) if name.endswith("qkv.weight") else None
             added = delta(self.pairs[name], self.lora.scale, rows)
             for (at, summed), (_, values) in zip(exact[name].boxes, rest[name].boxes, strict=True):
                 place = tuple(slice(start, start + size) for start, size in zip(at, summed.shape, strict=True))
                 values.copy_(summed + added[place])
+
+    def _load_rounded(self, name: str, boxes: Boxes) -> None:
+        def read(values: Tensor, shape: torch.Size, offset: tuple[int, ...]) -> None:
+            self.base.load({name: Boxes(tuple(shape), [(offset, values)])})
+
+        for offset, values in boxes.boxes:
+            rounded_box(torch.Size(boxes.shape), offset, values, read)
 
 
 def adapted_source(checkpoint: Path, found: WeightSource, warn: Warn) -> AdaptedSource:
@@ -230,7 +243,10 @@ def adapted_source(checkpoint: Path, found: WeightSource, warn: Warn) -> Adapted
         pairs.setdefault(f"{linear}.weight", {})[target] = values
     learned = {name: tensor for name, tensor in found.tensors.items() if f".{ADAPTER}." not in name}
     tensors = base.tensors | learned if isinstance(base, WeightSource) else _seeded(model) | learned
-    return AdaptedSource(checkpoint, model, tensors, SafetensorsReader, found.companions, base, pairs, lora, learned)
+    quantized = job.tune.base == "nf4"
+    return AdaptedSource(
+        checkpoint, model, tensors, SafetensorsReader, found.companions, base, pairs, lora, learned, quantized
+    )
 
 
 def _seeded(model: ModelSpec) -> dict[str, StoredTensor]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import experts, network
+from heddle.cost import adapters, experts, network
 from heddle.cost.work import Work, model_columns
 from heddle.errors import HeddleError
 from heddle.schedule.rule import Column
@@ -34,6 +34,9 @@ EAGER, EAGER_HOST = 7, 2.5
 
 # Kernels that a layer starts, forward; backward starts twice as many. Counted in Megatron-LM's layer.
 KERNELS, KERNELS_UNFUSED = 14, 20
+# Bytes that move for a number's two moments in eight bits beside the update: looked up and scaled, their largest
+# found, divided by it, searched for among 256 values (heddle.training.step.eight_bits).
+EIGHT_BITS = 2 * (1 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 1)
 PEER_US = 10.0  # that one more host delays a collective by; of 1, 2, 4 and 8 on one node (Megatron-DeepSpeed on A100)
 
 
@@ -117,13 +120,19 @@ def matmul(cluster: Cluster, precision: str, m: Column, k: Column, n: Column, ba
     return np.maximum(seconds, moved / memory_speed(cluster))
 
 
-def linear(cluster: Cluster, work: Work, rows: Column, inputs: Column, outputs: Column) -> LinearCost:
-    """A linear layer: the gradients of its input and of its weight are two products more."""
+def linear(
+    cluster: Cluster, work: Work, rows: Column, inputs: Column, outputs: Column, learns: Column | None = None
+) -> LinearCost:
+    """A linear layer: the gradients of its input and of its weight are two products more; a frozen one has no second.
+
+    `learns`: whether its weight does; None: as layers' weights do.
+    """
+    learns = 1 - work.frozen if learns is None else learns
 
     def products(precision: str) -> LinearCost:
         forward = matmul(cluster, precision, rows, inputs, outputs)
         to_input = matmul(cluster, precision, rows, outputs, inputs)
-        weight = matmul(cluster, precision, inputs, rows, outputs)
+        weight = matmul(cluster, precision, inputs, rows, outputs) * learns
         return LinearCost(forward, to_input + weight, weight)
 
     plain = products(work.precision)
@@ -282,10 +291,12 @@ def layer(cluster: Cluster, work: Work) -> Pass:
     # each microbatch adds its gradients to those of the ones before; a cast before that is written, and read again
     casts = work.casts_gradients * (work.gradient_bytes > work.element)
     adding = (1 - work.adds_in_place) * (work.element + (2 + 2 * casts) * work.gradient_bytes)
-    accumulate = np.where(work.microbatches > 1, adding, 0) * work.held_parameters / t / memory_speed(cluster)
-    multiplying = sum(product.forward for product in products)
+    learned = adapters.learned(work, work.held_parameters / t)
+    accumulate = np.where(work.microbatches > 1, adding, 0) * learned / memory_speed(cluster)
+    beside = adapters.seconds(work, memory_speed(cluster))
+    multiplying = sum(product.forward for product in products) + beside[0]
     forward = multiplying + around[0] + core_forward
-    backward = sum(product.backward for product in products) + around[1] + core_backward + accumulate
+    backward = sum(product.backward for product in products) + around[1] + core_backward + accumulate + beside[1]
     half = multiplying / 2 + around[0]
     weight = sum(product.weight for product in products) + accumulate
     return Pass(forward, backward, core_forward, half, down.forward, weight, products[0].forward)
@@ -298,6 +309,7 @@ def launches(cluster: Cluster, work: Work) -> Column:
     the tensor axis, later the more hosts take part.
     """
     kernels = np.where(work.fused, KERNELS, KERNELS_UNFUSED) + (work.experts > 0) * experts.KERNELS
+    kernels = kernels + adapters.kernels(work)
     kernels = kernels * cluster.efficiency.launch_us
     return (kernels + (0 if cluster.device.host else 2 * PEER_US) * (work.tensor - 1)) * 1e-6
 
@@ -305,7 +317,8 @@ def launches(cluster: Cluster, work: Work) -> Column:
 def embedding(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     """Looking up the first chunk's tokens, and adding their gradients up: memory traffic."""
     moved = work.tokens * work.hidden * work.element
-    return (1 + work.reference) * 2 * moved / memory_speed(cluster), 3 * moved / memory_speed(cluster)
+    ahead = 1 + work.reference
+    return ahead * 2 * moved / memory_speed(cluster), 3 * moved * work.learns_embed / memory_speed(cluster)
 
 
 def head(cluster: Cluster, work: Work) -> tuple[Column, Column]:
@@ -315,7 +328,8 @@ def head(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     the probabilities and cast back (Megatron-LM's vocabulary-parallel cross entropy, PTD-P §2.3). Some are one kernel.
     """
     plain = replace(work, fp8=0)  # output layers keep their precision
-    forward, backward, _ = linear(cluster, plain, work.tokens, work.hidden, work.padded_vocab)
+    learns = np.where(work.tied, work.learns_embed, work.learns_head)
+    forward, backward, _ = linear(cluster, plain, work.tokens, work.hidden, work.padded_vocab, learns)
     e = work.element
     count = work.tokens * work.padded_vocab
     if np.any(work.whole_loss):
@@ -328,11 +342,13 @@ def head(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     return onward, backward + logits * (e + work.loss_backward)
 
 
-def optimizer(cluster: Cluster, parameters: Column, element: int, pure: Column = 0) -> Column:
+def optimizer(cluster: Cluster, work: Work, parameters: Column) -> Column:
     """AdamW over the parameters that a rank updates.
 
     Gradients are read for their norm and again for the update, master and both moments read and written, weights
-    written, gradients zeroed; with fp32 weights there is no master beside them. `pure`: all are as short as weights.
+    written, gradients zeroed; with fp32 weights there is no master beside them. Some trainers have all of it as short
+    as weights. Moments in eight bits are made anew in full precision and kept in codes again.
     """
-    moved = 4 + 4 + 4 * 2 * 3 + (element if element < 4 else 0) + 4
-    return parameters * np.where(pure, 9 * element, moved) / memory_speed(cluster)
+    element = work.element
+    moved = 4 + 4 + 4 * 2 * 3 + (element if element < 4 else 0) + 4 + np.where(work.moment_bytes < 4, EIGHT_BITS, 0)
+    return parameters * np.where(work.pure, 9 * element, moved) / memory_speed(cluster)

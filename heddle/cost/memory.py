@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple
 
 import numpy as np
 
-from heddle.cost import context_memory, experts
+from heddle.cost import adapters, context_memory, experts
 from heddle.cost.window_memory import Queries, window_backward, window_core
 from heddle.cost.work import Work
 from heddle.schedule.rule import C, Column, Mask
@@ -40,19 +40,21 @@ class MemoryBreakdown(NamedTuple):
 
 
 def layer_parameters(work: Work) -> Column:
-    """Parameters of one layer on one tensor rank."""
-    return (work.held_parameters - work.replicated_parameters) / work.tensor + work.replicated_parameters
+    """Parameters of one layer on one tensor rank that learn."""
+    every = (work.held_parameters - work.replicated_parameters) / work.tensor + work.replicated_parameters
+    return adapters.learned(work, every)
 
 
 def end_parameters(work: Work, first: Mask, last: Mask) -> Column:
-    """Parameters that the first and the last stage hold beside their layers.
+    """Parameters that learn which the first and the last stage hold beside their layers.
 
     A tied embedding lives on both; where one stage is first and last, once.
     """
     table = work.padded_vocab * work.hidden
-    begins = np.where(first, table + work.position_parameters, 0.0)
+    begins = np.where(first, (table + work.position_parameters) * work.learns_embed, 0.0)
     own = np.where(first, (1 - work.tied) * table, table) if np.any(work.tied) else table
-    return begins + np.where(last, own + work.norm_parameters + work.head_bias * work.padded_vocab, 0.0)
+    own = (own + work.head_bias * work.padded_vocab) * work.learns_head
+    return begins + np.where(last, own + work.norm_parameters * work.learns_norm, 0.0)
 
 
 class StateBytes(NamedTuple):
@@ -188,7 +190,7 @@ def layer_activations(work: Work) -> Saved:
     # softmax, its dropout's mask and output; fused attention keeps one number per row instead
     pairs = tokens * work.heads / t * work.sequence
     core = np.where(work.fused, tokens * work.heads / t * 4, pairs * (e + work.dropout * (e + 1)))
-    none = split_by_sequence + split_by_tensor + core + experts.kept(work)
+    none = split_by_sequence + split_by_tensor + core + experts.kept(work) + adapters.kept(work)
     selective = none - core - tokens / t * e * laid_out * work.joint_qkv  # which the core copies
     late: Column = 0.0
     again, backward = none - selective, layer_backward(work)
@@ -247,7 +249,7 @@ def layer_activations(work: Work) -> Saved:
 
 def norm_bytes(work: Work) -> Column:
     """Bytes per number that a norm keeps of its input."""
-    return np.where(work.eager, 8, np.where(work.upcast, 4, work.element))
+    return np.where(work.eager, 4 + 4 * work.learns_norm, np.where(work.upcast, 4, work.element))
 
 
 def wide_kept(work: Work) -> Column:
@@ -316,11 +318,11 @@ def layer_backward(work: Work, shared: bool = False) -> Column:
     """
     e, tokens, t, h = work.element, work.tokens, work.tensor, work.hidden
     outside, ffn = np.where(work.sequence_parallel, t, 1), tokens * work.ffn / t
-    weight = (1 - work.adds_in_place) * h * work.ffn / t
+    weight = (1 - work.adds_in_place) * (1 - work.frozen) * h * work.ffn / t
     gathered = np.where(work.sequence_parallel, tokens * h, 0.0)
     arriving = tokens * h / outside
     # where replicas share the layer, memory for all of its gradients is taken then, and that of the last is copied away
-    last = arriving + gathered + ffn + (0.0 if shared else weight) + experts.moment(work)
+    last = arriving + gathered + ffn + (0.0 if shared else weight) + experts.moment(work) + adapters.moment(work) / e
     gate = work.gated * (arriving + np.where(work.fused_gate, 1, 2) * ffn)
     # gathered input and gradient to scatter, which gloo adds up apart; the activation's tensors are gone, and of a
     # gated MLP the gradient of its other half still waits
@@ -374,7 +376,7 @@ def end_activations(work: Work) -> Ends[Column]:
     outside = np.where(work.sequence_parallel, t, 1)
     normed = norm_bytes(work)
     norm = work.tokens * (work.hidden * normed + NORM_ROW) / outside
-    table = (1 - work.adds_in_place) * work.padded_vocab * work.hidden * e
+    table = (1 - work.adds_in_place) * work.padded_vocab * work.hidden * e * learns_table(work)
     together, apart = _head_with_loss(work, norm, table), _head_and_loss(work, norm, table)
     return Ends(*(np.where(work.logits_at_once, one, other) for one, other in zip(together, apart, strict=True)))
 
@@ -412,6 +414,11 @@ def _head_with_loss(work: Work, norm: Column, table: Column) -> Ends[Column]:
     return Ends(norm + part + table, fullest - part - table, table)
 
 
+def learns_table(work: Work) -> Column:
+    """Whether the output layer's weight learns: a tied one does with the embedding."""
+    return np.where(work.tied, work.learns_embed, work.learns_head)
+
+
 def final_norm_backward(work: Work) -> Column:
     """Bytes that the last norm holds for a moment on its way back, where it is many kernels in fp32."""
     outside = np.where(work.sequence_parallel, work.tensor, 1)
@@ -429,7 +436,7 @@ def made_gradients(work: Work, layers: Column, first: Mask, last: Mask) -> Colum
     Gradients that are summed with others' lie in buffers that are always there: so does that of a tied embedding whose
     two ends are on two stages.
     """
-    shared = np.where((work.pipeline > 1) & (np.asarray(first) | np.asarray(last)), work.tied, 0)
+    shared = np.where((work.pipeline > 1) & (np.asarray(first) | np.asarray(last)), work.tied * work.learns_embed, 0)
     own = layers + end_parameters(work, first, last) - shared * work.padded_vocab * work.hidden
     return own * work.gradient_bytes
 
@@ -440,10 +447,10 @@ def last_layer(work: Work, layer: Column, parameters: Column, first: Mask) -> Co
     `layer`: what that layer, of so many parameters, holds meanwhile; its gradients, and the embedding's, are not there
     yet.
     """
-    table = work.padded_vocab * work.hidden
+    table = work.padded_vocab * work.hidden * work.learns_embed
     waits = np.where(work.pipeline == 1, work.tied, 0) * table
     apart = np.where(work.pipeline > 1, work.tied, 0) * table
-    begins = np.where(first, table + work.position_parameters - apart, 0.0)
+    begins = np.where(first, table + work.position_parameters * work.learns_embed - apart, 0.0)
     here = layer + np.where(first, waits, 0.0) * work.element
     here = here - (parameters + begins) * work.gradient_bytes
     embedding = np.where(first, embedding_backward(work, 0.0) - (table - apart) * work.gradient_bytes, 0.0)
@@ -453,7 +460,8 @@ def last_layer(work: Work, layer: Column, parameters: Column, first: Mask) -> Co
 def embedding_backward(work: Work, one: Column) -> Column:
     """Bytes that the gradient of the embedding takes beyond what a microbatch left, which is gone by then."""
     table = work.padded_vocab * work.hidden * work.element
-    return table * (1 + np.where(work.pipeline == 1, work.tied, 0)) + work.tokens * work.hidden * work.element - one
+    both = table * (1 + np.where(work.pipeline == 1, work.tied, 0)) + work.tokens * work.hidden * work.element
+    return both * work.learns_embed - one
 
 
 def slack(cluster: Cluster, held: Column) -> Column:

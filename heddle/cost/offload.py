@@ -53,17 +53,22 @@ def sharded(work: Work, memory: LayerMemory) -> Numbers:
     return work.replicas > 1
 
 
-def states(work: Work, parameters: Numbers, memory: LayerMemory) -> States:
-    """Of so many parameters. Masters and gradients of sharded layers are where the optimizer's state is."""
+def states(work: Work, parameters: Numbers, memory: LayerMemory, frozen: Numbers = 0.0) -> States:
+    """Of so many parameters. Masters and gradients of sharded layers are where the optimizer's state is.
+
+    `frozen`: bytes of weights beside them that nobody updates; ZeRO-3 shares these, ZeRO-2 does not.
+    """
     own = sharded(work, memory)
-    if np.any(work.copied):  # of what a reference has beside them
-        found = states(replace(work, copied=0), parameters, memory)
-        shares = (memory.zero == 3) & np.asarray(own)
+    if np.any(work.copied):  # weights of a reference
         copy = work.copied * parameters * work.element
-        return found._replace(
-            weights=found.weights + np.where(shares, copy / work.sharers, copy),
-            unit=found.unit + np.where(shares, copy, 0.0),
-        )
+        return states(replace(work, copied=0), parameters, memory, frozen + copy)
+    if np.any(frozen):
+        found = states(work, parameters, memory)
+        if memory.tier("weights") is not None:
+            return found._replace(unit=found.unit + frozen)
+        shares = (memory.zero == 3) & np.asarray(own)
+        kept = np.where(shares, frozen / work.sharers, frozen)
+        return found._replace(weights=found.weights + kept, unit=found.unit + np.where(shares, frozen, 0.0))
     if isinstance(own, np.ndarray):
         both = (_states(work, parameters, memory, each) for each in (True, False))
         return States(*(np.where(own, *pair) for pair in zip(*both, strict=True)))
@@ -177,8 +182,12 @@ def copies(
     leaves: Numbers,
     parameters: Numbers,
     passes: tuple[Numbers, Numbers],
+    frozen: Numbers = 0.0,
 ) -> Copies:
-    """Of one layer that puts `leaves` bytes away per microbatch; `passes`: seconds of its forward and backward."""
+    """Of one layer that puts `leaves` bytes away per microbatch; `passes`: seconds of its forward and backward.
+
+    `frozen`: bytes of weights that nobody updates.
+    """
     if not memory.offload:
         return Copies()
     forward, backward = _Lanes(cluster), _Lanes(cluster)
@@ -188,7 +197,7 @@ def copies(
     shard = parameters / work.sharers
     if tier := memory.tier("weights"):
         for lanes in (forward, backward):
-            lanes.copy(shard * work.element, tier, out=False)
+            lanes.copy(shard * work.element + frozen / work.sharers, tier, out=False)
     step: Numbers = 0.0
     if tier := memory.tier("optimizer"):
         masters = MASTER * masters_apart(work, memory)
@@ -211,12 +220,16 @@ def update_seconds(cluster: Cluster, work: Work, memory: LayerMemory, parameters
     A host updates what it keeps for a GPU beside the copies of other layers. A CPU does both by itself.
     """
     shared = work.sharers if memory.zero else 1.0
-    own = compute.optimizer(cluster, parameters / shared, work.element)
+    own = compute.optimizer(cluster, work, parameters / shared)
     return moved + own if cluster.device.host else moved if memory.tier("optimizer") else own
 
 
-def shard_seconds(cluster: Cluster, work: Work, parameters: Numbers, memory: LayerMemory) -> tuple[Numbers, Numbers]:
-    """What replicas exchange for one layer: for every microbatch, and once per step."""
+def shard_seconds(
+    cluster: Cluster, work: Work, parameters: Numbers, memory: LayerMemory, frozen: Numbers = 0.0
+) -> tuple[Numbers, Numbers]:
+    """What replicas exchange for one layer: for every microbatch, and once per step; `frozen`: bytes of weights that
+    ZeRO-3 gathers, too.
+    """
     if not np.any(np.greater(work.replicas, 1)):
         return 0.0, 0.0
 
@@ -226,7 +239,7 @@ def shard_seconds(cluster: Cluster, work: Work, parameters: Numbers, memory: Lay
 
     element, reduce = work.element, work.reduce_bytes
     if memory.zero == 3:
-        return rings(parameters * (2 * element + reduce), 3, in_pass=True), 0.0
+        return rings(parameters * (2 * element + reduce) + 2 * frozen, 3, in_pass=True), 0.0
     if memory.zero == 2:
         return rings(parameters * reduce, 1, in_pass=True), rings(parameters * element, 1, in_pass=True)
     count = parameters * (reduce + (reduce if memory.zero == 0 else element))

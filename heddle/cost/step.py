@@ -126,14 +126,24 @@ def tensor_exchange(cluster: Cluster, work: Work) -> Column:
     count = work.tokens * work.hidden * work.element
     whole = network.all_reduce(cluster, count, work.tensor)
     pairs = 2 * network.all_gather(cluster, count, work.tensor, in_pass=True)
-    return 2 * np.where(work.sequence_parallel, pairs, whole)
+    return 2 * np.where(work.sequence_parallel, pairs, whole) + _adapter_exchange(cluster, work)
 
 
-def shard_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
+def _adapter_exchange(cluster: Cluster, work: Work) -> Column:
+    """What travels between A and B: `rank` numbers of each token, for each adapter one way or the other."""
+    if not np.any(work.frozen):
+        return 0.0
+    each = network.all_reduce(cluster, work.tokens * work.rank * work.element, work.tensor)
+    places = (work.adapters_qkv > 0) + (work.adapters_out > 0) + work.adapters_up + (work.adapters_down > 0)
+    return np.where(work.tensor > 1, work.frozen * places / 2 * each, 0.0)
+
+
+def shard_exchange(cluster: Cluster, work: Work, parameters: Column, frozen: Column = 0.0) -> Column:
     """What ZeRO 2 and 3 communicate for every microbatch: parameters gathered for use, gradients summed into shards.
 
     ZeRO-3 gathers for the forward and for the backward (arXiv 1910.02054 §7; PyTorch FSDP, arXiv 2304.11277 §3.2),
-    ZeRO-2 once for all microbatches of a step, which `_gathered_once` adds.
+    ZeRO-2 once for all microbatches of a step, which `_gathered_once` adds. `frozen`: bytes of weights that nobody
+    updates, which ZeRO-3 gathers as well.
     """
     if not np.any(work.zero >= 2):
         return 0.0
@@ -141,6 +151,8 @@ def shard_exchange(cluster: Cluster, work: Work, parameters: Column) -> Column:
     gathers = np.where(work.zero == 3, 2 + alone * work.regather * (work.full > 0), 0)
     sums = np.where(work.sums_once, 1 / work.microbatches, 1.0)
     count = parameters * (gathers * work.element + sums * work.reduce_bytes)
+    if np.any(frozen):
+        count = count + np.where(work.zero == 3, gathers * frozen, 0.0)
     turns = (gathers + sums) * (np.floor(work.layers / work.pipeline) + alone)  # layer by layer, and the ends
     seconds = network.replica_rings(cluster, work, count, turns, in_pass=True)
     if np.any(work.large_gathers):

@@ -28,9 +28,12 @@ from heddle.spec.network.compression import bytes_per_number
 from heddle.spec.network.link_codes import codes_used
 from heddle.spec.plan import Plan
 from heddle.spec.rules.muon import matrix_share
+from heddle.spec.rules.optimizer import moment_bytes
 from heddle.spec.software import CONTEXT_EXCHANGES, HEDDLE
+from heddle.spec.tune import Tune, adapter_shapes
 
 ELEMENT = {"fp32": 4, "bf16": 2, "fp16": 2}
+ROWS_SPLIT = ("attention.qkv", "mlp.gate", "mlp.up")  # by tensor ranks; of others, columns are
 
 
 class LayerShape(NamedTuple):
@@ -46,6 +49,8 @@ class LayerShape(NamedTuple):
     expert_parameters: int
     replicated_parameters: int
     captured: float = 0.0
+    adapters_split: int = 0
+    adapters_whole: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +103,20 @@ class Work:
     document: Column = np.inf  # tokens of a document, of which a sample holds several that do not see each other
     shapes: tuple[LayerShape, ...] = ()  # of layers that differ; empty: all are alike
     shape_of: tuple[int, ...] = ()  # for each layer the place of its own among these
+    # fine-tuning, explained in heddle.cost.adapters
+    frozen: Column = 0  # 1: layers' own weights do not learn
+    quantized: Column = 0  # 1: their matrices are kept in four bits
+    rank: Column = 0  # of adapters
+    fused_adapters: Column = 1  # 1: they add to what the product beside them made, in place (heddle.models.lora)
+    adapters_qkv: Column = 0  # how many of a layer's adapters stand beside the product of queries, keys and values
+    adapters_out: Column = 0
+    adapters_up: Column = 0  # beside the first products of the MLP
+    adapters_down: Column = 0
+    adapters_split: Column = 0  # numbers of a layer's adapters that tensor ranks split
+    adapters_whole: Column = 0  # those that each of them holds
+    learns_embed: Column = 1
+    learns_head: Column = 1
+    learns_norm: Column = 1
     # how numbers are kept
     moment_bytes: Column = 8  # of what the optimizer remembers of a number: Adam's two moments
     muon: Column = 0  # 1: matrices are updated by Muon, which has one
@@ -320,8 +339,8 @@ class Work:
         return replace(self, **{name: getattr(self, name).astype(np.float64) for name in self.arrays})
 
 
-def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, Any]:
-    """The columns that follow from a model."""
+def model_columns(model: ModelSpec, sequence: int | None = None, tune: Tune | None = None) -> dict[str, Any]:
+    """The columns that follow from a model, and from what of it learns."""
     s = sequence or model.sequence
     shapes = tuple(
         LayerShape(
@@ -335,6 +354,7 @@ def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, An
             expert_parameters=one.expert_parameters,
             replicated_parameters=one.replicated_parameters,
             captured=one.captured_bytes,
+            **_adapters_of(model, tune, model.shape_of.index(place)),
         )
         for place, one in enumerate(model.shapes)
     )
@@ -373,6 +393,41 @@ def model_columns(model: ModelSpec, sequence: int | None = None) -> dict[str, An
         "sequence": s,
         "shapes": shapes if len(shapes) > 1 else (),
         "shape_of": model.shape_of if len(shapes) > 1 else (),
+        **({} if tune is None else _tune_columns(model, tune)),
+    }
+
+
+def _adapters_of(model: ModelSpec, tune: Tune | None, layer: int) -> dict[str, int]:
+    """Numbers of a layer's adapters: beside a weight whose rows are split A is whole and B split, else A split."""
+    if tune is None:
+        return {}
+    split = whole = 0
+    for place, sizes in adapter_shapes(model, tune.adapters, layer).items():
+        for inputs, outputs in sizes.values():
+            own = (inputs, outputs) if place in ROWS_SPLIT else (outputs, inputs)
+            whole, split = whole + own[0], split + own[1]
+    rank = tune.adapters.rank
+    return {"adapters_split": rank * split, "adapters_whole": rank * whole}
+
+
+def _tune_columns(model: ModelSpec, tune: Tune) -> dict[str, Any]:
+    places = [adapter_shapes(model, tune.adapters, layer) for layer in range(model.layers)]
+    fullest = max(places, key=lambda each: sum(map(len, each.values())))
+
+    def count(*names: str) -> int:
+        return sum(len(fullest.get(name, ())) for name in names)
+
+    return {
+        "frozen": 1,
+        "quantized": int(tune.base == "nf4"),
+        "rank": tune.adapters.rank,
+        "adapters_qkv": count("attention.qkv"),
+        "adapters_out": count("attention.out"),
+        "adapters_up": count("mlp.gate", "mlp.up"),
+        "adapters_down": count("mlp.down"),
+        "learns_embed": int("embed" in tune.also),
+        "learns_head": int("head" in tune.also),
+        "learns_norm": int("norm" in tune.also),
     }
 
 
@@ -440,7 +495,7 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
         kernels = kernels._replace(logits_at_once=0, kept_logit=4, brief_logit=8, brief_split_logit=4, joint_qkv=0)
     columns = software_columns(software.facts) | plans  # a plan's own say counts: who meets seldom overlaps nothing
     return Work(
-        **model_columns(job.model, job.sequence),
+        **model_columns(job.model, job.sequence, job.tune),
         **_learning_columns(job),
         **columns,
         batch=job.train.global_batch,
@@ -457,7 +512,7 @@ def _learning_columns(job: Job) -> dict[str, Any]:
     muon, preference = job.train.optimizer == "muon", job.preference is not None
     share = 0.0 if not muon else 1.0 if job.tune is not None else matrix_share(job.model)
     return {
-        "moment_bytes": 8 - 4 * share,
+        "moment_bytes": moment_bytes(job.train.optimizer) - 4 * share,
         "muon": int(muon and job.tune is None),  # adapters are small
         "reference": int(preference),
         "copied": int(preference and job.tune is None),

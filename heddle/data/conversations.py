@@ -161,9 +161,22 @@ def conversations_for(data: Data, base: Path, progress: Progress | None) -> Prep
     return made[0] if len(made) == 1 else mixed(made, [source.weight for source in data.chat_sources])
 
 
-def _kept(data: Data, source: ChatSource, base: Path, progress: Progress | None) -> Prepared:
+def kept_conversations(data: Data, base: Path) -> Prepared | None:
+    """The same if all of them are there already."""
+    folders = [_folder(data, source, base)[1] for source in data.chat_sources]
+    if not all((folder / META_FILE).is_file() for folder in folders):
+        return None
+    return conversations_for(replace(data, verify=False), base, None)
+
+
+def _folder(data: Data, source: ChatSource, base: Path) -> tuple[Data, Path]:
+    """What one source alone is made from, and where its tokens are kept."""
     single = replace(data, chat=(replace(source, weight=1.0),))
-    folder = base / data.cache / _fingerprint(single, base)
+    return single, base / data.cache / _fingerprint(single, base)
+
+
+def _kept(data: Data, source: ChatSource, base: Path, progress: Progress | None) -> Prepared:
+    single, folder = _folder(data, source, base)
     if not (folder / META_FILE).is_file():
         try:
             prepare_conversations(single, base, folder, progress)

@@ -40,7 +40,8 @@ def materialize(
             if parameter is None:
                 continue
             if parameter not in made:
-                empty = torch.empty_like(parameter, device=device, dtype=dtype)
+                kept = dtype if parameter.is_floating_point() else parameter.dtype
+                empty = torch.empty_like(parameter, device=device, dtype=kept)
                 made[parameter] = nn.Parameter(empty, requires_grad=parameter.requires_grad)
                 made[parameter].__dict__.update(parameter.__dict__)
             module._parameters[name] = made[parameter]

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heddle.models import random
+from heddle.models import nf4, random
 from heddle.models.transformer import Attention, Layer, Microbatch, Transformer
-from heddle.spec.tune import ADAPTER, Lora, Tune, adapter_shapes
+from heddle.spec.tune import ADAPTER, TARGETS, Lora, Tune, adapter_shapes
 
 A, B = "lora_a", "lora_b"
 
@@ -69,17 +69,31 @@ class Adapters(nn.Module):
         """Put the site on the device that computes."""
         self.register_buffer("site", torch.tensor(self.number, dtype=torch.int32, device=device), persistent=False)
 
-    def forward(self, x: Tensor) -> Tensor:
+    @property
+    def down(self) -> Tensor:
+        """A of all targets, one below the other."""
+        every: list[Tensor] = [pair.lora_a for pair in self.by_target.values()]
+        return every[0] if len(every) == 1 else torch.cat(every)
+
+    @property
+    def up(self) -> Tensor:
+        """B of all targets as one matrix, from what all of A makes to the outputs of the layer."""
+        every = {target: pair.lora_b for target, pair in self.by_target.items()}
+        return next(iter(every.values())) if self.rows is None else self.rows.side_by_side(every)
+
+    @property
+    def drops(self) -> bool:
+        """Whether what they see is dropped in part."""
+        return bool(self.p) and self.keys is not None
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """What the layer made of x, with what its adapters make of it; scaled where it is narrow."""
         if not self.on:
-            return x.new_zeros(())
+            return y
         if self.p and self.keys is not None:
             x = random.dropout(x, self.p, self.site + self.first, self.exchange.keys(self.keys))
-        pairs = self.by_target
-        downs: list[Tensor] = [pair.lora_a for pair in pairs.values()]
-        made = self.exchange(F.linear(x, downs[0] if len(downs) == 1 else torch.cat(downs)))
-        parts = made.chunk(len(pairs), dim=1)
-        ups = {target: F.linear(part, pair.lora_b) for (target, pair), part in zip(pairs.items(), parts, strict=True)}
-        return (next(iter(ups.values())) if self.rows is None else self.rows.joined(ups)) * self.scale
+        made = self.exchange(F.linear(x, self.down)) * self.scale
+        return torch.addmm(y, made, self.up.t())
 
 
 class QkvRows:
@@ -108,6 +122,42 @@ class QkvRows:
         grouped = [parts[target].unflatten(0, (-1, size)) for target, size in self.sizes.items()]
         return torch.cat(grouped, dim=1).flatten(0, 1)
 
+    def side_by_side(self, ups: Mapping[str, Tensor]) -> Tensor:
+        """B [outputs, rank] by target as one matrix: in each row zeros beside the numbers of its own target."""
+        some, values = next(iter(ups.items()))
+        groups, rank = len(values) // self.sizes[some], values.shape[1]
+        places = {target: number for number, target in enumerate(ups)}
+        rows = [
+            F.pad(ups[target].view(groups, size, rank), (places[target] * rank, (len(ups) - 1 - places[target]) * rank))
+            if target in ups
+            else values.new_zeros(groups, size, len(ups) * rank)
+            for target, size in self.sizes.items()
+        ]
+        return torch.cat(rows, dim=1).flatten(0, 1)
+
+
+class _AdaptedProduct(torch.autograd.Function):
+    """A frozen product and its adapters as one: wide tensors are added to where they are, and never made twice."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, down: Tensor, up: Tensor, scale: float
+    ) -> Tensor:
+        ctx.layout, ctx.scale = nf4.rows_of(weight), scale
+        y = F.linear(x, nf4.numbers_of(weight, ctx.layout, x.dtype), bias)
+        made = torch.mm(x, down.t()).mul_(scale)
+        ctx.save_for_backward(x, weight, down, up, made)
+        return y.addmm_(made, up.t())
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
+        x, weight, down, up, made = ctx.saved_tensors
+        back = torch.mm(gradient, up).mul_(ctx.scale)
+        grad_up, grad_down, grad_x = torch.mm(gradient.t(), made), torch.mm(back.t(), x), None
+        if ctx.needs_input_grad[0]:
+            grad_x = torch.mm(gradient, nf4.numbers_of(weight, ctx.layout, gradient.dtype)).addmm_(back, down)
+        return grad_x, None, None, grad_down, grad_up, None
+
 
 class AdaptedLinear(nn.Linear):
     """A linear layer with adapters beside it. Its own weight keeps its name."""
@@ -118,7 +168,23 @@ class AdaptedLinear(nn.Linear):
         self.weight, self.bias, self.adapters = linear.weight, linear.bias, adapters
 
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x) + self.adapters(x)
+        own = self.adapters
+        if own.drops or not own.on:
+            return own(x, nf4.linear(x, self.weight, self.bias))
+        made: Tensor = _AdaptedProduct.apply(x, self.weight, self.bias, own.down, own.up, own.scale)
+        return made
+
+
+class QuantizedLinear(nn.Linear):
+    """A frozen linear layer in four bits, without adapters."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        nn.Module.__init__(self)
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight, self.bias = linear.weight, linear.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nf4.linear(x, self.weight, self.bias)
 
 
 def adapt(model: Transformer, tune: Tune) -> None:
@@ -131,10 +197,22 @@ def adapt(model: Transformer, tune: Tune) -> None:
             linear = getattr(owner, name)
             rows = QkvRows(owner.group, owner.head_size) if isinstance(owner, Attention) and name == "qkv" else None
             setattr(owner, name, AdaptedLinear(linear, Adapters(sizes, lora, f"layers.{index}.{place}", rows)))
+        if tune.base == "nf4":
+            quantize_linears(layer)
         if lora.dropout:
             note_keys(layer)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(learns(name, tune))
+
+
+def quantize_linears(layer: Layer) -> None:
+    """Keep the matrices of a layer in four bits, those without adapters, too."""
+    for place in dict.fromkeys(TARGETS.values()):
+        owner, name = layer.get_submodule(place.split(".")[0]), place.split(".")[1]
+        linear = getattr(owner, name, None)
+        if isinstance(linear, nn.Linear):
+            linear.weight = nf4.quantized_like(linear.weight)
+            setattr(owner, name, linear if isinstance(linear, AdaptedLinear) else QuantizedLinear(linear))
 
 
 def learns(name: str, tune: Tune | None) -> bool:

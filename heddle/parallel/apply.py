@@ -26,6 +26,7 @@ from heddle.parallel.mesh import Axis, Mesh, by_itself
 from heddle.parallel.own import OwnChunks
 from heddle.parallel.ownership import replicas_of, sums_of
 from heddle.parallel.parameter_layout import place_of, set_place, split_parameter
+from heddle.parallel.quantized import fill_quantized
 from heddle.parallel.replicas.compressed import EXACT as UNCODED
 from heddle.parallel.replicas.compressed import gradient_codes
 from heddle.parallel.replicas.reducer import Reducer
@@ -72,8 +73,11 @@ def parallelize(
     tune: Tune | None = None,
     products: Products = EXACT,
     frozen_all: bool = False,
+    even: int = 1,
 ) -> Parallel:
     """Build this rank's part of the model, with its initial weights; with `frozen_all`, of one that never learns.
+
+    What a replica updates begins at a multiple of `even`.
 
     The order matters. What is split is split on the meta device, where nothing has memory; only then does each
     rank make its own shard real, and nothing else.
@@ -101,7 +105,7 @@ def parallelize(
     named, sharded = {}, {}
     frozen: list[Piece] = []
     for number, chunk in chunks.items():
-        groups = shard(chunk, spec, plan, mesh, (device, dtype, tiers), pending)
+        groups = shard(chunk, spec, plan, mesh, (device, dtype, tiers, even), pending)
         sharded[number] = groups
         own = {parameter for group in groups for parameter in group.parameters}
         materialize(chunk, device, dtype, {old: new for group in groups for old, new in group.made.items()})
@@ -121,13 +125,10 @@ def parallelize(
     summed = by_itself(mesh) if plan.local_steps else mesh
     codes = UNCODED if plan.local_steps else gradient_codes(plan, mesh.gradients, mesh)
     homes = partial(optimizer_tier, plan, spec)
-    gradients = Reducer(named, summed, levels, sharded, codes, homes)
+    gradients = Reducer(named, summed, levels, sharded, codes, homes, even)
     gradients.wait_before_use(chunks)
     initialize_masters(gradients.pieces, made.fill)
-    for piece in frozen:
-        piece.master.zero_()  # what only pads a vocabulary is multiplied, if only by zero
-        for offset, part in boxes_of(piece, piece.master):
-            made.fill(part, piece.name, piece.place.shape, offset)
+    initialize_frozen(frozen, made.fill)
     gradients.move(partial(move_optimizer, plan=plan, model=spec, tiers=tiers))
     names: dict[Tensor, str] = {
         parameter: name for chunk in chunks.values() for name, parameter in chunk.named_weights()
@@ -192,25 +193,25 @@ def shard(
     model: ModelSpec,
     plan: Plan,
     mesh: Mesh,
-    memory: tuple[torch.device, torch.dtype, Tiers],
+    memory: tuple[torch.device, torch.dtype, Tiers, int],
     pending: Pending,
 ) -> list[ShardedGroup]:
     """Shard what ZeRO-2 and 3 are for, while the chunk still lies on the meta device."""
-    alike: dict[tuple[str, Axis, tuple[Axis, ...], bool], list[tuple[str, nn.Parameter]]] = {}
+    alike: dict[tuple[str, Axis, tuple[Axis, ...], bool, bool], list[tuple[str, nn.Parameter]]] = {}
     part_of = {parameter: part.name for part in reversed(chunk.parts()) for parameter in part.parameters}
     for name, parameter in chunk.named_weights():
         if zero_of(model, plan, mesh, name) >= (2 if parameter.requires_grad else 3):  # only ZeRO-3 shards frozen ones
-            part = part_of[parameter]
-            key = part, replicas_of(parameter, mesh), sums_of(parameter, mesh), parameter.requires_grad
+            part, packed = part_of[parameter], not parameter.is_floating_point()
+            key = part, replicas_of(parameter, mesh), sums_of(parameter, mesh), parameter.requires_grad, packed
             alike.setdefault(key, []).append((name, parameter))
-    device, dtype, tiers = memory
+    device, dtype, tiers, even = memory
     units: dict[str, list[ShardedGroup]] = {}
-    for (unit, replicas, sums, learns), named in alike.items():
+    for (unit, replicas, sums, learns, _), named in alike.items():
         name = named[0][0]
         weights = plan.memory_of(int(unit)).tier("weights") if unit.isdecimal() else None
         home = OnDevice(device) if weights is None else tiers(weights)
         state = optimizer_tier(plan, model, name)
-        where = ShardMemory(device, dtype, home, None if state is None else tiers(state))
+        where = ShardMemory(device, dtype, home, None if state is None else tiers(state), even)
         kind = ShardedGroup if learns else FrozenGroup
         group = kind(named, replicas, sums, mesh, zero_of(model, plan, mesh, name), where, pending)
         units.setdefault(unit, []).append(group)
@@ -259,6 +260,21 @@ def initialize_masters(pieces: list[Piece], fill: Fill) -> None:
                 fill(part, piece.name, piece.place.shape, offset)
         if piece.target is not None and piece.source:
             piece.target.copy_(piece.master)
+
+
+def initialize_frozen(pieces: list[Piece], fill: Fill) -> None:
+    """Give what nobody updates its initial values; weights that a run starts from come in their place."""
+    for piece in pieces:
+        if piece.nf4 is not None:
+
+            def read(values: Tensor, shape: torch.Size, offset: tuple[int, ...], name: str = piece.name) -> None:
+                fill(values, name, shape, offset)
+
+            fill_quantized(piece, read)
+            continue
+        piece.master.zero_()  # what only pads a vocabulary is multiplied, if only by zero
+        for offset, part in boxes_of(piece, piece.master):
+            fill(part, piece.name, piece.place.shape, offset)
 
 
 def build_chunks(spec: ModelSpec, plan: Plan, mesh: Mesh, tune: Tune | None = None) -> dict[int, Transformer]:

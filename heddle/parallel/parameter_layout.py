@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from heddle.models.nf4 import rows_of
+
 
 @dataclass(frozen=True)
 class ParameterLayout:
@@ -34,7 +36,11 @@ def set_place(parameter: Tensor, place: ParameterLayout) -> None:
 def place_of(parameter: Tensor) -> ParameterLayout:
     """Where a parameter belongs; one that was never split is all of itself."""
     place: ParameterLayout | None = getattr(parameter, "heddle_place", None)
-    return place or ParameterLayout(parameter.shape, (0,) * parameter.dim())
+    if place is not None:
+        return place
+    packed = rows_of(parameter)  # bytes that stand for numbers
+    shape = parameter.shape if packed is None else torch.Size((parameter.shape[0], packed.columns))
+    return ParameterLayout(shape, (0,) * parameter.dim())
 
 
 def split_parameter(parameter: Tensor, dim: int, rank: int, size: int, axis: str = "tensor") -> nn.Parameter:

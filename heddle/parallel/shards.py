@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from heddle.models.nf4 import NF4Rows, rows_of
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.ownership import is_counted
 from heddle.parallel.parameter_layout import ParameterLayout, place_of
@@ -31,6 +32,7 @@ class Piece:
     counted: bool  # among the ranks that hold the same numbers, this one adds them to the gradient norm
     source: bool = False  # the parameter is made from the master whenever it is used
     tier: Any = None  # whose memory has the optimizer's state, and where it is updated; None: the device's
+    nf4: NF4Rows | None = None  # of a frozen matrix in four bits: which columns its bytes are
 
 
 def make_piece(
@@ -71,6 +73,7 @@ def frozen_piece(name: str, parameter: Tensor, start: int = 0, values: Tensor | 
     return Piece(
         name=name,
         place=place_of(parameter),
+        nf4=rows_of(parameter),
         local=parameter.shape,
         start=start,
         master=held,

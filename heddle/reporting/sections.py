@@ -304,7 +304,7 @@ def glance(subject: Subject) -> str:
 def _flops(subject: Subject) -> str:
     """What MFU counts, and what it would be with causal attention counted by half."""
     job = subject.job
-    full, causal = (job.model.flops(job.train.global_batch, job.sequence, causal=each) for each in (False, True))
+    full, causal = job.flops(), job.flops(causal=True)
     measured = subject.measured.median("mfu") if subject.measured is not None else None
     mfu = measured if measured is not None else predicted(subject, "mfu")
     than = f" ({text.percent(mfu * causal / full)} MFU instead of {text.percent(mfu)})" if mfu is not None else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from heddle.cost import compute, memory
+from heddle.cost import adapters, compute, memory
 from heddle.cost import step as stage
 from heddle.cost.network import hidden
 from heddle.cost.step import LayerCost, Split
@@ -130,9 +130,17 @@ def _tail(
     beside = backward + embedding + np.where(alone | work.folded, head, 0.0) + send * work.virtual
     data = stage.exposed_exchange(cluster, work, parameters, beside, split.exchange)
     if np.any(work.zero >= 2):
-        each = stage.shard_exchange(cluster, work, parameters)
+        each = stage.shard_exchange(cluster, work, parameters, least_frozen(work))
         data = data + m * (each - hidden(cluster, each, pipe / m))
-    return data, compute.optimizer(cluster, parameters / split.sharing, work.element)
+    return data, compute.optimizer(cluster, work, parameters / split.sharing)
+
+
+def least_frozen(work: Work) -> Column:
+    """Bytes of weights that nobody updates, on the rank that has most of them: at least the mean of all."""
+    if not np.any(work.frozen):
+        return 0.0
+    layers = work.layers * adapters.frozen_layer(work)
+    return (layers + adapters.frozen_end(work, True, True)) / work.pipeline
 
 
 def most_parameters(work: Work, smallest: Work, ranks: Ranks, split: Split) -> Column:

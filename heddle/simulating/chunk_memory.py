@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from heddle.cost import memory
+from heddle.cost import adapters, memory
 from heddle.cost.layers import Chunk, LayerKind, chunk_layers
 from heddle.cost.offload import States, states
 from heddle.cost.work import Work
@@ -40,8 +40,13 @@ class _Chunks:
         self.alone = plan.replicas == 1 and work.element == 4
         self.sums = Sums(float(work.sharing), float(work.gloo) * (1 - 1 / float(work.sharing)))
         # of a layer, norms are summed over tensor ranks, too, and so by themselves
-        self.norms = float(work.replicated_parameters) if plan.sequence else 0.0
-        self.table = float(work.padded_vocab * work.hidden)
+        whole = work.adapters_whole if work.frozen else work.replicated_parameters
+        self.norms = float(whole) if plan.sequence else 0.0
+        table = float(work.padded_vocab * work.hidden)
+        self.head = table * float(memory.learns_table(work))
+        self.table = table * float(work.learns_embed)
+        self.frozen_head = float(adapters.frozen_end(work, False, True))
+        self.unpacked = float(sum(adapters.unpacked(work)))
         self.stream = float(memory.stream(work))  # bytes of a microbatch between layers
 
     def of(self, layers: Chunk, first: bool, last: bool) -> ChunkBytes:
@@ -86,7 +91,7 @@ class _Chunks:
 
     def _layer(self, kind: LayerKind, halved: bool) -> Passed:
         shape = self.shapes[kind.shape]
-        own = states(self.work, shape.parameters, kind.memory)
+        own = states(self.work, shape.parameters, kind.memory, shape.frozen)
         return Passed(
             moment=shape.back(kind, halved, own.summed > 0, fetched_ahead(self.work, self.plan)),
             early=shape.early(kind),
@@ -101,12 +106,12 @@ class _Chunks:
     @property
     def _tied_here(self) -> bool:
         """Whether one stage has both ends of a tied embedding: the gradient of one waits for that of the other."""
-        return bool(self.work.tied) and self.plan.pipeline == 1
+        return bool(self.work.tied) and self.plan.pipeline == 1 and self.table > 0
 
     @property
     def _sums_ends(self) -> bool:
         """Whether two stages have an end each: their gradient lies in a buffer that is always there."""
-        return bool(self.work.tied) and self.plan.last_rank > 0
+        return bool(self.work.tied) and self.plan.last_rank > 0 and self.table > 0
 
     def _end(self, parameters: float) -> States:
         plan = self.plan
@@ -117,12 +122,12 @@ class _Chunks:
         norm = float(memory.final_norm_backward(self.work))
         if self._tied_here:
             return Passed(moment=norm, left=self.ends.left - self.ends.table, waits=self.stream)
-        own = self._end(self.table)
-        makes = self.table * 4 * (self.alone and not self._sums_ends and not own.summed)
+        own = self._end(self.head)
+        makes = self.head * 4 * (self.alone and not self._sums_ends and not own.summed)
         return Passed(moment=norm, left=self.ends.left, states=own, makes=makes, waits=self.stream)
 
     def _embedding(self, last: bool) -> Passed:
-        positions = float(self.work.position_parameters)
+        positions = float(self.work.position_parameters) * float(self.work.learns_embed)
         own = self._end(self.table + positions)
         made = self._sums_ends or (self.work.tied and self.plan.pipeline > 1)  # by the other end, on the same rank
         makes = (self.table * (not made) + positions) * 4 * (self.alone and not own.summed)
@@ -142,13 +147,14 @@ class _Chunks:
         ahead = 0.0
         for kind, count in reversed(layers):
             shape = self.shapes[kind.shape]
-            unit = states(self.work, shape.parameters, kind.memory).unit
+            unit = states(self.work, shape.parameters, kind.memory, shape.frozen).unit
             for _ in range(min(count, 2)):
-                peak = max(peak, ActionPeak(behind + unit + ahead + self._dropping(kind, shape), unit + ahead))
+                briefly = max(self._dropping(kind, shape), self.unpacked)
+                peak = max(peak, ActionPeak(behind + unit + ahead + briefly, unit + ahead))
                 behind, ahead = behind - shape.left(kind), unit * min(1, self.plan.prefetch)
         if last:
             ends = LayerMemory("none", self.plan.zero, self.plan.ends_offload)
-            unit = states(self.work, self.table, ends).unit
+            unit = states(self.work, self.head, ends, self.frozen_head).unit
             peak = max(peak, ActionPeak(saved + self.ends.briefly + unit, unit))
         return peak
 

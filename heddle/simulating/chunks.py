@@ -15,7 +15,7 @@ from heddle.cost.offload import Copies, copies, shard_seconds, update_seconds
 from heddle.cost.step import LayerCost
 from heddle.cost.work import Work
 from heddle.schedule import Kind
-from heddle.simulating.stage_memory import bytes_of, of_a_layer, parameters_of, parts_of
+from heddle.simulating.stage_memory import bytes_of, frozen_of, of_a_layer, parameters_of, parts_of
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.layer_memory import Zero
@@ -119,7 +119,7 @@ def layer_copies(cluster: Cluster, work: Work, kind: LayerKind, passes: tuple[fl
     if not kind.memory.offload:
         return Copies()
     held = bytes_of(of_a_layer(work))
-    return copies(cluster, work, kind.memory, held.saved[kind.recompute], held.parameters, passes)
+    return copies(cluster, work, kind.memory, held.saved[kind.recompute], held.parameters, passes, held.frozen)
 
 
 def not_compute(chunks: list[ChunkCosts]) -> dict[str, float]:
@@ -156,13 +156,13 @@ def step_tail_seconds(
     if plan.by_layer:
         return _tail_by_layer(job, work, cluster, pipe, microbatches, backward)
     most = max(parameters_of(job.model, plan, work))
-    each = stage.shard_exchange(cluster, work, most)
+    each = stage.shard_exchange(cluster, work, most, max(frozen_of(job.model, plan, work)))
     last = sum(backward[chunk] for chunk in plan.chunks_of(0))
     data = microbatches * (each - hidden(cluster, each, pipe / microbatches))
     data = data + stage.exposed_exchange(cluster, work, most, last)
     shared = work.sharers if plan.zero else 1
     aside = cluster.efficiency.step_us * 1e-6 + muon_seconds(job, work, cluster)
-    return float(data), float(compute.optimizer(cluster, most / shared, work.element)) + aside
+    return float(data), float(compute.optimizer(cluster, work, most / shared)) + aside
 
 
 def _tail_by_layer(
@@ -172,10 +172,10 @@ def _tail_by_layer(
     plan, shapes = job.plan, [one for _, one in work.each_shape]
     parts = [[0.0, 0.0, 0.0] for _ in range(plan.pipeline)]  # every microbatch, once, update
     held: list[defaultdict[Zero, float]] = [defaultdict(float) for _ in range(plan.pipeline)]  # parameters, by level
-    for rank, kind, parameters in parts_of(job.model, plan, work):
+    for rank, kind, parameters, frozen in parts_of(job.model, plan, work):
         zero = kind.memory.zero
         held[rank][zero] += parameters
-        each, once = shard_seconds(cluster, work, parameters, kind.memory) if zero >= 2 else (0.0, 0.0)
+        each, once = shard_seconds(cluster, work, parameters, kind.memory, frozen) if zero >= 2 else (0.0, 0.0)
         moved = copies(cluster, shapes[kind.shape], kind.memory, 0.0, parameters, (0.0, 0.0)).step
         for number, value in enumerate((each, once, update_seconds(cluster, work, kind.memory, parameters, moved))):
             parts[rank][number] += value
@@ -190,7 +190,7 @@ def _tail_by_layer(
     for (each, once, update), own in zip(parts, held, strict=True):
         data = microbatches * (each - float(hidden(cluster, each, pipe / microbatches)))
         data += once - float(work.data_overlap * hidden(cluster, once, last))
-        every = sum(own.values())
+        every = sum(own.values()) or 1.0
         data += sum(summed(zero, parameters, parameters / every) for zero, parameters in own.items() if zero <= 1)
         tails.append((data, update))
     aside = cluster.efficiency.step_us * 1e-6 + muon_seconds(job, work, cluster)

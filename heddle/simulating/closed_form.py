@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.cost import compute, memory, messages, muon
+from heddle.cost import adapters, compute, memory, messages, muon
 from heddle.cost import step as stage
 from heddle.cost.breakdown import Breakdown
 from heddle.cost.fits import fits
@@ -179,10 +179,11 @@ def _tail(
     parameters = memory.layer_parameters(work) * ranks.most + split.first_end
     data = stage.exposed_exchange(cluster, work, parameters, ranks.most * backward, split.exchange)
     if np.any(work.zero >= 2):
-        per_microbatch = stage.shard_exchange(cluster, work, parameters)
+        frozen = adapters.frozen_layer(work) * ranks.most + adapters.frozen_end(work, True, work.pipeline == 1)
+        per_microbatch = stage.shard_exchange(cluster, work, parameters, frozen)
         data = data + work.microbatches * (per_microbatch - hidden(cluster, per_microbatch, slowest))
     aside = cluster.efficiency.step_us * 1e-6 + muon.seconds(cluster, work, ranks.most)
-    return data, compute.optimizer(cluster, parameters / split.sharing, work.element, work.pure) + aside
+    return data, compute.optimizer(cluster, work, parameters / split.sharing) + aside
 
 
 class Prices(NamedTuple):

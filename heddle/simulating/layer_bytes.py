@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import memory
+from heddle.cost import adapters, memory
 from heddle.cost.layers import LayerKind, recomputing
 from heddle.cost.work import Work
 from heddle.spec.layer_memory import Recompute
@@ -39,7 +39,8 @@ class LayerBytes(NamedTuple):
     moment: dict[Recompute, float]  # that one on its way back holds for a moment
     shared: dict[Recompute, float]  # the same where gradients of weights are copied away as they are made
     halved: dict[Recompute, float]  # the same where weight gradients are put off
-    parameters: float
+    parameters: float  # that learn
+    frozen: float  # bytes of those that do not
     owed: float  # that a microbatch's weight gradients hold where they are put off
     products: float  # that these hold for a moment when they are made
     dropping: float  # that dropout takes for a moment on its way on
@@ -92,6 +93,7 @@ def bytes_of(work: Work) -> LayerBytes:
         shared={word: float(shared.moment(recomputing(work, word))) for word in saved},
         halved={word: float(halved.moment(recomputing(work, word))) for word in saved},
         parameters=float(memory.layer_parameters(work)),
+        frozen=float(adapters.frozen_layer(work)),
         owed=float(memory.owed_products(work)),
         products=float(memory.weight_products(work)),
         dropping=float(memory.dropping(work)),

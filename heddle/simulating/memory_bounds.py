@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import memory, messages
+from heddle.cost import adapters, memory, messages
 from heddle.cost.step import Split
 from heddle.cost.work import Work
 from heddle.schedule.rule import Column, Mask
@@ -99,6 +99,9 @@ def _in_a_v(work: Work, orders: Orders, held: HeldBytes, kept: Column, less: Col
         work, parameters, np.maximum(layer, work.padded_vocab * work.hidden)
     )
     always = weights + optimizer + gathered + np.where(made_by_backwards(work), 0.0, gradients)
+    always = always + adapters.held(
+        work, ranks.first * adapters.frozen_layer(work) + adapters.frozen_end(work, True, True)
+    )
     started = np.minimum(2 * work.pipeline - 1, work.microbatches) + 1
     gain = held.saved.none - held.saved.full
     chunk = ranks.small * kept - np.minimum(less, ranks.small * gain)
@@ -178,10 +181,16 @@ def _moments_of(rank: RankOrder, plan: PlanBytes) -> Iterator[Moment]:
         gathered = np.where(sharded, np.where(work.zero == 2, parameters * work.element, 0.0), gathered)
         gradients = np.where(sharded & (work.microbatches == 1), 0.0, gradients)  # which its backward makes
         least = plan.layer * (np.where(work.zero == 3, work.element, 0) + memory.GRADIENT)
+        least = least + np.where(work.zero == 3, adapters.frozen_layer(work), 0.0)
         plan = plan._replace(briefly=np.where(sharded, least, plan.briefly))
         estimated = sharded & (np.asarray(work.replayed) == 0)
         more = np.where(estimated, np.maximum(usual - gathered - gradients - plan.briefly, 0.0), 0.0)
     base = parameters * states.kept + gathered + plan.samples
+    if np.any(work.frozen):
+        alone = work.pipeline == 1
+        ends = adapters.frozen_end(work, alone | rank.first, alone | (rank.last is True))
+        ends = ends if rank.first or rank.last is True else 0.0
+        base = base + adapters.held(work, rank.layers * adapters.frozen_layer(work) + ends)
     if np.any(work.gloo * work.tied):
         with_other = (work.pipeline > 1) if rank.first else rank.last
         base = base + np.where(with_other, messages.awaited_table(work), 0.0)

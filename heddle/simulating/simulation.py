@@ -133,7 +133,7 @@ class Simulation:
                 shape = model.shapes[kind.shape]
                 of_one = {"none": 0, "selective": shape.core_flops(s), "full": shape.forward_flops(s)}
                 again += count * of_one[kind.recompute]
-        return (model.flops(samples, s) + samples * float(again)) / (self.step_seconds * self.peak)
+        return (self.job.flops() + samples * float(again)) / (self.step_seconds * self.peak)
 
     @property
     def predicted(self) -> Predicted:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import memory, messages
+from heddle.cost import adapters, memory, messages
 from heddle.cost.fits import MemoryVerdict, fits, verdict
 from heddle.cost.layers import LayerKind, chunk_layers
 from heddle.cost.memory import MemoryBreakdown
@@ -27,16 +27,41 @@ from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan, even_stages
 
 
-def parts_of(model: ModelSpec, plan: Plan, work: Work) -> Iterator[tuple[int, LayerKind, float]]:
+class ModelPart(NamedTuple):
+    """A layer, or an end of the model, on one rank of a stage."""
+
+    stage: int
+    kind: LayerKind
+    parameters: float  # that learn
+    frozen: float  # bytes of weights that do not
+
+
+def parts_of(model: ModelSpec, plan: Plan, work: Work) -> Iterator[ModelPart]:
     """The parameters of every layer and of both ends, with the stage that holds them and what it does with them."""
-    each = [float(memory.layer_parameters(one)) for _, one in work.each_shape]
+    each = [(float(memory.layer_parameters(one)), float(adapters.frozen_layer(one))) for _, one in work.each_shape]
     for chunk, layers in enumerate(chunk_layers(model, plan)):
         for kind, count in layers:
-            yield from [(plan.rank_of(chunk), kind, each[kind.shape])] * count
+            yield from [ModelPart(plan.rank_of(chunk), kind, *each[kind.shape])] * count
     ends = LayerKind(0, LayerMemory("none", plan.zero, plan.ends_offload))
-    yield 0, ends, float(memory.end_parameters(work, True, plan.last_rank == 0))
+    for stage, first, last in _ends(plan):
+        held = float(memory.end_parameters(work, first, last)), float(adapters.frozen_end(work, first, last))
+        yield ModelPart(stage, ends, *held)
+
+
+def _ends(plan: Plan) -> Iterator[tuple[int, bool, bool]]:
+    """The stages that begin and end the model, and which of the two each does."""
+    yield 0, True, plan.last_rank == 0
     if plan.last_rank > 0:
-        yield plan.last_rank, ends, float(memory.end_parameters(work, False, True))
+        yield plan.last_rank, False, True
+
+
+def frozen_of(model: ModelSpec, plan: Plan, work: Work) -> list[float]:
+    """Bytes of weights that nobody updates, of one rank of each stage, as if all were held whole."""
+    held = [0.0] * plan.pipeline
+    if work.frozen:
+        for part in parts_of(model, plan, work):
+            held[part.stage] += part.frozen
+    return held
 
 
 def parameters_of(model: ModelSpec, plan: Plan, work: Work) -> list[float]:
@@ -49,9 +74,8 @@ def parameters_of(model: ModelSpec, plan: Plan, work: Work) -> list[float]:
     else:
         for chunk, layers in enumerate(chunk_layers(model, plan)):
             held[plan.rank_of(chunk)] += sum(count * each[kind.shape] for kind, count in layers)
-    held[0] += float(memory.end_parameters(work, True, plan.last_rank == 0))
-    if plan.last_rank > 0:
-        held[plan.last_rank] += float(memory.end_parameters(work, False, True))
+    for stage, first, last in _ends(plan):
+        held[stage] += float(memory.end_parameters(work, first, last))
     return held
 
 
@@ -82,7 +106,7 @@ def _stages(
 ) -> tuple[list[ChunkBytes], Iterator[MemoryBreakdown]]:
     """What each chunk leaves, and what one rank of each stage holds, as they are asked for."""
     held = chunks_of(job.model, plan, work)
-    parameters = parameters_of(job.model, plan, work)
+    parameters, frozen = parameters_of(job.model, plan, work), frozen_of(job.model, plan, work)
     by_rank = (
         _states_by_layer(job.model, plan, work) if plan.by_layer or (plan.zero >= 2 and plan.replicas > 1) else None
     )
@@ -104,6 +128,7 @@ def _stages(
     def breakdowns() -> Iterator[MemoryBreakdown]:
         for rank, order in enumerate(schedule.places):
             own = whole(parameters[rank]) if by_rank is None else by_rank[rank]
+            weights = own.weights + (frozen[rank] if by_rank is None else 0.0)
             under_way = transit(schedule)[rank]
             moving = sent * under_way.sent
             for source, awaited in under_way.awaited.items():
@@ -116,7 +141,7 @@ def _stages(
             briefly = always + peak.briefly + peak.made - min(made, peak.made)
             update = own.gradients + buffers(own.gradients) - present - peak.activations - peak.gathered - own.kept
             breakdown = MemoryBreakdown(
-                weights=own.weights,
+                weights=weights,
                 gradients=present,
                 optimizer=own.optimizer,
                 fetched=own.kept + peak.gathered,
@@ -132,8 +157,8 @@ def _stages(
 def _states_by_layer(model: ModelSpec, plan: Plan, work: Work) -> list[States]:
     """What one rank of each stage keeps, its layers and ends added up; the way back counts what is gathered."""
     units: list[list[States]] = [[] for _ in range(plan.pipeline)]
-    for rank, kind, parameters in parts_of(model, plan, work):
-        units[rank].append(states(work, parameters, kind.memory))
+    for part in parts_of(model, plan, work):
+        units[part.stage].append(states(work, part.parameters, part.kind.memory, part.frozen))
     return [States(*map(sum, zip(*own, strict=True)))._replace(unit=0.0, summed=0.0) for own in units]
 
 

@@ -13,12 +13,12 @@ from heddle.spec.address import parsed_address
 from heddle.spec.cluster import Cluster, Device
 from heddle.spec.cluster import Precision as Precision
 from heddle.spec.data import Data, located
+from heddle.spec.hf.peft import lora_of
 from heddle.spec.model import ModelSpec
 from heddle.spec.network import Network
 from heddle.spec.network.as_cluster import cluster_over, network_of
 from heddle.spec.network.exchange_rules import check_coded
 from heddle.spec.network.link_codes import check_known
-from heddle.spec.peft import lora_of
 from heddle.spec.plan import Plan, Predicted
 from heddle.spec.ranges import (
     Amount,
@@ -35,14 +35,16 @@ from heddle.spec.ranks import split_in_words
 from heddle.spec.rules.adapt import check_adapt
 from heddle.spec.rules.meetings import check_meetings
 from heddle.spec.rules.muon import check_muon
+from heddle.spec.rules.optimizer import OptimizerName, check_optimizer
 from heddle.spec.rules.order import check_late
 from heddle.spec.rules.own import check_own_job
 from heddle.spec.rules.preference import check_preference
+from heddle.spec.rules.tune import check_base
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 from heddle.spec.start import model_in, tokenizer_in
 from heddle.spec.tables import WHERE_SAID, build, read_toml, to_table, to_toml
 from heddle.spec.this_machine import this_machine
-from heddle.spec.tune import Preference, Tune
+from heddle.spec.tune import Preference, Tune, spared_flops
 
 DelayCorrection = Literal["none", "rate", "beta1", "nesterov", "feedback"]
 Storage = Literal["fp32", "bf16", "fp16"]
@@ -68,7 +70,7 @@ class Train:
     precision: Precision | None = None  # what the devices are best at if left out: see Job.precision
     # under fp8, what the numbers of a product are divided by before they are rounded: the largest of a row, or of all
     fp8_scaling: Float8Scaling = field(default="row", metadata=WHERE_SAID)
-    optimizer: Literal["adamw", "muon"] = "adamw"
+    optimizer: OptimizerName = "adamw"  # "adamw8bit" keeps its two moments in eight bits each
     momentum: ShareBelowOne = 0.95  # of Muon
     learning_rate: NonNegative = 3e-4
     final_learning_rate: Share = 0.1  # as a share of learning_rate
@@ -164,10 +166,12 @@ class Job:
         if self.model.own:
             check_own_job(self.train.optimizer, self.tune is not None, self.preference is not None)
         check_preference(self.preference, self.data, self.tune, self.plan, self.train.meeting)
+        check_base(self.tune, self.model, bool(self.train.compile))
         if self.plan is not None:
             self.plan.check(self.model, self.train.global_batch, self.sequence)
             check_meetings(self.plan, self.train)
             check_late(self.plan, self.train)
+            check_optimizer(self.plan, self.train, self.model.layers)
             check_adapt(self.plan, self.train.meeting, self.network is not None)
             check_muon(self.plan, self.train)
             check_coded(self.plan, self.train.precision)
@@ -270,7 +274,13 @@ class Job:
         The only definition: predictions, metrics and the page use it. Recomputation does not count (arXiv 2205.05198
         §6.3); attention counts over its full square, or with `causal` as far as its mask goes.
         """
-        return self.model.flops(self.train.global_batch, self.sequence, causal=causal) / (seconds * peak)
+        return self.flops(causal) / (seconds * peak)
+
+    def flops(self, causal: bool = False) -> float:
+        """Model FLOPs of a step: forward once, backward twice, or of frozen weights once."""
+        samples, sequence = self.train.global_batch, self.sequence
+        every = self.model.flops(samples, sequence, causal=causal)
+        return every - (0 if self.tune is None else samples * spared_flops(self.model, self.tune, sequence))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,6 +64,8 @@ class Tune:
 
     lora: Lora | None = None
     adapter: str | None = None  # a folder of PEFT's to begin with; it brings rank, scale and targets
+    # what the frozen matrices of layers are kept in: four bits (QLoRA), or the precision of the job
+    base: Literal["nf4"] | None = field(default=None, metadata=WHERE_SAID)
     # parts of the model that learn as well, beside adapters
     also: tuple[Literal["embed", "head", "norm"], ...] = field(default=(), metadata=WHERE_SAID)
 
@@ -130,3 +132,16 @@ def adapter_parameters(model: ModelSpec, lora: Lora) -> int:
         for targets in adapter_shapes(model, lora, layer).values()
         for inputs, outputs in targets.values()
     )
+
+
+def in_four_bits(name: str) -> bool:
+    """Whether base = "nf4" keeps a parameter so: the matrices of attention and MLP, whatever is learned beside them."""
+    first, _, rest = name.partition(".")
+    return first == "layers" and rest.partition(".")[2] in {f"{place}.weight" for place in TARGETS.values()}
+
+
+def spared_flops(model: ModelSpec, tune: Tune, sequence: int) -> int:
+    """FLOPs of one sample that frozen weights spare: the products that would make their gradients."""
+    shapes = [model.shapes[place] for place in model.shape_of]
+    layers = sum(shape.forward_flops(sequence) - shape.core_flops(sequence) for shape in shapes)
+    return layers + (0 if "head" in tune.also else 2 * sequence * model.hidden * model.vocab)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from heddle.checkpoint.index import read_index
 from heddle.checkpoint.load_model import load_for_inference
 from heddle.errors import HeddleError
 from heddle.models import Microbatch
-from heddle.spec.peft import lora_of
+from heddle.spec.hf.peft import lora_of
 from heddle.spec.tune import Lora
+from tests.helpers.commands import call
 
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
@@ -158,3 +160,34 @@ def test_what_is_no_adapter_is_said(tmp_path):
         lora_of(tmp_path / "gone")
     with pytest.raises(HeddleError, match="there is no 'query'"):
         Lora(targets=("query",))
+
+
+def test_adapters_beside_four_bits_are_added_to_either_base(tmp_path, monkeypatch, base, capsys):
+    monkeypatch.chdir(tmp_path)
+    job = write_job(tmp_path, base, LORA + '\nbase = "nf4"')
+    heddle.train(heddle.load_job(job, ["train.steps=2"]), allow_changes=True)
+    heddle.train(heddle.load_job(job), resume=True, allow_changes=True)  # from the base, quantized again
+    run = tmp_path / "runs" / "run"
+    trained = logits_of(run)
+    assert call("export", "hf", run, "-o", tmp_path / "trained") == 0
+    told = capsys.readouterr().out
+    errors = [float(found) for found in re.findall(r"by (\d\.\de-?\+?\d+)", told.partition("Logits of")[2])]
+    assert errors[0] < 1e-6 < 1e-3 < errors[1]
+    heddle.export_hf(run, tmp_path / "original", onto="original")
+    with torch.no_grad():
+        models = [
+            transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name) for name in ("trained", "original")
+        ]
+        same, other = (model(IDS[None]).logits[0] for model in models)
+    torch.testing.assert_close(trained, same, rtol=0, atol=1e-4)
+    assert (trained - other).abs().max() / trained.abs().max() == pytest.approx(errors[1], rel=0.9)
+    folder = heddle.export_peft(run, tmp_path / "adapter")
+    plain = transformers.AutoModelForCausalLM.from_pretrained(base)
+    with torch.no_grad():
+        theirs = peft.PeftModel.from_pretrained(plain, folder)(IDS[None]).logits[0]
+    torch.testing.assert_close(theirs, other, rtol=0, atol=1e-4)
+
+
+def test_only_a_base_in_four_bits_has_two(run, tmp_path):
+    with pytest.raises(HeddleError, match="--onto original is for runs with"):
+        heddle.export_hf(run, tmp_path / "merged", onto="original")

@@ -21,6 +21,7 @@ from heddle.spec.network import Network
 from heddle.spec.network.as_cluster import network_of
 from heddle.spec.network.link_codes import LinkCodes
 from heddle.spec.plan import Predicted
+from heddle.spec.preference import Preference
 from heddle.spec.presets import cluster_presets, model_presets
 from heddle.spec.ranges import ranges_of
 from heddle.spec.shorthand import cluster_from_table, model_from_table
@@ -36,6 +37,7 @@ SECTIONS: dict[str, Any] = {
     "[train]": Train,
     "[tune]": Tune,
     "[tune.lora]": Lora,
+    "[preference]": Preference,
     "[cluster]": Cluster,
     "[cluster.device]": Device,
     "[cluster.device.tflops]": Peak,

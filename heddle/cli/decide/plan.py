@@ -39,9 +39,12 @@ def plan(
 ) -> None:
     """Find the best plan for a model on a cluster, rank the others, and say why."""
     from heddle.cli.decide.plan_file import assumed_by, write_plan
+    from heddle.cli.show.methods import show_methods
     from heddle.cli.show.network import show_over_network
     from heddle.cli.show.search import Asked, show_search
+    from heddle.console import plain_console
     from heddle.planning.best import best
+    from heddle.planning.methods import fine_tunes, methods
     from heddle.planning.regions.network_search import NetworkSearch
     from heddle.planning.request import PlanRequest
     from heddle.spec.changes import apply_change, override
@@ -77,7 +80,13 @@ def plan(
         allow_delay=allow_delay,
         allow_compression=allow_compression,
     )
-    found = best(loaded, request)
+    ways = methods(loaded, request) if explain and fine_tunes(loaded) and loaded.network is None else []
+    try:
+        found = best(loaded, request)
+    except HeddleError:
+        if ways and not as_json:
+            show_methods(plain_console(), ways)
+        raise
     if isinstance(found, NetworkSearch):
         if output is not None:
             write_plan(output, document, folder, found.best.job, found.best)
@@ -92,7 +101,8 @@ def plan(
         write_plan(output, document, folder, found.job, found.chosen)
     own = in_file if free else {}
     longest = job is None and sequence_length is None and str(model).endswith(".json")
-    show_search(found, request, Asked(own, assumed_by(document, found.job), longest, price, output), reasons, as_json)
+    asked = Asked(own, assumed_by(document, found.job), longest, price, output, ways)
+    show_search(found, request, asked, reasons, as_json)
 
 
 def _without_job(model: str | None) -> dict[str, Any]:

@@ -59,6 +59,7 @@ def simulate(
 
     from heddle.cli.common import write_trace
     from heddle.console import plain_console
+    from heddle.data.useful import useful_share
     from heddle.planning.best import choice_in_words, with_best_plan
     from heddle.simulating.simulation import simulate as predict
     from heddle.spec.changes import load_with_changes
@@ -76,12 +77,16 @@ def simulate(
         facts |= {} if price is None else {"dollars": prediction.dollars(budget, price)}
         facts |= {} if mtbf is None else {"expected": prediction.expected(budget, mtbf, restart, checkpoint).to_json()}
         facts |= {"plan": to_table(prediction.plan), "planned": found is not None}
+        if (useful := useful_share(job)) is not None:
+            facts |= useful.to_json(prediction.tokens_per_second)
         console.out(json.dumps(facts))
     else:
         if found is not None:
             console.print(f"{plan} has no [plan]. {choice_in_words(found)}\n", markup=False, soft_wrap=True)
         expected = None if mtbf is None else prediction.expected(budget, mtbf, restart, checkpoint)
         show(console, prediction, budget, memory, price, expected)
+        if (useful := useful_share(job)) is not None:
+            console.print(useful.in_words(prediction.tokens_per_second), soft_wrap=True)
         if written:
             console.print(f"\n{written}", soft_wrap=True)
     prediction.check_fits()

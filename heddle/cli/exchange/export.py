@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,13 @@ app = typer.Typer(
 )
 
 
+class Base(StrEnum):
+    """What adapters of a run with a base in four bits are added to."""
+
+    TRAINED = "trained"
+    ORIGINAL = "original"
+
+
 @app.command(cls=Command)
 def hf(
     weights: Annotated[Path, typer.Argument(help="A run or a checkpoint.", metavar="RUN|CHECKPOINT")],
@@ -28,6 +36,13 @@ def hf(
         float, ranged(within=POSITIVE, help="The largest file, and the most held in memory at once.")
     ] = 5.0,
     check: Annotated[bool, typer.Option(help="Compare logits with transformers, if it is installed.")] = True,
+    onto: Annotated[
+        Base | None,
+        typer.Option(
+            help="With tune.base = 'nf4', what adapters are added to: the base that they learned beside, or the "
+            "original weights. Default: trained. Both errors are reported."
+        ),
+    ] = None,
 ) -> None:
     """Write the weights of a run or a checkpoint as a Hugging Face folder, tokenizer included."""
     from heddle.cli.common import require_torch
@@ -38,13 +53,15 @@ def hf(
 
     from heddle.checkpoint.exchange.agreement import Agreed
     from heddle.checkpoint.exchange.convert import export_huggingface
+    from heddle.checkpoint.exchange.merge import merge_errors, merged_onto
     from heddle.checkpoint.source import find_source
     from heddle.cli.exchange.import_ import summary
     from heddle.console import plain_console
     from heddle.parallel.mesh import Mesh
     from heddle.runtime.device import DTYPES
 
-    source = find_source(weights, Mesh(), partial(typer.secho, err=True))
+    found = find_source(weights, Mesh(), partial(typer.secho, err=True))
+    source = merged_onto(found, None if onto is None else onto.value)
     rounded = None if dtype is None else DTYPES[dtype.value]
     agreed = Agreed(source.model, check)
     shard = int(shard_gib * GIB)
@@ -52,6 +69,8 @@ def hf(
     console = plain_console(soft_wrap=True)
     console.print(f"{source.model.name}: {source.model.parameters:,} parameters, {summary(written)}.")
     console.print(str(agreed))
+    if check and (errors := merge_errors(found, rounded)) is not None:
+        console.print(str(errors))
 
 
 @app.command(cls=Command)

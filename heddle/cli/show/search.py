@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from heddle.cli.show.methods import show_methods
 from heddle.cli.show.plan import show_best, show_choices, show_rank, show_reasons, show_training
 from heddle.console import plain_console
 from heddle.schedule.written import SEARCHED
@@ -13,6 +15,8 @@ from heddle.schedule.written import SEARCHED
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from heddle.data.useful import UsefulShare
+    from heddle.planning.methods import Method
     from heddle.planning.request import PlanRequest
     from heddle.planning.search.explain import Explanation
     from heddle.planning.search.search import Search
@@ -26,6 +30,7 @@ class Asked(NamedTuple):
     longest: bool  # samples are as long as the model allows, because nobody said how long
     price: float | None  # dollars per device-hour
     written: Path | None
+    methods: Sequence[Method] = ()  # full, LoRA, QLoRA
 
 
 def show_search(found: Search, request: PlanRequest, asked: Asked, reasons: Explanation | None, as_json: bool) -> None:
@@ -38,16 +43,29 @@ def show_search(found: Search, request: PlanRequest, asked: Asked, reasons: Expl
     _show_assumed(console, found, asked)
     show_best(console, found)
     show_training(console, found, asked.price)
+    if (useful := _useful(found)) is not None:
+        console.print(useful.in_words(found.best.tokens_per_second), soft_wrap=True)
     _show_others(console, found, request)
     if asked.own:
         show_rank(console, found, asked.own)
     if reasons is not None:
         show_reasons(console, reasons)
+    if asked.methods:
+        show_methods(console, asked.methods)
     if asked.written is not None:
         ready = (
             "heddle train, prove and simulate" if found.job.data else "heddle prove and simulate; add [data] to train"
         )
         console.print(f"\nWritten to {asked.written}, ready for {ready}.", soft_wrap=True, markup=False)
+
+
+def _useful(found: Search) -> UsefulShare | None:
+    """What of its tokens is of use, where conversations are there to be looked at."""
+    if found.job.data is None or not (found.job.data.chat or found.job.data.tokens):
+        return None
+    from heddle.data.useful import useful_share
+
+    return useful_share(found.job)
 
 
 def _facts(found: Search, request: PlanRequest, asked: Asked, reasons: Explanation | None) -> dict[str, Any]:
@@ -56,6 +74,10 @@ def _facts(found: Search, request: PlanRequest, asked: Asked, reasons: Explanati
     facts = found.to_json(price=asked.price) | {"assumed": asked.assumed}
     if reasons is not None:
         facts["explanation"] = reasons.to_json()
+    if (useful := _useful(found)) is not None:
+        facts |= useful.to_json(found.best.tokens_per_second)
+    if asked.methods:
+        facts["methods"] = [method.to_json() for method in asked.methods]
     if request.fixed.get("schedule") == SEARCHED:
         facts["searched"] = [summary(one) for one in found.searched]
     if request.allow_delay:

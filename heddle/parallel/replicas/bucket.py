@@ -7,7 +7,7 @@ shares are gathered. Over slow links the sum travels in fewer bits (`compressed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,23 @@ from heddle.spec.network.link_codes import AxisCodes
 Named = list[tuple[str, nn.Parameter]]
 
 
+def laid_out(sizes: Sequence[int], replicas: int, even: int = 1) -> tuple[list[int], int]:
+    """Where parameters of these sizes begin in a flat buffer, and what of it is one replica's.
+
+    The last replica's share may end in padding, and so may every parameter where `even` is more than one.
+    """
+    starts = [0]
+    for size in sizes:
+        starts.append(-(-(starts[-1] + size) // even) * even)
+    return starts[:-1], -(-starts[-1] // (replicas * even)) * even
+
+
+def places_in(starts: Sequence[int], sizes: Sequence[int], low: int, high: int) -> list[int]:
+    """Where those parts of parameters begin that lie between two places of the buffer, from the first on."""
+    parts = [(max(low, start), min(high, start + size)) for start, size in zip(starts, sizes, strict=True)]
+    return [start - low for start, stop in parts if start < stop]
+
+
 class Bucket:
     """Some parameters whose gradients travel together.
 
@@ -38,15 +55,22 @@ class Bucket:
     """
 
     def __init__(
-        self, parameters: Named, replicas: Axis, sums: list[Axis], mesh: Mesh, zero: int, codes: AxisCodes | None
+        self,
+        parameters: Named,
+        replicas: Axis,
+        sums: list[Axis],
+        mesh: Mesh,
+        zero: int,
+        codes: AxisCodes | None,
+        even: int = 1,
     ) -> None:
+        """`even`: what parameters and shares begin at a multiple of."""
         replicas, self.mirrors = shares_of(replicas, mesh) if zero else (replicas, Axis())
         self.parameters, self.replicas, self.sums, self.zero = parameters, replicas, sums, zero
         sizes = [parameter.numel() for _, parameter in parameters]
-        self.share = -(-sum(sizes) // replicas.size)  # elements of one replica; the last may end in padding
+        self.starts, self.share = laid_out(sizes, replicas.size, even)
         first = parameters[0][1]
         self.gradients = first.new_zeros(self.share * replicas.size, dtype=torch.float32)
-        self.starts = [sum(sizes[:i]) for i in range(len(sizes))]
         self.views = [
             self.gradients[start : start + size].view_as(parameter)
             for start, size, (_, parameter) in zip(self.starts, sizes, parameters, strict=True)
@@ -64,6 +88,7 @@ class Bucket:
         if zero:
             self._flatten_values(first)
         self.pieces = self._make_pieces(mesh, *self._range(), sharded=bool(zero))
+        self.places = places_in(self.starts, sizes, *self._range())
         self.kept = self._make_kept(mesh)
         for index, (_, parameter) in enumerate(parameters):
             parameter.register_post_accumulate_grad_hook(self._arrival(index))
@@ -173,10 +198,8 @@ class Bucket:
         self.handle = None
         if self.compressed is not None and not self.zero:
             result = self.compressed.read(result)
-        at = 0
-        for piece in self.pieces:  # they follow each other without a gap
+        for piece, at in zip(self.pieces, self.places, strict=True):
             piece.master.grad = landed(piece, result[at : at + piece.master.numel()])
-            at += piece.master.numel()
 
     def clear(self) -> None:
         """Make ready for the gradients of another step, which overwrite these."""

@@ -38,11 +38,13 @@ class Reducer:
         sharded: dict[int, list[ShardedGroup]] | None = None,
         codes: GradientCodes = EXACT,
         homes: Callable[[str], str | None] = lambda _name: None,
+        even: int = 1,
     ) -> None:
         """`chunks` names the parameters of each chunk that replicas hold whole, in the order of the model.
 
         `levels` says how much of each they shard, `sharded` has those of which each holds a share. `codes` are those
-        in which sums of gradients are sent. `homes` says where each one's optimizer state lives.
+        in which sums of gradients are sent. `homes` says where each one's optimizer state lives. What a replica updates
+        begins at a multiple of `even`.
         """
         self.sharded = sharded or {}
         self.buckets: dict[int, list[Bucket]] = {}
@@ -56,7 +58,7 @@ class Reducer:
                 # backward goes through the model from its end: buckets fill one after the other
                 for group in _grouped(named[::-1], bucket_elements(replicas.size)):
                     code = codes[mesh.ends in sums]
-                    self.buckets[chunk].append(Bucket(group, replicas, list(sums), mesh, zero, code))
+                    self.buckets[chunk].append(Bucket(group, replicas, list(sums), mesh, zero, code, even))
         self.groups = [group for groups in self.sharded.values() for group in groups]
         self.parts: list[FreeParameters | Bucket | ShardedGroup] = [
             *self.free,

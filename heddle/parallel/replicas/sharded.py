@@ -35,6 +35,7 @@ from heddle.parallel.collectives import (
 )
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.ownership import shares_of
+from heddle.parallel.replicas.bucket import laid_out, places_in
 from heddle.parallel.shards import Piece, frozen_piece, landed, make_piece
 
 Named = list[tuple[str, nn.Parameter]]
@@ -85,6 +86,7 @@ class ShardMemory:
     dtype: torch.dtype  # that it computes with
     home: Home  # of the share of weights
     keeper: Keeper | None = None  # of masters and gradients; None: they are where the weights are, and on the device
+    even: int = 1  # what parameters and shares begin at a multiple of
 
     @property
     def apart(self) -> bool:
@@ -125,8 +127,8 @@ class ShardedGroup:
         self.names = [name for name, _ in parameters]
         self.sums, self.replicas, self.kept, self.pending = sums, replicas, zero == 2, pending
         sizes = [parameter.numel() for _, parameter in parameters]
-        self.share = -(-sum(sizes) // replicas.size)  # elements of one replica; the last may end in padding
-        self.starts = [sum(sizes[:i]) for i in range(len(sizes))]
+        self.starts, self.share = laid_out(sizes, replicas.size, memory.even)
+        self.places = places_in(self.starts, sizes, self.share * replicas.rank, self.share * (replicas.rank + 1))
         self.whole = torch.empty(self.share * replicas.size, dtype=memory.dtype, device=memory.device)
         self.made: dict[nn.Parameter, nn.Parameter] = {}
         for start, (_, parameter) in zip(self.starts, parameters, strict=True):
@@ -273,10 +275,8 @@ class ShardedGroup:
                 all_reduce(here, axis)
             if here is not self.gradient:
                 self.gradient.copy_(here)
-        at = 0
-        for piece in self.pieces:  # they follow each other without a gap
+        for piece, at in zip(self.pieces, self.places, strict=True):
             piece.master.grad = landed(piece, self.gradient[at : at + piece.master.numel()])
-            at += piece.master.numel()
 
     def clear(self) -> None:
         """Forget the gradients."""
@@ -303,8 +303,10 @@ class FrozenGroup(ShardedGroup):
         memory: ShardMemory,
         pending: Pending,
     ) -> None:
-        """See the base class."""
-        super().__init__(parameters, replicas, sums, mesh, zero, replace(memory, keeper=None), pending)
+        """See the base class. Matrices in four bits are bytes."""
+        first = parameters[0][1]
+        dtype = memory.dtype if first.is_floating_point() else first.dtype
+        super().__init__(parameters, replicas, sums, mesh, zero, replace(memory, keeper=None, dtype=dtype), pending)
         self.missing = set()
         low = self.share * self.replicas.rank
         for begin, (name, _), parameter in zip(self.starts, parameters, self.parameters, strict=True):

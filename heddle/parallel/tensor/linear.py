@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from heddle.models import nf4
+from heddle.models.nf4 import numbers_of, rows_of
 from heddle.parallel.collectives import (
     Handle,
     all_reduce,
@@ -24,6 +25,7 @@ from heddle.parallel.collectives import (
 )
 from heddle.parallel.mesh import Axis
 from heddle.parallel.parameter_layout import split_parameter
+from heddle.parallel.quantized import split_matrix
 from heddle.parallel.tensor.adapters import column_adapters, row_adapters
 from heddle.parallel.tensor.chunked import gathered_products, summed_product
 from heddle.parallel.tensor.deferred import DeferredGradients, DeferredProduct
@@ -43,13 +45,13 @@ class ColumnParallelLinear(nn.Module):
         self.weight, self.bias = linear.weight, linear.bias
         self.adapters = column_adapters(linear, axis, sequence)
         if axis.size > 1:
-            self.weight = split_parameter(linear.weight, 0, axis.rank, axis.size)
+            self.weight = split_matrix(linear.weight, 0, axis.rank, axis.size)
             self.bias = None if linear.bias is None else split_parameter(linear.bias, 0, axis.rank, axis.size)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.axis.size == 1 and self.products.exact and not (self.deferred is not None and self.deferred.wanted):
-            y = F.linear(x, self.weight, self.bias)
-            return y if self.adapters is None else y + self.adapters(x)
+            y = nf4.linear(x, self.weight, self.bias)
+            return y if self.adapters is None else self.adapters(x, y)
         return column_parallel((self,), x)[0]
 
 
@@ -63,7 +65,7 @@ def column_parallel(linears: Sequence[ColumnParallelLinear], x: Tensor) -> tuple
     options = first.axis if first.sequence else None, first.axis, first.products, first.chunks
     made: tuple[Tensor, ...] = _ColumnParallel.apply(x, options, later, *values)
     return tuple(
-        y if linear.adapters is None else y + linear.adapters(x) for linear, y in zip(linears, made, strict=True)
+        y if linear.adapters is None else linear.adapters(x, y) for linear, y in zip(linears, made, strict=True)
     )
 
 
@@ -77,13 +79,13 @@ class RowParallelLinear(nn.Module):
     def __init__(self, linear: nn.Linear, axis: Axis, sequence: bool) -> None:
         super().__init__()
         self.axis, self.sequence = axis, sequence
-        self.weight = split_parameter(linear.weight, 1, axis.rank, axis.size)
+        self.weight = split_matrix(linear.weight, 1, axis.rank, axis.size)
         self.bias = linear.bias  # added once, after the sum
         self.adapters = row_adapters(linear, axis, sequence)
 
     def forward(self, x: Tensor) -> Tensor:
         y = self._product(x)
-        y = y if self.adapters is None else y + self.adapters(x)
+        y = y if self.adapters is None else self.adapters(x, y)
         return y if self.bias is None else y + self.bias
 
     def _product(self, x: Tensor) -> Tensor:
@@ -101,12 +103,15 @@ class _ColumnParallel(torch.autograd.Function):
         ctx.slices, ctx.axis, ctx.products, chunks = options  # over whom x is a slice of the tokens; None: it is whole
         ctx.has_bias = [bias is not None for bias in biases]
         ctx.later = later  # where to put products off, and the parameters whose gradients they are
-        ctx.save_for_backward(x, *weights)  # the slice, not what is gathered from it
+        learns = later is not None or any(ctx.needs_input_grad[FIRST:])  # frozen weights need no input again
+        ctx.save_for_backward(x if learns else None, *weights)  # the slice, not what is gathered from it
+        ctx.layouts = [rows_of(weight) for weight in weights]
+        numbers = _numbers(ctx, weights, x.dtype)
         if chunks > 1 and ctx.slices is not None:
-            made = gathered_products(x, weights, ctx.slices, chunks)
+            made = gathered_products(x, numbers, ctx.slices, chunks)
             return tuple(y if bias is None else y.add_(bias) for y, bias in zip(made, biases, strict=True))
         full = ctx.products.operand(x, ctx.slices)
-        return tuple(ctx.products.forward(full, weight, bias) for weight, bias in zip(weights, biases, strict=True))
+        return tuple(ctx.products.forward(full, weight, bias) for weight, bias in zip(numbers, biases, strict=True))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
@@ -117,7 +122,7 @@ class _ColumnParallel(torch.autograd.Function):
         # while the weights' are computed: both collectives hide behind products that do not need them.
         learns = any(ctx.needs_input_grad[FIRST:])  # frozen weights need no input
         gathering = start_gather(x, ctx.slices) if ctx.slices is not None and learns else None
-        grad_x = _to_input(ctx.products, gradients, weights)
+        grad_x = _to_input(ctx.products, gradients, _numbers(ctx, weights, gradients[0].dtype))
         full = gathering.wait() if gathering else x
         summing = start_sum(grad_x, ctx.axis, ctx.slices is not None)
         grads: list[Tensor | None] = []
@@ -130,7 +135,7 @@ class _ColumnParallel(torch.autograd.Function):
     @staticmethod
     def _backward_input(ctx: Any, x: Tensor, weights: list[Tensor], gradients: Sequence[Tensor]) -> tuple[Any, ...]:
         """The input's gradient alone: the weights' are put off, and their input is gathered then."""
-        grad_x = _to_input(ctx.products, gradients, weights)
+        grad_x = _to_input(ctx.products, gradients, _numbers(ctx, weights, gradients[0].dtype))
         summing = start_sum(grad_x, ctx.axis, ctx.slices is not None)
         deferred, parameters = ctx.later
         for parameter, bias, gradient in zip(parameters[::2], parameters[1::2], gradients, strict=True):
@@ -139,6 +144,11 @@ class _ColumnParallel(torch.autograd.Function):
 
 
 FIRST = 3  # of the inputs, the first weight
+
+
+def _numbers(ctx: Any, weights: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    """Matrices to multiply with, those in four bits made anew."""
+    return [numbers_of(weight, layout, dtype) for weight, layout in zip(weights, ctx.layouts, strict=True)]
 
 
 def _to_input(products: Products, gradients: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
@@ -159,8 +169,9 @@ class _RowParallel(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, options: Any, later: Any) -> Tensor:
         ctx.axis, ctx.sequence, ctx.products, chunks = options
-        ctx.later = later
-        ctx.save_for_backward(x, weight)
+        ctx.later, ctx.layout = later, rows_of(weight)
+        ctx.save_for_backward(x if later is not None or ctx.needs_input_grad[1] else None, weight)
+        weight = numbers_of(weight, ctx.layout, x.dtype)
         if chunks > 1 and ctx.axis.size > 1:
             return summed_product(x, weight, ctx.axis, ctx.sequence, chunks)
         y = ctx.products.forward(ctx.products.operand(x, None), weight, None)
@@ -175,4 +186,4 @@ class _RowParallel(torch.autograd.Function):
             deferred.add(DeferredProduct(parameter, None, x, full, None, ctx.products))
             return ctx.products.to_input(full, weight), None, None, None
         grad_weight = ctx.products.to_weight(full, x) if ctx.needs_input_grad[1] else None
-        return ctx.products.to_input(full, weight), grad_weight, None, None
+        return ctx.products.to_input(full, numbers_of(weight, ctx.layout, full.dtype)), grad_weight, None, None

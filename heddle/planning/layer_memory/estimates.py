@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import memory
+from heddle.cost import adapters, memory
 from heddle.cost import step as stage
 from heddle.cost.local_machine import machine_for
 from heddle.cost.network import hidden
@@ -140,11 +140,12 @@ def _ends(plan: Plan, tiers: tuple[str, ...]) -> list[LayerMemory]:
 def _rooms(cluster: Cluster, work: Work, ends: Sequence[LayerMemory]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """For each way to treat the ends: what layers are left with, what it costs a step, what they hold all the time."""
     parameters = memory.end_parameters(work, True, work.pipeline == 1)
+    frozen = adapters.frozen_end(work, True, work.pipeline == 1)
     limit = cluster.device.memory_gib * GIB / (1 + cluster.efficiency.slack)
     rooms, times, held = [], [], []
     for each in ends:
-        own = states(work, parameters, each)
-        often, once = shard_seconds(cluster, work, parameters, each)
+        own = states(work, parameters, each, frozen)
+        often, once = shard_seconds(cluster, work, parameters, each, frozen)
         often = often - hidden(cluster, often, often)  # beside all layers: as far as anything can be hidden
         moved = copies(cluster, work, each, 0.0, parameters, (0.0, 0.0)).step
         always = own.weights + own.gradients + own.optimizer + own.kept
@@ -173,13 +174,15 @@ class _Layers(NamedTuple):
         shape = work.each_shape[max(set(shape_of), key=shape_of.count)][1]
         one = of_a_layer(shape)
         price, kept = stage.layer_cost(cluster, one), memory.layer_activations(one)
-        parameters = memory.layer_parameters(one)
+        parameters, frozen = memory.layer_parameters(one), adapters.frozen_layer(one)
         saved = {"none": kept.none, "selective": kept.selective, "full": kept.full}
         columns: list[list[np.ndarray]] = [[] for _ in range(5)]
         for way in ways:
             leaves = saved[way.recompute]
-            seconds, own = priced_option(cluster, shape, way, price, leaves, parameters)
+            seconds, own = priced_option(cluster, shape, way, price, leaves, parameters, frozen)
             on_host = away(shape, way, "host", leaves, parameters)
+            if way.tier("weights") == "host":
+                on_host = on_host._replace(always=on_host.always + frozen / shape.sharers)
             stays = 0.0 if way.tier("input") or way.tier("activations") else leaves
             always = own.weights + own.gradients + own.optimizer + own.kept
             for column, value in zip(columns, (seconds, always, stays, *on_host), strict=True):

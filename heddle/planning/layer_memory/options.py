@@ -67,7 +67,8 @@ def options(cluster: Cluster, work: Work, plan: Plan, strategies: list[LayerMemo
     found = []
     for memory in strategies:
         kind = LayerKind(0, memory)
-        seconds, own = priced_option(cluster, work, memory, price, held.saved[memory.recompute], held.parameters)
+        saved = held.saved[memory.recompute]
+        seconds, own = priced_option(cluster, work, memory, price, saved, held.parameters, held.frozen)
         brief = gathered([own] * (2 + plan.prefetch), plan.prefetch).total
         kept = own.kept * (2 + plan.prefetch)  # which is there all the time, and not only for a moment
         found.append(
@@ -85,21 +86,28 @@ def options(cluster: Cluster, work: Work, plan: Plan, strategies: list[LayerMemo
 
 
 def priced_option(
-    cluster: Cluster, work: Work, memory: LayerMemory, price: LayerCost[Any], saved: Numbers, parameters: Numbers
+    cluster: Cluster,
+    work: Work,
+    memory: LayerMemory,
+    price: LayerCost[Any],
+    saved: Numbers,
+    parameters: Numbers,
+    frozen: Numbers = 0.0,
 ) -> tuple[Numbers, States]:
     """Seconds that a step takes longer on the stage of a layer that does so, and what its parameters take there.
 
-    `saved`: bytes that a microbatch leaves in it. Of many works at once, too.
+    `saved`: bytes that a microbatch leaves in it. `frozen`: bytes of weights beside its parameters that nobody updates.
+    Of many works at once, too.
     """
     again = {"none": 0.0, "selective": price.again_selective, "full": price.again_full}[memory.recompute]
     passes = price.forward, price.backward + again
-    moved = copies(cluster, work, memory, saved, parameters, passes)
-    each, once = shard_seconds(cluster, work, parameters, memory)
+    moved = copies(cluster, work, memory, saved, parameters, passes, frozen)
+    each, once = shard_seconds(cluster, work, parameters, memory, frozen)
     each = each - hidden(cluster, each, sum(passes))
     once = once - work.data_overlap * hidden(cluster, once, passes[1])
     update = update_seconds(cluster, work, memory, parameters, moved.step)
     seconds = work.microbatches * (again + moved.forward + moved.backward + each) + once + update
-    return seconds, states(work, parameters, memory)
+    return seconds, states(work, parameters, memory, frozen)
 
 
 def useful(every: list[Option]) -> list[Option]:

@@ -20,8 +20,10 @@ def tier_bytes(job: PlannedJob, work: Work, schedule: Schedule, tier: str) -> li
     held = [0.0] * plan.pipeline
     if not any(word.endswith(tier) for memory in map(plan.memory_of, range(model.layers)) for word in memory.offload):
         return held
-    for rank, kind, parameters in parts_of(model, plan, work):
-        held[rank] += away(work, kind.memory, tier, 0.0, parameters).always
+    for part in parts_of(model, plan, work):
+        held[part.stage] += away(work, part.kind.memory, tier, 0.0, part.parameters).always
+        if part.kind.memory.tier("weights") == tier:
+            held[part.stage] += part.frozen / float(work.sharers)
     shapes = [bytes_of(of_a_layer(one)) for _, one in work.each_shape]
     each = np.zeros(plan.chunks)
     for chunk, layers in enumerate(chunk_layers(model, plan)):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import compute, memory, messages, network
+from heddle.cost import adapters, compute, memory, messages, network
 from heddle.cost import step as stage
 from heddle.cost.layers import recomputing
 from heddle.cost.local_machine import measured_machine
@@ -175,10 +175,11 @@ def _of_a_layer(cluster: Cluster, work: Work, seconds: Callable[[float, float, f
     again = (0.0, float(price.again_selective), float(price.again_full))
     saved = [float(kept.none), float(kept.selective), float(kept.full)]
     scale = 1 + float(memory.slack(cluster, 1.0))
+    frozen = float(adapters.held(work, adapters.frozen_layer(work)))
     return _LayerOptions(
         [seconds(forward, backward + more, own) for more in again],
         [scale * size for size in saved],
-        [scale * (_states(work, own) - min(size, _made_in_turn(work, own))) for size in saved],
+        [scale * (_states(work, own) + frozen - min(size, _made_in_turn(work, own))) for size in saved],
         [scale * float(kept.moment(recomputing(work, word))) for word in WORDS],
     )
 
@@ -201,12 +202,13 @@ def _ends_held(cluster: Cluster, work: Work, begins: float, finishes: float, sha
     # Messages that are awaited, and one that was sent, for two neighbors; the ends of the line have one less each.
     none, one = (float(messages.exchange_buffers(work, neighbors)) for neighbors in (0, 1))
     neighbor = one - none + float(messages.sent_message(work))
+    frozen = [float(adapters.held(work, adapters.frozen_end(work, first, not first))) for first in (True, False)]
     waits = float(work.tied * output.table)  # a tied embedding's gradient, where one stage has both ends
     # A stage has a layer at least, and what that left is gone when the embedding goes back.
     last = memory.embedding_backward(replace(work, pipeline=1), float(memory.layer_activations(work).full))
     return _EndsHeld(
-        begins=scale * max(0.0, _states(work, begins) - neighbor),
-        finishes=scale * max(0.0, _states(work, finishes) - neighbor),
+        begins=scale * max(0.0, _states(work, begins) + frozen[0] - neighbor),
+        finishes=scale * max(0.0, _states(work, finishes) + frozen[1] - neighbor),
         # What it left is gone when layers go back, and its stage, the last one, has one microbatch in flight. Its
         # gradients, which are no others', are then still to be made.
         loss=scale * max(0.0, float(output.left + output.briefly) - _made_in_turn(work, finishes - shared)),
@@ -240,7 +242,7 @@ def _once_per_step(cluster: Cluster, work: Work, parameters: float, backward: fl
     """
     exchange = float(stage.exposed_exchange(cluster, work, parameters, backward)) - start
     updated = parameters / int(work.data) if work.zero else parameters
-    return exchange + float(compute.optimizer(cluster, updated, work.element))
+    return exchange + float(compute.optimizer(cluster, work, updated))
 
 
 def _rows(first: float, each: Floats, last: float) -> Floats:

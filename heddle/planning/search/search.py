@@ -246,10 +246,23 @@ def summary(found: Simulation) -> dict[str, Any]:
     }
 
 
+def by_layer_of(job: Job, request: PlanRequest) -> bool | None:
+    """Whether layers may choose for themselves; moments in eight bits stay on the device, so there they may not."""
+    if job.train.optimizer != "adamw8bit":
+        return request.by_layer
+    if request.by_layer:
+        raise HeddleError(
+            "--by-layer does not go with train.optimizer = 'adamw8bit'.",
+            "Strategies of layers may offload moments, which are updated in full precision there.",
+            "Leave --by-layer out, or use optimizer = 'adamw'.",
+        )
+    return False
+
+
 def search(job: Job, request: PlanRequest | None = None) -> Search:
     """The best plans for a job on a cluster; `heddle.planning.best` is for any job."""
     request = request or PlanRequest()
-    by_layer, top = request.by_layer, request.top
+    by_layer, top = by_layer_of(job, request), request.top
     began = time.perf_counter()
     cluster = within(measured_machine(job.cluster), request.memory_gib)
     job = replace(job, cluster=cluster, plan=None)
@@ -327,7 +340,7 @@ def groups(job: Job, cluster: Cluster, goal: SearchGoal, counts: list[int]) -> I
     if goal.objective != "fewest":
         yield counts
         return
-    alone = job.model.flops(job.train.global_batch, job.sequence) / peak_flops(cluster, job.precision)
+    alone = job.flops() / peak_flops(cluster, job.precision)
     within_reach = [count for count in counts if alone / count <= goal.limit(job)] or counts[-1:]
     yield from ([count] for count in within_reach)
 

@@ -267,7 +267,7 @@ class OverNetwork:
         key = parameters, device
         if key not in self._updates:
             there = replace(self.cluster, device=device)
-            self._updates[key] = float(compute.optimizer(there, parameters, self.work.element))
+            self._updates[key] = float(compute.optimizer(there, self.work, parameters))
         return self._updates[key]
 
     @property

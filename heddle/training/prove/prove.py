@@ -25,6 +25,7 @@ from heddle.data import Documents, Trained, samples_of
 from heddle.errors import listing
 from heddle.models import Transformer, initialize
 from heddle.models.lora import B, adapt, adapters_off
+from heddle.models.nf4 import rounded
 from heddle.models.random import fill_normal, token_keys
 from heddle.parallel.context.held import Held
 from heddle.parallel.mesh import Axis, Mesh
@@ -35,6 +36,7 @@ from heddle.runtime.launch import join, leave, run_processes
 from heddle.schedule.late import LateSchedule, UpdateRule
 from heddle.spec.job import Job, PlannedJob, Train
 from heddle.spec.plan import Plan
+from heddle.spec.tune import in_four_bits
 from heddle.training.planned import plan_to_train
 from heddle.training.prove.collect import Array, ShardBox, assemble, gather_boxes, gradients, local_boxes, weights
 from heddle.training.prove.compare import Comparison, Observed, compare, compare_boxes, largest, likely_cause, relative
@@ -312,8 +314,12 @@ def exact_first_step(job: Job, adapters_on: bool = False) -> tuple[float, dict[s
     """
     model, train = Transformer(job.model), job.train
     if job.tune is not None:
-        adapt(model, job.tune)
+        adapt(model, replace(job.tune, base=None))
     initialize(model, train.seed)
+    if job.tune is not None and job.tune.base == "nf4":  # plain numbers, as they come back from four bits
+        for name, parameter in model.named_parameters():
+            if in_four_bits(name):
+                parameter.data = rounded(parameter.data)
     for name, parameter in model.named_parameters():
         if name.endswith(B):
             begin_anywhere(parameter.data, name, train.seed, parameter.shape, (0, 0))

@@ -119,7 +119,7 @@ def _train(job: PlannedJob, steps: int, batch: int, sequence: int) -> Train:
         weight_decay=train.weight_decay,
         clip=min(train.clip, 0.1),  # small enough to clip, where the job clips at all
         delay_correction=train.delay_correction,
-        optimizer=train.optimizer,
+        optimizer="adamw" if train.optimizer == "adamw8bit" else train.optimizer,
         momentum=train.momentum,
     )
 
@@ -210,6 +210,7 @@ def _left_out(job: PlannedJob) -> tuple[str, ...]:
     codes = {"compress_gradients": plan.compress_gradients, "compress_activations": plan.compress_activations}
     found += [f'{name} = "{code}"' for name, code in codes.items() if code != "none"]
     found += [f"codes of {each.words}" for each in plan.codes]
+    found += [f'optimizer = "{train.optimizer}"'] * (train.optimizer == "adamw8bit")
     found += ["compile = true"] * bool(train.compile) + ["the meeting of sites"] * (train.meeting is not None)
     return tuple(found)
 

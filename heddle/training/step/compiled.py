@@ -20,7 +20,8 @@ def compiles(job: PlannedJob, device: torch.device) -> bool:
     if job.train.compile is not None:
         return job.train.compile
     plan = job.plan
-    whole = plan.tensor == 1 and plan.context == 1 and not plan.adapt and not job.model.own
+    packed = job.tune is not None and job.tune.base is not None  # whose numbers a graph would keep
+    whole = plan.tensor == 1 and plan.context == 1 and not plan.adapt and not job.model.own and not packed
     return on_gpu(device) and whole and not any(shape.experts for shape in job.model.shapes) and can_compile()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from heddle.parallel.shards import Piece
 from heddle.runtime.device import host_threads
 from heddle.spec.job import Train
 from heddle.training.step.correction import Mending
+from heddle.training.step.eight_bits import EightBitAdamW, blocks_of
 from heddle.training.step.muon import Muon
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -66,7 +68,7 @@ class Optimizer:
         others = pieces if muon is None else [piece for piece in pieces if piece.name not in muon.pieces]
         self.turns = turns_of(others, delay_of)
         self.mending = Mending(train)
-        self.adam = torch.optim.AdamW(
+        self.adam = self._made(
             [
                 {
                     "params": [p.master for p in turn if p.decay == decay],
@@ -78,10 +80,6 @@ class Optimizer:
                 for turn in self.turns
                 for decay in (True, False)
             ],
-            lr=train.learning_rate,
-            betas=(train.beta1, train.beta2),
-            eps=train.epsilon,
-            fused=True,
         )
         self.adam.state.update({} if muon is None else muon.state)  # which a checkpoint finds here
         for piece in pieces:
@@ -90,6 +88,18 @@ class Optimizer:
                     "step": torch.zeros((), dtype=torch.float32),
                     **{kind: piece.tier.reserve(piece.master.numel()) for kind in MOMENTS},
                 }
+
+    def _made(self, groups: list[dict[str, Any]]) -> torch.optim.AdamW:
+        train = self.train
+        options: dict[str, Any] = {
+            "lr": train.learning_rate,
+            "betas": (train.beta1, train.beta2),
+            "eps": train.epsilon,
+            "fused": True,
+        }
+        if train.optimizer == "adamw8bit":
+            return EightBitAdamW(groups, {piece.master: blocks_of(piece) for piece in self.pieces}, **options)
+        return torch.optim.AdamW(groups, **options)
 
     def squared_norm(self) -> Tensor:
         """The square of the norm of the gradients that this rank counts; summed over all ranks it is the whole."""

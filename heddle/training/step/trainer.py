@@ -45,6 +45,7 @@ from heddle.runtime.tiers import Tiers
 from heddle.schedule import verify
 from heddle.spec.job import Job
 from heddle.spec.ranks import places_of
+from heddle.spec.rules.optimizer import MOMENT_BLOCK
 from heddle.spec.tune import ADAPTER
 from heddle.trace.lanes import Lane, Phase
 from heddle.training.outer.outer import Outer, Reached
@@ -138,6 +139,7 @@ class Trainer:
         self.compiled = compiles(job, self.device)
         how = self.compiled, self.tiers, job.tune, self._products()
         build = partial(parallelize, model, plan, self.mesh, self.device, dtype, train.seed, *how)
+        build = partial(build, even=MOMENT_BLOCK if train.optimizer == "adamw8bit" else 1)
         self.parallel = build()
         self.gradients = self.parallel.gradients
         pieces, muon = self.gradients.pieces, None

@@ -97,7 +97,7 @@ def test_uniform_pipelines_are_plans_and_cost_what_is_simulated(job):
         once = mine.seconds * job.train.global_batch - passes
         layers = plan.stages[rank] * memory.layer_parameters(work)
         held = float(layers + memory.end_parameters(work, rank == 0, rank == plan.pipeline - 1))
-        update = float(compute.optimizer(job.cluster, held / (plan.data if plan.zero else 1), work.element))
+        update = float(compute.optimizer(job.cluster, work, held / (plan.data if plan.zero else 1)))
         exchange = float(stage.data_exchange(job.cluster, work, held))
         assert update - 1e-9 <= once <= update + exchange + 1e-9
         assert plan.data > 1 or once == pytest.approx(update, rel=1e-6)
