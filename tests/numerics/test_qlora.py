@@ -15,8 +15,7 @@ from heddle.models.init import initialize_parameter
 from heddle.models.nf4 import NF4Rows, rounded
 from heddle.parallel.mesh import Mesh
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
-from heddle.spec.preference import Preference
-from heddle.spec.tune import Lora, Tune
+from heddle.spec.tune import Lora, Preference, Tune
 from heddle.training.prove.compare import LOSS_LIMIT, Observed, compare
 from heddle.training.prove.prove import gradient_rounding, observe, observe_serial, synthetic_tokens
 from heddle.training.step.trainer import Trainer

@@ -21,13 +21,12 @@ from heddle.spec.network import Network
 from heddle.spec.network.as_cluster import network_of
 from heddle.spec.network.link_codes import LinkCodes
 from heddle.spec.plan import Predicted
-from heddle.spec.preference import Preference
 from heddle.spec.presets import cluster_presets, model_presets
 from heddle.spec.ranges import ranges_of
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 from heddle.spec.software import Software
 from heddle.spec.tables import build, key_of, to_table
-from heddle.spec.tune import Lora, Tune
+from heddle.spec.tune import Lora, Preference, Tune
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference/job-file.md").read_text(encoding="utf-8")
 SECTIONS: dict[str, Any] = {
