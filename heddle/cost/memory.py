@@ -405,9 +405,13 @@ def _head_with_loss(work: Work, norm: Column, table: Column) -> Ends[Column]:
     short, whole = int(e < 4), np.where(work.tensor > 1, 0, 1)
     at_once = np.minimum(work.tokens, np.maximum(1, np.floor(work.logits_at_once / rows)))
     logits, several = at_once * rows, at_once < work.tokens
-    loss = (e + 4 * short + 4 * whole) * logits + np.where(several, (4 + e * short) * logits + table, 0.0)
-    multiplies = (e + 4 * np.maximum(short, whole) + e * short) * logits + table
     inputs = work.tokens * work.hidden * e
+    # gradients of the weight are summed in fp32 over the turns: the sum, that of a turn, and what that is made of
+    summed = np.where(several & (e < 4), 4 / e * table, table)
+    widened = 4 * (logits + at_once * work.hidden) + summed
+    loss = (e + 4 * short + 4 * whole) * logits + np.where(several, (4 + e * short) * logits + summed, 0.0)
+    multiplies = (e + 4 * np.maximum(short, whole) + e * short) * logits + summed
+    multiplies = multiplies + np.where(several & (e < 4), widened, 0.0)
     part = inputs / np.where(sliced, work.tensor, 1)
     sums = np.where(sliced, part + work.gloo * inputs, 0.0)
     fullest = part + np.where(sliced, inputs, 0.0) + inputs + np.maximum(loss, multiplies + sums)

@@ -185,6 +185,8 @@ class _HeadLoss(torch.autograd.Function):
             if bias is not None:
                 grad_bias = gradient.sum(0) if grad_bias is None else grad_bias.add_(gradient.sum(0))
         if grad_full is not None:
+            if grad_weight is not None:
+                grad_weight = grad_weight.to(weight.dtype)  # rounded once, where all chunks are summed
             ctx.save_for_backward(vocabulary.input_gradients(grad_full), grad_weight, grad_bias)
             ctx.scale = scale
         return total / divisor if loss is None else loss

@@ -49,7 +49,7 @@ MISTAKES = {
         ["model.preset=tinny"],
         ["no model preset 'tinny'", "Presets ship with Heddle", r"Did you mean 'tiny'\?"],
     ),
-    "unknown word": (["train.precision=fp8"], ["train.precision = 'fp8'", "one of a few words", "bf16, fp16, fp32"]),
+    "unknown word": (["train.precision=fp4"], ["train.precision = 'fp4'", "one of a few words", "bf16, fp16, fp32"]),
     "wrong type": (["train.steps=many"], ["train.steps = 'many' has the wrong type", "whole number", "steps = 8"]),
     "heads do not divide hidden": (
         ["model.heads=5"],

@@ -400,7 +400,7 @@ def test_mistakes_name_the_file(job_file: Any) -> None:
         (
             "[optimizer]\n",
             "There is no table [optimizer].",
-            "Known: cluster, data, model, network, plan, predicted, train, tune.",
+            "Known: cluster, data, model, network, plan, predicted, preference, train, tune.",
         ),
         ("[train]\nstep = 3\n", "[train] has no key 'step'.", "Did you mean 'steps'?"),
         (
@@ -448,7 +448,7 @@ def test_wrong_types_are_told(addition: str, what: str, why: str) -> None:
     ("addition", "what", "hint"),
     [
         ("[train]\nprecision = 'bf61'\n", "train.precision = 'bf61' is not known.", "Did you mean 'bf16'?"),
-        ("[train]\noptimizer = 'sgd'\n", "train.optimizer = 'sgd' is not known.", "Known: adamw."),
+        ("[train]\noptimizer = 'sgd'\n", "train.optimizer = 'sgd' is not known.", "Known: adamw, adamw8bit, muon."),
         (
             "[plan]\nschedule = 'interleave'\n",
             "There is no schedule 'interleave'.",

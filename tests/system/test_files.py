@@ -220,6 +220,7 @@ OWN = (
         "heddle/files.py",
         "heddle/reporting/page.py",
         "heddle/reporting/cores.py",
+        "heddle/reporting/selftest_page.py",
         "heddle/reporting/losses.py",
     ),
     *(

@@ -145,8 +145,8 @@ class OwnChunk(Chunk):
             return
         seed, before = key("own", self.seed, batch.first, self.start), torch.get_rng_state()
         torch.default_generator.manual_seed(seed)  # alone: to seed devices that there are not takes longer
-        if self.device.type == "cuda":
-            torch.cuda.manual_seed(seed)
+        if self.device.type != "cpu":
+            torch.get_device_module(self.device).manual_seed(seed)
         try:
             yield
         finally:

@@ -9,7 +9,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from heddle.errors import HeddleError
+from heddle.errors import HeddleError, how_to_install
 from heddle.spec.own.model import OwnModel
 from heddle.spec.tables import build, wrong_type
 
@@ -46,6 +46,6 @@ def own_model(table: dict[str, Any], folder: Path = Path()) -> OwnModel:
         raise HeddleError(
             f"model.module = {table['module']!r} needs {error.name}, which is not installed.",
             "What a module is, only running its code tells.",
-            "Install Heddle with PyTorch: pip install 'heddle[train]'.",
+            f"Install it: {how_to_install('train')}.",
         ) from error
     return build(OwnModel, describes.described(table), "model")
