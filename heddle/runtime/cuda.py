@@ -9,9 +9,10 @@ from heddle.errors import HeddleError
 from heddle.spec.plan import Plan
 
 QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
-# Streams of a rank: computing, seven axes and the world, a channel each way to two neighbors, and three for copies, of
-# checkpoints, of what leaves the device and of what comes back.
-STREAMS = 16
+# Streams of a rank: computing, ten axes and the world, a channel each way to two neighbors, and three for copies, of
+# checkpoints, of what leaves the device and of what comes back. The axes are tensor, context and both dims of its
+# exchange, data, all replicas, two for experts or for ZeRO among neighbors, pipeline and its ends.
+STREAMS = 19
 
 DEFAULTS = {
     # Memory that grows in place need not be freed and taken anew, for which CUDA waits until the device is idle.

@@ -88,7 +88,8 @@ def _degrees(plan: Any) -> tuple[object, ...]:
     """What meshes differ in."""
     from heddle.spec.ranks import degrees
 
-    return *degrees(plan), plan.expert, plan.local_steps > 0, plan.last_rank
+    inner = plan.context_inner if plan.context_exchange == "2d" else 0
+    return *degrees(plan), inner, plan.expert, plan.shards, plan.local_steps > 0, plan.last_rank
 
 
 def _live(rank: int, store: Path, pipe: Connection) -> None:

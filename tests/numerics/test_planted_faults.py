@@ -332,7 +332,7 @@ FAULTS: dict[Callable[[], AbstractContextManager[Any]], Case] = {
     gradients_of_keys_not_sent_back: Case(UNTIED, CONTEXT, "back to the input: the backward pass behind it"),
     a_sum_that_leaves_out_who_shares_samples: Case(GPT, CONTEXT, "the sum over ranks that share a sample"),
     tokens_of_others_counted_as_own: Case(GPT, CONTEXT, "the loss of step 1 differs"),
-    experts_not_summed_over_tensor: Case(MIXTURE, TENSOR, "every gradient differs: the backward pass"),
+    experts_not_summed_over_tensor: Case(MIXTURE, TENSOR, "the forward pass (a sum over the tensor axis"),
     routers_not_summed_over_tensor: Case(MIXTURE, TENSOR, "only parameters that tensor ranks hold whole differ"),
     router_losses_counted_by_every_tensor_rank: Case(MIXTURE, TENSOR, "or a router's losses"),
     uses_of_experts_by_a_part_of_each_sample: Case(MIXTURE, CONTEXT, "or a router's losses"),

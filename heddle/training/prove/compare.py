@@ -165,7 +165,8 @@ def likely_cause(comparison: Comparison, plan: Plan, model: ModelSpec) -> str:
         return f"the initial weights differ ({comparison.unequal_start[0]} first): they depend on the plan"
     if comparison.near_tie:
         return "experts that are as probable but for rounding were chosen otherwise: prove it with another train.seed"
-    if comparison.losses[0] > comparison.loss_limit:
+    # no update has come before the first loss, so that it is no further off than gradients are by rounding
+    if comparison.losses[0] > min(comparison.loss_limit, comparison.gradient_limit):
         return _forward_cause(plan, model)
     wrong, names = comparison.wrong, list(comparison.gradients)
     if wrong:
