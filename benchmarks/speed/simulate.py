@@ -15,7 +15,8 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.lib.rounds import alternate, report, speedup
-from heddle.cost.work import Work, model_columns
+from heddle.cost.model_columns import model_columns
+from heddle.cost.work import Work
 from heddle.schedule import build
 from heddle.simulating.closed_form import closed_form
 from heddle.simulating.replay import jitter, step_time

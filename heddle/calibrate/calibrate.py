@@ -13,7 +13,8 @@ from heddle.calibrate.row_header import read_csv
 from heddle.calibrate.row_words import CannotModelError, cluster_of, count_of, nodes_of, number_of
 from heddle.calibrate.runs_csv import Row, read_rows, stack
 from heddle.cost import step as stage
-from heddle.cost.work import Work, model_columns
+from heddle.cost.model_columns import model_columns
+from heddle.cost.work import Work
 from heddle.errors import HeddleError, nearest
 from heddle.simulating.closed_form import closed_form
 from heddle.spec.cluster import Cluster

@@ -26,8 +26,9 @@ from heddle.calibrate.row_words import (
     number_of,
     shard_ranks,
 )
+from heddle.cost.model_columns import model_columns
 from heddle.cost.software import attention_speed, software_columns
-from heddle.cost.work import ELEMENT, Work, model_columns
+from heddle.cost.work import ELEMENT, Work
 from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.spec.axes import AXES

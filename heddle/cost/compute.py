@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from heddle.cost import adapters, experts, network
-from heddle.cost.work import Work, model_columns
+from heddle.cost.model_columns import model_columns
+from heddle.cost.work import Work
 from heddle.errors import HeddleError
 from heddle.schedule.rule import Column
 from heddle.spec.cluster import Cluster

@@ -239,7 +239,7 @@ class _Known(NamedTuple):
                 lambda some: _prices(some, cluster),
             ),
             once(work, (p, work.virtual, work.schedule, d * b), lambda some: orders_of(some, partly)),
-            once(work, (t, c, p, d, x, work.zero, work.shard_ranks), lambda some: split_of(some, cluster)),
+            once(work, (t, c, p, d, x, work.zero, work.sharing), lambda some: split_of(some, cluster)),
         )
 
     def plans(self, chunk: slice, work: Work) -> tuple[Prices, Orders, Split, Work]:

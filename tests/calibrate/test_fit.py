@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from heddle.calibrate.fit import PRIORS, check_rows, fit, fit_collectives
+from heddle.cost.model_columns import model_columns
 from heddle.cost.network import all_reduce
-from heddle.cost.work import Work, model_columns
+from heddle.cost.work import Work
 from heddle.errors import HeddleError
 from heddle.simulating.closed_form import closed_form
 from heddle.spec import ModelSpec

@@ -12,7 +12,8 @@ from heddle.cost import compute, memory, network
 from heddle.cost import experts as experts_cost
 from heddle.cost.experts import grouped
 from heddle.cost.imbalance import SPREAD, slowest_of, slowest_share
-from heddle.cost.work import model_columns, work_of
+from heddle.cost.model_columns import model_columns
+from heddle.cost.work import work_of
 from heddle.format import GIB
 from heddle.planning.request import PlanRequest
 from heddle.planning.search.pricing import priced

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from heddle.cost import memory
-from heddle.cost.work import Work, model_columns
+from heddle.cost.model_columns import model_columns
+from heddle.cost.work import Work
 from heddle.format import GIB
 from heddle.schedule import rule_of
 from heddle.simulating.simulation import simulate

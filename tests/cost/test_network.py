@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from heddle.cost import network
 from heddle.cost import step as stage
+from heddle.cost.model_columns import model_columns
 from heddle.cost.step import Exchange
-from heddle.cost.work import Work, model_columns
+from heddle.cost.work import Work
 from heddle.spec import Cluster, Device, Efficiency, Link, ModelSpec, Peak
 
 GB = 10**9

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heddle.cost.work import Work, model_columns, work_of
+from heddle.cost.model_columns import model_columns
+from heddle.cost.work import Work, work_of
 from heddle.simulating.closed_form import closed_form
 from heddle.simulating.orders import even_ranks
 from heddle.simulating.simulation import simulate

@@ -5,7 +5,8 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from heddle.cost.work import Work, model_columns
+from heddle.cost.model_columns import model_columns
+from heddle.cost.work import Work
 from heddle.schedule import NAMES
 from heddle.simulating.closed_form import closed_form, recomputing_least
 from heddle.simulating.distinct import distinct, once
@@ -63,6 +64,13 @@ def test_plans_in_floats_cost_the_same_and_fractions_share_nothing():
     work = plans(500)
     assert np.array_equal(closed_form(work.as_floats(), A100).seconds, closed_form(work, A100).seconds)
     assert once(work, (0.75 * work.microbatch,), lambda some: some.tensor).which is None
+
+
+def test_groups_without_bound_share_prices_as_groups_of_all_replicas():
+    work = plans(500)
+    bounded = replace(work, shard_ranks=work.replicas)
+    unbounded = replace(work, shard_ranks=np.full(500, np.inf))  # as in rows of measured runs
+    assert np.array_equal(closed_form(unbounded, A100).seconds, closed_form(bounded, A100).seconds)
 
 
 def test_a_column_that_no_key_knows_is_never_shared():

@@ -4,11 +4,12 @@ The files lie beside the repository; where they do not, these tests are skipped 
 used to fit anything.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from heddle.calibrate.validate import validate
 from tests.helpers.published import DATA, needs_data
-from tests.helpers.published_runs import mt_nlg, nemo
+from tests.helpers.published_runs import MT_NLG, RUNS, mt_nlg, nemo
 
 pytestmark = needs_data
 
@@ -47,14 +48,40 @@ def test_the_presets_predict_what_they_were_fitted_to():
         assert validate([DATA / "measured" / "calibration" / name]).seconds.mape <= limit
 
 
+def joined(validation, *names, memory=False):
+    """Errors over all rows whose group is one of these."""
+    found = replace(validation, rows=tuple(row for row in validation.rows if row.group in names))
+    assert {row.group for row in found.rows} == set(names)
+    return found.memory if memory else found.seconds
+
+
 def test_the_manual_states_these_errors(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "decide/calibration.md").read_text(encoding="utf-8")
     lines = [line for line in page.splitlines() if line.startswith("| ") and line.endswith(" % |")]
-    tables = errors("megatron_2104_04473.csv").groups
-    torchtitan = errors("torchtitan_h100_with_memory.csv")
-    table_5 = errors("megatron_2205_05198.csv").seconds
-    published = [nemo(tmp_path).seconds, mt_nlg(tmp_path).seconds]
-    found = [*tables.values(), table_5, *torchtitan.groups.values(), *published, torchtitan.memory]
+    tables, table_5 = errors("megatron_2104_04473.csv"), errors("megatron_2205_05198.csv")
+    torchtitan, simumax = errors("torchtitan_h100_with_memory.csv"), errors("simumax_b200_part.csv")
+    recent, mlperf = errors("recent_runs_part.csv"), errors("mlperf_405b_part.csv")
+    bridge, nemo2 = "t3_bridge_blackwell", "t3_nemo2_blackwell"
+    found = [
+        *tables.groups.values(),
+        table_5.seconds,
+        *torchtitan.groups.values(),
+        *(nemo(tmp_path).seconds, mt_nlg(tmp_path).seconds),
+        joined(recent, bridge, f"{bridge} ZeRO-3", nemo2, f"{nemo2} ZeRO-3"),
+        joined(recent, f"{bridge} context", f"{nemo2} context"),
+        mlperf.seconds,
+        *simumax.groups.values(),
+        joined(recent, "t3_nemo_long_context", "t3_nemo_long_context context"),
+        joined(recent, "t3_dgxc_sft_h100"),
+        joined(recent, "t3_maxtext_h100"),
+        joined(recent, "t3_nemo_megatron_a100"),
+        joined(recent, "t3_internevo_a100"),
+        joined(recent, "t3_kempner_h200"),
+    ]
+    files = (tables, table_5, torchtitan, recent, mlperf, simumax)
+    published = len(RUNS) + len(MT_NLG)
+    assert sum(each.count for each in found) == sum(len(each.rows) for each in files) + published  # none is left out
+    found += [torchtitan.memory, simumax.memory, joined(recent, "t3_kempner_h200", memory=True)]
     true = [f"| {each.count} | {each.mape:.1f} % | {each.worst:.1f} % |" for each in found]
     assert len(lines) == len(true)
     assert all(line.endswith(numbers) for line, numbers in zip(lines, true, strict=True)), true
