@@ -72,7 +72,7 @@ def test_only_some_casts_of_fp8_are_paid_for_every_microbatch():
     for always, once in (delayed, dynamic):
         assert float(once.forward) < float(always.forward)
         assert float(once.backward) == pytest.approx(float(always.backward))
-    # A forward in 8 bits gains with delayed scaling. With dynamic scaling, as our trainer does it, all operands are read
+    # A forward in 8 bits gains with delayed scaling. With dynamic scaling, as our trainer does it, operands are read
     # once more to find their largest value, which a microbatch of 2,048 tokens need not earn back.
     assert float(delayed[0].forward) < float(bf16.forward)
     assert float(dynamic[0].forward) > float(delayed[0].forward)
