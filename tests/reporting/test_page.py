@@ -167,7 +167,7 @@ def test_a_plan_is_copied_by_mouse_and_by_key(opened, run):
 def test_a_picture_is_saved(opened, run, tmp_path):
     page = opened(render([run]))
     with page.expect_download() as download:
-        page.get_by_role("button", name="save the picture").click()
+        page.get_by_role("button", name="save PNG").click()
     download.value.save_as(tmp_path / "timeline.png")
     assert (tmp_path / "timeline.png").read_bytes().startswith(b"\x89PNG")
 
