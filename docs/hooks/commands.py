@@ -34,6 +34,7 @@ MANUAL = {
     "report": "train/report.md",
     "compare": "train/compare.md",
     "generate": "start/quickstart.md",
+    "evaluate": "train/fine-tuning.md",
     "prove": "decide/prove.md",
     "selftest": "train/launching.md",
     "schedule": "background/schedules.md",
