@@ -23,7 +23,7 @@ from heddle.models.generate import Engine, KeyValueCache, newest_logits
 from heddle.models.init import initialize
 from heddle.models.transformer import Transformer
 from heddle.spec import ModelSpec
-from heddle.tiles.generate import TileEngine, int8_error
+from heddle.tiles.generate import TileEngine, weight_error
 
 TOKENS = 16  # that are decoded in a turn
 PAUSE = 0.2  # seconds
@@ -63,8 +63,7 @@ def turn(engine: Engine, ids: torch.Tensor, context: int, tokens: int, cpu: list
 def case(model: Transformer, threads: int, context: int, rounds: int) -> dict[str, Any]:
     torch.set_num_threads(threads)
     ids = torch.randint(0, model.spec.vocab, (context + TOKENS,), generator=torch.Generator().manual_seed(0))
-    tiles, int8 = TileEngine(model, threads), TileEngine(model, threads, int8=True)
-    tiles.faster = dict.fromkeys((2**power for power in range(14)), True)  # this arm is to be measured, not chosen
+    tiles, int8 = TileEngine(model, threads), TileEngine(model, threads, "int8")
     plain = partial(newest_logits, model)
     engines: dict[str, Engine] = {"pytorch": plain, "pytorch again": plain, "tiles": tiles, "tiles int8": int8}
     found: dict[str, Any] = {"threads": threads, "context": context}
@@ -87,7 +86,7 @@ def case(model: Transformer, threads: int, context: int, rounds: int) -> dict[st
         found["a_a" if tokens else "a_a_prompt"] = round(speedup(seconds, "pytorch again", "pytorch"), 3)
         if tokens:
             found["ratio_int8"] = round(speedup(seconds, "tiles int8", "pytorch"), 3)
-    error = int8_error(int8, ids.tolist(), 64)
+    error = weight_error(int8, ids.tolist(), 64)
     assert error is not None
     print(found, error, file=sys.stderr, flush=True)
     return found | {"int8_logits": error.logits}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,12 @@ from heddle.tiles.engine.calls import calls
 from heddle.tiles.engine.pool import Pool, pool, worker_count
 from heddle.tiles.lower.facts import draws
 from heddle.tiles.lower.lowering import Weights
+from heddle.tiles.lower.rewrite import rewrites
 from heddle.tiles.program import TileProgram, enough_memory
 from heddle.tiles.tiling import Tiling
 from heddle.tiles.tune import known_tiling, tuned
 
-SIGNATURES = 8  # shapes that are kept compiled; the one that was used longest ago goes first
+SIGNATURES = 16  # shapes that are kept compiled; the one that was used longest ago goes first
 
 
 class Compiled:
@@ -35,10 +37,10 @@ class Compiled:
         workers: Pool | None = None,
         level: int = 1,
         tune: bool = False,
-        int8: bool = False,
+        bits: int = 32,
     ) -> None:
         self.module, self.threads, self.level, self.tune = module, threads, level, tune
-        self.int8 = int8  # weights that meet a single row are rounded
+        self.bits = bits  # of weights that meet a few rows
         self.workers = workers
         self.weights: Weights = {}
         self.programs: dict[Any, TileProgram | None] = {}  # None: PyTorch runs this signature
@@ -89,7 +91,7 @@ class Compiled:
     def _compile(self, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> TileProgram | None:
         self._check_weights()
         try:
-            program = export(self.module, inputs, keywords, training=False, loss=None)
+            program = export(self.module, inputs, keywords, training=False, loss=None, rewrites=rewrites())
         except HeddleError as error:
             if not self._runs(inputs, keywords):
                 raise
@@ -108,7 +110,7 @@ class Compiled:
                 given = [_plain(number, value) for number, value in enumerate(flat)]
                 return tuned(program, self.pool, self.weights, given)
             tiling = known_tiling(program, self.threads) or Tiling(self.threads)
-            return TileProgram(program, tiling, self.weights, self.int8)
+            return TileProgram(program, tiling, self.weights, self.bits)
 
     def _check_weights(self) -> None:
         """Packed weights are shared by all shapes: those of one shape must not be joined with later ones."""
@@ -147,6 +149,80 @@ class Compiled:
         return "\n".join(lines)
 
 
+class Bucketed(Compiled):
+    """A module whose inputs have one size that varies: they are filled up to one of a few, and outputs cut again.
+
+    That what is behind the end changes nothing before it is checked with PyTorch, once for each size that is compiled.
+    """
+
+    dims: Mapping[int, int] = {}  # of the inputs whose size varies
+
+    def __call__(self, *inputs: Any, **keywords: Any) -> Any:
+        """What the module would give, without gradients."""
+        sizes = {inputs[number].shape[dim] for number, dim in self.dims.items()}
+        if len(sizes) != 1:
+            raise HeddleError(
+                f"The inputs have the sizes {sorted(sizes)} along their dynamic dims.",
+                "All of them vary together.",
+                "Give inputs of one size, or name only one of them in `dynamic`.",
+            )
+        (size,) = sizes
+        bucket = bucket_of(size)
+        if bucket == size:
+            return super().__call__(*inputs, **keywords)
+        filled = [_filled(each, self.dims[n], bucket) if n in self.dims else each for n, each in enumerate(inputs)]
+        found, form = pytree.tree_flatten(super().__call__(*filled, **keywords))
+        key = (bucket, tuple(_signature(each) for each in found))
+        if key not in self.cuts:
+            self.cuts[key] = self._checked(found, inputs, keywords, size, bucket)
+        for number, dim in self.cuts[key]:
+            found[number] = found[number].narrow(dim, 0, size)
+        return pytree.tree_unflatten(found, form)
+
+    @cached_property
+    def cuts(self) -> dict[Any, list[tuple[int, int]]]:
+        """For each size, which dims of which outputs have it."""
+        return {}
+
+    def _checked(
+        self, found: list[Any], inputs: Sequence[Any], keywords: Mapping[str, Any], size: int, bucket: int
+    ) -> list[tuple[int, int]]:
+        """The dims to cut, where PyTorch gives the same for what was not filled up."""
+        with torch.no_grad():
+            wanted = pytree.tree_leaves(self.module(*inputs, **keywords))
+        cuts = []
+        for number, (ours, theirs) in enumerate(zip(found, wanted, strict=True)):
+            if not isinstance(ours, Tensor):
+                continue
+            for dim, pair in enumerate(zip(ours.shape, theirs.shape, strict=True)):
+                if pair == (bucket, size):
+                    cuts.append((number, dim))
+                    ours = ours.narrow(dim, 0, size)
+            same = ours.shape == theirs.shape and torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4, equal_nan=True)
+            if not same:
+                raise HeddleError(
+                    f"Output {number} depends on how far the inputs are filled up: from {size} to {bucket}.",
+                    "What lies behind the end of a dynamic dim must not change what lies before it.",
+                    "Mask it in the module, or compile without `dynamic`: then each size is compiled on its own.",
+                )
+        return cuts
+
+
+def bucket_of(size: int) -> int:
+    """The smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24, … that is not below a size: at most a third is filled up."""
+    power = 1 << max(size - 1, 0).bit_length()
+    return power * 3 // 4 if power >= 4 and size <= power * 3 // 4 else power
+
+
+def _filled(value: Tensor, dim: int, size: int) -> Tensor:
+    """With zeros behind its end."""
+    shape = list(value.shape)
+    shape[dim] = size
+    whole = value.new_zeros(shape)
+    whole.narrow(dim, 0, value.shape[dim]).copy_(value)
+    return whole
+
+
 def _plain(number: int, value: Any) -> Any:
     """An input as tiles read it: dense, in memory of this machine."""
     if not isinstance(value, Tensor):
@@ -180,6 +256,7 @@ def compile(  # noqa: A001 - as torch.compile
     threads: int | None = None,
     keywords: Mapping[str, Any] | None = None,
     tune: bool = False,
+    dynamic: Mapping[int, int] | None = None,
 ) -> Compiled:
     """A module as a callable that runs on CPU cores tile by tile, without gradients.
 
@@ -192,6 +269,8 @@ def compile(  # noqa: A001 - as torch.compile
         threads: workers; by default, all cores that this process may use.
         keywords: named inputs.
         tune: try some tile sizes by running them; the best are remembered for this machine and this graph.
+        dynamic: of inputs by their number, the dim whose size varies, such as that of a batch or of a text. Inputs are
+            filled up with zeros to 1, 2, 3, 4, 6, 8, 12, … so that not every size is compiled.
     """
     workers = worker_count(threads)
     if not isinstance(module, nn.Module):
@@ -200,6 +279,24 @@ def compile(  # noqa: A001 - as torch.compile
             "Only modules can be compiled.",
             "Give the module itself.",
         )
+    if dynamic:
+        varying = Bucketed(module, workers, tune=tune)
+        varying.dims = _varying(dynamic, example_inputs)
+        varying(*example_inputs, **dict(keywords or {}))
+        return varying
     compiled = Compiled(module, workers, tune=tune)
     compiled.program(tuple(example_inputs), dict(keywords or {}))
     return compiled
+
+
+def _varying(dynamic: Mapping[int, int], inputs: Sequence[Any]) -> dict[int, int]:
+    """What was given as dynamic, where the inputs have it."""
+    for number, dim in dynamic.items():
+        value = inputs[number] if isinstance(number, int) and 0 <= number < len(inputs) else None
+        if not isinstance(value, Tensor) or not -value.dim() <= dim < value.dim() or not value.shape[dim]:
+            raise HeddleError(
+                f"dynamic has {{{number}: {dim}}}, which is not a dim of any example input.",
+                "It gives, for inputs by their number from 0 on, the dim whose size varies.",
+                "dynamic={0: 0} lets the first dim of the first input vary.",
+            )
+    return {number: dim % inputs[number].dim() for number, dim in dynamic.items()}

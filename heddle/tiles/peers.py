@@ -74,6 +74,18 @@ def openvino(module: nn.Module, inputs: Sequence[Any], keywords: Mapping[str, An
     return lambda: [torch.from_numpy(each) for each in request.infer(values).values()]
 
 
+def zentorch(module: nn.Module, inputs: Sequence[Any], keywords: Mapping[str, Any], threads: int) -> Run:
+    """AMD's backend of torch.compile."""
+    import torch._inductor.config as config
+    import zentorch as _  # type: ignore[import-not-found,unused-ignore]  # noqa: F401 - which registers it
+
+    config.freezing = True
+    torch.set_num_threads(threads)
+    keep_torch_private()
+    compiled = torch.compile(module, backend="zentorch")
+    return lambda: compiled(*inputs, **keywords)
+
+
 def heddle(module: nn.Module, inputs: Sequence[Any], keywords: Mapping[str, Any], threads: int) -> Run:
     from heddle.tiles.compiled import compile as compiled
 
@@ -91,13 +103,14 @@ ENGINES: dict[str, Callable[[nn.Module, Sequence[Any], Mapping[str, Any], int], 
     "inductor": inductor,
     "onnxruntime": onnxruntime,
     "openvino": openvino,
+    "zentorch": zentorch,
 }
 OURS = ("heddle", "eager", "eager again")
 
 
 def installed() -> list[str]:
     """Engines that can be asked for here."""
-    needs = {"onnxruntime": "onnxscript", "openvino": "openvino"}
+    needs = {"onnxruntime": "onnxscript", "openvino": "openvino", "zentorch": "zentorch"}
     names = [name for name in ENGINES if name not in needs]
     return [
         *names,

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,14 +49,21 @@ class Instance:
     inputs: Sequence[Any] = ()
     outputs: list[Tensor] = field(default_factory=list)
     failed: BaseException | None = None
+    places: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # of a call's words
+    words: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # that are always the same
+
+    @cached_property
+    def errors(self) -> NDArray[np.uint8]:
+        """Where kernels note errors: the beginning of the arena."""
+        return self.arena[:ALIGNED].numpy()
 
 
 class TileProgram:
     """One signature of a module."""
 
-    def __init__(self, program: Program, tiling: Tiling, weights: Weights, int8: bool = False) -> None:
+    def __init__(self, program: Program, tiling: Tiling, weights: Weights, bits: int = 32) -> None:
         self.program, self.tiling = program, tiling
-        self.lower, self.results = lower_program(program, library().target, tiling, weights, int8)
+        self.lower, self.results = lower_program(program, library().target, tiling, weights, bits)
         self.graph = TileGraph.build(self.lower.operators)
         self.arena_bytes = place_buffers(self.graph)
         self.fallbacks = [each for each in self.lower.operators if isinstance(each, FallbackOperator)]
@@ -128,34 +136,55 @@ class TileProgram:
         self, inputs: Sequence[Any], pool: Pool, level: int = 1, times: NDArray[np.int64] | None = None
     ) -> list[Any]:
         """One call: flat inputs to flat results. `times` takes worker, start and end of each tile."""
-        instance = self._take(pool.threads)
+        instance = self.prepared(inputs, pool.threads)
         try:
-            instance.inputs, instance.failed = inputs, None
-            with enough_memory("the module's outputs"):
-                instance.outputs = [
-                    torch.empty_strided(tuple(m.shape), m.stride(), dtype=m.dtype) for m in self.output_metas
-                ]
-            bases = instance.bases
-            bases[ARENA] = instance.arena.data_ptr()
-            for place, value in enumerate((*inputs, *instance.outputs), ARENA + 1):
-                bases[place] = value.data_ptr() if isinstance(value, Tensor) else 0
-            instance.counters[:] = self.waits
-            instance.arena[:ALIGNED] = 0
-            if len(self.graph.tiles):
-                pool.run(lambda call: self._fill(call, instance, times), len(self.graph.tiles) + 1, level)
-            if instance.failed is not None:
-                raise instance.failed
-            if int(instance.arena[0]):
-                raise HeddleError(
-                    "An index is outside its table.",
-                    "An embedding does not have the requested row.",
-                    "Check the largest index against the vocabulary.",
-                )
-            return [self._result(kind, value, instance) for kind, value in self.results]
+            self.launch(instance, pool, level, times)
+            return self.results_of(instance)
         finally:
             instance.inputs, instance.outputs = (), []
             with self.lock:
                 self.free.append(instance)
+
+    def prepared(self, inputs: Sequence[Any], threads: int) -> Instance:
+        """The memory of a call, which knows where its inputs and outputs are."""
+        with enough_memory("the module's outputs"):
+            outputs = [torch.empty_strided(tuple(m.shape), m.stride(), dtype=m.dtype) for m in self.output_metas]
+        instance = self._take(threads)
+        instance.inputs, instance.outputs = inputs, outputs
+        bases = instance.bases
+        bases[ARENA] = instance.arena.data_ptr()
+        for place, value in enumerate((*inputs, *instance.outputs), ARENA + 1):
+            bases[place] = value.data_ptr() if isinstance(value, Tensor) else 0
+        return instance
+
+    def launch(self, instance: Instance, pool: Pool, level: int = 1, times: NDArray[np.int64] | None = None) -> None:
+        """Run all tiles on the memory of a call."""
+        instance.failed = None
+        instance.counters[:] = self.waits
+        instance.errors[:] = 0
+        if len(self.graph.tiles):
+            pool.run(lambda call: self._fill(call, instance, times), len(self.graph.tiles) + 1, level)
+        if instance.failed is not None:
+            raise instance.failed
+        if instance.errors[0]:
+            raise HeddleError(
+                "An index is outside its table.",
+                "An embedding does not have the requested row.",
+                "Check the largest index against the vocabulary.",
+            )
+
+    def results_of(self, instance: Instance) -> list[Any]:
+        """What a call gives, flat."""
+        return [self._result(kind, value, instance) for kind, value in self.results]
+
+    def base_of_input(self, number: int) -> int:
+        """Which of a call's bases a flat input has."""
+        return ARENA + 1 + number
+
+    def base_of_result(self, number: int) -> int | None:
+        """Which of a call's bases a flat result has; None where it is not computed."""
+        kind, value = self.results[number]
+        return ARENA + 1 + len(self.program.inputs) + value if kind == "output" else None
 
     def _result(self, kind: str, value: Any, instance: Instance) -> Any:
         if kind == "constant":
@@ -163,10 +192,7 @@ class TileProgram:
         return instance.inputs[value] if kind == "input" else instance.outputs[value]
 
     def _fill(self, call: NDArray[np.int64], instance: Instance, times: NDArray[np.int64] | None) -> None:
-        call[at.RECORDS], call[at.RECORD_BYTES] = self.records.ctypes.data, self.records.strides[0]
-        call[at.COUNTERS], call[at.CHILDREN] = instance.counters.ctypes.data, self.children.ctypes.data
-        call[at.BASES], call[at.LEFT] = instance.bases.ctypes.data, self.sinks
-        call[at.SCRATCH], call[at.SCRATCH_BYTES] = instance.scratch.data_ptr(), self.scratch_bytes
+        call[instance.places] = instance.words
         call[at.TIMES] = 0 if times is None else times.ctypes.data
 
     def _take(self, threads: int) -> Instance:
@@ -179,6 +205,13 @@ class TileProgram:
             scratch = _aligned(self.scratch_bytes * threads)
         count = ARENA + 1 + len(self.program.inputs) + len(self.output_metas)
         instance = Instance(arena, np.zeros_like(self.waits), np.zeros(count, dtype=np.int64), scratch)
+        words = {
+            at.RECORDS: self.records.ctypes.data, at.RECORD_BYTES: self.records.strides[0],
+            at.COUNTERS: instance.counters.ctypes.data, at.CHILDREN: self.children.ctypes.data,
+            at.BASES: instance.bases.ctypes.data, at.LEFT: self.sinks,
+            at.SCRATCH: scratch.data_ptr(), at.SCRATCH_BYTES: self.scratch_bytes,
+        }  # fmt: skip
+        instance.places, instance.words = (np.array([*each], dtype=np.int64) for each in (words, words.values()))
         self.running[instance.bases.ctypes.data] = instance
         return instance
 

@@ -9,7 +9,8 @@ from heddle.tiles.kernels.target import Target
 RATE = 100e9  # fp32 operations per second of a core, about: only the order of magnitude matters here
 SHORTEST = 15e-6  # seconds of a tile: thousands of times what it takes to find it
 MOST = 4096  # tiles of an operator
-BYTES = 10e9  # that a core reads from memory in a second, about
+SMALL = 12 << 10  # bytes of element-wise work that are not worth cutting
+NARROW = 48 << 10  # bytes of weights that a tile should at least read: what it takes a core a microsecond or two
 PER_WORKER = 8  # tiles of an operator for each worker, where they do not become shorter than that
 
 
@@ -44,16 +45,25 @@ def product_tile(
     return tall, -(-panels // -(-panels // wide))
 
 
-def int8_tile(tiling: Tiling, panels: int, bytes_of_panel: int) -> int:
-    """Panels of a tile of one row times int8 weights: what is read in a while, and enough tiles for all workers."""
-    wanted = PER_WORKER * tiling.threads if tiling.threads > 1 else 1
-    return min(panels, max(1, round(SHORTEST * BYTES / bytes_of_panel), -(-panels // wanted)))
+def narrow_tile(tiling: Tiling, panels: int, bytes_of_panel: int) -> int:
+    """Panels of a tile of a few rows times weights that are read once: as many for each worker, where it pays."""
+    if tiling.threads == 1:
+        return panels
+    most = max(1, min(PER_WORKER, panels * bytes_of_panel // NARROW // tiling.threads))
+
+    def longest(step: int) -> int:
+        """Panels of the worker that has most of them."""
+        tiles = -(-panels // step)
+        return step * -(-tiles // tiling.threads)
+
+    steps = [max(1, -(-panels // (rounds * tiling.threads))) for rounds in range(most, 0, -1)]
+    return min(steps, key=longest)
 
 
 def row_tile(tiling: Tiling, rows: int, bytes_of_row: int) -> int:
     """Rows of element-wise work and norms: a part of the second cache, and enough tiles for all workers."""
-    fits = max(1, (192 << 10) // max(1, bytes_of_row))
-    even = -(-rows // (2 * tiling.threads))
+    fits, least = (max(1, size // max(1, bytes_of_row)) for size in (192 << 10, SMALL))
+    even = max(least, -(-rows // (2 * tiling.threads)))
     return max(1, -(-rows // MOST), min(rows, fits, even))
 
 

@@ -10,6 +10,7 @@ from torch import nn
 
 import heddle
 from heddle import HeddleError
+from heddle.tiles.compiled import bucket_of
 from tests.helpers.launching import python
 from tests.tiles.networks import largest_error
 
@@ -252,3 +253,34 @@ def test_weights_of_two_times_are_not_joined(by_data):
     with pytest.raises(HeddleError, match="weights have changed"):
         fast(torch.ones(6, 8))
     assert torch.allclose(heddle.tiles.compile(module, (x,), threads=2)(x), module(x), atol=1e-6)
+
+
+class Causal(torch.nn.Module):
+    """A layer whose tokens see what lies before them, and one output of all."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.table = torch.nn.Linear(16, 48), torch.nn.Embedding(11, 16)
+
+    def forward(self, ids, whole=False):
+        x = self.table(ids)
+        q, k, v = self.qkv(x).view(*ids.shape, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        return y.mean(1) if whole else (y, y[:, 0])
+
+
+@torch.no_grad()
+def test_sizes_share_what_is_compiled_where_nothing_depends_on_the_end():
+    module = Causal()
+    ids = torch.randint(0, 11, (2, 40))
+    fast = heddle.tiles.compile(module, (ids[:, :7],), dynamic={0: 1})
+    for size in (5, 7, 8, 9, 11, 12, 13, 17):
+        for ours, theirs in zip(fast(ids[:, :size]), module(ids[:, :size]), strict=True):
+            assert ours.shape == theirs.shape
+            assert torch.allclose(ours, theirs, atol=1e-5)
+    assert len(fast.programs) == 5  # 6, 8, 12, 16 and 24
+    with pytest.raises(HeddleError, match="depends on how far"):
+        fast(ids[:, :5], whole=True)
+    with pytest.raises(HeddleError, match="not a dim of any example"):
+        heddle.tiles.compile(module, (ids,), dynamic={0: 2})
+    assert [bucket_of(size) for size in (1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 25)] == [1, 2, 3, 4, 6, 6, 8, 12, 12, 16, 32]

@@ -10,23 +10,23 @@ from heddle.errors import HeddleError
 from heddle.models.generate import KeyValueCache, generate, newest_logits
 from heddle.models.transformer import Microbatch
 from heddle.tiles import generate as by_tiles
-from heddle.tiles.generate import TileEngine, int8_error
-from heddle.tiles.kernels.int8 import GROUP
-from heddle.tiles.operators.int8 import rounded
+from heddle.tiles.generate import TileEngine, weight_error
+from heddle.tiles.operators.narrow import BITS, rounded, unrounded
 from tests.helpers.cases import thinned
 from tests.models.test_transformer import GPT, LLAMA, QWEN3, WINDOWED, build
 
+LATENT = dataclasses.replace(LLAMA, kv_heads=4, kv_latent=8, head_size=12, rotary_size=4)
+
 
 @pytest.mark.parametrize(
-    "spec", thinned((GPT, LLAMA, QWEN3, WINDOWED), slow=(LLAMA, QWEN3, WINDOWED)),
-    ids=["gpt", "llama", "qwen3", "windowed"],
+    "spec", thinned((GPT, LLAMA, QWEN3, WINDOWED, LATENT), slow=(LLAMA, QWEN3, WINDOWED)),
+    ids=["gpt", "llama", "qwen3", "windowed", "latent"],
 )  # fmt: skip
 @torch.no_grad()
 def test_prompt_and_tokens_give_the_models_logits(spec, monkeypatch):
     monkeypatch.setattr(by_tiles, "SMALLEST", 8)  # so that the cache grows on the way
     model = build(spec, spread=0.2).eval()
     engine = TileEngine(model, threads=2)
-    engine.faster = {8: True, 16: True, 32: True}
     ids = torch.randint(0, spec.vocab, (11,))
     ours, theirs = KeyValueCache(1, spec.sequence), KeyValueCache(1, spec.sequence)
     for start, stop in ((0, 5), *((place, place + 1) for place in range(5, 11))):
@@ -34,48 +34,70 @@ def test_prompt_and_tokens_give_the_models_logits(spec, monkeypatch):
         wanted = newest_logits(model, ids[start:stop], theirs)
         assert float((found - wanted).abs().max() / wanted.abs().max()) < 1e-5
         ours.length = theirs.length = stop
-    assert engine.compiled.whole is None  # tiles ran it, not PyTorch
+    assert engine.decoder.runs  # tiles ran it, not PyTorch
+    padded = ["aten.pad.default × 3"] if spec is LATENT else []  # values, which are shorter than keys
+    assert engine.decoder.program.fallback_operators == padded
 
 
-def test_the_text_is_the_models_and_the_faster_engine_is_chosen():
+def test_the_text_is_the_models():
     model = build(LLAMA, spread=0.2).eval()
     engine = TileEngine(model, threads=1)
     options = {"temperature": 0, "seed": 0}
     assert list(islice(generate(model, [1, 2, 3], engine=engine, **options), 12)) == list(
         islice(generate(model, [1, 2, 3], **options), 12)
     )
-    assert set(engine.faster) == {by_tiles.SMALLEST}
 
 
+@pytest.mark.parametrize("spec", [GPT, LLAMA], ids=["gpt", "llama"])
 @torch.no_grad()
-def test_int8_weights_are_those_of_the_rounded_model(monkeypatch):
-    """Beginning with a single token every product reads codes: then logits are those of a model of rounded weights."""
+def test_several_samples_are_decoded_at_once(spec):
+    model = build(spec, spread=0.2).eval()
+    engine = TileEngine(model, threads=2)
+    ids, cache = torch.randint(0, spec.vocab, (5, 3)), KeyValueCache(3, spec.sequence)
+    for place, each in enumerate(ids):
+        found = engine(each, cache)
+        cache.length += 1
+        wanted = model(ids[: place + 1].t().flatten(), Microbatch(sequence=place + 1))[place :: place + 1]
+        assert float((found - wanted).abs().max() / wanted.abs().max()) < 1e-5
+    assert engine.decoder.runs
+
+
+@pytest.mark.parametrize("weights", thinned(("int4", "int8", "bfloat16"), slow=("int8", "bfloat16")))
+@torch.no_grad()
+def test_narrow_weights_are_those_of_the_rounded_model(weights):
+    """Beginning with a single token every product reads few bits: then logits are those of a model of such weights."""
     spec = dataclasses.replace(LLAMA, hidden=80, head_size=12, ffn=72, vocab=75)  # odd groups, odd columns
     model = build(spec, spread=0.2).eval()
-    engine = TileEngine(model, threads=2, int8=True)
+    engine = TileEngine(model, threads=2, weights=weights)
     ids, cache = torch.randint(0, spec.vocab, (7,)), KeyValueCache(1, spec.sequence)
     found = []
     for place in range(7):
-        found.append(engine(ids[place : place + 1], cache))
+        found.append(engine(ids[place : place + 1], cache).clone())
         cache.length += 1
-    error = int8_error(engine, ids.tolist())
+    error = weight_error(engine, ids.tolist())
     original = model(ids, Microbatch(sequence=7))
     off = float((torch.stack(found) - original).abs().max() / original.abs().max())
     for module in model.modules():
         if isinstance(module, torch.nn.Linear):
-            codes, scales = rounded(module.weight.t())
-            exact = codes * scales.repeat_interleave(GROUP, 0)[: len(codes)]
-            assert float((exact.t() - module.weight).abs().max()) <= float(scales.max()) / 2 * (1 + 1e-5)
+            bits = BITS[weights]
+            exact = module.weight.t().bfloat16() if bits == 16 else unrounded(*rounded(module.weight.t(), bits))
             module.weight.copy_(exact.t())
     theirs = KeyValueCache(1, spec.sequence)
     for place in range(7):
         wanted = newest_logits(model, ids[place : place + 1], theirs)
         theirs.length += 1
-        assert float((found[place] - wanted).abs().max() / wanted.abs().max()) < 1e-5
-    assert off > 1e-4  # they were rounded
+        assert float((found[place] - wanted).abs().max() / wanted.abs().max()) < (
+            1e-5 if weights == "bfloat16" else 1e-3
+        )
+    assert off > 3e-4  # they were rounded
     assert (error.tokens, error.logits) == (7, pytest.approx(off, rel=1e-3))
-    assert str(error).startswith("int8 weights, on 7 tokens")
-    assert int8_error(engine, [1]) is None
+    assert str(error).startswith(f"{weights} weights, on 7 tokens")
+    assert weight_error(engine, [1]) is None
+
+
+def test_unknown_weights_are_refused_with_the_nearest():
+    with pytest.raises(HeddleError, match="int8"):
+        TileEngine(build(GPT), weights="int9")
 
 
 def test_other_precisions_are_refused():

@@ -121,4 +121,4 @@ def test_modules_give_what_pytorch_gives(name):
     with torch.no_grad():
         wanted = module(x)
     assert largest_error(wanted, fast(x)) < 1e-5
-    assert fast.fallback_operators == (["aten.lstm.input"] if name == "recurrent" else [])
+    assert fast.fallback_operators == []

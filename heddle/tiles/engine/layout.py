@@ -8,7 +8,8 @@ CAPACITY = 1 << 16  # tiles that a worker's stack holds; all tiles of all calls 
 LINE = 8  # words of a cache line
 
 # A pool
-STOP, SLEEPING, ACTIVE, PENDING, MUTEX, WORK, DONE, WORKERS, STACKS, TABLE, SEAT = range(11)  # seat: of worker 0
+STOP, SLEEPING, ACTIVE, PENDING, MUTEX, WORK, DONE, WORKERS, STACKS, TABLE, SEAT, LINGER = range(12)
+# seat: whether there is a worker 0; linger: rounds of looking for the next call before a worker sleeps
 AT_LEVEL = 16  # calls under way of each level
 POOL_WORDS = 32
 

@@ -22,6 +22,7 @@ from heddle.tiles.engine.worker import write
 from heddle.tiles.kernels.library import library
 
 MOST = 1024  # workers
+LINGER = 1000  # rounds, some 200 µs, that workers wait for the next call before they sleep
 WORDS = 32  # of a mutex and of a condition: more than any system's
 
 
@@ -53,7 +54,7 @@ class Pool:
         for name, place in (("mutex", mutex), ("cond", work), ("cond", done)):
             getattr(self.library, f"pthread_{name}_init")(ctypes.c_void_p(place), None)
         given = {
-            at.MUTEX: mutex, at.WORK: work, at.DONE: done, at.WORKERS: threads,
+            at.MUTEX: mutex, at.WORK: work, at.DONE: done, at.WORKERS: threads, at.LINGER: LINGER,
             at.STACKS: self.stacks.ctypes.data, at.TABLE: self.table.ctypes.data,
         }  # fmt: skip
         for place, value in given.items():

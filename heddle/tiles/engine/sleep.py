@@ -1,7 +1,8 @@
 """How workers and callers sleep and wake each other: the only place of the engine that takes a lock.
 
 A sleeper says so before it looks for work a last time, and who pushes work looks for sleepers after: one of the two
-sees the other. While a call is under way a worker looks around for a while before it sleeps; else it sleeps at once.
+sees the other. A worker looks around for a while before it sleeps, because the next tile or the next call may follow
+soon.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from heddle.tiles.engine import layout as at
-from heddle.tiles.engine.machine_code import I32, VOID, Value, WordFunction
+from heddle.tiles.engine.machine_code import I32, VOID, Value, WordFunction, number
 
 SPINS = 200  # rounds of looking for work, while a call is under way, before a worker sleeps
 PAUSES = 8  # between two rounds
@@ -66,9 +67,10 @@ def rest(code: WordFunction, triple: str, pool: Value, call: Value, idle: Value,
     """Nothing to do: look again for a while if a call is under way, then sleep."""
     code.write(idle, code.add(code.read(idle), 1))
     _pause(code, triple)
-    tired = code.test(code.read(idle), ">", SPINS)
     quiet = code.test(code.get_atomic(pool, at.ACTIVE, "monotonic"), "==", 0)
-    with code.when(code.build.or_(tired, quiet)):
+    linger = code.get_atomic(pool, at.LINGER, "monotonic")
+    done = code.build.icmp_signed(">", code.read(idle), code.build.select(quiet, linger, number(SPINS)))
+    with code.when(done):
         code.write(idle, 0)
         code.add_atomic(pool, at.SLEEPING, 1)
         mutex = code.get(pool, at.MUTEX)

@@ -14,6 +14,10 @@ LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4  # Cody and Waite: their sum is 
 ROUND = 12582912.0  # 1.5 · 2^23: adding it leaves the nearest integer in the lowest bits
 # e^r for |r| ≤ ln 2 / 2, as in Cephes' expf: relative error 2e-7
 EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+# log(1 + r) / r³ up to its first two terms, for m = 1 + r in [√½, √2), as in Cephes' logf
+LOG = (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
+       2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1)  # fmt: skip
+HALF_ROOT, TINY = 0x3F3504F3, 1.17549435e-38  # the bits of √½; the smallest number with all its digits
 # Odd over even polynomials, as in Eigen: the highest power first
 TANH = (
     (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08, 1.48572235717979e-05,
@@ -49,6 +53,45 @@ def exp(code: Code, x: Value) -> Value:
     scaled = block.bitcast(block.add(block.bitcast(value, integers), power), code.vector)
     scaled = block.select(high, code.constant(float("inf")), block.select(low, code.zero(), scaled))
     return block.select(block.fcmp_unordered("uno", x, x), x, scaled)
+
+
+def log(code: Code, x: Value) -> Value:
+    """The natural logarithm, as in Cephes' logf. Negative numbers give NaN, zero minus infinity."""
+    block, integers = code.block, ir.VectorType(I32, code.lanes)
+
+    def whole(number: int) -> Value:
+        return ir.Constant(integers, [number] * code.lanes)
+
+    small = block.fcmp_ordered("<", x, code.constant(TINY))
+    bits = block.bitcast(block.select(small, block.fmul(x, code.constant(2.0**23)), x), integers)
+    # x = 2^n · m with m in [√½, √2)
+    shifted = block.sub(bits, whole(HALF_ROOT))
+    n = block.ashr(shifted, whole(23))
+    m = block.bitcast(block.sub(bits, block.shl(n, whole(23))), code.vector)
+    n = block.sitofp(block.sub(n, block.select(small, whole(23), whole(0))), code.vector)
+    r = block.fsub(m, code.constant(1.0))
+    square = block.fmul(r, r)
+    value = block.fmul(block.fmul(polynomial(code, r, LOG), square), r)
+    value = code.fma(n, code.constant(LN2_LOW), value)
+    value = code.fma(square, code.constant(-0.5), value)
+    value = code.fma(n, code.constant(LN2_HIGH), block.fadd(r, value))
+    value = block.select(block.fcmp_ordered("==", x, code.constant(float("inf"))), x, value)
+    value = block.select(block.fcmp_ordered("==", x, code.zero()), code.constant(float("-inf")), value)
+    negative = block.fcmp_ordered("<", x, code.zero())
+    value = block.select(negative, code.constant(float("nan")), value)
+    return block.select(block.fcmp_unordered("uno", x, x), x, value)
+
+
+def log1p(code: Code, x: Value) -> Value:
+    """log(1 + x), and x itself where adding it changes nothing: what is lost in the sum is put back by a factor."""
+    block = code.block
+    total = block.fadd(code.constant(1.0), x)
+    added = block.fsub(total, code.constant(1.0))
+    tiny = block.fcmp_ordered("==", added, code.zero())
+    endless = block.fcmp_ordered("==", total, code.constant(float("inf")))
+    factor = block.fdiv(x, block.select(tiny, code.constant(1.0), added))
+    value = block.fmul(log(code, total), block.select(endless, code.constant(1.0), factor))
+    return block.select(tiny, x, value)
 
 
 def _rational(code: Code, x: Value, limit: float, one: float, odd: tuple[float, ...], even: tuple[float, ...]) -> Value:
@@ -112,6 +155,8 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "sqrt": lambda code, x: code.call("llvm.sqrt", x),
     "rsqrt": lambda code, x: code.block.fdiv(code.constant(1.0), code.call("llvm.sqrt", x)),
     "exp": exp,
+    "log": log,
+    "log1p": log1p,
     "tanh": tanh,
     "erf": erf,
     "sigmoid": sigmoid,

@@ -76,8 +76,9 @@ class _Writer:
         low = code.constant(LOWEST)
 
         def block(offset: Value, bounds: list[Value]) -> list[Value]:
-            top = code.reduce("max", code.load_vector(code.at(mask, offset)))
-            shown = code.block.extract_element(code.block.fcmp_unordered("!=", top, low), ir.Constant(I32, 0))
+            lanes = code.block.fcmp_unordered("!=", code.load_vector(code.at(mask, offset)), low)
+            bits = code.block.bitcast(lanes, ir.IntType(code.lanes))
+            shown = code.block.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
             first, last = bounds
             earlier = code.block.and_(shown, code.block.icmp_signed("==", first, i64(kernel.kept)))
             end = code.add(offset, code.lanes)

@@ -26,6 +26,10 @@ class Target:
     l1: int = 32 << 10  # bytes
     l2: int = 1 << 20
 
+    def has(self, feature: str) -> bool:
+        """Whether a CPU has some instructions, by LLVM's name for them."""
+        return f"+{feature}" in self.features.split(",")
+
     def register_rows(self, vectors: int) -> int:
         """Rows of a register tile that is `vectors` wide: the rest holds those vectors and one broadcast."""
         if self.registers >= 32:

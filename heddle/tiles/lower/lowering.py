@@ -27,8 +27,10 @@ Weights = dict[Any, tuple[Tensor, Any]]  # packed ones with what they are packed
 class Lowering:
     """Operators as they are made, and where each node's value is."""
 
-    def __init__(self, program: Program, target: Target, tiling: Tiling, weights: Weights, int8: bool = False) -> None:
-        self.program, self.target, self.tiling, self.int8 = program, target, tiling, int8
+    def __init__(self, program: Program, target: Target, tiling: Tiling, weights: Weights, bits: int = 32) -> None:
+        self.program, self.target, self.tiling = program, target, tiling
+        self.bits = bits  # of weights that meet a few rows
+        self.digits: dict[Any, View] = {}  # of rows that meet codes
         self.weights = weights  # packed ones, shared by all signatures of a module
         self.facts = Facts(program)
         self.kinds = {node: kind_of(self.facts, node) for node in self.facts.order}

@@ -56,6 +56,8 @@ for _name, _targets in {
     "neg": (aten.neg.default,),
     "abs": (aten.abs.default,),
     "exp": (aten.exp.default,),
+    "log": (aten.log.default,),
+    "log1p": (aten.log1p.default,),
     "erf": (aten.erf.default,),
     "tanh": (aten.tanh.default,),
     "sigmoid": (aten.sigmoid.default,),

@@ -11,11 +11,12 @@ from torch import Tensor, fx
 from heddle.tiles.lower.epilogue import Epilogue, finish
 from heddle.tiles.lower.groups import FusedNodes
 from heddle.tiles.lower.lowering import Lowering
-from heddle.tiles.operators.int8 import Int8ProductOperator, int8_codes
+from heddle.tiles.operators.narrow import NarrowProductOperator, digits, narrow_weights
 from heddle.tiles.operators.product import ProductOperator, packed, packed_constant
 from heddle.tiles.values import View
 
 aten = torch.ops.aten
+FEW = 4  # rows that wait for the memory of their weights; more wait for arithmetic
 
 
 def product(
@@ -38,8 +39,8 @@ def product(
     name = lower.name(group.last if group else node)
     if isinstance(right, Tensor):
         matrix = _left(lower, name, lower.view(left), (rows, depth))
-        if lower.int8 and rows == 1:  # more rows wait for arithmetic, not for memory
-            _int8(lower, name, matrix, right, epilogue)
+        if lower.bits < 32 and rows <= FEW:
+            _narrow(lower, name, matrix, right, epilogue)
             return True
         weight = _packed_once(lower, right, vectors)
         shared: tuple[int, ...] = ()
@@ -93,16 +94,29 @@ def _packed_once(lower: Lowering, weight: Tensor, vectors: int) -> View:
     return lower.weights[key][1]
 
 
-def _int8(lower: Lowering, name: str, row: View, weight: Tensor, epilogue: Epilogue) -> None:
-    key = ("int8", weight.data_ptr(), tuple(weight.shape), weight.stride())
+def _narrow(lower: Lowering, name: str, rows: View, weight: Tensor, epilogue: Epilogue) -> None:
+    key = (lower.bits, weight.data_ptr(), tuple(weight.shape), weight.stride())
     if key not in lower.weights:
-        lower.weights[key] = (weight, int8_codes(weight, lower.target.lanes))
+        lower.weights[key] = (weight, narrow_weights(weight, lower.bits, lower.target.lanes))
+    if lower.bits < 16:
+        rows = _digits(lower, name, rows)
     lower.operators.append(
-        Int8ProductOperator(
-            name, lower.target, lower.tiling, row, lower.weights[key][1], epilogue.output, weight.shape[0],
+        NarrowProductOperator(
+            name, lower.target, lower.tiling, lower.bits, rows, lower.weights[key][1], epilogue.output,
+            weight.shape[0],
             epilogue.recipe, epilogue.operands,
         )
     )  # fmt: skip
+
+
+def _digits(lower: Lowering, name: str, rows: View) -> View:
+    """The digits of some rows, made once for all products that read them."""
+    key = (rows.buffer.name, rows.offset, rows.shape, rows.strides)
+    if key not in lower.digits:
+        made = digits(f"{name}.digits", rows)
+        lower.operators.append(made)
+        lower.digits[key] = made.output
+    return lower.digits[key]
 
 
 def _left(lower: Lowering, name: str, view: View, shape: tuple[int, int]) -> View:

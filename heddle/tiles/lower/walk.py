@@ -19,10 +19,10 @@ Result = tuple[str, Any]  # ("output", number), ("input", number) or ("constant"
 
 
 def lower_program(
-    program: Program, target: Target, tiling: Tiling, weights: Weights, int8: bool = False
+    program: Program, target: Target, tiling: Tiling, weights: Weights, bits: int = 32
 ) -> tuple[Lowering, list[Result]]:
-    """All operators of a program, and where each of its results is. `int8` rounds weights that meet a single row."""
-    lower = Lowering(program, target, tiling, weights, int8)
+    """All operators of a program, and where each of its results is. `bits` are of weights that meet a few rows."""
+    lower = Lowering(program, target, tiling, weights, bits)
     _settle_kinds(lower)
     attached: dict[fx.Node, tuple[fx.Node, list[fx.Node]]] = {}
     for group in lower.groups:

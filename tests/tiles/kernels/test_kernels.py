@@ -48,11 +48,12 @@ def run(code: KernelLibrary, kernel, *operands, scratch: int = 0):
 
 REFERENCE = {
     "neg": torch.neg, "abs": torch.abs, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "exp": torch.exp, "tanh": torch.tanh,
+    "log": torch.log, "log1p": torch.log1p,
     "erf": torch.erf, "sigmoid": torch.sigmoid, "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div,
     "maximum": torch.maximum, "minimum": torch.minimum, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge,
     "eq": torch.eq, "ne": torch.ne, "select": lambda a, b: torch.where(a != 0, b, a),
 }  # fmt: skip
-UNARY = {"neg", "abs", "sqrt", "rsqrt", "exp", "tanh", "erf", "sigmoid"}
+UNARY = {"neg", "abs", "sqrt", "rsqrt", "exp", "log", "log1p", "tanh", "erf", "sigmoid"}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
