@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from heddle.checkpoint.checkpoint import newest_good
@@ -20,15 +22,15 @@ from heddle.checkpoint.index import read_index
 from heddle.checkpoint.source import SeededSource, Warn, WeightSource, adapter_names
 from heddle.checkpoint.storage import Boxes, SafetensorsReader, write_file
 from heddle.checkpoint.tensors import open_tensors
+from heddle.durable import replace_text
 from heddle.errors import HeddleError
 from heddle.models.huggingface_names import names_of
 from heddle.models.lora import A, B
 from heddle.parallel.mesh import Mesh
 from heddle.parallel.quantized import fill_quantized
 from heddle.parallel.shards import Piece, boxes_of
-from heddle.runs.durable import replace_text
 from heddle.runs.folder import Run
-from heddle.spec.hf.peft import CONFIG, MODULES, WEIGHTS, config_of
+from heddle.spec.hf.peft import CONFIG, MODULES, WEIGHTS, config_of, lora_of
 from heddle.spec.job import load_job
 from heddle.spec.model import ModelSpec
 from heddle.spec.start import JOB, is_run, no_start
@@ -142,6 +144,13 @@ def export_peft(path: Path, output: Path, warn: Warn, base: str | None = None) -
 @torch.no_grad()
 def load_peft(folder: Path, model: ModelSpec, lora: Lora, pieces: list[Piece]) -> None:
     """Fill adapters from a folder of PEFT's."""
+    trained = lora_of(folder).scale
+    if not math.isclose(trained, lora.scale):
+        raise HeddleError(
+            f"tune.lora scales adapters by {lora.scale:g}; those in {folder} were trained with {trained:g}.",
+            "With another scale they compute something else.",
+            "Leave tune.lora out: the folder brings its own.",
+        )
     places = {
         f"{name}.{kind}": (f"{PREFIX}{peft_name(model, linear, target)}.lora_{letter}.weight", shape)
         for linear, target, name, a, b in adapter_names(model, lora)
@@ -149,8 +158,21 @@ def load_peft(folder: Path, model: ModelSpec, lora: Lora, pieces: list[Piece]) -
     }
     if not (folder / WEIGHTS).is_file():
         raise HeddleError(f"{folder} has no {WEIGHTS}.", "Heddle never unpickles anything.", "Save it as safetensors.")
-    with open_tensors(folder / WEIGHTS) as file:
+    try:
+        opened = open_tensors(folder / WEIGHTS)
+    except (OSError, SafetensorError) as error:
+        raise HeddleError(
+            f"{folder / WEIGHTS} cannot be read as safetensors.", f"{error}.", "It is damaged: copy or write it again."
+        ) from None
+    with opened as file:
         held = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        whole = [name for name in held if "F" not in file.get_slice(name).get_dtype()]  # BF16, F32, F8_E4M3, …
+        if whole:
+            raise HeddleError(
+                f"{folder / WEIGHTS}: {whole[0]} is of type {file.get_slice(whole[0]).get_dtype()}.",
+                "Adapters are real numbers.",
+                "Save them as float32, float16 or bfloat16.",
+            )
         wanted = dict(places.values())
         wrong = [name for name, shape in wanted.items() if held.get(name) != shape]
         wrong += [name for name in held if name not in wanted]

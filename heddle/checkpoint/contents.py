@@ -17,7 +17,8 @@ from heddle.checkpoint.manifest import check_about, check_others, check_part, pa
 from heddle.checkpoint.storage import check_file
 from heddle.checkpoint.tensors import open_tensors
 from heddle.errors import HeddleError, shorten
-from heddle.models.huggingface_names import Shape, find, layout, names_of, parameter_shapes, their_shapes
+from heddle.models.huggingface_layout import Shape, layout, parameter_shapes, their_shapes
+from heddle.models.huggingface_names import find, names_of
 from heddle.runs.folder import Run
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan

@@ -21,7 +21,8 @@ from heddle.checkpoint.storage import SafetensorsReader
 from heddle.checkpoint.tensors import open_tensors
 from heddle.errors import HeddleError, shorten
 from heddle.files import shown
-from heddle.models.huggingface_names import Block, Shape, find, is_buffer, layout, names_of, their_shapes
+from heddle.models.huggingface_layout import Block, Shape, layout, their_shapes
+from heddle.models.huggingface_names import find, is_buffer, names_of
 from heddle.spec.huggingface import read_config
 from heddle.spec.model import ModelSpec
 from heddle.spec.start import CONFIG
@@ -68,6 +69,7 @@ class HuggingFaceReader(SafetensorsReader):
         values: Tensor = file.get_slice(box.key)[box.block.place(part)]
         if box.block.single:
             return values[None]
+        values = box.block.ours(values)
         return values.T if box.block.transposed else values
 
 
@@ -228,6 +230,14 @@ def _missing(folder: Path, file: str) -> HeddleError:
 def _place(folder: Path, model: ModelSpec, held: dict[str, HeldFile]) -> dict[str, StoredTensor]:
     """Where each of our parameters lies; whatever is missing, misshapen or left over is refused."""
     names, mapped = names_of(model), layout(model, held)
+    packed = sorted(name for name in held if name.endswith(("_blocks", "_scales")))
+    if packed:
+        raise HeddleError(
+            f"{folder} holds experts in four bits (MXFP4).",
+            f"{packed[0]} is one of {len(packed)} packed tensors; Heddle trains numbers of 16 or 32 bits.",
+            "Convert it with transformers: from_pretrained(…, dtype='bfloat16', "
+            "quantization_config=Mxfp4Config(dequantize=True)).save_pretrained(…).",
+        )
     found = {name: find(name, held, names) for name in their_shapes(mapped)}
     wrong = [
         f"{name} is {_words(held, found[name])}, wanted {_size(shape)}"

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 
+from heddle.durable import write_through
 from heddle.errors import HeddleError
-from heddle.runs.durable import write_through
 from heddle.spec.tables import read_json
 
 INDEX = "index.json"

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from heddle.checkpoint.index import INDEX
 from heddle.checkpoint.tensors import header_of
+from heddle.durable import write_through
 from heddle.errors import HeddleError
-from heddle.runs.durable import write_through
 from heddle.spec.ranges import CountOrZero, Range
 from heddle.spec.start import ABOUT, JOB, MODEL
 from heddle.spec.tables import build, read_json

@@ -52,10 +52,17 @@ class ObjectStore:
 
     def write(self, name: str, blocks: Iterable[Any], tick: Callable[[], None] = lambda: None) -> None:
         """Write an object; nobody sees it before it is complete. `tick` is called after each block."""
-        with self._asking("be written", name), self.files.open(self._path(name), "wb", block_size=PART) as file:
-            for block in blocks:
-                file.write(block)
-                tick()
+        try:
+            with self._asking("be written", name), self.files.open(self._path(name), "wb", block_size=PART) as file:
+                for block in blocks:
+                    file.write(block)
+                    tick()
+        except FileNotFoundError as error:
+            raise StoreError(
+                f"{self.url}/{name} cannot be written.",
+                f"{error.strerror or error}.",
+                "Make the bucket first, or name another as train.checkpoints.",
+            ) from None
 
     def delete(self, *names: str) -> None:
         """Delete objects, in this order; those that are gone already are no trouble."""

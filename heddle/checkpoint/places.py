@@ -17,7 +17,7 @@ from heddle.checkpoint.manifest import Progress, sum_of, write_about
 from heddle.checkpoint.object_store import ObjectStore
 from heddle.checkpoint.remote import REMOTE
 from heddle.checkpoint.storage import Boxes, upload_part, write_part
-from heddle.runs.durable import sync, write_through
+from heddle.durable import sync, write_through
 from heddle.spec.job import Job, dumps_job
 from heddle.spec.start import ABOUT, JOB, TOKENIZER_FOLDER
 from heddle.spec.tables import to_table
@@ -108,6 +108,11 @@ class CheckpointStore:
 
     def __init__(self, folder: Path, url: str) -> None:
         self.store, self.local = ObjectStore(url), CheckpointFolder(folder)
+
+    def check(self) -> None:
+        """Refuse a store that cannot be written to; one that has no such bucket lists it as empty."""
+        self.store.write("begun", [b"1"])
+        self.store.delete("begun")
 
     def begin(self, step: int) -> tuple[int, str]:
         """See the protocol."""

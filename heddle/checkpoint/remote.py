@@ -49,7 +49,7 @@ class RemoteTensors:
     @cached_property
     def head(self) -> bytes:
         """The header as it stands there, with its length in front."""
-        first = self.store.read(self.name, 0, FIRST)
+        first = self.store.read(self.name, 0, FIRST) if self._size else b""  # S3 has no range of an empty object
         length = int.from_bytes(first[:8], "little")
         if len(first) < 8 or length > LONGEST:
             raise OSError("It does not begin with the header of a safetensors file")
@@ -58,6 +58,10 @@ class RemoteTensors:
         if len(found) < 8 + length:
             raise OSError("It ends within its header")
         return found
+
+    @cached_property
+    def _size(self) -> int:
+        return self.store.size(self.name)
 
     @cached_property
     def _header(self) -> dict[str, Any]:
@@ -75,7 +79,7 @@ class RemoteTensors:
 
     def _check_length(self) -> None:
         ends = (entry["data_offsets"][1] for key, entry in self._header.items() if key != "__metadata__")
-        whole, found = len(self.head) + max(ends, default=0), self.store.size(self.name)
+        whole, found = len(self.head) + max(ends, default=0), self._size
         if found != whole:
             raise OSError(f"It has {found} bytes, its header speaks of {whole}")
 

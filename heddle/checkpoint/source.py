@@ -26,7 +26,7 @@ from heddle.checkpoint.storage import Boxes, SafetensorsReader
 from heddle.data import Prepared
 from heddle.data.tokenizer import BYTE_KIND, vocabulary
 from heddle.errors import HeddleError
-from heddle.models.huggingface_names import Shape, parameter_shapes
+from heddle.models.huggingface_layout import Shape, parameter_shapes
 from heddle.models.init import initialize_parameter
 from heddle.models.lora import A, B, QkvRows, delta
 from heddle.models.own.describe import shapes_of, state_names

@@ -27,6 +27,7 @@ STDLIB = "stdlib:"
 NOT_STDLIB = frozenset({"site-packages", "__pycache__"})  # inside its folder, but not part of Python's library
 PACKED = {".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".parquet", ".arrow"}
 
+TABLES = (".json", ".csv", ".tsv")  # that conversations are read from, too
 RECORDS = {".json", ".csv", ".tsv", ".ndjson"}  # text to a computer: brackets, quotes and commas to a reader
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -147,11 +148,13 @@ def _check_text(path: Path) -> None:
     """Refuse a file that is not text to a reader."""
     kind = path.suffix.lower()
     if kind in RECORDS:
+        chats = f' Conversations are read as they are, with chat = "{path.name}" in place of text.'
         raise HeddleError(
             f"{path} holds records, not text.",
             f"Of a {kind} file the model would learn the syntax: brackets, quotes, commas and the names of fields.",
             'Write each document as a line of a .jsonl file, {"text": "…"}; where each line is an object already, '
-            "rename it to .jsonl and name the field with data.key. To train on the syntax, rename it to .txt.",
+            f"rename it to .jsonl and name the field with data.key.{chats * (kind in TABLES)} To train on the syntax, "
+            "rename it to .txt.",
         )
     if kind in PACKED:
         raise HeddleError(

@@ -126,6 +126,11 @@ class DocumentSamples:
         """The share of the places that hold documents rather than padding."""
         return float(self.usable.places.sum()) / (self.count * self.sequence)
 
+    @property
+    def learned(self) -> float:
+        """The share of the places whose next token is learned."""
+        return float(self.usable.targets.sum()) / (self.count * self.sequence)
+
     def targets(self, first: int, count: int) -> int:
         """How many targets, or pairs, some samples have together; every rank knows, whoever reads them."""
         return int(self.targets_of[self.order.of(np.arange(first, first + count))].sum())
@@ -184,8 +189,16 @@ class MixedSamples:
     @property
     def fill(self) -> float:
         """The share of the places that hold documents, over a period."""
+        return self._mean([part.fill for part in self.parts])
+
+    @property
+    def learned(self) -> float:
+        """The share of the places whose next token is learned, over a period."""
+        return self._mean([part.learned for part in self.parts])
+
+    def _mean(self, values: Sequence[float]) -> float:
         shares = self.turns.shares
-        return sum(part.fill * share for part, share in zip(self.parts, shares, strict=True)) / self.turns.period
+        return sum(value * share for value, share in zip(values, shares, strict=True)) / self.turns.period
 
     def epochs(self, samples: int) -> list[float]:
         """How often each source has been gone through after so many samples."""

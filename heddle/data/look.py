@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.data.conversations import ChatTally, writer_of
+from heddle.data.chat_writer import ChatTally, writer_of
 from heddle.data.documents import Documents, MixedDocuments, Trained, usable
 from heddle.data.rows import RowError, find_rows
 from heddle.data.tokenizer import Tokenizer

@@ -13,7 +13,7 @@ import numpy as np
 
 from heddle.data.conversations import conversations_for, prepare_conversations
 from heddle.data.corpus import Corpus, CorpusTally, TextPiece, find_corpus
-from heddle.data.output import Progress, refuse_existing, whole_or_nothing
+from heddle.data.output import Progress, refuse_existing
 from heddle.data.tokenizer import (
     TRAINING_BYTES,
     Ids,
@@ -36,6 +36,7 @@ from heddle.data.tokens import (
     measure,
     open_prepared,
 )
+from heddle.durable import whole_or_nothing
 from heddle.errors import HeddleError
 from heddle.spec.data import Data
 

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,9 @@ class PlacedRow(NamedTuple):
 
 class RowError(HeddleError):
     """A row that cannot be used. Whoever skips bad rows counts it and goes on; all others see an error."""
+
+
+LONGEST_SKIPPED = 1 << 30  # bytes of a line that is left out: whoever has more has no file of lines
 
 
 @dataclass
@@ -72,10 +76,10 @@ class RowFiles:
             before = progress.done
             try:
                 yield from _READERS[_kind(path)](path, name, progress, bad)
-            except OSError as error:  # gzip says so of what is not its format, too
+            except (OSError, EOFError, zlib.error) as error:  # gzip's: not its format, cut short, damaged
                 raise HeddleError(
                     f"{path} cannot be read.",
-                    f"{error.strerror or error}.",
+                    f"{getattr(error, 'strerror', None) or error}.",
                     "Make it readable, or leave it out of data.chat.",
                 ) from None
             progress.done = before + path.stat().st_size
@@ -122,8 +126,7 @@ def _jsonl(path: Path, name: str, progress: RowsRead, bad: Skip) -> Iterator[Pla
             progress.done = start + raw.tell()
             if len(line) > LONGEST_LINE:
                 bad(_too_long(where))
-                while line and not line.endswith(b"\n"):
-                    line = unpacked.readline(LONGEST_LINE)
+                _leave_out(unpacked, line, where)
                 continue
             if number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")
@@ -148,6 +151,20 @@ def _jsonl(path: Path, name: str, progress: RowsRead, bad: Skip) -> Iterator[Pla
             yield from _checked(where, value, bad)
     if not found:
         raise _empty(path)
+
+
+def _leave_out(file: BinaryIO, line: bytes, where: str) -> None:
+    """Read on to the end of a line."""
+    left = LONGEST_SKIPPED
+    while line and not line.endswith(b"\n"):
+        line = file.readline(LONGEST_LINE)
+        left -= len(line)
+        if left < 0:
+            raise HeddleError(
+                f"{where} has more than {LONGEST_SKIPPED >> 30} GiB.",
+                "A .jsonl file has a row in each line, and this one does not end.",
+                "Is it a file of rows? Look at its beginning with `head -c 300`.",
+            )
 
 
 def _json(path: Path, name: str, progress: RowsRead, bad: Skip) -> Iterator[PlacedRow]:
@@ -244,7 +261,7 @@ def _cell(value: str) -> Any:
     return value
 
 
-def _parquet(path: Path, name: str, progress: RowsRead, bad: Skip) -> Iterator[PlacedRow]:  # noqa: ARG001
+def _parquet(path: Path, name: str, progress: RowsRead, bad: Skip) -> Iterator[PlacedRow]:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -262,16 +279,35 @@ def _parquet(path: Path, name: str, progress: RowsRead, bad: Skip) -> Iterator[P
             if not rows:
                 raise _empty(path)
             for batch in file.iter_batches(ROWS_AT_ONCE):
-                for row in batch.to_pylist():
-                    number += 1
-                    progress.done = begun + size * number // rows
-                    yield PlacedRow(f"{name}, row {number}", row)
+                yield from _of_batch(batch, name, number, bad)
+                number += len(batch)
+                progress.done = begun + size * number // rows
     except pyarrow.ArrowException as error:
         raise HeddleError(
             f"{path} is not a Parquet file that can be read.",
             f"After {number:,} rows: {shorten(str(error))}.",
             "Copy or write it again.",
         ) from None
+
+
+def _of_batch(batch: Any, name: str, before: int, bad: Skip) -> Iterator[PlacedRow]:
+    """Rows as Python has them; of a batch with values that it has not, all others."""
+    try:
+        rows = batch.to_pylist()
+    except (OverflowError, ValueError):  # a day after the year 9999, text that is not UTF-8
+        rows = [None] * len(batch)
+    for at, row in enumerate(rows):
+        where = f"{name}, row {before + at + 1}"
+        try:
+            yield PlacedRow(where, batch.slice(at, 1).to_pylist()[0] if row is None else row)
+        except (OverflowError, ValueError) as error:
+            bad(
+                RowError(
+                    f"{where} has a value that Python cannot hold.",
+                    f"{shorten(str(error))}.",
+                    'Write it as text, or leave its column out; bad_rows = "skip" leaves such rows out.',
+                )
+            )
 
 
 def _of_dataset(name: str, split: str, progress: RowsRead, bad: Skip) -> Iterator[PlacedRow]:

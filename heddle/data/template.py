@@ -132,6 +132,8 @@ class ChatTemplate:
         """Where a turn of the assistant begins and ends in a text: both ends are checked by rendering."""
         before, _ = self.write(chat.messages[:number], chat.tools, prompt=True) if number else ("", [])
         through, _ = self.write(chat.messages[: number + 1], chat.tools)
+        if not text.startswith(through):  # some templates write the end of a text behind the last message alone
+            through = through.removesuffix(self.special.get("eos_token", ""))
         turn = f"message {number + 1}"
         if not number:
             raise _unsure(where, f"{turn}, the assistant's, has nothing before it that the template writes")

@@ -29,6 +29,14 @@ class UsefulShare:
             f"and {learned} are learned ({self.learned:.1%})"
         )
 
+    def of_a_step(self, tokens: int) -> str:
+        """For the tokens of a step."""
+        filled, learned = (f"{round(share * tokens):,}" for share in (self.filled, self.learned))
+        return (
+            f"Of the {tokens:,} tokens of a step, {filled} are of conversations ({self.filled:.1%}; the rest is "
+            f"padding) and {learned} are learned ({self.learned:.1%})."
+        )
+
     def to_json(self, tokens_per_second: float) -> dict[str, float]:
         """Plain data."""
         return {
@@ -51,8 +59,7 @@ def useful_share(job: Job) -> UsefulShare | None:
         samples = prepared.train.samples(job.sequence, job.train.seed)
     except (HeddleError, OSError):  # whoever trains is told; a prediction needs no data
         return None
-    some = min(samples.count, 1 << 16)
-    return UsefulShare(samples.fill, samples.targets(0, some) / (some * job.sequence))
+    return UsefulShare(samples.fill, samples.learned)
 
 
 def _prepared(data: Data) -> Prepared | None:

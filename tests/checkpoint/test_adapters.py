@@ -18,31 +18,19 @@ from heddle.models import Microbatch
 from heddle.spec.hf.peft import lora_of
 from heddle.spec.tune import Lora
 from tests.helpers.commands import call
+from tests.helpers.tuned_base import ignore_old_name, save_base
 
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
 
-# PEFT still asks transformers by an old name
-pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")
+pytestmark = ignore_old_name
 
 IDS = torch.arange(12) * 7 % 200
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory) -> Path:
-    """A small Qwen3 with a tokenizer of bytes, as transformers writes it."""
-    folder = tmp_path_factory.mktemp("base") / "model"
-    torch.manual_seed(0)
-    config = transformers.Qwen3Config(
-        hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-        head_dim=8, vocab_size=257, max_position_embeddings=64, tie_word_embeddings=False, eos_token_id=256,
-        bos_token_id=None,
-    )  # fmt: skip
-    transformers.Qwen3ForCausalLM(config).save_pretrained(folder)
-    from heddle.data.tokenizer import ByteTokenizer
-
-    ByteTokenizer().save(folder)
-    return folder
+    return save_base(tmp_path_factory.mktemp("base") / "model", transformers)
 
 
 def write_job(folder: Path, base: Path, lora: str, name: str = "run", more: str = "") -> Path:

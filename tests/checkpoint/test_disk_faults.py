@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from heddle import durable as files
 from heddle.checkpoint import places
 from heddle.checkpoint.checkpoint import checkpoints, damage, step_of
+from heddle.durable import replace_text
 from heddle.parallel.mesh import Mesh
-from heddle.runs import durable as files
-from heddle.runs.durable import replace_text
 from heddle.runs.metrics import read_metrics
 from tests.helpers.commands import call, heddle, losses, write_job
 from tests.helpers.launching import python

@@ -926,7 +926,8 @@ def their_model(transformers, name, seed=0):
     config = (CONFIGS | UNLIKE)[name]
     kind = type(transformers.AutoConfig.for_model(config["model_type"]))
     keys = {key: value for key, value in config.items() if key not in ("model_type", "architectures")}
-    model = transformers.AutoModelForCausalLM.from_config(kind(**keys))
+    ends = {"bos_token_id": 1, "eos_token_id": 2}  # by default GPT-2's own, which a small vocabulary does not have
+    model = transformers.AutoModelForCausalLM.from_config(kind(**ends | keys))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)

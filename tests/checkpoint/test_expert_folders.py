@@ -15,7 +15,7 @@ from heddle.checkpoint.exchange.convert import export_huggingface, import_huggin
 from heddle.checkpoint.load_model import load_model
 from heddle.checkpoint.source import checkpoint_source, huggingface_source
 from heddle.errors import HeddleError
-from heddle.models.huggingface_names import layout, their_shapes
+from heddle.models.huggingface_layout import layout, their_shapes
 from heddle.spec import ModelSpec
 from heddle.spec.hf.config_write import write_config
 from tests.helpers.small_models import experts
@@ -26,6 +26,9 @@ MODELS = {
     "qwen3_moe": experts(),
     "qwen2_moe": experts(qk_norm=False, bias="qkv", shared_experts=1, shared_ffn=16, shared_gate=True),
 }
+
+
+OSS = experts(qk_norm=False, bias="all", activation="clamped-swiglu", router_bias="score", sinks=True, window=(4, 0))
 
 
 def folder_of(spec: ModelSpec, folder: Path) -> dict[str, Tensor]:
@@ -126,6 +129,30 @@ def test_no_expert_is_dropped_or_made_up(what, tmp_path):
     with pytest.raises(HeddleError) as caught:
         huggingface_source(tmp_path / "theirs")
     assert named in f"{caught.value.what} {caught.value.why}"
+
+
+def test_experts_in_four_bits_are_refused_with_what_works(tmp_path):
+    weights = folder_of(OSS, tmp_path / "theirs")
+    packed = {name: value for name, value in weights.items() if not name.endswith("down_proj")}
+    packed["model.layers.0.mlp.experts.down_proj_blocks"] = torch.zeros(EXPERTS, 16, 1, 16, dtype=torch.uint8)
+    write(tmp_path / "theirs", packed, OSS)
+    with pytest.raises(HeddleError, match="MXFP4") as caught:
+        huggingface_source(tmp_path / "theirs")
+    assert "dequantize" in str(caught.value.hint)
+
+
+def test_columns_of_gates_are_every_second_one(tmp_path):
+    """As GPT-OSS has them; slices of ranks are read where they lie."""
+    weights = folder_of(OSS, tmp_path / "theirs")
+    ours = loaded(tmp_path / "theirs")
+    both = weights["model.layers.1.mlp.experts.gate_up_proj"]
+    assert torch.equal(ours["layers.1.mlp.experts.gate"], both[..., ::2].mT)
+    assert torch.equal(ours["layers.1.mlp.experts.up"], both[..., 1::2].mT)
+    biases = weights["model.layers.1.mlp.experts.gate_up_proj_bias"]
+    assert torch.equal(ours["layers.1.mlp.experts.up_bias"], biases[:, 1::2])
+    block = layout(OSS)["layers.1.mlp.experts.up"].blocks[0]
+    part = (slice(2, 5), slice(3, 7), slice(4, 16))
+    assert torch.equal(block.ours(both[block.place(part)]), ours["layers.1.mlp.experts.up"][part])
 
 
 def test_a_mixture_that_fits_no_family_says_what_would_fit():

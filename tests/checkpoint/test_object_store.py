@@ -154,8 +154,18 @@ def flipped(store: ObjectStore, name: str, at: int) -> None:
     store.write(name, [bytes(content)])
 
 
-@pytest.mark.parametrize("change", ["flip", "cut", "missing", "other", "index"])
-def test_damage_in_a_store_is_found_and_the_one_before_is_used(tmp_path, change):
+def as_s3_reads(self: object, path: str, start: int | None = None, end: int | None = None, **_: object) -> bytes:
+    """S3 refuses a range of an object that has no bytes."""
+    content = bytes(self.store[self._strip_protocol(path)].getbuffer())  # type: ignore[attr-defined]
+    if start is not None and start >= len(content):
+        raise OSError(22, "The requested range is not satisfiable")
+    return content[start:end]
+
+
+@pytest.mark.parametrize("change", ["flip", "cut", "empty", "missing", "other", "index"])
+def test_damage_in_a_store_is_found_and_the_one_before_is_used(tmp_path, change, monkeypatch):
+    if change == "empty":
+        monkeypatch.setattr(type(fsspec.filesystem("memory")), "cat_file", as_s3_reads)
     folder = tmp_path / "checkpoints"
     place = saved(folder, 1, 2)
     there = place.store.within("step-00000002")
@@ -164,6 +174,8 @@ def test_damage_in_a_store_is_found_and_the_one_before_is_used(tmp_path, change)
         flipped(there, part, -9)
     elif change == "cut":
         there.write(part, [there.read(part)[:-8]])
+    elif change == "empty":
+        there.write(part, [])
     elif change == "missing":
         there.delete(part)
     elif change == "other":  # whole, but of another step
@@ -200,6 +212,22 @@ def test_a_store_that_cannot_be_reached_is_not_taken_for_damage(tmp_path, monkey
     with pytest.raises(StoreError, match="cannot be read") as caught:
         newest_good(folder, Mesh(), lambda words: pytest.fail(words))
     assert "no route to host" in caught.value.why
+
+
+def test_a_store_that_takes_nothing_is_told_before_the_first_step(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_job(tmp_path)
+
+    def no_bucket(self: object, path: str, mode: str = "rb", **_: object) -> None:
+        raise FileNotFoundError(2, "The specified bucket does not exist", path)
+
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), "_open", no_bucket)
+    assert call("train", "job.toml", *IN_STORE) == 2
+    told = capsys.readouterr()
+    assert "cannot be written" in told.err
+    assert "The specified bucket does not exist" in told.err
+    assert "Make the bucket first" in told.err
+    assert "step " not in told.out  # nothing was trained in vain
 
 
 @pytest.mark.parametrize("url", ["bucket/runs", "s3://", "/mnt/x", "s3://a b"])

@@ -11,7 +11,7 @@ import pytest
 
 from heddle.data import prepare, prepared_for
 from heddle.data.chats import Chat, Plain, sample_of
-from heddle.data.rows import PlacedRow, RowError, find_rows
+from heddle.data.rows import PlacedRow, RowError, RowsRead, find_rows
 from heddle.errors import HeddleError
 from heddle.spec import ChatSource, Data
 from tests.helpers.chat_templates import FAMILIES, tokenizer_folder, unmarked
@@ -194,6 +194,8 @@ BAD_FILES: dict[str, tuple[str, bytes, str]] = {
     "CSV without header": ("c.csv", b"a,a\nb,c\n", "no proper header"),
     "CSV with a quote too many": ("c.csv", b'text\n"a"b\n', "not proper CSV"),
     "not packed": ("c.jsonl.gz", b"{}", "cannot be read"),
+    "packed and cut": ("c.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 99)[:-9], "cannot be read"),
+    "packed and damaged": ("c.jsonl.gz", gzip.compress(b"")[:10] + b"\xff" * 30, "cannot be read"),
     "an ending that nobody knows": ("c.xlsx", b"PK", "no kind that holds rows"),
     "no ending": ("chats", b"{}", "no kind that holds rows"),
 }
@@ -279,6 +281,21 @@ def test_messages_in_parquet_and_in_a_dataset(tmp_path, tokenizer):
         prepare(Data(chat=f"datasets:{tmp_path / 'gone'}", **given), tmp_path, tmp_path / "5")
 
 
+def test_a_row_of_parquet_that_python_cannot_hold_is_named_and_can_be_left_out(tmp_path, tokenizer):
+    pytest.importorskip("pyarrow")
+    import pyarrow
+    import pyarrow.parquet
+
+    days = pyarrow.array([1, 2**30, 3], pyarrow.date32())  # the second is after the year 9999
+    table = pyarrow.table({"text": ["a", "b", "c"], "day": days})
+    pyarrow.parquet.write_table(table, tmp_path / "d.parquet")
+    given = {"chat": "d.parquet", "tokenizer": str(tokenizer), "validation": 0.0}
+    with pytest.raises(RowError, match=r"d.parquet, row 2 has a value that Python cannot hold"):
+        prepare(Data(**given), tmp_path, tmp_path / "out")
+    made = prepare(Data(**given, bad_rows="skip"), tmp_path, tmp_path / "out")
+    assert made.meta.train.documents == 2
+
+
 def test_what_is_held_out_is_validated_on(tmp_path, tokenizer):
     write(tmp_path / "a.jsonl", *[GOOD] * 10)
     write(tmp_path / "b.jsonl", *[{"prompt": "x", "completion": "y"}] * 3)
@@ -326,3 +343,14 @@ def test_a_mixture_keeps_each_source_apart(tmp_path, tokenizer):
     ids, _ = samples.batch(0, 6)
     texts = [made.tokenizer.decode(row).split("<|endoftext|>")[0] for row in ids]
     assert sum(text == "text of its own" for text in texts) == 2
+
+
+def test_a_line_without_end_is_not_left_out_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr("heddle.data.rows.LONGEST_LINE", 1 << 10)
+    monkeypatch.setattr("heddle.data.rows.LONGEST_SKIPPED", 1 << 20)
+    path = tmp_path / "endless.jsonl"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # a hole: nothing is written
+    rows = find_rows((str(path),), tmp_path)
+    with pytest.raises(HeddleError, match=r"line 1 has more than"):
+        list(rows.rows(RowsRead(), lambda _: None))

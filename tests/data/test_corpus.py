@@ -187,6 +187,7 @@ def test_records_are_refused_with_what_works(tmp_path: Path, name: str) -> None:
         assert f"{name} holds records, not text" in error.what
         assert ".jsonl" in error.hint
         assert ".txt" in error.hint
+        assert (f'chat = "{name}"' in error.hint) == (not name.endswith("ndjson"))
 
 
 def test_the_manual_turns_records_into_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

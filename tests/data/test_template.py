@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from heddle.data import has_samples, prepare
+from heddle.data import samples_of as cut_into_samples
 from heddle.data.chats import Chat, Plain, sample_of
 from heddle.data.rows import PlacedRow, RowError
 from heddle.data.template import ChatTemplate, encode, find_template, samples_of
 from heddle.data.tokenizer import ByteTokenizer, load_tokenizer
 from heddle.errors import HeddleError
+from heddle.spec import Data
+from heddle.spec.model import IGNORE
 from tests.helpers.chat_templates import FAMILIES, tokenizer_folder, unmarked
 
 transformers = pytest.importorskip("transformers")
@@ -69,10 +75,15 @@ def ours(folder: Path, row: dict, learn: str = "assistant", text: str | None = N
     return list(encode(texts, tokenizer))
 
 
-def theirs(folder: Path, row: dict) -> tuple[list[int], list[int]]:
+def theirs(folder: Path, row: dict, **options: Any) -> tuple[list[int], list[int]]:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     made = tokenizer.apply_chat_template(
-        row["messages"], tools=row.get("tools"), tokenize=True, return_dict=True, return_assistant_tokens_mask=True
+        row["messages"],
+        tools=row.get("tools"),
+        tokenize=True,
+        return_dict=True,
+        return_assistant_tokens_mask=True,
+        **options,
     )
     return made["input_ids"], made["assistant_masks"]
 
@@ -92,6 +103,24 @@ def test_tokens_and_masks_are_those_of_transformers(folders, family, name):
     assert made.ids.tolist() == ids
     assert made.learned.astype(int).tolist() == mask
     assert any(mask)
+
+
+@pytest.mark.parametrize("sequence", [20, 150])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_cut_is_cut_as_transformers_cuts_it(folders, tmp_path, family, sequence):
+    row = CHATS["long"]
+    (tmp_path / "c.jsonl").write_text(json.dumps(row))
+    data = Data(chat="c.jsonl", tokenizer=str(folders[family]), validation=0.0)
+    documents = prepare(data, tmp_path, tmp_path / "out").train
+    # a sample has the targets of its tokens, so that it reaches one token further
+    ids, mask = theirs(folders[family], row, truncation=True, max_length=sequence + 1)
+    assert has_samples(documents, sequence) == any(mask[1:])
+    if any(mask[1:]):
+        tokens, targets = cut_into_samples(documents, sequence, 0).batch(0, 1)
+        assert tokens[0].tolist() == ids[:-1]
+        assert targets[0].tolist() == [
+            one if learned else IGNORE for one, learned in zip(ids[1:], mask[1:], strict=True)
+        ]
 
 
 @pytest.mark.parametrize(("family", "name"), [pair for pair in PAIRS if pair[0] != "thinking"])

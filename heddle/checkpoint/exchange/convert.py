@@ -7,8 +7,6 @@ the file, forget it. Values are copied, or rounded where another dtype is asked 
 from __future__ import annotations
 
 import json
-import shutil
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,9 +25,9 @@ from heddle.checkpoint.manifest import Progress, write_about
 from heddle.checkpoint.source import WeightSource
 from heddle.checkpoint.storage import Boxes, write_file
 from heddle.data import load_tokenizer
+from heddle.durable import whole_or_nothing
 from heddle.errors import HeddleError, shorten
-from heddle.models.huggingface_names import Block, Shape, layout, their_shapes
-from heddle.runs.durable import sync
+from heddle.models.huggingface_layout import Block, Shape, layout, their_shapes
 from heddle.spec.hf.config_write import write_config
 from heddle.spec.start import CONFIG, MODEL, TOKENIZER_FILE
 from heddle.spec.tables import read_foreign_json, to_table
@@ -205,19 +203,5 @@ def new_folder(output: Path) -> Iterator[Path]:
         raise HeddleError(
             f"{output} exists already.", "Existing weights are never overwritten.", "Choose another folder with -o."
         )
-    temporary = output.parent / f".{output.name}.{uuid.uuid4().hex[:8]}.part"
-    try:
-        temporary.mkdir(parents=True)
-        yield temporary
-        for path in (*temporary.iterdir(), temporary):
-            sync(path)
-        temporary.rename(output)
-        sync(output.parent)
-    except OSError as error:
-        raise HeddleError(
-            f"{output} cannot be written.",
-            f"{error.strerror or error}.",
-            "Choose a folder that does not exist yet, on a disk with free space.",
-        ) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with whole_or_nothing(output) as folder:
+        yield folder

@@ -21,7 +21,7 @@ from heddle.checkpoint.exchange.distributed_names import NAMES, KeyNames
 from heddle.checkpoint.huggingface import INDEX, SINGLE
 from heddle.checkpoint.storage import write_file
 from heddle.errors import HeddleError, listing, nearest
-from heddle.models.huggingface_names import layout, their_shapes
+from heddle.models.huggingface_layout import layout, their_shapes
 from heddle.spec.hf.config_write import write_config
 from heddle.spec.model import ModelSpec
 from heddle.spec.start import CONFIG
