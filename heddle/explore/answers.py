@@ -66,7 +66,9 @@ def show(given: Any, base: Mapping[str, Any]) -> Part:
     """For `POST /show`: one of the ranked plans, and another beside it, without a search."""
     try:
         choices = read_choices(given, base)
-        plans = [build(Plan, dict(table), "plan") for table in given.get("plans") or [] if isinstance(table, dict)][:2]
+        sent = given.get("plans")
+        tables = [table for table in sent if isinstance(table, dict)] if isinstance(sent, list) else []
+        plans = [build(Plan, dict(table), "plan") for table in tables[:2]]
         if not plans:
             raise ChoiceError("", "No plan was sent.", "One of those in the table is shown.", "Reload the page.")
         tokens = choices.request.tokens or float(choices.job.train.steps * choices.job.tokens_per_step)

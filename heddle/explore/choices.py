@@ -7,7 +7,6 @@ that the command was started with.
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -101,7 +100,7 @@ def _number(name: str, value: Any) -> float:
             value = float(value)
         except ValueError:
             value = None
-    fits = type(value) in (int, float) and math.isfinite(value) and least <= value <= most
+    fits = type(value) in (int, float) and least <= value <= most  # no float holds every whole number
     if not fits or (whole and value != int(value)):
         kind = "a whole number" if whole else "a number"
         raise ChoiceError(

@@ -8,10 +8,13 @@ that a request names.
 from __future__ import annotations
 
 import hmac
+import io
 import json
 import secrets
 import socket
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from http import HTTPStatus
@@ -22,9 +25,11 @@ from urllib.parse import parse_qs, urlsplit
 
 from heddle.errors import HeddleError
 from heddle.explore.worker import Answer, CanceledError, Workers
+from heddle.files import shown
 
 LARGEST = 1 << 16  # bytes of a question
-PATIENCE = 20.0  # seconds for a client to say what it wants
+PATIENCE = 20.0  # seconds for a client to say all that it wants
+MOST = 64  # connections at once; a page has a few
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
     "img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -52,12 +57,19 @@ class Server(ThreadingHTTPServer):
     def __init__(self, site: WebSite, host: str = "127.0.0.1", port: int = 0) -> None:
         self.site, self.workers = site, Workers()
         self.token = secrets.token_urlsafe(24)
+        self.free = threading.BoundedSemaphore(MOST)
+        if not host:
+            raise HeddleError(
+                "--host is empty.", "Everybody could ask, which is never meant so.", "127.0.0.1 is this machine alone."
+            )
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             super().__init__((host, port), _Handler)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise HeddleError(
-                f"Nothing can listen at {host}, port {port}.", f"{error.strerror}.", "Leave --port out, or use another."
+                f"Nothing can listen at {shown(host)}, port {port}.",
+                f"{error.strerror}." if isinstance(error, OSError) else "This is not a host name.",
+                "Leave --host and --port out, or use another.",
             ) from None
         self.shown = f"[{host}]" if ":" in host else host
         names = {self.shown, "localhost"} if host in ("127.0.0.1", "::1") else {self.shown}
@@ -73,10 +85,44 @@ class Server(ThreadingHTTPServer):
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(_request, _address)
 
+    def process_request(self, request: Any, address: Any) -> None:
+        """Answer in a thread; whoever comes when all are taken is sent away, so that their number is bounded."""
+        if self.free.acquire(blocking=False):
+            super().process_request(request, address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, address: Any) -> None:
+        """The thread."""
+        try:
+            super().process_request_thread(request, address)
+        finally:
+            self.free.release()
+
     def close(self) -> None:
         """End what is at work, and listen no more."""
         self.workers.close()
         self.server_close()
+
+
+class _Impatient(io.RawIOBase):
+    """What a client says, with one time limit for all of it: bytes that trickle do not make it longer."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection, self.until = connection, 0.0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self.connection.settimeout(left)
+        try:
+            return self.connection.recv_into(buffer)
+        finally:
+            self.connection.settimeout(PATIENCE)  # of what is sent
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -88,10 +134,31 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Nothing: what is asked is the reader's own business."""
 
+    def setup(self) -> None:
+        """Read with patience that ends."""
+        super().setup()
+        self.words = _Impatient(self.connection)
+        self.rfile = io.BufferedReader(self.words)
+
+    def handle_one_request(self) -> None:
+        """A request, or the end of the connection."""
+        self.words.until = time.monotonic() + PATIENCE
+        super().handle_one_request()
+
+    def parse_request(self) -> bool:
+        """Also what cannot be a path is refused."""
+        if not super().parse_request():
+            return False
+        try:
+            self.where = urlsplit(self.path)
+        except ValueError:  # http://[
+            self._refuse(HTTPStatus.BAD_REQUEST)
+            return False
+        return True
+
     def do_GET(self) -> None:
         """The page, its files, and streams of events."""
-        where = urlsplit(self.path)
-        asked = where.path
+        asked = self.where.path
         name = asked.removeprefix("/assets/")
         if asked.startswith("/assets/") and self._allowed(None):
             kept = _asset(name)
@@ -99,7 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._refuse(HTTPStatus.NOT_FOUND)
             else:
                 self._send(kept, KINDS["." + name.rpartition(".")[2]])
-        elif not self._allowed(parse_qs(where.query).get("token", [""])[0]):
+        elif not self._allowed(parse_qs(self.where.query).get("token", [""])[0]):
             self._refuse(HTTPStatus.FORBIDDEN)
         elif asked == "/":
             page = _asset(self.server.site.page) or b""
@@ -112,13 +179,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """A question."""
-        site, path = self.server.site, urlsplit(self.path).path
+        site, path = self.server.site, self.where.path
         size = self.headers.get("Content-Length", "")
         if not self._allowed(self.headers.get("X-Heddle-Token", "")):
             self._refuse(HTTPStatus.FORBIDDEN)
         elif path not in site.answers:
             self._refuse(HTTPStatus.NOT_FOUND)
-        elif not size.isdecimal() or int(size) > LARGEST:
+        elif not (size.isascii() and size.isdecimal() and len(size) < 9 and int(size) <= LARGEST):
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         else:
             try:
@@ -192,6 +259,8 @@ class _Handler(BaseHTTPRequestHandler):
 def _asset(name: str) -> bytes | None:
     """A file of the page: by its name alone, in one of two folders of the package."""
     if "/" in name or "\\" in name or name.startswith(".") or "." + name.rpartition(".")[2] not in KINDS:
+        return None
+    if len(name) > 100:  # more than a file system takes is an error of its own
         return None
     for room in ("heddle.explore", "heddle.reporting"):
         path = files(room) / "assets" / name

@@ -11,14 +11,17 @@ from typing import Any
 from heddle.errors import HeddleError
 from heddle.explore.signs import RECENT, alarms, all_alarms, folder_alarms
 from heddle.runs.folder import Run, open_run
-from heddle.runs.metrics import median, read_metrics
+from heddle.runs.metrics import LARGEST, median, parse_row
 from heddle.spec.job import load_job
 
 PAUSE = 0.5  # seconds between two looks at the file
 HEARTBEAT = 15.0  # seconds after which a reader that is gone is noticed
 MOST_POINTS = 2000  # of a curve: more than a screen has columns
 STILL = 20  # usual steps without a line
-COLUMNS = ("loss", "tokens_per_second", "mfu", "memory_gib", "seconds", "gradient_norm", "bubble", "link_seconds")
+COLUMNS = (
+    *("loss", "tokens_per_second", "mfu", "memory_gib", "seconds", "gradient_norm", "bubble", "link_seconds"),
+    *("useful_tokens_per_second", "reward_margin", "reward_accuracy"),
+)
 BESIDE = ("validation_loss", "expert_balance")  # in rows of their own
 TOLD = 60  # looks at the metrics between two at what else the folder tells
 
@@ -50,24 +53,33 @@ class Follower:
 
     def __init__(self, folder: Path) -> None:
         self.path = Run(folder).folder / "metrics.jsonl"
-        self.seen: tuple[int, int, int] | None = None  # inode, size and time of the last change
+        self.end = 0  # of the last whole line that was read
+        self.last = b""  # that line: if it is still there, so is everything before it
         self.rows: list[dict[str, Any]] = []
 
     def look(self) -> tuple[bool, list[dict[str, Any]]]:
         """Whether everything is to be drawn anew, and the rows that are new."""
+        if not self.path.is_file():  # nothing yet, or a pipe, which would not answer
+            return False, []
         try:
-            found = self.path.stat()
+            with self.path.open("rb") as file:
+                file.seek(self.end - len(self.last))
+                anew = file.read(len(self.last)) != self.last
+                if anew:
+                    file.seek(0)
+                    self.end, self.last, self.rows = 0, b"", []
+                added = file.read(LARGEST)
         except OSError:
             return False, []
-        mark = found.st_ino, found.st_size, found.st_mtime_ns
-        if mark == self.seen:
-            return False, []
-        self.seen = mark
-        rows = read_metrics(self.path)
-        same = len(self.rows) <= len(rows) and (not self.rows or rows[len(self.rows) - 1] == self.rows[-1])
-        fresh = rows[len(self.rows) :] if same else rows
-        self.rows = rows
-        return not same, fresh
+        whole = added[: added.rfind(b"\n") + 1]
+        if not whole:
+            return anew, []
+        lines = whole.splitlines(keepends=True)
+        self.end, self.last = self.end + len(whole), lines[-1]
+        rows = [parse_row(line.decode("utf-8", "replace")) for line in lines]
+        fresh = [row for row in rows if row is not None]
+        self.rows += fresh
+        return anew, fresh
 
 
 def follow(folders: Sequence[Path], say: Callable[[str, Any], None], clock: Callable[[], float] = time.time) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from multiprocessing.connection import Connection
@@ -41,11 +42,14 @@ class Workers:
         process = self.context.Process(target=_work, args=(sender, function, arguments), daemon=True)
         with self.lock:
             before = self.asked.get(page)
-            if before is not None:
+            if before is not None and before.pid is not None:
                 before.terminate()
             self.asked[page] = process
         with self.slots:
-            process.start()
+            with self.lock:
+                if self.asked.get(page) is not process:  # another question came while this one waited for its turn
+                    raise CanceledError
+                process.start()
             sender.close()
             try:
                 while (part := _received(receiver)) is not None:
@@ -83,6 +87,8 @@ def _nothing() -> dict[str, Any]:
 
 
 def _work(sender: Connection, function: Answer, arguments: tuple[Any, ...]) -> None:
+    # The server may be one that a training in this program started, which blocks it: nothing would end us.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     found = function(*arguments)
     for part in [found] if isinstance(found, Mapping) or found is None else found:
         sender.send({} if part is None else part)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import threading
 import tomllib
 from pathlib import Path
@@ -14,7 +15,8 @@ from heddle.planning.best import best
 from heddle.planning.request import PlanRequest
 from heddle.spec.job import job_from_tables
 from heddle.spec.rules.context import PLAN_EXCHANGES
-from tests.helpers.commands import BROWSER
+from tests.helpers.commands import BROWSER, finish, write_job
+from tests.helpers.launching import heddle, under, wait_for_steps
 from tests.helpers.subjects import write_run
 
 try:
@@ -232,3 +234,37 @@ def test_a_run_is_watched_while_it_goes_on(opened, tmp_path):
     path.write_text("\n".join(path.read_text().splitlines()[:5]) + "\n")  # resumed from an earlier checkpoint
     page.wait_for_selector(f"canvas.live:not([data-points='{after}'])")
     assert "small" in page.inner_text("#runs")
+
+
+def test_a_curve_is_read_with_the_pointer_and_with_keys(opened, tmp_path):
+    folder = write_run(tmp_path / "small")
+    page, _ = opened(watch_site([folder]))
+    curve = page.locator("canvas.live").first
+    page.wait_for_selector("canvas.live[data-points]:not([data-points='0'])")
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    losses = {row["step"]: row["loss"] for row in rows if "loss" in row}
+    curve.hover(position={"x": 64, "y": 90})
+    said = page.locator("canvas.live + .status").first
+    said.filter(has_text=f"step {min(losses)}:").wait_for()
+    assert float(said.inner_text().rsplit(" ", 1)[1]) == pytest.approx(losses[min(losses)], rel=1e-3)
+    page.mouse.move(0, 0)
+    curve.focus()
+    page.keyboard.press("ArrowLeft")
+    said.filter(has_text=f"step {max(losses)}:").wait_for()
+    assert page.inner_text("#log").startswith(f"step {rows[-1]['step']}  ")
+
+
+def test_a_run_that_is_killed_and_resumed_is_watched_to_its_end(opened, tmp_path):
+    write_job(tmp_path / "job")
+    arguments = under({}, "watched", "train.steps=60", "train.save_every=10", "train.log_every=60")
+    process = heddle(*arguments, cwd=tmp_path / "job")
+    folder = tmp_path / "job" / "runs" / "watched"
+    wait_for_steps(folder, 15)
+    page, _ = opened(watch_site([folder]))
+    page.wait_for_selector("html[data-begun='yes']")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    finish(heddle(*arguments, "--resume", cwd=tmp_path / "job"))
+    page.wait_for_selector("#runs td:has-text('60 of 60')")
+    page.wait_for_selector("#runs td:has-text('done')")
+    page.wait_for_selector("canvas.live[data-points='60']")  # each step once, though some were taken back

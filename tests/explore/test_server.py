@@ -2,8 +2,10 @@
 
 import http.client
 import json
+import multiprocessing.forkserver
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from heddle.explore.server import LARGEST, Server, WebSite
 from heddle.explore.worker import CanceledError, Workers
 from heddle.planning.best import best
 from heddle.planning.request import PlanRequest
+from heddle.runtime import forkserver
 from heddle.spec.job import job_from_tables
 from tests.helpers.commands import call
 from tests.helpers.subjects import write_run
@@ -177,16 +180,30 @@ def test_only_what_the_planner_chooses_can_be_pinned():
     assert "offload" not in PINNED
 
 
-def test_a_new_question_of_a_page_ends_the_one_before():
+@pytest.fixture
+def server_of_a_training(monkeypatch):
+    """Workers are forked from a server as a training starts it, which may have been before."""
+    made: Any = multiprocessing.forkserver.ForkServer()
+    monkeypatch.setattr(multiprocessing.forkserver, "connect_to_new_process", made.connect_to_new_process)
+    with forkserver._ignore_hangups():
+        made.ensure_running()
+    yield
+    made._stop()
+
+
+@pytest.mark.parametrize("first", ["explore", "training"])
+def test_a_new_question_of_a_page_ends_the_one_before(first, request):
+    if first == "training":
+        request.getfixturevalue("server_of_a_training")
     workers, ended = Workers(), []
 
-    def first():
+    def ask_for_a_minute():
         try:
             workers.ask("page", time.sleep, 60)
         except CanceledError:
             ended.append(True)
 
-    thread = threading.Thread(target=first)
+    thread = threading.Thread(target=ask_for_a_minute)
     thread.start()
     while "page" not in workers.asked or workers.asked["page"].pid is None:
         time.sleep(0.01)

@@ -1,6 +1,7 @@
 """A run that is watched: rows as they come, lines that are taken back, and what should worry its owner."""
 
 import json
+import os
 
 import pytest
 
@@ -40,6 +41,28 @@ def test_lines_that_a_resumed_run_takes_back_are_forgotten(tmp_path):
     anew, rows = follower.look()
     assert anew
     assert [each["step"] for each in rows] == [1, 2, 3, 4, 5]
+
+
+def test_only_what_was_added_is_read_again(tmp_path, monkeypatch):
+    path = tmp_path / "metrics.jsonl"
+    follower = Follower(tmp_path)
+    write(path, [row(step) for step in range(1, 1001)])
+    follower.look()
+    read = []
+    monkeypatch.setattr("heddle.explore.watch.parse_row", lambda line: read.append(line) or json.loads(line))
+    with path.open("a") as file:
+        file.write(json.dumps(row(1001)) + "\n" + json.dumps(row(1002))[:20])
+    assert [each["step"] for each in follower.look()[1]] == [1001]
+    with path.open("a") as file:
+        file.write(json.dumps(row(1002))[20:] + "\n")
+    assert [each["step"] for each in follower.look()[1]] == [1002]  # once it is whole
+    assert len(read) == 2
+    assert len(follower.rows) == 1002
+
+
+def test_a_pipe_in_place_of_metrics_holds_up_nobody(tmp_path):
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    assert Follower(tmp_path).look() == (False, [])
 
 
 def test_a_long_run_is_thinned_out_but_keeps_its_extremes():

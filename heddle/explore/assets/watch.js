@@ -14,6 +14,7 @@ const redraw = () => { frame ??= requestAnimationFrame(() => { frame = null; dra
 function draw() {
   for (const canvas of document.querySelectorAll("canvas.live")) curve(canvas, canvas.dataset.column);
   document.getElementById("runs").replaceChildren(table());
+  log();
   const list = document.getElementById("alarms");
   const known = [...runs.flatMap((run, number) => run.signs.map((each) => ({ run: number, ...each }))), ...alarms.slice(-50).reverse()];
   const words = known.map((each) => `${runs[each.run].name}${each.step === null ? "" : `, step ${each.step}`}: ${each.what}`);
@@ -85,8 +86,14 @@ function curve(canvas, column) {
   const y = (value) => height - 20 - ((value - bottom) / (top - bottom)) * (height - 28);
   pen.strokeStyle = paint("--line"); pen.fillStyle = paint("--soft"); pen.font = "12px system-ui";
   pen.beginPath(); pen.moveTo(64, 6); pen.lineTo(64, height - 20); pen.lineTo(width - 8, height - 20); pen.stroke();
-  for (const value of [bottom + margin, (bottom + top) / 2, top - margin]) pen.fillText(value.toLocaleString("en", { maximumSignificantDigits: 4 }), 4, y(value) + 4);
-  pen.fillText(String(first), 64, height - 4); pen.fillText(String(last), width - 40, height - 4);
+  const written = writer(column);
+  pen.textAlign = "right";
+  for (const value of ticks(bottom, top, 6)) {
+    pen.globalAlpha = 0.6; pen.beginPath(); pen.moveTo(64, y(value)); pen.lineTo(width - 8, y(value)); pen.stroke(); pen.globalAlpha = 1;
+    pen.fillText(written(value), 58, y(value) + 4);
+  }
+  pen.textAlign = "center";
+  for (const step of ticks(first, last, Math.max(2, width / 110)).filter(Number.isInteger)) pen.fillText(step.toLocaleString("en"), Math.min(x(step), width - 24), height - 4);
   for (const [number, run] of runs.entries()) {
     pen.strokeStyle = pen.fillStyle = run.color;
     if (column !== "loss" && Number.isFinite(run.expected[column])) {
@@ -103,6 +110,61 @@ function curve(canvas, column) {
     }
   }
   canvas.dataset.points = String(points.reduce((sum, each) => sum + each.length, 0));
+  if (canvas.at !== undefined) readout(canvas, column, points, x, y, written, pen, height);
+}
+
+// Round numbers between two others, about as many as are wanted.
+function ticks(low, high, wanted) {
+  const rough = (high - low) / wanted, power = 10 ** Math.floor(Math.log10(rough || 1));
+  const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough) ?? power;
+  const from = Math.ceil(low / step), found = [];
+  for (let i = from; i * step <= high && found.length < 50; i++) found.push(Number((i * step).toPrecision(12)));
+  return found;
+}
+
+// How the numbers of a curve are written.
+function writer(column) {
+  if (column === "mfu" || column === "bubble") return (value) => `${digits(100 * value)} %`;
+  if (column === "tokens_per_second") return (value) => new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 }).format(value);
+  return (value) => value.toLocaleString("en", { maximumSignificantDigits: 4 });
+}
+
+// What the curves say at the step that the pointer, or the arrow keys, are at.
+function readout(canvas, column, points, x, y, written, pen, height) {
+  const nearest = (rows) => rows.reduce((best, row) => (Math.abs(x(row.step) - canvas.at) < Math.abs(x(best.step) - canvas.at) ? row : best), rows[0]);
+  const found = points.map((rows, number) => ({ run: runs[number], row: rows.length ? nearest(rows) : null })).filter((each) => each.row);
+  if (!found.length) return;
+  pen.strokeStyle = paint("--soft");
+  const at = x(found[0].row.step);
+  pen.beginPath(); pen.moveTo(at, 6); pen.lineTo(at, height - 20); pen.stroke();
+  for (const { run, row } of found) { pen.fillStyle = run.color; pen.beginPath(); pen.arc(x(row.step), y(row[column]), 4, 0, 7); pen.fill(); }
+  canvas.nextElementSibling.textContent = found.map(({ run, row }) => `${run.name}, step ${row.step.toLocaleString("en")}: ${written(row[column])}`).join("; ");
+}
+
+for (const canvas of document.querySelectorAll("canvas.live")) {
+  canvas.after(Object.assign(document.createElement("p"), { className: "status", role: "status" }));
+  const move = (at) => { canvas.at = at; if (at === undefined) canvas.nextElementSibling.textContent = ""; redraw(); };
+  canvas.addEventListener("pointermove", (event) => move(event.offsetX));
+  canvas.addEventListener("pointerleave", () => move(undefined));
+  canvas.addEventListener("keydown", (event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (by) { event.preventDefault(); move(Math.min(canvas.clientWidth - 8, Math.max(64, (canvas.at ?? canvas.clientWidth) + 8 * by))); }
+    if (event.key === "Escape") move(undefined);
+  });
+}
+
+// The newest lines of all runs, as they were written: steps, evaluations, and how evenly experts are used.
+const LINES = 100;
+const SAID = {
+  loss: "loss #", validation_loss: "validation loss #", seconds: "# s", tokens_per_second: "# tokens/s", mfu: "MFU #",
+  memory_gib: "# GiB", gradient_norm: "gradient norm #", expert_balance: "most used expert # times the mean",
+};
+
+function log() {
+  const said = (row) => Object.entries(SAID).filter(([name]) => Number.isFinite(row[name])).map(([name, words]) => words.replace("#", writer(name)(row[name])));
+  const line = (run, row) => [...(runs.length > 1 ? [run.name] : []), `step ${row.step}`, ...said(row)].join("  ");
+  const newest = runs.flatMap((run) => run.rows.slice(-LINES).map((row) => line(run, row)).reverse());
+  document.getElementById("log").textContent = newest.join("\n");
 }
 
 function add(run, rows) {
