@@ -16,7 +16,7 @@ from heddle.trainers.exported import (
     same_offload,
     same_zero,
 )
-from heddle.trainers.yaml_text import to_yaml
+from heddle.yaml_text import to_yaml
 
 TRAINER = "accelerate"
 TIERS = {"host": "cpu", "disk": "nvme"}
@@ -59,7 +59,7 @@ def accelerate_yaml(job: PlannedJob) -> ExportedPlan:
         )
     ]
     head = f"# {job.model.name} on {plan.world} GPUs: accelerate launch --config_file THIS train.py\n"
-    text = head + commented(words.missing(TRAINER, besides), TRAINER) + to_yaml(document)
+    text = head + commented(words.missing(TRAINER, besides), TRAINER) + to_yaml(document) + "\n"
     return words.exported(TRAINER, "accelerate.yaml", text, besides)
 
 

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from heddle.errors import HeddleError
+from heddle.errors import HeddleError, nearest, shorten
 from heddle.files import parse_foreign_json, read_text
 from heddle.schedule.registry import usual
 from heddle.spec.job import PlannedJob
 from heddle.trainers.exported import ExportedPlan, JobInWords, recompute_words, same_offload, same_zero
 from heddle.trainers.imported import ImportedSettings
+from heddle.trainers.values import AUTO, real, subtable, whole
 
 TRAINER = "DeepSpeed"
 TIERS = {"cpu": "host", "nvme": "disk"}
@@ -132,7 +133,10 @@ def _zero(words: JobInWords) -> dict[str, Any]:
 def read_deepspeed(given: str) -> ImportedSettings:
     """From the path of a JSON file, or its text."""
     text = given if given.lstrip().startswith("{") else read_text(Path(given), "a configuration of DeepSpeed")
-    document = parse_foreign_json(text)
+    try:
+        document = parse_foreign_json(text)
+    except ValueError as error:
+        raise HeddleError("The configuration is not valid JSON.", f"{error}.", "DeepSpeed reads { … }.") from None
     if not isinstance(document, dict):
         raise HeddleError("The configuration is not a table.", "DeepSpeed reads one JSON object.", "Write { … }.")
     found = ImportedSettings(trainer=TRAINER)
@@ -140,21 +144,20 @@ def read_deepspeed(given: str) -> ImportedSettings:
 
     def number(name: str) -> int | None:
         asked.add(name)
-        value = document.get(name)
-        if value == "auto":
+        if document.get(name) == AUTO:
             found.assumed.append(f"{name}: left to the script (auto)")
-            return None
-        return int(value) if isinstance(value, int | float) else None
+        return whole(document, name, least=1)
 
     batch, micro = number("train_batch_size"), number("train_micro_batch_size_per_gpu")
     steps = number("gradient_accumulation_steps") or 1
-    tensor = document.get("tensor_parallel", {})
+    tensor = whole(subtable(document, "tensor_parallel"), "autotp_size", 1, "tensor_parallel.") or 1
+    context = whole(document, "sequence_parallel_size", 1) or 1
     asked.update(("tensor_parallel", "sequence_parallel_size", "gradient_clipping", "optimizer", "scheduler", "seed"))
     asked.update(("zero_optimization", "bf16", "fp16", "bfloat16", "amp"))
     plan: dict[str, Any] = {"microbatch": micro or 1}
-    if isinstance(tensor, dict) and isinstance(size := tensor.get("autotp_size"), int) and size > 1:
-        plan["tensor"] = size
-    if isinstance(context := document.get("sequence_parallel_size"), int) and context > 1:
+    if tensor > 1:
+        plan["tensor"] = tensor
+    if context > 1:
         plan |= {"context": context, "context_exchange": "all-to-all"}
     if batch and micro:
         plan["data"] = max(1, batch // (micro * steps))
@@ -175,12 +178,20 @@ def _read_zero(document: dict[str, Any], found: ImportedSettings) -> dict[str, A
     zero = document.get("zero_optimization", {})
     if not isinstance(zero, dict):
         return {"zero": 1 if zero is True else 0}
-    stage = zero.get("stage", 0)
-    plan: dict[str, Any] = {"zero": stage if stage in (0, 1, 2, 3) else 0}
+    stage = whole(zero, "stage", 0, "zero_optimization.")
+    if stage not in (0, 1, 2, 3):
+        raise HeddleError(f"zero_optimization.stage = {stage}.", "ZeRO has stages 0 to 3.", "For example stage = 3.")
+    plan: dict[str, Any] = {"zero": stage}
     offload = []
     for key, kind in (("offload_param", "weights"), ("offload_optimizer", "optimizer")):
-        table = zero.get(key)
-        tier = TIERS.get(table.get("device", "none")) if isinstance(table, dict) else None
+        device = str(subtable(zero, key, "zero_optimization.").get("device", "none"))
+        if device not in (*TIERS, "none"):
+            raise HeddleError(
+                f"zero_optimization.{key}.device = {shorten(device)} is not known.",
+                "States are kept in the host's memory, or on its disk.",
+                nearest(device, [*TIERS, "none"]),
+            )
+        tier = TIERS.get(device)
         if key == "offload_optimizer" and zero.get("cpu_offload"):
             tier = "host"
         if tier:
@@ -201,32 +212,31 @@ def _read_zero(document: dict[str, Any], found: ImportedSettings) -> dict[str, A
 def _read_train(document: dict[str, Any]) -> dict[str, Any]:
     on = [name for name in ("bf16", "bfloat16", "fp16") if _enabled(document.get(name))]
     train: dict[str, Any] = {"precision": {"bfloat16": "bf16"}.get(on[0], on[0]) if on else "fp32"}
-    params = document.get("optimizer", {}).get("params", {}) if isinstance(document.get("optimizer"), dict) else {}
+    params = subtable(subtable(document, "optimizer"), "params", "optimizer.")
     for key, name in (("learning_rate", "lr"), ("epsilon", "eps"), ("weight_decay", "weight_decay")):
-        if isinstance(params.get(name), int | float):
-            train[key] = float(params[name])
+        if (value := real(params, name, "optimizer.params.")) is not None:
+            train[key] = value
     betas = params.get("betas")
-    if isinstance(betas, list) and len(betas) == 2 and all(isinstance(beta, int | float) for beta in betas):
-        train |= {"beta1": float(betas[0]), "beta2": float(betas[1])}
-    if isinstance(clip := document.get("gradient_clipping"), int | float):
-        train["clip"] = float(clip)
-    return train | _read_rates(document.get("scheduler"))
+    if isinstance(betas, list) and len(betas) == 2:
+        for key, beta in zip(("beta1", "beta2"), betas, strict=True):
+            if (value := real({key: beta}, key, "optimizer.params.")) is not None:
+                train[key] = value
+    if (clip := real(document, "gradient_clipping")) is not None:
+        train["clip"] = clip
+    return train | _read_rates(subtable(document, "scheduler"))
 
 
-def _read_rates(scheduler: Any) -> dict[str, Any]:
-    if not isinstance(scheduler, dict):
+def _read_rates(scheduler: dict[str, Any]) -> dict[str, Any]:
+    if not scheduler:
         return {}
-    given = scheduler.get("params")
-    params: dict[str, Any] = given if isinstance(given, dict) else {}
+    params = subtable(scheduler, "params", "scheduler.")
     shapes = {"WarmupLR": "constant", "WarmupDecayLR": "linear", "WarmupCosineLR": "cosine"}
-    found: dict[str, Any] = {"schedule": shapes.get(scheduler.get("type", ""), "cosine")}
-    for key, name, kind in (
-        ("steps", "total_num_steps", int),
-        ("warmup", "warmup_num_steps", int),
-        ("final_learning_rate", "cos_min_ratio", float),
-    ):
-        if isinstance(params.get(name), int | float) and (params[name] or key != "steps"):
-            found[key] = kind(params[name])
+    found: dict[str, Any] = {"schedule": shapes.get(str(scheduler.get("type", "")), "cosine")}
+    for key, name in (("steps", "total_num_steps"), ("warmup", "warmup_num_steps")):
+        if (count := whole(params, name, where="scheduler.params.")) is not None and (count or key != "steps"):
+            found[key] = count
+    if (ratio := real(params, "cos_min_ratio", "scheduler.params.")) is not None:
+        found["final_learning_rate"] = ratio
     if found["schedule"] == "linear":
         found["final_learning_rate"] = 0.0
     return found

@@ -57,6 +57,7 @@ class ShellScript:
 
     def __init__(self) -> None:
         self.variables: dict[str, list[str]] = {}
+        self.left = MOST  # characters that variables may still stand for: one that doubles itself soon fills memory
 
     def words_of(self, text: str) -> list[str]:
         """The words of the last command that starts a trainer; of a line that is only arguments, all of them."""
@@ -111,6 +112,13 @@ class ShellScript:
             known = self.variables.get(name or bare)
             if rule in ("-", "=") and not known:
                 return self._filled(usual, depth + 1).strip("\"'")
+            self.left -= sum(map(len, known or []))
+            if self.left < 0:
+                raise HeddleError(
+                    "The variables of the launch line are too long.",
+                    f"Together they stand for more than {MOST:,} characters.",
+                    "Give the command that the script starts, with its values.",
+                )
             return " ".join(known or [])
 
         filled = re.sub(r"'[^']*'|" + _VARIABLE.pattern, lambda m: m[0] if m[0].startswith("'") else value(m), text)
@@ -161,7 +169,7 @@ def _calculated(text: str, variables: dict[str, list[str]]) -> int:
     named = re.sub(_NAME, lambda name: " ".join(variables.get(name[0], ["0"])), text)
     try:
         return _value(ast.parse(named.strip() or "0", mode="eval").body)
-    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
+    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
         return 0
 
 
@@ -169,7 +177,9 @@ def _value(node: ast.expr) -> int:
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-        return _ARITHMETIC[type(node.op)](_value(node.left), _value(node.right))
+        found = _ARITHMETIC[type(node.op)](_value(node.left), _value(node.right))
+        if abs(found) < 2**63:  # as in a shell
+            return found
     raise ValueError
 
 

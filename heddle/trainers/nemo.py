@@ -13,7 +13,7 @@ from heddle.trainers.megatron.write import (
     parallel_arguments,
     training_arguments,
 )
-from heddle.trainers.yaml_text import to_yaml
+from heddle.yaml_text import to_yaml
 
 TRAINER = "NeMo"
 # by Megatron-LM's arguments: the section of a recipe, and the field where it is not the argument's name
@@ -92,7 +92,7 @@ def nemo_yaml(job: PlannedJob) -> ExportedPlan:
         f"# {job.model.name} on {job.plan.world} GPUs, for Megatron-Bridge: merge it into a recipe's ConfigContainer,\n"
         "# as its guide shows under YAML (OmegaConf.load and apply_overrides).\n"
     )
-    text = head + commented(words.missing(TRAINER, besides), TRAINER) + to_yaml(document)
+    text = head + commented(words.missing(TRAINER, besides), TRAINER) + to_yaml(document) + "\n"
     return words.exported(TRAINER, "nemo.yaml", text, besides)
 
 

@@ -141,6 +141,9 @@ def test_arguments_are_accounted_for():
     assert found.harmless == 1
 
 
+SMALL = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64"
+
+
 @pytest.mark.parametrize(
     ("line", "what"),
     [
@@ -161,11 +164,107 @@ def test_arguments_are_accounted_for():
             ),
             "is not understood",
         ),
+        (f"{SMALL} --pipeline-model-parallel-layout (t|)*{'9' * 5000}L", "is not understood"),
+        (f"--hidden-size 64 --num-layers {'9' * 5000}", "is not a whole number"),
+        ("--hidden-size 64 --num-layers 999999999999", "is too large"),
+        ("--hidden-size 64 --num-layers nan", "is not a whole number"),
+        (f"{SMALL} --tensor-model-parallel-size 0", "is not a whole number of at least 1"),
+        (f"{SMALL} --pipeline-model-parallel-size -2", "is not a whole number of at least 1"),
+        (f"{SMALL} --pipeline-model-parallel-size 999999999", "chunks has 4 layers"),
+        (f"{SMALL} --pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 99999999", "has 4 layers"),
     ],
+    ids=lambda value: value[-60:],
 )
 def test_what_cannot_be_read_is_told(line, what):
-    with pytest.raises(HeddleError, match=what):
+    with pytest.raises(HeddleError, match=what) as found:
         imported_settings("megatron", line)
+    assert found.value.why
+    assert found.value.hint
+
+
+def test_ends_of_a_pipeline_of_one_leave_no_middle():
+    line = f"{SMALL} --decoder-first-pipeline-num-layers 2 --decoder-last-pipeline-num-layers 2"
+    assert imported_settings("megatron", line).plan["stages"] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "value"),
+    [
+        ("training", "steps", "nan"),
+        ("training", "seq_len", '"x"'),
+        ("training", "seq_len", "0"),
+        ("training", "local_batch_size", "0"),
+        ("training", "global_batch_size", "[1]"),
+        ("optimizer", "lr", '"fast"'),
+        ("optimizer", "lr", f"1{'0' * 400}"),
+        ("lr_scheduler", "decay_ratio", '"x"'),
+        ("parallelism", "tensor_parallel_degree", "-1"),
+        ("parallelism", "pipeline_parallel_degree", "999999999"),
+        ("parallelism", "module_fqns_per_model_part", "5"),
+        ("parallelism", "module_fqns_per_model_part", "[[5]]"),
+        ("parallelism", "module_fqns_per_model_part", '["layers.0"]'),
+        ("parallelism", "pipeline_parallel_layers_per_stage", "0"),
+        ("parallelism", "pipeline_parallel_microbatch_size", '"x"'),
+    ],
+)
+def test_a_wrong_value_for_torchtitan_is_named(table, key, value):
+    tables = {"model": 'name = "llama3"\nflavor = "8B"', "parallelism": "pipeline_parallel_degree = 2"}
+    if table == "training" and key == "local_batch_size":
+        tables["parallelism"] = ""
+    if key == "pipeline_parallel_degree":
+        tables["parallelism"] = ""
+    tables[table] = f"{tables.get(table, '')}\n{key} = {value}"
+    text = "\n".join(f"[{name}]\n{lines}" for name, lines in tables.items())
+    with pytest.raises(HeddleError) as found:
+        imported_settings("torchtitan", text)
+    assert key in str(found.value) or "chunks" in found.value.what
+    assert found.value.why
+    assert found.value.hint
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"train_batch_size": 0}, "train_batch_size = 0 is not a whole number"),
+        ({"train_batch_size": 10**400}, "train_batch_size"),
+        ({"gradient_accumulation_steps": -1}, "gradient_accumulation_steps = -1"),
+        ({"train_micro_batch_size_per_gpu": "two"}, "train_micro_batch_size_per_gpu = 'two'"),
+        ({"zero_optimization": {"stage": 4}}, "zero_optimization.stage = 4"),
+        ({"zero_optimization": {"stage": "3"}}, "zero_optimization.stage = '3'"),
+        ({"zero_optimization": {"stage": 3, "offload_param": 5}}, "offload_param = 5 is not a table"),
+        ({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "tape"}}}, "'tape' is not known"),
+        ({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": [1]}}}, "is not known"),
+        ({"tensor_parallel": 5}, "tensor_parallel = 5 is not a table"),
+        ({"tensor_parallel": {"autotp_size": "x"}}, "tensor_parallel.autotp_size = 'x'"),
+        ({"sequence_parallel_size": 1.5}, "sequence_parallel_size = 1.5"),
+        ({"optimizer": {"params": 5}}, "optimizer.params = 5 is not a table"),
+        ({"optimizer": {"params": {"lr": "x"}}}, "optimizer.params.lr = 'x'"),
+        ({"optimizer": {"params": {"betas": [0.9, {}]}}}, "beta2"),
+        ({"scheduler": [1]}, "scheduler = \\[1\\] is not a table"),
+        ({"scheduler": {"params": {"total_num_steps": 1e400}}}, "total_num_steps"),
+        ({"gradient_clipping": float("nan")}, "gradient_clipping = nan"),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_a_wrong_value_for_deepspeed_is_named(change, what):
+    with pytest.raises(HeddleError, match=what) as found:
+        imported_settings("deepspeed", json.dumps({"train_batch_size": 8} | change))
+    assert found.value.why
+    assert found.value.hint
+
+
+def test_a_file_for_torchtitan_that_is_no_toml_is_told():
+    with pytest.raises(HeddleError, match="is not valid TOML"):
+        imported_settings("torchtitan", "[training\nsteps = 3\n")
+
+
+def test_what_deepspeed_leaves_to_the_script_is_taken():
+    auto = {"train_batch_size": "auto", "optimizer": {"params": {"lr": "auto"}}, "gradient_clipping": "auto"}
+    found = imported_settings("deepspeed", json.dumps(auto))
+    assert any("train_batch_size" in line for line in found.assumed)
+    assert "learning_rate" not in found.train
+    with pytest.raises(HeddleError, match="is not valid JSON"):
+        imported_settings("deepspeed", "{ not JSON")
 
 
 # [parallelism] and what belongs to it of torchtitan/models/llama3/train_configs/llama3_405b.toml, release 0.2.2.

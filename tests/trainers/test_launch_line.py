@@ -104,6 +104,18 @@ def test_arguments_alone_are_a_line():
     assert launch_words("--num-layers 2 --split '99 1'") == ["--num-layers", "2", "--split", "99 1"]
 
 
+@pytest.mark.parametrize("doubles", ['A="$A$A"', 'A=("${A[@]}" "${A[@]}")', 'A="$A ${B:-$A}"'])
+def test_a_variable_that_doubles_itself_is_told_before_it_fills_memory(doubles):
+    script = "A=(--num-layers 4)\n" + f"{doubles}\n" * 60 + 'torchrun pretrain_gpt.py "${A[@]}"\n'
+    with pytest.raises(HeddleError, match="variables of the launch line are too long"):
+        launch_words(script)
+
+
+def test_a_number_that_squares_itself_ends_as_in_a_shell():
+    script = "A=99\n" + "A=$((A * A))\n" * 40 + "torchrun pretrain_gpt.py --num-layers $A\n"
+    assert launch_words(script)[-1] == "0"
+
+
 def test_a_quotation_that_is_not_closed_is_told():
     with pytest.raises(HeddleError, match="quotation mark"):
         launch_words("torchrun pretrain_gpt.py --data-path 'x")

@@ -37,7 +37,8 @@ def stages_of(layout: str) -> list[int]:
     """Layers of each chunk."""
     text = layout.replace(",", "").replace(" ", "").strip("\"'")
     while (match := _REPEATED.search(text)) is not None:
-        part, times = (match[1], int(match[2])) if match[2] else (match[3], int(match[4]))
+        part, count = (match[1], match[2]) if match[2] else (match[3], match[4])
+        times = int(count) if len(count) < 9 else MOST + 1
         if len(part) * times > MOST:
             raise _unknown(layout)
         text = text[: match.start()] + part * times + text[match.end() :]

@@ -13,6 +13,7 @@ from heddle.trainers.launch_line import launch_words
 from heddle.trainers.megatron.layout import stages_of
 from heddle.trainers.megatron.read_model import model_of
 from heddle.trainers.megatron.words import DROPPED, HARMLESS, MegatronArguments
+from heddle.trainers.values import check_chunks
 
 TRAINER = "Megatron-LM"
 EXCHANGES = {"p2p": "ring", "all_gather": "gather", "allgather": "gather", "a2a": "all-to-all", "a2a+p2p": "ring"}
@@ -42,18 +43,17 @@ def read_megatron(given: str) -> ImportedSettings:
 
 
 def _plan(arguments: MegatronArguments, layers: int) -> dict[str, Any]:
-    tensor = arguments.number("tensor-model-parallel-size", "model-parallel-size", default=1)
-    pipeline = arguments.number("pipeline-model-parallel-size", default=1)
-    context = arguments.number("context-parallel-size", default=1)
-    assert tensor
-    assert pipeline
-    assert context
+    tensor = arguments.degree("tensor-model-parallel-size", "model-parallel-size")
+    pipeline = arguments.degree("pipeline-model-parallel-size")
+    context = arguments.degree("context-parallel-size")
     plan: dict[str, Any] = {"tensor": tensor, "pipeline": pipeline}
     plan["sequence"] = arguments.flag("sequence-parallel") and tensor > 1
     if context > 1:
         plan |= {"context": context, "context_exchange": EXCHANGES.get(arguments.word("cp-comm-type", "p2p"), "ring")}
-    if (experts := arguments.number("expert-model-parallel-size", default=1)) and experts > 1:
+    if (experts := arguments.degree("expert-model-parallel-size")) > 1:
         plan["expert"] = experts
+    if arguments.number("expert-tensor-parallel-size", default=tensor) == 1 < tensor:
+        plan["expert_tensor"] = 1
     stages = _stages(arguments, layers, pipeline)
     plan |= {"virtual": len(stages) // pipeline, "stages": stages}
     plan["schedule"] = usual(plan["virtual"])
@@ -75,9 +75,10 @@ def _stages(arguments: MegatronArguments, layers: int, pipeline: int) -> list[in
         virtual = max(1, layers // (pipeline * each))
     first = arguments.number("decoder-first-pipeline-num-layers")
     last = arguments.number("decoder-last-pipeline-num-layers")
+    check_chunks(pipeline * virtual, layers)
     ranks = [*even_stages(layers, pipeline)]
     if first is not None or last is not None:
-        middle = pipeline - (first is not None) - (last is not None)
+        middle = max(0, pipeline - (first is not None) - (last is not None))
         rest = layers - (first or 0) - (last or 0)
         ranks = [*([first] if first is not None else []), *(even_stages(rest, middle) if middle else []),
                  *([last] if last is not None else [])]  # fmt: skip

@@ -16,6 +16,7 @@ VOCABULARIES = {
 }
 LLAMA3 = {"low_frequency_factor": 1.0, "high_frequency_factor": 4.0, "original_sequence": 8192}
 MOST_PATTERN = 2000  # characters
+MOST = 100_000  # layers, numbers of a hidden state, heads: lists are made of layers
 
 
 def model_of(arguments: MegatronArguments, assumed: list[str], dropped: list[str]) -> dict[str, Any]:
@@ -70,6 +71,8 @@ def _needed(arguments: MegatronArguments, name: str) -> int:
     value = arguments.number(name)
     if value is None:
         raise HeddleError(f"The launch line has no --{name}.", "The model's shape depends on it.", f"Add --{name} N.")
+    if value > MOST:
+        raise HeddleError(f"--{name} {value} is too large.", "No model is known to have so many.", "Check its zeros.")
     return value
 
 

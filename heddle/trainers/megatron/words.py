@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from heddle.errors import HeddleError
+from heddle.trainers.values import LARGEST
 
 # change neither the plan, nor the model's shape, nor how long a step takes by more than a little
 HARMLESS = "|".join(
@@ -75,12 +76,11 @@ DROPPED = {
     "fp8-.*|fp4-.*|first-last-layers-bf16": "priced in 16 bits",
     "rampup-batch-size|step-batch-size-schedule": "priced at the whole batch",
     "multi-latent-attention|q-lora-rank|kv-lora-rank|qk-head-dim|qk-pos-emb-head-dim|v-head-dim": (
-        "latent attention is not known to Heddle"
+        "latent attention is not read from these arguments"
     ),
     "mtp-.*": "layers that predict further tokens are not known to Heddle",
     "hybrid-.*|mamba-.*|is-hybrid-model": "layers other than attention and MLP are not known to Heddle",
     "moe-expert-capacity-factor|moe-pad-expert-input-to-capacity|moe-token-drop-policy": "no token is dropped",
-    "expert-tensor-parallel-size": "experts are split as the rest of a layer",
     "moe-shared-expert-overlap|overlap-moe-expert-parallel-comm|moe-enable-deepep": "priced without",
     "fine-grained-activation-offloading|offload-modules|cpu-offloading.*": "priced without",
     "num-distributed-optimizer-instances": "the optimizer is sharded over all replicas",
@@ -131,9 +131,17 @@ class MegatronArguments:
     def number(self, *names: str, default: int | None = None) -> int | None:
         """The value of the first of these that is there."""
         value = self.real(*names)
-        if value is not None and value != int(value):
+        if value is not None and not (abs(value) <= LARGEST and value == int(value)):
             raise _wrong(names[0], str(value), "a whole number")
         return default if value is None else int(value)
+
+    def degree(self, *names: str) -> int:
+        """Into how many parts something is split: 1 if it is not said."""
+        value = self.number(*names, default=1)
+        assert value is not None
+        if value < 1:
+            raise _wrong(names[0], str(value), "a whole number of at least 1")
+        return value
 
     def real(self, *names: str) -> float | None:
         """The same for any number."""

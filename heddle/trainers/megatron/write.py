@@ -218,6 +218,7 @@ def parallel_arguments(words: JobInWords) -> Arguments:
         "context-parallel-size": take("context"),
         "cp-comm-type": EXCHANGES.get(take("context_exchange"), "p2p") if plan.context > 1 else None,
         "expert-model-parallel-size": take("expert") if plan.expert > 1 else None,
+        "expert-tensor-parallel-size": take("expert_tensor") if plan.whole_experts else None,
     }
     if plan.context > 1 and plan.context_exchange not in EXCHANGES:
         miss("context_exchange", "it is one of ring, gather and all-to-all here; written as a ring")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from heddle.errors import HeddleError, nearest
+from heddle.errors import HeddleError, nearest, shorten
 from heddle.files import parse_toml, read_text
 from heddle.schedule.registry import named_by_torch, rule_of, usual
 from heddle.trainers.imported import ImportedSettings
 from heddle.trainers.launch_line import launch_words
 from heddle.trainers.torchtitan.flavors import FLAVORS
 from heddle.trainers.torchtitan.stages import stages_in, usual_stages
+from heddle.trainers.values import check_chunks, real, whole
 
 TRAINER = "torchtitan"
 HARMLESS = (
@@ -33,7 +34,13 @@ def read_torchtitan(given: str) -> ImportedSettings:
         tables, processes, per_node = _flags(launch_words(given))
     else:
         text = given if "\n" in given else read_text(Path(given), "a job, described in TOML for torchtitan")
-        tables, processes, per_node = parse_toml(text), None, None
+        processes = per_node = None
+        try:
+            tables = parse_toml(text)
+        except ValueError as error:
+            raise HeddleError(
+                "The file for torchtitan is not valid TOML.", f"{error}.", "Strings need quotes; tables are [training]."
+            ) from None
     found = ImportedSettings(trainer=TRAINER, processes=processes, per_node=per_node)
     training, parallelism = _table(tables, "training"), _table(tables, "parallelism")
     flavor = _model(tables, found)
@@ -99,7 +106,7 @@ def _model(tables: dict[str, Any], found: ImportedSettings) -> dict[str, Any] | 
         )
         return None
     table = dict(FLAVORS[key])
-    sequence = int(_table(tables, "training").get("seq_len", 2048))
+    sequence = whole(_table(tables, "training"), "seq_len", 2048, "training.", 1)
     table |= {"name": f"{key[0]}-{key[1]}", "sequence": sequence}
     if named.get("converters"):
         found.dropped.append(f"model.converters = {named['converters']}: priced in 16 bits")
@@ -116,9 +123,9 @@ def _plan(
 ) -> dict[str, Any]:
     def degree(name: str, usual: int = 1) -> int:
         value = parallelism.get(name, usual)
-        if type(value) is not int:
+        if type(value) is not int or not (value >= 1 or value == usual):
             raise HeddleError(
-                f"parallelism.{name} = {value!r} is not a whole number.",
+                f"parallelism.{name} = {shorten(value)} is not a whole number of at least 1.",
                 "It is a degree.",
                 f"For example {name} = {usual}.",
             )
@@ -162,7 +169,7 @@ def _pipeline(
 ) -> dict[str, Any]:
     """Chunks, schedule and microbatch."""
     if pipeline == 1:
-        return {"microbatch": int(training.get("local_batch_size", 8))}
+        return {"microbatch": whole(training, "local_batch_size", 8, "training.", 1)}
     word = str(parallelism.get("pipeline_parallel_schedule", "1F1B"))
     schedule = named_by_torch(word)
     several = "nterleaved" in word or "Looped" in word
@@ -171,27 +178,32 @@ def _pipeline(
         found.dropped.append(f"pipeline_parallel_schedule = {word}: priced as {schedule}")
     each_rank = rule_of(schedule).usual_virtual
     modules = parallelism.get("module_fqns_per_model_part")
-    less = [int(parallelism.get(f"pipeline_parallel_{end}_stage_less_layers", 1)) for end in ("first", "last")]
+    less = [
+        whole(parallelism, f"pipeline_parallel_{end}_stage_less_layers", 1, "parallelism.") or 0
+        for end in ("first", "last")
+    ]
+    microbatch = whole(parallelism, "pipeline_parallel_microbatch_size", 1, "parallelism.", 1)
     if modules:
         stages = stages_in(modules)
     elif layers is None:
-        return {"schedule": schedule, "microbatch": int(parallelism.get("pipeline_parallel_microbatch_size", 1))}
+        return {"schedule": schedule, "microbatch": microbatch}
     else:
-        each = parallelism.get("pipeline_parallel_layers_per_stage")
-        chunks = pipeline * each_rank if each is None else -(-(layers + sum(less)) // int(each))
+        each = whole(parallelism, "pipeline_parallel_layers_per_stage", None, "parallelism.", 1)
+        chunks = pipeline * each_rank if each is None else -(-(layers + sum(less)) // each)
+        check_chunks(chunks, layers + sum(less))
         stages = usual_stages(layers, chunks, *less)
     return {
         "schedule": schedule,
         "virtual": len(stages) // pipeline,
         "stages": stages,
-        "microbatch": int(parallelism.get("pipeline_parallel_microbatch_size", 1)),
+        "microbatch": microbatch,
     }
 
 
 def _train(tables: dict[str, Any], training: dict[str, Any]) -> dict[str, Any]:
     optimizer, rates = _table(tables, "optimizer"), _table(tables, "lr_scheduler")
-    train: dict[str, Any] = {"sequence": int(training.get("seq_len", 2048))}
-    if (batch := int(training.get("global_batch_size", -1))) > 0:
+    train: dict[str, Any] = {"sequence": whole(training, "seq_len", 2048, "training.", 1)}
+    if (batch := whole(training, "global_batch_size", -1, "training.", -1) or 0) > 0:
         train["global_batch"] = batch
     for key, table, name in (
         ("steps", training, "steps"),
@@ -204,15 +216,16 @@ def _train(tables: dict[str, Any], training: dict[str, Any]) -> dict[str, Any]:
         ("warmup", rates, "warmup_steps"),
         ("final_learning_rate", rates, "min_lr_factor"),
     ):
-        if name in table:
-            train[key] = float(table[name]) if key not in ("steps", "warmup") else int(table[name])
-    ratio, kind = rates.get("decay_ratio"), rates.get("decay_type", "linear")
-    whole = ratio is None or round(ratio * train.get("steps", 1000)) >= train.get("steps", 1000) - train.get(
+        value = whole(table, name) if key in ("steps", "warmup") else real(table, name)
+        if value is not None:
+            train[key] = value
+    ratio, kind = real(rates, "decay_ratio", "lr_scheduler."), rates.get("decay_type", "linear")
+    to_the_end = ratio is None or round(ratio * train.get("steps", 1000)) >= train.get("steps", 1000) - train.get(
         "warmup", 0
     )
     if ratio == 0:
         train["schedule"] = "constant"
-    elif whole:
+    elif to_the_end:
         train["schedule"] = kind if kind in ("linear", "cosine") else "linear"
     else:
         train |= {"schedule": "wsd", "decay": float(ratio or 0.0)}

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from itertools import accumulate
 
+from heddle.errors import HeddleError, shorten
+
 FIRST, LAST = ("tok_embeddings",), ("norm", "output")
 
 
@@ -20,6 +22,15 @@ def modules_of(stages: Sequence[int]) -> list[list[str]]:
 
 def stages_in(modules: Sequence[Sequence[str]]) -> list[int]:
     """Layers of each chunk."""
+    lists = [modules, *modules] if isinstance(modules, list) else [modules]
+    if not all(isinstance(each, list) for each in lists) or not all(
+        isinstance(n, str) for each in modules for n in each
+    ):
+        raise HeddleError(
+            f"parallelism.module_fqns_per_model_part = {shorten(modules)} does not list modules.",
+            "It is a list of names for each chunk of the pipeline.",
+            'For example [["tok_embeddings", "layers.0"], ["layers.1", "norm", "output"]].',
+        )
     return [sum(bool(re.fullmatch(r"layers\.\d+", name)) for name in chunk) for chunk in modules]
 
 

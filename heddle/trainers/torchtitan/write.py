@@ -154,7 +154,8 @@ def _parallelism(words: JobInWords) -> dict[str, Any]:
         if plan.context_exchange not in ("ring", "gather"):
             miss("context_exchange", "heads are not exchanged for tokens; written as a ring")
     if take("expert") > 1:
-        found |= {"expert_parallel_degree": plan.expert, "expert_tensor_parallel_degree": plan.tensor}
+        split = 1 if take("expert_tensor") == 1 else plan.tensor
+        found |= {"expert_parallel_degree": plan.expert, "expert_tensor_parallel_degree": split}
     schedule = take("schedule")
     if plan.pipeline > 1:
         name = rule_of(schedule).torch_name
