@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 MIB, GIB = 2**20, 2**30
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
@@ -86,3 +87,14 @@ def length_in_words(took: float, expected: float) -> str:
 def seconds_in_words(seconds: float) -> str:
     """The same without one."""
     return signed_seconds(seconds).removeprefix("+")
+
+
+def runs_of(numbers: Iterable[int], dash: str = "-") -> list[str]:
+    """Ascending numbers in few words: 0, 1, 2, 3 and 7 are "0-3" and "7"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return [str(run[0]) if len(run) == 1 else f"{run[0]}{dash}{run[-1]}" for run in runs]

@@ -97,7 +97,7 @@ def _planned(job: Job, workers: int | None, resume: bool) -> PlannedJob:
     """With its plan, and with its folders spelled out: workers begin wherever Ray lets them."""
     if job.plan is None:
         if workers is not None and job.cluster is None:
-            from heddle.cost.local_machine import machine_for
+            from heddle.cost.measured.local_machine import machine_for
 
             found = with_best_plan(replace(job, cluster=machine_for(None, workers)), workers)[0]
             planned = replace(found, cluster=None)

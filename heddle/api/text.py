@@ -19,14 +19,14 @@ MARK = "\ue000"  # stands for an answer where a template is asked what follows o
 class TextModel:
     """The model of a run, its tokenizer, and what computes its logits."""
 
-    def __init__(self, run: Path, tell: Callable[[str], Any], tiles: bool = False, int8: bool = False) -> None:
+    def __init__(self, run: Path, tell: Callable[[str], Any], weights: str | None = None) -> None:
         self.run = run
         self.model, self.tokenizer = load_for_inference(run, tell)
         self.engine = None
-        if tiles or int8:
+        if weights is not None:
             from heddle.tiles.generate import TileEngine
 
-            self.engine = TileEngine(self.model, int8=int8)
+            self.engine = TileEngine(self.model, weights=weights)
 
     def encode(self, prompt: str) -> list[int]:
         """The tokens of a prompt; of an empty one, the end of another text."""

@@ -94,7 +94,7 @@ def generate(
     top_p: float = 1.0,
     seed: int = 0,
     tiles: bool = False,
-    int8: bool = False,
+    weights: Literal["float32", "bfloat16", "int8", "int4"] = "float32",
     chat: bool = False,
 ) -> str:
     """Let a trained model continue a text, or answer a question.
@@ -107,8 +107,8 @@ def generate(
         top_k: sample from this many likeliest tokens; 0: from all.
         top_p: sample from the likeliest tokens that together reach this probability.
         seed: the same seed gives the same text.
-        tiles: run on CPU cores tile by tile, where that is faster.
-        int8: decode with weights rounded to int8, by tiles; `heddle.tiles.generate.int8_error` says how far off it is.
+        tiles: run on CPU cores tile by tile.
+        weights: how tiles keep weights to decode with; `heddle.tiles.generate.weight_error` says how far off they are.
         chat: the prompt is a question, which the chat template writes; the answer ends where the template ends one.
 
     Returns:
@@ -119,7 +119,9 @@ def generate(
     from heddle.api.text import TextModel
 
     where = path_of(run, "a run's folder, a checkpoint or a Hugging Face folder")
-    model = TextModel(where, lambda words: warnings.warn(words, stacklevel=4), tiles, int8)
+    model = TextModel(
+        where, lambda words: warnings.warn(words, stacklevel=4), weights if tiles or weights != "float32" else None
+    )
     ids, ending = model.asked(prompt) if chat else (model.encode(prompt), [])
     added = model.continued(ids, tokens, ending, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     return model.tokenizer.decode(list(added))

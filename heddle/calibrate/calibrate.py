@@ -138,12 +138,14 @@ def _measured(path: Path, cluster: Cluster) -> MeasuredFile:
     if set(header) >= LAYERS:
         return _layer_times(path, tables, cluster)
     rows, skipped = read_rows(path, fallback=cluster)
-    groups: dict[tuple[str, Cluster], list[int]] = {}
+    skipped += [(row.id, "its layers differ") for row in rows if row.work.shapes]
+    rows = [row for row in rows if not row.work.shapes]
+    groups: dict[tuple[str, float, Cluster], list[int]] = {}
     for index, row in enumerate(rows):
-        groups.setdefault((row.work.precision, _hardware(row, cluster)), []).append(index)
+        groups.setdefault((row.work.precision, row.work.spread, _hardware(row, cluster)), []).append(index)
     stacked = [
         (np.array(indices), stack([rows[index].work for index in indices]), hardware)
-        for (_, hardware), indices in groups.items()
+        for (_, _, hardware), indices in groups.items()
     ]
 
     def predict(candidate: Cluster) -> Floats:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from heddle.calibrate.row_experts import expert_plan, refuse_unstated, with_experts, with_latents
 from heddle.calibrate.row_header import read_csv
 from heddle.calibrate.row_software import context_exchange, row_kernels, software_of, with_notes
 from heddle.calibrate.row_words import (
@@ -38,11 +39,6 @@ from heddle.spec.software import HEDDLE, Software
 from heddle.spec.tune import Lora, Tune
 
 NEEDED = ("step_s", "layers", "hidden", "heads", "vocab", "seq", "gbs", "tp", "pp", "dp", "gpu", "n_gpus")
-# models whose layers have experts, by the names of families and by sizes such as 8x7B or 30B-A3B
-EXPERTS = re.compile(
-    r"mixtral|\bmoe|moe\b|deepseek-?v?[23]|dbrx|grok|switch|glam|gpt-?oss|llama-?4|arctic|jamba|olmoe|kimi|"
-    r"\d+\s*x\s*\d+(\.\d+)?\s*b\b|[-_ ]a\d+(\.\d+)?b\b|mixture.of.experts"
-)
 PACKED = 512  # tokens of a document that is packed with others for fine-tuning, where a row does not say
 DENSE = 1.5  # times as many parameters as a dense model of that shape: it has experts, or its shape is wrong
 
@@ -100,11 +96,12 @@ def read_row(
     seconds = number_of(text, "step_s")
     if not seconds > 0:
         raise CannotModelError(f"its step_s is {text['step_s'] or 'empty'}")
-    _refuse_experts(text)
+    refuse_unstated(text)
     assumed: list[str] = []
     software = with_notes(software_of(text, assumed), text)
     model = _model(text)
     plan = _plan(text, software, assumed)
+    plan |= expert_plan(text, plan, model)
     _check_split(plan, model)
     world = prod(plan.get(axis, 1) for axis in AXES)
     devices = count_of(text, "n_gpus", world)
@@ -187,20 +184,6 @@ def _document(text: Mapping[str, str], assumed: list[str]) -> float:
     return PACKED
 
 
-def _refuse_experts(text: Mapping[str, str]) -> None:
-    """A mixture of experts is never priced as if it were dense."""
-    for name, words in (("ep", "expert parallelism"), ("experts", "a mixture of experts"), ("moe", "a mixture")):
-        value = text.get(name, "").lower()
-        count = (
-            float(value in ("true", "yes")) * 2 if name == "moe" and not value.isdigit() else number_of(text, name, 0)
-        )
-        if count > (0 if name == "moe" else 1):
-            raise CannotModelError(f"{words} ({name} = {value}) is not modeled")
-    named = f"{text.get('model', '')} {text.get('dataset', '')}".lower()
-    if found := EXPERTS.search(named) or re.search(r"mixture.of.experts|\bmoe\b", text.get("notes", "").lower()):
-        raise CannotModelError(f"a mixture of experts ({found[0].strip()}) is not modeled")
-
-
 def _check_split(plan: dict[str, Any], model: ModelSpec) -> None:
     """Refuse what no run can have been."""
     if model.heads % plan["tensor"]:
@@ -224,29 +207,35 @@ def _group(text: Mapping[str, str], plan: dict[str, Any]) -> str:
     group, framework = text.get("dataset") or text.get("framework") or "all", text.get("framework", "").lower()
     if "zero" in framework or (plan["zero"] == 3 and re.search("megatron|deepspeed", framework)):
         group += " ZeRO-3"
+    group += " experts" * (number_of(text, "experts", 0) > 1)
     return f"{group} context" if plan["context"] > 1 else group
 
 
 def stack(works: Iterable[Work]) -> Work:
-    """One work whose columns are arrays; all must share their precision."""
+    """One work whose columns are arrays; all must share their precision, and how evenly experts are used."""
     every = list(works)
     first = every[0]
     assert all(work.precision == first.precision for work in every)
     assert not any(work.shapes for work in every), "a row's layers are all alike"
-    names = [field.name for field in fields(Work) if field.name not in ("precision", "shapes", "shape_of")]
+    names = [field.name for field in fields(Work) if field.name not in ("precision", "spread", "shapes", "shape_of")]
     columns: dict[str, Any] = {name: np.array([getattr(work, name) for work in every]) for name in names}
     return replace(first, **columns)
 
 
 def _model(text: Mapping[str, str]) -> ModelSpec:
+    return with_latents(with_experts(_dense_model(text), text), text)
+
+
+def _dense_model(text: Mapping[str, str]) -> ModelSpec:
     sizes = {name: count_of(text, name) for name in ("layers", "hidden", "heads", "vocab")}
     sizes["sequence"] = count_of(text, "seq")
     sizes["kv_heads"] = count_of(text, "kv_heads", sizes["heads"])
     sizes["ffn"] = count_of(text, "ffn", 4 * sizes["hidden"])
+    sizes["head_size"] = count_of(text, "head_size", 0, least=0)
     plain = ModelSpec(**sizes)  # type: ignore[arg-type]
     gated = replace(plain, activation="swiglu", positions="rotary", norm="rmsnorm", bias="none", tied=False)
     stated = number_of(text, "params_b", 0.0) * 1e9
-    if stated:  # the count tells two matrices in the MLP from three
+    if stated and number_of(text, "experts", 0) <= 1:  # the count tells two matrices in the MLP from three
         nearest = min((plain, gated), key=lambda model: abs(model.parameters - stated))
         if stated > DENSE * nearest.parameters:
             raise CannotModelError(

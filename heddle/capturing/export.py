@@ -34,9 +34,14 @@ class WithLoss(nn.Module):
 
 
 def export(
-    module: nn.Module, inputs: Sequence[Any], keywords: Mapping[str, Any] | None, training: bool, loss: Loss | None
+    module: nn.Module,
+    inputs: Sequence[Any],
+    keywords: Mapping[str, Any] | None,
+    training: bool,
+    loss: Loss | None,
+    rewrites: Mapping[Any, Callable[..., Any]] | None = None,
 ) -> Program:
-    """Capture a module for inputs of these shapes."""
+    """Capture a module for inputs of these shapes. `rewrites` say how operators are written in terms of others."""
     if not isinstance(module, nn.Module):
         raise HeddleError(
             f"A {type(module).__name__} is not a torch.nn.Module.",
@@ -53,7 +58,7 @@ def export(
     try:
         with torch.set_grad_enabled(training), _silence():
             exported = torch.export.export(whole, tuple(inputs), dict(keywords or {}), strict=False)
-            exported = exported.run_decompositions({})
+            exported = exported.run_decompositions(dict(rewrites or {}))
     except (Exception, SystemExit) as error:  # a module that exits would end Heddle without a word
         raise _refused(whole, error) from None
     for node in exported.graph.nodes:

@@ -16,6 +16,7 @@ import torch
 
 from heddle.errors import HeddleError, nearest
 from heddle.files import check_readable, read_text, shown
+from heddle.user_code import spec_of
 
 LARGEST = 4 << 20  # bytes of a user's file
 
@@ -99,8 +100,7 @@ def functions_of(path: Path) -> list[str]:
 
 
 def _imported(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
+    spec = spec_of(path.stem, path)
     assert spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent))  # as if it were run itself

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from heddle.errors import HeddleError
+from heddle.user_code import spec_of
 
 OWN = Path(torch.__file__).parent
 
@@ -109,8 +110,7 @@ def _import(registrar: Registrar) -> None:
         if registrar.file is None or not Path(registrar.file).is_file():
             return
         # A file that was loaded by its path, as `heddle place FILE.py:FUNCTION` does.
-        spec = importlib.util.spec_from_file_location(registrar.module, registrar.file)
-        assert spec is not None
+        spec = spec_of(registrar.module, registrar.file)
         assert spec.loader is not None
         loaded = importlib.util.module_from_spec(spec)
         sys.modules[registrar.module] = loaded

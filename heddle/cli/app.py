@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -92,14 +93,19 @@ def main() -> None:
 
 
 @cache
-def _entry() -> Callable[[], Any]:
-    """All commands, made once in a process: reading their signatures takes longer than many of them do."""
-    return get_command(app)
+def _entry(first: str) -> Callable[[], Any]:
+    """What the first word asks for, or all commands: reading the signatures of all takes longer than many do."""
+    asked = copy.copy(app)
+    asked.registered_groups = [group for group in app.registered_groups if group.name == first]
+    asked.registered_commands = [
+        each for each in app.registered_commands if each.callback is not None and each.callback.__name__ == first
+    ]
+    return get_command(asked if asked.registered_groups or asked.registered_commands else app)
 
 
 def _run() -> int:
     try:
-        _entry()()
+        _entry(sys.argv[1] if len(sys.argv) > 1 else "")()
     except HeddleError as error:
         show(error)
         return 2

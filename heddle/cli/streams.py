@@ -57,11 +57,14 @@ def speak_plainly() -> None:
             stream.reconfigure(errors=PLAIN)
 
 
+NARROWEST = 20  # columns: in a frame of fewer no word of a message is left
+
+
 def ignore_absurd_sizes() -> None:
-    """Forget the size of a terminal that no terminal has: lines are padded to it, in memory."""
-    for name in ("COLUMNS", "LINES"):
-        told = os.environ.get(name, "1")
-        if not (told.isascii() and told.isdigit() and len(told) <= 4 and int(told)):
+    """Forget the size of a terminal that no terminal has: lines are padded to it, in memory, or cut to nothing."""
+    for name, least in (("COLUMNS", NARROWEST), ("LINES", 1)):
+        told = os.environ.get(name)
+        if told is not None and not (told.isascii() and told.isdigit() and len(told) <= 4 and int(told) >= least):
             del os.environ[name]
 
 

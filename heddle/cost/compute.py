@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import adapters, experts, network
+from heddle.cost import adapters, experts, latent, network
 from heddle.cost.model_columns import model_columns
 from heddle.cost.work import Work
 from heddle.errors import HeddleError
@@ -28,6 +29,10 @@ SLAB = 64  # bytes along the summed dim that a tile takes at once: the last slab
 # half of what it does at a long one (FlashAttention-2, Figures 4 to 6).
 SHORT, SHORT_HOST = 512, 256  # a CPU has fewer rows to fill; measured with PyTorch's kernel
 BACKWARD = 2.5 * 230 / 196  # seconds of fused attention's backward, relative to its forward
+
+# The speed of that backward where values are shorter than keys (192 and 128), beside equal ones: median of 16 to 128
+# heads on a B200 (SimuMax, b200_bf16_ceperm)
+SHORT_VALUES = 0.78
 
 # RMSNorm written out as float, square, mean, scale, cast, weight moves 36 bytes per number instead of 4; rotary
 # positions as float, complex product, cast 20 instead of 4. On a CPU, in fp32, fewer of these are passes of their own.
@@ -150,10 +155,15 @@ def linear(
     return LinearCost(*(np.where(work.fp8, e + cast, p) for e, p, cast in zip(eight, plain, casts, strict=True)))
 
 
+def added(products: Iterable[LinearCost]) -> LinearCost:
+    """Several linear layers, one after the other."""
+    return LinearCost(*(sum(seconds) for seconds in zip(*products, strict=True)))
+
+
 def with_experts(cluster: Cluster, work: Work, up: LinearCost, down: LinearCost) -> tuple[LinearCost, LinearCost]:
     """A layer's first and last product where experts do some of it or all, each a small product of its own rows."""
     used, rows = experts.rows_of_an_expert(work)
-    width = np.maximum(work.routed / work.top_k / work.tensor, 1)
+    width = np.maximum(work.routed / work.top_k * work.expert_copies / work.tensor, 1)
 
     def beside(dense: LinearCost, inputs: Column, outputs: Column) -> LinearCost:
         shapes = ((rows, inputs, outputs), (rows, outputs, inputs), (inputs, rows, outputs))
@@ -175,9 +185,11 @@ def with_experts(cluster: Cluster, work: Work, up: LinearCost, down: LinearCost)
 def router(cluster: Cluster, work: Work) -> LinearCost:
     """Scores of all experts in full precision, as fast as the cluster says of that, else as the others."""
     precision = "fp32" if cluster.device.tflops.flops("fp32") is not None else work.precision
-    sizes = work.tokens, work.hidden, np.maximum(work.experts, 1)
+    sizes = work.routed_tokens, work.hidden, np.maximum(work.experts, 1)
     forward = np.where(work.experts > 0, matmul(cluster, precision, *sizes), 0.0)
-    moved = [np.asarray(each) / memory_speed(cluster) for each in experts.moved(work)]
+    begins = np.where(work.experts > 0, experts.PASSES * cluster.efficiency.kernel_us * 1e-6, 0.0)
+    speed = memory_speed(cluster) * (1.0 if cluster.device.host else experts.PERMUTED)
+    moved = [np.asarray(each) / speed + begins for each in experts.moved(work)]
     return LinearCost(forward + moved[0], 2 * forward + moved[1], 0.0)
 
 
@@ -196,11 +208,13 @@ def attention(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     longest = np.minimum(work.document, s)
     reach = np.minimum(work.window, longest)
     pairs = rows * reach * np.where(work.window < longest, 1.0, 0.5)
-    fused = 4.0 * heads * pairs * size / speed * (1 + short / reach)
+    summed = np.where(work.pads_values, size, work.values)
+    fused = 2.0 * heads * pairs * (size + summed) / speed * (1 + short / reach)
     if np.any(work.scored):
         return _scored(cluster, work, heads, rows, pairs)
+    backwards = BACKWARD / np.where(np.equal(summed, size), 1.0, SHORT_VALUES)
     if np.all(work.fused):
-        return fused, BACKWARD * fused
+        return fused, backwards * fused
     # Unfused: two products over the whole square, and kernels that read and write the scores: the masked softmax
     # (read, write), dropout (read, write, a byte of mask); on the way back dropout and softmax again, the latter
     # with one more operand (arXiv 2205.05198 Figure 3).
@@ -211,7 +225,7 @@ def attention(cluster: Cluster, work: Work) -> tuple[Column, Column]:
     masks = work.dropout * (2 * e + 1)
     forward = products + scores * (2 * e + masks) / memory_speed(cluster)
     backward = 2 * products + scores * (3 * e + masks) / memory_speed(cluster)
-    return np.where(work.fused, fused, forward), np.where(work.fused, BACKWARD * fused, backward)
+    return np.where(work.fused, fused, forward), np.where(work.fused, backwards * fused, backward)
 
 
 def _scored(cluster: Cluster, work: Work, heads: Column, rows: Column, pairs: Column) -> tuple[Column, Column]:
@@ -268,6 +282,8 @@ def elementwise(cluster: Cluster, work: Work) -> tuple[Column, Column]:
         forward = forward + begins * (work.norms + 3 + 2 * work.rotary)
         backward = backward + begins * (2 * work.norms + 3 + 2 * work.rotary)
     turned = work.rotary * tokens * (work.heads + work.kv_heads) * work.head_size / work.tensor * 2 * e * norm
+    if np.any(work.kv_latent):  # a copy of each of these, and of values
+        turned = np.where(work.kv_latent, latent.copied(work) * e + begins * latent.PASSES, turned)
     return (forward + turned) / speed, (backward + turned) / speed
 
 
@@ -280,9 +296,13 @@ def layer(cluster: Cluster, work: Work) -> Pass:
     up, down = (linear(cluster, work, tokens, *sizes) for sizes in ((h, ffn), (ffn, h)))
     if chosen := bool(np.any(work.experts)):
         up, down = with_experts(cluster, work, up, down)
+    first = linear(cluster, work, tokens, h, query + pair)
+    if np.any(work.kv_latent):
+        through = added(linear(cluster, work, *sizes) for sizes in latent.products(work))
+        first = LinearCost(*(np.where(work.kv_latent, a, b) for a, b in zip(through, first, strict=True)))
     products = [
-        linear(cluster, work, tokens, h, query + pair),
-        linear(cluster, work, tokens, query, h),
+        first,
+        linear(cluster, work, tokens, work.heads * work.values / t, h),
         LinearCost(*(times * seconds for seconds in up)),
         down,
         *([router(cluster, work)] if chosen else []),

@@ -56,6 +56,7 @@ def _swap(cluster: Cluster, work: Work, ranks: Column) -> tuple[Column, Column]:
     DeepSpeed-Ulysses, arXiv 2309.14509 §3.
     """
     speed, latency = network.innermost(cluster, ranks * work.tensor)
+    speed = speed * (1.0 if cluster.device.host else network.ALL_TO_ALL)
     swaps = 4 * latency * (ranks - 1) + (ranks - 1) / ranks * 2 * (work.heads + work.kv_heads) * _local(work) / speed
     return swaps, swaps
 

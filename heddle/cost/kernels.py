@@ -29,6 +29,8 @@ class Kernels(NamedTuple):
     loss_backward: int = 12
     posted: int = 2  # messages between stages that are received ahead from each neighbor
     window_block: int = 0  # queries of a window that are computed together, from copies; 0: a kernel knows of windows
+    pads_values: int = 0  # 1: values shorter than keys are filled up to their length before attention
+    fused_permute: int = 0  # 1: rows go to experts in one pass, weighed before these end, so that nothing of it is kept
     replayed: int = 0  # 1: sharded steps of this trainer are replayed, so bounds need no estimate of them
     context_parts: int = 0  # 1: ranks that share tokens attend as heddle.parallel.context does
     sent: int = 1  # 1: what was sent lives until a neighbor shows that it has used it
@@ -46,6 +48,7 @@ HEDDLE_GPU = Kernels(
     brief_logit=0,
     brief_split_logit=0,
     window_block=64,
+    pads_values=1,
     posted=1,
     context_parts=1,
     replayed=1,
@@ -53,8 +56,9 @@ HEDDLE_GPU = Kernels(
 HEDDLE_CPU = HEDDLE_GPU._replace(eager=1, gloo=1, posted=2)
 
 # Megatron-LM with Transformer Engine: bias_swiglu_fusion, gradient_accumulation_fusion, a fused loss in fp32 that makes
-# its exponentials beside the logits (core/tensor_parallel/cross_entropy.py).
-MEGATRON = Kernels(fused_gate=1, adds_in_place=1, brief_logit=4, brief_split_logit=8)
+# its exponentials beside the logits (core/tensor_parallel/cross_entropy.py). Experts: moe_permute_fusion, and their
+# weights in the activation (core/transformer/moe/experts.py).
+MEGATRON = Kernels(fused_permute=1, fused_gate=1, adds_in_place=1, brief_logit=4, brief_split_logit=8)
 MEGATRON_2021 = MEGATRON._replace(adds_in_place=0)  # before gradient_accumulation_fusion (2022)
 
 # Transformer Engine's loss (cross_entropy_fusion_impl = "te"): one kernel reads 16-bit logits and writes their gradient

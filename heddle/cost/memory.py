@@ -7,14 +7,23 @@ the trainer holds, and the dry run counts the same ones in the trainer itself; w
 
 from __future__ import annotations
 
-from typing import Generic, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import adapters, context_memory, experts
-from heddle.cost.window_memory import Queries, window_backward, window_core
+from heddle.cost import adapters, experts, latent
+from heddle.cost.attention_memory import (
+    Queries,
+    block_of_scores,
+    context_backward,
+    context_core,
+    context_swaps,
+    score_sums,
+    window_backward,
+    window_core,
+)
 from heddle.cost.work import Work
-from heddle.schedule.rule import C, Column, Mask
+from heddle.schedule.rule import Column, Mask
 from heddle.spec.cluster import Cluster
 
 MASTER, MOMENTS = 4, 8  # bytes per parameter: full-precision copy of 16-bit weights, Adam's two moments
@@ -187,6 +196,10 @@ def layer_activations(work: Work) -> Saved:
     # attention's output, which the output product reads; what the activation reads, and what it makes for the last
     ffn = (work.ffn + work.routed * (work.imbalance - 1)) * wide_kept(work)
     split_by_tensor = tokens / t * ((2 * query + 2 * key + anew + ffn) * e + heads)
+    if np.any(work.kv_latent):
+        laid_out = np.where(work.kv_latent, np.where(work.value_size, query, 0.0), laid_out)
+        through = tokens / t * ffn * e + latent.kept(work)
+        split_by_tensor = np.where(work.kv_latent, through, split_by_tensor)
     # softmax, its dropout's mask and output; fused attention keeps one number per row instead
     pairs = tokens * work.heads / t * work.sequence
     core = np.where(work.fused, tokens * work.heads / t * 4, pairs * (e + work.dropout * (e + 1)))
@@ -194,11 +207,12 @@ def layer_activations(work: Work) -> Saved:
     selective = none - core - tokens / t * e * laid_out * work.joint_qkv  # which the core copies
     late: Column = 0.0
     again, backward = none - selective, layer_backward(work)
+    through_latents = none  # whoever shares tokens keeps as much, in other copies
     if np.any(work.scored):
         # the core goes back when the MLP has let go of its own
         let_go = tokens * (work.hidden * (normed + e) / outside + ffn * e / t)
         repeated = np.where(work.kv_heads < work.heads, 4 * query - (2 * query + 2 * key + anew), 0.0)
-        none = selective + tokens / t * e * (repeated + laid_out * work.joint_qkv) + score_masks(work)
+        none = selective + tokens / t * e * (repeated + laid_out * work.joint_qkv) + score_sums(work)
         late = block_of_scores(work) + tokens * work.hidden * e / outside - let_go
         again = none - selective + block_of_scores(work)
         backward = np.maximum(backward, late)
@@ -218,15 +232,16 @@ def layer_activations(work: Work) -> Saved:
         joint = np.where(work.eager_heads * (e < 4), 0.0, query + 2 * key)
         views = np.where((work.rotary == 0) & (copied == 0), query + 2 * key, copied)
         queries = np.where(work.rotary + work.qk_norm, query, views)  # an all-to-all copies them
-        given_all = work.qk_norm * (joint + norm_reads) + np.where(context_memory.swaps(work), 0.0, queries)
-        held = context_memory.core(work, query, key)
+        given_all = work.qk_norm * (joint + norm_reads) + np.where(context_swaps(work), 0.0, queries)
+        held = context_core(work, query, key)
         plain = selective - tokens / t * e * (query + 2 * key + np.where(work.qk_norm, anew - output, anew))
         none = np.where(shared, plain + held + tokens / t * e * given_all, none)
         let_go = tokens * (work.hidden * (normed + e) / outside + ffn * e / t)
-        back = context_memory.backward(work, query, key) + tokens * work.hidden * e / outside - let_go
+        back = context_backward(work, query, key) + tokens * work.hidden * e / outside - let_go
         late = np.where(shared, back, late)
         again = np.where(shared, held + np.maximum(back, 0.0), again)
         backward = np.where(shared, np.maximum(layer_backward(work), back), backward)
+    none = np.where(work.kv_latent, through_latents, none) if np.any(work.kv_latent) else none
     if np.any(work.captured):
         # what was looked at; tensor ranks share all but the inputs of norms and products, and what these give
         held = tokens * work.captured * e / 4
@@ -257,26 +272,6 @@ def wide_kept(work: Work) -> Column:
     return 2 + work.gated * np.where(work.fused_gate, 1, 2) - work.rectified
 
 
-SCORES = 256  # queries whose scores exist at a time (`heddle.models.scored_attention`)
-
-
-def score_masks(work: Work) -> Column:
-    """Bytes of masks that attention keeps which changes its scores: a byte for each key that a block's queries see."""
-    block = np.minimum(SCORES, work.sequence)
-    return work.sequence * np.where(
-        work.window < work.sequence,
-        np.minimum(work.window + block, work.sequence),
-        (work.sequence + block) / 2,
-    )
-
-
-def block_of_scores(work: Work) -> Column:
-    """Bytes of a block's scores on their way back: as multiplied, capped, masked, in fp32, as shares; two gradients."""
-    block = np.minimum(SCORES, work.sequence)
-    keys = np.minimum(work.sequence, work.window + block)
-    return work.microbatch * work.heads / work.tensor * block * keys * (4 * work.element + 3 * 4)
-
-
 HASHES = 12  # bytes per number while its fate is drawn: the hash and two on the way to it, 32 bits each
 
 
@@ -294,19 +289,6 @@ def dropping(work: Work) -> Column:
 def stream(work: Work) -> Column:
     """Bytes of a microbatch between two layers."""
     return work.tokens * work.hidden * work.element / np.where(work.sequence_parallel, work.tensor, 1)
-
-
-def owed_products(work: Work) -> Column:
-    """Bytes that a layer's linear layers hold where their weight gradients are put off: both factors of each product.
-
-    An input that sequence parallelism slices is gathered again when it is multiplied; the gradient of a row-parallel
-    layer's output was gathered for its input's and stays.
-    """
-    t, h = work.tensor, work.hidden
-    query, pair = work.heads * work.head_size, 2 * work.kv_heads * work.head_size
-    inputs = 2 * h / np.where(work.sequence_parallel, t, 1) + (query + work.deferrable) / t
-    gradients = (query + pair + (1 + work.gated) * work.deferrable) / t + 2 * h
-    return work.tokens * work.element * (inputs + gradients)
 
 
 def layer_backward(work: Work, shared: bool = False) -> Column:
@@ -335,6 +317,19 @@ def layer_backward(work: Work, shared: bool = False) -> Column:
     return fullest
 
 
+def owed_products(work: Work) -> Column:
+    """Bytes that a layer's linear layers hold where their weight gradients are put off: both factors of each product.
+
+    An input that sequence parallelism slices is gathered again when it is multiplied; the gradient of a row-parallel
+    layer's output was gathered for its input's and stays.
+    """
+    t, h = work.tensor, work.hidden
+    query, pair = work.heads * work.head_size, 2 * work.kv_heads * work.head_size
+    inputs = 2 * h / np.where(work.sequence_parallel, t, 1) + (query + work.deferrable) / t
+    gradients = (query + pair + (1 + work.gated) * work.deferrable) / t + 2 * h
+    return work.tokens * work.element * (inputs + gradients)
+
+
 def split_backward(work: Work) -> Column:
     """The same where weight gradients are put off, at the activation: its input and output stay, and both gradients.
 
@@ -355,117 +350,6 @@ def weight_products(work: Work) -> Column:
     """Bytes for a moment where weight gradients that were put off are made: of one weight, once more as it is added."""
     gathered = np.where(work.sequence_parallel, work.tokens * work.hidden, 0.0)
     return work.element * (2 * work.hidden * work.ffn / work.tensor + gathered)
-
-
-class Ends(NamedTuple, Generic[C]):
-    """Bytes of one microbatch in the output layer and the loss."""
-
-    left: C  # for the backward: the input of the final norm, and what the output layer and the loss keep
-    briefly: C  # for a moment beside all that was left
-    table: C  # the gradient of the output layer's weight, before it is added
-
-
-def end_activations(work: Work) -> Ends[Column]:
-    """The output layer and the loss.
-
-    Apart, the loss keeps fp32 for each logit (arXiv 2205.05198 §4.3). Its fullest moment is its own, or the output
-    layer's backward, whose weight may be the largest of all: then the gradient of the logits is there, and what was
-    kept gone.
-    """
-    e, t = work.element, work.tensor
-    outside = np.where(work.sequence_parallel, t, 1)
-    normed = norm_bytes(work)
-    norm = work.tokens * (work.hidden * normed + NORM_ROW) / outside
-    table = (1 - work.adds_in_place) * work.padded_vocab * work.hidden * e * learns_table(work)
-    together, apart = _head_with_loss(work, norm, table), _head_and_loss(work, norm, table)
-    return Ends(*(np.where(work.logits_at_once, one, other) for one, other in zip(together, apart, strict=True)))
-
-
-def _head_and_loss(work: Work, norm: Column, table: Column) -> Ends[Column]:
-    e, t = work.element, work.tensor
-    apart = np.where(work.sequence_parallel, np.where(work.keeps_gathered, 1, t), 1)
-    logits, tokens = work.tokens * work.padded_vocab, work.tokens * work.hidden
-    seen = logits * np.where(work.whole_loss, t, 1)  # by the loss
-    kept = work.kept_logit * seen
-    short = e if e < 4 else 0  # logits as they were multiplied, where the loss has them once more in fp32
-    loss = np.where(t > 1, short + work.brief_split_logit, work.brief_logit) * seen
-    product = table + e * (logits + tokens * np.where(work.sequence_parallel, 2 + work.gloo, 1))
-    return Ends(norm + tokens * e / apart + kept, np.maximum(loss, product - kept), table)
-
-
-def _head_with_loss(work: Work, norm: Column, table: Column) -> Ends[Column]:
-    """Both as one (`heddle.models.loss`): so many logits at a time, of which their forward makes all gradients.
-
-    It keeps the gradients of its input and of its weight. While it works there are beside these its input, gathered
-    under sequence parallelism, whose gradient is then summed; and logits: as they were multiplied, in fp32, where the
-    vocabulary is whole once more as logarithms, and their gradient as it is multiplied. From the second turn on those
-    in fp32 and the gradient of the turn before are still there. In fp32 some of these are the same memory.
-    """
-    e, rows, sliced = work.element, work.padded_vocab, work.sequence_parallel
-    short, whole = int(e < 4), np.where(work.tensor > 1, 0, 1)
-    at_once = np.minimum(work.tokens, np.maximum(1, np.floor(work.logits_at_once / rows)))
-    logits, several = at_once * rows, at_once < work.tokens
-    inputs = work.tokens * work.hidden * e
-    # gradients of the weight are summed in fp32 over the turns: the sum, that of a turn, and what that is made of
-    summed = np.where(several & (e < 4), 4 / e * table, table)
-    widened = 4 * (logits + at_once * work.hidden) + summed
-    loss = (e + 4 * short + 4 * whole) * logits + np.where(several, (4 + e * short) * logits + summed, 0.0)
-    multiplies = (e + 4 * np.maximum(short, whole) + e * short) * logits + summed
-    multiplies = multiplies + np.where(several & (e < 4), widened, 0.0)
-    part = inputs / np.where(sliced, work.tensor, 1)
-    sums = np.where(sliced, part + work.gloo * inputs, 0.0)
-    fullest = part + np.where(sliced, inputs, 0.0) + inputs + np.maximum(loss, multiplies + sums)
-    return Ends(norm + part + table, fullest - part - table, table)
-
-
-def learns_table(work: Work) -> Column:
-    """Whether the output layer's weight learns: a tied one does with the embedding."""
-    return np.where(work.tied, work.learns_embed, work.learns_head)
-
-
-def final_norm_backward(work: Work) -> Column:
-    """Bytes that the last norm holds for a moment on its way back, where it is many kernels in fp32."""
-    outside = np.where(work.sequence_parallel, work.tensor, 1)
-    return work.eager * work.tokens * work.hidden * (16 - work.element) / outside
-
-
-def waiting_table(work: Work, ends: Ends[Column]) -> Column:
-    """Bytes of the gradient of a tied embedding's one end that waits for the other on the same stage."""
-    return np.where(work.pipeline == 1, work.tied, 0) * ends.table if np.any(work.tied) else 0.0
-
-
-def made_gradients(work: Work, layers: Column, first: Mask, last: Mask) -> Column:
-    """Bytes of gradients that the step's first backward makes where one replica trains in fp32; `layers`: parameters.
-
-    Gradients that are summed with others' lie in buffers that are always there: so does that of a tied embedding whose
-    two ends are on two stages.
-    """
-    shared = np.where((work.pipeline > 1) & (np.asarray(first) | np.asarray(last)), work.tied * work.learns_embed, 0)
-    own = layers + end_parameters(work, first, last) - shared * work.padded_vocab * work.hidden
-    return own * work.gradient_bytes
-
-
-def last_layer(work: Work, layer: Column, parameters: Column, first: Mask) -> Column:
-    """Bytes on top of what a first backward made and others left, in its last layer or at the embedding behind it.
-
-    `layer`: what that layer, of so many parameters, holds meanwhile; its gradients, and the embedding's, are not there
-    yet.
-    """
-    table = work.padded_vocab * work.hidden * work.learns_embed
-    waits = np.where(work.pipeline == 1, work.tied, 0) * table
-    apart = np.where(work.pipeline > 1, work.tied, 0) * table
-    begins = np.where(first, table + work.position_parameters * work.learns_embed - apart, 0.0)
-    here = layer + np.where(first, waits, 0.0) * work.element
-    here = here - (parameters + begins) * work.gradient_bytes
-    embedding = np.where(first, embedding_backward(work, 0.0) - (table - apart) * work.gradient_bytes, 0.0)
-    return np.maximum(np.maximum(here, embedding), 0.0)
-
-
-def embedding_backward(work: Work, one: Column) -> Column:
-    """Bytes that the gradient of the embedding takes beyond what a microbatch left, which is gone by then."""
-    table = work.padded_vocab * work.hidden * work.element
-    both = table * (1 + np.where(work.pipeline == 1, work.tied, 0)) + work.tokens * work.hidden * work.element
-    return both * work.learns_embed - one
 
 
 def slack(cluster: Cluster, held: Column) -> Column:

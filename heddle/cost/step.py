@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple
 
 import numpy as np
 
-from heddle.cost import compute, context, experts, memory, network
+from heddle.cost import compute, context, experts, latent, memory, network
 from heddle.cost.network import hidden
 from heddle.cost.work import Work
 from heddle.schedule.rule import C, Column
@@ -126,7 +126,12 @@ def tensor_exchange(cluster: Cluster, work: Work) -> Column:
     count = work.tokens * work.hidden * work.element
     whole = network.all_reduce(cluster, count, work.tensor)
     pairs = 2 * network.all_gather(cluster, count, work.tensor, in_pass=True)
-    return 2 * np.where(work.sequence_parallel, pairs, whole) + _adapter_exchange(cluster, work)
+    pairs = pairs * (3 + latent.entering(work)) / 4
+    both: Column = 2.0
+    if np.any(work.whole_experts):  # only shared experts need all tokens; slices of others' output are gathered
+        shared = (work.deferrable > 0) + np.where(work.sequence_parallel, 0.0, 0.5)
+        both = np.where(work.whole_experts * (work.experts > 0), 1 + shared, 2.0)
+    return both * np.where(work.sequence_parallel, pairs, whole) + _adapter_exchange(cluster, work)
 
 
 def _adapter_exchange(cluster: Cluster, work: Work) -> Column:
@@ -239,9 +244,10 @@ def replicas_exchange(cluster: Cluster, work: Work) -> Exchange:
     Those that share experts sum the gradients of these among fewer ranks, which sit further apart.
     """
     of_all = _exchange_among(cluster, work, work.replicas, work.tensor)
-    if not np.any(work.expert > 1):
+    if not np.any(work.expert > 1) and not np.any(work.whole_experts):
         return of_all
-    of_experts = _exchange_among(cluster, work, work.replicas / work.expert, work.tensor * work.expert)
+    same = work.replicas * work.expert_copies / work.expert
+    of_experts = _exchange_among(cluster, work, same, work.expert_stride)
     share = work.expert_held
     return Exchange(*((1 - share) * one + share * other for one, other in zip(of_all, of_experts, strict=True)))
 

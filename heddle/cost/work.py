@@ -18,18 +18,14 @@ import numpy as np
 from heddle.cost.imbalance import slowest_share
 from heddle.cost.kernels import HEDDLE_GPU
 from heddle.cost.model_columns import LayerShape, model_columns
+from heddle.cost.plan_columns import learning_columns, plan_columns
 from heddle.cost.software import attention_speed, kernels_of, software_columns
 from heddle.schedule import NAMES, RULES, ChunkPlacement, Rule
 from heddle.schedule.rule import Column, Mask
 from heddle.spec.axes import AXES
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
-from heddle.spec.network.compression import bytes_per_number
-from heddle.spec.network.link_codes import codes_used
-from heddle.spec.plan import Plan
-from heddle.spec.rules.muon import matrix_share
-from heddle.spec.rules.optimizer import moment_bytes
-from heddle.spec.software import CONTEXT_EXCHANGES, HEDDLE
+from heddle.spec.software import HEDDLE
 
 ELEMENT = {"fp32": 4, "bf16": 2, "fp16": 2}
 
@@ -68,6 +64,11 @@ class Work:
     upcast: Column = 0  # 1: norms read and keep full precision, as those with weights around zero do
     rectified: Column = 0  # 1: the activation keeps what it made, not what it read
     head_bias: Column = 0
+    # latent attention, explained in heddle.cost.latent
+    kv_latent: Column = 0  # 0: keys and values come straight from the token
+    q_latent: Column = 0
+    turning: Column = 0  # numbers of a head that turn, where the others do not
+    value_size: Column = 0  # of a head's values; 0: as head_size
     captured: Column = 0  # bytes that a token leaves in a layer in fp32, where that was looked at; 0: it follows
     # experts in place of MLPs
     experts: Column = 0
@@ -76,6 +77,7 @@ class Work:
     expert_parameters: Column = 0  # of a layer's experts
     expert_share: Column = 0.0  # of the model's parameters, those of experts
     shared_gate: Column = 0
+    spread: float = 0.2  # of the use of a layer's experts, relative to its mean; one for all columns
     z_loss: Column = 0  # 1: the router's scores are kept for a loss of their own
     # the batch
     batch: Column  # samples per step, over all replicas
@@ -130,6 +132,8 @@ class Work:
     loss_backward: Column = HEDDLE_GPU.loss_backward
     posted: Column = HEDDLE_GPU.posted
     window_block: Column = HEDDLE_GPU.window_block
+    pads_values: Column = HEDDLE_GPU.pads_values
+    fused_permute: Column = HEDDLE_GPU.fused_permute
     replayed: Column = HEDDLE_GPU.replayed
     sent: Column = HEDDLE_GPU.sent
     context_parts: Column = HEDDLE_GPU.context_parts
@@ -174,6 +178,7 @@ class Work:
     fused_casts: Column = 0.0  # share of activations that are made in 8 bits at once
     context: Column = 1  # ranks that share the tokens of each sample
     expert: Column = 1  # ranks of data × context that share the experts of each layer
+    whole_experts: Column = 0  # 1: tensor ranks share them as well, and split none
     context_exchange: Column = 0  # how keys and values reach them: its place in heddle.spec.software.CONTEXT_EXCHANGES
     context_inner: Column = 1  # of a 2d exchange: ranks of each group that exchange by all-to-all
 
@@ -191,6 +196,11 @@ class Work:
     def tokens(self) -> Column:
         """Tokens of a microbatch on one rank, before tensor parallelism splits anything."""
         return self.microbatch * self.sequence / self.context
+
+    @cached_property
+    def values(self) -> Column:
+        """Numbers of a head's values."""
+        return np.where(self.value_size, self.value_size, self.head_size)
 
     @cached_property
     def all_experts(self) -> Column:
@@ -251,23 +261,43 @@ class Work:
     @cached_property
     def held_parameters(self) -> Column:
         """Parameters of a layer, before tensor parallelism splits them: of its experts those of one rank."""
-        return self.layer_parameters + self.expert_parameters / self.expert
+        return self.layer_parameters + self.expert_parameters / self.expert * self.expert_copies
+
+    @cached_property
+    def expert_copies(self) -> Column:
+        """Ranks along the tensor axis that experts are not split over: all, or none."""
+        return np.where(self.whole_experts, self.tensor, 1) if np.any(self.whole_experts) else 1
+
+    @cached_property
+    def routed_tokens(self) -> Column:
+        """Tokens of a microbatch that a rank sends to experts."""
+        return self.tokens / self.expert_copies
+
+    @cached_property
+    def expert_replicas(self) -> Column:
+        """Ranks that hold the same experts."""
+        return self.sharing * self.expert_copies / self.expert
+
+    @cached_property
+    def expert_stride(self) -> Column:
+        """How far apart these sit."""
+        return self.tensor / self.expert_copies * self.expert
 
     @cached_property
     def expert_held(self) -> Column:
         """Of the parameters that a rank holds, those of experts, as a mean over ranks."""
-        experts = self.expert_share / self.expert
+        experts = self.expert_share / self.expert * self.expert_copies
         return experts / (1 - self.expert_share + experts)
 
     @cached_property
     def sharers(self) -> Column:
         """Ranks that share the optimizer's state of what each of them holds, as a mean: fewer hold the same experts."""
-        return self.sharing * (1 - self.expert_share * (1 - 1 / self.expert))
+        return self.sharing * (1 - self.expert_share * (1 - self.expert_copies / self.expert))
 
     @cached_property
     def imbalance(self) -> Column:
         """How many rows the fullest of the ranks has that share experts, relative to their mean."""
-        return slowest_share(self.experts, self.expert)
+        return slowest_share(self.experts, self.expert, self.spread)
 
     @cached_property
     def padded_vocab(self) -> Column:
@@ -318,47 +348,6 @@ class Work:
         return replace(self, **{name: getattr(self, name).astype(np.float64) for name in self.arrays})
 
 
-def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
-    """The columns that follow from a plan."""
-    words = plan.recompute_words(layers)
-    return {
-        **{axis: getattr(plan, axis) for axis in (*AXES, "expert")},
-        "context_exchange": CONTEXT_EXCHANGES.index(plan.context_exchange),
-        "context_inner": plan.context_inner,
-        "sequence_parallel": int(plan.sequence),
-        "tensor_chunks": plan.tensor_chunks,
-        "virtual": plan.virtual,
-        "zero": plan.zero,
-        "shard_ranks": plan.shards,
-        "groups_once": 1,
-        "microbatch": plan.microbatch,
-        "schedule": NAMES.index(plan.named.schedule),
-        "full": words.count("full") / layers,
-        "selective": words.count("selective") / layers,
-        **exchange_columns(plan.compress_gradients, plan.compress_activations, plan.local_steps),
-        **_by_link(plan),
-    }
-
-
-def exchange_columns(gradients: str, activations: str, local_steps: int) -> dict[str, Any]:
-    """The columns that follow from how a plan sends less: in codes, and seldom."""
-    return {
-        "local_steps": local_steps,
-        "reduce_bytes": bytes_per_number(gradients, 4),
-        "feedback": int(gradients != "none"),
-        "code_bytes": bytes_per_number(activations, 0),
-        **({"data_overlap": 0} if local_steps else {}),  # nothing runs beside a meeting
-    }
-
-
-def _by_link(plan: Plan) -> dict[str, Any]:
-    """What else follows from codes of some links, and from meetings that go on beside compute."""
-    columns: dict[str, Any] = {"feedback": 1} if codes_used(plan, "gradients") else {}
-    if plan.overlap_steps:
-        columns["data_overlap"] = plan.overlap_steps * plan.fragments / plan.local_steps
-    return columns
-
-
 def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> Work:
     """A job as Heddle's own trainer does it: fused attention, fp32 gradients.
 
@@ -369,29 +358,19 @@ def work_of(job: Job, cluster: Cluster, plans: dict[str, Any] | None = None) -> 
         plans = plan_columns(plan, job.model.layers)
     software = cluster.software or HEDDLE
     kernels = kernels_of(software.facts, cluster.device.host)
-    if job.model.own:  # whose loss keeps its logits, and which makes queries, keys and values as it likes
-        kernels = kernels._replace(logits_at_once=0, kept_logit=4, brief_logit=8, brief_split_logit=4, joint_qkv=0)
     columns = software_columns(software.facts) | plans  # a plan's own say counts: who meets seldom overlaps nothing
+    if job.model.own:  # whose loss keeps its logits, all of them, and which makes queries, keys and values as it likes
+        kernels = kernels._replace(logits_at_once=0, kept_logit=4, brief_logit=8, brief_split_logit=8, joint_qkv=0)
+        columns["whole_loss"] = 1
     return Work(
         **model_columns(job.model, job.sequence, job.tune),
-        **_learning_columns(job),
+        **learning_columns(job),
         **columns,
         batch=job.train.global_batch,
         precision=job.storage,
         fp8=int(job.precision == "fp8"),
+        spread=cluster.efficiency.expert_spread,
         **{**kernels.columns(), "eager": kernels.eager * int(job.model.norm == "rmsnorm")},
         eager_heads=kernels.eager * int(job.model.norm == "rmsnorm"),
         attention_speed=attention_speed(software.facts, cluster.device),
     )
-
-
-def _learning_columns(job: Job) -> dict[str, Any]:
-    """The columns that follow from how a job learns: its optimizer, and what it is held against."""
-    muon, preference = job.train.optimizer == "muon", job.preference is not None
-    share = 0.0 if not muon else 1.0 if job.tune is not None else matrix_share(job.model)
-    return {
-        "moment_bytes": moment_bytes(job.train.optimizer) - 4 * share,
-        "muon": int(muon and job.tune is None),  # adapters are small
-        "reference": int(preference),
-        "copied": int(preference and job.tune is None),
-    }

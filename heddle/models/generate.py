@@ -94,9 +94,13 @@ def sample(logits: Tensor, temperature: float, top_k: int, top_p: float, generat
         return int(logits.argmax())
     # The likeliest becomes 0, so that no temperature, however low, makes infinities.
     cooled = (logits - likeliest) / max(temperature, COLDEST)
-    probabilities, order = torch.softmax(cooled, dim=-1).sort(descending=True)
-    if top_k:
-        probabilities[top_k:] = 0
-    before = probabilities.cumsum(0) - probabilities  # the likeliest always stays
-    probabilities[before > top_p * probabilities.sum()] = 0
-    return int(order[torch.multinomial(probabilities, 1, generator=generator)])
+    probabilities = torch.softmax(cooled, dim=-1)
+    order = None
+    if top_k or top_p < 1:  # sorting a large vocabulary takes longer than a small model
+        probabilities, order = probabilities.topk(min(top_k or len(logits), len(logits)))
+        before = probabilities.cumsum(0) - probabilities  # the likeliest always stays
+        probabilities[before > top_p * probabilities.sum()] = 0
+    ends = probabilities.double().cumsum(0)
+    drawn = torch.rand(1, generator=generator, dtype=torch.float64, device=ends.device) * ends[-1]
+    place = torch.searchsorted(ends, drawn, right=True).clamp_max(len(ends) - 1)
+    return int(place if order is None else order[place])

@@ -33,6 +33,7 @@ class PreferencePairs:
     reference: Tensor | None = None  # log-probability of each document; None: this is the reference, which is asked
     summed: Callable[[Tensor], Tensor] = alone  # over the ranks that hold the rest of each document
     ranks: int = 1  # as many
+    note: Callable[[Tensor], None] | None = None  # told the rewards of both answers and how many pairs are right
 
     def log_probabilities(self, losses: Tensor) -> Tensor:
         """Of each document, given the loss of each token: sums in double precision, in the same order on every rank."""
@@ -50,6 +51,10 @@ class PreferencePairs:
             assert count is not None
             gains = (self.log_probabilities(losses) - self.reference).view(-1, 2)
             margins = self.beta * (gains[:, 0] - gains[:, 1])
+            if self.note is not None:
+                right = (margins > 0).sum(dtype=margins.dtype)
+                rewards = self.beta * gains.sum(0)
+                self.note(torch.stack([*rewards, right]) / (count * self.ranks))
             slope = self.beta * torch.sigmoid(-margins) / count
             each = torch.stack([slope, -slope], dim=1).flatten()
             factors = torch.cat([each, each.new_zeros(1)])[self.document]

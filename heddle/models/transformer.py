@@ -7,46 +7,27 @@ weights, so that a slice of the heads or of the MLP runs through the same lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heddle.models import random
-from heddle.models.attention import attend, attend_masked, by_document
+from heddle.models.activations import ACTIVATIONS, gated
 from heddle.models.chunk import Chunk, ChunkPart
 from heddle.models.documents import Documents
 from heddle.models.experts import ExpertMLP
 from heddle.models.loss import Scores, Vocabulary, head_loss, token_losses
-from heddle.models.norms import make_head_norm, make_norm
+from heddle.models.norms import make_norm
 from heddle.models.preference import PreferencePairs
-from heddle.models.rotary import Rotary, at, rotate
-from heddle.models.scored_attention import attend_scored
+from heddle.models.rotary import Rotary, at
+from heddle.models.self_attention import Attention as Attention
+from heddle.models.self_attention import Cache as Cache
+from heddle.models.self_attention import make_attention
 from heddle.spec.model import LayerSpec, ModelSpec
 from heddle.spec.rope import Turns
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": partial(F.gelu, approximate="tanh"),
-    "gelu-exact": F.gelu,
-    "relu": F.relu,
-    "relu2": lambda x: F.relu(x).square(),
-    "silu": F.silu,
-}
-GATES = {"swiglu": "silu", "geglu": "gelu", "geglu-exact": "gelu-exact", "reglu": "relu"}
-
-
-class Cache(Protocol):
-    """Keys and values of the tokens generated so far."""
-
-    length: int
-
-    def extend(self, owner: nn.Module, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Append to what `owner` remembers; give back all of it."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -185,7 +166,7 @@ class Layer(nn.Module):
         before, after = spec.norm_place != "after", spec.norm_place != "before"
         self.parallel, self.scale = spec.branches != "serial", spec.residual_scale
         self.attention_norm = make_norm(spec) if before else None
-        self.attention = Attention(spec)
+        self.attention = make_attention(spec)
         self.attention_after_norm = make_norm(spec) if after else None
         self.attention_dropout = Dropout(spec.dropout, f"layers.{index}.attention")
         self.mlp_norm = make_norm(spec) if before and spec.branches != "parallel" else None
@@ -222,71 +203,6 @@ class Layer(nn.Module):
         return x + branch if self.scale == 1 else torch.add(x, branch, alpha=self.scale)
 
 
-class Attention(nn.Module):
-    """Causal self-attention with grouped queries.
-
-    The rows of `qkv` go group by group: the queries that share a key/value head, then that key, then that value.
-    A slice of whole groups is then a slice of rows, and one product makes all three.
-    """
-
-    def __init__(self, spec: LayerSpec) -> None:
-        super().__init__()
-        self.group, self.head_size, self.window = spec.group, spec.head_size, spec.window
-        self.turns, self.turning = spec.turns, partial(rotate, size=spec.rotated, pairs=spec.rotary_pairs)
-        self.scale, self.score_scale, self.cap = spec.attention_scale or None, spec.score_scale, spec.attention_cap
-        rows = spec.kv_heads * (spec.group + 2) * spec.head_size
-        self.qkv = nn.Linear(spec.hidden, rows, bias="qkv" in spec.biased)
-        self.out = nn.Linear(spec.heads * spec.head_size, spec.hidden, bias="out" in spec.biased)
-        self.q_norm = make_head_norm(spec, spec.heads) if spec.qk_norm else None
-        self.k_norm = make_head_norm(spec, spec.kv_heads) if spec.qk_norm else None
-        self.norms_late = spec.qk_norm_late
-        self.sinks = nn.Parameter(torch.empty(spec.heads)) if spec.sinks else None
-
-    def forward(self, x: Tensor, batch: Microbatch) -> Tensor:
-        qkv = self.qkv(x).view(-1, batch.sequence, self.qkv_groups, self.group + 2, self.head_size)
-        q, k, v = qkv.split([self.group, 1, 1], dim=3)
-        q, k, v = (part.flatten(2, 3).transpose(1, 2) for part in (q, k, v))  # [batch, heads, sequence, head size]
-        if not self.norms_late:
-            q, k = self.normalize(q, k)
-        if batch.rope is not None and self.turns is not None:
-            turn = batch.rope[self.turns]
-            q, k = self.turning(q, *turn), self.turning(k, *turn)
-        if self.norms_late:
-            q, k = self.normalize(q, k)
-        if batch.cache is not None:
-            k, v = batch.cache.extend(self, k, v)
-        y = self.attend(q, k, v, batch.documents) if batch.mask is None else self.attend_masked(q, k, v, batch.mask)
-        return self.out(y.transpose(1, 2).flatten(2).flatten(0, 1))
-
-    @property
-    def qkv_groups(self) -> int:
-        """Key/value heads held here: all of them, or this rank's slice."""
-        return self.qkv.weight.shape[0] // ((self.group + 2) * self.head_size)
-
-    def normalize(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys, normalized where the model says so."""
-        return (q, k) if self.q_norm is None or self.k_norm is None else (self.q_norm(q), self.k_norm(k))
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, documents: Documents) -> Tensor:
-        """What each query finds among the keys it may see; apart, because it may be recomputed alone."""
-        if not self.scored:
-            return attend(q, k, v, self.window, documents, self.scale)
-        return by_document(self.scores, q, k, v, documents) if documents else self.scores(q, k, v)
-
-    def attend_masked(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        """The same where the mask, added to scores, says what is seen."""
-        return self.scores(q, k, v, mask=mask) if self.scored else attend_masked(q, k, v, mask, self.scale)
-
-    @property
-    def scored(self) -> bool:
-        """Whether scores are changed before the softmax, which no fused kernel does."""
-        return self.cap > 0 or self.sinks is not None
-
-    def scores(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Attention that changes its scores."""
-        return attend_scored(q, k, v, self.score_scale, self.window, self.cap, self.sinks, mask)
-
-
 class MLP(nn.Module):
     def __init__(self, spec: LayerSpec) -> None:
         super().__init__()
@@ -304,11 +220,10 @@ class GatedMLP(nn.Module):
         self.gate = nn.Linear(spec.hidden, spec.ffn, bias="mlp" in spec.biased)
         self.up = nn.Linear(spec.hidden, spec.ffn, bias="mlp" in spec.biased)
         self.down = nn.Linear(spec.ffn, spec.hidden, bias="mlp" in spec.biased)
-        self.activate = ACTIVATIONS[GATES[spec.activation]]
+        self.gated = gated(spec)
 
     def forward(self, x: Tensor) -> Tensor:
-        gate, up = self.widen(x)
-        return self.down(self.activate(gate) * up)
+        return self.down(self.gated(*self.widen(x)))
 
     def widen(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The two first products, of the same input."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -11,38 +11,29 @@ from torch import Tensor, nn
 
 from heddle.models.chunk import Chunk
 from heddle.models.experts import ExpertMLP
-from heddle.models.init import initialize_parameter, materialize
-from heddle.models.lora import adapt
+from heddle.models.init import materialize
 from heddle.models.norms import HeadsNorm
-from heddle.models.transformer import Attention, Dropout, GatedMLP, Layer, Microbatch, Transformer
-from heddle.parallel.collectives import all_reduce, sum_everywhere, take_slice
+from heddle.models.self_attention import LatentAttention
+from heddle.models.transformer import GatedMLP, Layer, Transformer
 from heddle.parallel.compile_cache import keep_torch_private
-from heddle.parallel.context.attention import share_context
-from heddle.parallel.experts.exchange import share_experts
-from heddle.parallel.experts.tensor import split_experts
 from heddle.parallel.memory.offload import Tiers, move_optimizer, no_tiers, offload_activations, optimizer_tier
 from heddle.parallel.memory.recompute import apply_recompute
 from heddle.parallel.mesh import Axis, Mesh, by_itself
+from heddle.parallel.native_chunks import NativeChunks
 from heddle.parallel.own import OwnChunks
 from heddle.parallel.ownership import replicas_of, sums_of
-from heddle.parallel.parameter_layout import place_of, set_place, split_parameter
+from heddle.parallel.parameter_layout import place_of
 from heddle.parallel.quantized import fill_quantized
 from heddle.parallel.replicas.compressed import EXACT as UNCODED
 from heddle.parallel.replicas.compressed import gradient_codes
+from heddle.parallel.replicas.gathering import Gathering
 from heddle.parallel.replicas.reducer import Reducer
-from heddle.parallel.replicas.sharded import (
-    FrozenGroup,
-    Gathering,
-    OnDevice,
-    Pending,
-    ShardedGroup,
-    ShardMemory,
-)
+from heddle.parallel.replicas.shard_memory import OnDevice, ShardMemory
+from heddle.parallel.replicas.sharded import FrozenGroup, Pending, ShardedGroup
 from heddle.parallel.shards import Piece, boxes_of, frozen_piece
 from heddle.parallel.tensor.deferred import DeferredGradients
 from heddle.parallel.tensor.linear import ColumnParallelLinear, RowParallelLinear, column_parallel
 from heddle.parallel.tensor.products import EXACT, Products
-from heddle.parallel.tensor.vocabulary import SplitVocabulary, VocabularyParallelEmbedding
 from heddle.schedule import rule_of
 from heddle.spec.model import ModelSpec
 from heddle.spec.own import OwnModel
@@ -139,41 +130,6 @@ def parallelize(
 Fill = Callable[[Tensor, str, torch.Size, tuple[int, ...]], None]  # initial values of a box, by name, shape and offset
 
 
-class NativeChunks:
-    """This pipeline rank's chunks of Heddle's own transformer, split but without memory, and how its weights begin."""
-
-    def __init__(
-        self, spec: ModelSpec, plan: Plan, mesh: Mesh, seed: int, tune: Tune | None, frozen_all: bool = False
-    ) -> None:
-        self.spec, self.seed = spec, seed
-        self.chunks = build_chunks(spec, plan, mesh, tune)
-        if frozen_all:
-            for chunk in self.chunks.values():
-                chunk.requires_grad_(False)
-        if mesh.tensor.size > 1:
-            for chunk in self.chunks.values():
-                split_over_tensor(chunk, mesh.tensor, plan.sequence)
-        if mesh.context.size > 1:
-            for layer in (layer for chunk in self.chunks.values() for layer in chunk.layers.values()):
-                share_context(layer.attention, mesh, plan.context_exchange)
-                if isinstance(layer.mlp, ExpertMLP):  # a sample uses experts by its tokens on all ranks
-                    layer.mlp.router.uses = partial(all_reduce, axis=mesh.context)
-        if mesh.expert.size > 1:
-            for layer in (layer for chunk in self.chunks.values() for layer in chunk.layers.values()):
-                if isinstance(layer.mlp, ExpertMLP):
-                    share_experts(layer.mlp.experts, mesh.expert)
-        for chunk in self.chunks.values():
-            mark_tied(chunk, plan)
-
-    def share(self, number: int, _device: torch.device, _dtype: torch.dtype) -> None:
-        """Once a chunk has memory: let it share what another one of this rank has."""
-        share_tied(self.chunks[number], self.chunks)
-
-    def fill(self, target: Tensor, name: str, shape: torch.Size, offset: tuple[int, ...]) -> None:
-        """Give a box of a parameter its initial value."""
-        initialize_parameter(target, name, self.spec, self.seed, shape, offset)
-
-
 def zero_of(model: ModelSpec, plan: Plan, mesh: Mesh, name: str) -> int:
     """How much of a parameter replicas shard: as its layer says, at both ends of the model as the plan does.
 
@@ -246,6 +202,8 @@ def keep_exchanges_apart(chunk: Transformer) -> None:
         if isinstance(module, ExpertMLP):
             module.enter, module.leave = apart(module.enter), apart(module.leave)
             module.router.uses = apart(module.router.uses)
+        if isinstance(module, LatentAttention):
+            module.enter = apart(module.enter)
 
 
 def initialize_masters(pieces: list[Piece], fill: Fill) -> None:
@@ -277,53 +235,6 @@ def initialize_frozen(pieces: list[Piece], fill: Fill) -> None:
             fill(part, piece.name, piece.place.shape, offset)
 
 
-def build_chunks(spec: ModelSpec, plan: Plan, mesh: Mesh, tune: Tune | None = None) -> dict[int, Transformer]:
-    """This pipeline rank's chunks, without memory."""
-    chunks = {}
-    for number in plan.chunks_of(mesh.pipeline.rank):
-        with torch.device("meta"):
-            chunks[number] = Transformer(
-                spec,
-                layers=plan.layers_of(number, spec.layers),
-                first=number == 0,
-                last=number == plan.chunks - 1,
-            )
-            if tune is not None:
-                adapt(chunks[number], tune)
-    return chunks
-
-
-def split_over_tensor(chunk: Transformer, axis: Axis, sequence: bool) -> None:
-    """Columns of the first product of attention and MLP, rows of the second; vocabulary rows at both ends."""
-
-    def swap(owner: nn.Module, name: str, kind: type[ColumnParallelLinear | RowParallelLinear]) -> None:
-        setattr(owner, name, kind(getattr(owner, name), axis, sequence))
-
-    for layer in chunk.layers.values():
-        assert isinstance(layer, Layer)
-        swap(layer.attention, "qkv", ColumnParallelLinear)
-        swap(layer.attention, "out", RowParallelLinear)
-        split_by_head(layer.attention, axis)
-        if isinstance(layer.mlp, ExpertMLP):
-            split_experts(layer.mlp, axis, sequence)
-            continue
-        swap(layer.mlp, "up", ColumnParallelLinear)
-        if isinstance(layer.mlp, GatedMLP):
-            swap(layer.mlp, "gate", ColumnParallelLinear)
-            pair = layer.mlp.gate, layer.mlp.up
-            layer.mlp.widen = partial(column_parallel, pair)  # type: ignore[arg-type, method-assign, assignment]
-        swap(layer.mlp, "down", RowParallelLinear)
-    if chunk.embed is not None:
-        chunk.embed.tokens = VocabularyParallelEmbedding(chunk.embed.tokens, axis)  # type: ignore[assignment]
-        if sequence:
-            chunk.embed.dropout = SlicedDropout(chunk.embed.dropout, axis)  # type: ignore[assignment]
-    if chunk.head is not None:
-        swap(chunk, "head", ColumnParallelLinear)
-        chunk.vocabulary = SplitVocabulary(axis, chunk.spec.vocab, sequence)
-    chunk.tie()
-    mark_partial(chunk, sequence)
-
-
 def send_in_chunks(chunk: Transformer, chunks: int) -> None:
     """Let the layers' products go on beside what they exchange; the output layer's are in chunks of their own."""
     for module in (part for layer in chunk.layers.values() for part in layer.modules()):
@@ -337,7 +248,7 @@ def compute_with(chunk: Transformer, products: Products) -> None:
         return
     for layer in chunk.layers.values():
         assert isinstance(layer, Layer)
-        for owner, names in ((layer.attention, ("qkv", "out")), (layer.mlp, ("gate", "up", "down"))):
+        for owner, names in ((layer.attention, layer.attention.linears), (layer.mlp, ("gate", "up", "down"))):
             for name in names if not isinstance(owner, ExpertMLP) else ():
                 linear = getattr(owner, name, None)
                 if isinstance(linear, nn.Linear):  # alone on its axis
@@ -347,23 +258,6 @@ def compute_with(chunk: Transformer, products: Products) -> None:
         if isinstance(layer.mlp, GatedMLP):  # both round the same input
             pair = layer.mlp.gate, layer.mlp.up
             layer.mlp.widen = partial(column_parallel, pair)  # type: ignore[arg-type, method-assign, assignment]
-
-
-def split_by_head(attention: Attention, axis: Axis) -> None:
-    """What else each head has of its own: norms of queries and keys, and scores of looking at nothing."""
-    if attention.sinks is not None:
-        attention.sinks = split_parameter(attention.sinks, 0, axis.rank, axis.size)
-    for norm in (attention.q_norm, attention.k_norm):
-        if isinstance(norm, HeadsNorm):
-            if norm.weight is not None:
-                norm.weight = split_parameter(norm.weight, 0, axis.rank, axis.size)
-            if norm.together:
-                norm.mean = partial(mean_over_heads, axis=axis)  # type: ignore[method-assign]
-
-
-def mean_over_heads(x: Tensor, axis: Axis) -> Tensor:
-    """The mean over all heads of each token, of which every rank has some, [batch, heads, sequence, head size]."""
-    return sum_everywhere(x.mean((1, 3), keepdim=True) / axis.size, axis)
 
 
 def defer_weight_gradients(chunk: Transformer, deferred: DeferredGradients, compiled: bool) -> None:
@@ -378,59 +272,3 @@ def defer_weight_gradients(chunk: Transformer, deferred: DeferredGradients, comp
                     child.forward = torch.compiler.disable(child.forward)  # type: ignore[method-assign]
         if compiled and isinstance(module, GatedMLP) and "widen" in module.__dict__:
             module.widen = torch.compiler.disable(module.widen)  # type: ignore[method-assign]
-
-
-def mark_partial(chunk: Transformer, sequence: bool) -> None:
-    """Note which gradients each tensor-parallel rank has only a part of.
-
-    Norms of queries and keys see this rank's heads only. With sequence parallelism all norms, and the biases added
-    after a row-parallel product, see this rank's tokens only.
-    """
-    for module in chunk.modules():
-        partial: list[nn.Parameter | None] = []
-        if isinstance(module, Attention):
-            shared = [norm for norm in (module.q_norm, module.k_norm) if not isinstance(norm, HeadsNorm | None)]
-            partial += [parameter for norm in shared for parameter in norm.parameters()]
-        if sequence and isinstance(module, Layer):
-            norms = (module.attention_norm, module.attention_after_norm, module.mlp_norm, module.mlp_after_norm)
-            partial += [parameter for norm in norms if norm is not None for parameter in norm.parameters()]
-        if sequence and isinstance(module, RowParallelLinear):
-            partial.append(module.bias)
-        if sequence and isinstance(module, Transformer) and module.norm is not None:
-            partial += [*module.norm.parameters()]
-        for parameter in partial:
-            if parameter is not None:
-                set_place(parameter, replace(place_of(parameter), partial=frozenset({"tensor"})))
-
-
-def mark_tied(chunk: Transformer, plan: Plan) -> None:
-    """Note the embedding weight that the first and the last stage share."""
-    if not chunk.spec.tied or plan.last_rank == 0:
-        return
-    weights: list[Tensor] = []
-    if chunk.embed is not None:
-        weights.append(chunk.embed.tokens.weight)
-    if chunk.head is not None:
-        weights.append(chunk.head.weight)
-    for weight in weights:
-        set_place(weight, replace(place_of(weight), partial=place_of(weight).partial | {"ends"}))
-
-
-def share_tied(chunk: Transformer, chunks: dict[int, Transformer]) -> None:
-    """Where a rank has both ends of the model in two chunks, a tied output layer is its embedding's weight."""
-    first = chunks.get(0)
-    if chunk.spec.tied and chunk.head is not None and first is not None and first is not chunk:
-        weight = first.embed.tokens.weight  # type: ignore[union-attr]
-        chunk.head.weight = weight
-        set_place(weight, replace(place_of(weight), uses=2))
-
-
-class SlicedDropout(nn.Module):
-    """Where sequence parallelism begins: from all tokens to this rank's slice, then dropout of the slice."""
-
-    def __init__(self, dropout: Dropout, axis: Axis) -> None:
-        super().__init__()
-        self.dropout, self.axis = dropout, axis
-
-    def forward(self, x: Tensor, batch: Microbatch) -> Tensor:
-        return self.dropout(take_slice(x, self.axis), batch)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -23,11 +24,16 @@ from heddle.spec.ranks import (
     groups,
     replicas,
     stage_of,
+    stage_pairs,
     two_dims,
     world_in_words,
 )
 
 EVER = timedelta(days=365)  # how long ranks may wait for each other is for the watchdog to say, not for a group
+CHANNEL = "channel"
+# A receive is posted before its message comes, and waits on the device: every block of it keeps one multiprocessor from
+# the products. So few are enough for a link between two devices.
+MAX_CTAS = 4
 HOST_BACKENDS = ("gloo", "fake")  # whose groups carry what lies in host memory
 
 
@@ -37,7 +43,9 @@ class Axis:
 
     rank: int = 0  # this process's place among them
     ranks: tuple[int, ...] = (0,)  # their ranks in the world
-    group: dist.ProcessGroup | None = None  # None where there is nobody to talk to
+    group: dist.ProcessGroup | None = (
+        None  # None where there is nobody to talk to, and along the pipeline: see channels
+    )
     # called for every collective that begins with its name, its handle if it is asynchronous, and its bytes; returns
     # what to call once it was waited for
     watch: Callable[[str, dist.Work | None, int], Callable[[], None] | None] | None = None
@@ -66,6 +74,9 @@ class Mesh:
     # of these, neighbors that share what ZeRO shards, and those that hold the same shares; empty where all share
     shards: Axis = field(default_factory=Axis)
     mirrors: Axis = field(default_factory=Axis)
+    # once more those among whom ZeRO shards: NCCL runs what one group does one by one, and weights that a layer waits
+    # for would stand behind sums of gradients that nobody does
+    gathers: Axis = field(default_factory=Axis)
     expert: Axis = field(default_factory=Axis)  # of these, those that share the experts of a layer
     expert_data: Axis = field(default_factory=Axis)  # and those that hold the same experts
     ends: Axis = field(default_factory=Axis)  # first and last stage, which share a tied embedding
@@ -83,8 +94,11 @@ class Mesh:
         return ", ".join(f"{name} {axis.rank}" for name, axis in axes.items() if name in USUAL or axis.size > 1)
 
 
-def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
+def build_mesh(plan: Plan, rank: int = 0, world: int = 1, tied: bool = True) -> Mesh | None:
     """Make this process's mesh; every process of the world calls it, in the same order as other meshes.
+
+    A group that nobody uses would still take memory and seconds of every device: without a `tied` embedding the two
+    ends of the pipeline have none.
 
     A world may be larger than the plan: the processes beyond it get None. (Tests run many plans in one world.)
     """
@@ -101,7 +115,10 @@ def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
         return _axis(name, members, rank, world)
 
     everyone = list(range(plan.world))
-    axes = {name: axis(name, groups(plan, name)) for name in AXES}
+    axes = {name: axis(name, groups(plan, name)) for name in AXES if name != "pipeline"}
+    columns = groups(plan, "pipeline")  # each the ranks of a pipeline, by stage
+    own = next((column for column in columns if rank in column), [rank])
+    axes["pipeline"] = Axis(own.index(rank), tuple(own))  # stages talk over channels
     if plan.context_exchange == "2d" and plan.context > 1:
         inner, outer = two_dims(groups(plan, "context"), plan.context_inner)
         axes |= {"context_inner": axis("context_inner", inner), "context_outer": axis("context_outer", outer)}
@@ -112,18 +129,18 @@ def build_mesh(plan: Plan, rank: int = 0, world: int = 1) -> Mesh | None:
         rows, size = groups(plan, *SUMMED), plan.shards
         axes["shards"] = axis("shards", [row[at : at + size] for row in rows for at in range(0, len(row), size)])
         axes["mirrors"] = axis("mirrors", [row[at::size] for row in rows for at in range(size)])
+    axes["gathers"] = _gathers(plan, axes, axis)
     axes["expert"], axes["expert_data"] = Axis(ranks=(rank,)), axes["gradients"]
-    if plan.expert > 1:
+    if plan.expert > 1 or plan.whole_experts:
         axes["expert"] = axis("expert", expert_groups(plan))
         axes["expert_data"] = axis("expert_data", expert_data_groups(plan))
-    columns = groups(plan, "pipeline")  # each the ranks of a pipeline, by stage
     last = plan.last_rank  # which a V folds back to the first
-    ends = axis("ends", [[column[0], column[last]] for column in columns]) if last > 0 else Axis()
+    ends = axis("ends", [[column[0], column[last]] for column in columns]) if last > 0 and tied else Axis()
     replica = axis("replica", replicas(plan)) if plan.local_steps else Axis()
     channels = {}
-    for number, pairs in enumerate(_disjoint_channels(plan.pipeline)):
+    for number, pairs in enumerate(_disjoint_channels(plan)):
         neighbors = [[column[stage] for stage in pair] for pair in pairs for column in columns]
-        group = axis(f"channel {number}", neighbors).group
+        group = axis(f"{CHANNEL} {number}", neighbors).group
         if group is not None:
             channels[next(pair for pair in pairs if stage_of(plan, rank) in pair)] = group
     whole = Axis(rank, tuple(everyone), dist.group.WORLD) if plan.world == world else axis("world", [everyone])
@@ -150,11 +167,22 @@ def by_itself(mesh: Mesh) -> Mesh:
     return replace(mesh, data=alone, gradients=left, expert_data=left)
 
 
-def _disjoint_channels(stages: int) -> list[list[tuple[int, int]]]:
-    """Directed pairs of stages that exchange messages; the last and the first do when chunks are interleaved."""
-    ring = {(k, (k + 1) % stages) for k in range(stages)} if stages > 1 else set()
-    forward = sorted(ring, key=lambda pair: (pair[0] % 2, pair))
-    return disjoint([*forward, *((b, a) for a, b in forward if (b, a) not in ring)])
+def _disjoint_channels(plan: Plan) -> list[list[tuple[int, int]]]:
+    """Directed pairs of stages that exchange messages, in lists of those that can be made at once."""
+
+    def order(pair: tuple[int, int]) -> tuple[bool, int, tuple[int, int]]:
+        return (pair[1] - pair[0]) % plan.pipeline != 1, pair[0] % 2, pair
+
+    return disjoint(sorted(stage_pairs(plan), key=order))
+
+
+def _gathers(plan: Plan, axes: dict[str, Axis], axis: Callable[[str, list[list[int]]], Axis]) -> Axis:
+    """A group of its own for gathers, where groups have streams and weights are gathered."""
+    sharers = axes.get("shards", axes["gradients"])
+    if _device() is None or sharers.size == 1 or max(plan.zeros) < 2:
+        return sharers
+    rows = groups(plan, *SUMMED)
+    return axis("gathers", [row[at : at + plan.shards] for row in rows for at in range(0, len(row), plan.shards)])
 
 
 def _axis(name: str, groups: list[list[int]], rank: int, world: int) -> Axis:
@@ -170,10 +198,18 @@ def _axis(name: str, groups: list[list[int]], rank: int, world: int) -> Axis:
     if _device() is not None:
         covered = {member for ranks in groups for member in ranks}
         alone = [[other] for other in range(world) if other not in covered]
-        group = dist.split_group(split_ranks=[*groups, *alone], group_desc=name, timeout=EVER)
+        options = _options() if name.startswith(CHANNEL) else None
+        group = dist.split_group(split_ranks=[*groups, *alone], group_desc=name, timeout=EVER, pg_options=options)
     else:
         group = dist.new_group(mine or [rank], timeout=EVER, use_local_synchronization=True, group_desc=name)
     return Axis(mine.index(rank), tuple(mine), group) if mine else Axis()
+
+
+def _options() -> Any:
+    """What NCCL is asked for where one rank sends to another."""
+    options = dist.ProcessGroupNCCL.Options()
+    options.config.max_ctas = MAX_CTAS
+    return options
 
 
 def _device() -> torch.device | None:
@@ -195,14 +231,15 @@ def _connect(mesh: Mesh) -> None:
         "gradients",
         "shards",
         "mirrors",
+        "gathers",
         "expert",
         "expert_data",
         "ends",
         "replica",
     )
-    for axis in (mesh.world, *(getattr(mesh, name) for name in (*AXES, *names))):
-        if axis.group is not None:
-            dist.all_reduce(word, group=axis.group)
+    axes = (mesh.world, *(getattr(mesh, name) for name in (*AXES, *names)))
+    for group in dict.fromkeys(axis.group for axis in axes if axis.group is not None):
+        dist.all_reduce(word, group=group)
     for (source, destination), group in mesh.channels.items():
         if mesh.pipeline.rank == source:
             dist.send(word, mesh.pipeline.ranks[destination], group=group)

@@ -41,6 +41,8 @@ def is_counted(layout: ParameterLayout, mesh: Mesh, sharded: bool) -> bool:
         for axis in AXIS_TABLE
         if axis.name != "pipeline" and axis.name not in layout.split and not axis.summed
     ]
+    if FOLDED in layout.split and mesh.expert.size * mesh.expert_data.size > mesh.gradients.size:
+        alike.remove("tensor")  # whole experts: tensor ranks are among those that hold others, or the same
     replicas = ["mirrors"] if sharded else ["expert_data"] if FOLDED in layout.split else list(SUMMED)
     return all(getattr(mesh, name).rank == 0 for name in [*alike, *replicas, *["ends"] * layout.tied])
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -43,6 +44,20 @@ def place_of(parameter: Tensor) -> ParameterLayout:
     return ParameterLayout(shape, (0,) * parameter.dim())
 
 
+# Takes what adds a product to a gradient: given the gradient of all microbatches so far, and whether there is none yet.
+WeightSum = Callable[[Callable[[Tensor, bool], None]], None]
+
+
+def set_sum(parameter: Tensor, add: WeightSum) -> None:
+    """Note who sums a parameter's gradients in full precision, for whoever can add to them at once."""
+    parameter.heddle_sum = add  # type: ignore[attr-defined]
+
+
+def sum_of(parameter: Tensor) -> WeightSum | None:
+    """Who sums a parameter's gradients; None where only autograd does."""
+    return getattr(parameter, "heddle_sum", None)
+
+
 def split_parameter(parameter: Tensor, dim: int, rank: int, size: int, axis: str = "tensor") -> nn.Parameter:
     """A parameter of the same kind that is slice `rank` of `size` along `dim`, padded to equal slices.
 
@@ -53,5 +68,5 @@ def split_parameter(parameter: Tensor, dim: int, rank: int, size: int, axis: str
     shape, offset = list(parameter.shape), list(before.offset)
     shape[dim], offset[dim] = rows, offset[dim] + rank * rows
     local = nn.Parameter(parameter.new_empty(shape), requires_grad=parameter.requires_grad)
-    set_place(local, ParameterLayout(before.shape, tuple(offset), split=before.split | {axis}))
+    set_place(local, replace(before, offset=tuple(offset), split=before.split | {axis}))
     return local

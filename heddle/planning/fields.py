@@ -131,6 +131,7 @@ FIELDS = (
         why="The planner looks at schedules with one extra microbatch for each later rank, or none.",
     ),
     PlanField("stages", Use.FITTED, Use.AGAIN),
+    PlanField("expert_tensor", Use.KEPT),
     PlanField("tensor_chunks", Use.KEPT),
     PlanField("compress_gradients", Use.KEPT, Use.KEPT),
     PlanField("compress_activations", Use.KEPT, Use.KEPT),

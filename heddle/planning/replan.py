@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from heddle.cost.local_machine import machine_for
+from heddle.cost.measured.local_machine import machine_for
 from heddle.errors import HeddleError
 from heddle.planning.best import best
 from heddle.planning.fields import Use, default, over_cluster

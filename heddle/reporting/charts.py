@@ -23,6 +23,12 @@ CURVES = {
     "tokens_per_second": "tokens/s",
     "mfu": "MFU, %",
 }
+# where a run has them
+SOME_CURVES = {
+    "useful_tokens_per_second": "tokens/s without padding",
+    "reward_margin": "margin of rewards",
+    "reward_accuracy": "share of pairs that are right",
+}
 MOST_POINTS = 4000  # of a curve: more than a screen has columns
 MOST_ROWS = 40  # of the table beside a curve
 MODES = {"both": "predicted over measured", "predicted": "predicted", "measured": "measured"}
@@ -85,6 +91,8 @@ def timeline(subject: Subject, number: int) -> str:
     )
     spans = sum(len(trace.spans) for trace in traces.values())
     count = f"{spans:,} spans"
+    if subject.prediction is not None and (drawn := subject.prediction.steps_drawn) > 1:
+        count += f"; predicted are {drawn} steps, for the pipeline does not drain between them"
     if subject.measured is not None and subject.measured.traced is not None:
         count += f"; measured is step {subject.measured.traced}"
     tables = "".join(text.details(f"As a table, {name}", _ranks_table(trace)) for name, trace in traces.items())
@@ -113,7 +121,7 @@ def learning_data(measured: MeasuredRun | None) -> dict[str, Any] | None:
         return None
     every = math.ceil(len(measured.steps) / MOST_POINTS)
     rows = measured.steps[::every]
-    curves = {name: [_short(row.get(name)) for row in rows] for name in CURVES}
+    curves = {name: [_short(row.get(name)) for row in rows] for name in _curves(measured)}
     curves["mfu"] = [None if value is None else _short(100 * value) for value in curves["mfu"]]
     return {
         "steps": [row["step"] for row in rows],
@@ -123,6 +131,11 @@ def learning_data(measured: MeasuredRun | None) -> dict[str, Any] | None:
             "loss": [_short(row["validation_loss"]) for row in measured.validation],
         },
     }
+
+
+def _curves(measured: MeasuredRun) -> dict[str, str]:
+    """The titles of what is drawn, by name."""
+    return CURVES | {name: title for name, title in SOME_CURVES.items() if name in measured.steps[-1]}
 
 
 def _short(value: Any) -> float | None:
@@ -142,7 +155,7 @@ def learning(subject: Subject, number: int) -> str:
         f'data-expected="{expected.get(name, "")}" tabindex="0" role="img" '
         f'aria-label="{title} over {len(measured.steps)} steps"></canvas>'
         f'<p class="status" role="status" aria-live="polite"></p></figure>'
-        for name, title in CURVES.items()
+        for name, title in _curves(measured).items()
     )
     every = math.ceil(len(measured.steps) / MOST_ROWS)
     rows = [
@@ -215,7 +228,7 @@ def _plans_table(found: Search, number: int) -> str:
         facts = summary(each)
         rows.append(
             (
-                str(i + 1),
+                f"{found.rank(each.plan) or i + 1:,}",
                 escape(in_words(each.plan)),
                 text.seconds(each.step_seconds),
                 text.number(each.tokens_per_second),
@@ -226,7 +239,8 @@ def _plans_table(found: Search, number: int) -> str:
             )
         )
     head = ["#", "plan", "a step", "tokens/s", "MFU", "GiB", "free", "TOML"]
-    return text.table(head, rows, "The best plans, each simulated action by action", words=2)
+    title = "The best plan of each split and microbatch, with its place among all, simulated action by action"
+    return text.table(head, rows, title, words=2)
 
 
 def _copy_button(run: int, plan: int, place: int) -> str:

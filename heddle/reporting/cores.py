@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from html import escape
-from importlib.resources import files
 
-from heddle.reporting.html import percent, seconds, table
+from heddle.reporting.html import percent, seconds, still_page, table
 from heddle.trace.svg import to_svg
 from heddle.trace.trace import Trace
 
@@ -15,34 +14,17 @@ LONGEST = 20  # operators in the table
 
 def render_cores(title: str, trace: Trace) -> str:
     """One HTML file that asks nobody for anything. A rank of the trace is a core, a span is a tile."""
-    style = files("heddle.reporting").joinpath("assets/style.css").read_text(encoding="utf-8")
     names = [f"core {rank}" for rank in range(trace.ranks)]
     cores = [
         (names[rank], f"{sum(span.rank == rank for span in trace.spans):,}", seconds(trace.busy(rank)),
          percent(trace.busy(rank) / trace.duration if trace.duration else 0.0))
         for rank in range(trace.ranks)
     ]  # fmt: skip
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>{escape(title)} – Heddle</title>
-<style>{style}</style>
-</head>
-<body>
-<header><h1>{escape(title)}</h1></header>
-<main>
-<p>{len(trace.spans):,} tiles on {trace.ranks} cores in {seconds(trace.duration)}.</p>
+    main = f"""<p>{len(trace.spans):,} tiles on {trace.ranks} cores in {seconds(trace.duration)}.</p>
 <section id="timeline"><h2>Timeline</h2>{to_svg(trace, names=names)}</section>
 <section id="cores"><h2>Cores</h2>{table(("core", "tiles", "busy", "share"), cores)}</section>
-<section id="operators"><h2>Slowest operators</h2>{_operators(trace)}</section>
-</main>
-<footer>Made by heddle tiles trace.</footer>
-</body>
-</html>
-"""
+<section id="operators"><h2>Slowest operators</h2>{_operators(trace)}</section>"""
+    return still_page(title, main, "heddle tiles trace")
 
 
 def _operators(trace: Trace) -> str:

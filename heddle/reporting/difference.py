@@ -51,7 +51,7 @@ def words(job: PlannedJob) -> dict[str, str]:
 
 def exchange(job: PlannedJob) -> dict[str, str]:
     """What the item `data` of a job is called, if it has one."""
-    found = exchanged(job.plan.replicas, job.plan.pipeline if job.model.tied else 1)
+    found = exchanged(job.plan.replicas, job.plan.tied_stages if job.model.tied else 1)
     return {} if found is None else {"data": found}
 
 
@@ -152,7 +152,8 @@ def _union(intervals: Intervals) -> Intervals:
 def stage_times(prediction: Simulation, trace: Trace) -> list[StageTimes]:
     """What the forwards and backwards of each stage take in a step."""
     plan = prediction.plan
-    predicted = _by_stage(prediction.trace, range(plan.pipeline))  # one rank stands for a stage
+    drawn = _by_stage(prediction.trace, range(plan.pipeline))  # one rank stands for a stage
+    predicted = [(forward / prediction.steps_drawn, back / prediction.steps_drawn) for forward, back in drawn]
     measured = _by_stage(trace, [place.pipeline for place in places(plan)])
     return [
         StageTimes(stage, (there[0], here[0]), (there[1], here[1]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from heddle.cost.imbalance import spread_of
 from heddle.reporting import html as text
 from heddle.runs.experts import ExpertUses, dead_in_words, most_over_mean
 
@@ -26,11 +27,14 @@ def experts(rows: Sequence[ExpertUses]) -> str:
         )
         for layer, uses in last.layers.items()
     ]
+    spread = sum(map(spread_of, last.layers.values())) / len(last.layers)
     heads = ["layer", "experts", "most used over mean", "without any token"]
     dead = f"<p>Experts that no token went to, {dead_in_words(last.dead)}.</p>" if last.dead else ""
     return (
         f"<p>Share of tokens that each expert of layer {worst} had, up to step {last.step}: the least even layer. "
         "White: none. The darkest: twice the mean or more.</p>"
+        f"<p>Spread of the use of a layer's experts, relative to its mean: {spread:.2f} over all layers. Predict with "
+        f"it by <code>--set cluster.efficiency.expert_spread={spread:.2f}</code>.</p>"
         f"{heat_map(rows, worst)}{dead}{text.details('Every layer', text.table(heads, table))}"
     )
 

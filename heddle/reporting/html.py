@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.resources import files
 
 from heddle.format import memory_unit, seconds_in_words, short, signed_seconds
 
@@ -81,3 +82,30 @@ def ticks(low: float, high: float, log: bool) -> list[float]:
     step = 10.0 ** math.floor(math.log10(rough))
     step *= next(size for size in (1, 2, 5, 10) if size * step >= rough)
     return [place * step for place in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def still_page(title: str, main: str, maker: str, heading: str = "", style: str = "", data: str = "") -> str:
+    """One HTML file that asks nobody for anything and runs no script; everything but the titles is HTML.
+
+    `style` and `data` stand beside the style of all pages, and behind the footer.
+    """
+    common = files("heddle.reporting").joinpath("assets/style.css").read_text(encoding="utf-8")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{escape(title)} – Heddle</title>
+<style>{common}{style}</style>
+</head>
+<body>
+<header><h1>{escape(heading or title)}</h1></header>
+<main>
+{main}
+</main>
+<footer>Made by {maker}.</footer>
+{data}</body>
+</html>
+"""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from html import escape
-from importlib.resources import files
 
 from heddle.format import short
 from heddle.reporting import html as text
@@ -14,13 +13,15 @@ WIDTH, HEIGHT, LEFT, BOTTOM = 620, 340, 56, 40
 COLORS = ("#0072b2", "#d55e00")  # told apart by those who do not see all colors
 DASHES = ("", "6 4")
 Scale = Callable[[float], float]
-CONTENT = "default-src 'none'; style-src 'unsafe-inline'"
+STYLE = """
+svg { width: 100%; height: auto; font-size: 12px; }
+.curves { grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); }
+"""
 
 
 def losses_page(settings: Sequence[Setting], loss: float, verdict: Sequence[str]) -> str:
     """One HTML file, which asks nobody for anything and runs no script."""
-    style = (files("heddle.reporting") / "assets" / "style.css").read_text(encoding="utf-8")
-    title = escape(" and ".join(setting.name for setting in settings))
+    title = " and ".join(setting.name for setting in settings)
     charts = "".join(
         f"<figure><figcaption>loss, nats per token, against {what}</figcaption>{chart(settings, loss, what)}</figure>"
         for what in ("tokens", "seconds")
@@ -30,18 +31,11 @@ def losses_page(settings: Sequence[Setting], loss: float, verdict: Sequence[str]
         "the mean over its seeds, and their range</li>"
         for setting, color in zip(settings, COLORS, strict=False)
     )
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark"><meta http-equiv="Content-Security-Policy" content="{CONTENT}">
-<title>{title} – Heddle</title><style>{style}
-svg {{ width: 100%; height: auto; font-size: 12px; }}
-.curves {{ grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); }}
-</style></head><body><header><h1>{title}</h1></header><main>
-<section><h2>Which learns faster</h2>{text.listed(verdict)}{_table(settings, loss)}</section>
+    main = f"""<section><h2>Which learns faster</h2>{text.listed(verdict)}{_table(settings, loss)}</section>
 <section><h2>Loss</h2><ul class="legend">{legend}</ul><div class="curves">{charts}</div>
 <p>Each point is the mean over the last {SMOOTHED:.0%} of a run's steps. Seconds count steps only: evaluating and
-saving are left out.</p></section></main><footer>Made by heddle compare.</footer></body></html>
-"""
+saving are left out.</p></section>"""
+    return text.still_page(title, main, "heddle compare", style=STYLE)
 
 
 def chart(settings: Sequence[Setting], loss: float, along: str) -> str:

@@ -243,6 +243,8 @@ def memory(subject: Subject, priced: bool = True) -> str:
     ]
     shown = f'<p>Predicted for one device of each stage. {note}</p><ul class="legend">{legend}</ul>'
     shown += f'<div class="bars" tabindex="0" role="group" aria-label="memory of every stage">{bars}</div>'
+    if prediction.outside is not None:
+        shown += f"<p>The slack has to have room for {prediction.outside}.</p>"
     measured = subject.measured.most("memory_gib") if subject.measured is not None else None
     if measured is not None:
         shown += f"<p>Measured on the first rank, for the whole process: at most {text.memory(measured * GIB)}.</p>"

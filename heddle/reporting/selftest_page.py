@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from html import escape
-from importlib.resources import files
 from typing import Any
 
-from heddle.reporting.html import details, listed, table
+from heddle.reporting.html import details, listed, still_page, table
 
 
 def selftest_page(verdict: dict[str, Any]) -> str:
     """One HTML file that asks nobody for anything; the verdict itself is in it, as JSON."""
-    style = files("heddle.reporting").joinpath("assets/style.css").read_text(encoding="utf-8")
     about, parts = verdict["about"], verdict["parts"]
     rows = [
         (escape(part["name"]), "passed" if part["passed"] else "<strong>failed</strong>", escape(part["words"]),
@@ -29,30 +27,14 @@ def selftest_page(verdict: dict[str, Any]) -> str:
     running = f"<p>Running: {escape(str(verdict['running']))}.</p>" if verdict.get("running") else ""
     # a text in JSON may hold what would end the script
     data = json.dumps(verdict).replace("<", "\\u003c")
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>Self-test {outcome} – Heddle</title>
-<style>{style}</style>
-</head>
-<body>
-<header><h1>Self-test: {outcome}</h1></header>
-<main>
-{running}<section id="parts"><h2>Parts</h2>{outcomes}</section>
+    main = f"""{running}<section id="parts"><h2>Parts</h2>{outcomes}</section>
 <section id="about"><h2>Where it ran</h2>{table(("", ""), facts, words=2)}
 {details("Devices, by rank", listed(str(each) for each in about.get("devices", [])))}
 {details("Settings", listed(f"{name}={value}" for name, value in about.get("settings", {}).items()))}
 </section>
-<section id="nodes"><h2>Nodes</h2>{"".join(_node(each) for each in nodes) or "<p>Not looked at yet.</p>"}</section>
-</main>
-<footer>Made by heddle selftest.</footer>
-<script type="application/json" id="verdict">{data}</script>
-</body>
-</html>
-"""
+<section id="nodes"><h2>Nodes</h2>{"".join(_node(each) for each in nodes) or "<p>Not looked at yet.</p>"}</section>"""
+    script = f'<script type="application/json" id="verdict">{data}</script>\n'
+    return still_page(f"Self-test {outcome}", main, "heddle selftest", f"Self-test: {outcome}", data=script)
 
 
 def _node(facts: dict[str, Any]) -> str:

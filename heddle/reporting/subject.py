@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from heddle.cost.local_machine import machine_for, measured_machine, to_be_measured
+from heddle.cost.measured.local_machine import machine_for, measured_machine, to_be_measured
 from heddle.errors import HeddleError
 from heddle.planning.best import with_best_plan
 from heddle.planning.search.search import Search, search

@@ -12,8 +12,8 @@ from typing import Any
 
 from heddle.data.template import TEMPLATE_FILE
 from heddle.data.tokens import Meta, Prepared
+from heddle.durable import replace_text
 from heddle.errors import HeddleError
-from heddle.runs.durable import replace_text
 from heddle.runs.lock import LOCK, begun
 from heddle.spec.job import Job, dumps_job, load_job
 from heddle.spec.start import JOB, TOKENIZER_FOLDER

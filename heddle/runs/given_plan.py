@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from heddle.runs.durable import replace_text
+from heddle.durable import replace_text
 from heddle.runs.folder import Run
 from heddle.spec.job import Job
 from heddle.spec.plan import Plan, Predicted

@@ -11,8 +11,8 @@ from typing import Any
 
 from heddle.errors import HeddleError
 from heddle.runs.launch_request import CPUS_PER_GPU, LaunchRequest, has_gpus
-from heddle.runs.yaml_text import to_yaml
 from heddle.spec.job import Job
+from heddle.yaml_text import to_yaml
 
 WORKSPACE = "/workspace"  # where the volume with the job and its runs is
 GRACE = 120  # seconds between SIGTERM and SIGKILL, in which a run finishes its step and saves

@@ -7,8 +7,8 @@ from typing import Any
 
 from heddle.errors import HeddleError
 from heddle.runs.launch_request import LaunchRequest, has_gpus
-from heddle.runs.yaml_text import to_yaml
 from heddle.spec.job import Job
+from heddle.yaml_text import to_yaml
 
 PORT = 29500
 # What SkyPilot calls the GPUs, by a word in the name that the driver gives them; those with more words first.

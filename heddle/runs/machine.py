@@ -6,9 +6,9 @@ that is made of it later, whatever else the machine does meanwhile.
 
 from __future__ import annotations
 
-from heddle.cost.local_machine import disturbed, machine_for, sharing_cores, to_be_measured
+from heddle.cost.measured.local_machine import disturbed, machine_for, sharing_cores, to_be_measured
+from heddle.durable import replace_text
 from heddle.errors import HeddleError
-from heddle.runs.durable import replace_text
 from heddle.runs.folder import Run
 from heddle.spec.cluster import Cluster, dumps_cluster
 from heddle.spec.job import Job

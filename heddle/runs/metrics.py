@@ -26,6 +26,13 @@ class StepMetrics:
     loss_scale: float | None = None
     link_seconds: float | None = None  # that a rank waited for the slowest link of a network
     bubble: float | None = None  # idle over busy time of all ranks, where the run is traced
+    useful_tokens_per_second: float | None = None  # without padding, where samples are made of documents
+    # of pairs: how much likelier than to the reference an answer is, times beta, on average, and how often the chosen
+    # answer gains more than the rejected one
+    reward_chosen: float | None = None
+    reward_rejected: float | None = None
+    reward_margin: float | None = None
+    reward_accuracy: float | None = None
 
 
 MOST = 1e30  # a loss beyond it is as good as none, and sums of several would be infinite
@@ -39,7 +46,7 @@ def read_metrics(path: Path, skipped: Callable[[int], None] = lambda _: None) ->
     lines = read_lines(path, "what a run wrote after each of its steps", LARGEST)
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(lines, start=1):
-        row = _row(line)
+        row = parse_row(line)
         if row is not None:
             rows.append(row)
         elif number < len(lines):  # a crash leaves its last line without an end
@@ -47,8 +54,8 @@ def read_metrics(path: Path, skipped: Callable[[int], None] = lambda _: None) ->
     return rows
 
 
-def _row(line: str) -> dict[str, Any] | None:
-    """A step's: numbers by name, or null where there was none; JSON has no NaN, though Python writes it."""
+def parse_row(line: str) -> dict[str, Any] | None:
+    """What a line says of a step: numbers by name, null where there was none; JSON has no NaN, but Python writes it."""
     try:
         row = parse_json(line)
     except ValueError:

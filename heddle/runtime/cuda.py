@@ -11,7 +11,7 @@ from heddle.spec.plan import Plan
 QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
 # Streams of a rank: computing, ten axes and the world, a channel each way to two neighbors, and three for copies, of
 # checkpoints, of what leaves the device and of what comes back. The axes are tensor, context and both dims of its
-# exchange, data, all replicas, two for experts or for ZeRO among neighbors, pipeline and its ends.
+# exchange, data, all replicas, two for experts or for ZeRO among neighbors, its gathers, and the pipeline's ends.
 STREAMS = 19
 
 DEFAULTS = {

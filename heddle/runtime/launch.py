@@ -48,8 +48,13 @@ LOOK = 30.0  # seconds between two looks whether devices are back that a run doe
 STORE, RESULT = "store", "result"  # files of one start: where the processes meet, and what rank 0 gives back
 
 
-def join(plan: Plan, place: LaunchedRank, file: Path | None = None, refit: Refit | None = None) -> Mesh:
-    """Meet the other processes of this launch, in a file or at its address, and find this one's place in the mesh."""
+def join(
+    plan: Plan, place: LaunchedRank, file: Path | None = None, refit: Refit | None = None, tied: bool = True
+) -> Mesh:
+    """Meet the other processes of this launch, in a file or at its address, and find this one's place in the mesh.
+
+    `tied`: whether both ends of a pipeline have to sum a gradient.
+    """
     store: Any = None
     if place.world != plan.world:
         if refit is None or not refit.may():  # who has to start others need not wait for them first
@@ -83,9 +88,9 @@ def join(plan: Plan, place: LaunchedRank, file: Path | None = None, refit: Refit
                 timeout=TIMEOUT,
                 device_id=gpu,
             )
-            mesh = build_mesh(plan, rank, place.world)
+            mesh = build_mesh(plan, rank, place.world, tied)
     else:
-        mesh = build_mesh(plan, rank, place.world)
+        mesh = build_mesh(plan, rank, place.world, tied)
     assert mesh is not None
     return mesh
 
@@ -118,7 +123,7 @@ def run_joined(
     """
     store = None
     try:
-        mesh = join(plan, place, refit=refit)
+        mesh = join(plan, place, refit=refit, tied=refit is None or refit.tied)
         store = dist.distributed_c10d._get_default_store() if dist.is_initialized() else None
         result = work(mesh, *(arguments if refit is None else refit.given()))
     except SpareError as spare:
@@ -172,7 +177,8 @@ def run_processes(
                 # where the server that ranks are forked from was killed, this starts another one
                 context = multiprocessing.get_context(_start_method())
                 try:
-                    processes.start(context, now, restart, work, (*given, *arguments))
+                    tied = refit is None or refit.tied
+                    processes.start(context, (now, tied), restart, work, (*given, *arguments))
                     failed = processes.first_to_fail(None if now.world == plan.world else refit)
                 except ServerLostError:
                     processes.end()
@@ -242,8 +248,11 @@ class _Processes(Requests):
         if not self.starting:
             raise KeyboardInterrupt
 
-    def start(self, context: Any, plan: Plan, restart: int, work: Callable[..., Any], arguments: Any) -> None:
-        """Start all processes."""
+    def start(
+        self, context: Any, mesh: tuple[Plan, bool], restart: int, work: Callable[..., Any], arguments: Any
+    ) -> None:
+        """Start all processes; `mesh`: what theirs is made of."""
+        plan, _ = mesh
         self.folder = self.scratch / f"start-{restart}"
         self.folder.mkdir()
         # A process that is given only half of what to do says so with a traceback.
@@ -252,7 +261,7 @@ class _Processes(Requests):
             for rank in range(plan.world):
                 place, ignore_hangup = LaunchedRank(rank, plan.world), ignores_hangup()
                 process = LeashedProcess(
-                    context, _worker, (ignore_hangup, plan, place, restart, self.folder, work, arguments)
+                    context, _worker, (ignore_hangup, mesh, place, restart, self.folder, work, arguments)
                 )
                 with nullcontext() if self.script else _nothing_to_run():
                     process.start()
@@ -324,7 +333,7 @@ def _nothing_to_run() -> Iterator[None]:
 def _worker(
     leash: Connection,
     ignore_hangup: bool,
-    plan: Plan,
+    mesh: tuple[Plan, bool],
     place: LaunchedRank,
     restart: int,
     folder: Path,
@@ -338,12 +347,13 @@ def _worker(
     signal.signal(signal.SIGHUP, signal.SIG_IGN if ignore_hangup else leave_closed_terminal)
     outlive_terminal()
     end_without(leash, folder)
+    plan, tied = mesh
     os.environ |= {"RANK": str(place.rank), "LOCAL_RANK": str(place.rank)}
     os.environ |= {"WORLD_SIZE": str(place.world), "LOCAL_WORLD_SIZE": str(place.world)}
     os.environ |= {"TORCHELASTIC_RESTART_COUNT": str(restart), NOTES: str(folder)}
     bind_to_loopback()
     try:
-        result = work(join(plan, place, folder / STORE), *arguments)
+        result = work(join(plan, place, folder / STORE, tied=tied), *arguments)
     except HeddleError as error:
         _tell_or_leave(place.rank, error)
         os._exit(2)

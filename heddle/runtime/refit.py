@@ -19,6 +19,7 @@ OVER = "heddle/over"  # the key in the store that tells processes without a plac
 class Refit(Protocol):
     """Who finds another plan where there are not as many processes, or devices, as a plan takes."""
 
+    tied: bool  # whether both ends of a pipeline hold the embedding's weight
     store: Any  # through which processes agreed on another plan than they were given
     returning: bool  # whether ranks were asked to stop because devices are back
 

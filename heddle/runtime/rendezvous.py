@@ -12,7 +12,6 @@ import os
 import socket
 import sys
 import time
-from contextlib import suppress
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -24,6 +23,7 @@ from heddle.errors import HeddleError
 from heddle.runtime.environment import LaunchedRank, local_place, number
 from heddle.runtime.error_files import restart_count, set_restart_count
 from heddle.runtime.interfaces import interface_towards
+from heddle.runtime.starts import AbsentError, agree_on_start
 
 TIMEOUT = timedelta(minutes=30)  # of whatever processes do together once they have met
 PATIENCE = "HEDDLE_RENDEZVOUS_SECONDS"  # the variable that says how long they wait for each other before that
@@ -82,8 +82,7 @@ def rendezvous_at_address(place: LaunchedRank) -> Store:
             ANOTHER_PORT,
         ) from None
     try:
-        store = _of_this_start(tcp, place)
-        _wait_for_everybody(store, place, f"{host}:{port}", patience)
+        store = _of_this_start(tcp, place, f"{host}:{port}", patience)
     except dist.DistError as error:
         raise SharedError(
             f"Rank {place.rank} lost the others at {host}:{port}.",
@@ -91,18 +90,6 @@ def rendezvous_at_address(place: LaunchedRank) -> Store:
             "Find out what happened to rank 0, which hosts their store.",
         ) from None
     return store
-
-
-def _of_this_start(store: Store, place: LaunchedRank) -> Store:
-    """A launcher that starts all again may keep its store, in which the addresses of the dead still stand.
-
-    Every rank counts its own starts, which are as many for all of them. The agents of torchrun do not agree: one that
-    starts its processes again because of another node's does not count that. It does count those that died too early to
-    count themselves.
-    """
-    starts = max(store.add(f"starts/{place.rank}", 1) - 1, restart_count())
-    set_restart_count(starts)
-    return PrefixStore(f"start-{starts}", store)
 
 
 def _resolved(host: str) -> list[Address]:
@@ -171,20 +158,17 @@ def _wait_for_rank_0(host: str, addresses: list[Address], port: int, place: Laun
     )
 
 
-def _wait_for_everybody(store: Store, place: LaunchedRank, where: str, patience: int) -> None:
-    """Name the ranks that never join now, instead of when a collective times out."""
-    store.set(f"here/{place.rank}", "")
-    if place.rank != 0:
-        store.wait(["everybody"])
-        return
-    everybody = [f"here/{rank}" for rank in range(place.world)]
-    with suppress(dist.DistError):
-        store.wait(everybody, timedelta(seconds=patience))
-    if missing := [rank for rank, key in enumerate(everybody) if not store.check([key])]:
+def _of_this_start(store: Store, place: LaunchedRank, where: str, patience: int) -> Store:
+    """What is said only among the processes of this start; ranks that never join are named now, not by a time-out."""
+    try:
+        start = agree_on_start(store, place, restart_count(), patience)
+    except AbsentError as absent:
+        missing = absent.ranks
         listed = ", ".join(map(str, missing[:8])) + ", …" * (len(missing) > 8)
         raise SharedError(
             f"{len(missing)} of {place.world} processes did not join at {where} within {patience} s: rank {listed}.",
             "A run starts when all its ranks have joined.",
             f"Find out what happened to them; {PATIENCE} waits longer.",
-        )
-    store.set("everybody", "")
+        ) from None
+    set_restart_count(start.restarts)
+    return PrefixStore(f"start-{start.name}", store)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
-from heddle.cost import adapters, memory
+from heddle.cost import adapters, end_memory, memory
 from heddle.cost.layers import Chunk, LayerKind, chunk_layers
 from heddle.cost.offload import States, states
 from heddle.cost.work import Work
@@ -18,20 +18,16 @@ from heddle.spec.plan import Plan
 NOTHING = States(0.0, 0.0, 0.0)
 
 
-def chunks_of(model: ModelSpec, plan: Plan, work: Work) -> list[ChunkBytes]:
-    """Of each chunk; chunks of the same layers, and there are many of them, are alike."""
-    every = _Chunks(plan, work)
-    known: dict[Any, ChunkBytes] = {}
-    found, last = [], plan.chunks - 1
-    for number, layers in enumerate(chunk_layers(model, plan)):
-        key = layers, number == 0, number == last
-        if key not in known:
-            known[key] = every.of(*key)
-        found.append(known[key])
-    return found
+def chunks_of(model: ModelSpec, plan: Plan, work: Work, known: ChunksOf | None = None) -> list[ChunkBytes]:
+    """Of each chunk; `known`: of plans that differ from this one in what their layers do, and in nothing else."""
+    every = known or ChunksOf(plan, work)
+    last = plan.chunks - 1
+    return [every.of(layers, number == 0, number == last) for number, layers in enumerate(chunk_layers(model, plan))]
 
 
-class _Chunks:
+class ChunksOf:
+    """Chunks of a plan, each computed once: chunks of the same layers, and there are many of them, are alike."""
+
     def __init__(self, plan: Plan, work: Work) -> None:
         self.plan, self.work = plan, work
         self.shapes = [bytes_of(of_a_layer(one)) for _, one in work.each_shape]
@@ -43,14 +39,22 @@ class _Chunks:
         whole = work.adapters_whole if work.frozen else work.replicated_parameters
         self.norms = float(whole) if plan.sequence else 0.0
         table = float(work.padded_vocab * work.hidden)
-        self.head = table * float(memory.learns_table(work))
+        self.head = table * float(end_memory.learns_table(work))
         self.table = table * float(work.learns_embed)
         self.frozen_head = float(adapters.frozen_end(work, False, True))
         self.unpacked = float(sum(adapters.unpacked(work)))
         self.stream = float(memory.stream(work))  # bytes of a microbatch between layers
+        self.known: dict[tuple[Chunk, bool, bool], ChunkBytes] = {}
+        self.passed: dict[tuple[LayerKind, bool, float], Passed] = {}
 
     def of(self, layers: Chunk, first: bool, last: bool) -> ChunkBytes:
         """Of one chunk."""
+        key = layers, first, last
+        if key not in self.known:
+            self.known[key] = self._of(*key)
+        return self.known[key]
+
+    def _of(self, layers: Chunk, first: bool, last: bool) -> ChunkBytes:
         left = sum(count * self.shapes[kind.shape].left(kind) for kind, count in layers)
         if first:
             left += float(self.work.dropout) * self.stream / self.work.element  # the mask of the embedding
@@ -81,7 +85,7 @@ class _Chunks:
 
     def _units(self, layers: Chunk, first: bool, last: bool, halved: bool) -> list[tuple[Passed, int]]:
         """What a backward passes, from the chunk's end on."""
-        units = [(self._layer(kind, halved), count) for kind, count in reversed(layers)]
+        units = list(self._layers(layers, halved))[::-1]
         if last:
             units.insert(0, (self._head(), 1))
         elif units:  # the gradient that arrived stays until all is done
@@ -89,11 +93,31 @@ class _Chunks:
             units[:1] = [(unit._replace(left=unit.left - self.stream), 1), (unit, count - 1)]
         return [*units, (self._embedding(last), 1)] if first else units
 
-    def _layer(self, kind: LayerKind, halved: bool) -> Passed:
+    def _layers(self, layers: Chunk, halved: bool) -> Iterator[tuple[Passed, int]]:
+        """Each with what comes back beside its backward: of the last layers before it that let theirs go."""
+        before: list[float] = []
+        for kind, count in layers:
+            ahead = fetched_ahead(self.work, self.plan, kind) if kind.leaves else 0
+            own = self.shapes[kind.shape].saved[kind.recompute]
+            apart = min(count, ahead)  # those whose company differs
+            for _ in range(apart):
+                yield self._layer(kind, halved, sum(before[-ahead:])), 1
+                before.append(own)
+            if count > apart:
+                yield self._layer(kind, halved, ahead * own), count - apart
+            before += [own] * (count - apart) * kind.leaves
+
+    def _layer(self, kind: LayerKind, halved: bool, ahead: float) -> Passed:
+        key = kind, halved, ahead
+        if key not in self.passed:
+            self.passed[key] = self._passed(*key)
+        return self.passed[key]
+
+    def _passed(self, kind: LayerKind, halved: bool, ahead: float) -> Passed:
         shape = self.shapes[kind.shape]
         own = states(self.work, shape.parameters, kind.memory, shape.frozen)
         return Passed(
-            moment=shape.back(kind, halved, own.summed > 0, fetched_ahead(self.work, self.plan)),
+            moment=shape.back(kind, halved, own.summed > 0, ahead),
             early=shape.early(kind),
             left=shape.left(kind),
             states=own if own.summed else NOTHING,
@@ -119,7 +143,7 @@ class _Chunks:
         return own._replace(unit=0.0) if own.summed else NOTHING  # no end needs its weights on the way back
 
     def _head(self) -> Passed:
-        norm = float(memory.final_norm_backward(self.work))
+        norm = float(end_memory.final_norm_backward(self.work))
         if self._tied_here:
             return Passed(moment=norm, left=self.ends.left - self.ends.table, waits=self.stream)
         own = self._end(self.head)
@@ -133,7 +157,7 @@ class _Chunks:
         makes = (self.table * (not made) + positions) * 4 * (self.alone and not own.summed)
         left = self.ends.table if last and self._tied_here else 0.0
         return Passed(
-            moment=float(memory.embedding_backward(self.work, 0.0)),
+            moment=float(end_memory.embedding_backward(self.work, 0.0)),
             left=left,
             states=own,
             makes=makes,

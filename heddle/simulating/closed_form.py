@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.cost import adapters, compute, memory, messages, muon
+from heddle.cost import adapters, compute, end_memory, memory, messages, muon
 from heddle.cost import step as stage
 from heddle.cost.breakdown import Breakdown
 from heddle.cost.fits import fits
@@ -28,6 +28,7 @@ from heddle.simulating.distinct import Once, once
 from heddle.simulating.layer_range import Among, among, most_of_a_rank, of_runs
 from heddle.simulating.memory_bounds import HeldBytes, fewest_recomputed, made_by_backwards, peak_memory
 from heddle.simulating.orders import Orders, Ranks, even_ranks, orders_of, recomputed
+from heddle.simulating.rank_bytes import fullest_rank
 from heddle.spec.cluster import Cluster
 
 CHUNK = 8192  # plans that are priced at once: their columns stay in the cache
@@ -126,6 +127,9 @@ def _price(work: Work, cluster: Cluster, prices: Prices, orders: Orders, split: 
     aside = cluster.efficiency.microbatch_us * 1e-6 * v  # of a rank
     total = layers * one + ends + sends + aside * p
     slowest = np.maximum(ranks.most * one, ranks.last * one + head) + 2 * send * v + aside
+    if work.shapes:  # which rank has the slower layers is known
+        with_ends = _slowest(prices.each_layer, work, (embedding, head)) + 2 * send * v + aside
+        slowest = np.where(work.folded, slowest, with_ends)
     slowest = np.where(alone, total, slowest)
     # (m-1) times the slowest rank, and once through all: Piper (NeurIPS 2021) §3, (m + p - 1)·(f + b) of PTD-P §2.2.1
     # where all are equal. With v chunks a rank fills and drains v times as fast (§2.2.2).
@@ -167,9 +171,18 @@ def _price(work: Work, cluster: Cluster, prices: Prices, orders: Orders, split: 
     held, least = peak_memory(work, cluster, orders, split, prices.held.mean, recomputing)
     if work.shapes:
         least = peak_memory(smallest, cluster, orders, split, prices.held.least, recomputing)[1]
+        beside = prices.held.mean.ends
+        fullest = fullest_rank(work, split, prices.each_saved, beside.left + beside.briefly)
+        least = np.maximum(least, fullest + memory.slack(cluster, fullest))
+        held = np.maximum(held, least)
     times = (embedding, head, send)
     bound = least_seconds(work, smallest, cluster, orders, split, prices.layer, times, prices.slowest, recomputing)
     return StepCosts.of((seconds, *breakdown, pipe / busy - 1, bound, held, least), cluster)
+
+
+def _degrees(work: Work) -> tuple[np.ndarray, np.ndarray]:
+    plans = max(1, len(work))  # one where every column is a number
+    return np.broadcast_to(work.pipeline, plans), np.broadcast_to(work.virtual, plans)
 
 
 def _tail(
@@ -204,9 +217,9 @@ def _prices(work: Work, cluster: Cluster) -> Prices:
     counts = [count for count, _ in work.each_shape]
     costs = tuple(stage.layer_cost(cluster, one) for _, one in work.each_shape)
     saved = tuple(memory.layer_activations(one) for _, one in work.each_shape)
-    ends = memory.end_activations(work)
-    waits = memory.waiting_table(work, ends)
-    embeds = memory.embedding_backward(work, 0.0) + waits
+    ends = end_memory.end_activations(work)
+    waits = end_memory.waiting_table(work, ends)
+    embeds = end_memory.embedding_backward(work, 0.0) + waits
     sent, awaited = messages.sent_message(work), messages.awaited_message(work)
     held = among(saved, counts).map(lambda each: HeldBytes(each, ends, waits, embeds, sent, awaited))
     message = between_stages(cluster, work)
@@ -279,11 +292,17 @@ def _with_runs(prices: Prices, distinct: Prices, which: np.ndarray, work: Work) 
     return prices, replace(smallest, layer_parameters=dense, expert_parameters=experts)
 
 
-def _slowest(shapes: Sequence[LayerCost[Column]], work: Work) -> np.ndarray:
-    """Seconds of one microbatch in the layers of the slowest rank; without what only some layers recompute."""
-    seconds = []
+def _slowest(shapes: Sequence[LayerCost[Column]], work: Work, ends: tuple[Column, Column] | None = None) -> np.ndarray:
+    """Seconds of one microbatch in the layers of the slowest rank; without what only some layers recompute.
+
+    `ends`: of the embedding and of the output layer; with these, and with all that layers recompute, as a mean.
+    """
+    seconds, (pipeline, virtual) = [], _degrees(work)
+    often = work.full if ends is not None else work.full >= 1
     for each in shapes:
         again = work.selective * each.again_selective + work.per_op * each.again_per_op
-        seconds.append(each.forward + each.backward + again + np.where(work.full >= 1, each.again_full, 0.0))
-    pipeline, virtual = (np.broadcast_to(column, len(work)) for column in (work.pipeline, work.virtual))
-    return most_of_a_rank(np.stack(np.broadcast_arrays(*seconds)), work.shape_of, pipeline, virtual)
+        seconds.append(np.broadcast_to(each.forward + each.backward + again + often * each.again_full, len(pipeline)))
+    first, last = ends or (0.0, 0.0)
+    beside = np.broadcast_to(first, len(pipeline)), np.broadcast_to(last, len(pipeline))
+    found = most_of_a_rank(np.stack(seconds), work.shape_of, pipeline, virtual, beside)
+    return found if len(work) else found[0]

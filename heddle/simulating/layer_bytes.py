@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import adapters, memory
+from heddle.cost import adapters, end_memory, memory
 from heddle.cost.layers import LayerKind, recomputing
 from heddle.cost.work import Work
 from heddle.spec.layer_memory import Recompute
@@ -59,18 +59,19 @@ class LayerBytes(NamedTuple):
     def back(self, kind: LayerKind, halved: bool = False, shared: bool = False, ahead: float = 0.0) -> float:
         """What the way back holds for a moment; what had left is there again.
 
-        All of it at once, since all is fetched when the layer's backward begins, and that of so many layers `ahead`. An
-        input that alone had left stays until that is over, beside the one that is computed with again.
+        All of it at once, since all is fetched when the layer's backward begins, and `ahead`: the bytes of layers
+        before it. An input that alone had left stays until that is over, beside the one that is computed with again.
         """
         moment = (self.halved if halved else self.shared if shared else self.moment)[kind.recompute]
         if not kind.leaves:
             return moment
-        return moment + self.saved[kind.recompute] * ((2 if kind.recompute == "full" else 1) + ahead)
+        return moment + self.saved[kind.recompute] * (2 if kind.recompute == "full" else 1) + ahead
 
 
-def fetched_ahead(work: Work, plan: Plan) -> float:
-    """Layers before the present one whose activations come back beside its backward; a CPU copies by itself."""
-    return plan.prefetch * (1.0 - float(work.gloo))
+def fetched_ahead(work: Work, plan: Plan, kind: LayerKind) -> int:
+    """How many layers before one come back beside its backward: from the host of a GPU, which copies beside it."""
+    tier = kind.memory.tier("input") or kind.memory.tier("activations")
+    return plan.prefetch if tier == "host" and not work.gloo else 0
 
 
 @lru_cache(maxsize=1024)
@@ -101,6 +102,6 @@ def bytes_of(work: Work) -> LayerBytes:
 
 
 @lru_cache(maxsize=1024)
-def ends_of(work: Work) -> memory.Ends[float]:
+def ends_of(work: Work) -> end_memory.Ends[float]:
     """Of the output layer and the loss."""
-    return memory.Ends(*map(float, memory.end_activations(work)))
+    return end_memory.Ends(*map(float, end_memory.end_activations(work)))

@@ -76,14 +76,24 @@ def _runs(shape_of: tuple[int, ...], length: int) -> np.ndarray:
 
 
 def most_of_a_rank(
-    seconds: np.ndarray, shape_of: tuple[int, ...], pipeline: np.ndarray, virtual: np.ndarray
+    seconds: np.ndarray,
+    shape_of: tuple[int, ...],
+    pipeline: np.ndarray,
+    virtual: np.ndarray,
+    ends: tuple[np.ndarray, np.ndarray],
 ) -> np.ndarray:
-    """What the layers of the slowest rank come to, for each plan; `seconds`: of a layer, for each shape and plan."""
+    """What the layers of the slowest rank come to, for each plan.
+
+    `seconds`: of a layer, for each shape and plan; `ends`: what the first and the last rank have beside layers.
+    """
     degrees, group = np.unique(np.stack([pipeline, virtual]).astype(np.int64), axis=1, return_inverse=True)
     most = np.zeros(seconds.shape[1])
     for number, (ranks, chunks) in enumerate(degrees.T.tolist()):
         rows = np.flatnonzero(group.ravel() == number)
-        most[rows] = (_layers_of_ranks(shape_of, ranks, chunks) @ seconds[:, rows]).max(axis=0)
+        each = _layers_of_ranks(shape_of, ranks, chunks) @ seconds[:, rows]
+        each[0] += ends[0][rows]
+        each[-1] += ends[1][rows]
+        most[rows] = each.max(axis=0)
     return most
 
 

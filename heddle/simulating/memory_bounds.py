@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import adapters, memory, messages
+from heddle.cost import adapters, end_memory, memory, messages
 from heddle.cost.step import Split
 from heddle.cost.work import Work
 from heddle.schedule.rule import Column, Mask
@@ -23,7 +23,7 @@ class HeldBytes(NamedTuple):
     """Bytes of a microbatch: left in a layer, held at the end of the model, sent on by a stage, awaited by one."""
 
     saved: memory.Saved
-    ends: memory.Ends[Column]
+    ends: end_memory.Ends[Column]
     waits: Column  # of a tied embedding, for its other end
     embeds: Column  # what the embedding's backward takes beside what other microbatches left
     sent: Column
@@ -195,7 +195,7 @@ def _moments_of(rank: RankOrder, plan: PlanBytes) -> Iterator[Moment]:
         with_other = (work.pipeline > 1) if rank.first else rank.last
         base = base + np.where(with_other, messages.awaited_table(work), 0.0)
     made = work.element == 4 and made_by_backwards(work)
-    grows = memory.made_gradients(work, rank.layers * plan.layer, rank.first, rank.last) if np.any(made) else 0.0
+    grows = end_memory.made_gradients(work, rank.layers * plan.layer, rank.first, rank.last) if np.any(made) else 0.0
     of_rank = RankBytes(
         rank=rank,
         plan=plan,
@@ -249,7 +249,7 @@ def _moments_of_growth(of: RankBytes) -> Iterator[Moment]:
         always: Column = of.base + np.where(made, grown, 0.0) + np.where(k <= m * v, here, 0.0)
         yield of.moment(always * whole, chunks.later(chunks.at(k) * whole))
         # and at the end of that first one
-        lately = memory.last_layer(work, one_layer, layer, (done == v - 1) & np.asarray(rank.first))
+        lately = end_memory.last_layer(work, one_layer, layer, (done == v - 1) & np.asarray(rank.first))
         always = of.base + np.where(made, grown, 0.0) + lately
         always = always + np.where(rank.last & (work.gpipe > 0) & (done == 0), (m - 1) * ends.left, 0.0)
         yield of.moment(always * whole, chunks.later((chunks.at(k - 1) - 1) * whole))

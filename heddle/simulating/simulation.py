@@ -13,9 +13,10 @@ from heddle.cost.breakdown import Breakdown
 from heddle.cost.fits import MemoryVerdict, verdict
 from heddle.cost.fits import fits as bytes_fit
 from heddle.cost.layers import chunk_layers
-from heddle.cost.local_machine import machine_for
+from heddle.cost.measured.local_machine import machine_for
 from heddle.cost.memory import MemoryBreakdown
 from heddle.cost.offload import DISK_GBS
+from heddle.cost.outside import Outside, outside
 from heddle.cost.work import Work, work_of
 from heddle.errors import HeddleError
 from heddle.format import GIB
@@ -101,6 +102,12 @@ class Simulation:
     def trace(self) -> Trace:
         """The step on a clock, drawn when it is first looked at: a search prices many plans and draws few."""
         return self.timeline()
+
+    @property
+    def steps_drawn(self) -> int:
+        """Steps that the trace shows: several where a pipeline does not drain after each."""
+        last = max((span.microbatch for span in self.trace.spans), default=0)
+        return 1 + last // self.plan.microbatches(self.job.train.global_batch)
 
     @property
     def plan(self) -> Plan:
@@ -197,6 +204,11 @@ class Simulation:
         return self.verdict.fits
 
     @property
+    def outside(self) -> Outside | None:
+        """What a GPU holds beside tensors, which the slack has to have room for; None on CPUs."""
+        return outside(self.plan, self.verdict.device, self.job.model.tied)
+
+    @property
     def fullest(self) -> int:
         """The stage whose devices hold most."""
         return self.verdict.stage
@@ -246,6 +258,7 @@ class Simulation:
                 }
                 for number, breakdown in enumerate(self.memory)
             ],
+            "outside_gib": 0.0 if self.outside is None else self.outside.bytes / GIB,
             "fits": self.fits,
         } | ({} if self.network is None else {"links": [use._asdict() for use in link_uses(self.network)]})
 

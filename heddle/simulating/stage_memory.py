@@ -16,7 +16,7 @@ from heddle.cost.offload import States, states
 from heddle.cost.work import Work, work_of
 from heddle.schedule import Schedule
 from heddle.schedule.transit import transit
-from heddle.simulating.chunk_memory import chunks_of
+from heddle.simulating.chunk_memory import ChunksOf, chunks_of
 from heddle.simulating.fullest import ActionBytes, ChunkBytes, fullest_moment
 from heddle.simulating.layer_bytes import bytes_of as bytes_of
 from heddle.simulating.layer_bytes import of_a_layer as of_a_layer
@@ -88,10 +88,13 @@ def memory_verdict(job: Job, cluster: Cluster) -> MemoryVerdict:
 
 
 def stage_memory(
-    job: Job, plan: Plan, work: Work, schedule: Schedule, cluster: Cluster
+    job: Job, plan: Plan, work: Work, schedule: Schedule, cluster: Cluster, known: ChunksOf | None = None
 ) -> tuple[tuple[MemoryBreakdown, ...], LeftBytes]:
-    """What one rank of each stage holds at its peak, and what a microbatch leaves in each chunk."""
-    held, breakdowns = _stages(job, plan, work, schedule, cluster)
+    """What one rank of each stage holds at its peak, and what a microbatch leaves in each chunk.
+
+    `known`: chunks of plans that differ from this one in what their layers do.
+    """
+    held, breakdowns = _stages(job, plan, work, schedule, cluster, known)
     return tuple(breakdowns), LeftBytes(tuple(chunk.saved for chunk in held), tuple(chunk.owed for chunk in held))
 
 
@@ -102,10 +105,10 @@ def every_stage_fits(job: Job, plan: Plan, work: Work, schedule: Schedule, clust
 
 
 def _stages(
-    job: Job, plan: Plan, work: Work, schedule: Schedule, cluster: Cluster
+    job: Job, plan: Plan, work: Work, schedule: Schedule, cluster: Cluster, known: ChunksOf | None = None
 ) -> tuple[list[ChunkBytes], Iterator[MemoryBreakdown]]:
     """What each chunk leaves, and what one rank of each stage holds, as they are asked for."""
-    held = chunks_of(job.model, plan, work)
+    held = chunks_of(job.model, plan, work, known)
     parameters, frozen = parameters_of(job.model, plan, work), frozen_of(job.model, plan, work)
     by_rank = (
         _states_by_layer(job.model, plan, work) if plan.by_layer or (plan.zero >= 2 and plan.replicas > 1) else None
@@ -157,8 +160,11 @@ def _stages(
 def _states_by_layer(model: ModelSpec, plan: Plan, work: Work) -> list[States]:
     """What one rank of each stage keeps, its layers and ends added up; the way back counts what is gathered."""
     units: list[list[States]] = [[] for _ in range(plan.pipeline)]
+    known: dict[tuple[object, ...], States] = {}  # of many parts most are alike
     for part in parts_of(model, plan, work):
-        units[part.stage].append(states(work, part.parameters, part.kind.memory, part.frozen))
+        if (key := part[1:]) not in known:
+            known[key] = states(work, part.parameters, part.kind.memory, part.frozen)
+        units[part.stage].append(known[key])
     return [States(*map(sum, zip(*own, strict=True)))._replace(unit=0.0, summed=0.0) for own in units]
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, Literal
 
-from heddle.errors import HeddleError
+from heddle.errors import HeddleError, divisors, listing
 
 Router = Literal["softmax", "sigmoid"]
+RouterBias = Literal["none", "score", "choice"]
 
 RANGES = re.compile(r"\s*\d+\s*(-\s*\d+\s*)?(,\s*\d+\s*(-\s*\d+\s*)?)*")
 
@@ -53,7 +54,8 @@ def check_experts(model: Any) -> None:
     """Fill in what follows from other fields, and refuse what does not go together."""
     counts = {*model.experts} - {0} if isinstance(model.experts, tuple) else {model.experts} - {0}
     if not counts:
-        said = [name for name in ("top_k", "expert_ffn", "shared_experts", "shared_ffn") if getattr(model, name)]
+        names = ("top_k", "expert_ffn", "shared_experts", "shared_ffn", "router_groups", "balance_rate")
+        said = [name for name in names if getattr(model, name)]
         if said:
             raise HeddleError(
                 f"model.{said[0]} = {getattr(model, said[0])}, but the model has no experts.",
@@ -67,11 +69,11 @@ def check_experts(model: Any) -> None:
             "It says how many of its layer's experts each token goes to.",
             f"Use 1 to {min(counts)}.",
         )
-    if model.activation != "swiglu" or "mlp" in model.biased:
+    if model.activation not in ("swiglu", "clamped-swiglu"):
         raise HeddleError(
-            f'Experts with activation = "{model.activation}" and bias = "{model.bias}" are not known.',
-            "Heddle's experts are gated MLPs without biases.",
-            'Use activation = "swiglu" and bias = "none" (or "qkv").',
+            f'Experts with activation = "{model.activation}" are not known.',
+            "Heddle's experts are gated MLPs.",
+            'Use activation = "swiglu" or "clamped-swiglu".',
         )
     widest = max(model.ffn) if isinstance(model.ffn, tuple) else model.ffn
     object.__setattr__(model, "expert_ffn", model.expert_ffn or widest)
@@ -82,4 +84,46 @@ def check_experts(model: Any) -> None:
             "model.shared_gate = true, but the model has no shared experts.",
             "It says how much each token takes from them.",
             "Add for example shared_experts = 1, or leave shared_gate out.",
+        )
+    if "mlp" in model.biased and (0 in counts_of(model) or model.shared_ffn):
+        raise HeddleError(
+            f'Experts with bias = "{model.bias}" beside MLPs or shared experts are not known.',
+            "Where experts have biases, they are all that a layer has behind attention.",
+            'Use bias = "none", "qkv" or "attention", or experts in every layer and no shared ones.',
+        )
+    _check_groups(model, counts)
+    if model.balance_rate and model.router_bias != "choice":
+        raise HeddleError(
+            f'model.balance_rate = {model.balance_rate} with router_bias = "{model.router_bias}".',
+            "It moves the biases by which experts are chosen.",
+            'Use router_bias = "choice", or balance_loss instead.',
+        )
+
+
+def counts_of(model: Any) -> set[int]:
+    """How many experts its layers have."""
+    return {*model.experts} if isinstance(model.experts, tuple) else {model.experts}
+
+
+def _check_groups(model: Any, counts: set[int]) -> None:
+    groups, used = model.router_groups, model.router_top_groups
+    if groups <= 1 and used <= 1:
+        object.__setattr__(model, "router_groups", 0)  # one is none
+        object.__setattr__(model, "router_top_groups", 0)
+        return
+    least = 2 if model.router == "sigmoid" else 1
+    uneven = [count for count in counts if groups < 1 or count % groups or count // groups < least]
+    if uneven:
+        fitting = [each for each in divisors(uneven[0]) if uneven[0] // each >= least]
+        raise HeddleError(
+            f"{uneven[0]} experts cannot be in router_groups = {groups}.",
+            "Groups are equal" + (", and sigmoid routers rank them by their two best experts." if least > 1 else "."),
+            f"{listing(fitting)} can.",
+        )
+    enough = -(-model.top_k * groups // min(counts))
+    if not enough <= used <= groups:
+        raise HeddleError(
+            f"model.router_top_groups = {used} with {groups} groups and top_k = {model.top_k}.",
+            "A token's experts come from so many groups, which must have enough of them.",
+            f"Use {enough} to {groups}.",
         )

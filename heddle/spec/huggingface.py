@@ -11,8 +11,11 @@ from typing import Any
 
 from heddle.errors import HeddleError, nearest, shorten
 from heddle.spec.hf.config_keys import Config, Fields, as_json, get
-from heddle.spec.hf.families import FAMILIES, LACKING, LACKING_IN
+from heddle.spec.hf.families import FAMILIES
+from heddle.spec.hf.lacking import lacking
 from heddle.spec.model import ModelSpec
+
+SAME = {"kimi_k2": "deepseek_v3"}  # families that differ in name only
 
 
 def read_config(config: Config) -> ModelSpec:
@@ -22,6 +25,8 @@ def read_config(config: Config) -> ModelSpec:
     published models state one (GPT-2): Heddle's attention has none, and a trained model computes the same without it.
     """
     model_type = config.get("model_type")
+    if isinstance(model_type, str):
+        model_type = SAME.get(model_type, model_type)
     if not isinstance(model_type, str) or model_type not in FAMILIES:
         raise _unknown(config, model_type)
     spec = _read(config, model_type)
@@ -30,21 +35,20 @@ def read_config(config: Config) -> ModelSpec:
 
 def _read(config: Config, model_type: str) -> ModelSpec:
     known: Fields = {"name": get(config, "_name_or_path", str, "") or model_type}
-    for rule in FAMILIES[model_type].rules:
+    family = FAMILIES[model_type]
+    config = config | {key: config[old] for old, key in family.aliases.items() if key not in config and old in config}
+    for rule in family.rules:
         known |= rule.read(config, known)
     return ModelSpec(**known)
 
 
 def _unknown(config: Config, model_type: object) -> HeddleError:
-    lacking = LACKING_IN.get(model_type) if isinstance(model_type, str) else None
-    lacking = lacking or next((feature for key, feature in LACKING.items() if config.get(key)), None)
-    return HeddleError(
-        f"model_type = {shorten(model_type)} is not known.",
-        f"Its configuration asks for {lacking}, which Heddle's transformer does not have."
-        if lacking
-        else "Heddle reads the model families that it can compute exactly.",
-        nearest(shorten(model_type), FAMILIES),
-    )
+    feature, known = lacking(config), nearest(shorten(model_type), FAMILIES)
+    what = f"model_type = {shorten(model_type)} is not known."
+    if feature is None:
+        return HeddleError(what, "Heddle reads the model families that it can compute exactly.", known)
+    why = f"Its configuration asks for {feature}, which Heddle's transformer does not have."
+    return HeddleError(what, why, f'Train it as a module of your own: [model] module = "mine.py:make". {known}')
 
 
 def keys_of(spec: ModelSpec, model_type: str) -> Config:

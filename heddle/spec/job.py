@@ -39,7 +39,7 @@ from heddle.spec.rules.optimizer import OptimizerName, check_optimizer
 from heddle.spec.rules.order import check_late
 from heddle.spec.rules.own import check_own_job
 from heddle.spec.rules.preference import check_preference
-from heddle.spec.rules.tune import check_base
+from heddle.spec.rules.tune import check_base, check_rank
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 from heddle.spec.start import model_in, tokenizer_in
 from heddle.spec.tables import WHERE_SAID, build, read_toml, to_table, to_toml
@@ -166,6 +166,7 @@ class Job:
         if self.model.own:
             check_own_job(self.train.optimizer, self.tune is not None, self.preference is not None)
         check_preference(self.preference, self.data, self.tune, self.plan, self.train.meeting)
+        check_rank(self.tune, self.model)
         check_base(self.tune, self.model, bool(self.train.compile))
         if self.plan is not None:
             self.plan.check(self.model, self.train.global_batch, self.sequence)
@@ -173,7 +174,7 @@ class Job:
             check_late(self.plan, self.train)
             check_optimizer(self.plan, self.train, self.model.layers)
             check_adapt(self.plan, self.train.meeting, self.network is not None)
-            check_muon(self.plan, self.train)
+            check_muon(self.plan, self.train, self.model)
             check_coded(self.plan, self.train.precision)
             if self.model.own and self.train.precision == "fp8":
                 raise HeddleError(

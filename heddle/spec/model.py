@@ -8,14 +8,17 @@ from math import gcd
 from typing import Annotated, Any, Literal
 
 from heddle.errors import HeddleError, divisors, listing, nearest_number
-from heddle.spec.experts import Router, check_experts, expand_dense_layers
+from heddle.spec.experts import Router, RouterBias, check_experts, expand_dense_layers
+from heddle.spec.latent import attention_parameters, check_latent, value_size
 from heddle.spec.ranges import Amount, Count, CountOrZero, Positive, Range, ShareBelowOne, check_ranges
 from heddle.spec.rope import RopeScaling as RopeScaling
 from heddle.spec.rope import Turns
 from heddle.spec.tables import WHERE_SAID
 
 Norm = Literal["layernorm", "rmsnorm"]
-Activation = Literal["gelu", "gelu-exact", "relu", "relu2", "silu", "swiglu", "geglu", "geglu-exact", "reglu"]
+Activation = Literal[
+    "gelu", "gelu-exact", "relu", "relu2", "silu", "swiglu", "geglu", "geglu-exact", "reglu", "clamped-swiglu"
+]
 Positions = Literal["learned", "rotary"]
 Bias = Literal["all", "attention", "qkv", "mlp", "qkv+mlp", "out+mlp", "none"]
 NormPlace = Literal["before", "after", "both"]
@@ -34,6 +37,8 @@ BIASED: dict[str, tuple[str, ...]] = {
 }
 IGNORE = -100  # a target that nothing is learned from, as PyTorch and Hugging Face write it
 MOST_LAYERS = 100_000  # far more than any model has
+# of a layer: how unevenly they are used is drawn for each
+Experts = Annotated[int, Range("[0, 16384]", "No layer is known to have more.")]
 PER_LAYER = ("ffn", "window", "rope_theta", "experts")  # fields that may be one number, or one for each layer
 Theta = Annotated[float, Range("[0, 1e12]")]
 
@@ -95,8 +100,17 @@ class ModelSpec:
     logit_scale: Positive = field(default=1.0, metadata=WHERE_SAID)
     logit_cap: Amount = field(default=0.0, metadata=WHERE_SAID)  # as attention_cap
     head_bias: bool = field(default=False, metadata=WHERE_SAID)  # of the output layer (Phi, GPT-J)
+    # of clamped-swiglu: the gate is at most, the other half at most and at least so much, and what the gate is
+    # multiplied by inside its sigmoid (GPT-OSS)
+    gate_limit: Positive = field(default=7.0, metadata=WHERE_SAID)
+    gate_alpha: Positive = field(default=1.702, metadata=WHERE_SAID)
+    # Latent attention (DeepSeek, arXiv 2405.04434 §2.1): a token's keys and values, and its queries, are made of small
+    # vectors. Of a head rotary_size numbers turn, and all heads of a token share those of its key.
+    kv_latent: CountOrZero = field(default=0, metadata=WHERE_SAID)  # size of the vector; 0: no latent attention
+    q_latent: CountOrZero = field(default=0, metadata=WHERE_SAID)  # 0: queries are made of the token itself
+    value_size: CountOrZero = field(default=0, metadata=WHERE_SAID)  # of a head's values; 0: as head_size
     # Layers with experts in place of an MLP; a file has what follows only where it differs from a dense model.
-    experts: CountOrZero | tuple[CountOrZero, ...] = field(default=0, metadata=WHERE_SAID)  # of layers that differ, 0
+    experts: Experts | tuple[Experts, ...] = field(default=0, metadata=WHERE_SAID)  # of layers that differ, 0
     top_k: CountOrZero = field(default=0, metadata=WHERE_SAID)  # experts that each token goes to
     expert_ffn: CountOrZero = field(default=0, metadata=WHERE_SAID)  # of each; 0: as ffn
     shared_experts: CountOrZero = field(default=0, metadata=WHERE_SAID)  # that every token goes to
@@ -105,6 +119,14 @@ class ModelSpec:
     dense_layers: str = field(default="", metadata=WHERE_SAID)  # that have an MLP: "0-2, 7"
     router: Router = field(default="softmax", metadata=WHERE_SAID)  # of all experts' scores; or each by its sigmoid
     router_normalized: bool = field(default=True, metadata=WHERE_SAID)  # the chosen experts' weights sum to one
+    router_scale: Positive = field(default=1.0, metadata=WHERE_SAID)  # what these weights are then multiplied by
+    # score: added to an expert's score (GPT-OSS); choice: decides who is chosen, and changes no weight (DeepSeek-V3)
+    router_bias: RouterBias = field(default="none", metadata=WHERE_SAID)
+    # experts in groups of which a token uses a few: those with the best expert, or of sigmoids the two best together
+    router_groups: CountOrZero = field(default=0, metadata=WHERE_SAID)
+    router_top_groups: CountOrZero = field(default=0, metadata=WHERE_SAID)
+    # what a bias of choice moves by in each step, up where an expert had less than the mean (arXiv 2408.15664)
+    balance_rate: Amount = field(default=0.0, metadata=WHERE_SAID)
     balance_loss: Amount = field(default=0.0, metadata=WHERE_SAID)  # times the loss of uneven use, sample by sample
     z_loss: Amount = field(default=0.0, metadata=WHERE_SAID)  # times the square of the router's log-sum-exp
     # whose names and configuration files have, where several families would do; it changes no arithmetic
@@ -136,6 +158,7 @@ class ModelSpec:
 
     def _check_choices(self) -> None:
         """Refuse choices that do not go together; what is as usual is left unsaid, so that equal models are equal."""
+        check_latent(self)
         if self.attention_scale == self.head_size**-0.5:
             object.__setattr__(self, "attention_scale", 0.0)
         if self.rotary_size == self.head_size:
@@ -213,6 +236,11 @@ class ModelSpec:
         """Whether the model is code of the user's; see heddle.spec.own."""
         return False
 
+    @property
+    def most_stages(self) -> int:
+        """Into how many a pipeline can cut it."""
+        return self.layers
+
     def unit_of(self, name: str) -> str:
         """The layer's number, or the first word of a parameter's name: "embed", "norm" or "head"."""
         first, _, rest = name.partition(".")
@@ -246,7 +274,13 @@ class ModelSpec:
     @property
     def score_scale(self) -> float:
         """What products of queries and keys are multiplied by."""
-        return self.attention_scale or self.head_size**-0.5
+        scale = self.attention_scale or self.head_size**-0.5
+        return scale if self.rope_scaling is None else scale * self.rope_scaling.sharpness**2
+
+    @property
+    def valued(self) -> int:
+        """Numbers of a head's values."""
+        return value_size(self)
 
     @property
     def biased(self) -> tuple[str, ...]:
@@ -350,17 +384,30 @@ class LayerSpec(ModelSpec):
     @property
     def layer_parameters(self) -> int:
         """Parameters of one transformer layer, exact."""
-        h, f, size = self.hidden, self.ffn, self.head_size
-        qkv_rows = (self.heads + 2 * self.kv_heads) * size
+        h, f = self.hidden, self.ffn
         wide = f * (1 + self.gated)
-        count = qkv_rows * h + self.heads * size * h  # attention in and out
+        attention = attention_parameters(self)
+        count = attention.all
+        biases = {"qkv": attention.first_rows, "out": h, "mlp": wide + h}
         if self.experts:
-            count += 3 * h * (self.experts * self.expert_ffn + self.shared_ffn) + h * (self.experts + self.shared_gate)
+            count += 3 * h * self.shared_ffn + self.expert_parameters + self.router_parameters
+            biases["mlp"] = 0  # with the experts
         else:
             count += h * (wide + f)
         count += self.norms * self.norm_parameters + self.head_norm_parameters + self.sinks * self.heads
-        biases = {"qkv": qkv_rows, "out": h, "mlp": wide + h}
         return count + sum(biases[part] for part in self.biased)
+
+    @property
+    def router_parameters(self) -> int:
+        """Of the router and of the gate of shared experts."""
+        if not self.experts:
+            return 0
+        return self.hidden * (self.experts + self.shared_gate) + self.experts * (self.router_bias != "none")
+
+    @property
+    def expert_biases(self) -> int:
+        """Numbers of one expert's biases."""
+        return (2 * self.expert_ffn + self.hidden) * ("mlp" in self.biased)
 
     @property
     def captured_bytes(self) -> float:
@@ -369,16 +416,25 @@ class LayerSpec(ModelSpec):
 
     @property
     def replicated_parameters(self) -> int:
-        """Those that every tensor rank holds: norms, biases added after a sum, routers and gates of experts."""
-        biases = self.hidden * len({"out", "mlp"} & {*self.biased})
+        """Those that every tensor rank holds: norms, biases added after a sum, routers and gates of experts, latents.
+
+        Without experts: biases of their last product are with them.
+        """
+        summed = {"out"} if self.experts else {"out", "mlp"}
+        biases = self.hidden * len(summed & {*self.biased})
         heads = self.head_norm_parameters if self.qk_norm_over == "head" else 0
-        router = self.hidden * (self.experts + self.shared_gate) if self.experts else 0
-        return self.norms * self.norm_parameters + biases + heads + router
+        attention = attention_parameters(self)
+        latent = attention.replicated + attention.first_rows * (self.kv_latent > 0 and "qkv" in self.biased)
+        return self.norms * self.norm_parameters + biases + heads + self.router_parameters + latent
 
     @property
     def widths(self) -> tuple[int, ...]:
         """Of its MLPs: those of its experts and of the shared ones, or the only one's."""
         return tuple(filter(None, (self.expert_ffn, self.shared_ffn))) if self.experts else (self.ffn,)
+
+    def split_widths(self, whole_experts: bool) -> tuple[int, ...]:
+        """Of these, those that tensor ranks split: not those of experts where each rank has whole ones."""
+        return tuple(filter(None, (self.shared_ffn,))) if self.experts and whole_experts else self.widths
 
     @property
     def active_ffn(self) -> int:
@@ -388,22 +444,23 @@ class LayerSpec(ModelSpec):
     @property
     def expert_parameters(self) -> int:
         """Of all experts that tokens choose from."""
-        return 3 * self.hidden * self.expert_ffn * self.experts
+        return (3 * self.hidden * self.expert_ffn + self.expert_biases) * self.experts
 
     @property
     def idle_parameters(self) -> int:
         """Of the experts that a token does not go to."""
-        return 3 * self.hidden * self.expert_ffn * (self.experts - self.top_k) if self.experts else 0
+        each = 3 * self.hidden * self.expert_ffn + self.expert_biases
+        return each * (self.experts - self.top_k) if self.experts else 0
 
     def core_flops(self, sequence: int, causal: bool = False) -> int:
         """Of the attention core, forward, of one sample: over the full square, or what its causal mask leaves."""
         reach = min(sequence, self.window or sequence)
         pairs = sequence * reach - (reach * (reach - 1) // 2 if causal else 0)
-        return 4 * pairs * self.heads * self.head_size
+        return 2 * pairs * self.heads * (self.head_size + self.valued)
 
     def forward_flops(self, sequence: int, causal: bool = False) -> int:
         """Of one sample, forward: the matrix products and the attention core."""
-        dense = self.hidden * (2 * self.heads * self.head_size + 2 * self.kv_heads * self.head_size)
+        dense = attention_parameters(self).products
         dense += (2 + self.gated) * self.hidden * self.active_ffn
         dense += self.hidden * (self.experts + (self.experts > 0) * self.shared_gate)
         return 2 * sequence * dense + self.core_flops(sequence, causal)

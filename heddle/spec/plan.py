@@ -36,7 +36,7 @@ from heddle.spec.network.link_codes import LinkCodes
 from heddle.spec.ranges import Count, CountOrZero, Degree, Depth, NonNegative, Positive, check_ranges
 from heddle.spec.rules.context import PlanExchange, check_context, check_inner
 from heddle.spec.rules.even import even_stages as even_stages
-from heddle.spec.rules.experts import check_expert_degree, check_experts_split
+from heddle.spec.rules.experts import check_expert_degree, check_experts_split, check_whole_experts
 from heddle.spec.rules.layers import check_layers
 from heddle.spec.rules.order import CheckStep, check_order
 from heddle.spec.rules.own import check_own
@@ -62,6 +62,8 @@ class Plan:
     context_inner: Degree = field(default=1, metadata=WHERE_SAID)
     data: Degree = 1  # replicas, each with its own samples
     expert: Degree = field(default=1, metadata=WHERE_SAID)  # ranks of data × context that share a layer's experts
+    # tensor ranks that split the width of each expert: all of them (0), or 1: each has whole experts and its own tokens
+    expert_tensor: CountOrZero = field(default=0, metadata=WHERE_SAID)
     # what replicas shard: 1 optimizer, 2 +gradients and weights, gathered once per step, 3 gathered for every use
     zero: Zero = 0
     # neighboring replicas that share it, each such group with all of it; 0: all replicas share
@@ -141,6 +143,11 @@ class Plan:
         return None if self.update == SYNCHRONOUS else update_rule(self.update)
 
     @property
+    def tied_stages(self) -> int:
+        """Stages that a tied embedding's ends lie on; with late updates it is in one place."""
+        return self.pipeline if self.late is None else 1
+
+    @property
     def world(self) -> int:
         """Devices the plan uses."""
         return prod(getattr(self, axis) for axis in AXES)
@@ -161,9 +168,19 @@ class Plan:
         return frozenset({self.zero, *(run.zero for run in self.layers if run.zero is not None)})
 
     @property
+    def whole_experts(self) -> bool:
+        """Whether tensor ranks do not split experts, but share them as those of data × context do."""
+        return self.expert_tensor == 1 < self.tensor
+
+    @property
+    def expert_ranks(self) -> int:
+        """Ranks that experts are shared among, or held by all: those that see other tokens where experts are."""
+        return self.replicas * (self.tensor if self.whole_experts else 1)
+
+    @property
     def expert_replicas(self) -> int:
-        """Ranks that hold the same experts and see other samples or tokens."""
-        return self.replicas // self.expert
+        """Of these, the ranks that hold the same experts."""
+        return self.expert_ranks // self.expert
 
     def tokens(self, sequence: int) -> int:
         """Tokens of a microbatch on one rank, before tensor parallelism splits anything."""
@@ -313,7 +330,8 @@ class Plan:
                     "Every tensor-parallel rank holds the same number of whole heads.",
                     f"{degrees} can split the whole model.",
                 )
-        uneven = [width for shape in model.shapes for width in shape.widths if width % self.tensor and not model.own]
+        widths = [width for shape in model.shapes for width in shape.split_widths(self.whole_experts)]
+        uneven = [width for width in widths if width % self.tensor and not model.own]
         if uneven:
             name = "ffn" if uneven[0] in {shape.ffn for shape in model.shapes if not shape.experts} else "expert_ffn"
             raise HeddleError(
@@ -322,6 +340,7 @@ class Plan:
                 f"{degrees} can split the whole model.",
             )
         check_experts_split(self, model)
+        check_whole_experts(self, model, sequence)
         check_context(self, model, sequence)
         if self.sequence and sequence // self.context % self.tensor:
             ranks, product = "tensor", self.tensor * self.context

@@ -25,7 +25,8 @@ def degrees(plan: Plan) -> tuple[int, ...]:
 def split_in_words(plan: Plan) -> str:
     """The degrees, in the order in which people write them: "tensor 2 × pipeline 2 × data 4"."""
     split = " × ".join(f"{axis} {getattr(plan, axis)}" for axis in named(plan))
-    return f"{split} with expert {plan.expert}" if plan.expert > 1 else split
+    split = f"{split} with expert {plan.expert}" if plan.expert > 1 else split
+    return f"{split} with expert_tensor 1" if plan.whole_experts else split
 
 
 def world_in_words(plan: Plan) -> str:
@@ -66,13 +67,18 @@ def groups(plan: Plan, *axes: str) -> list[list[int]]:
 
 
 def expert_groups(plan: Plan) -> list[list[int]]:
-    """The ranks that share the experts of a layer: neighbors among those of data × context."""
-    return two_dims(groups(plan, *SUMMED), plan.expert)[0]
+    """The ranks that share the experts of a layer: neighbors among those of data × context, or of tensor, too."""
+    return two_dims(_seeing_others(plan), plan.expert)[0]
 
 
 def expert_data_groups(plan: Plan) -> list[list[int]]:
-    """The ranks of data × context that hold the same experts: they sum the gradients of these."""
-    return two_dims(groups(plan, *SUMMED), plan.expert)[1]
+    """Of these, the ranks that hold the same experts: they sum the gradients of these."""
+    return two_dims(_seeing_others(plan), plan.expert)[1]
+
+
+def _seeing_others(plan: Plan) -> list[list[int]]:
+    """Ranks that see different tokens where experts are."""
+    return groups(plan, *(["tensor"] if plan.whole_experts else []), *SUMMED)
 
 
 def two_dims(members: list[list[int]], inner: int) -> tuple[list[list[int]], list[list[int]]]:
@@ -107,6 +113,13 @@ def places_of(plan: Plan, network: Network | None) -> tuple[str, ...]:
                 "Let plan.devices keep the tensor ranks of a place in one group, or leave codes out.",
             )
     return found
+
+
+def stage_pairs(plan: Plan) -> set[tuple[int, int]]:
+    """Pairs of stages of which the first sends messages to the second: those of chunks that follow each other."""
+    stages = {chunk: stage for stage in range(plan.pipeline) for chunk in plan.chunks_of(stage)}
+    ahead = {(stages[chunk], stages[chunk + 1]) for chunk in range(plan.chunks - 1)}
+    return {pair for a, b in ahead if a != b for pair in ((a, b), (b, a))}
 
 
 def disjoint(pairs: Iterable[tuple[int, int]]) -> list[list[tuple[int, int]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -35,6 +36,8 @@ class RopeScaling:
     whole_numbers: bool = field(default=True, metadata=WHERE_SAID)  # of yarn: both bounds are rounded to whole pairs
     # of yarn and longrope: what cosines and sines are multiplied by; 0: what its paper says for the factor
     attention_factor: Amount = field(default=0.0, metadata=WHERE_SAID)
+    # of yarn: all scores are multiplied by the square of 0.1 · this · ln(factor) + 1 (DeepSeek's mscale_all_dim)
+    score_factor: Amount = field(default=0.0, metadata=WHERE_SAID)
     short_factors: tuple[Positive, ...] = field(default=(), metadata=WHERE_SAID)  # of longrope, one for each pair
     long_factors: tuple[Positive, ...] = field(default=(), metadata=WHERE_SAID)
     layers: Literal["all", "full"] = field(default="all", metadata=WHERE_SAID)  # "full": those without a window
@@ -56,6 +59,11 @@ class RopeScaling:
                 "Llama 3.1 has 1.0 and 4.0.",
             )
 
+    @property
+    def sharpness(self) -> float:
+        """What queries and keys are each multiplied by beside their turning."""
+        return sharpness(self.factor, self.score_factor) if self.score_factor else 1.0
+
     def check(self, size: int) -> None:
         """Refuse factors that are not one for each pair of the numbers that turn."""
         for name in ("short_factors", "long_factors"):
@@ -66,6 +74,11 @@ class RopeScaling:
                     "It has one number for each pair.",
                     "The model's own config.json has it right.",
                 )
+
+
+def sharpness(factor: float, scale: float) -> float:
+    """What makes up for the flatter softmax over a longer text (arXiv 2309.00071 Eq. 22, with DeepSeek's scale)."""
+    return 1.0 if factor <= 1 else 0.1 * scale * math.log(factor) + 1.0
 
 
 Turns = tuple[float, bool]  # what sets rotary positions of layers apart: their base, and whether they are stretched

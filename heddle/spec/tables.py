@@ -62,6 +62,13 @@ def build(cls: type[T], table: dict[str, Any], where: str) -> T:
     return cls(**{names[key]: _convert(hints[names[key]], value, f"{where}.{key}") for key, value in table.items()})
 
 
+def check_values(cls: type[T], table: dict[str, Any], where: str) -> None:
+    """Refuse values that are not of their field's type or out of its range, in a table that is not whole yet."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    for key, value in table.items():
+        _convert(hints[key], value, f"{where}.{key}")
+
+
 def key_of(field: dataclasses.Field[Any]) -> str:
     """What a field is called in a file: its name, unless its metadata has a word that Python keeps for itself."""
     return str(field.metadata.get("key", field.name))
@@ -85,7 +92,7 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
                 f"It must be one of a few {'words' if isinstance(arguments[0], str) else 'numbers'}.",
                 nearest(str(value), words)
                 if isinstance(value, str) == isinstance(arguments[0], str)
-                else f"Write one of {', '.join(words)}, without quotes.",
+                else f"Write one of {', '.join(words)}, {'in' if isinstance(arguments[0], str) else 'without'} quotes.",
             )
         return value
     if origin is tuple:

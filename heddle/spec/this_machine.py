@@ -82,6 +82,6 @@ def _memory_gib() -> float:
 
 def _cpu() -> Cluster:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    # Peak FLOP/s and bandwidth stay open: they are not on a CPU's label; `heddle.cost.local_machine` looks for them.
+    # Peak FLOP/s and bandwidth stay open: they are not on a CPU's label; `cost.measured.local_machine` looks for them.
     device = Device(name="cpu core", memory_gib=_memory_gib() / cores, host=True)
     return Cluster(name="this", devices=cores, device=device, links=(Link(name="loopback", gbs=2.0),))

@@ -105,7 +105,7 @@ def adapter_shapes(model: ModelSpec, lora: Lora, layer: int) -> dict[str, dict[s
         "q": (spec.hidden, q),
         "k": (spec.hidden, kv),
         "v": (spec.hidden, kv),
-        "o": (q, spec.hidden),
+        "o": (spec.heads * spec.valued, spec.hidden),
         "gate": (spec.hidden, spec.ffn),
         "up": (spec.hidden, spec.ffn),
         "down": (spec.ffn, spec.hidden),

@@ -30,6 +30,7 @@ COLLECTIVES = {
     "gradients": Lane.DATA,
     "shards": Lane.DATA,
     "mirrors": Lane.DATA,
+    "gathers": Lane.DATA,
     "expert_data": Lane.DATA,
     "ends": Lane.EMBEDDING,
 }

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from heddle.durable import replace_text
 from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.planning.layer_memory.adapt import FirstSteps, adapted
-from heddle.runs.durable import replace_text
 from heddle.runs.folder import Run
 from heddle.runtime.device import forget_peak, memory_gib, on_gpu
 from heddle.runtime.together import Together

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heddle.data import Documents, Tokenizer, find_corpus
-from heddle.data.conversations import ChatTally, ChatWriter
+from heddle.data.chat_writer import ChatTally, ChatWriter
 from heddle.data.rows import find_rows
 from heddle.data.template import find_template
 from heddle.errors import HeddleError

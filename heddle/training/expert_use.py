@@ -35,7 +35,7 @@ class UseCounter:
         if not self.layers:
             return None
         mesh, numbers = self.trainer.mesh, self.used.double()
-        if mesh.tensor.rank > 0:  # tensor ranks see the same tokens
+        if mesh.tensor.rank > 0 and not self.trainer.plan.whole_experts:  # tensor ranks see the same tokens
             numbers.zero_()
         rows = start_sum_numbers(numbers, mesh.world).wait().tolist()
         self.used.zero_()

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from heddle.data.documents import DocumentSamples, MixedSamples
 from heddle.errors import HeddleError
 from heddle.runs.folder import Run
 from heddle.runs.metrics import StepMetrics
@@ -108,4 +109,23 @@ class Flight:
             loss_scale=begun.scale,
             link_seconds=None if begun.link is None else begun.link.seconds,
             bubble=begun.bubble,
+            useful_tokens_per_second=self._useful(job.tokens_per_step / seconds),
+            **_rewards(result),
         )
+
+    def _useful(self, tokens_per_second: float) -> float | None:
+        """Without padding, which only samples of documents have."""
+        samples = self.trainer.samples
+        return samples.fill * tokens_per_second if isinstance(samples, DocumentSamples | MixedSamples) else None
+
+
+def _rewards(result: StepResult) -> dict[str, float]:
+    if not result.rewards:
+        return {}
+    chosen, rejected, right = result.rewards
+    return {
+        "reward_chosen": chosen,
+        "reward_rejected": rejected,
+        "reward_margin": chosen - rejected,
+        "reward_accuracy": right,
+    }

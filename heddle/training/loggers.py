@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from heddle.durable import replace_text
 from heddle.errors import HeddleError, how_to_install
-from heddle.runs.durable import replace_text
 from heddle.spec.job import Job
 from heddle.spec.tables import read_json, to_table
 

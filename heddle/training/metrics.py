@@ -17,9 +17,9 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from heddle.durable import replace_text
 from heddle.errors import HeddleError
 from heddle.format import length_in_words, seconds_in_words, short
-from heddle.runs.durable import replace_text
 from heddle.runs.experts import ExpertUses, dead_in_words
 from heddle.runs.metrics import StepMetrics, read_metrics
 from heddle.training.loggers import Logger
@@ -155,6 +155,10 @@ class Metrics:
             (f"mem {m.memory_gib:.2f} GiB", ""),
             (f"eta {remaining // 3600}:{remaining // 60 % 60:02}:{remaining % 60:02}", "dim"),
         ]
+        if m.useful_tokens_per_second is not None:
+            parts.insert(5, (f"{short(m.useful_tokens_per_second, 3)} useful", "cyan"))
+        if m.reward_margin is not None and m.reward_accuracy is not None:
+            parts.insert(2, (f"margin {m.reward_margin:.3f}  right {100 * m.reward_accuracy:.0f}%", "green"))
         if m.bubble is not None:
             parts.insert(-1, (f"bubble {100 * m.bubble:.1f}%", ""))
         if self.balance is not None:

@@ -285,6 +285,7 @@ def fetch_descriptions(job: Job, run: Run, together: Together) -> None:
     place = place_of(job, run.checkpoints)
     if isinstance(place, CheckpointStore):
         if local_place()[0] == 0:
+            place.check()
             place.fetch()
         together.all("checkpoints in the store")
 

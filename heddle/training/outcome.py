@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from heddle.durable import replace_text
 from heddle.errors import HeddleError
-from heddle.runs.durable import replace_text
 from heddle.runtime.environment import launched_place
 from heddle.runtime.together import Together
 from heddle.spec.job import Job, Train

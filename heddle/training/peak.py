@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from heddle.cost.local_machine import to_be_measured
+from heddle.cost.measured.local_machine import to_be_measured
 from heddle.errors import HeddleError
 from heddle.runs.machine import above_peak
 from heddle.runtime.device import DTYPES, measured_flops

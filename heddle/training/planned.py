@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from heddle.data import check_named
 from heddle.errors import HeddleError
 from heddle.planning.best import with_best_plan
 from heddle.planning.regions.network_search import NetworkSearch
 from heddle.planning.search.search import Search
-from heddle.runs.folder import Run
+from heddle.runs.folder import Run, refuse_existing
 from heddle.runs.given_plan import given_plan
 from heddle.runtime.environment import launched_place
 from heddle.spec.job import Job, load_job
@@ -37,4 +38,7 @@ def plan_to_train(job: Job, resume: bool = False, dry_run: bool = False) -> tupl
             "A job without a [plan] is planned for its cluster, and trained where it is started.",
             "Write a plan with `heddle plan JOB.toml -o plan.toml`, and start it there: see `heddle launch`.",
         )
+    if not dry_run:  # said before a machine is measured
+        refuse_existing(job)
+        check_named(job.corpus, job.model.vocab)
     return with_best_plan(job, devices=1 if place is not None else None)

@@ -23,6 +23,7 @@ class Replanner:
 
     def __init__(self, job: Job, options: RunOptions) -> None:
         self.job, self.options = job.planned, options
+        self.tied = job.model.tied or bool(job.model.own)  # whose ends may share any parameter
         self.now, self.words = self.job, ""  # the job as it is run, and why not as it was given
         self.devices = GpusHere()
         self.store: Any = None  # through which processes of another launcher agreed

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from heddle.console import plain_console
+from heddle.durable import replace_text
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
 from heddle.reporting.selftest_page import selftest_page
-from heddle.runs.durable import replace_text
 from heddle.runtime.allotment import Allotted, facts, look
 from heddle.runtime.device import pick_device, versions
 from heddle.runtime.environment import launched_place, local_place

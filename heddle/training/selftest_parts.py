@@ -16,18 +16,21 @@ import torch
 import torch.distributed as dist
 
 from heddle.checkpoint.checkpoint import checkpoints
+from heddle.format import GIB
 from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.runs.folder import Run
 from heddle.runs.metrics import read_metrics
-from heddle.runtime.device import on_gpu, pick_device, synchronize
+from heddle.runtime.device import describe, memory_outside, on_gpu, pick_device, synchronize
 from heddle.runtime.environment import local_place
 from heddle.runtime.error_files import restart_count
 from heddle.runtime.node_facts import compared, findings, node_facts
 from heddle.runtime.together import Together
+from heddle.simulating.simulation import simulate
 from heddle.spec.job import Job, PlannedJob, Precision, Train
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
 from heddle.spec.presets import known_devices
+from heddle.training.buses import alone, known_cluster, measure_buses
 from heddle.training.loop import train_rank
 from heddle.training.opening import RunOptions
 from heddle.training.profile.profile import described, measure_once
@@ -39,7 +42,7 @@ from heddle.training.step.choose import make_trainer
 STEPS, SAVE = 24, 8  # of each training, and between two checkpoints
 KILLED_AT = 12  # the step after which a rank dies: between two checkpoints
 PROVED, PROVED_EACH = 6, 2  # steps of the proof of the plan with every axis, and of those with one mechanism each
-OWN = "your plan"
+OWN, EIGHT_BITS = "your plan", "fp8"
 
 Work = Callable[[bool], tuple[bool, str, dict[str, Any]]]
 
@@ -59,12 +62,15 @@ class SelftestParts:
         """The machine first, as the rest depends on it; the one that kills comes last."""
         world = self.mesh.world.size
         each = plans_for(world, local_place()[1] or world) if world > 1 and not self.quick else {}
+        float8 = {f"prove {EIGHT_BITS}": self._under(each["tensor"], precision="fp8")} if "tensor" in each else {}
         own = {} if self.own is None else {OWN: partial(self.proved, self.own, PROVED)}
         return {
             "machine": self.machine,
             "prove": partial(self.proved, self.job, PROVED),
             **{f"prove {name}": partial(self.proved, self._under(plan), PROVED_EACH) for name, plan in each.items()},
+            **{name: partial(self.proved, job, PROVED_EACH) for name, job in float8.items()},
             **own,
+            **({"buses": self.buses} if world > 1 else {}),
             "profile": self.profile,
             "layer": self.layer,
             "train": self.train,
@@ -84,8 +90,9 @@ class SelftestParts:
         words = " ".join(wrong) or f"{len(nodes)} node{'s' * (len(nodes) > 1)}, {len(found)} checks"
         return not wrong, words, {"nodes": nodes, "findings": [asdict(each) for each in found]}
 
-    def _under(self, plan: Plan) -> PlannedJob:
-        return replace(self.job, plan=plan, train=replace(self.job.train, global_batch=8 * plan.data)).planned
+    def _under(self, plan: Plan, **train: Any) -> PlannedJob:
+        changed = replace(self.job.train, global_batch=8 * plan.data, **train)
+        return replace(self.job, plan=plan, train=changed).planned
 
     def proved(self, job: PlannedJob, steps: int, _again: bool) -> tuple[bool, str, dict[str, Any]]:
         """Whether a plan trains like one device."""
@@ -118,6 +125,14 @@ class SelftestParts:
         numbers = {"tflops": tflops, "gbs": links, "memory_gbs": cluster.device.memory_gbs, "label_tflops": label}
         return good, words, numbers
 
+    def buses(self, _again: bool) -> tuple[bool, str, dict[str, Any]]:
+        """How fast each axis exchanges, and what a GPU holds once all its groups are connected."""
+        device = pick_device()
+        name = describe(device).name if on_gpu(device) else ""
+        found = measure_buses(self.mesh, device, name, local_place()[1] or self.mesh.world.size)
+        numbers = {"buses": [each._asdict() for each in found], "outside_gib": memory_outside() / GIB}
+        return all(each.gbs > 0 for each in found), ", ".join(map(str, found)), numbers
+
     def layer(self, _again: bool) -> tuple[bool, str, dict[str, Any]]:
         """How fast a layer of real size trains, alone on its device."""
         device = pick_device()
@@ -125,7 +140,15 @@ class SelftestParts:
         seconds = time_of_layer(model, device, self.job.precision)
         rate = model.flops(1, model.sequence) / seconds / 1e12
         words = f"hidden {model.hidden}, {model.sequence} tokens: {rate:.3g} TFLOP/s of the model"
-        return rate > 0, words, {"seconds": seconds, "tflops": rate, "hidden": model.hidden}
+        numbers: dict[str, float | None] = {"seconds": seconds, "tflops": rate, "hidden": model.hidden}
+        cluster = known_cluster(describe(device).name) if on_gpu(device) else None
+        if cluster is not None:
+            expected = simulate(replace(layer_job(model, self.job.precision), cluster=alone(cluster)))
+            peak = cluster.device.tflops.flops(self.job.precision)
+            mfu = None if peak is None else rate * 1e12 / peak
+            words += "" if mfu is None else f", MFU {mfu:.0%}; predicted {expected.mfu:.0%}"
+            numbers |= {"predicted_seconds": expected.step_seconds, "mfu": mfu, "predicted_mfu": expected.mfu}
+        return rate > 0, words, numbers
 
     def _named(self, name: str, steps: int = STEPS) -> Job:
         return replace(self.job, train=replace(self.job.train, name=name, steps=steps))
@@ -195,9 +218,14 @@ SMALL = ModelSpec(layers=1, hidden=256, heads=4, vocab=257, sequence=128)
 REPEATS = 5
 
 
+def layer_job(model: ModelSpec, precision: Precision) -> PlannedJob:
+    """A step of one sample."""
+    return Job(model=model, train=Train(global_batch=1, precision=precision), plan=Plan()).planned
+
+
 def time_of_layer(model: ModelSpec, device: torch.device, precision: Precision) -> float:
     """Seconds of a step on this device alone, the median of some after the first."""
-    job = Job(model=model, train=Train(global_batch=1, precision=precision), plan=Plan()).planned
+    job = layer_job(model, precision)
     trainer = make_trainer(job, synthetic_tokens(job), Mesh())
     times = []
     for _ in range(REPEATS + 1):

@@ -45,6 +45,7 @@ from heddle.spec.axes import AXES
 from heddle.spec.plan import Plan
 from heddle.spec.ranks import coordinates
 from heddle.spec.tables import build
+from heddle.trace.lanes import COLLECTIVES
 from heddle.training.phases import Phases, RunPhase
 
 EXIT_CODE = 75  # of a rank of a run that was ended because it stood still
@@ -144,8 +145,9 @@ def oldest_collective(mesh: Mesh) -> str:
     if not pending:
         return ""
     first = min(pending, key=lambda entry: entry["record_id"])
-    names = (*AXES, "expert", "expert_data", "ends", "world")
-    groups = {axis.group.group_name: name for name in names if (axis := getattr(mesh, name)).group is not None}
+    axes = {name: getattr(mesh, name).group for name in ("world", *COLLECTIVES, *AXES, "replica")}
+    ways = {f"the messages from stage {source} to {to}": group for (source, to), group in mesh.channels.items()}
+    groups = {group.group_name: name for name, group in {**axes, **ways}.items() if group is not None}
     group, number = first["process_group"][0], first["p2p_seq_id" if first["is_p2p"] else "collective_seq_id"]
     return f"{first['profiling_name']} number {number} over {groups.get(group, f'group {group}')}, {first['state']}"
 

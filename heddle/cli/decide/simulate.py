@@ -187,6 +187,8 @@ def show_memory(console: Console, prediction: Simulation, every: bool) -> None:
     elif scale < limit:
         ends = f"the bar ends at {scale / size:.3g} {unit}, a device has {limit / GIB:.4g} GiB"
     console.print(f"{legend(needs[prediction.fullest])}; {ends}", style="dim", soft_wrap=True)
+    if every and prediction.outside is not None:
+        console.print(f"the slack has to have room for {prediction.outside}", style="dim", soft_wrap=True)
     if every and prediction.plan.by_layer:
         from heddle.planning.layer_memory.explain import strips
 

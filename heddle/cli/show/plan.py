@@ -97,6 +97,7 @@ def show_choices(console: Console, found: Search, top: int) -> None:
         *["recompute 2 of 8: full, in 2 of 8 layers"] * any(isinstance(p.plan.recompute, tuple) for p in shown),
         *["by layer: recompute, zero and offload are chosen for each layer"] * any(p.plan.layers for p in shown),
         *["zero 1–3: levels of the layers"] * any("–" in _zero(p.plan, job.model.layers) for p in shown),
+        *["zero 3/8: shared within groups of 8 replicas"] * any(p.plan.zero_within for p in shown),
         "GiB: the fullest stage",
         *[f"variants: other plans with these degrees and microbatch, which differ in {differ}"] * bool(differ),
     ]
@@ -155,9 +156,10 @@ def show_training(console: Console, found: Search, price: float | None) -> None:
 
 
 def _zero(plan: Plan, layers: int) -> str:
-    """The level of ZeRO of all layers, or the least and the most."""
+    """The level of ZeRO of all layers, or the least and the most; and how many replicas share by themselves."""
     levels = {plan.memory_of(layer).zero for layer in range(layers)}
-    return f"{min(levels)}–{max(levels)}" if len(levels) > 1 else str(min(levels))
+    within = f"/{plan.zero_within}" if plan.zero_within else ""
+    return (f"{min(levels)}–{max(levels)}" if len(levels) > 1 else str(min(levels))) + within
 
 
 def _gib(value: float) -> str:
@@ -177,11 +179,11 @@ def show_rank(console: Console, found: Search, table: dict[str, Any]) -> None:
     own = simulate(replace(found.job, plan=build(Plan, table, "plan")))
     rank = found.rank(own.plan)
     slower = own.step_seconds / found.best.step_seconds - 1
-    verdict = f"{figures(own.step_seconds)} s per step ({slower:+.1%})"
+    verdict = f"{figures(own.step_seconds)} s per step ({slower:+z.1%})"
     if found.goal.objective == "smallest":
         unit, size = memory_unit(own.worst)
         larger = own.worst / found.best.worst - 1
-        verdict = f"{figures(own.worst / size, 3)} {unit} on the fullest stage ({larger:+.1%}), {verdict}"
+        verdict = f"{figures(own.worst / size, 3)} {unit} on the fullest stage ({larger:+z.1%}), {verdict}"
     verdict += f", about number {rank:,} of {found.feasible:,}" if rank else ""
     if not own.fits:
         verdict = f"does not fit: {overfull(own)}"
@@ -225,7 +227,7 @@ def _alternatives(reasons: Explanation) -> str:
         if found is None:
             rows.append((each.change, "–", "", "–", each.why))
         else:
-            share = f"{found.step_seconds / best.step_seconds - 1:+.1%}"
+            share = f"{found.step_seconds / best.step_seconds - 1:+z.1%}"
             rows.append((each.change, figures(found.step_seconds), share, _gib(found.worst / GIB), each.why))
     wide = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,15 @@ from typing import Annotated
 import typer
 
 from heddle.cli.ranged import COUNT, COUNT_OR_ZERO, ranged
+
+
+class Weights(StrEnum):
+    """How tiles keep them."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    int8 = "int8"
+    int4 = "int4"
 
 
 def generate(
@@ -26,13 +36,11 @@ def generate(
     ] = 1.0,
     seed: Annotated[int, ranged(within="[0, 2^63)", help="The same seed gives the same text.")] = 0,
     count: Annotated[int, ranged(within=COUNT, help="How many samples.")] = 1,
-    tiles: Annotated[
-        bool, typer.Option("--tiles", help="Run on CPU cores tile by tile, where that is faster. Compiles first.")
-    ] = False,
-    int8: Annotated[
-        bool,
-        typer.Option("--int8", help="Decode with weights rounded to int8, by tiles; says how far off the logits are."),
-    ] = False,
+    tiles: Annotated[bool, typer.Option("--tiles", help="Run on CPU cores tile by tile. Compiles first.")] = False,
+    weights: Annotated[
+        Weights,
+        typer.Option(help="How tiles keep weights to decode with. Fewer bits say how far off the logits are."),
+    ] = Weights.float32,
     chat: Annotated[
         bool, typer.Option("--chat", help="The prompt is a question, which the chat template writes.")
     ] = False,
@@ -44,7 +52,8 @@ def generate(
 
     from heddle.api.text import TextModel
 
-    model = TextModel(run, partial(typer.secho, err=True), tiles, int8)
+    narrow = weights is not Weights.float32
+    model = TextModel(run, partial(typer.secho, err=True), weights.value if tiles or narrow else None)
     ids, ending = model.asked(prompt) if chat else (model.encode(prompt), [])
     decode = model.tokenizer.decode
     text: list[int] = []
@@ -63,8 +72,8 @@ def generate(
                 typer.echo(decoded[len(shown) :], nl=False)
                 shown = decoded
         typer.echo(decode(text)[len(shown) :])
-    if int8 and model.engine is not None:
-        from heddle.tiles.generate import int8_error
+    if narrow and model.engine is not None:
+        from heddle.tiles.generate import weight_error
 
-        found = int8_error(model.engine, [*ids, *text])
-        typer.secho(str(found or "One token is too few to measure the int8 error."), err=True)
+        found = weight_error(model.engine, [*ids, *text])
+        typer.secho(str(found or "One token is too few to measure what fewer bits change."), err=True)

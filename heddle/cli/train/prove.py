@@ -176,6 +176,8 @@ def _degrees(small: PlannedJob) -> str:
         parts.append(f"data {plan.data}{sharded}")
     if plan.expert > 1:
         parts[-1] += f" with expert {plan.expert}"
+    if plan.whole_experts:
+        parts[-1] += " with expert_tensor 1"
     recompute = plan.recompute if isinstance(plan.recompute, str) else "mixed"
     more = f"{plan.microbatches(small.train.global_batch)} microbatches of {plan.microbatch}"
     offload = {word for layer in range(small.model.layers) for word in plan.memory_of(layer).offload} | {*plan.offload}

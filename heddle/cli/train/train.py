@@ -149,7 +149,7 @@ def _conclude(
 
 def _tell(console: Console, found: Search | NetworkSearch) -> None:
     """What was planned for a job that has no plan."""
-    from heddle.cost.local_machine import disturbed
+    from heddle.cost.measured.local_machine import disturbed
     from heddle.planning.best import choice_in_words
 
     console.print(choice_in_words(found), markup=False, soft_wrap=True)

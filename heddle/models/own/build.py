@@ -52,7 +52,7 @@ def called(file: OwnFile, small: bool) -> nn.Module:
         module = file.make(small=True) if small else file.make()
     except HeddleError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise failed(file.path, f"cannot make its module: {file.function}()", error) from error
     if not isinstance(module, nn.Module):
         raise HeddleError(

@@ -57,6 +57,7 @@ def describe(file: OwnFile, table: dict[str, Any], small: bool = False) -> dict[
         "heads": heads,
         "vocab": vocab,
         "sequence": sequence,
+        "bypass": seen.bypass,
         "tied": any(len(seen.uses.get(name, ())) > 1 for name in outside),
         "block_parameters": inside,
         "block_flops": seen.flops[:-1] if blocks else seen.flops,

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from heddle.errors import HeddleError, nearest
 from heddle.files import read_bytes
+from heddle.user_code import spec_of
 
 ROLES = ("column", "row", "vocabulary", "partial", "replicated")
 KEYS = ("blocks", *ROLES, "divide")
@@ -62,12 +63,13 @@ def read_file(module: str) -> OwnFile:
 @cache
 def _read(path: Path, function: str, digest: str) -> OwnFile:
     found = _run(path)
+    functions = [each for each, value in vars(found).items() if inspect.isfunction(value)]
     for name, what in ((function, "makes the module"), ("loss", "gives the sum of losses and their count")):
         if not callable(getattr(found, name, None)):
             raise HeddleError(
                 f"{path} has no function '{name}'.",
                 f"It {what}.",
-                nearest(name, [each for each, value in vars(found).items() if inspect.isfunction(value)] or [name]),
+                nearest(name, functions) if functions else f"It defines no function; write def {name}(…).",
             )
     plan = getattr(found, "plan", {})
     _check_plan(path, plan)
@@ -80,15 +82,14 @@ def _read(path: Path, function: str, digest: str) -> OwnFile:
 
 def _run(path: Path) -> Any:
     name = f"heddle_own_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
+    spec = spec_of(name, path)
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look it up there
     sys.path.insert(0, str(path.parent))  # what it imports from beside itself
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a file that exits would end Heddle without a word
         raise failed(path, "cannot be run", error) from error
     finally:
         sys.path.remove(str(path.parent))
@@ -106,7 +107,7 @@ def _check_plan(path: Path, plan: object) -> None:
                 f"{path}: plan has no key '{key}'.", "Heddle never ignores a key.", nearest(str(key), KEYS)
             )
         words = [value] if key == "blocks" else value
-        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+        if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
             raise HeddleError(
                 f"{path}: plan['{key}'] = {value!r} has the wrong type.",
                 "It is one pattern." if key == "blocks" else "It is a list of patterns.",
@@ -118,8 +119,9 @@ def failed(path: Path, what: str, error: BaseException) -> HeddleError:
     """What the user's code raised, with the line of it that did."""
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path]
     where = f", line {lines[-1].lineno}" if lines else ""
+    words = f"it exits ({error})" if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
     return HeddleError(
-        f"{path} {what}: {type(error).__name__}: {error}",
+        f"{path} {what}: {words}",
         f"The code of this file runs because [model] module names it{where}.",
         "Try it by itself: build the module under torch.device('meta') and call the loss.",
     )

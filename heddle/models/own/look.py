@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from heddle.errors import HeddleError, listing
 from heddle.models.own.build import unwatched
@@ -43,6 +44,7 @@ class ModuleFacts:
     outputs: list[Any] = field(default_factory=list)  # of each block, on the meta device
     flops: list[int] = field(default_factory=list)  # of each block, and of what is outside
     order: list[int] = field(default_factory=list)  # in which blocks ran
+    bypass: str = ""  # the first block past which something goes that learns, beside what goes from block to block
 
 
 def find_blocks(file: OwnFile, module: nn.Module) -> tuple[str, list[nn.Module]]:
@@ -59,7 +61,7 @@ def find_blocks(file: OwnFile, module: nn.Module) -> tuple[str, list[nn.Module]]
         raise HeddleError(
             f"{file.path}: plan['blocks'] = {pattern!r} matches no list of blocks.",
             "It names a list whose modules run one after the other.",
-            f"Lists of this module: {listing([f'{name}.*' for name in lists]) or 'none'}.",
+            f"Lists of this module: {listing([f'{name}.*' for name in lists]) if lists else 'none'}.",
         )
     return prefix, [module.get_submodule(name) for name in wanted if name in found]
 
@@ -110,7 +112,7 @@ def look_through(file: OwnFile, module: nn.Module, samples: int, sequence: int) 
             result = file.loss(module, batch)
         except HeddleError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise failed(file.path, "cannot compute its loss on tensors without values", error) from error
         watch.seen.flops.append(counter.get_total_flops() - sum(watch.seen.flops))
     check_loss(file, result)
@@ -125,7 +127,9 @@ def look_through(file: OwnFile, module: nn.Module, samples: int, sequence: int) 
 
 def check_loss(file: OwnFile, result: object) -> None:
     """A loss is a sum and a count."""
-    if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Tensor) and result[0].dim() == 0):
+    total, count = result if isinstance(result, tuple) and len(result) == 2 else (None, None)
+    counts = isinstance(count, int | float) or (isinstance(count, Tensor) and count.numel() == 1)
+    if not (isinstance(total, Tensor) and total.dim() == 0 and counts):
         raise HeddleError(
             f"{file.path}: loss() gives {type(result).__name__}.",
             "It is to give two numbers: the sum of all losses, a tensor with gradients, and how many were summed.",
@@ -143,7 +147,8 @@ class _Watch(TorchFunctionMode):
         self.names = {parameter: name for name, parameter in module.named_parameters()}
         self.seen, self.count, self.prefix = ModuleFacts(), len(blocks), prefix
         self.begun, self.inside = 0, -1
-        self.before: Tensor | None = None
+        self.hidden: Tensor | None = None  # what the newest block was given
+        self.made: Any = WeakTensorKeyDictionary()  # how many blocks had begun when something was computed
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in self.NUMBERS and args[0].is_meta:
@@ -154,7 +159,19 @@ class _Watch(TorchFunctionMode):
                 self.seen.uses[name].add(
                     ParameterUse(True, self.inside) if self.inside >= 0 else ParameterUse(False, self.begun)
                 )
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        if learns := [each for each in _tensors(result) if each.requires_grad]:
+            self._note_bypass((args, kwargs))
+            for each in learns:
+                self.made[each] = self.begun
+        return result
+
+    def _note_bypass(self, given: Any) -> None:
+        """A stage is sent what its first block is given; of what else was computed before, it has no numbers."""
+        for leaf in _tensors(given):
+            early = leaf.requires_grad and self.made.get(leaf, self.begun) < self.begun
+            if early and not self.seen.bypass and not (self.inside >= 0 and leaf is self.hidden):
+                self.seen.bypass = f"{self.prefix}.{self.begun - 1}"
 
     def entering(self, number: int, counter: FlopCounterMode) -> Any:
         def before_block(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -165,6 +182,7 @@ class _Watch(TorchFunctionMode):
                     "What goes from block to block is the first tensor that a block is given.",
                     "Let blocks take the hidden state first.",
                 )
+            self.hidden = found[1]
             self.seen.shape = tuple(found[1].shape)
             self.seen.order.append(number)
             self.began = counter.get_total_flops()

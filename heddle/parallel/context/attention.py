@@ -15,7 +15,7 @@ of the others'.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import torch
@@ -31,36 +31,64 @@ from heddle.parallel.mesh import Axis, Mesh
 from heddle.trace.lanes import Collective
 
 
+class Sight:
+    """Whose queries see whose keys, among ranks that share samples: found once for all layers.
+
+    It takes as many looks as there are pairs of ranks. Layer by layer, the host would look for longer than a GPU
+    computes.
+    """
+
+    def __init__(self, ranks: int, sequence: int, window: int | None, documents: Documents) -> None:
+        self.ranks, self.window, self.documents = ranks, window, documents
+        self.held = [blocks(sequence, rank, ranks) for rank in range(ranks)]
+        self.whole = (TokenBlock(0, sequence, 0),)
+        self.seen: dict[tuple[int, int | None], list[AttentionPiece]] = {}
+
+    def pieces(self, queries: int, keys: int | None) -> list[AttentionPiece]:
+        """What one rank's queries see of another's keys; None: of all keys in their order."""
+        if (queries, keys) not in self.seen:
+            others = self.whole if keys is None else self.held[keys]
+            self.seen[queries, keys] = pieces(self.held[queries], others, self.window, self.documents)
+        return self.seen[queries, keys]
+
+    def wants(self, rank: int, turn: int) -> bool:
+        """Whether a rank needs the keys of the one that is so many places before it."""
+        return bool(self.pieces(rank, (rank - turn) % self.ranks))
+
+    @cached_property
+    def turns(self) -> list[int]:
+        """The turns of the ring in which somebody needs somebody's keys."""
+        ranks = range(self.ranks)
+        return [turn for turn in ranks[1:] if any(self.wants(rank, turn) for rank in ranks)]
+
+
+sight = lru_cache(maxsize=64)(Sight)  # of the microbatches under way, each with documents of its own
+
+
 class Shared:
     """One rank's place among those that share samples: what its queries see of whose keys."""
 
     def __init__(self, axis: Axis, sequence: int, window: int | None, documents: Documents = ()) -> None:
         self.axis, self.window, self.documents = axis, window, documents
-        self.held = [blocks(sequence, rank, axis.size) for rank in range(axis.size)]
-        self.whole = (TokenBlock(0, sequence, 0),)
+        self.sight = sight(axis.size, sequence, window, documents)
 
     def pieces(self, queries: int, keys: int) -> list[AttentionPiece]:
         """What one rank's queries see of another's keys."""
-        return pieces(self.held[queries], self.held[keys], self.window, self.documents)
+        return self.sight.pieces(queries, keys)
 
     def of_whole(self) -> list[AttentionPiece]:
         """What this rank's queries see of all keys in their order."""
-        return pieces(self.held[self.axis.rank], self.whole, self.window, self.documents)
+        return self.sight.pieces(self.axis.rank, None)
 
     def turns(self) -> list[int]:
         """The turns of the ring in which somebody needs somebody's keys."""
-        size = self.axis.size
-        return [turn for turn in range(1, size) if any(self.wants(rank, turn) for rank in range(size))]
-
-    def wants(self, rank: int, turn: int) -> bool:
-        """Whether a rank needs the keys of the one that is so many places before it."""
-        return bool(self.pieces(rank, (rank - turn) % self.axis.size))
+        return self.sight.turns
 
     def start_turn(self, x: Tensor, turn: int, back: bool = False) -> Handle:
         """Begin to send `x` to the rank that is so many places on, if it wants it, and to receive; or the other way."""
         axis, size = self.axis, self.axis.size
         onward, before = (axis.rank + turn) % size, (axis.rank - turn) % size
-        there, here = self.wants(onward, turn), self.wants(axis.rank, turn)
+        there, here = self.sight.wants(onward, turn), self.sight.wants(axis.rank, turn)
         to, source, leaves, comes = (before, onward, here, there) if back else (onward, before, there, here)
         rows = len(x) if comes else 0
         sends = [len(x) if leaves and rank == to else 0 for rank in range(size)]

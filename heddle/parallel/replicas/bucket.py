@@ -21,7 +21,7 @@ from heddle.parallel.collectives import (
 )
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.ownership import shares_of
-from heddle.parallel.parameter_layout import place_of
+from heddle.parallel.parameter_layout import WeightSum, place_of, set_sum
 from heddle.parallel.replicas.compressed import CompressedSum
 from heddle.parallel.replicas.pair_sum import PairSum
 from heddle.parallel.shards import Kept, Piece, landed, make_piece
@@ -92,6 +92,7 @@ class Bucket:
         self.kept = self._make_kept(mesh)
         for index, (_, parameter) in enumerate(parameters):
             parameter.register_post_accumulate_grad_hook(self._arrival(index))
+            set_sum(parameter, self._addition(index))
 
     def _flatten_values(self, first: Tensor) -> None:
         """ZeRO-1 gathers updated parameters in place, so they live in one flat buffer, too."""
@@ -136,9 +137,10 @@ class Bucket:
         view = self.views[index]
 
         def gradient_arrived(parameter: Tensor) -> None:
-            assert parameter.grad is not None
             full = parameter.dtype == torch.float32
-            if index in self.stale:
+            if parameter.grad is None:
+                assert index not in self.stale  # it was added as it was made; autograd tells of nothing, too
+            elif index in self.stale:
                 self.stale.remove(index)
                 view.copy_(parameter.grad)
                 parameter.grad = view if full else None  # autograd adds to a view in place
@@ -152,6 +154,16 @@ class Bucket:
                 self._start()
 
         return gradient_arrived
+
+    def _addition(self, index: int) -> WeightSum:
+        view = self.views[index]
+
+        def add(product: Callable[[Tensor, bool], None]) -> None:
+            first = index in self.stale
+            self.stale.discard(index)
+            product(view, first)
+
+        return add
 
     def expect(self, microbatches: int) -> None:
         """So many will give each gradient once, in whatever order: start the sum as soon as all have."""

@@ -14,7 +14,7 @@ from itertools import groupby
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from heddle.parallel.collectives import start_all_to_all
 from heddle.parallel.mesh import Axis
@@ -51,11 +51,6 @@ class HeldParameter:
     def split_dim(self) -> int:
         """The dim that tensor ranks hold slices of: the last, where ranks that share experts hold some of the first."""
         return max(dim for dim, (own, all_) in enumerate(zip(self.local, self.place.shape, strict=True)) if own < all_)
-
-
-def held_whole(name: str, parameter: nn.Parameter) -> HeldParameter:
-    """Of which every replica has all."""
-    return HeldParameter(name, parameter.shape, place_of(parameter), Axis())
 
 
 def held_in_ranges(

@@ -15,16 +15,13 @@ same values is as if it had stayed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
-from heddle.models.chunk import Chunk
 from heddle.parallel.collectives import (
     Handle,
     all_reduce,
@@ -36,63 +33,10 @@ from heddle.parallel.collectives import (
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.ownership import shares_of
 from heddle.parallel.replicas.bucket import laid_out, places_in
+from heddle.parallel.replicas.shard_memory import ShardMemory
 from heddle.parallel.shards import Piece, frozen_piece, landed, make_piece
 
 Named = list[tuple[str, nn.Parameter]]
-
-
-class Home(Protocol):
-    """Memory for what stays from step to step, on the device or on another tier."""
-
-    def reserve(self, elements: int, dtype: torch.dtype = ...) -> Tensor: ...
-    def beside(self, device: torch.device) -> AbstractContextManager[list[Any]]: ...
-    def expect(self, home: Tensor) -> None: ...
-    def leave(self, home: Tensor) -> None: ...
-
-
-class Keeper(Home, Protocol):
-    """A tier that has the optimizer's state: masters and gradients are with it."""
-
-    def add(self, home: Tensor, x: Tensor, first: bool) -> None: ...
-    def arrive(self) -> None: ...
-
-
-class OnDevice:
-    """The usual home."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-
-    def reserve(self, elements: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Zeros."""
-        return torch.zeros(elements, dtype=dtype, device=self.device)
-
-    def beside(self, device: torch.device) -> AbstractContextManager[list[Any]]:  # noqa: ARG002
-        """It need not be brought."""
-        return nullcontext([])
-
-    def expect(self, home: Tensor) -> None:
-        """It is there."""
-
-    def leave(self, home: Tensor) -> None:
-        """It stays."""
-
-
-@dataclass(frozen=True)
-class ShardMemory:
-    """Where the shards of a group live."""
-
-    device: torch.device  # that computes
-    dtype: torch.dtype  # that it computes with
-    home: Home  # of the share of weights
-    keeper: Keeper | None = None  # of masters and gradients; None: they are where the weights are, and on the device
-    even: int = 1  # what parameters and shares begin at a multiple of
-
-    @property
-    def apart(self) -> bool:
-        """Whether masters are not the share of weights itself: of other precision, or where the host cannot update."""
-        on_gpu = isinstance(self.home, OnDevice) and self.device.type != "cpu"
-        return self.keeper is not None and (self.dtype != torch.float32 or on_gpu)
 
 
 class Pending:
@@ -123,6 +67,7 @@ class ShardedGroup:
     ) -> None:
         """`parameters` lie on the meta device; `made` has their successors."""
         replicas, self.mirrors = shares_of(replicas, mesh)
+        self.gathers = mesh.gathers if mesh.gathers.ranks == replicas.ranks else replicas
         self.home, self.keeper = memory.home, memory.keeper
         self.names = [name for name, _ in parameters]
         self.sums, self.replicas, self.kept, self.pending = sums, replicas, zero == 2, pending
@@ -181,7 +126,7 @@ class ShardedGroup:
         with self.home.beside(self.whole.device) as self.brought:
             # from page-locked host memory the host need not wait: it next writes there after it has read the gradients
             slice_of(self.whole, self.replicas).copy_(self.shard, non_blocking=True)
-            self.arriving = start_sharing(self.whole, self.replicas)
+            self.arriving = start_sharing(self.whole, self.gathers)
         self.home.leave(self.shard)
 
     def ready(self) -> None:
@@ -209,7 +154,9 @@ class ShardedGroup:
             if index not in self.missing:  # another backward: the loss of the one before did not depend on everything
                 self._sum()
             if self.gradients is None:
-                self.gradients = torch.zeros(self.share * self.replicas.size, device=parameter.device)
+                # not of zeros: all but padding is written, and one more pass over a layer's gradients takes its time
+                whole = self.share * self.replicas.size
+                self.gradients = torch.empty(whole, dtype=torch.float32, device=parameter.device)
             self.gradients[start : start + size].copy_(parameter.grad.flatten())
             parameter.grad = None
             self.missing.remove(index)
@@ -221,6 +168,9 @@ class ShardedGroup:
     def _sum(self) -> None:
         """All gradients of a backward are here: sum them over the replicas while the backward goes on."""
         assert self.gradients is not None
+        for index in self.missing:  # what the loss does not depend on
+            start = self.starts[index]
+            self.gradients[start : start + self.parameters[index].numel()].zero_()
         handle, self.gradients = start_reduce_scatter_in_place(self.gradients, self.replicas), None
         self.missing = set(range(len(self.parameters)))
         self.awaited -= 1
@@ -330,58 +280,9 @@ class FrozenGroup(ShardedGroup):
 
 
 def _resize(flat: Tensor, elements: int) -> None:
+    size = elements * flat.dtype.itemsize
+    if flat.is_cuda and torch.version.hip is not None:  # the operator is left out of builds for AMD's GPUs
+        flat.untyped_storage().resize_(size)
+        return
     # by an operator rather than on the storage, so that whoever counts memory in the dispatcher sees it
-    torch.ops.inductor.resize_storage_bytes_(flat, elements * flat.dtype.itemsize)
-
-
-class Gathering:
-    """Gathers the weights of a chunk's layers when they are needed, some layers ahead."""
-
-    def __init__(self, chunk: Chunk, groups: Mapping[str, Sequence[ShardedGroup]], ahead: int) -> None:
-        """`groups` are those of each part of the chunk, by its name; with one end tied, of the other."""
-        parts = chunk.parts()
-        ends = int(parts[0].backward)  # the first place is for the model's beginning, also where that is elsewhere
-        self.units = [*[()] * ends, *(groups.get(part.name, ()) for part in parts)]
-        self.ahead = ahead
-        for number, part in enumerate(parts, ends):
-            if self.units[number]:
-                part.first.register_forward_pre_hook(self._enter(number))
-                part.last.register_forward_hook(self._leave(number, part.backward))
-
-    def _enter(self, number: int) -> Callable[..., None]:
-        frozen = [group for group in self.units[number] if isinstance(group, FrozenGroup)]
-
-        def after_backward(_gradient: Tensor) -> None:
-            for group in frozen:
-                group.release()
-
-        def before_forward(_module: nn.Module, inputs: tuple[Any, ...]) -> None:
-            self._ready(number, range(number + 1, number + 1 + self.ahead))
-            if frozen and torch.is_grad_enabled() and inputs[0].requires_grad:
-                inputs[0].register_hook(after_backward)
-
-        return before_forward
-
-    def _leave(self, number: int, backward: bool) -> Callable[..., None]:
-        def before_backward(_gradient: Tensor) -> None:
-            self._ready(number, range(number - 1, max(0, number - 1 - self.ahead), -1))
-
-        def after_forward(_module: nn.Module, _inputs: Any, output: Any) -> None:
-            for group in self.units[number]:
-                if not (group.kept and torch.is_grad_enabled()):
-                    group.release()
-            made = output if isinstance(output, Tensor) else next(x for x in tree_leaves(output) if x is not None)
-            if backward and made.requires_grad:
-                made.register_hook(before_backward)
-
-        return after_forward
-
-    def _ready(self, number: int, following: range) -> None:
-        for group in self.units[number]:
-            group.ready()
-        for other in following:
-            for group in self.units[other] if 0 <= other < len(self.units) else ():
-                group.fetch()
-        beyond = following.stop
-        for group in self.units[beyond] if 0 <= beyond < len(self.units) else ():
-            group.home.expect(group.shard)
+    torch.ops.inductor.resize_storage_bytes_(flat, size)

@@ -24,7 +24,7 @@ from heddle.parallel.collectives import (
     start_reduce_scatter,
 )
 from heddle.parallel.mesh import Axis
-from heddle.parallel.parameter_layout import split_parameter
+from heddle.parallel.parameter_layout import WeightSum, split_parameter, sum_of
 from heddle.parallel.quantized import split_matrix
 from heddle.parallel.tensor.adapters import column_adapters, row_adapters
 from heddle.parallel.tensor.chunked import gathered_products, summed_product
@@ -106,6 +106,7 @@ class _ColumnParallel(torch.autograd.Function):
         learns = later is not None or any(ctx.needs_input_grad[FIRST:])  # frozen weights need no input again
         ctx.save_for_backward(x if learns else None, *weights)  # the slice, not what is gathered from it
         ctx.layouts = [rows_of(weight) for weight in weights]
+        ctx.sums = [sum_of(weight) for weight in weights]
         numbers = _numbers(ctx, weights, x.dtype)
         if chunks > 1 and ctx.slices is not None:
             made = gathered_products(x, numbers, ctx.slices, chunks)
@@ -128,7 +129,7 @@ class _ColumnParallel(torch.autograd.Function):
         grads: list[Tensor | None] = []
         for number, (gradient, has_bias) in enumerate(zip(gradients, ctx.has_bias, strict=True)):
             wanted = ctx.needs_input_grad[FIRST + 2 * number :]
-            grads.append(ctx.products.to_weight(gradient, full) if wanted[0] else None)
+            grads.append(_to_weight(ctx.products, gradient, full, ctx.sums[number]) if wanted[0] else None)
             grads.append(gradient.sum(0) if has_bias and wanted[1] else None)
         return summing.wait(), None, None, *grads
 
@@ -151,6 +152,14 @@ def _numbers(ctx: Any, weights: Sequence[Tensor], dtype: torch.dtype) -> list[Te
     return [numbers_of(weight, layout, dtype) for weight, layout in zip(weights, ctx.layouts, strict=True)]
 
 
+def _to_weight(products: Products, gradient: Tensor, x: Tensor, summed: WeightSum | None) -> Tensor | None:
+    """The gradient of a weight; None where it was added to the sum of all microbatches at once."""
+    if summed is None or not products.can_add(x):
+        return products.to_weight(gradient, x)
+    summed(lambda whole, first: products.add_to_weight(gradient, x, whole, first))
+    return None
+
+
 def _to_input(products: Products, gradients: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
     """The gradient of an input that several layers share: each adds its own."""
     made: Tensor | None = None
@@ -169,7 +178,7 @@ class _RowParallel(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, options: Any, later: Any) -> Tensor:
         ctx.axis, ctx.sequence, ctx.products, chunks = options
-        ctx.later, ctx.layout = later, rows_of(weight)
+        ctx.later, ctx.layout, ctx.sum = later, rows_of(weight), sum_of(weight)
         ctx.save_for_backward(x if later is not None or ctx.needs_input_grad[1] else None, weight)
         weight = numbers_of(weight, ctx.layout, x.dtype)
         if chunks > 1 and ctx.axis.size > 1:
@@ -185,5 +194,5 @@ class _RowParallel(torch.autograd.Function):
             deferred, parameter = ctx.later
             deferred.add(DeferredProduct(parameter, None, x, full, None, ctx.products))
             return ctx.products.to_input(full, weight), None, None, None
-        grad_weight = ctx.products.to_weight(full, x) if ctx.needs_input_grad[1] else None
+        grad_weight = _to_weight(ctx.products, full, x, ctx.sum) if ctx.needs_input_grad[1] else None
         return ctx.products.to_input(full, numbers_of(weight, ctx.layout, full.dtype)), grad_weight, None, None

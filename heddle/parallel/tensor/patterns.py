@@ -229,6 +229,9 @@ def _named(
             break
     first = blamed[0] if blamed else "one of the patterns"
     others = f" It reads what {blamed[1]} gave." if len(blamed) > 1 else ""
+    around = {path for path in called if called[-1].startswith(f"{path}.")}  # with parameters beside their modules'
+    own = {str(rule) for name, rule in rules.items() if name.rpartition(".")[0] in around}
+    others += f" Beside it are parameters of {' and '.join(sorted(own))}." if own else ""
     return HeddleError(
         f"{file.path}: tensor = {tensor} does not fit: {str(error).splitlines()[0]}",
         f"It showed at the pattern {first}.{others}",

@@ -1,9 +1,11 @@
 """The three products of a linear layer: its output, and on the way back the gradients of its input and its weight.
 
 `Products` computes them in the precision of their operands. `Float8Products` rounds the operands to 8 bits first: e4m3,
-with 3 bits behind the point, for activations and weights; e5m2, with 2 bits and a wider range, for gradients (arXiv
-2209.05433 §3). An operand is divided by its largest value, one for all of it or one for every row that is summed over,
-so that it fills the range. Sums are in full precision, and what comes out has the precision of what came in.
+with 3 bits behind the point, for activations and weights. An operand is divided by its largest value, one for all of it
+or one for every row that is summed over, so that it fills the range. With one scale for all, gradients need a range
+that e4m3 does not have: they become e5m2, with 2 bits behind the point (arXiv 2209.05433 §3). Rows have scales of their
+own, and their gradients become e4m3, too; these scales are powers of two, so that dividing by them rounds nothing (both
+as in torchao's recipes). Sums are in full precision, and what comes out has the precision of what came in.
 
 A GPU that has units for it multiplies 8 bits as they are. Elsewhere the rounded operands are multiplied in full
 precision, which holds them exactly: the same numbers, and no faster.
@@ -48,6 +50,21 @@ class Products:
         """The gradient of w."""
         return gradient.t() @ x
 
+    def can_add(self, x: Tensor) -> bool:
+        """Whether the gradient of w can be added to one in full precision as it is made: GPUs can."""
+        return self.exact and x.is_cuda and x.dtype in (torch.bfloat16, torch.float16)
+
+    def add_to_weight(self, gradient: Tensor, x: Tensor, whole: Tensor, first: bool) -> None:
+        """Add the gradient of w to that of other microbatches, in fp32; `first`: there are none yet.
+
+        Its sums are in fp32 anyway. Rounded first and added then, it would lose bits, and be written and read once
+        more.
+        """
+        if first:
+            torch.ops.aten.mm.dtype_out(gradient.t(), x, torch.float32, out=whole)
+        else:
+            torch.ops.aten.addmm.dtype_out(whole, gradient.t(), x, torch.float32, out=whole)
+
 
 class Operand(NamedTuple):
     """One factor of a product: its rows are summed over."""
@@ -65,6 +82,7 @@ class Float8Products(Products):
     def __init__(self, scaling: Float8Scaling, native: bool = False) -> None:
         """`native`: the device has units for it."""
         self.by_row, self.native = scaling == "row", native
+        self.backward = FORWARD if self.by_row else BACKWARD
 
     def operand(self, x: Tensor, axis: Axis | None) -> Operand:
         """Rounded before it is sent: half as many bytes as in 16 bits."""
@@ -81,11 +99,11 @@ class Float8Products(Products):
         return y if bias is None else y + bias
 
     def to_input(self, gradient: Tensor, weight: Tensor, add_to: Tensor | None = None) -> Tensor:
-        made = product(self.rounded(gradient, BACKWARD), self.rounded(weight.t(), FORWARD), self.native)
+        made = product(self.rounded(gradient, self.backward), self.rounded(weight.t(), FORWARD), self.native)
         return made if add_to is None else add_to.add_(made)
 
     def to_weight(self, gradient: Tensor, x: Tensor) -> Tensor:
-        return product(self.rounded(gradient.t(), BACKWARD), self.rounded(x.t(), FORWARD), self.native)
+        return product(self.rounded(gradient.t(), self.backward), self.rounded(x.t(), FORWARD), self.native)
 
     def rounded(self, x: Tensor, dtype: torch.dtype, largest: Tensor | None = None) -> Operand:
         """An operand in 8 bits, its rows one after the other; `largest`: its largest value, where that is known."""
@@ -94,6 +112,8 @@ class Float8Products(Products):
             largest = (size.amax(1, keepdim=True) if self.by_row else size.amax()).float()
         most = torch.finfo(dtype).max
         scale = (largest / most).clamp(min=LEAST)
+        if self.by_row:
+            scale = scale.log2().ceil().exp2()
         return Operand((x.float() / scale).clamp(-most, most).to(dtype).contiguous(), scale, x.dtype)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from heddle.cost import adapters, memory
 from heddle.cost import step as stage
-from heddle.cost.local_machine import machine_for
+from heddle.cost.measured.local_machine import machine_for
 from heddle.cost.network import hidden
 from heddle.cost.offload import away, copies, shard_seconds, states, update_seconds
 from heddle.cost.work import Work, work_of

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from heddle.cost.work import work_of
-from heddle.format import GIB, seconds_in_words
+from heddle.format import GIB, runs_of, seconds_in_words
 from heddle.planning.layer_memory.options import options
 from heddle.planning.layer_memory.solve import best_strategies, within
 from heddle.planning.layer_memory.stage import in_flight
@@ -56,13 +56,7 @@ def reasons(found: Simulation) -> Iterator[str]:
 
 def layers_in_words(numbers: Sequence[int]) -> str:
     """As people list them: layers 0–5 and 8."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    words = [str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs]
+    words = runs_of(numbers, dash="–")
     if len(words) > RUNS:
         return f"{len(numbers)} of layers {numbers[0]}–{numbers[-1]}"
     listed = " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

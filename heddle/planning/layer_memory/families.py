@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost.local_machine import machine_for
+from heddle.cost.measured.local_machine import machine_for
 from heddle.format import GIB
 from heddle.planning.layer_memory.estimates import alike, extra_seconds, leanest_bytes
 from heddle.planning.layer_memory.smallest import lean_plans
@@ -36,7 +36,6 @@ LAYERS = 480  # or so many that they have so many layers together, of small mode
 TRIED = 3  # times as many are tried for that: some turn out not to fit
 ACTIONS = 16_000  # of the steps of those that are solved, a second at most; after that only short ones are
 EACH = 3  # of them that may differ in chunks alone
-OWN = 1  # families of one choice that are solved
 WHOLE = 1.15  # times what fitting costs by the estimate: layers are whole, and other stages have to fit, too
 GAIN = 0.03  # of what one setting for all layers takes: estimates below that are worth solving; they are optimistic
 NEAR = 1.01  # times what was found without: what is slower than that is not refined,
@@ -206,15 +205,19 @@ class Families:
         return None if best is than else best
 
     def best_of(self, rows: list[int], than: Simulation | None) -> Simulation | None:
-        """The best of some families where it beats what was found without by more than the margin; otherwise that."""
+        """The best of some families where it beats what was found without by more than the margin; otherwise that.
+
+        Of each schedule the most hopeful, until one fits.
+        """
         worth = None if than is None else self.goal.less(self.goal.of(than), GAIN)
         may = [row for row in rows if worth is None or self._bounds[row] < worth]
         best: Simulation | None = None
-        for estimate in sorted(self._estimates_of(may), key=lambda each: each.likely)[:OWN]:
-            if self._beaten(estimate.likely, best) or (worth is not None and estimate.likely >= worth):
-                break
-            if (found := self.solve(estimate)) is not None:
-                best = self._better_of(best or found, found)
+        hopeful = [each for each in self._estimates_of(may) if worth is None or each.likely < worth]
+        tried = set[int]()
+        for estimate, (*_, schedule) in self._varied(sorted(hopeful, key=lambda each: each.likely)):
+            if best is None and schedule not in tried:
+                tried.add(schedule)
+                best = self.solve(estimate)
         if than is None or best is None:
             return best or than
         return best if self.goal.of(best) < self.goal.less(self.goal.of(than), MARGIN) else than

@@ -77,7 +77,7 @@ def options(cluster: Cluster, work: Work, plan: Plan, strategies: list[LayerMemo
                 seconds=float(seconds),
                 always=own.weights + own.gradients + own.optimizer + own.kept,
                 left=held.left(kind),
-                moment=held.back(kind, ahead=fetched_ahead(work, plan)),
+                moment=held.back(kind, ahead=fetched_ahead(work, plan, kind) * held.saved[kind.recompute]),
                 input=held.saved["full"] if kind.leaves else 0.0,
                 brief=brief - kept if own.summed else 0.0,
             )

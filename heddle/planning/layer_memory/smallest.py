@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost.local_machine import machine_for
+from heddle.cost.measured.local_machine import machine_for
 from heddle.cost.work import work_of
 from heddle.format import GIB
 from heddle.planning.layer_memory.estimates import leanest_bytes

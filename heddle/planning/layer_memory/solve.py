@@ -7,7 +7,7 @@ the ends of the model, messages, the loss, is taken from the exact memory of the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from heddle.cost.end_memory import end_activations
 from heddle.cost.layers import LayerKind
-from heddle.cost.local_machine import machine_for
-from heddle.cost.memory import MemoryBreakdown, end_activations
+from heddle.cost.measured.local_machine import machine_for
+from heddle.cost.memory import MemoryBreakdown
 from heddle.cost.work import Work, work_of
 from heddle.format import GIB
 from heddle.planning.layer_memory.front import LayerGroup, front, lower_hull
@@ -25,6 +26,7 @@ from heddle.planning.layer_memory.options import Option, legal, options, useful
 from heddle.planning.layer_memory.stage import StageChoice, StageSearch, Ways, in_flight, moments, place_of
 from heddle.planning.layer_memory.tier_memory import fits_host, tier_bytes
 from heddle.schedule import Schedule, build
+from heddle.simulating.chunk_memory import ChunksOf
 from heddle.simulating.chunks import priced_layer
 from heddle.simulating.simulation import Simulation, simulate_if_fits
 from heddle.simulating.stage_memory import stage_memory
@@ -112,6 +114,7 @@ class _Solver:
         self.losses = [at_loss * (rank == self.plan.last_rank) for rank in range(self.plan.pipeline)]
         prices = [priced_layer(cluster, one) for _, one in work.each_shape]
         self.busy = [schedule.microbatches * (price.forward + price.backward) for price in prices]  # seconds of a layer
+        self.chunks = ChunksOf(self.plan, work)
         self.fronts: dict[object, Ways | None] = {}
         self.hulls: dict[tuple[int, int, float, float], Steps] = {}
         self.known: dict[Stage, tuple[float, Choice] | None] = {}
@@ -125,8 +128,8 @@ class _Solver:
         searches = []
         for rank, breakdown in enumerate(self._memory(lean)):
             needs = self._exact(breakdown)
-            kinds = [kind for chunk in [self.counts[chunk] for chunk in self.plan.chunks_of(rank)] for kind in chunk]
-            seconds = sum(count * self.reference[shape].seconds for shape, count in kinds)
+            kinds = [kind for chunk in self.plan.chunks_of(rank) for kind in self.counts[chunk]]
+            seconds = self._seconds(rank, self.reference)
             own = (
                 StageChoice(seconds, [lean[chunk] for chunk in self.plan.chunks_of(rank)])
                 if needs <= self.limit
@@ -154,18 +157,32 @@ class _Solver:
         own = [sum(n for chunk in self.plan.chunks_of(rank) for _, n in self.counts[chunk]) for rank in self._ranks]
         if min(own) > 2 + self.plan.prefetch:
             return
-        for option in self.priced[0]:
-            same = [o for shape in self.priced for o in shape if o.memory == option.memory]
-            if len(same) < len(self.priced):
+        for same in sorted(self._everywhere(), key=lambda same: sum(option.seconds for option in same)):
+            seconds = [self._seconds(rank, same) for rank in self._ranks]
+            better = [
+                rank
+                for rank, search in enumerate(searches)
+                if search.best is None or seconds[rank] < search.best.seconds
+            ]
+            if not better:  # what holds less is not looked at where it is slower
                 continue
             chunks = self._all(same)
-            for rank, breakdown in enumerate(self._memory(chunks)):
-                layers = [chunks[chunk] for chunk in self.plan.chunks_of(rank)]
-                kinds = [kind for chunk in self.plan.chunks_of(rank) for kind in self.counts[chunk]]
-                seconds = sum(count * same[shape].seconds for shape, count in kinds)
-                best = searches[rank].best
-                if self._exact(breakdown) <= self.limit and (best is None or seconds < best.seconds):
-                    searches[rank].best = StageChoice(seconds, layers)
+            memory = self._memory(chunks)
+            for rank in better:
+                if self._exact(memory[rank]) <= self.limit:
+                    layers = [chunks[chunk] for chunk in self.plan.chunks_of(rank)]
+                    searches[rank].best = StageChoice(seconds[rank], layers)
+
+    def _everywhere(self) -> Iterator[list[Option]]:
+        """Strategies that layers of every shape may have, with their option of each shape."""
+        for option in self.priced[0]:
+            same = [o for shape in self.priced for o in shape if o.memory == option.memory]
+            if len(same) == len(self.priced):
+                yield same
+
+    def _seconds(self, rank: int, same: Sequence[Option]) -> float:
+        kinds = [kind for chunk in self.plan.chunks_of(rank) for kind in self.counts[chunk]]
+        return sum(count * same[shape].seconds for shape, count in kinds)
 
     @property
     def _ranks(self) -> range:
@@ -204,7 +221,7 @@ class _Solver:
 
     def _memory(self, chosen: Sequence[Sequence[LayerMemory]]) -> tuple[MemoryBreakdown, ...]:
         job = self._job(chosen)
-        return stage_memory(job, job.plan, self.work, self.schedule, self.cluster)[0]
+        return stage_memory(job, job.plan, self.work, self.schedule, self.cluster, self.chunks)[0]
 
     @staticmethod
     def _exact(breakdown: MemoryBreakdown) -> float:

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import adapters, compute, memory, messages, network
+from heddle.cost import adapters, compute, end_memory, memory, messages, network
 from heddle.cost import step as stage
 from heddle.cost.layers import recomputing
-from heddle.cost.local_machine import measured_machine
+from heddle.cost.measured.local_machine import measured_machine
 from heddle.cost.work import Work, work_of
 from heddle.errors import HeddleError, divisors, nearest_number
 from heddle.format import GIB
@@ -198,14 +198,14 @@ class _EndsHeld(NamedTuple):
 def _ends_held(cluster: Cluster, work: Work, begins: float, finishes: float, shared: float) -> _EndsHeld:
     """What the ends hold, given their parameters."""
     scale = 1 + float(memory.slack(cluster, 1.0))
-    output = memory.end_activations(work)
+    output = end_memory.end_activations(work)
     # Messages that are awaited, and one that was sent, for two neighbors; the ends of the line have one less each.
     none, one = (float(messages.exchange_buffers(work, neighbors)) for neighbors in (0, 1))
     neighbor = one - none + float(messages.sent_message(work))
     frozen = [float(adapters.held(work, adapters.frozen_end(work, first, not first))) for first in (True, False)]
     waits = float(work.tied * output.table)  # a tied embedding's gradient, where one stage has both ends
     # A stage has a layer at least, and what that left is gone when the embedding goes back.
-    last = memory.embedding_backward(replace(work, pipeline=1), float(memory.layer_activations(work).full))
+    last = end_memory.embedding_backward(replace(work, pipeline=1), float(memory.layer_activations(work).full))
     return _EndsHeld(
         begins=scale * max(0.0, _states(work, begins) + frozen[0] - neighbor),
         finishes=scale * max(0.0, _states(work, finishes) + frozen[1] - neighbor),

@@ -23,6 +23,7 @@ from heddle.planning.search.objective import SearchGoal
 from heddle.planning.search.ranking import parts, ranked
 from heddle.planning.search.refine import balanced, fewest_that_fit
 from heddle.planning.search.space import SOME, Space
+from heddle.schedule.registry import BY_DEFAULT, NAMES
 from heddle.simulating.closed_form import StepCosts, balancing_saves
 from heddle.simulating.simulation import Simulation, simulate_if_fits
 from heddle.spec.axes import DEGREES
@@ -39,6 +40,7 @@ CHOICES = 4  # that are looked at where about the best plan is enough
 TRIES = 2  # of them that are balanced
 LEAD = 0.01  # of what is hoped for: no plan turns out to be better by more, as a rule
 BLOCK = 10  # places of the ranking that are in order for certain
+AHEAD = 4  # plans whose layers choose for themselves that are solved before a place is taken; then one for each place
 NEAR = 0.08  # of a step: a plan that takes no more than it was hoped to take and that is as good as its choice gets
 
 
@@ -207,7 +209,7 @@ class Candidates:
         themselves, where one setting for all of them is not enough.
         """
         tight = self.families.rows[self.step.memory[self.families.rows] > self.memory_limit]
-        wrong = sum(found is None for found in self._known.values())
+        wrong = int(np.isinf(self._standing[: len(self.rows)]).sum())
         return len(self.every) + len(tight), len(self.rows) - wrong + int(self.families.can_fit(tight).sum())
 
     @property
@@ -217,14 +219,24 @@ class Candidates:
         return [found for some in known for found in some.values() if found is not None]
 
     def better_than(self, found: Simulation) -> int:
-        """How many plans are better, each by what is known of it: exactly, or by estimate."""
+        """How many plans are better, each by what was known of it when the best was found: exactly, or by estimate."""
+        return int(np.sum(self._standing < self.goal.of(found)[0] * (1 - 1e-9)))
+
+    @cached_property
+    def _standing(self) -> np.ndarray:
+        """What is to be small of every plan, infinite where it turned out not to fit.
+
+        As it is known when the best is found: what is looked at later, for a longer list or an explanation, changes
+        neither a plan's place nor how many there are.
+        """
+        assert "fastest" in vars(self)
         keys = np.array(self.hopes[0][self.rows], dtype=float)
-        for place, row in enumerate(self.rows.tolist()):
-            if row in self._known:
-                exact = self._known[row]
-                keys[place] = np.inf if exact is None else self.goal.of(exact)[0]
+        places = {int(row): place for place, row in enumerate(self.rows)}
+        for row, exact in self._known.items():
+            if row in places:
+                keys[places[row]] = np.inf if exact is None else self.goal.of(exact)[0]
         own = [self.families.price(each) for each in self.families.known if self._is_tight(each.row)]
-        return int(np.sum(np.array([*keys, *own]) < self.goal.of(found)[0] * (1 - 1e-9)))
+        return np.array([*keys, *own])
 
     def _is_tight(self, row: int) -> bool:
         return bool(self.step.memory[row] > self.memory_limit)
@@ -240,8 +252,15 @@ class Candidates:
 
     @cached_property
     def own(self) -> Simulation | None:
-        """The best of all whose layers choose for themselves, where it is better than that."""
-        return self.families.best(self.plain)
+        """The best of all whose layers choose for themselves, where it is better than that.
+
+        The usual schedules first: what is found with others beside them is never slower than without.
+        """
+        usual = np.isin(self.space.columns["schedule"], [NAMES.index(name) for name in BY_DEFAULT])
+        if usual[self.families.rows].all():
+            return self.families.best(self.plain)
+        first = self.families.among(np.flatnonzero(usual)).best(self.plain)
+        return self.families.best(first or self.plain) or first
 
     @cached_property
     def families(self) -> Families:
@@ -274,13 +293,19 @@ class Candidates:
             count = BLOCK
 
     def _rest(self, done: set[int]) -> Iterator[Simulation]:
-        """The best plan of every other choice, about the best first: estimates are a few per cent off."""
+        """The best plan of every other choice, about the best first: estimates are a few per cent off.
+
+        Those of layers that choose for themselves may be far too low: a few are solved for each place, and no more.
+        """
         waiting: list[tuple[tuple[Any, ...], int, bool, Simulation]] = []
+        solved = 0
         for look in self._looks():
-            while waiting and waiting[0][0] <= self.goal.less(look.key, LEAD):
+            while waiting and (solved >= AHEAD or waiting[0][0] <= self.goal.less(look.key, LEAD)):
+                solved = max(0, solved - 1)
                 yield from self._first(waiting, done)
             if look.choice not in done and (best := self._best_of(look)) is not None:
                 heappush(waiting, (self.goal.of(best), look.choice, look.own, best))
+                solved += look.own
         while waiting:
             yield from self._first(waiting, done)
 
@@ -348,7 +373,9 @@ class Candidates:
         return best
 
     def _best_family(self, choice: int) -> Simulation | None:
-        return self.families.best_of(self._families_of[choice], self._chosen.get((choice, False)))
+        # a choice is as good as the better of both kinds of plans
+        alike = self._best_of(SplitLook((), choice, False)) if choice in self._rows_of else None
+        return self.families.best_of(self._families_of[choice], alike)
 
     def _alike_the_best(self, fastest: Simulation) -> list[Simulation]:
         """All choices that no model tells from the best, each with the variant that is preferred, in that order."""

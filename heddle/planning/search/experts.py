@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from heddle.cost.imbalance import DRAWS, chance_above
 from heddle.cost.work import work_of
+from heddle.format import seconds_in_words
+from heddle.simulating.closed_form import closed_form
 from heddle.simulating.simulation import Simulation
 
 
@@ -22,15 +26,40 @@ def expert_reasons(best: Simulation) -> Iterator[str]:
     uneven = max(float(one.imbalance) for _, one in work.each_shape)
     inside = min(plan.expert, max(1, best.cluster.devices // plan.tensor))
     away = 1 - inside / plan.expert
-    share = float(best.breakdown.expert) / best.step_seconds
+    exchange = float(best.breakdown.expert)
     yield (
         f"{plan.expert} ranks share the {most} experts of a layer, {most // plan.expert} each; {away:.0%} of tokens "
-        f"leave the node, and their exchange takes {share:.1%} of a step."
+        f"leave the node, and their exchange takes {seconds_in_words(exchange)}, {exchange / best.step_seconds:.1%} of "
+        "a step."
     )
+    priced, even = (closed_form(each, best.cluster) for each in (work, replace(work, spread=0.0)))
+    waiting = best.step_seconds * (1 - float(even.seconds / priced.seconds))
     yield (
-        f"Tokens do not choose evenly: the fullest of these ranks has {uneven:.2f} times the mean's, and the others "
-        "wait for it."
+        f"Tokens do not choose evenly (expert_spread = {work.spread:g}): the fullest of these ranks has {uneven:.2f} "
+        f"times the mean's, and the others wait {seconds_in_words(waiting)} for it, {waiting / best.step_seconds:.1%}."
     )
+    yield _memory_at_risk(best, work.spread, uneven, float(priced.memory - even.memory))
+
+
+def _memory_at_risk(best: Simulation, spread: float, uneven: float, grows: float) -> str:
+    """How probable it is that a rank has more tokens than its memory has room for.
+
+    Bytes grow with the share of tokens, all layers of a rank taken together: by so many, `uneven` as they are.
+    """
+    plan, room = best.plan, best.limit - best.worst
+    share = uneven + room / (grows / (uneven - 1)) if grows > 0 and uneven > 1 else float("inf")
+    layers = max(1, sum(count > 0 for count in _expert_layers(best)) // plan.pipeline)
+    chance = chance_above(share, max(best.job.model.expert_counts), plan.expert, spread, layers)
+    most = "any share of tokens" if share > plan.expert else f"{share:.2f} times the mean's tokens"
+    return (
+        f"Its memory has room for {most}: in {chance:.1%} of {DRAWS} drawn routings some rank has more, over the "
+        f"{layers} such layers that it holds."
+    )
+
+
+def _expert_layers(best: Simulation) -> list[int]:
+    model = best.job.model
+    return [model.shapes[shape].experts for shape in model.shape_of]
 
 
 def no_such_degree(best: Simulation, value: int) -> str:

@@ -38,6 +38,7 @@ from heddle.spec.software import CONTEXT_EXCHANGES
 QUICK, TRIED = 4000, 3  # plans that are priced for another machine, and of these how many are replayed
 OTHERS = ("context_exchange", "virtual", "sequence", "zero", "zero_within", "microbatch", "recompute", "schedule")
 LINES = 12  # on layers
+WORTH = 0.0005  # of the tokens per second: what gains less helps nothing
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ class Explanation:
 def explain(search: Search) -> Explanation:
     """Look around the best plan of a search."""
     neighbors = tuple(_neighbors(search))
-    helps = tuple(sorted(_helps(search), key=lambda change: -change[1]))
+    gains = sorted(_helps(search), key=lambda change: -change[1])
+    helps = tuple((change, gain) for change, gain in gains if gain - 1 >= WORTH)
     return Explanation(
         search,
         tuple(described(search.best)),
@@ -93,7 +95,7 @@ def described(best: Simulation) -> Iterator[str]:
     plan, job = best.plan, best.job
     yield in_words(plan)
     called = {name: item.words for name, item in STEP.items()}
-    called["data"] = exchanged(plan.replicas, plan.pipeline if job.model.tied else 1) or called["data"]
+    called["data"] = exchanged(plan.replicas, plan.tied_stages if job.model.tied else 1) or called["data"]
     shares = {called[name]: float(value) / best.step_seconds for name, value in best.breakdown._asdict().items()}
     largest = sorted(((share, name) for name, share in shares.items() if share >= 0.005), reverse=True)
     yield f"A step takes {figures(best.step_seconds)} s: " + ", ".join(f"{name} {share:.1%}" for share, name in largest)
@@ -123,15 +125,18 @@ def _layers(best: Simulation) -> Iterator[str]:
         yield f"… and {len(lines) - LINES} more ranges of layers"
     gain = next_gib(best)
     if gain is not None:
-        yield f"One GiB more per device would save {seconds_in_words(gain)} per step with the same split."
+        saves = f"{seconds_in_words(gain)} per step" if gain > 0 else "nothing"
+        yield f"One GiB more per device would save {saves} with the same split."
     yield f"The least that this split can do with is {smallest_budget(best):.3g} GiB per device."
 
 
 def _neighbors(search: Search) -> Iterator[Neighbor]:
     """Each degree doubled and halved, other schedules, levels, words of recompute and microbatches.
 
-    Where several such changes lead to one and the same plan, it is told once.
+    Where several such changes lead to one and the same plan, it is told once. So is a split whose layers choose for
+    themselves, as the ranking has it if it is there.
     """
+    ranked = {_split(each.plan): each for each in reversed(search.plans)}
     plans: dict[Plan, tuple[Simulation, list[str]]] = {}
     others = []
     experts = search.job.model.expert_counts != {0}
@@ -139,11 +144,17 @@ def _neighbors(search: Search) -> Iterator[Neighbor]:
         found = _neighbor(search, name, value)
         if isinstance(found, Neighbor):
             others.append(found)
-        else:
-            plans.setdefault(found[1].plan, (found[1], []))[1].append(found[0])
+            continue
+        key = _split(found[1].plan)
+        plans.setdefault(key, (ranked.get(key, found[1]), []))[1].append(found[0])
     for simulation, changes in sorted(plans.values(), key=lambda each: search.goal.of(each[0])):
         yield _judged(search, changes, simulation)
     yield from others
+
+
+def _split(plan: Plan) -> Plan:
+    """The plan, or where its layers choose for themselves, its split."""
+    return replace(plan, layers=(), stages=(), zero=0, recompute="none", offload=()) if plan.layers else plan
 
 
 def _changes(best: Plan, sequence: int, experts: bool) -> Iterator[tuple[str, Any]]:
@@ -278,19 +289,22 @@ def _in_short(search: Search, neighbors: Sequence[Neighbor], helps: Sequence[tup
     best = search.best
     shares = {name: float(value) / best.step_seconds for name, value in best.breakdown._asdict().items()}
     lost = max((name for name in shares if name != "compute"), key=shares.__getitem__)
+    loss = f"{STEP[lost].words} ({shares[lost]:.0%})" if shares[lost] >= 0.005 else "less than 1%"
     yield (
-        f"Of a step {shares['compute']:.0%} is {STEP['compute'].words}, the largest loss is {STEP[lost].words} "
-        f"({shares[lost]:.0%}), and the fullest device has {(best.limit - best.worst) / GIB:.3g} GiB left."
+        f"Of a step {shares['compute']:.0%} is {STEP['compute'].words}, the largest loss is {loss}, "
+        f"and the fullest device has {(best.limit - best.worst) / GIB:.3g} GiB left."
     )
     others = [(each.simulation, each.change) for each in neighbors if each.simulation is not None]
     others += [(each, f"plan {place} of the table") for place, each in enumerate(search.plans[1:], 2)]
     if others:
         near, change = min(others, key=lambda each: search.goal.of(each[0]))
         share = near.step_seconds / best.step_seconds - 1
-        yield f"The nearest alternative is {change} ({share:+.1%} per step): {in_words(near.plan)}."
+        yield f"The nearest alternative is {change} ({share:+z.1%} per step): {in_words(near.plan)}."
     if helps:
         change, gain = helps[0]
         yield f"Most would be gained by {change}: {gain - 1:+.1%} tokens/s."
+    else:
+        yield "Twice the memory, faster links or a larger batch would gain nothing."
 
 
 def _helps(search: Search) -> Iterator[tuple[str, float]]:
@@ -365,7 +379,8 @@ def _takeaways(search: Search) -> Iterator[str]:
         m = plan.microbatches(best.job.train.global_batch)
         yield (
             f"The best microbatch trades larger matrix products for a longer bubble (PTD-P, takeaway 3): "
-            f"{plan.microbatch} sample{'s' * (plan.microbatch > 1)}, {m} microbatches, a bubble of {best.bubble:.1%}."
+            f"{plan.microbatch} sample{'s' * (plan.microbatch > 1)}, {m} microbatches, "
+            f"a bubble of {best.bubble:.1%} of the ideal time."
         )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from heddle.cost.compute import peak_flops
-from heddle.cost.local_machine import measured_machine
+from heddle.cost.measured.local_machine import measured_machine
 from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.planning.layer_memory.solve import best_strategies
@@ -196,7 +196,7 @@ class Search:
             return None
         split = {name: getattr(best, name) for name in (*DEGREES, "microbatch")}
         space, step = priced(self.job, self.cluster, [best.world], {**self.goal.fixed, **split, "schedule": ALL})
-        every = Candidates(self.job, space, step, self.goal)
+        every = Candidates(self.job, space, step, self.goal, self.candidates.by_layer)
         usual = [NAMES.index(name) for name in BY_DEFAULT]
         return every.among(~np.isin(space.columns["schedule"], usual)).hopeful()
 
@@ -275,8 +275,9 @@ def search(job: Job, request: PlanRequest | None = None) -> Search:
         space, step = priced(job, cluster, group, goal.fixed)
         candidates = Candidates(job, space, step, goal, by_layer)
         # what fits in closed form by a hair may not when it is looked at exactly
+        best = candidates.fastest
+        legal, feasible = candidates.counted  # whatever is looked at after the best is found
         choices = candidates.choices(top)
-        legal, feasible = candidates.counted
         considered += legal
         if choices:
             break
@@ -285,7 +286,7 @@ def search(job: Job, request: PlanRequest | None = None) -> Search:
         if goal.days is not None and (fits := free.fastest) is not None:
             raise too_slow(job, goal, fits)
         raise nothing_fits(job, cluster, goal, counts, by_layer is not False)
-    assert candidates.fastest is not None
+    assert best is not None
     if by_layer and candidates.own is not None:  # who asks for it gets it for any gain
         choices = [choice for choice in choices if choice.best is not candidates.own]
         choices = [Choice(candidates.own, 0, ()), *choices][:top]
@@ -294,7 +295,7 @@ def search(job: Job, request: PlanRequest | None = None) -> Search:
         cluster=cluster,
         goal=goal,
         choices=tuple(choices),
-        fastest=min([candidates.fastest, *(choice.best for choice in choices)], key=goal.of),
+        fastest=min([best, *(choice.best for choice in choices)], key=goal.of),
         considered=considered,
         feasible=feasible,
         seconds=time.perf_counter() - began,

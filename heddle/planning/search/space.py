@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from heddle.cost.work import exchange_columns
+from heddle.cost.plan_columns import exchange_columns
 from heddle.errors import HeddleError, divisors, listing, nearest, nearest_number
 from heddle.planning.fields import FIELDS, Use, default, over_cluster
 from heddle.planning.search.given import ALL as ALL
@@ -179,7 +179,7 @@ Degrees = dict[str, int]  # of every axis
 SEARCHED_AXES: dict[str, Callable[[ModelSpec, int, int, int], bool]] = {
     "tensor": lambda model, _sequence, _batch, degree: degree in model.tensor_degrees,
     "context": lambda model, sequence, _batch, degree: degree == 1 or (sequence % (2 * degree) == 0 and not model.own),
-    "pipeline": lambda model, _sequence, _batch, degree: degree <= model.layers,
+    "pipeline": lambda model, _sequence, _batch, degree: degree <= model.most_stages,
     "data": lambda _model, _sequence, batch, degree: batch % degree == 0,
 }
 # Samples that are shared without being asked for: shorter ones fit on a device, and of fewer tokens per rank than these

@@ -21,6 +21,8 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from heddle.errors import HeddleError
 from heddle.runtime.tiers.tier import PAGE, Slot, Tier
 
+BLOCK = 1 << 26  # bytes of the file that are mapped at once, at least
+
 
 class Disk(Tier):
     """One file; regions of it are handed out from its end."""
@@ -33,30 +35,51 @@ class Disk(Tier):
         self.file = -1  # opened when something is put there
         self.end = 0
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="disk tier")
-        self.maps: dict[int, mmap.mmap] = {}  # by the address of what was reserved
+        self.block: tuple[mmap.mmap, int, int] | None = None  # a map, where it starts in the file, bytes of it in use
+        self.homes: dict[int, tuple[mmap.mmap, int, int]] = {}  # by address: where what was reserved is, and its bytes
 
     def _region(self, size: int) -> int:
-        """Where so many bytes of the file start, which are taken at once: a full disk is found out here."""
+        """Where so many bytes of the file start, which are taken at once."""
+        start = self.end
+        self._take(start, size)
+        self.end += size
+        return start
+
+    def _take(self, start: int, size: int, now: bool = True) -> None:
+        """Take room on the disk for so many bytes from there on, now or later: that it is full is found out here."""
         try:
             if self.file < 0:
                 self.file = _nameless(self.folder)
                 weakref.finalize(self, os.close, self.file)  # maps hold it on their own
-            start = self.end
-            os.posix_fallocate(self.file, start, size)
+            if now:
+                os.posix_fallocate(self.file, start, size)
+            else:
+                os.ftruncate(self.file, start + size)
         except OSError as error:
             raise self._failed("take what leaves the device", error) from error
-        self.end += size
-        return start
 
     def _home(self, size: int) -> Tensor:
         if any(isinstance(mode, FakeTensorMode) for mode in _get_current_dispatch_mode_stack()):
             return torch.zeros(size, dtype=torch.uint8)
         room = -(-size // PAGE) * PAGE
-        start = self._region(room)
-        mapped = mmap.mmap(self.file, room, offset=start)
-        home = torch.frombuffer(mapped, dtype=torch.uint8)
-        self.maps[home.data_ptr()] = mapped
+        mapped, start, used = self._block(room)
+        self._take(start + used, room)
+        home = torch.frombuffer(mapped, dtype=torch.uint8, count=room, offset=used)
+        self.block = mapped, start, used + room
+        self.homes[home.data_ptr()] = mapped, used, room
         return home
+
+    def _block(self, room: int) -> tuple[mmap.mmap, int, int]:
+        """A part of the file that is mapped as one, for much that is reserved: each map has a descriptor of its own."""
+        if self.block is None or self.block[2] + room > len(self.block[0]):
+            size, start = max(room, BLOCK, self.end // 8 // PAGE * PAGE), self.end  # the larger, the fewer
+            try:
+                self._take(start, size, now=False)
+            except HeddleError:  # files may not be as long here
+                self._take(start, size := room, now=False)
+            self.end += size
+            self.block = mmap.mmap(self.file, size, offset=start), start, 0
+        return self.block
 
     def expect(self, home: Tensor) -> None:
         self._advise(home, mmap.MADV_WILLNEED)
@@ -65,9 +88,10 @@ class Disk(Tier):
         self._advise(home, mmap.MADV_DONTNEED)  # of a shared file: what was changed is written, not forgotten
 
     def _advise(self, home: Tensor, what: int) -> None:
-        mapped = self.maps.get(home.untyped_storage().data_ptr()) if self.maps else None
-        if mapped is not None:
-            mapped.madvise(what)
+        found = self.homes.get(home.untyped_storage().data_ptr()) if self.homes else None
+        if found is not None:
+            mapped, start, room = found
+            mapped.madvise(what, start, room)
 
     def _write(self, slot: Slot, region: object, x: Tensor) -> None:
         assert isinstance(region, int)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from heddle.cost import compute
 from heddle.cost.fits import MemoryVerdict
-from heddle.cost.local_machine import machine_for
+from heddle.cost.measured.local_machine import machine_for
 from heddle.cost.memory import MemoryBreakdown
 from heddle.cost.work import work_of
 from heddle.errors import HeddleError

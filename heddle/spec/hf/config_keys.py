@@ -147,7 +147,8 @@ class Activates:
         plain = next((word for word, gated in GATED.items() if gated == spec.activation), spec.activation)
         if plain == "gelu":
             return {self.key: self.written}
-        return {self.key: next(name for name, ours in ACTIVATIONS.items() if ours == plain)}
+        # an activation that no file can name is told by reading another
+        return {self.key: next((name for name, ours in ACTIVATIONS.items() if ours == plain), "silu")}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,7 +9,7 @@ from typing import Any, Literal
 from heddle.errors import HeddleError, nearest, shorten
 from heddle.spec.hf.config_keys import Config, Fields, as_json, get
 from heddle.spec.model import MOST_LAYERS, ModelSpec
-from heddle.spec.rope import RopeScaling
+from heddle.spec.rope import RopeScaling, sharpness
 
 FULL, SLIDING = "full_attention", "sliding_attention"  # what a layer looks at
 ROPE_TYPES = ("default", "llama3", "linear", "dynamic", "yarn", "longrope")
@@ -106,6 +105,8 @@ class Rope:
     without: Literal["full", "full-if", "listed"] | None = None
     listed: bool = False  # `layer_rope_theta` has the base of each layer
     renamed: tuple[str, ...] = ()  # types that an old file means longrope by
+    scores: bool = False  # `mscale_all_dim` also multiplies all scores
+    default: Config | None = None  # rotary parameters where the file has none
     beside: bool = False  # the length that the model was first trained on is written beside the parameters
 
     @property
@@ -165,6 +166,8 @@ class Rope:
         if self.share is not None:
             config[self.share_key] = spec.rotated / spec.head_size
         scaling = _written(spec.rope_scaling)
+        if scaling is None and self.default is not None:  # nothing would be the default
+            scaling = {"rope_type": "default"}
         if self.beside and scaling and spec.rope_scaling is not None:
             config["original_max_position_embeddings"] = spec.rope_scaling.original_sequence
         if self.apart is not None:  # which version 4 cannot always say
@@ -175,7 +178,7 @@ class Rope:
 
     def _parameters(self, config: Config) -> tuple[Config, Config]:
         """The rotary parameters of layers that see all, and of those with a window."""
-        rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
+        rope = config.get("rope_scaling") or config.get("rope_parameters") or self._unsaid(config)
         nested = config.get("rope_parameters")
         if self.apart is not None and isinstance(nested, dict) and (FULL in nested or SLIDING in nested):
             parts = nested.get(FULL) or {}, nested.get(SLIDING) or {}
@@ -196,6 +199,10 @@ class Rope:
                     f"Known: {', '.join(sorted(ROPE_KEYS))}.",
                 )
         return parts
+
+    def _unsaid(self, config: Config) -> Config:
+        said = any(key in config for key in ("rope_scaling", "rope_parameters"))
+        return {} if said or self.default is None else self.default
 
     def _local(self, config: Config, theta: float) -> float:
         assert self.apart is not None
@@ -246,7 +253,7 @@ class Rope:
         factor = get(rope, "factor", float, known["sequence"] / original)
         scale, over_all = get(rope, "mscale", float, 0.0), get(rope, "mscale_all_dim", float, 0.0)
         if not given and scale and over_all:
-            given = _sharpness(factor, scale) / _sharpness(factor, over_all)
+            given = sharpness(factor, scale) / sharpness(factor, over_all)
         return RopeScaling(
             kind="yarn",
             factor=factor,
@@ -255,6 +262,7 @@ class Rope:
             beta_fast=get(rope, "beta_fast", float, 32.0) or 32.0,
             beta_slow=get(rope, "beta_slow", float, 1.0) or 1.0,
             whole_numbers=get(rope, "truncate", bool, True),
+            score_factor=over_all if self.scores else 0.0,
             layers=layers,
         )
 
@@ -263,10 +271,6 @@ def _original(rope: Config, config: Config, default: int | None = None) -> int:
     """The length that the model was first trained on; beside the parameters it counts more than among them."""
     key = "original_max_position_embeddings"
     return get(config if config.get(key) is not None else rope, key, int, default)
-
-
-def _sharpness(factor: float, scale: float) -> float:
-    return 1.0 if factor <= 1 else 0.1 * scale * math.log(factor) + 1.0
 
 
 def _list(config: Config, key: str, layers: int) -> list[Any]:
@@ -309,6 +313,7 @@ def _written(scaling: RopeScaling | None) -> Config | None:
         config["original_max_position_embeddings"] = scaling.original_sequence
     if scaling.kind == "yarn":
         config |= {"beta_fast": scaling.beta_fast, "beta_slow": scaling.beta_slow, "truncate": scaling.whole_numbers}
+        config |= {"mscale_all_dim": scaling.score_factor} if scaling.score_factor else {}
     if scaling.kind == "longrope":
         config |= {"short_factor": list(scaling.short_factors), "long_factor": list(scaling.long_factors)}
     if scaling.attention_factor:

@@ -7,11 +7,11 @@ Keys and defaults are those of the configuration classes of transformers, versio
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from heddle.errors import HeddleError
-from heddle.spec.hf.config_experts import HasExperts
+from heddle.spec.hf.config_experts import DeepSeekExperts, HasExperts, Latent
 from heddle.spec.hf.config_keys import (
     Activates,
     Biases,
@@ -38,6 +38,7 @@ class Family:
     architecture: str
     rules: tuple[KeyRule, ...]
     whole_heads: bool = False  # its class wants heads to divide the hidden size even where head_dim is stated
+    aliases: dict[str, str] = field(default_factory=dict)  # keys of older files by those of today
 
     @property
     def has_dropout(self) -> bool:
@@ -60,7 +61,7 @@ class Family:
                 found[rule.field] = ""
             elif isinstance(rule, KeyChoice):
                 found |= {name: "" for fields in rule.values.values() for name in fields}
-            elif isinstance(rule, WindowKeys | Rope | Biases | KvHeads | HasExperts):
+            elif isinstance(rule, WindowKeys | Rope | Biases | KvHeads | HasExperts | Latent):
                 found |= dict.fromkeys(rule.states, "")
         return [name + text for name, text in found.items()]
 
@@ -206,6 +207,22 @@ class Falcon:
         }
 
 
+class FourCores:
+    """CodeGen keeps queries, values and keys apart for each of the four cores that it was trained on."""
+
+    def read(self, config: Config, known: Fields) -> Fields:
+        if known["heads"] % 4:
+            raise HeddleError(
+                f"'n_head' = {known['heads']} is not known in a model of type 'codegen'.",
+                "Its heads come in four equal parts.",
+                "Use a multiple of 4.",
+            )
+        return {}
+
+    def write(self, spec: ModelSpec) -> Config:
+        return {}
+
+
 class LocalLayers:
     """GPT-Neo's list of layers that see all and layers that see a window."""
 
@@ -228,6 +245,26 @@ class LocalLayers:
         windows = [spec.layer(index).window for index in range(spec.layers)]
         types = [[["local" if window else "global"], 1] for window in windows]
         return {"attention_types": types, "window_size": max((w for w in windows if w), default=256)}
+
+
+class NoMoreLayers:
+    """DeepSeek-V3's further layers, which predict tokens after the next: they are read over, and not written."""
+
+    def read(self, config: Config, known: Fields) -> Fields:
+        return {}
+
+    def write(self, spec: ModelSpec) -> Config:
+        return {"num_nextn_predict_layers": 0}
+
+
+class Clamped:
+    """GPT-OSS calls its activation by the name of another."""
+
+    def read(self, config: Config, known: Fields) -> Fields:
+        return {"activation": "clamped-swiglu"} | Only("hidden_act", "silu").read(config, known)
+
+    def write(self, spec: ModelSpec) -> Config:
+        return {"hidden_act": "silu"}
 
 
 GPT2_SIZES = (
@@ -397,6 +434,16 @@ FAMILIES: dict[str, Family] = {
         ),
     ),
     "granite": Family("GraniteForCausalLM", llama_like(ATTENTION_AND_MLP, *SCALES)),
+    "hyperclovax": Family(
+        "HyperCLOVAXForCausalLM",
+        llama_like(
+            ATTENTION_AND_MLP,
+            *SCALES[:2],
+            Key("attention_scale", "attention_multiplier", float, 0.0, written="score_scale"),
+            Key("logit_scale", "logits_scaling", float, 1.0),
+            KeyChoice("use_post_norm", {True: {"norm_place": "both"}, False: {"norm_place": "before"}}, True),
+        ),
+    ),
     "granite_swa": Family(
         "GraniteSWAForCausalLM",
         llama_like(
@@ -513,7 +560,21 @@ FAMILIES: dict[str, Family] = {
             *GPT2_SIZES,
             epsilon("layer_norm_epsilon", 1e-5),
             Activates("activation_function", **GELU_NEW),
-            Key("rotary_size", "rotary_dim", default=64),
+            Key("rotary_size", "rotary_dim", default=64, written="rotated"),
+            Fixed(bias="mlp", norm_bias=True, head_bias=True, branches="parallel", positions="rotary"),
+            Fixed(rotary_pairs="neighbors"),
+            tied(False),
+            Dropouts(("resid_pdrop", "embd_pdrop"), attention="attn_pdrop"),
+        ),
+    ),
+    "codegen": Family(
+        "CodeGenForCausalLM",
+        (
+            *GPT2_SIZES,
+            FourCores(),
+            epsilon("layer_norm_epsilon", 1e-5),
+            Activates("activation_function", **GELU_NEW),
+            Key("rotary_size", "rotary_dim", default=64, written="rotated"),
             Fixed(bias="mlp", norm_bias=True, head_bias=True, branches="parallel", positions="rotary"),
             Fixed(rotary_pairs="neighbors"),
             tied(False),
@@ -660,6 +721,27 @@ FAMILIES: dict[str, Family] = {
             dropout=Fixed(),  # by default 0.1 of attention, which Heddle leaves out as it does GPT-2's
         ),
     ),
+    "internlm3": Family(
+        "LlamaForCausalLM",
+        llama_like(
+            ATTENTION_AND_MLP,
+            kv=KvHeads(2),
+            head_size=Key("head_size", "head_dim", default=128),
+            eps=epsilon("rms_norm_eps", 1e-5),
+        ),
+        aliases={"qkv_bias": "attention_bias", "bias": "mlp_bias"},
+    ),
+    "iquestcoder": Family(
+        "LlamaForCausalLM",
+        llama_like(
+            ATTENTION_AND_MLP,
+            Only("clip_qkv", None, "clipping of queries, keys and values"),
+            NO_WINDOWS,
+            kv=KvHeads(8),
+            head_size=Key("head_size", "head_dim", default=128),
+            eps=epsilon("rms_norm_eps", 1e-5),
+        ),
+    ),
     "ministral": Family(
         "MinistralForCausalLM",
         llama_like(Fixed(bias="none"), kv=KvHeads(8), windows=WindowKeys(pattern=lambda *_: True)),
@@ -724,6 +806,72 @@ FAMILIES: dict[str, Family] = {
             head_size=Fixed(),
         ),
     ),
+    "deepseek_v2": Family(
+        "DeepseekV2ForCausalLM",
+        llama_like(
+            Biases({"attention_bias": ("qkv", "out")}),
+            DeepSeekExperts(
+                ("n_routed_experts",), 64, 6, ("moe_intermediate_size", 1407), normalized=False, router="softmax"
+            ),
+            Only("norm_topk_prob", False, "weights that this family both normalizes and scales"),
+            Only("scoring_func", "softmax"),
+            Only("moe_layer_freq", 1),
+            Only("mlp_bias", False),
+            Fixed(rotary_pairs="neighbors"),
+            kv=Fixed(),
+            head_size=Latent(),
+            rope=Rope(scores=True),
+        ),
+    ),
+    "deepseek_v3": Family(
+        "DeepseekV3ForCausalLM",
+        llama_like(
+            Biases({"attention_bias": ("qkv", "out")}),
+            DeepSeekExperts(
+                ("n_routed_experts", "num_local_experts"),
+                256,
+                8,
+                ("moe_intermediate_size", 2048),
+                router="sigmoid",
+                groups=(8, 4),
+                scale=2.5,
+            ),
+            Fixed(router_bias="choice"),
+            Only("scoring_func", "sigmoid"),
+            Only("moe_layer_freq", 1),
+            KeyChoice(
+                "rope_interleave", {True: {"rotary_pairs": "neighbors"}, False: {"rotary_pairs": "halves"}}, True
+            ),
+            NoMoreLayers(),
+            kv=Fixed(),
+            head_size=Latent(),
+            rope=Rope(scores=True),
+        ),
+    ),
+    "gpt_oss": Family(
+        "GptOssForCausalLM",
+        llama_like(
+            Biases({"attention_bias": ("qkv", "out")}, always=("mlp",), default=("attention_bias",)),
+            HasExperts(("num_local_experts", "num_experts"), 128, 4, normalized=True),
+            Fixed(sinks=True, router_bias="score"),
+            Key("gate_limit", "swiglu_limit", float, 7.0),
+            Key("gate_alpha", "swiglu_alpha", float, 1.702),
+            kv=KvHeads(8),
+            head_size=Key("head_size", "head_dim", default=64),
+            eps=epsilon("rms_norm_eps", 1e-5),
+            act=Clamped(),
+            windows=WindowKeys(128, pattern=every(2)),
+            rope=Rope(
+                150_000.0,
+                default={
+                    "rope_type": "yarn",
+                    "factor": 32.0,
+                    "original_max_position_embeddings": 4096,
+                    "truncate": False,
+                },
+            ),
+        ),
+    ),
 }
 
 
@@ -733,32 +881,3 @@ def _turns(layer: int, config: Config) -> bool:
     if isinstance(listed, list) and layer < len(listed):
         return bool(listed[layer])
     return bool((layer + 1) % get(config, "no_rope_layer_interval", int, 4))
-
-
-# What a model of another family needs and Heddle's transformer lacks, by a key that tells.
-LACKING = {
-    "kv_lora_rank": "latent keys and values",
-    "num_local_experts": "another kind of experts",
-    "num_experts": "another kind of experts",
-    "n_routed_experts": "another kind of experts",
-    "moe_num_experts": "another kind of experts",
-    "state_size": "state-space layers",
-    "ssm_cfg": "state-space layers",
-    "mamba_d_state": "state-space layers",
-    "attn_config": "positions that weigh scores (ALiBi)",
-    "alibi": "positions that weigh scores (ALiBi)",
-    "vision_config": "images",
-    "text_config": "parts beside the text model",
-    "is_encoder_decoder": "an encoder",
-}
-LACKING_IN = {
-    "bloom": "positions that weigh scores (ALiBi)",
-    "opt": "learned positions that begin at 2",
-    "apertus": "the activation xIELU",
-    "nanochat": "a norm of the embedding",
-    "mamba": "state-space layers",
-    "mamba2": "state-space layers",
-    "rwkv": "recurrent layers",
-    "codegen": "the order in which CodeGen keeps queries, keys and values",
-    "ministral3": "scores that grow with the position",
-}

@@ -21,6 +21,8 @@ PLAIN: dict[str, Any] = {
     "modules_to_save": None, "layers_to_transform": None, "lora_bias": False, "exclude_modules": None,
     "trainable_token_indices": None, "use_qalora": False, "target_parameters": None, "alora_invocation_tokens": None,
 }  # fmt: skip
+# How adapters began, where the weights beside them stayed as they were; pissa, olora, corda and loftq change them.
+STARTS: list[Any] = [True, False, None, "gaussian", "eva", "orthogonal"]
 
 
 def lora_of(folder: Path) -> Lora:
@@ -44,8 +46,14 @@ def lora_of(folder: Path) -> Lora:
                 "Heddle's adapters are W x + scale · B A x alone.",
                 f"Train adapters with {key} = {plain}.",
             )
+    if (start := table.get("init_lora_weights", True)) not in STARTS:
+        raise HeddleError(
+            f"{path}: init_lora_weights = {shorten(start)}.",
+            "Such adapters stand beside weights that PEFT changed when it made them, not beside those of their base.",
+            "Convert them, as PEFT's documentation of that method describes, or add them to the weights with PEFT.",
+        )
     modules = table.get("target_modules")
-    names = [name.rpartition(".")[2] for name in modules] if isinstance(modules, list) else []
+    names = [str(name).rpartition(".")[2] for name in modules] if isinstance(modules, list) else []
     unknown = [name for name in names if name not in MODULES]
     if not names or unknown:
         raise HeddleError(
@@ -60,7 +68,7 @@ def lora_of(folder: Path) -> Lora:
             "rank": rank,
             "alpha": table.get("lora_alpha", rank),
             "dropout": table.get("lora_dropout", 0.0),
-            "rank_stabilized": bool(table.get("use_rslora", False)),
+            "rank_stabilized": table.get("use_rslora", False),
             "targets": [target for name, target in MODULES.items() if name in names],
         },
         "adapter_config",

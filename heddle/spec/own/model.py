@@ -31,6 +31,7 @@ class OwnModel(ModelSpec):
     last_parameters: Large = field(default=0, metadata=WHERE_SAID)  # behind the last one, and not before
     end_flops: Large = field(default=0, metadata=WHERE_SAID)  # forward, of one sample, outside the blocks
     split: Count = field(default=1, metadata=WHERE_SAID)  # tensor ranks divide this; 1: there are no patterns
+    bypass: str = field(default="", metadata=WHERE_SAID)  # a block past which more goes than through it
 
     @property
     def own(self) -> bool:
@@ -46,6 +47,11 @@ class OwnModel(ModelSpec):
         """The number of the block that a parameter is of; "outside" of all blocks."""
         first, found, rest = name.partition(f"{self.blocks}.")
         return rest.partition(".")[0] if self.blocks and found and not first else "outside"
+
+    @property
+    def most_stages(self) -> int:
+        """A module is cut between its blocks, where nothing else goes past them."""
+        return 1 if self.bypass else self.layers
 
     @property
     def tensor_degrees(self) -> list[int]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from heddle.errors import HeddleError, how_to_install
 from heddle.spec.own.model import OwnModel
-from heddle.spec.tables import build, wrong_type
+from heddle.spec.tables import build, check_values, wrong_type
 
 DESCRIBES = "heddle.models.own.describe"  # by its name: this room knows no PyTorch, and only running code can tell
 GIVEN = ("module", "name", "vocab", "sequence")  # what a job file says of such a model; the rest is found
@@ -38,6 +38,7 @@ def own_model(table: dict[str, Any], folder: Path = Path()) -> OwnModel:
             "The module says itself what it is.",
             f"Leave {other[0]} out; only vocab, sequence and name may be given.",
         )
+    check_values(OwnModel, table, "model")  # the module is run with these
     if not place.is_file():
         raise HeddleError(f"{place} is not a file.", "model.module names it.", "Is the path relative to the job file?")
     try:

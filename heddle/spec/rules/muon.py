@@ -20,6 +20,8 @@ class MuonFields(Protocol):
     @property
     def local_steps(self) -> int: ...
     @property
+    def whole_experts(self) -> bool: ...
+    @property
     def offload(self) -> tuple[str, ...]: ...
     @property
     def layers(self) -> tuple[LayerRun, ...]: ...
@@ -34,10 +36,16 @@ class Optimizing(Protocol):
     def meeting(self) -> str | None: ...
 
 
-def check_muon(plan: MuonFields, train: Optimizing) -> None:
-    """Refuse what corrects, undoes or moves AdamW's moments, which matrices do not have then."""
+def check_muon(plan: MuonFields, train: Optimizing, model: ModelSpec) -> None:
+    """Refuse what corrects, undoes or moves AdamW's moments, which matrices do not have then; and latent attention."""
     if train.optimizer != "muon":
         return
+    if model.kv_latent:
+        raise HeddleError(
+            f"train.optimizer = 'muon' cannot be combined with kv_latent = {model.kv_latent}.",
+            "Latent attention keeps several matrices in one, and Muon makes each orthogonal by itself.",
+            "Use optimizer = 'adamw'.",
+        )
     offloads = (plan.offload, *(run.offload or () for run in plan.layers))
     leaves = next((word for words in offloads for word in words if word.startswith("optimizer")), None)
     apart = "How replicas that learn by themselves come together was tried with AdamW alone."
@@ -46,6 +54,7 @@ def check_muon(plan: MuonFields, train: Optimizing) -> None:
         "check_step = 'after'": (plan.check_step == "after", "An update is undone from a copy of AdamW's moments."),
         f"local_steps = {plan.local_steps}": (plan.local_steps > 0, apart),
         "train.meeting": (train.meeting is not None, apart),
+        "expert_tensor = 1": (plan.whole_experts, "Ranks put matrices together that tensor ranks split."),
         f'offload "{leaves}"': (leaves is not None, "Matrices are made orthogonal on the device, whole."),
     }
     for what, (given, why) in reasons.items():

@@ -24,9 +24,9 @@ WORDS = (
         "Use [plan] expert = …, which divides data × context.",
     ),
     (
-        r"etp|expert_tensor(_parallel)?(_size|_degree)?",
-        "The width of experts is split over the tensor axis, as everything else in a layer is.",
-        "Leave it out; a smaller plan.tensor splits experts less.",
+        r"etp|expert_tensor_(parallel(_size|_degree)?|size|degree)|moe_tp|moe_tensor_parallel_size",
+        "Whether tensor ranks split the width of experts is a key of the plan.",
+        "Use [plan] expert_tensor = 1 for whole experts, or leave it out: then all of them do.",
     ),
 )
 

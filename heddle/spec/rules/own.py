@@ -47,6 +47,13 @@ def check_own(plan: Any, model: ModelSpec) -> None:
                 "It changes the inside of layers that Heddle wrote itself.",
                 f"Use {instead}.",
             )
+    if plan.pipeline > 1 and model.most_stages == 1 < model.layers:
+        raise HeddleError(
+            f"pipeline = {plan.pipeline} cannot cut this module.",
+            "More goes past its blocks than from one to the next, as from an encoder to all blocks of a decoder; first "
+            f"past {getattr(model, 'bypass', '')}. A stage is sent what its first block is given, and nothing else.",
+            "Use pipeline = 1: data parallelism, ZeRO and tensor parallelism cut nothing.",
+        )
     if model.tensor_degrees == [1] and plan.tensor > 1:
         raise HeddleError(
             f"tensor = {plan.tensor}, but nobody says how the module is split.",

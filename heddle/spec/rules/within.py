@@ -19,6 +19,8 @@ class Sharing(Protocol):
     @property
     def expert(self) -> int: ...
     @property
+    def whole_experts(self) -> bool: ...
+    @property
     def local_steps(self) -> int: ...
     @property
     def compress_gradients(self) -> str: ...
@@ -45,9 +47,10 @@ def check_within(plan: Sharing) -> None:
             "Each group of neighbors holds the whole model once, and all groups are equal.",
             hint,
         )
-    if plan.expert > 1:
+    if plan.expert > 1 or plan.whole_experts:
+        what = f"expert = {plan.expert}" if plan.expert > 1 else "expert_tensor = 1"
         raise HeddleError(
-            f"zero_within = {within} cannot be combined with expert = {plan.expert}.",
+            f"zero_within = {within} cannot be combined with {what}.",
             "Ranks that hold the same experts are other ones than those that hold the same layers.",
             "Use expert = 1, or leave zero_within out.",
         )

@@ -69,7 +69,8 @@ class Traffic(Watching):
         super().__init__()
         axes = {"expert_data": mesh.expert_data.group, GRADIENTS: mesh.gradients.group}
         # later ones win: where one of the two above is one of the axes, it has that one's name
-        axes |= {name: getattr(mesh, name).group for name in (*AXES, "expert", "ends", "world")}
+        others = ("context_inner", "context_outer", "shards", "mirrors", "expert", "ends", "world")
+        axes |= {name: getattr(mesh, name).group for name in (*AXES, *others)}
         self.axes = {group.group_name: name for name, group in axes.items() if group is not None}
         self.axes |= {group.group_name: "pipeline" for group in mesh.channels.values()}
         self.tallies: dict[CommKind, Tally] = defaultdict(Tally)

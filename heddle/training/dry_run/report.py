@@ -10,7 +10,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from heddle.format import size
+from heddle.cost.outside import outside
+from heddle.data.useful import useful_share
+from heddle.format import runs_of, size
 from heddle.planning.search.describe import headline
 from heddle.simulating.stage_memory import memory_verdict
 from heddle.spec.axes import AXES
@@ -42,6 +44,8 @@ def show(found: DryRun, as_json: bool, console: Console) -> None:
         soft_wrap=True,
         highlight=False,
     )
+    if (useful := useful_share(job)) is not None:
+        console.print(useful.of_a_step(job.tokens_per_step), soft_wrap=True, highlight=False)
     if job.cluster is not None:
         slack = job.cluster.efficiency.slack
         console.print(
@@ -49,6 +53,8 @@ def show(found: DryRun, as_json: bool, console: Console) -> None:
             soft_wrap=True,
             highlight=False,
         )
+        if (beside := outside(plan, job.cluster.device, job.model.tied)) is not None:
+            console.print(f"Beside tensors, {beside}.", soft_wrap=True, highlight=False)
 
 
 def table(found: DryRun, kinds: Sequence[KindOfRank]) -> Table:
@@ -90,6 +96,7 @@ def facts(found: DryRun) -> dict[str, Any]:
         "precision": found.job.precision,
         "world": found.plan.world,
         "microbatches": found.microbatches,
+        **_useful(found),
         **_verdict(found),
         "kinds": [
             {
@@ -117,23 +124,24 @@ def facts(found: DryRun) -> dict[str, Any]:
     }
 
 
+def _useful(found: DryRun) -> dict[str, float]:
+    """What of a step's tokens is no padding, and what is learned; nothing where that is all."""
+    useful = useful_share(found.job)
+    return {} if useful is None else {"filled": useful.filled, "learned": useful.learned}
+
+
 def _verdict(found: DryRun) -> dict[str, Any]:
     """What `heddle simulate` would say, too; nothing without a cluster."""
     if found.job.cluster is None:
-        return {"needs_bytes": None, "fits": None}
+        return {"needs_bytes": None, "fits": None, "outside_bytes": None}
     verdict = memory_verdict(found.job, found.job.cluster)
-    return {"needs_bytes": verdict.needs, "fits": verdict.fits}
+    beside = outside(found.plan, found.job.cluster.device, found.job.model.tied)
+    return {"needs_bytes": verdict.needs, "fits": verdict.fits, "outside_bytes": 0 if beside is None else beside.bytes}
 
 
 def spans(numbers: Iterable[int]) -> str:
     """Ascending numbers in few words: "0-3, 7"."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return ", ".join(runs_of(numbers))
 
 
 def _called(kind: KindOfRank) -> str:

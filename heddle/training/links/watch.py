@@ -15,10 +15,10 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from heddle.durable import replace_text
 from heddle.parallel.collectives import all_reduce
 from heddle.parallel.mesh import Mesh
 from heddle.planning.regions.network_search import changed
-from heddle.runs.durable import replace_text
 from heddle.spec.job import PlannedJob, dumps_job
 from heddle.spec.plan import Plan
 from heddle.spec.ranks import disjoint, groups

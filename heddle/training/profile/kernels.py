@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heddle.cost.compute import KERNELS
-from heddle.cost.from_timings import Attended, Product, TrafficTime
+from heddle.cost.measured.from_timings import Attended, Product, TrafficTime
 from heddle.models.transformer import Layer, Microbatch
 from heddle.runtime.device import DTYPES, on_gpu, synchronize
 from heddle.spec.job import Storage

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from heddle.cost.from_timings import MessageTime
+from heddle.cost.measured.from_timings import MessageTime
 from heddle.parallel.collectives import all_reduce, gather, reduce_scatter
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.runtime.device import on_gpu, synchronize

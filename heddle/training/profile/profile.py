@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from heddle.cost.from_timings import Timings, blank, cluster_of, typical
+from heddle.cost.measured.from_timings import Timings, blank, cluster_of, typical
 from heddle.format import GIB
 from heddle.parallel.mesh import Mesh
 from heddle.runtime.device import capability, describe, has_gpus, multiprocessors, pick_device

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import torch.distributed as dist
 
-from heddle.cost.from_timings import StepTime
+from heddle.cost.measured.from_timings import StepTime
 from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.runtime.device import on_gpu, pick_device
 from heddle.simulating.simulation import simulate

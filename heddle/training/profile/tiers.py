@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from heddle.cost.from_timings import TierTime
+from heddle.cost.measured.from_timings import TierTime
 from heddle.errors import HeddleError
 from heddle.runtime.device import on_gpu
 from heddle.runtime.tiers import Disk, Host, Tier

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from heddle.spec.data import Data
 from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
 from heddle.training.prove.collect import Array, ShardBox, assemble
 from heddle.training.prove.routes import RouteComparison, Routes, compare_routes
 
 LOSS_LIMIT = 1e-5  # relative, in full precision over some twenty steps
+CANCELED = 1e-6  # of the largest gradient: one that is smaller in full precision is the rounding of a sum of zero
 ROUNDINGS = 10  # a gradient may differ by this many times the rounding measured for one device
 # In bf16 and fp16 rounding is the error of one device, measured against full or double precision from the same weights:
 # e, the largest over steps or parameters. A parallel run has an error of its own, of the same size, so the two are at
@@ -137,9 +139,12 @@ def compare_boxes(boxes: Iterable[ShardBox], reference: dict[str, Array]) -> dic
         held[box.name][box.place] = True
         furthest[box.name] = largest([furthest[box.name], float(np.abs(ours - theirs).max(initial=0.0))])
         products[box.name] += (ours * theirs).sum(), (theirs * theirs).sum(), (ours * ours).sum()
+    scales = {name: float(np.abs(whole).max(initial=0.0)) for name, whole in reference.items()}
+    overall = largest(scales.values()) or 1.0
     differences = {}
-    for name, whole in reference.items():
-        scale = float(np.abs(whole).max(initial=0.0)) or 1.0
+    for name in reference:
+        # what is zero but for rounding, as the gradient of a key's bias is, is held against the others
+        scale = scales[name] if scales[name] > CANCELED * overall else overall
         along, theirs_squared, ours_squared = map(float, products[name])
         differences[name] = GradientDifference(
             relative=furthest[name] / scale if held[name].all() else math.inf,
@@ -159,7 +164,7 @@ def largest(values: Iterable[float]) -> float:
     return max((value if value == value else math.inf for value in values), default=0.0)
 
 
-def likely_cause(comparison: Comparison, plan: Plan, model: ModelSpec) -> str:
+def likely_cause(comparison: Comparison, plan: Plan, model: ModelSpec, data: Data | None = None) -> str:
     """What kind of mistake the differences look like: a place to start, not a proof."""
     if comparison.unequal_start:
         return f"the initial weights differ ({comparison.unequal_start[0]} first): they depend on the plan"
@@ -167,7 +172,7 @@ def likely_cause(comparison: Comparison, plan: Plan, model: ModelSpec) -> str:
         return "experts that are as probable but for rounding were chosen otherwise: prove it with another train.seed"
     # no update has come before the first loss, so that it is no further off than gradients are by rounding
     if comparison.losses[0] > min(comparison.loss_limit, comparison.gradient_limit):
-        return _forward_cause(plan, model)
+        return _forward_cause(plan, model, data)
     wrong, names = comparison.wrong, list(comparison.gradients)
     if wrong:
         return _backward_cause(comparison, wrong, names, plan, model)
@@ -175,11 +180,18 @@ def likely_cause(comparison: Comparison, plan: Plan, model: ModelSpec) -> str:
         shared = " (each expert counts once, not on every rank that shares experts)" * (plan.expert > 1)
         return f"every gradient is right, their norm is not: some gradient is counted by two ranks, or by none{shared}"
     step = next(i for i, loss in enumerate(comparison.losses) if not loss <= comparison.loss_limit)
-    return f"the first gradients are right, the loss differs from step {step + 1} on: the update, or who gets it"
+    counts = ", or the number of targets that are learned in a batch" * (data is not None and bool(data.chat))
+    return (
+        f"the first gradients are right, the loss differs from step {step + 1} on: the update, or who gets it{counts}"
+    )
 
 
-def _forward_cause(plan: Plan, model: ModelSpec) -> str:
+def _forward_cause(plan: Plan, model: ModelSpec, data: Data | None) -> str:
     suspects = []
+    if data is not None and data.chat:
+        suspects.append("which targets are learned, or their number in a batch")
+        if data.pack:
+            suspects.append("documents of a sample that see each other")
     if plan.tensor > 1:
         suspects.append("a sum over the tensor axis")
         if model.vocab % plan.tensor:
@@ -227,6 +239,13 @@ def _expert_cause(comparison: Comparison, wrong: list[str], plan: Plan) -> str:
     return f"only experts differ: the sum over the {plan.expert_replicas} ranks that hold the same ones"
 
 
+# norms aside: routers, what is added after a row-parallel product, and what makes latents
+WHOLE = (
+    *("out.bias", "down.bias", "router.weight", "router.bias", "router.choice_bias", "shared_gate.weight"),
+    *("experts.down_bias", "attention.down.weight"),
+)
+
+
 def _replicated(name: str) -> bool:
-    """Whether tensor ranks each hold all of a parameter: norms, routers, what is added after a row-parallel product."""
-    return "norm" in name or name.endswith(("out.bias", "down.bias", "router.weight", "shared_gate.weight"))
+    """Whether tensor ranks each hold all of a parameter."""
+    return "norm" in name or name.endswith(WHOLE)

@@ -20,7 +20,7 @@ from torch import nn
 from heddle.data import samples_of
 from heddle.errors import HeddleError
 from heddle.models.own.build import build_on_meta, called
-from heddle.models.own.chunk import OwnChunk
+from heddle.models.own.chunk import OwnChunk, calm
 from heddle.models.own.describe import describe
 from heddle.models.own.files import OwnBatch, read_file
 from heddle.models.own.look import first_tensor
@@ -51,7 +51,7 @@ class Outputs:
     """Listens to the modules of a rank until its first microbatch is through."""
 
     def __init__(self, trainer: Trainer) -> None:
-        """Also makes them calm: what is random in them would differ by microbatch."""
+        """Also makes them calm: what is random in them would differ by microbatch, what has a kink by rounding."""
         self.found: list[ModuleOutput] = []
         self.tensor = trainer.mesh.tensor.rank
         chunks = [chunk for chunk in trainer.parallel.chunks.values() if isinstance(chunk, OwnChunk)]
@@ -124,7 +124,7 @@ def exact_gradients(job: Job, tokens: Any) -> dict[str, Array]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key("own", train.seed))
         module = called(file, model.small)
-    module.to(DTYPES[job.storage]).double().eval()
+    calm(module.to(DTYPES[job.storage]).double())
     samples = samples_of(tokens, job.sequence, train.seed)
     ids, targets = (torch.from_numpy(part) for part in samples.batch(0, train.global_batch))
     total, _ = file.loss(module, OwnBatch(ids, targets))
@@ -187,6 +187,10 @@ def _blame(rules: dict[str, PatternRule], path: str, before: list[str]) -> str:
         return list(dict.fromkeys(rule for name, rule in rules.items() if name.rpartition(".")[0] == where))
 
     mine = " and ".join(map(str, of(path)))
+    if all(rule.role == "replicated" for rule in of(path)):  # it reads what others made of what is split
+        since = next((n for n in reversed(range(len(before))) if {r.role for r in of(before[n])} == {"replicated"}), -1)
+        made = dict.fromkeys(rule for where in before[since + 1 :] for rule in of(where))
+        return f"the pattern {mine}" + (f", or one before it: {', '.join(map(str, made))}" if made else "")
     fed = [where for where in before[-4:] if any(rule.role == "column" for rule in of(where))]
     if not any(rule.role == "row" for rule in of(path)) or not fed:
         return f"the pattern {mine}"

@@ -189,7 +189,7 @@ def cause_of(small: PlannedJob, comparison: Comparison, parallel: Observed, seri
         mistaken, _ = exact_first_step(small, adapters_on=True)
         if relative(parallel.losses[0], mistaken) <= comparison.loss_limit:
             return "the loss of step 1 is that of a reference that learns: the reference has its adapters on"
-    return likely_cause(comparison, small.plan, small.model)
+    return likely_cause(comparison, small.plan, small.model, small.data)
 
 
 class _WatchedOptimizer(Optimizer):

@@ -30,6 +30,7 @@ class LayerRoutes(NamedTuple):
     tokens: Array  # their numbers: sample × sequence + position
     chosen: Array  # [tokens, top_k], in ascending order
     margins: Array  # how much more probable the last chosen expert was than the first that was not, relative to it
+    experts: int = 0  # that they could choose from; 0: as many as the last that was chosen says
 
 
 Routes = Mapping[int, LayerRoutes]  # by layer
@@ -80,9 +81,11 @@ class RouteRecorder(NoRecorder):
         x, chosen = inputs[0].detach(), outputs[1]
         with torch.no_grad():
             wide = torch.promote_types(x.dtype, torch.float32)
-            ranked = (x.to(wide) @ router.weight.to(wide).T).softmax(-1).sort(dim=-1, descending=True).values
-            last, first = ranked[:, router.top_k - 1], ranked[:, min(router.top_k, ranked.shape[1] - 1)]
-            margins = (last - first) / last if router.top_k < ranked.shape[1] else torch.ones_like(last)
+            probabilities = router.probabilities(router.scores(x.to(wide)))
+            margins = _margins(router.ranked(probabilities), router.top_k)
+            if router.groups:
+                groups = router.of_groups(router.biased(probabilities))
+                margins = torch.minimum(margins, _margins(groups, router.top_groups))
         self.found[layer, self.microbatch] = chosen.sort(dim=-1).values.cpu(), margins.cpu()
 
     def routes(self, trainer: Trainer) -> Routes:
@@ -93,12 +96,26 @@ class RouteRecorder(NoRecorder):
             first = trainer.own.start + microbatch * plan.microbatch
             numbers = torch.arange(first * sequence, (first + plan.microbatch) * sequence).view(-1, sequence)
             tokens = trainer.held.cut(numbers)
-            parts.setdefault(layer, []).append(LayerRoutes(tokens.numpy(), chosen.numpy(), margins.numpy()))
+            if plan.whole_experts:  # each tensor rank routes its own
+                tokens = tokens.chunk(plan.tensor)[trainer.mesh.tensor.rank]
+            experts = trainer.job.model.layer(layer).experts
+            parts.setdefault(layer, []).append(LayerRoutes(tokens.numpy(), chosen.numpy(), margins.numpy(), experts))
         return {layer: _joined(some) for layer, some in parts.items()}
 
 
+def _margins(ranked: Tensor, chosen: int) -> Tensor:
+    """How much more the last chosen one has than the first that is not, relative to it."""
+    ranked = ranked.sort(dim=-1, descending=True).values
+    if chosen >= ranked.shape[1]:
+        return torch.ones_like(ranked[:, 0])
+    last, first = ranked[:, chosen - 1], ranked[:, chosen]
+    margins: Tensor = (last - first) / last.abs()
+    return margins.nan_to_num(1.0, 1.0, 1.0)  # nothing is left where all others are in other groups
+
+
 def _joined(parts: Iterable[LayerRoutes]) -> LayerRoutes:
-    return LayerRoutes(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+    tokens, chosen, margins, experts = zip(*parts, strict=True)
+    return LayerRoutes(np.concatenate(tokens), np.concatenate(chosen), np.concatenate(margins), max(experts))
 
 
 def gather_routes(own: Routes, mesh: Mesh) -> Routes:
@@ -123,7 +140,8 @@ def compare_routes(parallel: Routes, serial: Routes) -> RouteComparison | None:
         flips.append(np.unique(whole.margins[at][differ]))
         margins.append(whole.margins)
         used = np.unique(whole.chosen, return_counts=True)[1]
-        uneven = max(uneven, float(used.max() * (int(whole.chosen.max()) + 1) / used.sum()))
+        experts = whole.experts or int(whole.chosen.max()) + 1
+        uneven = max(uneven, float(used.max() * experts / used.sum()))
         choices += len(whole.tokens)
     if not choices:
         return None

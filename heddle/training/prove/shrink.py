@@ -7,6 +7,7 @@ stages are equal, whether microbatches fill the pipeline. Sizes shrink, relation
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import lcm
 from typing import Any
 
 from heddle.cost.layers import LayerKind, chunk_layers
@@ -25,8 +26,13 @@ PROCESSES = 16  # more than this do not fit one machine that somebody also works
 CHUNKS = 4  # per rank
 GROUP = 8  # query heads that share a key/value head
 RANK = 3  # of adapters
+LATENT = 6  # numbers of a latent
 EXPERTS, TOP_K, EXPERT_FFN = 4, 2, 8  # experts for each that a token goes to, those that it does, and their width
 SEQUENCE, VOCAB, WIDTH = 8, 32, 16  # the least that leaves room for something to go wrong
+RATE = 1e-2  # a real job's first steps hardly move; differences should get the chance to grow
+OWN_RATE = 3e-3  # of modules that begin as their authors chose: there 1e-2 makes 1e-5 of rounding within 20 steps
+
+CALM = "dropout: off; nn.ReLU and other activations with a kink: computed as GELU, since rounding decides at a kink."
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,7 @@ def _shrunk_own(
     small_plan = replace(shrunk_plan(model, small, plan, degrees), microbatch=microbatch)
     train = _train(job, steps, degrees.data * microbatches * microbatch, sequence)
     made = PlannedJob(model=small, data=None, train=train, plan=small_plan)
-    return Shrunk(made, (*notes, *more), None, left_out)
+    return Shrunk(made, (*notes, *more, CALM), None, left_out)
 
 
 def _train(job: PlannedJob, steps: int, batch: int, sequence: int) -> Train:
@@ -108,7 +114,7 @@ def _train(job: PlannedJob, steps: int, batch: int, sequence: int) -> Train:
         seed=train.seed,
         precision=job.precision,
         compile=False,
-        learning_rate=1e-2,  # a real job's first steps hardly move; differences should get the chance to grow
+        learning_rate=OWN_RATE if job.model.own else RATE,
         schedule=train.schedule,
         final_learning_rate=train.final_learning_rate,
         decay=train.decay,
@@ -146,7 +152,8 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
             context = -(-context // 2)
         else:
             tensor = -(-tensor // 2)
-    virtual, expert = min(plan.virtual, CHUNKS), _expert_degree(plan, data * context)
+    sharing = data * context * (tensor if plan.whole_experts else 1)
+    virtual, expert = min(plan.virtual, CHUNKS), _expert_degree(plan, sharing)
     notes = [
         f"{name} {before} → {after}: {lost}"
         for name, before, after, lost in (
@@ -161,7 +168,7 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
     ]
     # stages and what layers do are those of the old degrees until the caller has found the new ones
     plain: dict[str, Any] = {"stages": (), "recompute": "none", "layers": (), "expert": 1, "zero_within": 0}
-    changed = replace(plan, offload=plan.ends_offload, **plain)
+    changed = replace(plan, offload=plan.ends_offload, expert_tensor=0, **plain)
     if pipeline < plan.pipeline or virtual < plan.virtual:
         changed = changed.named
     check = plan.check_step if pipeline > 1 else "before"
@@ -170,7 +177,8 @@ def _fewer_processes(plan: Plan, limit: int) -> tuple[Plan, list[str]]:
         changed = replace(changed, context_exchange="2d" if inner > 1 else "ring", context_inner=inner, context=context)
         if inner == 1 and context > 1:
             notes.append("context_exchange 2d → ring: so few ranks make no groups.")
-    changed = replace(changed, tensor=tensor, context=context, pipeline=pipeline, data=data, expert=expert)
+    changed = replace(changed, tensor=tensor, expert_tensor=int(plan.whole_experts and tensor > 1))
+    changed = replace(changed, context=context, pipeline=pipeline, data=data, expert=expert)
     return replace(changed, virtual=virtual, check_step=check), notes
 
 
@@ -285,18 +293,31 @@ def _model(model: ModelSpec, plan: Plan, small: Plan, shapes: tuple[int, ...], s
         vocab=vocab,
         sequence=sequence if before == model.sequence else 2 * sequence,
         window=tuple(window(model.shapes[shape]) for shape in shapes),
+        **_latent(model, head_size),
         **_experts(model, small, shapes),
     )
+
+
+def _latent(model: ModelSpec, head_size: int) -> dict[str, Any]:
+    """Short latents, and heads of which a part turns; of other attention that turns a part of each head, as small."""
+    if not model.kv_latent:
+        return {"rotary_size": head_size // 2 // 2 * 2 or head_size} if model.rotary_size else {}
+    value = head_size - 1 if model.value_size else 0
+    return {"rotary_size": 2, "value_size": value, "kv_latent": LATENT, "q_latent": LATENT + 1 if model.q_latent else 0}
 
 
 def _experts(model: ModelSpec, small: Plan, shapes: tuple[int, ...]) -> dict[str, Any]:
     """Few and narrow experts, of which a token still goes to some and not to all, if it did."""
     if not any(model.shapes[shape].experts for shape in shapes):
-        nothing = dict.fromkeys(("experts", "top_k", "expert_ffn", "shared_experts", "shared_ffn"), 0)
-        return {**nothing, "shared_gate": False}
+        names = ("experts", "top_k", "expert_ffn", "shared_experts", "shared_ffn", "router_groups", "balance_rate")
+        return {**dict.fromkeys(names, 0), "shared_gate": False}
     top_k = min(model.top_k, TOP_K)
-    few = -(-EXPERTS * top_k // small.expert) * small.expert  # each rank that shares them has as many
+    each = lcm(small.expert, 2 if model.router_groups else 1)
+    few = -(-EXPERTS * top_k // each) * each  # each rank that shares them has as many, and each of two groups
+    grouped = bool(model.router_groups) and all(model.shapes[shape].experts >= few for shape in shapes)
     return {
+        "router_groups": 2 if grouped else 0,
+        "router_top_groups": 1 if grouped else 0,
         "experts": tuple(min(model.shapes[shape].experts, few) for shape in shapes),
         "top_k": top_k,
         "expert_ffn": small.tensor * -(-EXPERT_FFN // small.tensor),

@@ -84,7 +84,8 @@ class CheckedSteps:
             trainer.gradients.finish()
         with trainer.recorder.span(Lane.OPTIMIZER, Phase.UPDATE):
             squared = trainer.optimizer.squared_norm()
-            step = LateStep(trainer.sum_over_ranks(loss, squared, bool(stop)), began, trainer.optimizer.settle)
+            sums = trainer.sum_over_ranks(loss, squared, bool(stop))
+            step = LateStep(sums, began, trainer.optimizer.settle, trainer.rewards)
             self.unchecked = Unchecked(step, rate)
             if self.trusting:
                 self.undo.keep(trainer.optimizer)

@@ -61,6 +61,7 @@ class Blocks:
     def __init__(self, lengths: np.ndarray) -> None:
         self.starts = np.concatenate([[0], np.cumsum(lengths)])
         self.even = bool((lengths == MOMENT_BLOCK).all())
+        self.lengths: dict[torch.device, Tensor] = {}  # on the devices that ask: the host would wait in every step
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -75,8 +76,10 @@ class Blocks:
     def places(self, blocks: slice, device: torch.device) -> Tensor:
         """The block of each number, counted from the first of a turn."""
         with unset_fake_temporarily():
-            lengths = np.diff(self.starts[blocks.start : blocks.stop + 1])
-            return torch.from_numpy(np.repeat(np.arange(len(lengths)), lengths)).to(device)
+            if device not in self.lengths:
+                self.lengths[device] = torch.from_numpy(np.diff(self.starts)).to(device)
+            some, numbers = self.lengths[device][blocks], int(self.starts[blocks.stop] - self.starts[blocks.start])
+            return torch.arange(len(some), device=device).repeat_interleave(some, output_size=numbers)
 
 
 def blocks_of(piece: Piece) -> Blocks | None:

@@ -61,7 +61,8 @@ class LateSteps:
             gradients.expect(self.late.microbatches)
         loss = self.endless.run_step(trainer.next_works(), trainer.weight, self._apply)
         applied, self.applied = self.applied, torch.zeros_like(self.applied)
-        handed = LateStep(trainer.sum_over_ranks(loss, applied, bool(stop)), began, trainer.optimizer.settle)
+        sums = trainer.sum_over_ranks(loss, applied, bool(stop))
+        handed = LateStep(sums, began, trainer.optimizer.settle, trainer.rewards)
         trainer.step += 1
         trainer.position += train.global_batch
         handed.end(Mark(trainer.device))
@@ -118,4 +119,5 @@ def _correct(optimizer: Optimizer, train: Train, step: int, late: bool) -> None:
     for group in optimizer.adam.param_groups:
         group["late"] = group["delay"] if late else 0
         correction = corrected(train, group["late"], step)
-        group["share"], group["betas"] = correction.rate, (correction.beta1, train.beta2)
+        group["share"] = correction.rate if group["share"] else 0.0  # biases that follow the use of experts have none
+        group["betas"] = (correction.beta1, train.beta2)

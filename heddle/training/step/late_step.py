@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from heddle.parallel.collectives import Handle
 from heddle.runtime.device import Mark
+from heddle.training.step.rewards import Rewards
 from heddle.training.step.trainer import StepInFlight, StepResult
 
 
 class LateStep(StepInFlight):
     """A step whose numbers are still being added up over the ranks, some of which are not there yet."""
 
-    def __init__(self, handle: Handle, began: Mark, settle: Callable[[float], None]) -> None:
-        self.handle, self.began, self.settle = handle, began, settle
+    def __init__(self, handle: Handle, began: Mark, settle: Callable[[float], None], rewards: Rewards) -> None:
+        self.handle, self.began, self.settle, self.rewards = handle, began, settle, rewards
+        self.told: Sequence[Tensor] = ()  # rewards of pairs, of all ranks
         self.ended = began
         self.result: StepResult | None = None
         self.arrived: Tensor | None = None
@@ -26,6 +28,7 @@ class LateStep(StepInFlight):
         """Loss, square of the norm and requests to stop, of all ranks."""
         if self.arrived is None:
             self.arrived = self.handle.wait()
+            self.told = self.rewards.told
         return self.arrived
 
     def read(self) -> StepResult:
@@ -33,9 +36,9 @@ class LateStep(StepInFlight):
         if self.result is None:
             loss, squared, stops = self.sums.unbind()
             # the root as the optimizer takes it: others round it differently; by kernels that have all run before
-            loss, norm, stops = torch.stack([loss, squared.sqrt(), stops]).tolist()
+            loss, norm, stops, *rewards = torch.stack([loss, squared.sqrt(), stops, *self.told]).tolist()
             self.settle(norm)
-            self.result = StepResult(loss, norm, stops > 0)
+            self.result = StepResult(loss, norm, stops > 0, tuple(rewards))
         return self.result
 
     def end(self, ended: Mark) -> None:

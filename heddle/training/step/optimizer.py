@@ -18,6 +18,7 @@ from heddle.training.step.eight_bits import EightBitAdamW, blocks_of
 from heddle.training.step.muon import Muon
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
+CHOICE = ".router.choice_bias"  # whose gradient is the use of experts
 
 
 def turns_of(pieces: Sequence[Piece], delay_of: Callable[[Piece], int]) -> list[list[Piece]]:
@@ -25,8 +26,13 @@ def turns_of(pieces: Sequence[Piece], delay_of: Callable[[Piece], int]) -> list[
     turns: dict[object, list[Piece]] = {}
     for piece in pieces:
         layer = piece.name.split(".")[:2] if piece.tier is not None else ()
-        turns.setdefault((id(piece.tier), *layer, delay_of(piece)), []).append(piece)
+        turns.setdefault((id(piece.tier), *layer, delay_of(piece), by_use(piece)), []).append(piece)
     return list(turns.values()) or [[]]
+
+
+def by_use(piece: Piece) -> bool:
+    """Whether it is a bias that experts are chosen by: it follows their use, not the loss."""
+    return piece.name.endswith(CHOICE)
 
 
 class LossScale:
@@ -59,8 +65,13 @@ class Optimizer:
         train: Train,
         delay_of: Callable[[Piece], int] = lambda _piece: 0,
         muon: Muon | None = None,
+        balance_rate: float = 0.0,
     ) -> None:
-        """`delay_of` says how many steps late a piece's gradients come; `muon` updates matrices, where it is asked."""
+        """`delay_of` says how many steps late a piece's gradients come; `muon` updates matrices, where it is asked.
+
+        `balance_rate`: what biases that experts are chosen by move by.
+        """
+        self.balance_rate = balance_rate
         self.pieces, self.train, self.muon = pieces, train, muon
         self.updates = 0  # steps that changed the weights
         self.divisor: Tensor | None = None  # of gradients, besides their scale, where it is known only now
@@ -73,7 +84,7 @@ class Optimizer:
                 {
                     "params": [p.master for p in turn if p.decay == decay],
                     "weight_decay": train.weight_decay * decay,
-                    "share": 1.0,  # of the learning rate
+                    "share": 0.0 if turn and by_use(turn[0]) else 1.0,  # of the learning rate
                     "delay": delay_of(turn[0]) if turn else 0,
                     "late": 0,  # the same while updates are late
                 }
@@ -103,11 +114,15 @@ class Optimizer:
 
     def squared_norm(self) -> Tensor:
         """The square of the norm of the gradients that this rank counts; summed over all ranks it is the whole."""
-        gradients = [piece.master.grad for piece in self.pieces if piece.counted and piece.master.grad is not None]
+        counted = [piece for piece in self.pieces if piece.counted and not by_use(piece)]
+        gradients = [piece.master.grad for piece in counted if piece.master.grad is not None]
         if not gradients:
             return torch.zeros((), device=self.pieces[0].master.device if self.pieces else None)
-        norms = torch.stack([norm.to(gradients[0].device) for norm in torch._foreach_norm(gradients)])
-        return (norms.double() ** 2).sum()
+        # those of a tier are the host's: one kernel takes those of one memory, and one number goes to the device
+        host = [x for x in gradients if x.device.type == "cpu"]
+        device = [x for x in gradients if x.device.type != "cpu"]
+        sums = [(torch.stack(torch._foreach_norm(some)).double() ** 2).sum() for some in (device, host) if some]
+        return sums[0] if len(sums) == 1 else sums[0] + sums[1].to(sums[0].device)
 
     @torch.no_grad()
     def step(self, rate: float, squared_norm: Tensor) -> Tensor:
@@ -122,7 +137,7 @@ class Optimizer:
             divisor *= self.divisor
         if self.train.clip:
             divisor *= (norm / self.train.clip).clamp(min=1)
-        scaling = divisor.float(), (~norm.isfinite()).float()
+        scaling, at_home = (divisor.float(), (~norm.isfinite()).float()), None
         for group in self.adam.param_groups:
             group["lr"] = rate * group["share"]
         groups = self.adam.param_groups
@@ -130,14 +145,17 @@ class Optimizer:
             for piece, home in self._homes(self.turns[number + 1] if number + 1 < len(self.turns) else ()):
                 piece.tier.expect(home)
             self.adam.param_groups = groups[2 * number : 2 * number + 2]
-            if turn and turn[0].tier is not None:
-                # The host's kernel reads them at once. Torch would bring them by a copy that nobody waits for.
-                scaling = scaling[0].cpu(), scaling[1].cpu()
-            # what torch.amp's gradient scaler would set, and the fused kernel reads
-            self.adam.grad_scale, self.adam.found_inf = scaling  # type: ignore[attr-defined]
             away = turn[0].tier if turn else None
+            if away is not None and at_home is None:
+                # The host's kernel reads them at once. Torch would bring them by a copy that nobody waits for.
+                at_home = scaling[0].cpu(), scaling[1].cpu()
+            # what torch.amp's gradient scaler would set, and the fused kernel reads
+            given = scaling if away is None or at_home is None else at_home
+            self.adam.grad_scale, self.adam.found_inf = given  # type: ignore[attr-defined]
             with host_threads(norm.device) if away is not None else nullcontext():
                 self.mending.step(self.adam)
+                if turn and by_use(turn[0]):
+                    self._balance(turn, scaling[1])
                 _round(turn)
             for piece, home in self._homes(turn):
                 piece.tier.leave(home)
@@ -146,6 +164,13 @@ class Optimizer:
             self.muon.step(rate, *scaling)
             _round(self.muon.pieces.values())
         return norm
+
+    def _balance(self, turn: Sequence[Piece], skip: Tensor) -> None:
+        """Let experts be chosen more that had less than the mean, and the others less (arXiv 2408.15664 §3)."""
+        for piece in turn:
+            if piece.master.grad is not None:
+                by = self.balance_rate * (1 - skip.to(piece.master.device))
+                piece.master.sub_(piece.master.grad.sign() * by)
 
     def leaves_alone(self, norm: float) -> bool:
         """Whether a step with that norm updates as one with a norm of nothing would: finite, and nothing is clipped."""

@@ -58,6 +58,7 @@ from heddle.training.step.learning_rate import learning_rate
 from heddle.training.step.muon import Muon
 from heddle.training.step.optimizer import Optimizer
 from heddle.training.step.reference import Reference
+from heddle.training.step.rewards import Rewards
 
 Stop = bool | StopRequest
 
@@ -76,6 +77,9 @@ class StepResult(NamedTuple):
     loss: float
     norm: float  # of the gradient, before clipping
     stop: bool  # whether any rank was asked to stop
+    rewards: tuple[
+        float, ...
+    ] = ()  # of pairs: of the chosen answers, of the rejected ones, and the share that is right
 
 
 class StepInFlight:
@@ -89,9 +93,9 @@ class StepInFlight:
     def read(self) -> StepResult:
         """What it tells, once it is done."""
         if self.result is None:
-            loss, norm, stops = self.numbers.read()
+            loss, norm, stops, *rewards = self.numbers.read()
             self.settle(norm)
-            self.result = StepResult(loss, norm, stops > 0)
+            self.result = StepResult(loss, norm, stops > 0, tuple(rewards))
         return self.result
 
     @property
@@ -145,7 +149,7 @@ class Trainer:
         pieces, muon = self.gradients.pieces, None
         if train.optimizer == "muon":
             muon = Muon(pieces, self.gradients.held(), self.mesh.tensor, job)
-        self.optimizer = optimizer(pieces, train, delay_of(job), muon)
+        self.optimizer = optimizer(pieces, train, delay_of(job), muon, model.balance_rate)
         self.outer = self._made_outer()
         self.steps: Steps = self
         self.own = plan.samples(train.global_batch, self.mesh.data.rank)  # of a global batch
@@ -167,6 +171,7 @@ class Trainer:
         self.batches = Prefetch(partial(self._read, self.samples), ahead=runs_ahead(self.device))
         self.drops = bool(model.dropout or (job.tune is not None and job.tune.adapters.dropout))
         self.counts = Counts(self.parallel.chunks.values()) if model.own else None
+        self.rewards = Rewards(job.preference is not None)
         self.saver: Saver | None = None  # that last got the state
         self.step = 0
         self.position = 0  # the number of the next sample
@@ -212,7 +217,8 @@ class Trainer:
             self.gradients.clear()
         reached = Reached(self.step + 1, self.position + self.job.train.global_batch)
         (self.step, self.position), total, stops = self.outer.after_step(reached, total, stops)
-        return self._handed(StepInFlight(torch.stack([total, norm, stops]), began, self.optimizer.settle))
+        numbers = torch.stack([total, norm, stops, *self.rewards.told])
+        return self._handed(StepInFlight(numbers, began, self.optimizer.settle))
 
     def next_works(self) -> list[MicrobatchInput]:
         """This replica's microbatches of the next step; those of the step after it begin to be read."""
@@ -361,18 +367,23 @@ class Trainer:
                 whole = ids.view(-1, self.job.sequence), following.view(-1, self.job.sequence)
                 batch = replace(batch, samples=whole, first=start if training else None)
             if self.reference is not None:
-                batch = replace(batch, pairs=self._pairs(lengths))
+                batch = replace(batch, pairs=self._pairs(lengths, training))
             works.append(MicrobatchInput(ids, following, batch))
         return works if self.reference is None else self.reference.added(works)
 
-    def _pairs(self, lengths: list[list[int]]) -> PreferencePairs:
+    def _pairs(self, lengths: list[list[int]], training: bool) -> PreferencePairs:
         """Which document each token of a microbatch is of."""
         assert self.job.preference is not None
         numbers, count = document_numbers(lengths, self.job.sequence)
         document = self.held.cut(numbers)
         if on_gpu(self.device):
             document = document.pin_memory()
-        pairs = PreferencePairs(document.to(self.device, non_blocking=True), count, self.job.preference.beta)
+        pairs = PreferencePairs(
+            document.to(self.device, non_blocking=True),
+            count,
+            self.job.preference.beta,
+            note=self.rewards.noted.append if training else None,
+        )
         if self.plan.context == 1:
             return pairs
         return replace(pairs, summed=partial(all_reduce, axis=self.mesh.context), ranks=self.plan.context)
@@ -407,8 +418,13 @@ class Trainer:
         own = own if has_own_loss(self.mesh) else torch.zeros_like(own)
         if self.counts is not None:
             others = *others, self.counts.taken(self.device) * (self.weight if has_own_loss(self.mesh) else 0.0)
+        training = torch.is_grad_enabled()
+        if training:
+            share = (1 / self.plan.context if apart else self.weight) if has_own_loss(self.mesh) else 0.0
+            others = *others, *self.rewards.taken(self.device, share)
         numbers = torch.stack([own, *(_number(other, own) for other in others)])
         handle = start_sum_numbers(numbers, self.mesh.replica if apart else self.mesh.world)
+        handle = self.rewards.summed(handle) if training else handle
         return handle if self.counts is None else CountedSum(handle, self.optimizer)
 
 

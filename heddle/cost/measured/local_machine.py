@@ -16,7 +16,7 @@ from functools import cache
 
 import numpy as np
 
-from heddle.cost.blas import one_thread
+from heddle.cost.measured.blas import one_thread
 from heddle.spec.cluster import Cluster, Efficiency, Peak
 from heddle.spec.this_machine import this_machine
 

@@ -1,4 +1,4 @@
-"""Tables and lists as YAML, for the launchers that read it. Only what they need, and nothing that could be misread."""
+"""Tables and lists as YAML, for launchers and trainers that read it: only what they need, nothing that is misread."""
 
 from __future__ import annotations
 
@@ -40,4 +40,6 @@ def _lines(value: Any, depth: int = 0) -> Iterator[str]:
 def _scalar(value: Any) -> str:
     if isinstance(value, str) and PLAIN.fullmatch(value) and value.lower() not in RESERVED:
         return value
-    return json.dumps(value, ensure_ascii=False)  # JSON is YAML
+    text = json.dumps(value, ensure_ascii=False)  # JSON is YAML
+    # but for a float with an exponent and without a point, which is read as a word
+    return text.replace("e", ".0e") if isinstance(value, float) and "e" in text and "." not in text else text
