@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -42,6 +43,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     starting = {item.path for item in items if item.get_closest_marker("dist")}
     WORLDLY.update(item.path for item in items if "world" in getattr(item, "fixturenames", ()))
     items.sort(key=lambda item: (item.path not in WORLDLY, item.path not in starting))
+
+
+def pytest_collection_finish() -> None:
+    """All that was imported stays: whoever collects garbage later need not look through it.
+
+    Nor does it count any more, so that garbage is looked for as soon as there is some: trainers that refer to
+    themselves hold files and threads.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.collect()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -25,7 +25,7 @@ import torch.distributed as dist
 
 from benchmarks.lib import processes  # noqa: F401  (one thread per rank, before torch is imported)
 from benchmarks.lib.gpt import Setting
-from heddle.cost.from_timings import Timings, typical
+from heddle.cost.measured.from_timings import Timings, typical
 from heddle.parallel.mesh import Mesh, build_mesh
 from heddle.runtime.launch import run_processes
 from heddle.simulating.simulation import simulate

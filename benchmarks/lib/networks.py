@@ -86,6 +86,46 @@ def mobilenet_v2() -> Made:
     return MobileNetV2Model(MobileNetV2Config()).eval(), _images(1), {}
 
 
+def convnext_tiny() -> Made:
+    from transformers import ConvNextConfig, ConvNextModel
+
+    return ConvNextModel(ConvNextConfig()).eval(), _images(1), {}
+
+
+def whisper_tiny() -> Made:
+    """The encoder, of 10 seconds of sound."""
+    from transformers import WhisperConfig
+    from transformers.models.whisper.modeling_whisper import WhisperEncoder
+
+    config = WhisperConfig(
+        d_model=384, encoder_layers=4, encoder_attention_heads=6, encoder_ffn_dim=1536, max_source_positions=500
+    )
+    return WhisperEncoder(config).eval(), (torch.randn(1, 80, 1000),), {}
+
+
+def unet() -> Made:
+    """Of diffusion: group norms, a transposed convolution, and what was on the way down beside what comes up."""
+    from torch import nn
+
+    def block(before: int, after: int) -> nn.Sequential:
+        return nn.Sequential(nn.GroupNorm(8, before), nn.SiLU(), nn.Conv2d(before, after, 3, padding=1))
+
+    class UNet(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(3, 32, 3, padding=1)
+            self.down, self.less = block(32, 64), nn.Conv2d(64, 64, 3, stride=2, padding=1)
+            self.middle, self.up = block(64, 128), nn.ConvTranspose2d(128, 64, 4, stride=2, padding=1)
+            self.last, self.out = block(128, 64), nn.Conv2d(64, 3, 3, padding=1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            wide = self.down(self.first(x))
+            narrow = self.up(self.middle(self.less(wide)))
+            return self.out(self.last(torch.cat((narrow, wide), 1)))
+
+    return UNet().eval(), (torch.randn(1, 3, 96, 96),), {}
+
+
 def small() -> Made:
     """Too small to tell anything; for tests of the benchmark itself."""
     from transformers import BertConfig, BertModel
@@ -98,6 +138,6 @@ NETWORKS: dict[str, Callable[[], Made]] = {
     each.__name__: each
     for each in (
         bert_s128, bert_s32, bert_b4_s64, gpt2_s128, gpt2_s512, llama_s128, vit_b16, resnet50, resnet50_b4,
-        mobilenet_v2,
+        mobilenet_v2, convnext_tiny, whisper_tiny, unet,
     )
 }  # fmt: skip

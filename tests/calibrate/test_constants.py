@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from heddle.cost import compute, network
-from heddle.cost.from_timings import Attended, MessageTime, Product, Timings, TrafficTime, blank, cluster_of, typical
+from heddle.cost.measured.from_timings import (
+    Attended,
+    MessageTime,
+    Product,
+    Timings,
+    TrafficTime,
+    blank,
+    cluster_of,
+    typical,
+)
 from heddle.spec.cluster import Cluster, Efficiency, Link, Peak
 from tests.fuzz.harness import answer
 from tests.fuzz.seeds import CLUSTER, HEADER, ROW

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from heddle.cli.app import _entry
 from heddle.rooms import FIRST_WITH_TORCH, ROOMS
 from tests.helpers.commands import ENVIRONMENT, REPOSITORY
 
@@ -30,6 +31,15 @@ def test_help_takes_less_than_a_third_of_a_second():
     # Cores that share their caches with others' work are slower; then the command-line library is the measure.
     library = statistics.median(cpu_seconds(sys.executable, "-c", "import typer.rich_utils") for _ in range(3))
     assert taken < max(0.3, 2.5 * library)
+
+
+@pytest.mark.parametrize(
+    ("first", "made"), [("train", {"train"}), ("data", {"data"}), ("", None), ("--help", None), ("trian", None)]
+)
+def test_only_the_command_that_is_asked_for_is_made(first, made):
+    every = set(_entry("").commands)  # type: ignore[attr-defined]
+    assert {"train", "plan", "data", "export"} < every
+    assert set(_entry(first).commands) == (made or every)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

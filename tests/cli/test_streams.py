@@ -49,7 +49,7 @@ def test_what_an_encoding_lacks_is_spelled(name):
         assert b" x A100" in ended[2][0]
 
 
-@pytest.mark.parametrize("columns", ["18446744073709551616", "0", "-5", "²", "wide", ""])
+@pytest.mark.parametrize("columns", ["18446744073709551616", "0", "2", "19", "-5", "²", "wide", ""])
 def test_the_width_of_no_terminal_is_forgotten(columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setenv("LINES", "40")
@@ -58,10 +58,11 @@ def test_the_width_of_no_terminal_is_forgotten(columns, monkeypatch):
     assert os.environ["LINES"] == "40"
 
 
-def test_a_mistake_is_told_whatever_the_width():
+@pytest.mark.parametrize("columns", ["18446744073709551616", "2"])
+def test_a_mistake_is_told_whatever_the_width(columns):
     pipe = subprocess.PIPE
     mistaken = "tiles", "simulate", "a.py:make", "--calls", "true"
-    process = start(*mistaken, environment={"COLUMNS": "18446744073709551616"}, stdout=pipe, stderr=pipe)
+    process = start(*mistaken, environment={"COLUMNS": columns}, stdout=pipe, stderr=pipe)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 2
     assert b"--calls" in said

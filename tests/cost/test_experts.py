@@ -11,11 +11,12 @@ import pytest
 from heddle.cost import compute, memory, network
 from heddle.cost import experts as experts_cost
 from heddle.cost.experts import grouped
-from heddle.cost.imbalance import SPREAD, slowest_of, slowest_share
+from heddle.cost.imbalance import chance_above, largest_shares, slowest_of, slowest_share, spread_of
 from heddle.cost.model_columns import model_columns
 from heddle.cost.work import work_of
 from heddle.format import GIB
 from heddle.planning.request import PlanRequest
+from heddle.planning.search.experts import expert_reasons
 from heddle.planning.search.pricing import priced
 from heddle.planning.search.search import search
 from heddle.simulating.closed_form import closed_form
@@ -26,6 +27,7 @@ from heddle.spec.shorthand import cluster_from_table, model_from_table
 from tests.helpers.small_models import experts
 
 H100 = cluster_from_table({"preset": "dgx-h100", "nodes": 4})
+SPREAD = H100.efficiency.expert_spread
 MODEL = experts(
     hidden=1024, heads=16, kv_heads=8, head_size=64, layers=8, sequence=1024, experts=64, top_k=4, expert_ffn=512
 )
@@ -42,7 +44,7 @@ def test_an_all_to_all_takes_what_its_slowest_link_takes():
     count = 1e9
 
     def speed(link):
-        return link.gbs * 1e9 * link.efficiency
+        return link.gbs * 1e9 * link.efficiency * network.ALL_TO_ALL
 
     near = float(network.all_to_all(H100, count, 8))
     assert near == pytest.approx(7 / 8 * count / speed(inside), rel=0.03)
@@ -81,16 +83,43 @@ def test_grouped_products_take_what_was_measured():
 def test_the_slowest_of_ranks_is_about_as_extreme_values_say(number, ranks):
     """1 + cv·sqrt(2 ln R · R/E), which is an upper estimate for few ranks."""
     formula = 1 + SPREAD * np.sqrt(2 * np.log(ranks) * ranks / number)
-    assert slowest_of(number, ranks) - 1 == pytest.approx(formula - 1, rel=0.35)
-    assert slowest_of(number, ranks) < formula * 1.1
+    assert slowest_of(number, ranks, SPREAD) - 1 == pytest.approx(formula - 1, rel=0.35)
+    assert slowest_of(number, ranks, SPREAD) < formula * 1.1
 
 
 def test_ranks_with_fewer_experts_are_more_uneven():
-    each = [slowest_of(256, ranks) for ranks in (1, 2, 8, 32, 128)]
+    each = [slowest_of(256, ranks, SPREAD) for ranks in (1, 2, 8, 32, 128)]
     assert each == sorted(each)
     assert each[0] == 1.0
-    shares = slowest_share(256, np.array([1, 8, 128]))
+    shares = slowest_share(256, np.array([1, 8, 128]), SPREAD)
     assert shares.tolist() == [each[0], each[2], each[4]]
+
+
+@pytest.mark.parametrize(("number", "ranks", "spread"), [(64, 8, 0.2), (128, 32, 0.5), (256, 64, 0.2)])
+def test_the_fullest_rank_is_that_of_tokens_that_choose(number, ranks, spread):
+    """Tokens drawn one by one: the same mean, the same probability of more, and the spread read off their counts."""
+    draw, layers, tokens, told = np.random.default_rng(7), 4, 200_000, []
+    fullest = []
+    for _ in range(150):
+        shares = np.zeros(ranks)
+        for _ in range(layers):
+            liked = draw.lognormal(0, np.sqrt(np.log(1 + spread**2)), number)
+            counts = draw.multinomial(tokens, liked / liked.sum())
+            told.append(spread_of(counts))
+            shares += counts.reshape(ranks, -1).sum(axis=1) / (tokens / ranks) / layers
+        fullest.append(shares.max())
+    drawn = largest_shares(number, ranks, spread, layers)
+    assert np.mean(fullest) - 1 == pytest.approx(drawn.mean() - 1, rel=0.1)
+    assert np.mean(told) == pytest.approx(spread, rel=0.1)
+    edge = float(np.quantile(fullest, 0.8))
+    assert chance_above(edge, number, ranks, spread, layers) == pytest.approx(0.2, abs=0.1)
+    assert chance_above(3.0, number, ranks, spread, layers) == 0
+
+
+def test_tokens_that_choose_evenly_make_nobody_wait():
+    assert slowest_of(64, 8, 0.0) == 1
+    assert chance_above(1.01, 64, 8, 0.0, 4) == 0
+    assert spread_of([7, 7, 7]) == 0
 
 
 @pytest.mark.parametrize(("expert", "tensor"), list(product((1, 2, 8), (1, 2))))
@@ -179,3 +208,16 @@ def test_columns_follow_from_a_model():
     held = MODEL.layer(0).expert_parameters
     assert columns["expert_share"] == pytest.approx(7 * held / replace(MODEL, dense_layers="0").parameters)
     assert columns["expert_parameters"] == pytest.approx(7 / 8 * held)
+
+
+def test_an_explanation_says_what_uneven_use_costs_and_risks():
+    told = " ".join(expert_reasons(simulate(job(Plan(data=32, expert=32, zero=1, microbatch=2)))))
+    assert "expert_spread = 0.2" in told
+    assert "the others wait" in told
+    assert "in 0.0% of 500 drawn routings" in told
+    even, uneven = (replace(H100, efficiency=replace(H100.efficiency, expert_spread=spread)) for spread in (0.0, 1.0))
+    planned = job(Plan(data=32, expert=32, zero=1, microbatch=2))
+    hardly_enough = simulate(replace(planned, cluster=even)).worst * 1.01 / GIB
+    room = replace(uneven, device=replace(uneven.device, memory_gib=hardly_enough))
+    risky = " ".join(expert_reasons(simulate(replace(planned, cluster=room))))
+    assert float(risky.split("in ")[-1].split("%")[0]) > 90

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from . import cases, mutate, options
+from . import cases, elsewhere, live, mutate, options, spread, tuning
 
+CASES = (*cases.CASES, *spread.CASES, *tuning.CASES, *elsewhere.CASES)
 SECONDS = 10.0  # of one input, at most; most take a few hundredths
 
 
@@ -58,8 +59,9 @@ def _stop(_signal: int, _frame: FrameType | None) -> None:
 
 def answer(words: Sequence[str], seconds: float = SECONDS) -> Answer:
     """Run `heddle` in this process."""
-    from heddle.cli import main
+    from heddle.cli import main as command
 
+    main = live.main if words[:1] == ["page"] else command
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     before = sys.argv
     sys.argv = ["heddle", *words]
@@ -146,7 +148,7 @@ def inputs(
 
     `files` are beginnings of names: only such files are spoiled, and no options.
     """
-    known = [case for case in cases.CASES if (torch or not case.torch) and case.file.startswith(files or "")]
+    known = [case for case in CASES if (torch or not case.torch) and case.file.startswith(files or "")]
     for number in range(count):
         chance = random.Random(f"{seed}:{number}")
         only_options = chance.random() < 0.2 and not files
@@ -210,10 +212,15 @@ def prepare(folder: Path, torch: bool) -> tuple[Path, Path]:
     """The valid files, and a copy to spoil."""
     from .seeds import write_seeds, write_trained
 
+    others = (spread, tuning, elsewhere)
     pristine, sandbox = folder / "pristine", folder / "sandbox"
     pristine.mkdir(parents=True)
     write_seeds(pristine)
+    for area in others:
+        area.write(pristine)
     if torch:
         write_trained(pristine)
+        for area in others:
+            area.write_trained(pristine)
     shutil.copytree(pristine, sandbox)
     return pristine, sandbox

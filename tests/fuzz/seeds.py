@@ -240,24 +240,30 @@ def write_seeds(folder: Path) -> None:
     )
 
 
-def write_trained(folder: Path) -> None:
-    """What needs torch: a run with a checkpoint, tokens, a Hugging Face folder."""
+def commanded(folder: Path, *commands: tuple[str, ...]) -> None:
+    """Let Heddle make files, by commands that must go well."""
     from .harness import answer
 
-    for command in (
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        for command in commands:
+            found = answer(command, 60.0)
+            assert found.code == 0, found
+    finally:
+        os.chdir(before)
+
+
+def write_trained(folder: Path) -> None:
+    """What needs torch: a run with a checkpoint, tokens, a Hugging Face folder."""
+    commanded(
+        folder,
         ("data", "prepare", "corpus/*.txt", "-o", "tokens"),
         ("train", "trained.toml", "--set", "train.steps=1"),
         ("export", "hf", "runs/small", "-o", "hf", "--no-check"),
         ("import", "hf", "hf", "-o", "imported", "--no-check"),
         ("meeting", "--new-secret", "site.pem"),
-    ):
-        before = Path.cwd()
-        os.chdir(folder)
-        try:
-            found = answer(command)
-        finally:
-            os.chdir(before)
-        assert found.code == 0, found
+    )
     _write_sharded(folder)
     shutil.copyfile(REPOSITORY / "heddle" / "lanes" / "policy" / "weights.safetensors", folder / "policy.safetensors")
     checkpoint = next((folder / "runs" / "small" / "checkpoints").iterdir())

@@ -54,10 +54,11 @@ FAMILIES = {
         "{% endgeneration %}{% else %}{{ m.content | trim + '<end_of_turn>\n' }}{% endif %}{% endfor %}"
         "{% if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}"
     ),
-    # roles as tokens
+    # roles as tokens, the end of a text behind the last message alone
     "phi": (
         TOOLS + "{% for m in messages %}{{ '<|' + m.role + '|>' }}"
         "{% if m.role == 'assistant' %}{% generation %}{{ m.content or '' }}" + CALLS + "{{ '<|end|>' }}"
+        "{% if loop.last and not add_generation_prompt %}{{ eos_token }}{% endif %}"
         "{% endgeneration %}{% else %}{{ m.content + '<|end|>' }}{% endif %}{% endfor %}"
         "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
     ),

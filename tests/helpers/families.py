@@ -30,6 +30,21 @@ PLAIN: Keys = {"rope_type": "default", "rope_theta": 1e3}
 
 MIXTURE: Keys = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 24}
 
+LATENT: Keys = {
+    "num_key_value_heads": 4,
+    "kv_lora_rank": 24,
+    "q_lora_rank": 40,
+    "qk_nope_head_dim": 12,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 14,
+    "n_routed_experts": 8,
+    "n_shared_experts": 2,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 24,
+    "first_k_dense_replace": 1,
+}
+DEEP_YARN: Keys = YARN | {"mscale": 0.7, "mscale_all_dim": 1.2}
+
 PLAIN_MODELS: dict[str, Keys] = {
     "gpt2": GPT,
     "llama": SIZES,
@@ -50,6 +65,7 @@ PLAIN_MODELS: dict[str, Keys] = {
     "olmo3": SIZES | WINDOW,
     "smollm3": SIZES,
     "granite": SIZES | SCALES,
+    "hyperclovax": SIZES | SCALES | HEAD,
     "granite_swa": SIZES | SCALES | WINDOW | {"layer_rope_theta": [1e4, 0.0, 1e3, 1e4]},
     "gpt_neox": SIZES,
     "stablelm": SIZES,
@@ -65,6 +81,7 @@ PLAIN_MODELS: dict[str, Keys] = {
         "multi_query": False,
     },
     "gptj": GPT | {"rotary_dim": 6},
+    "codegen": GPT | {"rotary_dim": 6, "n_head": 8},
     "gpt_bigcode": GPT | {"multi_query": False},
     "gpt_neo": {
         "hidden_size": 48,
@@ -86,12 +103,17 @@ PLAIN_MODELS: dict[str, Keys] = {
     "ernie4_5": SIZES | HEAD,
     "hunyuan_v1_dense": SIZES | HEAD,
     "seed_oss": SIZES | HEAD,
+    "internlm3": SIZES | {"head_dim": 16},
+    "iquestcoder": SIZES | {"head_dim": 16},
     "ministral": SIZES | HEAD | WINDOW,
     "cwm": SIZES | HEAD | WINDOW,
     "mixtral": SIZES | {"num_local_experts": 6},
     "qwen2_moe": SIZES | MIXTURE | {"shared_expert_intermediate_size": 40},
     "qwen3_moe": SIZES | HEAD | MIXTURE,
     "olmoe": SIZES | {"num_experts": 8, "num_experts_per_tok": 3},
+    "deepseek_v2": SIZES | LATENT | {"q_lora_rank": None},
+    "deepseek_v3": SIZES | LATENT | {"n_group": 4, "topk_group": 2, "rope_parameters": DEEP_YARN},
+    "gpt_oss": SIZES | HEAD | WINDOW | {"num_local_experts": 6, "num_experts_per_tok": 3, "swiglu_limit": 3.0},
 }
 ODD_CHANGES: dict[str, Keys] = {
     "llama": {
@@ -130,6 +152,12 @@ ODD_CHANGES: dict[str, Keys] = {
         "tie_word_embeddings": False,
     },
     "granite": {"attention_bias": True, "logits_scaling": 49.0, "tie_word_embeddings": True},
+    "hyperclovax": {"use_post_norm": False, "attention_multiplier": None, "mlp_bias": True},
+    "internlm3": {
+        "attention_bias": True,
+        "mlp_bias": True,
+        "rope_parameters": {"rope_type": "dynamic", "factor": 6.0, "rope_theta": 1e4},
+    },
     "gpt_neox": {
         "use_parallel_residual": False,
         "attention_bias": False,
@@ -139,7 +167,8 @@ ODD_CHANGES: dict[str, Keys] = {
     "starcoder2": {"use_bias": False, "sliding_window": 6, "tie_word_embeddings": False, "hidden_act": "relu"},
     "cohere": {"use_qk_norm": True, "attention_bias": True, "tie_word_embeddings": False},
     "falcon": {"new_decoder_architecture": True, "num_kv_heads": 2, "bias": True},
-    "gptj": {"n_inner": 78, "tie_word_embeddings": True},
+    "gptj": {"n_inner": 78, "rotary_dim": 12, "tie_word_embeddings": True},
+    "codegen": {"n_inner": 78, "rotary_dim": 4, "tie_word_embeddings": True},
     "exaone4": {"sliding_window": None, "layer_types": [FULL] * 4},
     "nemotron": {"attention_bias": True, "mlp_bias": True},
     "helium": {"attention_bias": True, "mlp_bias": True},
@@ -150,6 +179,32 @@ ODD_CHANGES: dict[str, Keys] = {
     "qwen2_moe": {"mlp_only_layers": [1], "norm_topk_prob": True, "qkv_bias": False},
     "qwen3_moe": {"decoder_sparse_step": 2, "norm_topk_prob": True, "attention_bias": True},
     "olmoe": {"norm_topk_prob": True, "attention_bias": True},
+    "deepseek_v2": {
+        "q_lora_rank": 40,
+        "topk_method": "group_limited_greedy",
+        "n_group": 4,
+        "topk_group": 2,
+        "routed_scaling_factor": 1.6,
+        "attention_bias": True,
+        "rope_parameters": DEEP_YARN,
+    },
+    "deepseek_v3": {
+        "q_lora_rank": None,
+        "n_group": 1,
+        "topk_group": 1,
+        "norm_topk_prob": False,
+        "rope_interleave": False,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e3},
+        "first_k_dense_replace": 0,
+        "tie_word_embeddings": True,
+        "attention_bias": True,
+    },
+    "gpt_oss": {
+        "attention_bias": False,
+        "swiglu_alpha": 1.3,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e3},
+        "layer_types": [FULL, SLIDING, SLIDING, FULL],
+    },
 }
 # models with a single key/value head, which no tensor-parallel ranks can share
 SINGLE: dict[str, Keys] = {

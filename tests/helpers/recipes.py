@@ -18,18 +18,29 @@ from tests.helpers.commands import REPOSITORY
 BLOCK = re.compile(r"^( *)```(diff|sh|toml|python)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
-class Copy:
-    """A copy of the package with what a page adds to it."""
+def undone(diff: str) -> str:
+    """The diff that takes back what another adds."""
+    head, *lines = diff.splitlines()
+    other = {"+": "-", "-": "+"}
+    return "\n".join([head, *(other.get(line[:1], line[:1]) + line[1:] for line in lines)])
 
-    def __init__(self, folder: Path, page: str) -> None:
+
+class Copy:
+    """A copy of the package with what a page adds to it; files in `made` have it already, and are first without it."""
+
+    def __init__(self, folder: Path, page: str, made: tuple[str, ...] = ()) -> None:
         self.folder = folder
-        shutil.copytree(REPOSITORY / "heddle", folder / "heddle", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(REPOSITORY / "heddle", folder / "heddle")  # with bytecode, which holds for files as old as it
         text = (REPOSITORY / "docs/contribute" / page).read_text(encoding="utf-8")
         self.blocks = [
             (kind, "".join(line.removeprefix(indent) for line in body.splitlines(keepends=True)))
             for indent, kind, body in BLOCK.findall(text)
         ]
-        self.changed = [self._apply(body) for kind, body in self.blocks if kind == "diff"]
+        diffs = [body for kind, body in self.blocks if kind == "diff"]
+        for body in diffs:
+            if body.split()[1] in made:
+                self._apply(undone(body))
+        self.changed = [self._apply(body) for body in diffs]
 
     def _apply(self, diff: str) -> str:
         head, *lines = diff.splitlines()

@@ -42,6 +42,10 @@ class Sites:
         inside = ["ip", "netns", "exec", self.names[site], *command]
         return subprocess.Popen(inside, env=environment, **options)  # type: ignore[call-overload]
 
+    def namespace(self, site: int) -> str:
+        """The path of its network namespace."""
+        return f"/var/run/netns/{self.names[site]}"
+
     def sent_bytes(self, site: int) -> int:
         """What its interface has sent: exact, however busy the machine is."""
         path = "/sys/class/net/wan0/statistics/tx_bytes"

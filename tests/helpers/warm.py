@@ -10,6 +10,7 @@ Everything else, signals, exits, locks, sockets, is what it always is.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import gc
 import multiprocessing.process
@@ -37,12 +38,14 @@ IMPORTED = (
     "heddle.training.loop",
     "heddle.cli.app",
     "heddle.cli.train.train",
+    "typer._adapters",
     "heddle.training.prove.prove",
     "heddle.lanes.callable",  # for kernels of dropout
     "torch._dynamo",
     "torch.utils.tensorboard",  # what a run's first rank imports to write there: a third of a second
 )
 MOST = 1 << 17  # bytes of a request
+CLONE_NEWNET = 0x40000000
 WIDTH = 8  # characters of a number that is told
 HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 
@@ -51,15 +54,20 @@ class WarmProcess(subprocess.Popen[str]):
     """`Popen` of a process that is the server's child: its end is told by the server.
 
     The first argument is "heddle", "-c" before code, or the path of a program. With a terminal, which is a descriptor,
-    it leads a session there, and whatever it says is said there.
+    it leads a session there, and whatever it says is said there. A network namespace is named by its path.
     """
 
     def __init__(
-        self, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], terminal: int | None = None
+        self,
+        arguments: Sequence[str],
+        cwd: Path,
+        environment: Mapping[str, str],
+        terminal: int | None = None,
+        namespace: str | None = None,
     ) -> None:
         nothing = os.open(os.devnull, os.O_RDONLY)
         (self.told, theirs_told), (out, theirs_out), (errors, theirs_errors) = (os.pipe() for _ in range(3))
-        request = pickle.dumps((list(arguments), str(cwd), dict(environment), terminal is not None))
+        request = pickle.dumps((list(arguments), str(cwd), dict(environment), terminal is not None, namespace))
         streams = [nothing, theirs_out, theirs_errors] if terminal is None else [terminal] * 3
         socket.send_fds(_server(), [request], [*streams, theirs_told])
         for descriptor in (nothing, theirs_out, theirs_errors, theirs_told):
@@ -123,13 +131,16 @@ def serve(requests: socket.socket) -> list[str] | None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake)
+    poll = select.poll()  # the number of the socket is the parent's, and may be above what select can take
+    poll.register(requests, select.POLLIN)
+    poll.register(woken, select.POLLIN)
     while True:
-        ready, _, _ = select.select([requests, woken], [], [])
+        ready = {descriptor for descriptor, _ in poll.poll()}
         if woken in ready:
             os.read(woken, 1024)
             for pid, status in iter(_ended, None):
                 _tell(ends.pop(pid), status)
-        if requests in ready:
+        if requests.fileno() in ready:
             request, descriptors, *_ = socket.recv_fds(requests, MOST, 4)
             if not request:
                 return None
@@ -158,7 +169,7 @@ def _tell(descriptor: int, status: int) -> None:
 
 def _begin(request: bytes, descriptors: list[int]) -> list[str]:
     """Be as a new interpreter is that is given these arguments."""
-    arguments, cwd, environment, leads_session = pickle.loads(request)
+    arguments, cwd, environment, leads_session, namespace = pickle.loads(request)
     for number, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, number)
     if leads_session:
@@ -166,6 +177,10 @@ def _begin(request: bytes, descriptors: list[int]) -> list[str]:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     else:
         os.setpgid(0, 0)
+    if namespace is not None:
+        with Path(namespace).open("rb") as file:
+            if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), "setns")
     os.write(descriptors[3], f"{os.getpid():{WIDTH}}".encode())  # from now on it can be told from others
     os.closerange(3, 1024)
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
@@ -233,6 +248,10 @@ def _become_server(asked: socket.socket) -> NoReturn:
 if __name__ == "__main__":
     for name in IMPORTED:
         import_module(name)
+    # what every command would do once: look at the machine's speed, for a second if it is busy, and read signatures
+    import_module("heddle.cost.measured.local_machine").looked()
+    for command in ("train", "launch", "prove", "probe", "profile"):
+        import_module("heddle.cli.app")._entry(command)
     gc.freeze()  # what was imported stays: a child that ends need not look through all of it
     words = serve(socket.socket(fileno=int(sys.argv[1])))
     if words is None:

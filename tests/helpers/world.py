@@ -13,6 +13,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.gloo import sharing
+
 SIZE = 8
 MANY = 24  # meshes of other degrees, after which the processes are let go: each has connections of its own
 PATIENCE = 120  # seconds that a task may take
@@ -86,10 +88,20 @@ SHARED = World()  # by all files that need one, as long as they follow each othe
 
 def _degrees(plan: Any) -> tuple[object, ...]:
     """What meshes differ in."""
-    from heddle.spec.ranks import degrees
+    from heddle.spec.ranks import degrees, stage_pairs
 
     inner = plan.context_inner if plan.context_exchange == "2d" else 0
-    return *degrees(plan), inner, plan.expert, plan.shards, plan.local_steps > 0, plan.last_rank
+    pairs = tuple(sorted(stage_pairs(plan)))
+    return (
+        *degrees(plan),
+        inner,
+        plan.expert,
+        plan.whole_experts,
+        plan.shards,
+        plan.local_steps > 0,
+        plan.last_rank,
+        pairs,
+    )
 
 
 def _live(rank: int, store: Path, pipe: Connection) -> None:
@@ -99,7 +111,7 @@ def _live(rank: int, store: Path, pipe: Connection) -> None:
     from heddle.parallel.mesh import build_mesh
 
     torch.set_num_threads(1)
-    _share_one_device()
+    dist.distributed_c10d.ProcessGroupGloo = sharing()  # type: ignore[misc]
     limit = timedelta(seconds=PATIENCE)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=SIZE, timeout=limit)
     meshes: dict[tuple[object, ...], Any] = {}  # groups take long to make, and equal degrees can share them
@@ -114,22 +126,3 @@ def _live(rank: int, store: Path, pipe: Connection) -> None:
         except BaseException:
             answer = pickle.dumps((False, traceback.format_exc()))
         pipe.send_bytes(answer)
-
-
-def _share_one_device() -> None:
-    """One thread that waits for messages in a process, where gloo has one for each group of processes.
-
-    Each of them wakes a hundred times a second whether or not there is anything to do: with all the meshes that tests
-    leave behind that was half of a machine's time.
-    """
-    from torch.distributed import distributed_c10d
-
-    class Sharing(distributed_c10d.ProcessGroupGloo):
-        device = distributed_c10d.ProcessGroupGloo.create_default_device()
-
-        def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
-            options = self._Options()  # type: ignore[attr-defined]
-            options._devices, options._timeout = [self.device], timeout
-            super().__init__(store, rank, size, options)
-
-    distributed_c10d.ProcessGroupGloo = Sharing  # type: ignore[misc]

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from heddle.models.attention import BLOCK, attend
+from heddle.models.scored_attention import attend_scored
 from heddle.training.dry_run.observe import Living
 
 
@@ -85,3 +86,28 @@ def test_no_kernel_is_asked_for_a_mask_and_for_groups(queries, window, monkeypat
     attend(*inputs(queries, 2048), window)  # type: ignore[call-arg]
     assert asked
     assert not any(asked)
+
+
+@pytest.mark.parametrize("sinks", [False, True])
+@pytest.mark.parametrize("cap", [0.0, 2.0])
+@pytest.mark.parametrize(
+    ("queries", "keys", "window"), [(24, 24, None), (150, 150, None), (150, 150, 9), (150, 150, 100), (70, 150, 40)]
+)
+def test_changed_scores_are_those_written_out(queries, keys, window, cap, sinks):
+    """Block by block, forward and backward; values may be of another size than queries."""
+    q, k, _ = inputs(queries, keys)
+    v = torch.randn(2, 2, keys, 6, requires_grad=True)
+    nothing = torch.randn(4, requires_grad=True) if sinks else None
+    back = torch.arange(keys - queries, keys)[:, None] - torch.arange(keys)
+    scores = q @ k.repeat_interleave(2, 1).transpose(2, 3) * 0.3
+    scores = torch.tanh(scores / cap) * cap if cap else scores
+    scores = scores.masked_fill((back < 0) | (back >= (window or keys)), -torch.inf)
+    if nothing is not None:
+        scores = torch.cat([scores, nothing.view(1, -1, 1, 1).expand(2, 4, queries, 1)], dim=3)
+    expected = scores.softmax(-1)[..., :keys] @ v.repeat_interleave(2, 1)
+    found = attend_scored(q, k, v, 0.3, window, cap, nothing)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    gradient = torch.randn(found.shape, generator=torch.Generator().manual_seed(1))
+    learned = [q, k, v, *([] if nothing is None else [nothing])]
+    for one, other in zip(*(torch.autograd.grad(y, learned, gradient) for y in (found, expected)), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)

@@ -22,6 +22,15 @@ KINDS = {
     "qwen2": {"router_normalized": False, **GATED},
     "sigmoid": {"router": "sigmoid", "shared_experts": 1},
     "one": {"top_k": 1, "experts": 3},
+    "deepseek-v2": {"router_normalized": False, "router_groups": 3, "router_top_groups": 1, "router_scale": 2.5},
+    "deepseek-v3": {
+        "router": "sigmoid",
+        "router_bias": "choice",
+        "router_groups": 3,
+        "router_top_groups": 2,
+        "router_scale": 1.5,
+    },
+    "gpt-oss": {"router_bias": "score", "bias": "all", "activation": "clamped-swiglu", "gate_limit": 0.5},
     "all": {"top_k": 6},
 }
 
@@ -37,22 +46,44 @@ def made(dtype: torch.dtype = torch.float64, **changes: object) -> ExpertMLP:
 
 def by_hand(mlp: ExpertMLP, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """What a token gets of its experts, one after the other; probabilities, and the numbers of the chosen."""
-    scores = x @ mlp.router.weight.t()
+    scores = x @ mlp.router.weight.t() + (0 if mlp.router.bias is None else mlp.router.bias)
     probabilities = scores.softmax(-1) if mlp.router.kind == "softmax" else scores.sigmoid()
     rows, numbers = [], []
     for token, row in zip(x, probabilities, strict=True):
-        chosen = sorted(range(len(row)), key=lambda expert: -float(row[expert].detach()))[: mlp.router.top_k]
+        chosen = chosen_by_hand(mlp, row.detach())
         total = sum(row[expert] for expert in chosen) if mlp.router.normalized else 1.0
+        total = total / mlp.router.scale
         out = torch.zeros_like(token)
         for expert in chosen:
             gate, up, down = (matrix[expert] for matrix in (mlp.experts.gate, mlp.experts.up, mlp.experts.down))
-            out = out + row[expert] / total * (down @ (F.silu(gate @ token) * (up @ token)))
+            out = out + row[expert] / total * one_expert(mlp, expert, token, gate, up, down)
         if mlp.shared is not None:
             factor = 1.0 if mlp.shared_gate is None else torch.sigmoid(mlp.shared_gate(token))
             out = out + factor * mlp.shared(token[None])[0]
         rows.append(out)
         numbers.append(chosen)
     return torch.stack(rows), probabilities, torch.tensor(numbers)
+
+
+def chosen_by_hand(mlp: ExpertMLP, row: Tensor) -> list[int]:
+    router = mlp.router
+    ranks = row if router.choice_bias is None else row + router.choice_bias.detach()
+    experts = list(range(len(row)))
+    if router.groups:
+        size, best = len(row) // router.groups, 1 if router.kind == "softmax" else 2
+        groups = [experts[at : at + size] for at in range(0, len(row), size)]
+        groups.sort(key=lambda group: -sum(sorted((float(ranks[each]) for each in group), reverse=True)[:best]))
+        experts = [expert for group in groups[: router.top_groups] for expert in group]
+    return sorted(experts, key=lambda expert: -float(ranks[expert]))[: router.top_k]
+
+
+def one_expert(mlp: ExpertMLP, expert: int, token: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
+    own = mlp.experts
+    if own.gate_bias is None or own.up_bias is None or own.down_bias is None:
+        return down @ (F.silu(gate @ token) * (up @ token))
+    wide = (gate @ token + own.gate_bias[expert]).clamp(max=0.5)
+    other = (up @ token + own.up_bias[expert]).clamp(-0.5, 0.5)
+    return down @ (wide * torch.sigmoid(1.702 * wide) * (other + 1)) + own.down_bias[expert]
 
 
 def losses(mlp: ExpertMLP, x: Tensor, probabilities: Tensor, chosen: Tensor) -> Tensor:
@@ -64,7 +95,8 @@ def losses(mlp: ExpertMLP, x: Tensor, probabilities: Tensor, chosen: Tensor) -> 
         for expert in range(count):
             used = float((chosen[own] == expert).sum()) / chosen[own].numel()
             balance = balance + count * used * shares[own, expert].mean() / SAMPLES
-    z = (x @ mlp.router.weight.t()).exp().sum(-1).log().square().mean()
+    bias = 0 if mlp.router.bias is None else mlp.router.bias
+    z = (x @ mlp.router.weight.t() + bias).exp().sum(-1).log().square().mean()
     return mlp.router.balance_loss * balance + mlp.router.z_loss * z
 
 
@@ -81,8 +113,24 @@ def test_a_layer_of_experts_is_what_each_token_gets_by_itself(kind):
     expected, probabilities, chosen = by_hand(mlp, x)
     total = (expected * wanted).sum() + 0.7 * losses(mlp, x, probabilities, chosen)
     assert torch.allclose(out, expected, rtol=1e-12, atol=1e-12)
-    for one, other in zip(found, torch.autograd.grad(total, given), strict=True):
+    wanted_all = torch.autograd.grad(total, given, allow_unused=True)
+    for given_one, one, other in zip(given, found, wanted_all, strict=True):
+        if given_one is mlp.router.choice_bias:  # which does not follow the loss
+            assert other is None
+            assert not one.any()
+            continue
         assert torch.allclose(one, other, rtol=1e-10, atol=1e-12)
+
+
+def test_the_gradient_of_a_bias_of_choice_is_the_use_of_its_expert():
+    mlp = made(router="sigmoid", router_bias="choice", balance_rate=0.1)
+    x = torch.randn(SAMPLES * SEQUENCE, 16, dtype=torch.float64)
+    (2.5 * mlp(x, Microbatch(sequence=SEQUENCE))).sum().backward()
+    used = torch.bincount(by_hand(mlp, x)[2].flatten(), minlength=6)
+    bias = mlp.router.choice_bias
+    assert bias is not None
+    assert bias.grad is not None
+    assert torch.equal(bias.grad, (6 * used - used.sum()).double())
 
 
 def test_no_token_is_dropped_however_uneven_the_choice():

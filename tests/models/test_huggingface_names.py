@@ -9,17 +9,8 @@ import pytest
 import torch
 
 from heddle.models import transformer
-from heddle.models.huggingface_names import (
-    GPT2,
-    LLAMA,
-    Block,
-    find,
-    is_buffer,
-    layout,
-    names_of,
-    parameter_shapes,
-    their_shapes,
-)
+from heddle.models.huggingface_layout import Block, layout, parameter_shapes, their_shapes
+from heddle.models.huggingface_names import GPT2, LLAMA, find, is_buffer, names_of
 from heddle.models.transformer import Layer, Transformer
 from heddle.spec import ModelSpec
 from heddle.spec.huggingface import read_config

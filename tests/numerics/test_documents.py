@@ -59,11 +59,16 @@ def documents() -> Any:
     return patch.object(Samples, "lengths_of", lengths_of)
 
 
+class Blind(heddle.parallel.context.attention.Shared):
+    """Knows of no documents."""
+
+    def __init__(self, axis: Any, sequence: int, window: int | None, _: Any = ()) -> None:
+        super().__init__(axis, sequence, window)
+
+
 def documents_that_see_each_other() -> Any:
     """Positions begin anew, but attention knows of no documents."""
-    return patch.object(
-        heddle.parallel.context.attention.Shared, "documents", property(lambda _: (), lambda *_: None), create=True
-    )
+    return patch.object(heddle.parallel.context.attention, "Shared", Blind)
 
 
 def observe_documents(mesh: Mesh, a_job: Job, fault: Any = None) -> Observed | None:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from functools import cache
+from unittest.mock import patch
 
 import pytest
+import torch
+from torch import Tensor
 
+from heddle.models.experts import Router
+from heddle.parallel.mesh import Mesh
 from heddle.schedule import NAMES
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.training.prove.compare import LOSS_LIMIT, Comparison, Observed, compare
 from heddle.training.prove.prove import gradient_rounding, observe, observe_serial
 from tests.helpers.cases import covering, thinned
-from tests.helpers.small_models import GPT, LLAMA, experts, gpt, llama
+from tests.helpers.small_models import GPT, LLAMA, experts, gpt, latent, llama
 from tests.helpers.world import SIZE, World
 
 pytestmark = pytest.mark.dist
@@ -589,6 +594,121 @@ CELLS |= {
     ),
 }
 
+# keys and values made of latents, experts in groups, chosen by biases that follow their use
+OSS = {
+    "activation": "clamped-swiglu",
+    "gate_limit": 0.02,
+    "bias": "all",
+    "sinks": True,
+    "router_bias": "score",
+    "qk_norm": False,
+    "window": (3, 0),
+}
+CELLS |= {
+    "latent-tensor2": (latent(), Plan(tensor=2, microbatch=2), 4),
+    "latent-tensor4-seq": (latent(q_latent=0, dropout=0.1), Plan(tensor=4, sequence=True, microbatch=2), 4),
+    "latent-tensor2-seq-bias-full": (
+        latent(bias="attention"),
+        Plan(tensor=2, sequence=True, microbatch=2, recompute="full"),
+        4,
+    ),
+    "latent-pipeline2-data2-zero1": (latent(), Plan(pipeline=2, data=2, zero=1, microbatch=1), 4),
+    "latent-data2-zero2": (latent(dense_layers="0"), Plan(data=2, zero=2, microbatch=1), 4),
+    "latent-data2-zero3-full": (latent(), Plan(data=2, zero=3, microbatch=1, recompute="full"), 4),
+    "latent-context2-ring": (latent(dropout=0.1), Plan(context=2, microbatch=2), 4),
+    "latent-context4-2d-zero1": (
+        latent(),
+        Plan(context=4, context_exchange="2d", context_inner=2, zero=1, microbatch=1),
+        4,
+    ),
+    "latent-context2-gather-selective": (
+        latent(rope_theta=(1e4, 0.0)),
+        Plan(context=2, context_exchange="gather", microbatch=2, recompute="selective"),
+        4,
+    ),
+    "latent-context2-swap-tensor2-seq": (
+        latent(),
+        Plan(tensor=2, sequence=True, context=2, context_exchange="all-to-all", microbatch=1),
+        4,
+    ),
+    "latent-expert2-zb-v-data2": (
+        latent(layers=4),
+        Plan(pipeline=2, virtual=2, data=2, expert=2, microbatch=1, schedule="zb-v"),
+        8,
+    ),
+    "latent-expert2-all": (
+        latent(layers=4, dense_layers="0"),
+        Plan(tensor=2, sequence=True, pipeline=2, data=2, expert=2, zero=1, microbatch=1, recompute="selective"),
+        4,
+    ),
+    "oss-tensor2-seq-expert2-data2-zero1": (
+        experts(**OSS),
+        Plan(tensor=2, sequence=True, data=2, expert=2, zero=1, microbatch=1),
+        4,
+    ),
+    "oss-expert3-data3-zero3": (experts(**OSS), Plan(data=3, expert=3, zero=3, microbatch=1), 6),
+}
+
+# tensor ranks that split attention, but no expert: each routes its own tokens
+CELLS |= {
+    "whole-tensor2": (experts(**GATED), Plan(tensor=2, expert_tensor=1, microbatch=2), 4),
+    "whole-tensor2-seq-expert2": (
+        experts(**GATED),
+        Plan(tensor=2, sequence=True, expert=2, expert_tensor=1, microbatch=2),
+        4,
+    ),
+    "whole-tensor4-seq-expert2-zero1-data2": (
+        experts(dropout=0.1),
+        Plan(tensor=4, sequence=True, data=2, expert=2, expert_tensor=1, zero=1, microbatch=1),
+        4,
+    ),
+    "whole-tensor2-expert6-data3-zero2": (
+        experts(),
+        Plan(tensor=2, data=3, expert=6, expert_tensor=1, zero=2, microbatch=1),
+        6,
+    ),
+    "whole-tensor2-seq-data2-zero3-full": (
+        experts(**GATED),
+        Plan(tensor=2, sequence=True, data=2, expert_tensor=1, zero=3, microbatch=1, recompute="full"),
+        4,
+    ),
+    "whole-tensor2-context2-expert2-zero3": (
+        experts(router="sigmoid", shared_experts=1),
+        Plan(tensor=2, context=2, expert=2, expert_tensor=1, zero=3, microbatch=2),
+        4,
+    ),
+    "whole-tensor2-seq-context2-expert4-ring": (
+        experts(experts=8),
+        Plan(tensor=2, sequence=True, context=2, expert=4, expert_tensor=1, microbatch=1),
+        4,
+    ),
+    "whole-tensor2-seq-zb-v-data2-expert2": (
+        experts(layers=4, **GATED),
+        Plan(
+            tensor=2,
+            sequence=True,
+            pipeline=2,
+            virtual=2,
+            data=2,
+            expert=2,
+            expert_tensor=1,
+            microbatch=1,
+            schedule="zb-v",
+        ),
+        8,
+    ),
+    "whole-latent-tensor2-seq-pipeline2-expert2": (
+        latent(layers=4, dense_layers="0"),
+        Plan(tensor=2, sequence=True, pipeline=2, expert=2, expert_tensor=1, microbatch=2, recompute="selective"),
+        4,
+    ),
+    "whole-oss-tensor2-data2-expert2-zero1": (
+        experts(**OSS),
+        Plan(tensor=2, data=2, expert=2, expert_tensor=1, zero=1, microbatch=1),
+        4,
+    ),
+}
+
 LOW_PRECISION = {
     "tensor2-seq": (llama(), Plan(tensor=2, sequence=True, microbatch=4), 4),
     "data2-zero1": (gpt(), Plan(data=2, zero=1, microbatch=1), 4),
@@ -634,6 +754,43 @@ def test_a_plan_learns_what_one_device_learns(world, name):
     assert len(comparison.losses) == STEPS
     assert comparison.max_loss_diff <= LOSS_LIMIT
     assert comparison.max_gradient_diff <= comparison.gradient_limit < 1e-4, (comparison.worst, comparison.norm)
+
+
+UNEVEN = {
+    "expert2": Plan(data=2, expert=2, microbatch=1),
+    "expert2-tensor2-seq": Plan(tensor=2, sequence=True, data=2, expert=2, microbatch=1, zero=1),
+    "expert6-whole": Plan(tensor=2, data=3, expert=6, expert_tensor=1, microbatch=1),
+    "expert3-zb-v": Plan(pipeline=2, virtual=2, data=3, expert=3, microbatch=1, schedule="zb-v", zero=1),
+}
+
+
+def observe_skewed(mesh: Mesh, a_job: Job, skew: float) -> Observed | None:
+    """With two experts that most tokens prefer."""
+    right = Router.scores
+
+    def wrong(router: Router, x: Tensor) -> Tensor:
+        preferred = torch.arange(router.weight.shape[0], device=x.device) < router.top_k
+        return right(router, x) + skew * preferred.to(x.dtype)
+
+    with patch.object(Router, "scores", wrong):
+        return observe(mesh, a_job)
+
+
+@pytest.mark.parametrize("name", thinned(UNEVEN, slow=["expert2", "expert3-zb-v"]))
+def test_a_plan_learns_the_same_however_uneven_experts_are_used(world, name):
+    """Up to all tokens of one rank: two of six experts have three times the mean."""
+    model, plan, batch = experts(layers=4), UNEVEN[name], 12
+    uneven = []
+    for skew in (0.05, 5.0):
+        parallel, *_ = world.run(observe_skewed, plan, job(model, plan, batch), skew)
+        alone = observe_skewed(Mesh(), job(model, Plan(microbatch=batch), batch), skew)
+        assert alone is not None
+        comparison = compare(parallel, alone, rounding(model, batch))
+        assert comparison.equal, (comparison.max_loss_diff, comparison.worst, comparison.max_gradient_diff)
+        assert comparison.routes is not None
+        uneven.append(comparison.routes.uneven)
+    assert 1.2 < uneven[0] < 2.9
+    assert uneven[1] == 3.0
 
 
 # each of the two with every second plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 from unittest.mock import patch
@@ -16,7 +17,7 @@ from heddle.parallel.mesh import Mesh
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.spec.model import IGNORE
 from heddle.training.prove.collect import assemble
-from heddle.training.prove.compare import LOSS_LIMIT, Comparison, Observed, compare
+from heddle.training.prove.compare import LOSS_LIMIT, Comparison, Observed, compare, likely_cause
 from heddle.training.prove.prove import gradient_rounding, observe, observe_recurrence, observe_serial, synthetic_tokens
 from heddle.training.step.trainer import Trainer
 from tests.helpers.small_models import gpt, llama
@@ -61,6 +62,11 @@ def compared(world: World, name: str, work: Any = observe, pack: bool = False) -
     model, plan, batch = CELLS[name]
     parallel = world.run(work, plan, job(model, plan, batch, pack=pack))[0]
     return compare(parallel, *serial(model, batch, pack))
+
+
+def cause(comparison: Comparison, name: str, pack: bool = False) -> str:
+    model, plan, batch = CELLS[name]
+    return likely_cause(comparison, plan, model, job(model, plan, batch, pack=pack).data)
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -136,6 +142,7 @@ def test_a_mean_of_the_means_of_replicas_is_found(world, name):
     comparison = compared(world, name, observe_mean_of_means)
     assert not comparison.equal
     assert comparison.max_loss_diff > 100 * LOSS_LIMIT
+    assert re.search("number( of targets that are learned)? in a batch", cause(comparison, name))
 
 
 def observe_shifted(mesh: Mesh, given: Job) -> Observed | None:
@@ -149,7 +156,9 @@ def observe_shifted(mesh: Mesh, given: Job) -> Observed | None:
 
 
 def test_a_mask_that_is_off_by_one_is_found(world):
-    assert not compared(world, "data2", observe_shifted).equal
+    comparison = compared(world, "data2", observe_shifted)
+    assert not comparison.equal
+    assert "which targets are learned" in cause(comparison, "data2")
 
 
 def observe_leaking(mesh: Mesh, given: Job) -> Observed | None:
@@ -159,7 +168,9 @@ def observe_leaking(mesh: Mesh, given: Job) -> Observed | None:
 
 def test_documents_that_see_each_other_are_found(world):
     assert compared(world, "data2", pack=True).equal
-    assert not compared(world, "data2", observe_leaking, pack=True).equal
+    comparison = compared(world, "data2", observe_leaking, pack=True)
+    assert not comparison.equal
+    assert "documents of a sample that see each other" in cause(comparison, "data2", pack=True)
 
 
 def evaluated(mesh: Mesh, given: Job) -> float | None:

@@ -16,11 +16,10 @@ from unittest.mock import patch
 import pytest
 import torch
 
-import heddle.parallel.apply
 import heddle.parallel.context.attention
 import heddle.parallel.context.held
 import heddle.parallel.experts.exchange
-import heddle.parallel.experts.tensor
+import heddle.parallel.native_chunks
 import heddle.parallel.pipeline.inbox
 import heddle.parallel.pipeline.transformer
 import heddle.parallel.replicas.bucket
@@ -34,7 +33,7 @@ from heddle.parallel.parameter_layout import place_of
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.training.prove.compare import Comparison, Observed, compare, likely_cause
 from heddle.training.prove.prove import gradient_rounding, observe, observe_serial
-from tests.helpers.small_models import experts
+from tests.helpers.small_models import experts, latent
 from tests.helpers.world import World
 
 pytestmark = pytest.mark.dist
@@ -104,12 +103,12 @@ def tied_embedding_not_summed_over_the_ends() -> Any:
 
 
 def padding_in_the_softmax() -> Any:
-    right = heddle.parallel.apply.SplitVocabulary
+    right = heddle.parallel.native_chunks.SplitVocabulary
 
     def wrong(axis, vocab, sequence):
         return right(axis, vocab + -vocab % axis.size, sequence)
 
-    return patch.object(heddle.parallel.apply, "SplitVocabulary", wrong)
+    return patch.object(heddle.parallel.native_chunks, "SplitVocabulary", wrong)
 
 
 def norm_counts_replicated_parameters_twice() -> Any:
@@ -216,7 +215,7 @@ MIXTURE = experts(qk_norm=False, shared_experts=1, shared_gate=True)
 
 
 def experts_not_summed_over_tensor() -> Any:
-    return patch.object(heddle.parallel.experts.tensor, "all_reduce", lambda x, axis: x)
+    return patch.object(heddle.parallel.tensor.region, "all_reduce", lambda x, axis: x)
 
 
 def routers_not_summed_over_tensor() -> Any:
@@ -224,17 +223,17 @@ def routers_not_summed_over_tensor() -> Any:
 
 
 def router_losses_counted_by_every_tensor_rank() -> Any:
-    right = heddle.parallel.apply.split_experts
+    right = heddle.parallel.native_chunks.split_experts
 
     def wrong(mlp, axis, sequence):
         right(mlp, axis, sequence)
         mlp.router.share = 1.0
 
-    return patch.object(heddle.parallel.apply, "split_experts", wrong)
+    return patch.object(heddle.parallel.native_chunks, "split_experts", wrong)
 
 
 def uses_of_experts_by_a_part_of_each_sample() -> Any:
-    return patch.object(heddle.parallel.apply, "all_reduce", lambda x, axis: x)
+    return patch.object(heddle.parallel.native_chunks, "all_reduce", lambda x, axis: x)
 
 
 def router_losses_without_scale_before_the_last_stage() -> Any:
@@ -256,7 +255,7 @@ def balance_by_the_tokens_of_a_rank() -> Any:
 
 
 def gradients_of_experts_scaled_by_their_axis() -> Any:
-    right = heddle.parallel.apply.share_experts
+    right = heddle.parallel.native_chunks.share_experts
 
     def stretched(x, factor):
         return x * factor + x.detach() * (1 - factor)
@@ -268,7 +267,7 @@ def gradients_of_experts_scaled_by_their_axis() -> Any:
         )
         right(experts, axis)
 
-    return patch.object(heddle.parallel.apply, "share_experts", wrong)
+    return patch.object(heddle.parallel.native_chunks, "share_experts", wrong)
 
 
 def _counts_experts(counted: Callable[[Any], bool]) -> Any:
@@ -303,6 +302,23 @@ def experts_not_summed_over_those_that_hold_the_same() -> Any:
 
 def experts_summed_over_all_replicas() -> Any:
     return _sums_of_experts(lambda mesh: mesh.gradients)
+
+
+WHOLE = Plan(tensor=2, data=2, expert=2, expert_tensor=1, microbatch=1)
+LATENT = latent()
+
+
+def latents_not_summed_over_tensor() -> Any:
+    """The key that all heads share gets the gradient of this rank's heads only."""
+    return patch.object(heddle.parallel.tensor.latent, "enter_region", lambda x, axis, sequence: x)
+
+
+def norm_counts_whole_experts_of_the_first_tensor_rank() -> Any:
+    return _counts_experts(lambda mesh: mesh.expert_data.rank == 0 and mesh.tensor.rank == 0)
+
+
+def routers_of_whole_experts_not_summed() -> Any:
+    return _sums_over(tensor=Axis())
 
 
 def tokens_sorted_by_rank_alone() -> Any:
@@ -340,6 +356,9 @@ FAULTS: dict[Callable[[], AbstractContextManager[Any]], Case] = {
     gradients_of_experts_scaled_by_their_axis: Case(
         MIXTURE, EXPERT_DATA, "whose gradients are 2 times the serial ones"
     ),
+    latents_not_summed_over_tensor: Case(LATENT, TENSOR, "back to the input: the backward pass behind it"),
+    norm_counts_whole_experts_of_the_first_tensor_rank: Case(MIXTURE, WHOLE, "each expert counts once"),
+    routers_of_whole_experts_not_summed: Case(LATENT, WHOLE, "only parameters that tensor ranks hold whole differ"),
     norm_counts_experts_on_every_rank: Case(MIXTURE, EXPERT_DATA, "each expert counts once"),
     norm_counts_experts_of_the_first_rank: Case(MIXTURE, EXPERT, "each expert counts once"),
     experts_not_summed_over_those_that_hold_the_same: Case(MIXTURE, EXPERT_DATA, "the sum over the 2 ranks that hold"),

@@ -28,6 +28,7 @@ from heddle.training.prove.prove import (
     synthetic_tokens,
 )
 from heddle.training.prove.shrink import shrink
+from heddle.training.step.choose import make_trainer
 from heddle.training.step.trainer import Trainer
 from tests.helpers.cases import thinned
 from tests.helpers.small_models import experts, gpt, llama
@@ -91,6 +92,26 @@ def test_every_plan_learns_what_one_device_learns(world, name):
     comparison = compared(world, name)
     assert comparison.max_loss_diff < LOSS_LIMIT
     assert comparison.equal, comparison.worst
+
+
+def rewards_of(mesh: Mesh, given: Job) -> list[tuple[float, ...]]:
+    trainer = make_trainer(given, synthetic_tokens(given), mesh)
+    handed = [trainer.steps.start_step() for _ in range(given.train.steps)]
+    trainer.steps.drain()
+    return [step.read().rewards for step in handed]
+
+
+@pytest.mark.parametrize("name", ["data4-zero3", "lora-context2-tensor2", "all"])
+def test_every_plan_tells_the_rewards_of_one_device(world, name):
+    model, plan, tune = CELLS[name]
+    alone = rewards_of(Mesh(), job(model, Plan(), tune))
+    found = world.run(rewards_of, plan, job(model, plan, tune))
+    for step, expected in enumerate(alone):
+        chosen, rejected, right = expected
+        assert found[0][step] == pytest.approx((chosen, rejected, right), rel=1e-4, abs=1e-6)
+        assert right == pytest.approx(round(right * BATCH) / BATCH)  # a share of the pairs of the batch
+    assert all(each == found[0] for each in found)  # every rank knows
+    assert abs(alone[-1][0] - alone[-1][1]) > 1e-3  # it learns
 
 
 @pytest.mark.parametrize("name", thinned(["data4-zero3", "lora-all"], slow=["data4-zero3"]))

@@ -18,7 +18,7 @@ from heddle.training.prove.compare import LOSS_LIMIT, relative
 from heddle.training.prove.prove import observe_serial, synthetic_tokens
 from heddle.training.step.trainer import Trainer
 from tests.helpers.cases import thinned
-from tests.helpers.small_models import GPT, experts, gpt, llama
+from tests.helpers.small_models import GPT, experts, gpt, latent, llama
 from tests.helpers.world import SIZE, World
 
 pytestmark = pytest.mark.dist
@@ -89,7 +89,16 @@ CELLS: dict[str, tuple[ModelSpec, tuple[Plan, ...]]] = {
     ),
     "experts-tensor-to-zero-3-to-pipeline": (
         experts(layers=4, dense_layers="0", shared_experts=1, shared_gate=True),
-        (plan(4, data=2, zero=1), plan(1, data=4, zero=3, context=2), plan(2, 2, data=2, sequence=True), SERIAL),
+        (
+            plan(4, data=2, zero=1),
+            plan(1, data=4, zero=3, context=2),
+            plan(2, 2, data=2, sequence=True, expert=2, expert_tensor=1),
+            SERIAL,
+        ),
+    ),
+    "latent-tensor-to-context": (
+        latent(layers=4, dense_layers="0"),
+        (plan(2, 2, data=2, sequence=True, expert=2), plan(2, context=2, data=2, zero=3, expert_tensor=1), SERIAL),
     ),
     # all of them
     "all-to-all": (
@@ -100,7 +109,15 @@ CELLS: dict[str, tuple[ModelSpec, tuple[Plan, ...]]] = {
 
 
 # what they change, others change too, with fewer processes or layers
-SLOW = "1x8-to-8x1", "1x1-to-1x8", "virtual-2-to-1", "zero-3-to-0", "sequence-on-to-off", "data-2-to-4"
+SLOW = (
+    "1x8-to-8x1",
+    "1x1-to-1x8",
+    "virtual-2-to-1",
+    "zero-3-to-0",
+    "sequence-on-to-off",
+    "data-2-to-4",
+    "latent-tensor-to-context",
+)
 
 
 def job(model: ModelSpec, a_plan: Plan | None, legs: int) -> Job:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -17,19 +18,23 @@ import heddle.parallel.replicas.reducer
 import heddle.training.step.trainer
 from heddle.errors import HeddleError
 from heddle.parallel.collectives import Handle
-from heddle.parallel.mesh import Axis, Mesh
+from heddle.parallel.mesh import MAX_CTAS, Axis, Mesh
 from heddle.parallel.pipeline.executor import Executor
 from heddle.runtime.cuda import STREAMS, refuse_few_queues
 from heddle.spec import Plan
+from heddle.training.prove.prove import synthetic_tokens
+from heddle.training.step.choose import make_trainer
 from heddle.training.step.optimizer import Optimizer
 from tests.helpers.small_models import gpt
 from tests.numerics.test_equality_grid import CELLS
 from tests.numerics.test_strict_transport import short
 from tests.strict import Launch, Operation, StrictError, Wait, record, strict_ranks, strict_run
+from tests.strict.transport import StrictGroup
 
 PIPELINE = Plan(pipeline=2, microbatch=1)
 INTERLEAVED = Plan(pipeline=2, virtual=2, microbatch=1, schedule="interleaved")
 DATA = Plan(data=2, microbatch=1)
+ZERO3 = Plan(data=2, zero=3, microbatch=1)
 TENSOR = Plan(tensor=2, sequence=True, microbatch=2)
 
 
@@ -196,7 +201,7 @@ def test_one_hardware_queue_blocks_a_pipeline():
 
 COPIES = 3  # streams for checkpoints, for what leaves the device and for what comes back
 ON_THE_HOST = ("host", "saves")  # axes over gloo, which has no streams
-WIDE = Plan(tensor=2, context=4, context_exchange="2d", context_inner=2, pipeline=3, data=2, microbatch=1)
+WIDE = replace(INTERLEAVED, tensor=2, context=4, context_exchange="2d", context_inner=2, pipeline=3, data=2)
 
 
 def streams(mesh: Mesh) -> int:
@@ -217,6 +222,62 @@ def test_a_rank_has_fewer_streams_than_hardware_queues_are_asked_for(plan):
     assert max(strict_ranks(streams, plan).results) < STREAMS
 
 
-@pytest.mark.parametrize("more", [{"expert": 2}, {"zero": 1, "zero_within": 4}], ids=str)
+@pytest.mark.parametrize("more", [{"zero": 3, "expert": 2}, {"zero": 3, "zero_within": 4}], ids=str)
 def test_a_rank_that_uses_everything_there_is_has_a_hardware_queue_for_each_stream(more):
     assert max(strict_ranks(streams, replace(WIDE, **more)).results) == STREAMS
+
+
+def groups_of(mesh: Mesh) -> dict[str, StrictGroup]:
+    axes = {each.name: getattr(mesh, each.name) for each in fields(mesh) if each.name not in ON_THE_HOST}
+    found: dict[str, Any] = {name: axis.group for name, axis in axes.items() if isinstance(axis, Axis)}
+    found |= {f"channel {way}": group for way, group in mesh.channels.items()}
+    return {name: group for name, group in found.items() if group is not None}
+
+
+def program_of(mesh: Mesh) -> list[Any]:
+    return groups_of(mesh)["world"].exchange.recordings[mesh.rank].program
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize("plan", [PIPELINE, replace(INTERLEAVED, data=2, zero=3)], ids=["1f1b", "interleaved, zero 3"])
+def test_no_group_is_made_that_a_step_does_not_use(plan, tied):
+    """Each is a communicator of NCCL's: memory of every device, and seconds until it is connected."""
+    used: set[str] = set()
+    made: set[str] = set()
+
+    def work(mesh: Mesh) -> None:
+        trainer = make_trainer(a_job, synthetic_tokens(a_job), mesh)
+        connected = len(program_of(mesh))
+        trainer.train_step()
+        launches = [event for event in program_of(mesh)[connected:] if isinstance(event, Launch)]
+        made.update(str(group.communicator) for group in groups_of(mesh).values())
+        used.update(str(event.operation.communicator) for event in launches)
+
+    a_job = short(gpt(layers=4, tied=tied), plan, 4)
+    strict_ranks(work, plan, tied)
+    assert made == used
+
+
+def test_weights_are_gathered_over_a_group_of_their_own():
+    """Behind a sum of gradients on the same stream they would come late."""
+
+    def kinds(mesh: Mesh) -> list[Counter[str]]:
+        make_trainer(a_job, synthetic_tokens(a_job), mesh).train_step()
+        done = [event.operation for event in program_of(mesh) if isinstance(event, Launch)]
+        own = [groups_of(mesh)[name].communicator for name in ("gathers", "gradients")]
+        return [Counter(operation.kind for operation in done if operation.communicator is each) for each in own]
+
+    a_job = short(gpt(), ZERO3, 4)
+    for gathers, sums in strict_ranks(kinds, ZERO3).results:
+        assert set(gathers) == {"all-reduce", "all-gather"}  # the former connects
+        assert sums["reduce-scatter"] > 1
+        assert sums["all-gather"] == 1  # of the last norm, which is shared as by ZeRO-1
+
+
+def test_messages_between_stages_take_few_multiprocessors():
+    def most(mesh: Mesh) -> set[int]:
+        groups = groups_of(mesh)
+        assert not any(groups[name].options for name in groups if not name.startswith("channel"))
+        return {groups[name].options.config.max_ctas for name in groups if name.startswith("channel")}
+
+    assert strict_ranks(most, INTERLEAVED).results == [{MAX_CTAS}] * INTERLEAVED.world

@@ -62,7 +62,10 @@ def test_the_same_order_as_megatron():
 def seen(mesh: Mesh) -> dict[str, tuple[int, tuple[int, ...]]]:
     """Each axis: the place on it, and who is on it – as stated, and as found out by talking."""
     axes = {name: getattr(mesh, name) for name in ("tensor", "data", "pipeline", "world", "ends")}
-    for axis in axes.values():
+    for name, axis in axes.items():
+        if name == "pipeline":  # stages talk over channels
+            assert axis.group is None
+            continue
         here = all_reduce(torch.tensor([mesh.rank in axis.ranks, mesh.rank]), axis) if axis.size > 1 else None
         assert here is None or here.tolist() == [axis.size, sum(axis.ranks)]
     return {name: (axis.rank, axis.ranks) for name, axis in axes.items()}
@@ -116,8 +119,10 @@ def talk(mesh: Mesh) -> list[tuple[int, int]]:
 def test_neighbors_have_a_channel_each_way(world):
     assert world.run(talk, Plan(pipeline=2)) == [[(1, 0)], [(0, 1)]]
     # a ring: with several chunks per rank, the last stage hands on to the first
-    assert world.run(talk, Plan(pipeline=4))[0] == [(1, 0), (3, 0)]
-    assert world.run(talk, Plan(tensor=2, pipeline=4))[5] == [(1, 2), (3, 2)]
+    ring = {"pipeline": 4, "virtual": 2, "schedule": "interleaved"}
+    assert world.run(talk, Plan(**ring))[0] == [(1, 0), (3, 0)]
+    assert world.run(talk, Plan(tensor=2, **ring))[5] == [(1, 2), (3, 2)]
+    assert world.run(talk, Plan(pipeline=4))[0] == [(1, 0)]
 
 
 def test_one_process_needs_nobody():
@@ -139,11 +144,11 @@ def test_processes_beyond_the_plan_have_no_place(world):
 @pytest.mark.parametrize("bound", [False, True], ids=["gloo", "nccl"])
 def test_a_large_world_takes_few_calls(bound):
     """On the first rank of 1,536: 3,585 calls would take minutes. Where NCCL knows its device, it splits the world."""
-    plan = Plan(tensor=8, pipeline=8, data=24)
+    plan = Plan(tensor=8, pipeline=8, data=24, virtual=2, schedule="interleaved", zero=3)
     calls: list[list[list[int]]] = []
     new_group = dist.new_group
 
-    def split(split_ranks, group_desc, timeout):
+    def split(split_ranks, group_desc, timeout, pg_options):
         calls.append(split_ranks)
         return new_group(next(ranks for ranks in split_ranks if 0 in ranks), use_local_synchronization=True)
 
@@ -152,7 +157,8 @@ def test_a_large_world_takes_few_calls(bound):
         return new_group(ranks, **options)
 
     device = patch.object(heddle.parallel.mesh, "_device", lambda: torch.device("cpu") if bound else None)
-    with patch.object(dist, "new_group", make), patch.object(dist, "split_group", split), device:
+    stack = patch.object(heddle.parallel.mesh, "_options", lambda: None)
+    with patch.object(dist, "new_group", make), patch.object(dist, "split_group", split), device, stack:
         dist.init_process_group("fake", rank=0, world_size=plan.world)
         try:
             mesh = build_mesh(plan, 0, plan.world)
@@ -160,18 +166,22 @@ def test_a_large_world_takes_few_calls(bound):
             assert mesh.world.group is dist.group.WORLD
         finally:
             dist.destroy_process_group()
-    assert len(calls) == 9  # tensor, data, pipeline, ends, four lists of channels, and the group that saves
+    # tensor, data, ends, four lists of channels, the group that saves, and one for gathers where they have a stream
+    assert len(calls) == 8 + bound
     assert set(mesh.channels) == {(0, 1), (1, 0), (0, 7), (7, 0)}
     for groups in calls if bound else []:
         assert sorted(rank for ranks in groups for rank in ranks) == list(range(plan.world))  # each rank once
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3, 4, 5, 8])
-def test_channels_in_lists_without_a_stage_twice(stages):
-    lists = _disjoint_channels(stages)
-    ring = {(k, (k + 1) % stages) for k in range(stages)} if stages > 1 else set()
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_channels_in_lists_without_a_stage_twice(stages, chunks):
+    folded = {"virtual": 2, "schedule": "interleaved"} if chunks > 1 and stages > 1 else {}
+    lists = _disjoint_channels(Plan(pipeline=stages, **folded))
+    ways = {(k, k + 1) for k in range(stages - 1)}
+    ways |= {(stages - 1, 0)} if folded else set()
     pairs = [pair for each in lists for pair in each]
-    assert sorted(pairs) == sorted(ring | {(b, a) for a, b in ring})
+    assert sorted(pairs) == sorted(ways | {(b, a) for a, b in ways})
     for each in lists:
         assert len({stage for pair in each for stage in pair}) == 2 * len(each)
     assert len(lists) <= 6

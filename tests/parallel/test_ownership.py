@@ -66,6 +66,21 @@ def test_every_expert_is_counted_once(split, sharded):
     assert len(counted) == 2 * 4 * (2 if "tensor" in split else 1) * (2 if sharded else 1)
 
 
+@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize("expert", [1, 4, 16])
+def test_every_whole_expert_is_counted_once(expert, sharded):
+    """Tensor ranks share them, too."""
+    plan = Plan(tensor=2, context=2, data=4, expert=expert, expert_tensor=1, pipeline=2)
+    layout = ParameterLayout(torch.Size([4]), (0,), split=frozenset({"expert"}))
+    counted: dict[tuple[int, ...], int] = {}
+    for place, mesh in zip(places(plan), meshes(plan), strict=True):
+        assert mesh.expert.size * mesh.expert_data.size == 2 * mesh.gradients.size
+        held = (place.pipeline, mesh.expert.rank) + ((mesh.expert_data.rank,) if sharded else ())
+        counted[held] = counted.get(held, 0) + is_counted(layout, mesh, sharded)
+    assert set(counted.values()) == {1}
+    assert len(counted) == 2 * (16 if sharded else expert)
+
+
 def test_gradients_of_experts_are_summed_by_those_that_hold_the_same():
     parameter = torch.zeros(4)
     for mesh in meshes(FOLDED_PLAN):

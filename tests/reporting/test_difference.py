@@ -157,3 +157,17 @@ def test_the_tied_embedding_is_not_called_an_exchange_between_replicas():
     job = job_from_tables(TABLES | {"plan": {"pipeline": 2, "microbatch": 1}}).planned
     assert "tied embedding" in difference.words(job)["data"]
     assert "replicas" not in difference.words(job)["data"]
+
+
+def test_late_updates_are_told_by_the_step_and_exchange_nothing_between_the_ends():
+    plan = {"pipeline": 2, "microbatch": 1, "update": "ouroboros"}
+    tables = TABLES | {"model": TABLES["model"] | {"tied": True}, "plan": plan}
+    late = simulate(job_from_tables(tables))
+    assert late.steps_drawn > 1  # the pipeline does not drain, so its timeline shows several steps
+    for stage in difference.stage_times(late, late.trace):
+        assert stage.forward[0] + stage.backward[0] <= late.step_seconds
+        assert stage.forward[0] == pytest.approx(stage.forward[1] / late.steps_drawn)
+    assert "data" not in difference.words(late.job)
+    drained = simulate(job_from_tables(tables | {"plan": {"pipeline": 2, "microbatch": 1}}))
+    assert drained.steps_drawn == 1
+    assert "data" in difference.words(drained.job)

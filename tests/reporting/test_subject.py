@@ -9,7 +9,7 @@ from html import escape
 
 import pytest
 
-from heddle.cost.local_machine import measured_machine
+from heddle.cost.measured.local_machine import measured_machine
 from heddle.errors import HeddleError
 from heddle.reporting import memory, sections
 from heddle.reporting.page import render
@@ -172,6 +172,10 @@ def test_a_plan_is_ranked_and_a_job_without_one_is_planned(tmp_path):
     own = read_subject(fixed)
     assert not own.was_planned
     assert "feasible plans, " in render([own])
+    found = own.search  # a plan has one number on the page: its place among all, not its row
+    listed = re.findall(r"<tr><t[hd][^>]*>([\d,]+)</t[hd]>", render([own]).partition("The best plan of each")[2])
+    assert listed == [f"{found.rank(each.plan):,}" for each in found.plans]
+    assert listed != [str(i + 1) for i in range(len(listed))]
     free.write_text(re.sub(r"\[plan\][^\[]*", "", text))
     planned = read_subject(free)
     assert planned.was_planned

@@ -15,7 +15,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from heddle.cost import local_machine
+from heddle.cost.measured import local_machine
 from heddle.errors import HeddleError
 from heddle.format import seconds_in_words
 from heddle.parallel.mesh import Mesh

@@ -145,3 +145,15 @@ def test_a_cluster_that_states_too_little_is_refused():
     bare = Cluster(device=Device(name="cpu core", memory_gib=4.0))
     with pytest.raises(HeddleError, match=r"has no device\.tflops"):
         heddle.simulate(job(cluster=bare))
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_a_plan_is_priced_alike_whether_layers_are_told_one_by_one(zero, recompute, monkeypatch):
+    """One setting for all layers, or the same for each: two ways through the code, one answer."""
+    planned = job(data=8, zero=zero, recompute=recompute)
+    alike = heddle.simulate(planned)
+    monkeypatch.setattr(Plan, "by_layer", property(lambda self: True))
+    each = heddle.simulate(planned)
+    assert each.step_seconds == pytest.approx(alike.step_seconds, rel=1e-9)
+    assert each.worst == pytest.approx(alike.worst, rel=1e-9)

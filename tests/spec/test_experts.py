@@ -8,8 +8,11 @@ import pytest
 
 from heddle.errors import HeddleError
 from heddle.spec import ModelSpec, Plan, Train
+from heddle.spec.ranks import expert_data_groups, expert_groups
+from heddle.spec.rules.experts import expert_tensor_degrees
 from heddle.spec.shorthand import model_from_table
 from heddle.spec.tables import build, to_table
+from tests.helpers.small_models import experts, llama
 
 MIXTURE = ModelSpec(
     layers=4,
@@ -69,8 +72,9 @@ def test_tensor_ranks_split_experts_and_shared_ones():
         ({"experts": (6, 6, 6, 1)}, "top_k = 2 with 1 experts"),
         ({"experts": 0}, "top_k = 2, but the model has no experts"),
         ({"experts": (6, 6)}, "lists 2 layers"),
+        ({"experts": 1_000_000}, "experts must be in"),
         ({"activation": "gelu"}, 'activation = "gelu"'),
-        ({"bias": "all"}, 'bias = "all"'),
+        ({"bias": "all", "shared_experts": 1}, 'bias = "all"'),
         ({"shared_gate": True}, "no shared experts"),
         ({"dense_layers": "2-9"}, "layers 0 to 3"),
         ({"dense_layers": "3-1"}, "layers 3-1"),
@@ -96,7 +100,7 @@ def test_what_does_not_go_together_is_refused(changes, what):
         ("model", "moe_router_dtype", "full precision"),
         ("plan", "expert_parallel", "expert = "),
         ("plan", "expert_model_parallel_size", "expert = "),
-        ("plan", "expert_tensor", "split over the tensor axis"),
+        ("plan", "expert_tensor_parallel_size", "expert_tensor = 1"),
     ],
 )
 def test_keys_of_other_frameworks_are_answered(where, key, said):
@@ -135,3 +139,40 @@ def test_experts_that_ranks_cannot_share_are_refused():
     Plan(data=4, expert=2).check(mixed, 4, 8)
     with pytest.raises(HeddleError, match="4 experts cannot be split over expert = 3"):
         Plan(data=3, expert=3).check(mixed, 3, 8)
+
+
+WHOLE = {"tensor": 4, "data": 2, "expert_tensor": 1, "sequence": True}
+
+
+def test_whole_experts_are_shared_by_tensor_ranks_as_well():
+    plan = Plan(**WHOLE, expert=4)
+    assert expert_groups(plan) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert expert_data_groups(plan) == [[0, 4], [1, 5], [2, 6], [3, 7]]
+    assert plan.expert_replicas == 2
+    assert expert_tensor_degrees(4) == [1, 4]
+    split = Plan(tensor=4, data=2, expert=2, expert_tensor=4)
+    assert not split.whole_experts
+    assert expert_groups(split) == expert_groups(Plan(tensor=4, data=2, expert=2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"expert_tensor": 2}, "expert_tensor = 2 with tensor = 4"),
+        ({"expert": 3}, "does not divide tensor × data × context = 4 × 2 × 1 = 8"),
+        ({"zero": 1, "zero_within": 2}, "expert_tensor = 1"),
+        ({"local_steps": 2}, "expert_tensor = 1 cannot be combined with local_steps"),
+    ],
+)
+def test_degrees_of_whole_experts_that_cannot_be_are_refused(changes, said):
+    with pytest.raises(HeddleError) as caught:
+        Plan(**WHOLE | changes)
+    assert said in caught.value.what
+    assert caught.value.hint
+
+
+def test_tokens_that_tensor_ranks_cannot_share_are_refused():
+    with pytest.raises(HeddleError, match="7 tokens cannot be split"):
+        Plan(tensor=2, expert_tensor=1).check(experts(sequence=7), 1, 7)
+    with pytest.raises(HeddleError, match="the model has no experts"):
+        Plan(tensor=2, expert_tensor=1).check(llama(), 1, 8)

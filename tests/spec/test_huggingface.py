@@ -451,15 +451,51 @@ def test_llamas_biases_are_two_keys(attention: bool, mlp: bool | None, bias: str
     ("config", "lacking"),
     [
         ({"model_type": "dbrx", "num_experts": 8}, "experts"),
-        ({"model_type": "deepseek_v2", "kv_lora_rank": 512}, "latent keys and values"),
+        ({"model_type": "minicpm3", "kv_lora_rank": 512}, "another kind of latent attention"),
         ({"model_type": "bloom"}, "ALiBi"),
         ({"model_type": "mamba", "state_size": 16}, "state-space layers"),
+        ({"model_type": "biogpt"}, "learned positions that begin at 2"),
+        ({"model_type": "lfm2_moe", "num_experts": 8}, "convolutions"),  # rather than experts
+        ({"model_type": "roberta"}, "looks ahead"),
     ],
 )
 def test_a_family_that_cannot_be_expressed_is_told_what_is_missing(config: dict[str, Any], lacking: str) -> None:
     with pytest.raises(HeddleError, match="is not known") as caught:
         read_config(config)
     assert lacking in caught.value.why
+    assert "module of your own" in caught.value.hint
+
+
+@pytest.mark.slow
+def test_every_decoder_of_transformers_is_read_or_told_what_it_lacks() -> None:
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    names = transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    read, unsaid = set(), []
+    for name in names.keys() - {"gemma4_assistant"}:  # whose own class refuses its default configuration
+        config = transformers.AutoConfig.for_model(name).to_dict()
+        try:
+            read_config(config)
+            read.add(config["model_type"])
+        except HeddleError as error:
+            if "asks for" not in error.why and name not in FAMILIES:
+                unsaid.append(name)
+    assert unsaid == []
+    assert len(read) > 40
+
+
+def test_keys_of_older_files_are_read() -> None:
+    """InternLM3's own files say qkv_bias and bias, transformers attention_bias and mlp_bias."""
+    sizes = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 96}
+    config = {"model_type": "internlm3", "vocab_size": 99, "max_position_embeddings": 32, **sizes}
+    assert read_config(config | {"qkv_bias": True, "bias": True}).bias == "all"
+    assert read_config(config | {"qkv_bias": True, "attention_bias": False}).bias == "none"
+
+
+def test_codegens_heads_come_in_four_parts() -> None:
+    config = {"model_type": "codegen", "n_layer": 2, "n_embd": 48, "n_head": 6, "vocab_size": 99, "n_positions": 32}
+    with pytest.raises(HeddleError, match="'n_head' = 6") as caught:
+        read_config(config)
+    assert "multiple of 4" in caught.value.hint
 
 
 def test_an_activation_is_refused_by_name() -> None:

@@ -95,6 +95,7 @@ def test_equal_layers_need_no_run() -> None:
         ({"layers": [{"layers": 2}]}, "plan.layers[0].layers = 2 has the wrong type", 'layers = "2"'),
         ({"offload": "optimizer:disk"}, "has the wrong type", "offload = ['optimizer:disk']"),
         ({"layers": [{"layers": "1", "zero": "3"}]}, "zero = '3' is not known", "0, 1, 2, 3, without quotes"),
+        ({"schedule": "1f1b", "context_exchange": 5}, "context_exchange = 5 is not known", "2d, in quotes"),
         ({"layers": [{"layers": "two"}]}, "names the layers 'two'", "0-5"),
         ({"layers": [{"layers": "٣"}]}, "names the layers '٣'", "0-5"),
         ({"layers": [{"layers": "0-5"}, {"layers": "5"}]}, "the range '5' after layer 5", "layer 6"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -22,11 +25,14 @@ from heddle.spec import Job, Plan
 from heddle.training.prove.prove import synthetic_tokens
 from heddle.training.step.choose import make_trainer
 from heddle.training.step.trainer import StepInFlight, Trainer
+from tests.helpers.gloo import sharing
 from tests.strict.program import Event, Synchronize
 from tests.strict.replay import Replay, StrictError
 from tests.strict.transport import Exchange, Stalled, StrictGroup
 from tests.strict.watch import Watch
 
+OFTEN = 8  # runs, after which garbage is looked for: that takes half as long as one of them
+RUNS = itertools.count(1)
 PATIENCE = 60  # seconds; only gloo can hang here, and nothing takes as long
 
 
@@ -86,10 +92,10 @@ def record(job: Job, steps: int = 2, evaluate: bool = True) -> Run:
         return [*losses, trainer.evaluate(tokens)] if evaluate else losses
 
     assert job.plan is not None
-    return strict_ranks(work, job.plan)
+    return strict_ranks(work, job.plan, job.model.tied)
 
 
-def strict_ranks(work: Callable[[Mesh], Any], plan: Plan) -> Run:
+def strict_ranks(work: Callable[[Mesh], Any], plan: Plan, tied: bool = True) -> Run:
     """Let every rank of a plan do `work(mesh)`; gives the results, and the programs to replay."""
     exchange = Exchange(plan.world)
     store = dist.HashStore()
@@ -103,7 +109,7 @@ def strict_ranks(work: Callable[[Mesh], Any], plan: Plan) -> Run:
                 "strict", store=store, rank=rank, world_size=plan.world, timeout=timedelta(seconds=PATIENCE)
             )
             with Watch(exchange, rank):
-                mesh = build_mesh(plan, rank, plan.world)
+                mesh = build_mesh(plan, rank, plan.world, tied)
                 assert mesh is not None
                 results[rank] = work(mesh)
         except BaseException as error:
@@ -127,6 +133,9 @@ def strict_ranks(work: Callable[[Mesh], Any], plan: Plan) -> Run:
         Replay(programs).run()
         raise StrictError("all ranks wait for each other, and the replay does not see why")
     return Run(results, programs)
+
+
+NCCL = SimpleNamespace(Options=lambda: SimpleNamespace(config=SimpleNamespace(max_ctas=None)))
 
 
 def _rank() -> int:
@@ -157,7 +166,9 @@ def _ranks_are_threads(exchange: Exchange) -> Iterator[None]:
         ranks = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))
         return StrictGroup(exchange, options.group_id, "world", ranks, _rank())
 
-    def split(split_ranks: list[list[int]], group_desc: str, timeout: timedelta | None = None) -> StrictGroup:
+    def split(
+        split_ranks: list[list[int]], group_desc: str, timeout: timedelta | None = None, pg_options: Any = None
+    ) -> StrictGroup:
         """As `dist.split_group`: every process of the world calls it, with the same groups."""
         rank = _rank()
         recording = exchange.recordings[rank]
@@ -165,6 +176,7 @@ def _ranks_are_threads(exchange: Exchange) -> Iterator[None]:
         mine = next(ranks for ranks in split_ranks if rank in ranks)
         key = f"{group_desc}, split {len(recording.meetings)}: {mine}"
         group = StrictGroup(exchange, key, group_desc, tuple(mine), rank)
+        group.options = pg_options
         numbers = {member: number for number, member in enumerate(mine)}
         dist.distributed_c10d._register_pg_in_world(group, "strict", None, key, "cpu:strict", rank_mapping=numbers)
         return group
@@ -201,7 +213,9 @@ def _ranks_are_threads(exchange: Exchange) -> Iterator[None]:
             patch.dict(dist.Backend._plugins, STRICT=plugin),
             patch.object(dist.distributed_c10d, "_world", world),
             patch.object(heddle.parallel.mesh, "_device", lambda: torch.device("cpu")),  # bound, as a GPU would be
+            patch.object(dist.distributed_c10d, "ProcessGroupGloo", sharing()),
             patch.object(dist, "split_group", split),
+            patch.object(dist, "ProcessGroupNCCL", NCCL, create=True),
             patch.object(Trainer, "in_flight", property(lambda self: 1)),  # as on a device that runs ahead
             patch.object(threading.Thread, "__init__", begin_thread),
             patch.object(torch.Tensor, "tolist", read),
@@ -212,3 +226,5 @@ def _ranks_are_threads(exchange: Exchange) -> Iterator[None]:
     finally:
         torch._C._distributed_c10d._set_thread_isolation_mode(False)  # type: ignore[attr-defined]
         world.end()
+        if next(RUNS) % OFTEN == 0:  # trainers refer to themselves, and keep groups with their threads and sockets
+            gc.collect()

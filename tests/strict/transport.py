@@ -196,6 +196,7 @@ class StrictGroup(dist.ProcessGroup):
     def __init__(self, exchange: Exchange, key: str, name: str, ranks: tuple[int, ...], rank: int) -> None:
         super().__init__(ranks.index(rank), len(ranks))  # type: ignore[call-arg]
         self.exchange, self.world_rank, self.key = exchange, rank, key
+        self.options: Any = None  # what NCCL would be asked for
         self.communicator = exchange.communicator(key, name, ranks)
 
     def size(self) -> int:

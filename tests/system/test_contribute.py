@@ -22,6 +22,7 @@ from heddle.training.step.trainer import Trainer
 from tests.helpers.commands import REPOSITORY, call, write_job
 
 PAGES = sorted(page for page in (REPOSITORY / "docs/contribute").glob("*.md") if page.name != "release.md")
+PACKAGE = str(REPOSITORY / "heddle") + os.sep
 RECIPES = [page for page in PAGES if page.name.startswith("add-")]
 # `heddle/…`, `tests/…` and `docs/…` are paths; `name()` belongs to a file of the same item or paragraph, `NAME` to any
 PATH = re.compile(r"`((?:heddle|tests|docs)/[\w./-]*|CHANGELOG\.md)`")
@@ -84,7 +85,7 @@ def test_the_executor_is_few_calls_away_from_the_command(tmp_path, monkeypatch):
     seen = []
 
     def run(self, *arguments):
-        names = [frame.name for frame in traceback.extract_stack() if f"{os.sep}heddle{os.sep}" in frame.filename]
+        names = [frame.name for frame in traceback.extract_stack() if frame.filename.startswith(PACKAGE)]
         seen.append(names[names.index("train") :])
         return plain(self, *arguments)
 

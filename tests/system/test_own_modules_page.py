@@ -4,10 +4,13 @@ import re
 
 import pytest
 
+import heddle
 from heddle.errors import HeddleError
 from heddle.models.own.files import KEYS
 from heddle.parallel.tensor.patterns import check_split
 from heddle.spec.job import load_job
+from heddle.training.prove.prove import observe_serial
+from heddle.training.prove.shrink import shrink
 from tests.helpers.commands import REPOSITORY, blocks, run_commands, write_named_blocks
 
 PAGE = REPOSITORY / "docs" / "train" / "own-modules.md"
@@ -27,6 +30,13 @@ def test_the_commands_on_the_page_work(tmp_path, capsys):
     ran = run_commands(PAGE, tmp_path)
     assert [command.split()[1] for command in ran] == ["prove", "train", "train", "train", "export"]
     assert "Running the code of" in capsys.readouterr().err
+
+
+def test_rounding_stays_small_in_a_proof_of_the_page(tmp_path):
+    write_files(tmp_path)
+    proved = shrink(heddle.load_job(tmp_path / "own.toml", ["train.seed=1", "train.precision=fp32"])).job
+    usual, others = observe_serial(proved), observe_serial(proved, microbatch=1)
+    assert others.losses == pytest.approx(usual.losses, rel=1e-6)
 
 
 def test_the_error_on_the_page_is_the_one_told(tmp_path):

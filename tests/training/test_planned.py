@@ -1,5 +1,7 @@
 """What the planner finds is what the trainer runs: every plan passes a dry run, of every kind of rank."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -96,3 +98,20 @@ def test_a_run_keeps_the_prediction_and_the_rank_of_its_plan(tmp_path):
     again, searched = plan_to_train(job, resume=True)
     assert searched is None
     assert (again.plan, again.predicted) == (planned.plan, planned.predicted)
+
+
+def test_what_cannot_be_trained_is_refused_before_the_machine_is_measured(tmp_path, monkeypatch):
+    def searched(*_arguments, **_options):
+        raise AssertionError("planned first")
+
+    monkeypatch.setattr("heddle.training.planned.with_best_plan", searched)
+    model = ModelSpec(layers=2, hidden=64, heads=4, vocab=257, sequence=64)
+    job = Job(model=model, data=Data(text="x"), train=Train(runs=str(tmp_path)))
+    with pytest.raises(HeddleError, match="names no tokenizer"):
+        plan_to_train(replace(job, model=replace(model, vocab=50_257)))
+    job.run_folder.mkdir()
+    (job.run_folder / "job.toml").write_text(dumps_job(job))
+    with pytest.raises(HeddleError, match="exists already"):
+        plan_to_train(job)
+    with pytest.raises(AssertionError, match="planned first"):
+        plan_to_train(replace(job, train=replace(job.train, name="other")))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,10 @@ from heddle.parallel.replicas.sharded import ShardedGroup
 from heddle.runtime.device import CopyStream, HostCopy, Mark
 from heddle.runtime.tiers import Host
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
+from heddle.spec.layer_memory import LayerRun
+from heddle.spec.tune import Lora, Tune
+from heddle.training.step import eight_bits
+from heddle.training.step.eight_bits import EightBitAdamW
 from heddle.training.step.trainer import Trainer
 from tests.helpers.cases import thinned
 from tests.strict.pretended import GPU, is_locked, on_device, pretended_gpu
@@ -32,6 +38,7 @@ PLANS = {
     "activations": Plan(microbatch=2, offload=("activations:host",), prefetch=2),
     "input": Plan(microbatch=2, recompute="full", offload=("input:host",)),
     "all": Plan(microbatch=2, offload=("activations:host", "weights:host", "optimizer:host")),
+    "some": Plan(microbatch=2, layers=(LayerRun(layers="0", offload=("optimizer:host",)),)),
     "disk": Plan(microbatch=2, offload=("activations:disk", "weights:disk", "optimizer:disk")),
 }
 
@@ -57,11 +64,47 @@ def lived(plan: Plan, precision: str, folder: Path) -> list[float | None]:
 @pytest.mark.parametrize("name", thinned(PLANS, slow=("recompute", "input")))
 def test_what_a_rank_does_keeps_device_and_host_apart(tmp_path, name):
     """And it learns the same bits as on the CPU that it really runs on."""
-    precision = "bf16" if name in ("optimizer", "all") else "fp32"
+    precision = "bf16" if name in ("optimizer", "some", "all") else "fp32"
     with pretended_gpu():
         found = lived(PLANS[name], precision, tmp_path / "there")
     assert found == lived(PLANS[name], precision, tmp_path / "here")
     assert found[1] == found[2]
+
+
+LEARN: dict[str, dict[str, Any]] = {
+    "muon": {"optimizer": "muon"},
+    "eight bits": {"optimizer": "adamw8bit"},
+    "experts": {"model": replace(MODEL, experts=4, top_k=2, activation="swiglu", bias="none")},
+    "adapters": {"tune": Tune(lora=Lora(rank=4))},
+    "four bits": {"tune": Tune(lora=Lora(rank=4), base="nf4")},
+}
+
+
+@pytest.mark.parametrize("name", thinned(LEARN, slow=("adapters",)))
+def test_whatever_learns_keeps_device_and_host_apart(tmp_path, monkeypatch, name):
+    given = LEARN[name]
+    train = replace(job(PLANS["plain"], "fp32").train, **{key: given[key] for key in given if key == "optimizer"})
+    whole = replace(job(PLANS["plain"], "fp32"), train=train, **{k: given[k] for k in given if k != "optimizer"})
+    monkeypatch.setattr(sys.modules[__name__], "job", lambda *_: whole)
+    with pretended_gpu():
+        found = lived(PLANS["plain"], "fp32", tmp_path / "there")
+    assert found == lived(PLANS["plain"], "fp32", tmp_path / "here")
+
+
+def test_blocks_of_moments_are_where_they_are_used(monkeypatch):
+    """What the host brings in a step it waits for: it brings the lengths of uneven blocks once."""
+    eight = replace(job(PLANS["plain"], "fp32").train, optimizer="adamw8bit")
+    with pretended_gpu():
+        uneven = replace(job(PLANS["plain"], "fp32"), train=eight, model=replace(MODEL, ffn=129))
+        trainer = Trainer(uneven, TOKENS)
+        trainer.train_step()
+        adam = trainer.optimizer.adam
+        assert isinstance(adam, EightBitAdamW)
+        assert any(blocks is not None and not blocks.even for blocks in adam.blocks.values())
+        for piece in trainer.optimizer.pieces:
+            piece.master.grad = torch.zeros_like(piece.master)
+        monkeypatch.setattr(eight_bits.torch, "from_numpy", lambda _: pytest.fail("brought again"))
+        adam.step()
 
 
 def test_a_kernel_that_is_given_both_is_refused():
@@ -133,6 +176,19 @@ def test_offloaded_weights_come_on_a_stream_of_their_own(tmp_path, monkeypatch):
         assert len(seen) >= 2 * MODEL.layers
         assert all(stream is not compute for stream in seen)
         assert all(group.shard.dtype == torch.bfloat16 for group in trainer.gradients.groups)  # half the bytes
+
+
+def test_weights_are_gathered_on_gpus_of_amd(monkeypatch):
+    """PyTorch's builds for them lack the operator that gives memory back."""
+    expected = Trainer(job(PLANS["all"], "bf16"), TOKENS).train_step().loss
+
+    def missing(*_: object) -> None:
+        pytest.fail("there is no such operator")
+
+    with pretended_gpu():
+        monkeypatch.setattr(torch.version, "hip", "7.1")
+        monkeypatch.setattr(torch.ops.inductor, "resize_storage_bytes_", missing)
+        assert Trainer(job(PLANS["all"], "bf16"), TOKENS).train_step().loss == expected
 
 
 def test_gradients_and_weights_of_a_host_optimizer_travel_through_page_locked_memory(monkeypatch):

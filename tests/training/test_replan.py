@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +19,8 @@ from heddle.runtime.healthy import GpusHere, healthy_gpus
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.spec.job import load_job
 from heddle.spec.shorthand import cluster_from_table
-from tests.helpers.commands import finish, heddle, losses, write_job
-from tests.helpers.launching import free_port, python, wait_for_steps, wait_until
+from tests.helpers.commands import ENVIRONMENT, finish, heddle, losses, write_job
+from tests.helpers.launching import PATH, free_port, python, wait_for_steps, wait_until
 from tests.helpers.launching import heddle as launch
 
 MODEL = ModelSpec(layers=4, hidden=64, heads=8, vocab=257, sequence=32, tied=False)
@@ -193,3 +195,47 @@ def test_our_own_processes_go_on_with_the_devices_that_are_left_and_return(tmp_p
     assert "All devices are back; resuming from the newest checkpoint (restart 2)." in said
     assert not (run / "given-plan.json").exists()
     assert close(run, tmp_path / "runs" / "whole")
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.slow
+@pytest.mark.dist
+def test_a_node_that_returns_under_torchrun(tmp_path):
+    """Two agents of two processes each; one is killed with its own, and comes back."""
+    write_job(tmp_path)
+    run, port = tmp_path / "runs" / "small", free_port()
+    endless = ("--set", "train.steps=1000000", "--set", "train.save_every=5", "--auto-resume")
+    patience = "last_call_timeout=3,keep_alive_interval=3,keep_alive_max_attempt=5"
+    meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}", "--rdzv-conf", patience]
+    size = ["--nnodes", "1:2", "--nproc-per-node", "2", "--max-restarts", "20", "--monitor-interval", "1"]
+
+    def agent() -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "torch.distributed.run", *size, *meeting, "-m", "heddle", "train", "job.toml"]
+        with (tmp_path / "log").open("a") as log:
+            told = {"stdout": log, "stderr": log, "cwd": tmp_path, "text": True}
+            own = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+            return subprocess.Popen([*command, *FOUR, *endless], env=ENVIRONMENT | {"PATH": PATH} | own, **told)
+
+    def lost(node: subprocess.Popen[str]) -> None:
+        for pid in [*children(node.pid), node.pid]:
+            os.kill(pid, signal.SIGKILL)
+        node.wait()
+
+    def goes_on() -> None:
+        wait_for_steps(run, len(losses(run)) + 10)
+
+    nodes = [agent(), agent()]
+    try:
+        wait_for_steps(run, 10)
+        lost(nodes.pop())
+        wait_until((run / "given-plan.json").exists, "the run was not planned anew")
+        goes_on()
+        nodes.append(agent())
+        wait_until(lambda: not (run / "given-plan.json").exists(), "the run did not return to its own plan")
+        goes_on()
+    finally:
+        for node in nodes:
+            lost(node)

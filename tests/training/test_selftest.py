@@ -17,10 +17,11 @@ from tests.helpers.commands import call, finish, write_job
 from tests.helpers.commands import start as heddle
 from tests.helpers.launching import free_port, start
 
-MECHANISMS = ["tensor", *SCHEDULES, "zero 1", "zero 2", "zero 3", "context", "offload", "int8"]
+MECHANISMS = ["tensor", *SCHEDULES, "zero 1", "zero 2", "zero 3", "context", "offload", "int8", "fp8"]
 PROVED = [f"prove {name}" for name in MECHANISMS]
-AFTER = ["profile", "layer", "train", "resume", "kill"]
-PARTS = ["machine", "prove", *AFTER]
+LAST = ["profile", "layer", "train", "resume", "kill"]
+AFTER = ["buses", *LAST]
+PARTS = ["machine", "prove", *LAST]  # of one process
 
 
 def verdict_in(folder: Path) -> dict:

@@ -51,6 +51,44 @@ def test_json_has_the_promised_keys(capsys):
     assert found["considered"] > found["feasible"] > 1000
 
 
+def test_the_table_says_how_many_replicas_share(capsys):
+    model = ["plan", "--model", "llama-3-8b", "--cluster", "dgx-h100", "--nodes", "2", "--global-batch", "64"]
+    shown = said(capsys, *model, "--zero", "3", "--tensor", "1", "--pipeline", "1", "--top", "1")
+    assert re.search(r"^1 +1 +1 +16 +3/8 ", shown, re.MULTILINE)
+    assert "zero 3/8: shared within groups of 8 replicas" in shown
+
+
+def test_counts_and_ranks_do_not_depend_on_what_is_shown(capsys, tmp_path):
+    """What is looked at for a longer table or an explanation changes neither how many plans fit nor a plan's place."""
+    job = tmp_path / "job.toml"
+    model = '[model]\npreset = "gpt3-175b"\nlayers = 24\n'
+    cluster = '[cluster]\npreset = "dgx-a100-80gb"\nnodes = 8\n[train]\nglobal_batch = 96\nprecision = "bf16"\n'
+    data, plan = '[data]\ntext = "x"\ntokenizer = "bpe:50257"\n', "[plan]\ntensor = 8\npipeline = 4\ndata = 2\n"
+    job.write_text(model + data + cluster + plan)
+    counts = set()
+    for more in (["--top", "1"], ["--top", "12"], ["--explain"]):
+        shown = said(capsys, "plan", str(job), "--free", *more)
+        rank, feasible = re.search(r"about number ([\d,]+) of ([\d,]+)", shown).groups()
+        counts.add((rank, feasible, re.search(r"([\d,]+) legal plans, ([\d,]+) feasible", shown)[0]))
+        assert f"legal plans, {feasible} feasible" in shown
+    assert len(counts) == 1
+
+
+def test_the_manual_shows_what_is_printed(tmp_path, capsys, monkeypatch):
+    """The table of alternatives on the page about planning."""
+    write_named_blocks(REPOSITORY / "docs/decide/plan.md", tmp_path)
+    page = (REPOSITORY / "docs/decide/plan.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    shown = [" ".join(line.split()) for line in said(capsys, "plan", "gpt3.toml", "--explain").splitlines()]
+    table = page.split("```text\n  change ", 1)[1].split("```", 1)[0].splitlines()[1:]
+    assert len(table) == 4
+    for line in table:
+        assert " ".join(line.split()) in shown
+    legal, feasible = re.search(r"([\d,]+) legal plans, ([\d,]+) feasible", "\n".join(shown)).groups()
+    thinking = (REPOSITORY / "docs/decide/how-the-planner-thinks.md").read_text(encoding="utf-8")
+    assert f"({legal.replace(',', '')}, {feasible.replace(',', '')})" in thinking
+
+
 def test_the_table_explains_itself(capsys):
     shown = said(capsys, *LESS, "--top", "4", "--explain")
     for word in ("tokens/s", "MFU", "GiB", "free", "bubble", "Why not", "What would help", "takeaway 1"):

@@ -45,7 +45,7 @@ def test_the_model_writes_what_it_learned(folder):
 def test_tiles_write_the_same_text(generated):
     pytest.importorskip("llvmlite")
     arguments = ("--prompt", "é→", "--temperature", "0", "--tokens", "17")
-    assert generated(*arguments, "--tiles") == generated(*arguments) == generated(*arguments, "--int8")
+    assert generated(*arguments, "--tiles") == generated(*arguments) == generated(*arguments, "--weights", "int8")
 
 
 def test_the_same_seed_gives_the_same_text(generated):

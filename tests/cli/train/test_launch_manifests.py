@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from heddle.runs.launch_kubernetes import kubernetes_name
-from heddle.runs.yaml_text import to_yaml
+from heddle.yaml_text import to_yaml
 from tests.cli.train.test_launch_command import printed, srun_commands  # noqa: F401
 from tests.helpers.commands import ENVIRONMENT
 
@@ -226,6 +226,7 @@ DOCUMENT = {
     "a": {"b": [1, "two", {"c": "3", "d": ["x y", "yes", "1e3", "- z", "#", "", "a: b", "0x1"]}]},
     "text": "first\n  second # not a comment\n",
     "true": True,
+    "rates": {"lr": 3e-05, "end": 1e-05, "small": 0.0001, "scale": 1e22, "none": None},
     "n": [[1, 2]] * 0 or None,
 }
 

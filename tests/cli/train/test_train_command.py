@@ -8,11 +8,14 @@ import shlex
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from heddle.data import load_tokenizer, open_prepared
+from heddle.parallel.pipeline.executor import Executor
 from heddle.runs.metrics import StepMetrics, read_metrics
 from heddle.spec.job import load_job
 from heddle.training.step.optimizer import LossScale
@@ -54,10 +57,19 @@ def test_the_first_line_names_model_tokenizer_and_vocabulary(trained):
     assert first.endswith("tokens to train on, tokenizer bytes (257 tokens), vocabulary 257")
 
 
-def test_a_run_on_text_that_is_not_utf_8_says_so(job, capsys, monkeypatch):
+def test_a_run_on_text_that_is_not_utf_8_says_so_and_its_step_is_few_frames_below_the_command(job, capsys, monkeypatch):
     monkeypatch.chdir(job.parent)
     (job.parent / "corpus" / "9.txt").write_bytes(b"caf\xe9 " * 30)
+    frames: list[str] = []
+    perform = Executor.perform
+
+    def looked_at(*arguments: Any) -> None:
+        frames[:] = [frame.name for frame in traceback.extract_stack() if f"{REPOSITORY}/heddle/" in frame.filename]
+        perform(*arguments)
+
+    monkeypatch.setattr(Executor, "perform", looked_at)
     assert call("train", "job.toml", "--set", "train.steps=1") == 0
+    assert len(frames) - frames.index("train") <= 10, frames
     assert "30 bytes of the text are not UTF-8 and read as U+FFFD" in capsys.readouterr().out
 
 

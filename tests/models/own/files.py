@@ -33,14 +33,50 @@ PLANS: dict[str, dict[str, Any]] = {
     "research": RESEARCH,
     "with_middle": RESEARCH | {"column": [*RESEARCH["column"], "*.middle"]},
 }
-LOSSES = {"research": "two_losses", "with_middle": "two_losses"}
+ENDS = ["words", "end", "head"]
+ODD: dict[str, dict[str, Any]] = {
+    "rwkv": {
+        "blocks": "blocks.*",
+        "column": ["*.r", "*.k", "*.v", "*.decay", "*.wide"],
+        "row": ["*.o", "*.narrow"],
+        "replicated": [*ENDS, "*.norm*", "*.shift"],
+    },
+    "hybrid": {
+        "blocks": "blocks.*",
+        "column": ["*.q", "*.k", "*.v", "*.wide", "*.back"],
+        "row": ["*.o", "*.narrow"],
+        "replicated": [*ENDS, "*.norm"],
+    },
+    "mixture": {
+        "blocks": "blocks.*",
+        "column": ["*.q", "*.k", "*.v", "*.up.*"],
+        "row": ["*.o", "*.down.*"],
+        "replicated": [*ENDS, "*.norm", "*.choose"],
+    },
+    "universal": {},
+    "two_ahead": {
+        "blocks": "blocks.*",
+        "column": ["*.q", "*.k", "*.v", "*.wide", "*.back"],
+        "row": ["*.o", "*.narrow"],
+        "replicated": [*ENDS, "*.norm", "second"],
+    },
+    "towers": {"blocks": "decoder.*"},
+}
+PLANS |= ODD
+LOSSES = {
+    "research": "two_losses",
+    "with_middle": "two_losses",
+    "two_ahead": "loss_of_two",
+    "towers": "loss_of_half",
+}
 
 
 def write(folder: Path, name: str, plan: dict[str, Any] | None = None) -> str:
     """A file that makes one of them; its address."""
     path = folder / f"{name}.py"
+    home = "odd_modules" if name in ODD else "own_modules"
     path.write_text(
-        f"from tests.helpers.own_modules import {name} as make, {LOSSES.get(name, 'loss')} as loss\n"
+        f"from tests.helpers.{home} import {name} as make, {LOSSES.get(name, 'loss')} as loss\n"
         f"plan = {PLANS[name] if plan is None else plan!r}\n",
         encoding="utf-8",
     )

@@ -119,24 +119,24 @@ def test_a_plan_is_tried_without_memory(tmp_path):
     "plan",
     [
         Plan(pipeline=2, microbatch=1),
+        Plan(tensor=2, microbatch=2),
         *(
             pytest.param(plan, marks=pytest.mark.slow)
             for plan in (
                 Plan(microbatch=2),
                 Plan(data=2, zero=3, microbatch=4),
                 Plan(data=2, microbatch=2, recompute="full"),
-                Plan(tensor=2, microbatch=2),
             )
         ),
     ],
-    ids=["pipeline2", "one", "zero3", "recompute", "tensor2"],
+    ids=["pipeline2", "tensor2", "one", "zero3", "recompute"],
 )
 def test_predicted_memory_is_what_the_trainer_holds(plan):
     tried = replace(load_job(REPOSITORY / "examples" / "own" / "job.toml"), plan=plan).planned
     held = max(kind.bytes for kind in dry_run(tried).kinds)
     slack = max(breakdown.slack for breakdown in simulate(tried).memory)
     predicted = max(breakdown.total for breakdown in simulate(tried).memory) - slack
-    assert predicted == pytest.approx(held, rel=0.2)
+    assert predicted == pytest.approx(held, rel=0.08)
 
 
 def test_a_job_without_a_plan_gets_one(tmp_path):

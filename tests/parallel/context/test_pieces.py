@@ -7,8 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heddle.parallel.context import attention
 from heddle.parallel.context.cut import TokenBlock, as_held, blocks, in_order
 from heddle.parallel.context.pieces import AttentionPiece, pieces
+from heddle.parallel.mesh import Axis
 
 
 def seen(found: list[AttentionPiece], queries: list[int], keys: list[int], sample: int) -> np.ndarray:
@@ -111,3 +113,15 @@ def test_in_order_and_back(size, length, heads):
     for rank in range(size):
         assert torch.equal(slices[rank], whole[:, :, held(sequence, rank, size)] if size > 1 else whole)
     assert torch.equal(in_order(slices, 2), whole)
+
+
+def test_who_sees_whom_is_found_once_for_all_layers(monkeypatch):
+    """The host would otherwise look at every pair of ranks in every layer, while its device waits."""
+    looks = []
+    monkeypatch.setattr(attention, "pieces", lambda *given: looks.append(given) or pieces(*given))
+    attention.sight.cache_clear()
+    for _ in range(3):  # layers
+        shared = attention.Shared(Axis(1, tuple(range(8))), 64, None)
+        assert shared.turns() == list(range(1, 8))
+        assert shared.pieces(3, 2)
+    assert len(looks) <= 8 * 8

@@ -152,13 +152,13 @@ def run(mesh: Mesh, name: str, microbatches: int, virtual: int, slow: int | None
 )
 def test_gradients_are_those_of_plain_autograd(world, name, pipeline, virtual, microbatches):
     microbatches = max(microbatches, rule_of(name).least_microbatches(pipeline))
-    world.run(run, Plan(pipeline=pipeline), name, microbatches, virtual)
+    world.run(run, Plan(pipeline=pipeline, virtual=virtual, schedule=name), name, microbatches, virtual)
 
 
 @pytest.mark.parametrize("slow", [0, 1])
 def test_a_slow_stage_changes_nothing(world, slow):
     """Messages pile up before or behind it, and still none is taken for another."""
-    world.run(run, Plan(pipeline=2), "interleaved", 5, 2, slow)
+    world.run(run, Plan(pipeline=2, virtual=2, schedule="interleaved"), "interleaved", 5, 2, slow)
 
 
 def test_tensor_ranks_send_slices(world):
@@ -179,8 +179,9 @@ def peaks(mesh: Mesh, name: str, microbatches: int, virtual: int) -> tuple[int, 
 @pytest.mark.parametrize(("name", "pipeline", "virtual"), [("1f1b", 4, 1), ("interleaved", 2, 2)])
 def test_what_was_sent_is_let_go(world, name, pipeline, virtual):
     """However many microbatches a step has, no more is held than can be on its way."""
-    few = world.run(peaks, Plan(pipeline=pipeline), name, 8, virtual)
-    many = world.run(peaks, Plan(pipeline=pipeline), name, 48, virtual)
+    plan = Plan(pipeline=pipeline, virtual=virtual, schedule=name)
+    few = world.run(peaks, plan, name, 8, virtual)
+    many = world.run(peaks, plan, name, 48, virtual)
     for (sent, _), (sent_of_many, posted) in zip(few, many, strict=True):
         assert sent_of_many <= sent < 8 * virtual
         assert posted <= AHEAD

@@ -317,3 +317,42 @@ def test_nothing_larger_than_a_shard_is_ever_made(world):
     """Not even on the way: a model that fits only when split must be built split."""
     assert world.run(largest_made, plan := Plan(), plan) == [BIG.vocab * BIG.hidden]
     assert world.run(largest_made, plan := Plan(tensor=4), plan) == 4 * [BIG.vocab * BIG.hidden // 4]
+
+
+def losses_with_garbage(mesh: Mesh, how: Job, garbage: bool) -> list[float]:
+    """What nobody has written is NaN, where that is asked for."""
+    torch.use_deterministic_algorithms(garbage)
+    try:
+        trainer = Trainer(how, synthetic_tokens(how), mesh)
+        return [trainer.train_step().loss for _ in range(3)]
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("zero", [2, 3])
+def test_nothing_is_summed_that_was_not_written(world, zero):
+    """Three replicas: the last one's share of a layer ends in padding, which no update looks at."""
+    plan = Plan(data=3, zero=zero, microbatch=1)
+    how = Job(model=MODEL, data=Data(text="-"), train=Train(global_batch=6, precision="fp32"), plan=plan)
+    found, expected = (world.run(losses_with_garbage, plan, how, garbage)[0] for garbage in (True, False))
+    assert found == expected
+    assert all(map(math.isfinite, found))
+
+
+def test_what_the_loss_does_not_depend_on_has_a_gradient_of_zero():
+    """Of a layer that one parameter of was used."""
+    plan = Plan(offload=("weights:host", "optimizer:host"))
+    how = Job(model=MODEL, data=Data(text="-"), train=Train(global_batch=1, precision="fp32"), plan=plan)
+    trainer = Trainer(how, synthetic_tokens(how))
+    group = next(group for group in trainer.gradients.groups if len(group.parameters) > 1)
+    group.ready()
+    used = group.parameters[0]
+    used.grad = torch.ones_like(used)
+    torch.use_deterministic_algorithms(True)  # what nobody has written is NaN
+    try:
+        group._arrival(0)(used)
+        group.finish()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    sums = [float(piece.master.grad.sum()) for piece in group.pieces]
+    assert sums == [used.numel(), *[0.0] * (len(sums) - 1)]

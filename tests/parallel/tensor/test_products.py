@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import statistics
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from heddle.parallel.tensor import products
+from heddle.parallel.mesh import Axis, Mesh
+from heddle.parallel.replicas.bucket import Bucket
+from heddle.parallel.tensor import linear, products
 from heddle.parallel.tensor.linear import ColumnParallelLinear, RowParallelLinear
 from heddle.parallel.tensor.products import EXACT, Float8Products, product
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
+from heddle.training.prove.prove import synthetic_tokens
 from heddle.training.step.trainer import Trainer
+from tests.strict.pretended import pretended_gpu
 
 SCALINGS = ("row", "tensor")
 
@@ -39,10 +45,25 @@ def test_all_three_are_off_by_what_their_formats_round(scaling):
     x, weight, gradient = noise(64, 96), noise(48, 96, seed=1), noise(64, 48, seed=2)
     exact = three(EXACT, *(part.double() for part in (x, weight, gradient)))
     e4m3, e5m2 = 2.0**-4 / 3**0.5, 2.0**-3 / 3**0.5
-    expected = [(2 * e4m3**2) ** 0.5, *2 * [(e4m3**2 + e5m2**2) ** 0.5]]
+    back = e4m3 if scaling == "row" else e5m2
+    expected = [(2 * e4m3**2) ** 0.5, *2 * [(e4m3**2 + back**2) ** 0.5]]
     for found, whole, most in zip(three(Float8Products(scaling), x, weight, gradient), exact, expected, strict=True):
         assert found.dtype == torch.bfloat16
         assert most / 3 < error(found, whole) < most
+
+
+def test_scales_of_rows_are_powers_of_two_and_let_nothing_overflow():
+    """So that the same number becomes the same 8 bits by rows and by columns."""
+    x = noise(64, 96) * torch.logspace(-3, 3, 64)[:, None]
+    how = Float8Products("row")
+    by_row, by_column = how.rounded(x, torch.float8_e4m3fn), how.rounded(x.t(), torch.float8_e4m3fn)
+    assert by_row.scale is not None
+    assert torch.equal(by_row.scale.log2(), by_row.scale.log2().round())
+    assert by_row.values.float().abs().max() <= 448
+    assert (by_row.values.float().abs().amax(1) >= 224).all()
+    whole = [part.values.float() * part.scale for part in (by_row, by_column)]
+    usual = x.abs() > 2.0**-6 * by_column.scale.t()  # what is smaller has fewer bits there
+    torch.testing.assert_close(whole[0][usual], whole[1].t()[usual], rtol=0, atol=0)
 
 
 def test_a_row_of_small_numbers_keeps_its_bits():
@@ -84,7 +105,8 @@ def test_a_device_with_units_for_it_gets_what_they_ask_for(monkeypatch, scaling)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other)
     e4m3, e5m2 = torch.float8_e4m3fn, torch.float8_e5m2
-    assert asked == [(e4m3, e4m3), (e5m2, e4m3), (e5m2, e4m3)]
+    back = e4m3 if scaling == "row" else e5m2
+    assert asked == [(e4m3, e4m3), (back, e4m3), (back, e4m3)]
     odd = Float8Products(scaling)
     product(odd.rounded(noise(3, 64), e4m3), odd.rounded(weight, e4m3), native=True)
     assert len(asked) == 3  # sizes that the units do not take
@@ -130,3 +152,63 @@ def test_chunks_of_what_is_exchanged_are_refused():
 
     with pytest.raises(HeddleError, match="tensor_chunks = 2 cannot be combined with precision = 'fp8'"):
         replace(job("fp8"), plan=Plan(tensor=2, tensor_chunks=2))
+
+
+def added_in_full(self: products.Products, gradient: Tensor, x: Tensor, whole: Tensor, first: bool) -> None:
+    """As a GPU would: sums in fp32, and nothing is rounded."""
+    whole.copy_(torch.zeros_like(whole) if first else whole).addmm_(gradient.t().float(), x.float())
+
+
+def emulated(stack: ExitStack, on: bool = True) -> None:
+    """Let this machine add products to gradients in full precision."""
+    stack.enter_context(patch.object(products.Products, "can_add", lambda self, _: self.exact and on))
+    stack.enter_context(patch.object(products.Products, "add_to_weight", added_in_full))
+
+
+def test_a_gpu_adds_products_to_gradients_in_full_precision():
+    """Rounded to bf16 before they are added, the gradients of many microbatches would lose bits."""
+    weight = torch.nn.Parameter(noise(48, 64).clone())
+    bucket = Bucket([("w", weight)], Axis(), [], Mesh(), 0, None)
+    parts = [(noise(32, 64, seed=n), noise(32, 48, seed=100 + n)) for n in range(16)]
+    whole = sum(gradient.double().t() @ x.double() for x, gradient in parts)
+    off = []
+    for on in (False, True):
+        bucket.clear()
+        bucket.expect(len(parts))
+        with ExitStack() as stack:
+            emulated(stack, on)
+            for x, gradient in parts:
+                y = linear._ColumnParallel.apply(x, (None, Axis(), EXACT, 1), None, weight, None)[0]
+                y.backward(gradient)
+        assert bucket.awaited == 0
+        assert weight.grad is None
+        off.append(error(bucket.views[0], whole))
+    assert off[1] < 1e-6 < 1e-4 < off[0]
+
+
+def test_the_kernels_that_add_are_pytorchs():
+    """What `add_to_weight` calls on a GPU."""
+    for operator in (torch.ops.aten.mm.dtype_out, torch.ops.aten.addmm.dtype_out):
+        assert "ScalarType out_dtype" in str(operator._schema)
+    assert not EXACT.can_add(noise(2, 2))
+    with pretended_gpu():
+        assert EXACT.can_add(noise(2, 2).to("cuda"))
+        assert not EXACT.can_add(noise(2, 2).float().to("cuda"))
+        assert not Float8Products("row").can_add(noise(2, 2).to("cuda"))
+
+
+def losses_of(mesh: Mesh, how: Job, on: bool) -> list[float]:
+    with ExitStack() as stack:
+        emulated(stack, on)
+        trainer = Trainer(how, synthetic_tokens(how), mesh)
+        return [trainer.train_step().loss for _ in range(3)]
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize("sequence", [False, True])
+def test_ranks_learn_the_same_where_products_are_added_at_once(world, sequence):
+    """Whatever the sum over replicas waits for has come by then, too."""
+    plan = Plan(tensor=2, sequence=sequence, data=2, zero=1, microbatch=1, recompute="full")
+    how = replace(job("fp32", steps=3), plan=plan)
+    found, expected = (world.run(losses_of, plan, how, on) for on in (True, False))
+    assert found[0] == pytest.approx(expected[0], rel=1e-5)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import combinations, pairwise, product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from heddle.planning.search.objective import MARGIN
 from heddle.planning.search.space import legal_space
 from heddle.simulating.simulation import simulate_if_fits
 from heddle.spec.layer_memory import LayerMemory
+from tests.helpers.cases import thinned
 from tests.planning.search.test_optimum import random_job
 from tests.planning.search.test_search import job_of
 
@@ -99,3 +101,48 @@ def test_70b_on_two_nodes_is_not_left_to_one_setting_for_all_layers():
     assert found.best.step_seconds < 0.75 * alike.best.step_seconds
     assert found.best.mfu > 0.45
     assert found.best.fits
+
+
+def test_more_schedules_to_choose_from_never_make_a_split_slower():
+    """Those whose layers do not fit under another schedule are still found under the usual ones."""
+    job = job_of("llama-2-70b", 16, 1024, "dgx-h100")
+    usual, every = heddle.plan(job, top=3), heddle.plan(job, top=3, fixed={"schedule": "all"})
+    assert every.fastest.step_seconds <= usual.fastest.step_seconds
+    for less, more in zip(usual.plans, every.plans, strict=True):
+        assert more.step_seconds <= less.step_seconds
+
+
+def test_another_schedule_for_the_same_split_may_choose_by_layer():
+    """7 % faster with one layer that recomputes: what is not searched is told below the table."""
+    job = random_job(np.random.default_rng(88108))
+    found = heddle.plan(job)
+    assert found.other_schedule.plan.layers
+    assert found.other_schedule.step_seconds < 0.95 * found.best.step_seconds
+
+
+TABLE = {  # of the manual: the beginning of a row, and its job
+    "1T (128": (("megatron-1008b", 3072, 3072), 24),
+    "GPT-3 175B on 512": (("gpt3-175b", 512, 1536), 24),
+    "GPT-3 175B on 64": (("gpt3-175b", 64, 512, "dgx-a100-40gb"), None),
+    "Llama-2 70B on 8 ": (("llama-2-70b", 8, 128, "dgx-h100"), None),
+    "Llama-2 70B on 16": (("llama-2-70b", 16, 1024, "dgx-h100"), None),
+}
+
+
+@pytest.mark.parametrize("row", thinned(TABLE, slow=["1T (128", "GPT-3 175B on 512"]))
+def test_the_table_of_the_manual_has_what_is_found(row):
+    page = (Path(__file__).parents[3] / "docs/decide/plan.md").read_text(encoding="utf-8")
+    _, _, alike, own, _ = next(line.split("|") for line in page.splitlines() if line.startswith(f"| {row}"))
+    names, gib = TABLE[row]
+    for cell, by_layer in ((alike, False), (own, None)):
+        if "nothing fits" in cell:
+            with pytest.raises(HeddleError, match="none fits"):
+                heddle.plan(job_of(*names), memory_gib=gib, by_layer=by_layer)
+            continue
+        best = heddle.plan(job_of(*names), memory_gib=gib, by_layer=by_layer, top=1).best
+        if "no faster" in cell:
+            assert not best.plan.layers
+            continue
+        assert f"{best.step_seconds:.3g} s" in cell
+        if "MFU" in cell:
+            assert f"MFU {100 * best.mfu:.0f} %" in cell

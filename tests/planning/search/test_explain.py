@@ -69,13 +69,41 @@ def test_a_neighbor_is_about_what_a_search_with_that_choice_finds(reasons):
         assert neighbor(reasons, change).simulation.step_seconds == pytest.approx(found.fastest.step_seconds, rel=0.025)
 
 
-def test_a_choice_of_which_nothing_fits_says_the_least_that_it_needs():
-    """No number but that of the leanest plan: what else could be tried needs more."""
+@pytest.fixture(scope="module")
+def by_layer():
+    """70B on two nodes, whose layers choose for themselves."""
     cluster = cluster_from_table({"preset": "dgx-h100", "nodes": 2})
     model = model_from_table({"preset": "llama-2-70b"})
     job = Job(model=model, data=Data(text="x"), cluster=cluster, train=Train(global_batch=1024, precision="bf16"))
-    found = heddle.plan(job)
-    told = [each for each in explain(found).neighbors if each.why.startswith("does not fit")]
+    return explain(heddle.plan(job))
+
+
+def split_of(plan):
+    return plan.tensor, plan.pipeline, plan.virtual, plan.data, plan.microbatch, plan.schedule, bool(plan.layers)
+
+
+def test_a_split_whose_layers_choose_is_told_once_and_as_the_table_has_it(by_layer):
+    told = [each.simulation for each in by_layer.neighbors if each.simulation is not None]
+    splits = [split_of(each.plan) for each in told]
+    assert len(set(splits)) == len(splits)
+    table = {split_of(each.plan): each.step_seconds for each in by_layer.search.plans}
+    assert len(table.keys() & splits) >= 3
+    for each, split in zip(told, splits, strict=True):
+        assert each.step_seconds == table.get(split, each.step_seconds)
+    fastest = by_layer.search.fastest.step_seconds
+    assert all(each.step_seconds >= fastest for each in told)
+
+
+def test_layers_choose_under_other_schedules_too(by_layer):
+    other = next(each for each in by_layer.neighbors if each.change.startswith("schedule = "))
+    assert other.simulation is not None
+    assert other.simulation.plan.layers
+
+
+def test_a_choice_of_which_nothing_fits_says_the_least_that_it_needs(by_layer):
+    """No number but that of the leanest plan: what else could be tried needs more."""
+    found = by_layer.search
+    told = [each for each in by_layer.neighbors if each.why.startswith("does not fit")]
     assert told
     for each in told:
         name, value = each.change.removesuffix(" in all layers").split(" = ")
@@ -94,6 +122,16 @@ def test_it_ends_in_three_sentences(reasons):
     assert f"{reasons.search.best.breakdown.compute / reasons.search.best.step_seconds:.0%} is compute" in first
     assert reasons.neighbors[0].change in second
     assert reasons.helps[0][0] in third
+
+
+def test_what_gains_nothing_is_not_said_to_help():
+    cluster = cluster_from_table({"preset": "dgx-h100", "nodes": 1})
+    model = model_from_table({"preset": "gpt2"})
+    job = Job(model=model, data=Data(text="x"), cluster=cluster, train=Train(global_batch=512, precision="bf16"))
+    told = explain(heddle.plan(job))
+    assert not told.helps
+    assert "the largest loss is less than 1%" in told.in_short[0]
+    assert told.in_short[2].endswith("would gain nothing.")
 
 
 @pytest.mark.parametrize("seed", [5003, 5016, 5027])

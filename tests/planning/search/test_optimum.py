@@ -14,7 +14,7 @@ from heddle.simulating.simulation import simulate, simulate_if_fits
 from heddle.spec import Cluster, Data, Device, Efficiency, Job, Link, ModelSpec, Peak, Train
 
 
-def random_job(draw):
+def random_job(draw, experts=False):
     """Any model on any machine, with a memory that some of its plans fit into and others do not."""
     kv, groups = draw.choice([1, 2, 4]), draw.choice([1, 2])
     model = ModelSpec(
@@ -40,6 +40,11 @@ def random_job(draw):
         model = replace(
             model, ffn=tuple(int(512 * kv * each) for each in wide), window=tuple(int(each) for each in far)
         )
+    if experts:
+        dense, count = int(draw.integers(0, model.layers)), int(draw.choice([2, 4, 8]))
+        counts = (0,) * dense + (count,) * (model.layers - dense)
+        model = replace(model, ffn=512, window=0, activation="swiglu", bias="none", tied=False)
+        model = replace(model, experts=counts, top_k=2, expert_ffn=int(draw.choice([256, 1024])))
     job = Job(model=model, data=Data(text="x"), cluster=cluster, train=train)
     _, step = priced(job, cluster, [cluster.world], {})
     least, most = (step.memory.min(), step.memory.max()) if len(step.memory) else (1.0, 1.0)
@@ -61,10 +66,10 @@ def every_plan(job, fixed):
                 break
 
 
-def check(seeds, **fixed):
+def check(seeds, experts=False, **fixed):
     refused = tight = 0
     for seed in seeds:
-        job = random_job(np.random.default_rng(seed))
+        job = random_job(np.random.default_rng(seed), experts)
         every = list(every_plan(job, fixed))
         fitting = [each.step_seconds for each in every if each.fits]
         tight += 0 < len(fitting) < len(every)
@@ -87,6 +92,17 @@ def test_no_legal_plan_that_fits_is_faster_than_the_one_that_is_found():
     refused, tight = check(range(30))
     assert refused < 6
     assert tight > 15  # in most of them memory decides
+
+
+def test_no_plan_of_experts_that_fits_is_faster_than_the_one_that_is_found():
+    refused, tight = check(range(100, 116), experts=True)
+    assert refused < 6
+    assert tight > 8
+
+
+@pytest.mark.slow
+def test_no_plan_of_experts_is_faster_on_many_more_jobs():
+    check(range(5000, 5400), experts=True)
 
 
 @pytest.mark.parametrize("zero", [2, 3])

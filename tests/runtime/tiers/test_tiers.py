@@ -19,6 +19,7 @@ import heddle.runtime.tiers.host
 from heddle.errors import HeddleError
 from heddle.runtime.device import CopyStream, Mark
 from heddle.runtime.tiers import Disk, Host, Tier, tier_of
+from heddle.runtime.tiers.disk import BLOCK
 
 
 @pytest.fixture(params=["host", "disk"])
@@ -119,6 +120,20 @@ def test_what_has_its_home_there_is_zero_at_first_and_keeps_what_is_written(tier
     assert torch.equal(home, torch.arange(5000.0))
     assert tier_of(home) is tier_of(home[3:7]) is tier
     assert tier_of(torch.zeros(3)) is None
+
+
+def test_all_that_is_reserved_takes_few_descriptors_and_no_more_room_than_it_needs(tmp_path):
+    """A large model has thousands of tensors, and most systems allow a process 1,024 descriptors."""
+    descriptors = Path("/proc/self/fd")
+    disk, before = Disk(tmp_path), len(list(descriptors.iterdir()))
+    homes = [disk.reserve(3000) for _ in range(300)]
+    for number, home in enumerate(homes):
+        home.fill_(number)
+        disk.leave(home)
+    large = disk.reserve(BLOCK // 4 + 1)  # more than what is mapped at once
+    assert len(list(descriptors.iterdir())) - before <= 3
+    assert all((home == number).all() for number, home in enumerate(homes))
+    assert os.fstat(disk.file).st_blocks * 512 < 1.01 * (300 * 12_288 + large.nbytes)
 
 
 def test_the_file_has_no_name(tmp_path):

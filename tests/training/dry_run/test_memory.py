@@ -9,8 +9,6 @@ import random
 import numpy as np
 import pytest
 
-import heddle.cost.imbalance
-import heddle.simulating.layer_bytes
 from heddle.cost.work import work_of
 from heddle.parallel.mesh import Mesh
 from heddle.simulating.closed_form import closed_form
@@ -18,6 +16,7 @@ from heddle.simulating.simulation import simulate
 from heddle.simulating.stage_memory import memory_verdict
 from heddle.spec import Cluster, Data, Job, ModelSpec, Plan, Train
 from heddle.spec.cluster import Device, Link, Peak
+from heddle.spec.layer_memory import LayerRun
 from heddle.spec.shorthand import cluster_from_table
 from heddle.spec.tune import Preference
 from heddle.training.dry_run.dry_run import dry_run
@@ -122,6 +121,12 @@ def test_the_dry_run_counts_what_is_predicted_of_layers_that_differ(name, host):
         assert breakdowns[0].weights != alike[0].weights  # and not just the mean
 
 
+@pytest.mark.parametrize("changes", [{"attention_cap": 30.0, "window": 64}, {"sinks": True, "kv_heads": 2}], ids=str)
+def test_the_dry_run_counts_what_is_predicted_of_changed_scores(changes):
+    model = dataclasses.replace(MODEL, norm="rmsnorm", activation="swiglu", positions="rotary", vocab=512, **changes)
+    check(job(CPU, model, Plan(microbatch=2), 2, "fp32"), close=0.005)
+
+
 MIXTURE = dataclasses.replace(
     MODEL,
     vocab=512,  # so that experts count, and the output layer does not
@@ -135,11 +140,29 @@ MIXTURE = dataclasses.replace(
     top_k=2,
     expert_ffn=256,
 )
+LATENT = dataclasses.replace(
+    MIXTURE,
+    kv_heads=8,
+    head_size=48,
+    rotary_size=16,
+    value_size=32,
+    kv_latent=64,
+    q_latent=96,
+    qk_norm=False,
+    shared_experts=1,
+    router="sigmoid",
+    router_bias="choice",
+)
 EXPERTS = {
     "one": (MIXTURE, Plan(microbatch=2)),
     "shared": (dataclasses.replace(MIXTURE, shared_ffn=256, shared_gate=True), Plan(microbatch=2)),
     "losses": (dataclasses.replace(MIXTURE, z_loss=0.1, balance_loss=0.1), Plan(microbatch=2)),
     "many": (dataclasses.replace(MIXTURE, experts=64, top_k=4, expert_ffn=64), Plan(microbatch=4)),
+    "latent": (LATENT, Plan(microbatch=2)),
+    "latent-selective": (dataclasses.replace(LATENT, q_latent=0), Plan(microbatch=2, recompute="selective")),
+    "latent-tensor": (LATENT, Plan(tensor=2, sequence=True, pipeline=2, microbatch=2)),
+    "latent-context": (LATENT, Plan(context=2, microbatch=2)),
+    "latent-context-swapped": (LATENT, Plan(context=2, context_exchange="all-to-all", microbatch=2)),
     "full": (MIXTURE, Plan(microbatch=2, recompute="full")),
     "tensor": (MIXTURE, Plan(tensor=2, microbatch=2)),
     "sequence": (MIXTURE, Plan(tensor=2, sequence=True, microbatch=2)),
@@ -158,17 +181,11 @@ SPLIT_EXPERTS = {
 
 
 @pytest.mark.parametrize("name", thinned(SPLIT_EXPERTS, slow=["expert2", "expert4-full"]))
-def test_the_dry_run_counts_what_is_predicted_of_experts_that_ranks_share(name, monkeypatch):
+def test_the_dry_run_counts_what_is_predicted_of_experts_that_ranks_share(name):
     """Its router spreads tokens evenly, so the prediction has to, too."""
-    monkeypatch.setattr(heddle.cost.imbalance, "SPREAD", 0.0)
-    heddle.cost.imbalance.slowest_of.cache_clear()
-    heddle.simulating.layer_bytes.bytes_of.cache_clear()
+    even = dataclasses.replace(GPU, efficiency=dataclasses.replace(GPU.efficiency, expert_spread=0.0))
     model, plan = SPLIT_EXPERTS[name]
-    try:
-        check(job(GPU, model, plan, 8, "bf16"))
-    finally:
-        heddle.cost.imbalance.slowest_of.cache_clear()
-        heddle.simulating.layer_bytes.bytes_of.cache_clear()
+    check(job(even, model, plan, 8, "bf16"))
 
 
 @pytest.mark.parametrize(
@@ -292,6 +309,23 @@ def test_hundreds_of_random_jobs_hold_what_is_predicted():
     assert np.median(errors) < 0.005
     assert np.mean(errors <= CLOSE) >= 0.95
     assert errors.max() < WORST
+
+
+AWAY = ("activations:host",)
+LEAVING = {  # beside a GPU, what layers before one let go comes back while it computes
+    "one": (LayerRun(layers="2", offload=AWAY),),
+    "apart": (LayerRun(layers="1", offload=AWAY), LayerRun(layers="3", recompute="full", offload=("input:host",))),
+    "all": (LayerRun(layers="0-3", offload=AWAY),),
+}
+
+
+@pytest.mark.parametrize("name", thinned(LEAVING, slow=["all"]))
+def test_the_dry_run_counts_what_is_predicted_of_activations_that_come_back(name):
+    model = dataclasses.replace(MODEL, vocab=64)  # so that activations count, and the output layer does not
+    early, late = (Plan(microbatch=4, layers=LEAVING[name], prefetch=prefetch) for prefetch in (1, 0))
+    assert abs(off(job(GPU, model, early, 4, "bf16"))) <= CLOSE
+    counted = [dry_run(job(GPU, model, plan, 4, "bf16")).kinds[0].bytes for plan in (early, late)]
+    assert (counted[0] > 1.05 * counted[1]) == (name != "one")
 
 
 # ------------------------------------------------------------------------------------------- lived beside predicted

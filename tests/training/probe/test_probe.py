@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from itertools import combinations
 
 import numpy as np
@@ -18,6 +16,7 @@ from heddle.training.probe.groups import find_groups, network_of
 from heddle.training.probe.tournament import rounds
 from tests.helpers.commands import ENVIRONMENT, call
 from tests.helpers.sites import sites
+from tests.helpers.warm import WarmProcess
 
 CPU = Device(name="cpu", memory_gib=4.0, tflops=Peak(fp32=1.0))
 
@@ -108,14 +107,13 @@ def test_two_sites_are_found_and_measured(tmp_path):
     file = tmp_path / "network.toml"
     with sites([[0, DELAY], [DELAY, 0]], [[1, RATE], [RATE / 2, 1]]) as made:
         environment = ENVIRONMENT | {"MASTER_ADDR": made.addresses[0], "MASTER_PORT": "29617", "WORLD_SIZE": "4"}
-        command = [sys.executable, "-m", "heddle", "probe", "-o", str(file), "--quick", "--json"]
+        command = ["heddle", "probe", "-o", str(file), "--quick", "--json"]
         started = [
-            made.start(
-                rank // 2,
+            WarmProcess(
                 command,
+                tmp_path,
                 environment | {"RANK": str(rank), "LOCAL_RANK": str(rank % 2)},
-                stdout=subprocess.PIPE,
-                text=True,
+                namespace=made.namespace(rank // 2),
             )
             for rank in range(4)
         ]

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from heddle.cost.local_machine import DISTURBED
+from heddle.cost.measured.local_machine import DISTURBED
 from heddle.spec.shorthand import cluster_from_table
 from heddle.training.profile.kernels import worth_it
 from heddle.training.profile.profile import machine

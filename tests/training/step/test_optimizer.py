@@ -43,6 +43,28 @@ def set_gradients(named: dict[str, nn.Parameter], seed: int, size: float = 1.0) 
     loss.backward()
 
 
+def test_a_bias_of_choice_follows_use_and_nothing_else():
+    """By the rate, against the sign of its gradient, however large that is; the norm and the others do not see it."""
+    name = "layers.0.mlp.router.choice_bias"
+    alone, beside = parameters(), parameters() | {name: nn.Parameter(torch.zeros(4))}
+    _, plain = setup(alone, Train(clip=0.5))
+    reducer = Reducer({0: list(beside.items())}, Mesh(), lambda _: 0)
+    optimizer = Optimizer(reducer.pieces, Train(clip=0.5), balance_rate=0.25)
+    for step in range(3):
+        set_gradients(alone, step)
+        set_gradients({key: p for key, p in beside.items() if key != name}, step)
+        beside[name].grad = torch.tensor([1e6, -3.0, 0.0, 0.5])
+        reducer.finish()
+        assert float(optimizer.step(0.01, optimizer.squared_norm())) == plain(0.01)
+        reducer.clear()
+    assert beside[name].tolist() == [-0.75, 0.75, 0.0, -0.75]
+    assert all(torch.equal(alone[key], beside[key]) for key in alone)
+    beside[name].grad = torch.ones(4)
+    reducer.finish()
+    optimizer.step(0.01, torch.tensor(math.inf))
+    assert beside[name].tolist() == [-0.75, 0.75, 0.0, -0.75]  # of a step that is left out, nothing
+
+
 def test_steps_equal_adamw_written_out():
     train = Train(clip=0.5, weight_decay=0.1, beta1=0.9, beta2=0.95, epsilon=1e-8)
     ours, theirs = parameters(), {name: p.detach().double() for name, p in parameters().items()}

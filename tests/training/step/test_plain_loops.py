@@ -16,15 +16,14 @@ from heddle.checkpoint.adapters import export_peft
 from heddle.checkpoint.checkpoint import Saver
 from heddle.checkpoint.source import find_source
 from heddle.data import prepared_for
-from heddle.data.tokenizer import ByteTokenizer
 from heddle.parallel.mesh import Mesh
 from heddle.spec.model import IGNORE
 from heddle.training.step.trainer import Trainer
+from tests.helpers.tuned_base import ignore_old_name, save_base
 
 transformers = pytest.importorskip("transformers")
 
-# PEFT still asks transformers by an old name
-pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")
+pytestmark = ignore_old_name
 
 STEPS, BATCH, RATE, DECAY, BETA = 10, 4, 3e-3, 0.1, 0.3
 LORA = "[tune]\nlora = { rank = 4, alpha = 16.0 }"
@@ -33,16 +32,7 @@ DPO = f"[preference]\nbeta = {BETA}"
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("base") / "model"
-    torch.manual_seed(0)
-    config = transformers.Qwen3Config(
-        hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-        head_dim=8, vocab_size=257, max_position_embeddings=64, tie_word_embeddings=False, eos_token_id=256,
-        bos_token_id=None,
-    )  # fmt: skip
-    transformers.Qwen3ForCausalLM(config).save_pretrained(folder)
-    ByteTokenizer().save(folder)
-    return folder
+    return save_base(tmp_path_factory.mktemp("base") / "model", transformers)
 
 
 def ours(folder: Path, base: Path, tables: str) -> Trainer:
@@ -168,7 +158,7 @@ def settings(folder: Path, steps: int) -> dict[str, Any]:
 
 
 def recorded(kind: Any) -> Any:
-    """The same trainer, which keeps its losses to the last digit."""
+    """The same trainer, which keeps its losses to the last digit, and the rewards of pairs."""
 
     class Recorded(kind):
         def compute_loss(self, *arguments, **more):
@@ -177,6 +167,9 @@ def recorded(kind: Any) -> Any:
                 *getattr(self, "losses", []),
                 float((found[0] if isinstance(found, tuple) else found).detach()),
             ]
+            metrics = self._metrics["train"]
+            kept = [metrics.get(f"rewards/{name}") for name in ("chosen", "rejected", "accuracies")]
+            self.rewards = [*getattr(self, "rewards", []), tuple(each[-1] for each in kept if each)]
             return found
 
     return Recorded
@@ -215,5 +208,7 @@ def test_preferences_have_the_losses_of_trl(tmp_path, base, tables):
         processing_class=transformers.AutoTokenizer.from_pretrained(base),
     )
     peer.train()
-    found = [trainer.train_step().loss for _ in range(STEPS)]
-    assert found == pytest.approx(peer.losses, rel=1e-5)
+    found = [trainer.train_step() for _ in range(STEPS)]
+    assert [step.loss for step in found] == pytest.approx(peer.losses, rel=1e-5)
+    for step, expected in zip(found, peer.rewards, strict=True):
+        assert step.rewards == pytest.approx(expected, rel=1e-4, abs=1e-6)

@@ -6,9 +6,9 @@ import time
 import numpy as np
 import pytest
 
-from heddle.cost import local_machine as machine
-from heddle.cost.blas import one_thread
-from heddle.cost.local_machine import LONGER, Look, disturbed, look, measured_machine
+from heddle.cost.measured import local_machine as machine
+from heddle.cost.measured.blas import one_thread
+from heddle.cost.measured.local_machine import LONGER, Look, disturbed, look, measured_machine
 from heddle.spec.this_machine import this_machine
 
 
@@ -80,7 +80,7 @@ def test_a_disturbed_look_is_told_with_its_reason(monkeypatch, doubt):
 
 
 def test_processes_that_share_cores_have_the_speed_of_the_cores_together():
-    from heddle.cost.local_machine import sharing_cores
+    from heddle.cost.measured.local_machine import sharing_cores
     from heddle.cost.step import pace
 
     two = measured_machine(None)
@@ -94,7 +94,7 @@ def test_processes_that_share_cores_have_the_speed_of_the_cores_together():
 def test_a_process_with_several_cores_multiplies_with_all_of_them(monkeypatch):
     from dataclasses import replace
 
-    from heddle.cost.local_machine import sharing_cores
+    from heddle.cost.measured.local_machine import sharing_cores
 
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     eight = replace(measured_machine(None), devices=8)
