@@ -23,8 +23,9 @@ from heddle.runtime.stop_request import StopRequest
 from heddle.training.links.waiting import LinkTimes, SlowestLink
 from heddle.training.memory_watch import watching_memory
 from heddle.training.metrics import Metrics
+from heddle.training.step.in_flight import StepInFlight, StepResult
 from heddle.training.step.learning_rate import learning_rate
-from heddle.training.step.trainer import StepInFlight, StepResult, Trainer
+from heddle.training.step.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ class Flight:
 
     def _useful(self, tokens_per_second: float) -> float | None:
         """Without padding, which only samples of documents have."""
-        samples = self.trainer.samples
+        samples = self.trainer.feed.samples
         return samples.fill * tokens_per_second if isinstance(samples, DocumentSamples | MixedSamples) else None
 
 

@@ -26,7 +26,8 @@ from heddle.runtime.device import free_unused, memory_in_use, pick_device, repea
 from heddle.runtime.environment import launched_place, local_place
 from heddle.runtime.error_files import restart_count, write_error
 from heddle.runtime.heap import Heap
-from heddle.runtime.launch import part_in_failure, run_joined, run_processes
+from heddle.runtime.joining import part_in_failure, run_joined
+from heddle.runtime.launch import run_processes
 from heddle.runtime.recorder import NoRecorder, Recorder
 from heddle.runtime.stop_request import StopRequest
 from heddle.runtime.stream import StreamMarks

@@ -26,7 +26,8 @@ from heddle.runtime.allotment import Allotted, facts, look
 from heddle.runtime.device import pick_device, versions
 from heddle.runtime.environment import launched_place, local_place
 from heddle.runtime.error_files import FOLDER as NOTES
-from heddle.runtime.launch import run_joined, run_processes
+from heddle.runtime.joining import run_joined
+from heddle.runtime.launch import run_processes
 from heddle.runtime.node_facts import findings, node_facts
 from heddle.runtime.together import Together, check_shared
 from heddle.spec.axes import DEGREES

@@ -10,7 +10,6 @@ from unittest.mock import patch
 import pytest
 import torch
 
-import heddle.training.step.trainer
 from heddle.data.documents import DocumentSamples
 from heddle.models import Microbatch
 from heddle.parallel.mesh import Mesh
@@ -19,6 +18,7 @@ from heddle.spec.model import IGNORE
 from heddle.training.prove.collect import assemble
 from heddle.training.prove.compare import LOSS_LIMIT, Comparison, Observed, compare, likely_cause
 from heddle.training.prove.prove import gradient_rounding, observe, observe_recurrence, observe_serial, synthetic_tokens
+from heddle.training.step.feed import Feed
 from heddle.training.step.trainer import Trainer
 from tests.helpers.small_models import gpt, llama
 from tests.helpers.world import World
@@ -126,14 +126,14 @@ def test_delayed_updates_follow_their_recurrence(world):
     assert compare(parallel, expected, 1e-6, late=True).max_loss_diff < LOSS_LIMIT
 
 
-def mean_of_means(self: Trainer, samples: Any, position: int, training: bool) -> float | None:
+def mean_of_means(self: Feed, samples: Any, position: int, training: bool) -> float | None:
     """Each replica divides by its own targets, as a loss averaged by every rank does."""
-    first = self._first_sample(position)
+    first = self.first_sample(position)
     return samples.targets(first, len(self.own)) * self.plan.microbatch / len(self.own)
 
 
 def observe_mean_of_means(mesh: Mesh, given: Job) -> Observed | None:
-    with patch.object(heddle.training.step.trainer.Trainer, "_targets", mean_of_means):
+    with patch.object(Feed, "targets", mean_of_means):
         return observe(mesh, given)
 
 
@@ -146,12 +146,12 @@ def test_a_mean_of_the_means_of_replicas_is_found(world, name):
 
 
 def observe_shifted(mesh: Mesh, given: Job) -> Observed | None:
-    read = Trainer._read
+    read = Feed.read
 
-    def wrong(self: Trainer, samples: Any, position: int) -> list[Any]:
+    def wrong(self: Feed, samples: Any, position: int) -> list[Any]:
         return [batch._replace(targets=batch.targets.roll(1)) for batch in read(self, samples, position)]
 
-    with patch.object(Trainer, "_read", wrong):
+    with patch.object(Feed, "read", wrong):
         return observe(mesh, given)
 
 

@@ -26,6 +26,7 @@ import heddle.parallel.replicas.bucket
 import heddle.parallel.replicas.reducer
 import heddle.parallel.shards
 import heddle.parallel.tensor.linear
+import heddle.training.step.feed
 import heddle.training.step.trainer
 from heddle.parallel.collectives import Handle
 from heddle.parallel.mesh import Axis, Mesh
@@ -129,24 +130,24 @@ def replicas_do_not_share_updates() -> Any:
 
 
 def every_replica_reads_the_same() -> Any:
-    return patch.object(heddle.training.step.trainer.Trainer, "_first_sample", lambda _self, position: position)
+    return patch.object(heddle.training.step.feed.Feed, "first_sample", lambda _self, position: position)
 
 
 def dropout_by_place_in_the_slice() -> Any:
     """Every tensor rank drops what the first one drops."""
-    return patch.object(heddle.training.step.trainer, "slice_of", lambda keys, axis: keys.chunk(axis.size)[0])
+    return patch.object(heddle.training.step.feed, "slice_of", lambda keys, axis: keys.chunk(axis.size)[0])
 
 
 def targets_shifted_after_the_cut() -> Any:
     """What follows a token is taken from the tokens of its own rank."""
-    read = heddle.training.step.trainer.Trainer._read
+    read = heddle.training.step.feed.Feed.read
 
     def wrong(self, samples, position):
         batches = read(self, samples, position)
         rows = [each.ids.view(self.plan.microbatch, -1).roll(-1, dims=1).flatten() for each in batches]
         return [each._replace(targets=targets) for each, targets in zip(batches, rows, strict=True)]
 
-    return patch.object(heddle.training.step.trainer.Trainer, "_read", wrong)
+    return patch.object(heddle.training.step.feed.Feed, "read", wrong)
 
 
 def keys_gathered_in_the_order_of_ranks() -> Any:

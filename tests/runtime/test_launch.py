@@ -12,9 +12,9 @@ import torch
 
 from heddle.errors import HeddleError
 from heddle.parallel.mesh import Mesh
-from heddle.runtime import launch, rendezvous
+from heddle.runtime import joining, rendezvous
 from heddle.runtime.environment import LaunchedRank, launched_place
-from heddle.runtime.launch import join, run_joined
+from heddle.runtime.joining import join, run_joined
 from heddle.spec.job import load_job
 from heddle.spec.plan import Plan
 from tests.helpers.commands import call, finish, losses
@@ -259,11 +259,13 @@ def test_gpus_meet_with_their_device_and_enough_queues(environment, monkeypatch)
     """NCCL then connects at once, and splits its groups; a pipeline whose streams would block each other is refused."""
     asked = {}
     environment(MASTER_ADDR="127.0.0.1", MASTER_PORT="1", CUDA_DEVICE_MAX_CONNECTIONS="1")
-    monkeypatch.setattr(launch, "pick_device", lambda: torch.device("cuda", 3))
-    monkeypatch.setattr(launch, "rendezvous_at_address", lambda _: torch.distributed.HashStore())
-    monkeypatch.setattr(launch.dist, "init_process_group", lambda backend, **options: asked.update(options, on=backend))
-    monkeypatch.setattr(launch, "build_mesh", lambda *_: Mesh())
-    monkeypatch.setattr(launch, "compare_devices", lambda *_: asked.setdefault("compared", not asked))
+    monkeypatch.setattr(joining, "pick_device", lambda: torch.device("cuda", 3))
+    monkeypatch.setattr(joining, "rendezvous_at_address", lambda _: torch.distributed.HashStore())
+    monkeypatch.setattr(
+        joining.dist, "init_process_group", lambda backend, **options: asked.update(options, on=backend)
+    )
+    monkeypatch.setattr(joining, "build_mesh", lambda *_: Mesh())
+    monkeypatch.setattr(joining, "compare_devices", lambda *_: asked.setdefault("compared", not asked))
     join(Plan(data=2), LaunchedRank(0, 2))
     assert (asked["on"], asked["device_id"]) == ("nccl", torch.device("cuda", 3))
     assert asked["compared"]  # before NCCL was asked for anything

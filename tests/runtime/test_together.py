@@ -13,7 +13,8 @@ from heddle.parallel.collectives import start_all_reduce
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.runtime import together
 from heddle.runtime.device import abandon, pending_collectives
-from heddle.runtime.launch import part_in_failure, run_processes
+from heddle.runtime.joining import part_in_failure
+from heddle.runtime.launch import run_processes
 from heddle.runtime.together import Together, check_shared
 from heddle.spec.plan import Plan
 from heddle.training.watchdog import oldest_collective

@@ -24,7 +24,8 @@ from heddle.runtime.cuda import STREAMS
 from heddle.spec import Job, Plan
 from heddle.training.prove.prove import synthetic_tokens
 from heddle.training.step.choose import make_trainer
-from heddle.training.step.trainer import StepInFlight, Trainer
+from heddle.training.step.in_flight import StepInFlight
+from heddle.training.step.trainer import Trainer
 from tests.helpers.gloo import sharing
 from tests.strict.program import Event, Synchronize
 from tests.strict.replay import Replay, StrictError

@@ -17,7 +17,8 @@ from heddle.parallel.collectives import gather
 from heddle.parallel.mesh import Mesh
 from heddle.runtime.device import describe, on_gpu, pick_device, synchronize
 from heddle.runtime.environment import launched_place
-from heddle.runtime.launch import run_joined, run_processes
+from heddle.runtime.joining import run_joined
+from heddle.runtime.launch import run_processes
 from heddle.spec.cluster import Device, Peak
 from heddle.spec.plan import Plan
 from heddle.training.probe.groups import Probed, network_of

@@ -32,7 +32,8 @@ from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.shards import Piece, boxes_of
 from heddle.runtime.device import DTYPES, gpu_count, has_gpus
 from heddle.runtime.environment import launched_place
-from heddle.runtime.launch import join, leave, run_processes
+from heddle.runtime.joining import join, leave
+from heddle.runtime.launch import run_processes
 from heddle.schedule.late import LateSchedule, UpdateRule
 from heddle.spec.job import Job, PlannedJob, Train
 from heddle.spec.plan import Plan

@@ -93,9 +93,9 @@ class RouteRecorder(NoRecorder):
         plan, sequence = trainer.plan, trainer.job.sequence
         parts: dict[int, list[LayerRoutes]] = {}
         for (layer, microbatch), (chosen, margins) in sorted(self.found.items(), key=lambda each: each[0]):
-            first = trainer.own.start + microbatch * plan.microbatch
+            first = trainer.feed.own.start + microbatch * plan.microbatch
             numbers = torch.arange(first * sequence, (first + plan.microbatch) * sequence).view(-1, sequence)
-            tokens = trainer.held.cut(numbers)
+            tokens = trainer.feed.held.cut(numbers)
             if plan.whole_experts:  # each tensor rank routes its own
                 tokens = tokens.chunk(plan.tensor)[trainer.mesh.tensor.rank]
             experts = trainer.job.model.layer(layer).experts

@@ -17,10 +17,11 @@ from torch import Tensor
 
 from heddle.runtime.device import Mark
 from heddle.trace.lanes import Lane, Phase
+from heddle.training.step.in_flight import StepInFlight, Steps, Stop
 from heddle.training.step.late_step import LateStep
 from heddle.training.step.learning_rate import learning_rate
 from heddle.training.step.optimizer import MOMENTS, Optimizer
-from heddle.training.step.trainer import StepInFlight, Steps, Stop, Trainer
+from heddle.training.step.trainer import Trainer
 
 
 class Undo:

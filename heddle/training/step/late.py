@@ -13,10 +13,11 @@ from heddle.spec.axes import AXES
 from heddle.spec.job import Train
 from heddle.trace.lanes import Lane, Phase
 from heddle.training.step.correction import chunk_of, corrected
+from heddle.training.step.in_flight import StepInFlight, Steps, Stop
 from heddle.training.step.late_step import LateStep
 from heddle.training.step.learning_rate import learning_rate
 from heddle.training.step.optimizer import Optimizer
-from heddle.training.step.trainer import StepInFlight, Steps, Stop, Trainer
+from heddle.training.step.trainer import Trainer
 
 TIED = "embed.tokens.weight"
 

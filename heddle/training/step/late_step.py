@@ -9,8 +9,8 @@ from torch import Tensor
 
 from heddle.parallel.collectives import Handle
 from heddle.runtime.device import Mark
+from heddle.training.step.in_flight import StepInFlight, StepResult
 from heddle.training.step.rewards import Rewards
-from heddle.training.step.trainer import StepInFlight, StepResult
 
 
 class LateStep(StepInFlight):

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -18,11 +17,8 @@ from heddle.checkpoint.manifest import Progress
 from heddle.checkpoint.source import WeightSource, load_weights
 from heddle.checkpoint.staging import Prefetch
 from heddle.data import AnySamples, Trained, has_samples, samples_of
-from heddle.models.preference import PreferencePairs, document_numbers
-from heddle.models.random import token_keys
 from heddle.parallel.apply import parallelize
-from heddle.parallel.collectives import Handle, all_reduce, slice_of, start_sum_numbers
-from heddle.parallel.context.held import Held
+from heddle.parallel.collectives import Handle, start_sum_numbers
 from heddle.parallel.mesh import Axis, Mesh
 from heddle.parallel.ownership import has_own_loss
 from heddle.parallel.pipeline.executor import forward_only
@@ -31,16 +27,13 @@ from heddle.parallel.shards import Kept
 from heddle.parallel.tensor.products import EXACT, Float8Products, Products
 from heddle.runtime.device import (
     DTYPES,
-    HostCopy,
     Mark,
     multiplies_float8,
-    on_gpu,
     pick_device,
     runs_ahead,
     synchronize,
 )
 from heddle.runtime.recorder import NoRecorder
-from heddle.runtime.stop_request import StopRequest
 from heddle.runtime.tiers import Tiers
 from heddle.schedule import verify
 from heddle.spec.job import Job
@@ -54,71 +47,13 @@ from heddle.training.sites.site_step import SiteStep, check_sites
 from heddle.training.step.compiled import compiles
 from heddle.training.step.correction import delay_of
 from heddle.training.step.counts import CountedSum, Counts
+from heddle.training.step.feed import Batch, Feed
+from heddle.training.step.in_flight import StepInFlight, StepResult, Steps, Stop
 from heddle.training.step.learning_rate import learning_rate
 from heddle.training.step.muon import Muon
 from heddle.training.step.optimizer import Optimizer
 from heddle.training.step.reference import Reference
 from heddle.training.step.rewards import Rewards
-
-Stop = bool | StopRequest
-
-
-class Batch(NamedTuple):
-    """What was read of a microbatch."""
-
-    ids: Tensor
-    targets: Tensor
-    lengths: list[list[int]]  # of the documents of each sample; see heddle.models.documents
-
-
-class StepResult(NamedTuple):
-    """What a step tells, the same on every rank."""
-
-    loss: float
-    norm: float  # of the gradient, before clipping
-    stop: bool  # whether any rank was asked to stop
-    rewards: tuple[
-        float, ...
-    ] = ()  # of pairs: of the chosen answers, of the rejected ones, and the share that is right
-
-
-class StepInFlight:
-    """A step that was handed to the device; only `read()` blocks."""
-
-    def __init__(self, numbers: Tensor, began: Mark, settle: Callable[[float], None]) -> None:
-        """`settle` is called with the gradient norm when that is read."""
-        self.numbers, self.began, self.settle = HostCopy(numbers), began, settle
-        self.result: StepResult | None = None
-
-    def read(self) -> StepResult:
-        """What it tells, once it is done."""
-        if self.result is None:
-            loss, norm, stops, *rewards = self.numbers.read()
-            self.settle(norm)
-            self.result = StepResult(loss, norm, stops > 0, tuple(rewards))
-        return self.result
-
-    @property
-    def seconds(self) -> float:
-        """How long it took the device; known once it was read."""
-        return self.numbers.mark.since(self.began)
-
-
-class Steps(Protocol):
-    """A way to take a trainer's steps. The trainer itself takes them one by one; others go around it."""
-
-    @property
-    def in_flight(self) -> int:
-        """How many steps may be handed out before one is read."""
-        ...
-
-    def start_step(self, stop: Stop = False) -> StepInFlight:
-        """Hand out a step."""
-        ...
-
-    def drain(self) -> None:
-        """Let the weights be those after the last step, all updates applied."""
-        ...
 
 
 class Trainer:
@@ -152,7 +87,6 @@ class Trainer:
         self.optimizer = optimizer(pieces, train, delay_of(job), muon, model.balance_rate)
         self.outer = self._made_outer()
         self.steps: Steps = self
-        self.own = plan.samples(train.global_batch, self.mesh.data.rank)  # of a global batch
         schedule = plan.order_of_work(train.global_batch, self.mesh.data.rank)
         verify(schedule)
         tokens_held = plan.tokens(job.sequence)
@@ -165,13 +99,11 @@ class Trainer:
         if job.preference is not None:
             copied = partial(build, frozen_all=True) if job.tune is None else None
             self.reference = Reference(schedule, self.parallel, self.mesh, shape, copied)
-        self.held = Held(job.sequence, self.mesh.context, self.device)  # of each sample
-        self.samples = samples_of(tokens, job.sequence, train.seed)
-        # reading goes on beside the GPU's work; on the CPU it would only take cores from it
-        self.batches = Prefetch(partial(self._read, self.samples), ahead=runs_ahead(self.device))
-        self.drops = bool(model.dropout or (job.tune is not None and job.tune.adapters.dropout))
-        self.counts = Counts(self.parallel.chunks.values()) if model.own else None
         self.rewards = Rewards(job.preference is not None)
+        self.feed = Feed(job, tokens, self.mesh, self.device, self.rewards.noted.append)
+        # reading goes on beside the GPU's work; on the CPU it would only take cores from it
+        self.batches = Prefetch(partial(self.feed.read, self.feed.samples), ahead=runs_ahead(self.device))
+        self.counts = Counts(self.parallel.chunks.values()) if model.own else None
         self.saver: Saver | None = None  # that last got the state
         self.step = 0
         self.position = 0  # the number of the next sample
@@ -225,7 +157,7 @@ class Trainer:
         if self.saver is not None and self.gradients.kept:
             self.saver.copied()  # what codes could not say yet is saved, too, and the backward changes it
         batches = self.batches.take(self.position, self.position + self.job.train.global_batch)
-        return self._works(batches, self.position, self.samples, training=True)
+        return self._works(batches, self.position, self.feed.samples, training=True)
 
     @property
     def scale(self) -> float:
@@ -265,7 +197,7 @@ class Trainer:
         losses, weighed = [], list[Tensor]()
         with torch.no_grad(), self.outer.shared_weights():
             for start in starts:
-                works = self._works(self._read(samples, start), start, samples, training=False)
+                works = self._works(self.feed.read(samples, start), start, samples, training=False)
                 losses.append(self.evaluation.run(works))
                 if self.counts is not None:
                     weighed.append(self.counts.taken(self.device))
@@ -333,80 +265,14 @@ class Trainer:
         """What a checkpoint holds beside masters and moments."""
         return self.gradients.kept + self.outer.kept()
 
-    def _first_sample(self, position: int) -> int:
-        """Of this replica, in the global batch that starts with sample number `position`."""
-        return position + self.own.start
-
     @property
     def weight(self) -> float:
         """What the mean over this rank's tokens counts in that of a global batch."""
-        return len(self.own) / self.job.train.global_batch / self.plan.context
-
-    def _read(self, samples: AnySamples, position: int) -> list[Batch]:
-        """This replica's microbatches of a global batch, in host memory that a GPU can copy."""
-        size, share = self.plan.microbatch, len(self.own)
-        first = self._first_sample(position)
-        batches = []
-        for start in range(first, first + share, size):
-            # what follows a token is known before the sample is cut: it may lie on another rank
-            ids, following = (self.held.cut(torch.from_numpy(part)) for part in samples.batch(start, size))
-            if on_gpu(self.device):
-                ids, following = ids.pin_memory(), following.pin_memory()
-            batches.append(Batch(ids, following, samples.lengths_of(range(start, start + size))))
-        return batches
+        return len(self.feed.own) / self.job.train.global_batch / self.plan.context
 
     def _works(self, batches: list[Batch], position: int, samples: AnySamples, training: bool) -> list[MicrobatchInput]:
-        """What was read of the global batch that starts with sample number `position`, on its way to the device."""
-        works, count = [], self._targets(samples, position, training)
-        for number, (inputs, targets, lengths) in enumerate(batches):
-            ids, following = (part.to(self.device, non_blocking=True) for part in (inputs, targets))
-            start = self._first_sample(position) + number * self.plan.microbatch
-            keys = self._dropout_keys(start) if training and self.drops else None
-            batch = replace(self.held.microbatch(lengths), keys=keys, count=count)
-            if self.counts is not None:
-                whole = ids.view(-1, self.job.sequence), following.view(-1, self.job.sequence)
-                batch = replace(batch, samples=whole, first=start if training else None)
-            if self.reference is not None:
-                batch = replace(batch, pairs=self._pairs(lengths, training))
-            works.append(MicrobatchInput(ids, following, batch))
+        works = self.feed.works(batches, position, samples, training)
         return works if self.reference is None else self.reference.added(works)
-
-    def _pairs(self, lengths: list[list[int]], training: bool) -> PreferencePairs:
-        """Which document each token of a microbatch is of."""
-        assert self.job.preference is not None
-        numbers, count = document_numbers(lengths, self.job.sequence)
-        document = self.held.cut(numbers)
-        if on_gpu(self.device):
-            document = document.pin_memory()
-        pairs = PreferencePairs(
-            document.to(self.device, non_blocking=True),
-            count,
-            self.job.preference.beta,
-            note=self.rewards.noted.append if training else None,
-        )
-        if self.plan.context == 1:
-            return pairs
-        return replace(pairs, summed=partial(all_reduce, axis=self.mesh.context), ranks=self.plan.context)
-
-    def _targets(self, samples: AnySamples, position: int, training: bool) -> float | None:
-        """How many targets a rank has on average of a microbatch of this global batch; None where every token is one.
-
-        The sum of a microbatch's losses is divided by it, and those of all microbatches and ranks are averaged: so
-        every target counts the same, wherever it is. A pipeline's first backward precedes its last forward, so the
-        number comes from the data, of which every rank knows what the others read.
-        """
-        apart = training and bool(self.plan.local_steps)  # replicas that learn by themselves have a mean each
-        first, size = position, self.job.train.global_batch
-        if apart:
-            first, size = self._first_sample(position), len(self.own)
-        targets = samples.targets(first, size)
-        return None if targets is None else max(targets, 1) * self.plan.microbatch / size / self.plan.context
-
-    def _dropout_keys(self, start: int) -> Tensor:
-        numbers = torch.arange(start, start + self.plan.microbatch, device=self.device)
-        keys = token_keys(self.job.train.seed, numbers, self.job.sequence)
-        keys = self.held.cut(keys.view(-1, self.job.sequence))
-        return slice_of(keys, self.mesh.tensor) if self.plan.sequence else keys
 
     def sum_over_ranks(self, loss: Tensor, *others: Tensor | float) -> Handle:
         """Begin to add up the mean loss over replicas, and other numbers: all in one message.

@@ -85,8 +85,8 @@ def batches(trainer: Trainer) -> Iterator[list[tuple[torch.Tensor, torch.Tensor]
     """Every document of each step by itself: its tokens, and what follows each."""
     for step in range(STEPS):
         numbers = range(step * BATCH, (step + 1) * BATCH)
-        ids, targets = (torch.from_numpy(part) for part in trainer.samples.batch_of(numbers))
-        lengths = trainer.samples.lengths_of(numbers) or [[trainer.job.sequence]] * BATCH
+        ids, targets = (torch.from_numpy(part) for part in trainer.feed.samples.batch_of(numbers))
+        lengths = trainer.feed.samples.lengths_of(numbers) or [[trainer.job.sequence]] * BATCH
         found = []
         for row, own in enumerate(lengths):
             for x, y in zip(ids[row, : sum(own)].split(own), targets[row, : sum(own)].split(own), strict=True):
@@ -144,8 +144,8 @@ def test_ten_steps_are_those_of_a_plain_loop(tmp_path, base, tables):
 def rows_in_order(folder: Path, trainer: Trainer, steps: int) -> list[dict[str, str]]:
     """The rows of the first steps, one sample each."""
     rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
-    assert trainer.samples.count == len(rows)
-    return [rows[number] for number in trainer.samples.order.of(range(steps * BATCH))]
+    assert trainer.feed.samples.count == len(rows)
+    return [rows[number] for number in trainer.feed.samples.order.of(range(steps * BATCH))]
 
 
 def settings(folder: Path, steps: int) -> dict[str, Any]:
